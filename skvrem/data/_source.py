@@ -1,0 +1,223 @@
+"""Where the rows live: the one place that looks at the type of X.
+
+A *source* knows its units (rows, documents) and offers them three ways:
+
+- ``chunks()``: everything in storage order, for full passes;
+- ``blocks(n_blocks, rng)``: a fixed random partition, whose blocks are the
+  minibatches of every epoch (variance reduction needs to meet them again);
+- ``sample(n_units, rng)``: a few random units in memory, for starting values.
+
+The first two are *partitions*: ``sum(f)`` is the map-reduce of a full pass,
+``map(f)`` the same without the reduction, ``shuffled(rng)`` the visits of an epoch.
+"""
+
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from skvrem.utils._algebra import accumulate
+from skvrem.utils._parallel import parallel_map, row_chunks
+
+__all__ = ["Batch", "as_source", "is_dask", "is_memmap"]
+
+# Rows a task of a full pass: enough to hide the 20-50 µs that a task costs.
+CHUNK_ROWS = 16384
+# A memory-mapped block is made of runs this long, so that reading it reads pages.
+MEMMAP_RUN_BYTES = 1 << 18
+
+
+class CSRRows(NamedTuple):
+    """The arrays of a CSR matrix, as kernels take them."""
+
+    data: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+    n_features: int
+
+
+class Batch(NamedTuple):
+    """Some units: rows `index[start:stop]`, or `start:stop` where index is empty.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, n_features) or CSRRows
+        The container, never to be written to.
+    index : ndarray of int, may be empty
+    start, stop : int
+    weight : ndarray of float64, one for each row of the container; empty means 1
+    block : int
+        Number of the block in its partition.
+    """
+
+    rows: Any
+    index: np.ndarray
+    start: int
+    stop: int
+    weight: np.ndarray
+    block: int = 0
+
+    def __len__(self):
+        return self.stop - self.start
+
+    @property
+    def ids(self):
+        """Row numbers in the container."""
+        if self.index.size:
+            return self.index[self.start : self.stop]
+        return np.arange(self.start, self.stop)
+
+    @property
+    def total_weight(self):
+        """Sum of the weights."""
+        if not self.weight.size:
+            return float(len(self))
+        return float(self.weight[self.ids].sum())
+
+
+class Partition:
+    """Blocks in memory, together all units of a source."""
+
+    def __init__(self, batches, total_weight):
+        self.batches = batches
+        self.total_weight = total_weight
+
+    def __len__(self):
+        return len(self.batches)
+
+    def map(self, function):
+        """Yield ``function(batch)`` in the order of the blocks."""
+        return parallel_map(function, self.batches)
+
+    def sum(self, function):
+        """Return the sum of ``function(batch)``, reduced in a fixed order."""
+        return reduce(accumulate, self.map(function), None)
+
+    def shuffled(self, rng):
+        """Yield every batch once, in random order."""
+        for block in rng.permutation(len(self.batches)):
+            yield self.batches[block]
+
+
+class ArraySource:
+    """Rows of an array, a CSR matrix or a memory map.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_units, n_features), C-contiguous, or CSRRows
+    n_units : int
+    weight : ndarray of float64 of shape (n_units,), or empty
+    run : int
+        Rows that stay together when blocks are drawn: 1 where any row is as cheap
+        to reach as its neighbour.
+    """
+
+    #: Rows live elsewhere: full passes travel light, minibatches do not.
+    remote = False
+
+    def __init__(self, rows, n_units, weight, run=1):
+        self.rows = rows
+        self.n_units = n_units
+        self.weight = weight
+        self.run = run
+        self.total_weight = float(weight.sum()) if weight.size else float(n_units)
+        self.n_weighted = int(np.count_nonzero(weight)) if weight.size else n_units
+        self.n_features = rows.n_features if sparse(rows) else rows.shape[1]
+
+    def batch(self, start, stop, block=0, index=None):
+        """Return rows `index[start:stop]`, or `start:stop` without an index."""
+        if index is None:
+            index = np.empty(0, self._index_dtype)
+        return Batch(self.rows, index, start, stop, self.weight, block)
+
+    def chunks(self):
+        """All units in storage order."""
+        ranges = row_chunks(0, self.n_units, CHUNK_ROWS)
+        return Partition(
+            [self.batch(a, b, i) for i, (a, b) in enumerate(ranges)],
+            self.total_weight,
+        )
+
+    @property
+    def _index_dtype(self):
+        return np.int32 if self.n_units < 2**31 else np.int64
+
+    def blocks(self, n_blocks, rng):
+        """Cut a random order of the units into `n_blocks` blocks of near equal size.
+
+        Costs one index a unit (4 bytes). Within a block the units are sorted: their
+        order changes no sum, and memory is read in one direction.
+        """
+        run = min(self.run, max(1, self.n_units // (8 * n_blocks)))
+        order = np.arange(-(-self.n_units // run), dtype=self._index_dtype)
+        rng.shuffle(order)
+        if run > 1:
+            order = (order[:, None] * run + np.arange(run, dtype=order.dtype)).ravel()
+            order = order[order < self.n_units]
+        edges = [self.n_units * i // n_blocks for i in range(n_blocks + 1)]
+        ranges = list(zip(edges[:-1], edges[1:], strict=True))
+        for a, b in ranges:
+            order[a:b].sort()
+        order.flags.writeable = False
+        return Partition(
+            [self.batch(a, b, i, order) for i, (a, b) in enumerate(ranges)],
+            self.total_weight,
+        )
+
+    def sample(self, n_units, rng):
+        """Return at most `n_units` random units, drawn without replacement."""
+        n_units = min(n_units, self.n_units)
+        index = rng.choice(self.n_units, n_units, replace=False, shuffle=False)
+        index = np.sort(index).astype(self._index_dtype)
+        index.flags.writeable = False
+        return self.batch(0, n_units, index=index)
+
+
+def sparse(rows):
+    """Whether a container holds sparse rows."""
+    return isinstance(rows, CSRRows)
+
+
+def is_dask(X):
+    """Whether X is a dask array, found out without importing dask."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "to_delayed")
+
+
+def is_memmap(X):
+    """Whether X is a memory map or a view of one."""
+    while isinstance(X, np.ndarray):
+        if isinstance(X, np.memmap):
+            return True
+        X = X.base
+    return False
+
+
+def read_only(X):
+    """A read-only view, so that one compiled kernel serves maps and plain arrays."""
+    view = X.view()
+    view.flags.writeable = False
+    return view
+
+
+def as_source(X, sample_weight=None):
+    """Return the source for X, chosen by its type.
+
+    Parameters
+    ----------
+    X : validated ndarray, memmap, CSR matrix or array, or dask array
+    sample_weight : array-like of shape (n_units,), or None
+        One positive weight a unit.
+    """
+    if is_dask(X):
+        from skvrem.data._dask import DaskSource
+
+        return DaskSource(X, sample_weight)
+    weight = read_only(
+        np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
+    )
+    if sp.issparse(X):
+        rows = CSRRows(X.data, X.indices, X.indptr, X.shape[1])
+        return ArraySource(rows, X.shape[0], weight)
+    run = max(1, MEMMAP_RUN_BYTES // max(1, X.strides[0])) if is_memmap(X) else 1
+    return ArraySource(read_only(np.asarray(X)), X.shape[0], weight, run)

@@ -1,0 +1,7 @@
+"""Displays: pictures of what a fit did and found."""
+
+__all__ = ["ConvergenceDisplay"]
+
+
+class ConvergenceDisplay:
+    """x."""

@@ -1,0 +1,574 @@
+"""The scikit-learn shell of the Gaussian mixture: parameters, fit, partial_fit."""
+
+import time
+import warnings
+from functools import partial
+
+import numpy as np
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_random_state
+
+from skvrem import schedules, solvers
+from skvrem.data import as_source, is_dask
+from skvrem.mixture._inference import (
+    GaussianMixtureInference,
+    check_block,
+    find_missing,
+)
+from skvrem.mixture._model import (
+    GaussianMixtureModel,
+    Parameters,
+    Statistics,
+    precisions_cholesky,
+)
+from skvrem.mixture._start import starting_parameters
+from skvrem.utils._averaging import AveragingPoint
+from skvrem.utils._base import VersionedPickle
+from skvrem.utils._parallel import threads
+from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
+from skvrem.utils._validation import (
+    all_or_nothing,
+    check_integer,
+    check_options,
+    check_real,
+    check_weight,
+)
+
+__all__ = ["VRGaussianMixture"]
+
+COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
+# Statistics of all blocks that variance reduction may keep.
+TABLE_BYTES = 1 << 26
+DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
+
+
+class VRGaussianMixture(
+    GaussianMixtureInference,
+    CallbackSupportMixin,
+    VersionedPickle,
+    DensityMixin,
+    BaseEstimator,
+):
+    r"""Gaussian mixture fitted by batch, stochastic or variance-reduced EM.
+
+    A drop-in for :class:`sklearn.mixture.GaussianMixture`: all its parameters,
+    attributes and methods, on all cores, in memory that does not grow with
+    ``n_samples * n_components``. Beyond it: sample weights, streams
+    (:meth:`partial_fit`), memory maps and dask arrays, missing values, conditional
+    distributions, and solvers that need a fraction of the passes over the data.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+    covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+    tol : float, default=1e-3
+        Converged when an epoch gains less than this, in nats a row.
+    reg_covar : float, default=1e-6
+        Added to the diagonals of the covariances.
+    max_iter : int, default=100
+        Epochs: passes for "batch", passes over the minibatches for the others.
+    n_init : int, default=1
+        Starts, of which the best is kept; see ``init_scores_``.
+    init_params : {"kmeans", "k-means++", "random", "random_from_data"}, \
+            default="kmeans"
+        Starting values; the first two from a subsample of 20,000 rows.
+    weights_init, means_init, precisions_init : array-like, default=None
+        Starting values in place of those of `init_params`, shapes as the attributes.
+    random_state : int, RandomState instance or None, default=None
+    warm_start : bool, default=False
+        Start from the last solution.
+    verbose : int, default=0
+        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+    verbose_interval : int, default=10
+    solver : {"auto", "batch", "stochastic", "svrg", "saga", "incremental"}, \
+            default="auto"
+        How the mean of the sufficient statistics is estimated. "batch" is EM;
+        "stochastic" is stochastic EM with decreasing steps; "svrg" is sEM-vr [1]_,
+        two passes an epoch; "saga" its one-pass form; "incremental" is the EM of
+        Neal and Hinton [2]_. All but "stochastic" end at a fixed point of EM.
+        "auto" is "saga" where rows are many for the parameters, otherwise "batch"
+        with SQUAREM. The choice is in ``solver_``.
+    acceleration : {None, "squarem"}, default=None
+        Extrapolation [3]_ on top of "batch".
+    step_size : float or "auto", default="auto"
+        Step of "svrg" and "saga"; "auto" makes a step times the number of
+        minibatches ``min(20, n_samples / (3 * n_parameters))``. Factor of the steps
+        of "stochastic". The step of "batch" and "incremental" is always 1.
+    step_decay, step_offset : float, default=0.6, 2.0
+        Steps of "stochastic" and of :meth:`partial_fit` are
+        ``step_size * (t + step_offset) ** -step_decay``.
+    batch_size : int or "auto", default="auto"
+        Rows a minibatch; "auto" makes at most 100 of at least 256 rows.
+    tempering : {None, "annealed"}, default=None
+        "annealed" is deterministic annealing: responsibilities are flattened by a
+        temperature that comes down to 1. Less dependent on the start, slower.
+    temperature : float, default=2.0
+        Where annealing starts.
+    annealing_iter : int, default=10
+        Epochs it takes to come down to 1.
+    n_jobs : int or None, default=None
+        Threads; None is all cores, and one inside a joblib or dask worker. Results do
+        not depend on it.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_components,)
+    means_ : ndarray of shape (n_components, n_features)
+    covariances_, precisions_, precisions_cholesky_ : ndarray
+        Shape (n_components, n_features, n_features) if "full",
+        (n_features, n_features) if "tied", (n_components, n_features) if "diag",
+        (n_components,) if "spherical".
+    converged_ : bool
+    n_iter_ : int
+        Epochs of the best start.
+    lower_bound_ : float
+        Log-likelihood a row, in nats, before the last update.
+    lower_bounds_ : list of float
+        Its course over the epochs (a bound of it with "saga" and "incremental").
+    history_ : dict of ndarray
+        passes, seconds, objective, step_size, temperature by epoch.
+    solver_, step_size_, batch_size_ : str, float, int
+        What was used.
+    init_scores_ : ndarray of shape (n_init,)
+        Log-likelihood a row that each start reached.
+    n_samples_seen_ : int
+        Rows of all fits since the last start.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where X has string column names.
+
+    See Also
+    --------
+    sklearn.mixture.GaussianMixture : Batch EM.
+
+    Notes
+    -----
+    Missing values (NaN) are taken as missing at random and integrated out with
+    "diag" and "spherical" covariances. A component that loses its rows, or whose
+    covariance degenerates, is re-seeded where the density is lowest. An X that is not
+    C-contiguous is copied once. From a dask array only statistics are fetched by full
+    passes, which is what "auto" then makes; the other solvers fetch a block at a time.
+
+    References
+    ----------
+    .. [1] Chen, Zhu, Teh, Zhang (2018). Stochastic expectation maximization with
+       variance reduction. NeurIPS.
+    .. [2] Neal, Hinton (1998). A view of the EM algorithm that justifies incremental,
+       sparse, and other variants.
+    .. [3] Varadhan, Roland (2008). Simple and globally convergent methods for
+       accelerating the convergence of any EM algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import VRGaussianMixture
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> mixture = VRGaussianMixture(n_components=2, random_state=0).fit(X)
+    >>> np.sort(mixture.means_, axis=0)
+    array([[ 1.,  2.],
+           [10.,  2.]])
+    >>> labels = mixture.predict([[0, 0], [12, 3]])
+    >>> bool(labels[0] != labels[1])
+    True
+    """
+
+    def __init__(
+        self,
+        n_components=1,
+        *,
+        covariance_type="full",
+        tol=1e-3,
+        reg_covar=1e-6,
+        max_iter=100,
+        n_init=1,
+        init_params="kmeans",
+        weights_init=None,
+        means_init=None,
+        precisions_init=None,
+        random_state=None,
+        warm_start=False,
+        verbose=0,
+        verbose_interval=10,
+        solver="auto",
+        acceleration=None,
+        step_size="auto",
+        step_decay=0.6,
+        step_offset=2.0,
+        batch_size="auto",
+        tempering=None,
+        temperature=DEFAULT_TEMPERATURE,
+        annealing_iter=DEFAULT_ANNEALING,
+        n_jobs=None,
+    ):
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.init_params = init_params
+        self.weights_init = weights_init
+        self.means_init = means_init
+        self.precisions_init = precisions_init
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
+        self.solver = solver
+        self.acceleration = acceleration
+        self.step_size = step_size
+        self.step_decay = step_decay
+        self.step_offset = step_offset
+        self.batch_size = batch_size
+        self.tempering = tempering
+        self.temperature = temperature
+        self.annealing_iter = annealing_iter
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.covariance_type in ("diag", "spherical")
+        return tags
+
+    def _check_parameters(self):
+        check_integer(self, "n_components", "n_init", "verbose_interval", least=1)
+        check_integer(self, "max_iter", "annealing_iter", "verbose")
+        check_integer(self, "batch_size", least=1, options=("auto",))
+        check_real(self, "tol", "reg_covar")
+        check_real(self, "step_size", above=True, options=("auto",))
+        check_real(self, "step_decay", above=True, most=1.0)
+        check_real(self, "step_offset", above=True)
+        check_real(self, "temperature", least=1.0)
+        check_options(
+            self,
+            covariance_type=COVARIANCE_TYPES,
+            init_params=("kmeans", "k-means++", "random", "random_from_data"),
+            solver=("auto", "batch", *solvers.BY_NAME),
+            acceleration=(None, "squarem"),
+            tempering=(None, "annealed"),
+            warm_start=(False, True),
+        )
+        if self.acceleration is not None and self.solver not in ("auto", "batch"):
+            raise ValueError(
+                f"acceleration={self.acceleration!r} extrapolates full passes: it "
+                f"goes with solver='batch' or 'auto', not {self.solver!r}."
+            )
+        if self.tempering is not None and self.annealing_iter > self.max_iter:
+            warnings.warn(
+                f"annealing_iter={self.annealing_iter} epochs of annealing do not fit "
+                f"into max_iter={self.max_iter}: raise max_iter.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _check_inits(self, d):
+        """Return what the user gave to start with: weights, means, precisions."""
+        k = self.n_components
+        shapes = {
+            "weights_init": (k,),
+            "means_init": (k, d),
+            "precisions_init": {
+                "full": (k, d, d),
+                "tied": (d, d),
+                "diag": (k, d),
+                "spherical": (k,),
+            }[self.covariance_type],
+        }
+        given = {}
+        for name, shape in shapes.items():
+            value = getattr(self, name)
+            if value is not None:
+                value = check_array(
+                    value,
+                    dtype=np.float64,
+                    ensure_2d=False,
+                    allow_nd=True,
+                    input_name=name,
+                )
+                if value.shape != shape:
+                    raise ValueError(
+                        f"{name} must have shape {shape} for n_components={k}, "
+                        f"{d} features and {self.covariance_type!r} covariances, "
+                        f"got {value.shape}."
+                    )
+            given[name] = value
+        weights = given["weights_init"]
+        if weights is not None and not (
+            weights.min() >= 0.0 and np.isclose(weights.sum(), 1.0, atol=1e-6)
+        ):
+            raise ValueError(
+                "weights_init must be non-negative and sum to 1, got the sum "
+                f"{weights.sum():g} and the minimum {weights.min():g}."
+            )
+        return tuple(given.values())
+
+    @with_callbacks
+    def fit(self, X, y=None, sample_weight=None):
+        """Estimate the mixture.
+
+        Parameters
+        ----------
+        X : {array-like, memmap, dask array} of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : VRGaussianMixture
+
+        Raises
+        ------
+        ValueError
+            For parameters out of range, fewer rows than components, or rows that are
+            not numbers. The estimator is then as it was before.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        """
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            data, dtype, missing = self._open(X, sample_weight, reset=True)
+            self._fit(data, dtype, missing)
+        return self
+
+    def fit_predict(self, X, y=None, sample_weight=None):
+        """Estimate the mixture and return the most probable component of each row.
+
+        Parameters
+        ----------
+        X : {array-like, memmap, dask array} of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        labels : ndarray or dask array of int of shape (n_samples,)
+        """
+        return self.fit(X, sample_weight=sample_weight).predict(X)
+
+    def _open(self, X, sample_weight, reset):
+        """Validate rows and weights; return their source, dtype and missingness."""
+        X = self._check_X(X, reset)
+        if is_dask(sample_weight):
+            sample_weight = sample_weight.compute()
+        data = as_source(X, check_weight(sample_weight, X.shape[0]))
+        if is_dask(X):
+            missing = data.any(
+                partial(check_block, covariance_type=self.covariance_type)
+            )
+        else:
+            missing = find_missing(X, self.covariance_type)
+        n_rows = data.n_weighted
+        if n_rows < self.n_components:
+            raise ValueError(
+                f"Expected n_samples >= n_components but got n_components = "
+                f"{self.n_components}, n_samples = {n_rows}"
+                f"{' of positive weight' if n_rows < data.n_units else ''}."
+            )
+        return data, X.dtype, missing
+
+    def _plan(self, data, n_features):
+        """Choose solver, blocks and step; see :func:`skvrem.solvers.plan_em`."""
+        scatter = (n_features + 1) / 2 if self._dense else 1
+        size = 1 + n_features + n_features * (n_features if self._dense else 1)
+        blocks = TABLE_BYTES // (8 * self.n_components * size)
+        plan = solvers.plan_em(
+            data.n_units,
+            self.n_components * (1 + n_features + n_features * scatter),
+            solver=self.solver,
+            acceleration=self.acceleration,
+            step_size=self.step_size,
+            batch_size=self.batch_size,
+            step_decay=self.step_decay,
+            step_offset=self.step_offset,
+            most_blocks=blocks,
+            prefer_passes=data.remote,
+        )
+        # A table is what saga and incremental are made of; svrg can do without.
+        return plan, plan.name != "svrg" or plan.n_blocks <= blocks
+
+    @property
+    def _dense(self):
+        return self.covariance_type in ("full", "tied")
+
+    def _starting_point(self, model, data, dtype, rng):
+        """Return the point to start from, and the passes that finding it cost."""
+        inits = self._check_inits(data.n_features)
+        if self.warm_start and hasattr(self, "weights_"):
+            return model.start(self._parameters()), 0.0
+        if any(value is None for value in inits):
+            parameters, passes = starting_parameters(
+                model, data, self.n_components, self.init_params, rng
+            )
+        else:
+            parameters, passes = Parameters(None, None, None, None), 0.0
+        weights, means, precisions = inits
+        changes = {"weights": weights, "means": means}
+        if precisions is not None:
+            changes["covariances"], bad = _inverse(precisions, self._dense)
+            if bad:
+                kind = "symmetric, positive-definite" if self._dense else "positive"
+                raise ValueError(
+                    f"precisions_init of {self.covariance_type!r} must be {kind}."
+                )
+            changes["precisions_cholesky"] = model.precisions_cholesky(
+                changes["covariances"]
+            )[0]
+        changes = {k: v for k, v in changes.items() if v is not None}
+        return model.start(parameters._replace(**changes)), passes
+
+    def _fit(self, data, dtype, missing):
+        plan, keep_sums = self._plan(data, data.n_features)
+        random_state = check_random_state(self.random_state)
+        temperature = schedules.Constant(1.0)
+        if self.tempering == "annealed":
+            temperature = schedules.Linear(self.temperature, self.annealing_iter)
+        warm = self.warm_start and hasattr(self, "weights_")
+        n_init = 1 if warm else self.n_init
+        results = []
+        progress = Progress(
+            self, n_init, self.max_iter, self.verbose, self.verbose_interval
+        )
+        with progress:
+            for number in range(n_init):
+                began = time.perf_counter()
+                rng = np.random.default_rng(random_state.randint(2**31 - 1))
+                model = GaussianMixtureModel(
+                    self.covariance_type, self.reg_covar, missing, keep_sums
+                )
+                point, passes = self._starting_point(model, data, dtype, rng)
+                report = progress.start(
+                    number, partial(self._attributes, model, dtype=dtype)
+                )
+                result = solvers.run(
+                    model,
+                    plan.solver,
+                    data,
+                    point,
+                    step_size=plan.step_size,
+                    temperature=temperature,
+                    max_iter=self.max_iter,
+                    tol=self.tol,
+                    rng=rng,
+                    report=report,
+                    passes=passes,
+                    seconds=time.perf_counter() - began,
+                )
+                report.end()
+                results.append(result)
+        scores = np.array([result.objective for result in results])
+        best = results[int(np.nanargmax(scores))]
+        if not best.converged and self.max_iter > 0:
+            warn_not_converged(self, best)
+        history = solvers.as_history(best.history)
+        vars(self).update(
+            self._attributes(model, best.point, dtype),
+            converged_=best.converged,
+            n_iter_=best.n_iter,
+            lower_bound_=best.objective,
+            lower_bounds_=history["objective"].tolist(),
+            history_=history,
+            solver_=plan.name,
+            step_size_=float(plan.step_size(0)),
+            batch_size_=-(-data.n_units // plan.n_blocks),
+            init_scores_=scores,
+            n_samples_seen_=data.n_units + (self.n_samples_seen_ if warm else 0),
+        )
+
+    def _attributes(self, model, point, dtype):
+        """Return the fitted attributes of a point, and its statistics."""
+        weights, means, covariances, factors = (
+            np.asarray(part, dtype) for part in point.parameters
+        )
+        precisions = factors @ factors.swapaxes(-1, -2) if self._dense else factors**2
+        # About the means as they are stored, which float32 rounds.
+        sums = model.translate(
+            point.statistics, point.reference, means.astype(np.float64)
+        )
+        return {
+            "weights_": weights,
+            "means_": means,
+            "covariances_": covariances,
+            "precisions_": precisions,
+            "precisions_cholesky_": factors,
+            "_sums": tuple(sums[:3]),
+        }
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        r"""Update the mixture with one batch of a stream.
+
+        One step of stochastic EM (Cappé and Moulines 2009): the statistics move by
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        where t is the number of such batches seen. The first batch finds the starting
+        values, so it should hold a few hundred rows or more. Goes on from a `fit`.
+
+        Parameters
+        ----------
+        X : {array-like, dask array} of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        self : VRGaussianMixture
+        """
+        first = not hasattr(self, "weights_")
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            data, dtype, missing = self._open(X, sample_weight, reset=first)
+            model = GaussianMixtureModel(self.covariance_type, self.reg_covar, missing)
+            random_state = check_random_state(self.random_state)
+            rng = np.random.default_rng(random_state.randint(2**31 - 1))
+            if first:
+                point, _ = self._starting_point(model, data, dtype, rng)
+                seen = 0
+            else:
+                dtype = self.means_.dtype
+                sums = Statistics(*self._sums, 0.0)
+                point = AveragingPoint(
+                    self._parameters(), sums, self.means_.astype(np.float64)
+                )
+                seen = self.n_samples_seen_
+            batch = solvers.Batch()
+            batch.start(model, data, rng)
+            anchor = batch.begin(point, 1.0)
+            scale = 1.0 if self.step_size == "auto" else self.step_size
+            schedule = schedules.Power(scale, self.step_offset, self.step_decay)
+            step = schedule(seen / data.n_units)
+            point = model.update(point, None, anchor.mean, step)
+            seen += data.n_units
+            vars(self).update(
+                self._attributes(model, model.revive(point, data, rng), dtype),
+                converged_=False,
+                n_iter_=getattr(self, "n_iter_", 0) + 1,
+                lower_bound_=anchor.objective,
+                n_samples_seen_=seen,
+                solver_="stochastic",
+                step_size_=step,
+                batch_size_=data.n_units,
+            )
+        return self
+
+
+def _inverse(precisions, dense):
+    """Covariances of precisions, and whether some are not positive definite."""
+    if not dense:
+        return 1.0 / np.where(precisions > 0, precisions, 1.0), (precisions <= 0).any()
+    factors, bad = precisions_cholesky(precisions)
+    symmetric = np.allclose(precisions, precisions.swapaxes(-1, -2))
+    return factors @ factors.swapaxes(-1, -2), bool(bad.any()) or not symmetric
+
+
+def warn_not_converged(estimator, result):
+    """Warn once, with the last gain and the parameter to raise."""
+    warnings.warn(
+        f"{type(estimator).__name__} did not converge in {result.n_iter} epochs: the "
+        f"last gained {result.gain:.3g} a row, and tol is {estimator.tol:g}. Raise "
+        "max_iter, or tol if that is close enough.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )

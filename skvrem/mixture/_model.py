@@ -1,0 +1,341 @@
+r"""The Gaussian mixture: parameters, statistics, E step, M step.
+
+.. math:: p(x) = \sum_k \pi_k N(x; \mu_k, \Sigma_k), \qquad
+          r_{ik} \propto \exp\{\beta (\log \pi_k + \log N(x_i; \mu_k, \Sigma_k))\}
+
+with the inverse temperature :math:`\beta`, 1 but while annealing. The statistics of
+the rows i with weights w are taken about reference points :math:`c_k`,
+
+.. math:: N_k = \sum_i w_i r_{ik}, \quad
+          s_k = \sum_i w_i r_{ik} (x_i - c_k), \quad
+          S_k = \sum_i w_i r_{ik} (x_i - c_k)(x_i - c_k)^T
+
+(only the diagonal of :math:`S_k` for "diag" and "spherical"), and the M step R is
+
+.. math:: \pi_k = N_k / \sum_l N_l, \quad \mu_k = c_k + s_k / N_k, \quad
+          \Sigma_k = S_k / N_k - (\mu_k - c_k)(\mu_k - c_k)^T + \epsilon I .
+
+The kernels take them about the components' current means, so that nothing cancels;
+they are moved to the reference of the epoch afterwards, exactly, as they are sums.
+"""
+
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from skvrem.mixture import _kernels
+from skvrem.utils._algebra import accumulate
+from skvrem.utils._averaging import Averaging, AveragingPoint
+from skvrem.utils._parallel import parallel_map, row_chunks
+
+__all__ = ["GaussianMixtureModel", "Parameters", "Statistics"]
+
+# Rows a thread takes of a minibatch.
+STEP_ROWS = 4096
+# Rows scored to find a place for a collapsed component.
+REVIVE_ROWS = 10_000
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+class Parameters(NamedTuple):
+    """Parameters of a mixture; shapes of the last two as in scikit-learn.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_components,)
+    means : ndarray of shape (n_components, n_features)
+    covariances, precisions_cholesky : ndarray
+        (k, d, d) "full", (d, d) "tied", (k, d) "diag", (k,) "spherical".
+        The Cholesky factors are upper triangular, precision = U U^T.
+    """
+
+    weights: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+    precisions_cholesky: np.ndarray
+
+
+class Statistics(NamedTuple):
+    """Sums over rows; `objective` is that of the log-likelihood (free energy)."""
+
+    sum_w: np.ndarray
+    sum_x: np.ndarray
+    sum_xx: np.ndarray
+    objective: float
+
+
+def precisions_cholesky(covariances):
+    """Return upper U with inverse(covariance) = U U^T, and where there is none.
+
+    Parameters
+    ----------
+    covariances : ndarray of shape (..., n_features, n_features)
+
+    Returns
+    -------
+    factors : ndarray of shape (..., n_features, n_features)
+    bad : ndarray of bool of shape (...)
+    """
+    factors = np.empty_like(covariances)
+    bad = np.zeros(covariances.shape[:-2], bool)
+    identity = np.eye(covariances.shape[-1])
+    for k in np.ndindex(bad.shape):
+        try:
+            lower = linalg.cholesky(covariances[k], lower=True)
+            factors[k] = linalg.solve_triangular(lower, identity, lower=True).T
+        except (linalg.LinAlgError, ValueError):  # indefinite, or not finite
+            bad[k] = True
+            factors[k] = identity
+    return factors, bad
+
+
+class GaussianMixtureModel(Averaging):
+    """Gaussian mixture with one of scikit-learn's four covariance types.
+
+    Parameters
+    ----------
+    covariance_type : {"full", "tied", "diag", "spherical"}
+    reg_covar : float
+        Added to the diagonals of the covariances in the M step.
+    missing : bool
+        Rows may hold NaN, to be integrated out ("diag" and "spherical").
+    keep_sums : bool
+        Variance reduction keeps the sums of every batch. Otherwise it keeps the
+        anchor's parameters and evaluates them again: no memory, one more pass.
+    """
+
+    def __init__(self, covariance_type, reg_covar, missing=False, keep_sums=True):
+        self.covariance_type = covariance_type
+        self.reg_covar = reg_covar
+        self.missing = missing
+        self.keep_sums = keep_sums
+        self.recall_passes = 0 if keep_sums else 1
+        self.n_revived = 0
+
+    @property
+    def dense(self):
+        """Whether the statistics hold whole scatter matrices."""
+        return self.covariance_type in ("full", "tied")
+
+    # E step
+
+    def _kernel_arguments(self, parameters):
+        """Parameters as kernels take them: one factor a component, constants."""
+        means, factors = parameters.means, parameters.precisions_cholesky
+        k, d = means.shape
+        with np.errstate(divide="ignore"):
+            log_constants = np.log(parameters.weights) - 0.5 * d * LOG_2PI
+        if self.covariance_type == "tied":
+            factors = np.broadcast_to(factors, (k, d, d))
+        elif self.covariance_type == "spherical":
+            factors = np.broadcast_to(factors[:, None], (k, d))
+        if self.dense:
+            diagonals = np.diagonal(factors, axis1=1, axis2=2)
+        else:
+            diagonals = factors
+        log_constants += np.log(diagonals).sum(axis=1)
+        arguments = (means, np.ascontiguousarray(factors), log_constants)
+        if self.missing:
+            arguments += (1.0 / np.square(arguments[1]),)
+        return arguments
+
+    def _kernel(self, suffix):
+        kind = "full" if self.dense else "diag_missing" if self.missing else "diag"
+        return getattr(_kernels, f"{kind}_{suffix}")
+
+    def statistics(self, point, batch, beta):
+        """Return the statistics of a batch about the point's reference."""
+        k, d = point.parameters.means.shape
+        arguments = self._kernel_arguments(point.parameters)
+        kernel = self._kernel("statistics")
+
+        def evaluate(rows):
+            sum_w, sum_x = np.zeros(k), np.zeros((k, d))
+            sum_xx = np.zeros((k, d, d) if self.dense else (k, d))
+            objective = kernel(
+                batch.rows,
+                batch.index,
+                *rows,
+                batch.weight,
+                *arguments,
+                beta,
+                sum_w,
+                sum_x,
+                sum_xx,
+            )
+            return Statistics(sum_w, sum_x, sum_xx, objective)
+
+        chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
+        sums = reduce(accumulate, parallel_map(evaluate, chunks), None)
+        return self.translate(sums, point.parameters.means, point.reference)
+
+    def log_joint(self, parameters, batch, dtype):
+        """Return log p(x_i, k), an array of shape (n_rows, n_components)."""
+        out = np.empty((len(batch), len(parameters.weights)), dtype)
+        arguments = self._kernel_arguments(parameters)
+        kernel = self._kernel("log_joint")
+        kernel(batch.rows, batch.index, batch.start, batch.stop, *arguments, out)
+        return out
+
+    def remember(self, point, batch, beta):
+        """Return the statistics of a batch, which are all that need be kept."""
+        sums = self.statistics(point, batch, beta)
+        return sums, (sums if self.keep_sums else (point, beta))
+
+    def recall(self, memory, point, batch):
+        """Return the statistics of a batch where they were remembered."""
+        return memory if self.keep_sums else super().recall(memory, point, batch)
+
+    # M step
+
+    def maximize(self, statistics, point, repair):
+        """Return R(statistics) and the components that were left as they were."""
+        sum_w, sum_x, sum_xx, _ = statistics
+        before = point.parameters
+        empty = ~(sum_w > 10 * np.finfo(float).eps)
+        if empty.any() and not repair:
+            return None
+        safe = np.where(empty, 1.0, sum_w)
+        shift = sum_x / safe[:, None]
+        means = np.where(empty[:, None], before.means, point.reference + shift)
+        weights = np.where(empty, 0.0, sum_w)
+        weights = weights / weights.sum()
+        covariances = self._covariances(safe, shift, sum_xx)
+        factors, keep = self.precisions_cholesky(covariances)
+        if keep.any() and not repair:
+            return None
+        if keep.ndim:  # a covariance for each component
+            keep |= empty
+            empty = keep
+        if keep.any():
+            where = keep.reshape(keep.shape + (1,) * (covariances.ndim - keep.ndim))
+            covariances = np.where(where, before.covariances, covariances)
+            factors = np.where(where, before.precisions_cholesky, factors)
+        parameters = Parameters(weights, means, covariances, factors)
+        return parameters, tuple(np.flatnonzero(empty).tolist())
+
+    def _covariances(self, sum_w, shift, sum_xx):
+        if self.covariance_type == "full":
+            covariances = sum_xx / sum_w[:, None, None]
+            covariances -= shift[:, :, None] * shift[:, None, :]
+        elif self.covariance_type == "tied":
+            covariances = sum_xx.sum(axis=0) - (sum_w[:, None] * shift).T @ shift
+            covariances /= sum_w.sum()
+        else:
+            covariances = sum_xx / sum_w[:, None] - np.square(shift)
+            if self.covariance_type == "spherical":
+                covariances = covariances.mean(axis=1)
+            return covariances + self.reg_covar
+        diagonal = np.arange(covariances.shape[-1])
+        covariances[..., diagonal, diagonal] += self.reg_covar
+        return covariances
+
+    def precisions_cholesky(self, covariances):
+        """Upper Cholesky factors of the precisions, and which do not exist."""
+        if self.dense:
+            return precisions_cholesky(covariances)
+        bad = ~(np.isfinite(covariances) & (covariances > 0.0))
+        factors = 1.0 / np.sqrt(np.where(bad, 1.0, covariances))
+        return factors, (bad.any(axis=1) if bad.ndim == 2 else bad)
+
+    # What the solvers ask for
+
+    def start(self, parameters):
+        """Return the point whose statistics give `parameters`, about its means."""
+        weights, means, covariances, _ = parameters
+        k, d = means.shape
+        variances = covariances
+        if self.dense:
+            variances = np.broadcast_to(covariances, (k, d, d)).copy()
+            variances[:, np.arange(d), np.arange(d)] -= self.reg_covar
+            sum_xx = weights[:, None, None] * variances
+        else:
+            if self.covariance_type == "spherical":
+                variances = np.broadcast_to(covariances[:, None], (k, d))
+            sum_xx = weights[:, None] * (variances - self.reg_covar)
+        statistics = Statistics(weights, np.zeros((k, d)), sum_xx, 0.0)
+        return AveragingPoint(parameters, statistics, means)
+
+    def recentre(self, point):
+        """Take statistics about the current means."""
+        means = point.parameters.means
+        statistics = self.translate(point.statistics, point.reference, means)
+        return point._replace(statistics=statistics, reference=means)
+
+    def translate(self, sums, reference, new_reference):
+        """Return sums about `reference` as sums about `new_reference`."""
+        if reference is new_reference:
+            return sums
+        delta = reference - new_reference
+        moved = sums.sum_w[:, None] * delta
+        if self.dense:
+            cross = delta[:, :, None] * (sums.sum_x + 0.5 * moved)[:, None, :]
+            sum_xx = sums.sum_xx + cross + cross.transpose(0, 2, 1)
+        else:
+            sum_xx = sums.sum_xx + delta * (2.0 * sums.sum_x + moved)
+        return sums._replace(sum_x=sums.sum_x + moved, sum_xx=sum_xx)
+
+    def surrogate(self, point, sums):
+        """Return Q, the expected complete-data log-likelihood of `sums`."""
+        parameters = point.parameters
+        means, factors, log_constants = self._kernel_arguments(parameters)[:3]
+        about = self.translate(sums, point.reference, means)
+        if self.dense:
+            # tr(U U^T S) = sum of the elements of U * (S U)
+            distance = np.einsum("kij,kij->k", factors, about.sum_xx @ factors)
+        else:
+            distance = (np.square(factors) * about.sum_xx).sum(axis=1)
+        alive = about.sum_w != 0.0
+        constants = np.where(alive, log_constants, 0.0)
+        return float(about.sum_w @ constants - 0.5 * distance.sum())
+
+    def norm(self, point, sums):
+        """Return the length of a change of statistics in units of the components."""
+        _, factors, _ = self._kernel_arguments(point.parameters)[:3]
+        if self.dense:
+            x = np.einsum("ki,kij->kj", sums.sum_x, factors)
+            xx = factors.transpose(0, 2, 1) @ sums.sum_xx @ factors
+            squares = 0.5 * np.square(xx).sum(axis=(1, 2))
+        else:
+            x = sums.sum_x * factors
+            squares = 0.5 * np.square(sums.sum_xx * np.square(factors)).sum(axis=1)
+        squares += np.square(sums.sum_w) + np.square(x).sum(axis=1)
+        weights = np.maximum(point.parameters.weights, np.finfo(float).tiny)
+        return float(np.sqrt((squares / weights).sum()))
+
+    def revive(self, point, data, rng):
+        """Re-seed components that have lost their rows where the density is lowest.
+
+        A component is gone when less than half a row belongs to it, or when its
+        covariance has no Cholesky factor. It gets the mean of a badly explained row
+        and the average covariance of the others. At most one re-seeding a component
+        on average, so that a fit with more components than distinct rows ends.
+        """
+        parameters = point.parameters
+        k = len(parameters.weights)
+        dead = parameters.weights * data.n_units < 0.5
+        dead[list(point.repaired)] = True
+        n_dead = int(dead.sum())
+        if n_dead == 0 or n_dead == k or self.n_revived + n_dead > k:
+            return point._replace(repaired=())
+        self.n_revived += n_dead
+        sample = data.sample(REVIVE_ROWS, rng)
+        log_joint = self.log_joint(parameters, sample, np.float64)
+        density = np.logaddexp.reduce(log_joint[:, ~dead], axis=1)
+        if sample.weight.size:
+            density[sample.weight[sample.ids] == 0.0] = np.inf
+        rows = sample.rows[sample.ids[np.argsort(density)[:n_dead]]].astype(float)
+        weights, means = parameters.weights.copy(), parameters.means.copy()
+        covariances = parameters.covariances
+        means[dead] = np.where(np.isnan(rows), weights @ means, rows)
+        weights[dead] = 0.5 / k
+        weights /= weights.sum()
+        if self.covariance_type != "tied":
+            covariances = covariances.copy()
+            alive = parameters.weights[~dead]
+            covariances[dead] = np.average(covariances[~dead], axis=0, weights=alive)
+        factors, _ = self.precisions_cholesky(covariances)
+        revived = self.start(Parameters(weights, means, covariances, factors))
+        return revived._replace(repaired=tuple(np.flatnonzero(dead).tolist()))

@@ -1,0 +1,107 @@
+"""Starting values of a Gaussian mixture, from a subsample and one pass.
+
+scikit-learn's KMeans is OpenMP code, which hangs in a process forked after it ran.
+k-means is the zero-temperature limit of a mixture of equal spheres, so the mixture's
+own kernels run it here, and the assignment of all rows to the nearest start as well.
+"""
+
+import numpy as np
+from sklearn.cluster import kmeans_plusplus
+
+from skvrem.mixture._model import GaussianMixtureModel, Parameters
+from skvrem.solvers import Batch
+
+__all__ = ["starting_parameters"]
+
+SAMPLE_ROWS = 20_000
+LLOYD_ITERATIONS = 100
+# Inverse temperatures, in units of the total variance, at which a row belongs to the
+# nearest component alone, and to all of them alike.
+HARD, SOFT = 1e10, 1e-10
+
+
+def starting_parameters(model, data, n_components, method, rng):
+    """Return parameters to start from, and the passes over the data they cost.
+
+    Parameters
+    ----------
+    model : GaussianMixtureModel
+    data : source
+    n_components : int
+    method : {"kmeans", "k-means++", "random", "random_from_data"}
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    parameters : Parameters
+    passes : float
+    """
+    sample = data.sample(max(SAMPLE_ROWS, 20 * n_components), rng)
+    rows, weight = _in_memory(sample)
+    center = np.average(rows, axis=0, weights=weight)
+    rows -= center
+    variance = np.average(np.square(rows), axis=0, weights=weight).mean()
+    variance = variance if variance > 0.0 else 1.0
+    passes = 1.0
+    if method == "random":
+        share = rng.uniform(size=(len(rows), n_components))
+        share /= share.sum(axis=1, keepdims=True)
+        share *= 1.0 if weight is None else weight[:, None]
+        means = share.T @ rows / share.sum(axis=0)[:, None]
+    elif method == "random_from_data":
+        chances = None if weight is None else weight / weight.sum()
+        means = rows[rng.choice(len(rows), n_components, replace=False, p=chances)]
+    else:
+        seed = int(rng.integers(2**31 - 1))
+        means, _ = kmeans_plusplus(
+            rows, n_components, sample_weight=weight, random_state=seed
+        )
+    means = means + center
+    if method == "kmeans":
+        means, n_iter = _lloyd(model.missing, sample, means, variance)
+        passes += n_iter * len(sample) / data.n_units
+    batch = Batch()
+    batch.start(model, data, rng)
+    point = model.start(_spheres(model.covariance_type, means, variance))
+    mean = batch.begin(point, SOFT if method == "random" else HARD).mean
+    parameters = model.update(point, mean, None, 1.0).parameters
+    if method == "random":
+        # Every component has the mean and covariance of the data; set them apart.
+        parameters = parameters._replace(means=means)
+    return parameters, passes
+
+
+def _in_memory(sample):
+    """Rows of a sample as float64, missing values at their column's mean; weights."""
+    rows = sample.rows[sample.ids].astype(np.float64)
+    missing = np.isnan(rows)
+    if missing.any():
+        known = np.maximum((~missing).sum(axis=0), 1)
+        means = np.where(missing, 0.0, rows).sum(axis=0) / known
+        rows = np.where(missing, means, rows)
+    weight = sample.weight[sample.ids] if sample.weight.size else None
+    return rows, weight
+
+
+def _spheres(covariance_type, means, variance):
+    """Parameters of equal spheres, in the shapes of `covariance_type`."""
+    k, d = means.shape
+    shape = {"full": (k, 1, 1), "tied": (1, 1), "diag": (k, d), "spherical": (k,)}
+    unit = np.ones(shape[covariance_type])
+    if covariance_type in ("full", "tied"):
+        unit = unit * np.eye(d)
+    weights = np.full(k, 1.0 / k)
+    return Parameters(weights, means, unit * variance, unit / np.sqrt(variance))
+
+
+def _lloyd(missing, sample, means, variance):
+    """k-means on the sample; returns the means and the number of iterations."""
+    model = GaussianMixtureModel("spherical", 0.0, missing)
+    for n_iter in range(1, LLOYD_ITERATIONS + 1):
+        point = model.start(_spheres("spherical", means, variance))
+        sum_w, sum_x, _, _ = model.statistics(point, sample, HARD)
+        shift = sum_x / np.where(sum_w > 0.0, sum_w, 1.0)[:, None]
+        means = means + shift
+        if np.square(shift).sum() <= 1e-4 * variance:
+            break
+    return means, n_iter

@@ -1,0 +1,24 @@
+"""Estimators of a mean, and the loop that fits with them."""
+
+from skvrem.solvers._acceleration import Squarem
+from skvrem.solvers._batch import Batch
+from skvrem.solvers._incremental import Incremental
+from skvrem.solvers._plan import BY_NAME, Plan, plan_em
+from skvrem.solvers._run import as_history, run
+from skvrem.solvers._saga import SAGA
+from skvrem.solvers._stochastic import Stochastic
+from skvrem.solvers._svrg import SVRG
+
+__all__ = [
+    "BY_NAME",
+    "SAGA",
+    "SVRG",
+    "Batch",
+    "Incremental",
+    "Plan",
+    "Squarem",
+    "Stochastic",
+    "as_history",
+    "plan_em",
+    "run",
+]

@@ -1,0 +1,49 @@
+"""Batch: the mean itself, by a full pass."""
+
+from functools import partial
+
+from skvrem.solvers._protocols import Anchor
+from skvrem.utils._algebra import scale
+
+__all__ = ["Batch"]
+
+
+class Batch:
+    """Full passes; with an averaging model and step 1 this is EM (Eq. 3 of Chen 2018).
+
+    An epoch is one pass and one update.
+    """
+
+    exact = True
+    certifies = False
+    unit_step = True
+    patience = 1
+    passes = 0.0
+
+    def start(self, model, data, rng):
+        """See :class:`~skvrem.solvers._protocols.Solver`."""
+        self.model = model
+        self.partition = data.chunks()
+
+    def begin(self, point, beta):
+        """Evaluate the mean at the point."""
+        sums = self.partition.sum(partial(_statistics, self.model, point, beta))
+        mean = scale(sums, 1.0 / self.partition.total_weight)
+        self.anchor = Anchor(mean, self.model.objective(point, mean), 1.0, point)
+        return self.anchor
+
+    def visits(self, rng):
+        """One step an epoch."""
+        yield None
+
+    def estimate(self, visit, point):
+        """Return the mean, with nothing to correct."""
+        return self.anchor.mean, None
+
+    def restore(self, anchor):
+        """Nothing to restore: the next pass is made anew."""
+
+
+def _statistics(model, point, beta, batch):
+    # A module function, so that a partial of it can be sent to another process.
+    return model.statistics(point, batch, beta)

@@ -1,0 +1,102 @@
+"""Which solver, how many blocks, which step: the choices that "auto" makes."""
+
+from typing import Any, NamedTuple
+
+from skvrem.schedules import Constant, Power
+from skvrem.solvers._acceleration import Squarem
+from skvrem.solvers._batch import Batch
+from skvrem.solvers._incremental import Incremental
+from skvrem.solvers._saga import SAGA
+from skvrem.solvers._stochastic import Stochastic
+from skvrem.solvers._svrg import SVRG
+
+__all__ = ["Plan", "plan_em"]
+
+# Measured on synthetic and real mixtures (see the user guide): an epoch of variance
+# reduction is worth up to 20 steps of batch EM; more than a third of a row for each
+# parameter and such step is infeasible too often; fewer than 3 steps do not pay.
+STEPS_AN_EPOCH, ROWS_A_PARAMETER, WORTH_IT = 20.0, 3.0, 3.0
+BLOCKS, BLOCK_ROWS, FEWEST_BLOCKS = 100, 256, 20
+
+BY_NAME = {
+    "stochastic": Stochastic,
+    "svrg": SVRG,
+    "saga": SAGA,
+    "incremental": Incremental,
+}
+
+
+class Plan(NamedTuple):
+    """How a fit is to be made.
+
+    Attributes
+    ----------
+    name : str
+        Solver, with its acceleration.
+    solver : Solver
+    step_size : callable
+    n_blocks : int
+    """
+
+    name: str
+    solver: Any
+    step_size: Any
+    n_blocks: int
+
+
+def plan_em(
+    n_units,
+    n_parameters,
+    *,
+    solver="auto",
+    acceleration=None,
+    step_size="auto",
+    batch_size="auto",
+    step_decay=0.6,
+    step_offset=2.0,
+    most_blocks=BLOCKS,
+    prefer_passes=False,
+):
+    """Choose what the user left open, for a model of the EM family.
+
+    Parameters
+    ----------
+    n_units : int
+    n_parameters : int
+        Of all components together.
+    solver, acceleration, step_size, batch_size, step_decay, step_offset :
+        as the estimators' parameters
+    most_blocks : int
+        Blocks whose statistics fit in memory twice.
+    prefer_passes : bool
+        Rows are far away, so that "auto" makes full passes only.
+
+    Returns
+    -------
+    plan : Plan
+    """
+    n_blocks = max(1, min(BLOCKS, most_blocks, n_units // BLOCK_ROWS))
+    if batch_size != "auto":
+        n_blocks = max(1, round(n_units / batch_size))
+    steps = min(STEPS_AN_EPOCH, n_units / (ROWS_A_PARAMETER * n_parameters))
+    if solver == "auto":
+        few = steps < WORTH_IT or n_blocks < FEWEST_BLOCKS
+        if few or prefer_passes or acceleration is not None:
+            solver, acceleration = "batch", "squarem"
+        else:
+            solver = "saga"
+    if solver == "batch":
+        made = Squarem() if acceleration == "squarem" else Batch()
+        name = "batch" if acceleration is None else f"batch+{acceleration}"
+        return Plan(name, made, Constant(1.0), 1)
+    if solver == "stochastic":
+        if batch_size == "auto":
+            n_blocks = max(1, min(n_blocks, n_units // (2 * n_parameters)))
+        scale = 1.0 if step_size == "auto" else step_size
+        schedule = Power(scale, step_offset, step_decay)
+    elif solver == "incremental":
+        schedule = Constant(1.0)
+    else:
+        automatic = min(1.0, max(1.0, steps) / n_blocks)
+        schedule = Constant(automatic if step_size == "auto" else step_size)
+    return Plan(solver, BY_NAME[solver](n_blocks), schedule, n_blocks)

@@ -1,0 +1,152 @@
+"""The contract between models, solvers and data, on one page.
+
+Every fit estimates a mean over units (expected sufficient statistics, gradients)
+and does something with it. A *solver* says how the mean is estimated; a *model* says
+what is averaged and what the update is; the loop in ``_run.py`` knows neither.
+
+A variance-reduced estimate is one line for all models: a mean that is known from an
+earlier point, plus a correction that is seen on this batch,
+
+    mean + scale * (statistics(point, batch) - recall(memory[batch], point, batch))
+
+with ``scale = n_blocks / total weight``, so that over a partition it averages to the
+mean at `point` exactly, whatever the weights of the blocks.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+__all__ = ["Anchor", "Data", "Model", "Partition", "Solver"]
+
+
+class Anchor(NamedTuple):
+    """What a solver knows at the start of an epoch.
+
+    Attributes
+    ----------
+    mean : NamedTuple
+        Estimate of the mean over all units. ``R(mean)`` is a step of batch EM from
+        the anchor (of incremental EM, for a table), the place to go back to.
+    objective : float
+        Objective a unit, or a lower bound of it (see `Solver.exact`).
+    passes : float
+        Passes over the data that making it cost.
+    point : Any
+        Point at which it was made.
+    memory : Any
+        Whatever `Solver.restore` needs.
+    """
+
+    mean: Any
+    objective: float
+    passes: float
+    point: Any
+    memory: Any = None
+
+
+class Model(Protocol):
+    """What is averaged, and what the update is. Plain functions of their arguments."""
+
+    def statistics(self, point, batch, beta) -> NamedTuple:
+        """Return sums over the batch's units at inverse temperature `beta`.
+
+        Additive over units; a field `objective` holds the units' objective.
+        """
+
+    def remember(self, point, batch, beta) -> tuple[NamedTuple, Any]:
+        """Return the same sums, and what it takes to evaluate them here again."""
+
+    def recall(self, memory, point, batch) -> NamedTuple:
+        """Return the sums where `memory` was made, about the reference of `point`."""
+
+    def update(self, point, mean, correction, step):
+        """Return the next point; `mean` or `correction` may be None (zero)."""
+
+    def objective(self, point, mean) -> float:
+        """Return the objective a unit at `point`, from the mean taken there."""
+
+    def surrogate(self, point, sums) -> float:
+        """Return Q, the expected complete-data objective of `sums` at `point`.
+
+        Only needed by solvers with a table (saga, incremental), for their bound.
+        """
+
+    def norm(self, point, sums) -> float:
+        """Return the length of a change of statistics, in the model's own metric.
+
+        Only needed by extrapolation (SQUAREM), whose step is a ratio of lengths.
+        """
+
+    def recentre(self, point):
+        """Return the point about a new reference (identity where there is none)."""
+
+    def translate(self, sums, reference, new_reference):
+        """Return sums about one reference as sums about another."""
+
+    def revive(self, point, data, rng):
+        """Return the point with collapsed parts re-seeded, or the same point."""
+
+
+class Partition(Protocol):
+    """All units, cut into blocks."""
+
+    total_weight: float
+
+    def __len__(self):
+        """Return the number of blocks."""
+
+    def map(self, function):
+        """Yield ``function(batch)`` in the order of the blocks."""
+
+    def sum(self, function):
+        """Return the sum of ``function(batch)`` over all blocks."""
+
+    def shuffled(self, rng):
+        """Yield each batch once, in random order."""
+
+
+class Data(Protocol):
+    """A source of units (``skvrem/data``)."""
+
+    n_units: int
+    total_weight: float
+
+    def chunks(self) -> Partition:
+        """All units in storage order."""
+
+    def blocks(self, n_blocks, rng) -> Partition:
+        """Return a fixed random partition."""
+
+    def sample(self, n_units, rng):
+        """Return a batch of random units."""
+
+
+class Solver(Protocol):
+    """How the mean over all units is estimated."""
+
+    #: The objective of an anchor is exact; it is a lower bound (False), where one dip
+    #: means nothing; or it is noise (None), to be shown only.
+    exact: bool | None
+    #: A fall of the objective sends the fit back to the last good anchor. Batch has
+    #: nothing better to go back to, stochastic nothing to go by.
+    certifies: bool
+    #: The step is always 1; otherwise the schedule and the loop's shrinking decide.
+    unit_step: bool
+    #: Epochs in a row whose gain must be small before the fit has converged.
+    patience: int
+    #: Passes over the data that the visits of one epoch cost, anchor excluded.
+    passes: float
+
+    def start(self, model, data, rng) -> None:
+        """Set up for a fit: partition the data."""
+
+    def begin(self, point, beta) -> Anchor:
+        """Start an epoch at `point` with the temperature frozen at 1/beta."""
+
+    def visits(self, rng):
+        """Yield what `estimate` is called with during an epoch."""
+
+    def estimate(self, visit, point):
+        """Return (mean, correction) of the estimate at `point`."""
+
+    def restore(self, anchor) -> None:
+        """Go back to where `anchor` was made; the loop moves the point itself."""

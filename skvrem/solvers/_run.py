@@ -1,0 +1,188 @@
+"""The only outer loop: epochs, certificates, roll-back, stopping, history."""
+
+import math
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skvrem.solvers._batch import Batch
+
+__all__ = ["Epoch", "Result", "run"]
+
+# Share of an epoch's steps that may be infeasible before the step size is halved,
+# and below which it recovers.
+MANY_REJECTED, FEW_REJECTED = 0.10, 0.02
+
+
+class Epoch(NamedTuple):
+    """One row of the history.
+
+    Attributes
+    ----------
+    passes : float
+        Passes over the data so far, anchors and starting values included.
+    seconds : float
+        Wall-clock time so far.
+    objective : float
+        Objective a unit, in nats (or its bound, for a solver with a table).
+    step_size : float
+        Step of the last update.
+    temperature : float
+    """
+
+    passes: float
+    seconds: float
+    objective: float
+    step_size: float
+    temperature: float
+
+
+class Result(NamedTuple):
+    """What a fit came to."""
+
+    point: Any
+    objective: float
+    n_iter: int
+    converged: bool
+    gain: float
+    history: list
+
+
+def run(
+    model,
+    solver,
+    data,
+    point,
+    *,
+    step_size,
+    temperature,
+    max_iter,
+    tol,
+    rng,
+    report=None,
+    passes=0.0,
+    seconds=0.0,
+):
+    """Fit `model` to `data` from `point`.
+
+    Every epoch the temperature is frozen and the solver begins: a pass that makes its
+    anchor, a table put in place. The anchor's objective certifies the epoch before:
+    if it fell by more than rounding, the last good anchor comes back, with a step of
+    batch EM from it, and the step size is halved. Then each visit estimates and
+    updates.
+
+    Parameters
+    ----------
+    model, solver, data : see ``_protocols.py``
+    point : Any
+        Where to start.
+    step_size, temperature : callables
+        Functions of the number of updates and of epochs made.
+    max_iter : int
+        Epochs.
+    tol : float
+        Converged when the objective gains less a unit in an epoch, for as many epochs
+        in a row as the solver's patience.
+    rng : numpy.random.Generator
+    report : callable, default=None
+        Called with each `Epoch` and its point; a true answer stops the fit.
+    passes, seconds : float
+        What the start has cost.
+
+    Returns
+    -------
+    result : Result
+        Ends with an update from the mean of the last anchor: for EM, a batch step.
+    """
+    began = time.perf_counter() - seconds
+    solver.start(model, data, rng)
+    shrink, n_steps, n_calm, dips = 1.0, 0, 0, 0
+    good = previous = last_temperature = None
+    accept, converged, gain = True, False, math.nan
+    step = 1.0 if solver.unit_step else step_size(0)
+    history = []
+    for n_iter in range(1, max_iter + 1):
+        hot = temperature(n_iter - 1)
+        point = model.revive(point, data, rng)
+        if point.repaired:
+            accept = True  # a re-seeded part may cost likelihood at first
+        point = model.recentre(point)
+        anchor = solver.begin(point, 1.0 / hot)
+        passes += anchor.passes
+        history.append(
+            Epoch(passes, time.perf_counter() - began, anchor.objective, step, hot)
+        )
+        accept = accept or hot != last_temperature
+        last_temperature = hot
+        if not accept and solver.certifies and _fell(anchor, good, tol):
+            dips += 1
+            shrink /= 2.0
+            if dips > (0 if solver.exact else 1):
+                point = model.update(good.point, good.mean, None, 1.0)
+                solver.restore(good)
+                accept, dips, n_calm = True, 0, 0
+                if n_iter < max_iter:
+                    continue
+                anchor = good
+        else:
+            gain = math.nan if accept else anchor.objective - previous.objective
+            n_calm = n_calm + 1 if abs(gain) < tol else 0
+            good, dips, accept = anchor, 0, False
+        previous = anchor
+        stop = report is not None and report(history[-1], point)
+        converged = n_calm >= solver.patience and hot == temperature(n_iter)
+        if converged or stop or (n_iter == max_iter and solver.exact is not None):
+            break
+        rejected = visited = 0
+        for visit in solver.visits(rng):
+            mean, correction = solver.estimate(visit, point)
+            step = 1.0 if solver.unit_step else step_size(n_steps) * shrink
+            point = model.update(point, mean, correction, step)
+            rejected += point.trials > 0
+            visited += 1
+            n_steps += 1
+        passes += solver.passes
+        if rejected > MANY_REJECTED * visited:
+            shrink /= 2.0
+        elif rejected <= FEW_REJECTED * visited:
+            shrink = min(1.0, 2.0 * shrink)
+    return _finish(
+        model, solver, data, point, anchor, passes, began, history, converged, gain
+    )
+
+
+def _fell(anchor, good, tol):
+    """Whether the objective fell by more than rounding, or than counts as calm.
+
+    The comparison is written so that a NaN counts as a fall.
+    """
+    slack = max(tol, 1e-10 * max(1.0, abs(good.objective)))
+    return not anchor.objective >= good.objective - slack
+
+
+def _finish(
+    model, solver, data, point, anchor, passes, began, history, converged, gain
+):
+    """Step to R(mean) of the last anchor; make the objective exact if it was not."""
+    n_iter = len(history)
+    if not solver.exact or history[-1].temperature != 1.0:
+        if solver.certifies:
+            point = model.update(anchor.point, anchor.mean, None, 1.0)
+        batch = Batch()
+        batch.start(model, data, None)
+        anchor = batch.begin(model.recentre(point), 1.0)
+        passes += anchor.passes
+        seconds = time.perf_counter() - began
+        history.append(Epoch(passes, seconds, anchor.objective, 1.0, 1.0))
+    point = model.update(anchor.point, anchor.mean, None, 1.0)
+    return Result(point, anchor.objective, n_iter, converged, gain, history)
+
+
+def as_history(epochs):
+    """Return the rows of a history as a dict of arrays."""
+    columns = zip(*epochs, strict=True) if epochs else [()] * len(Epoch._fields)
+    return {
+        name: np.asarray(column, dtype=float)
+        for name, column in zip(Epoch._fields, columns, strict=True)
+    }

@@ -1,0 +1,60 @@
+"""Stochastic: the mean of one batch, no memory."""
+
+import numpy as np
+
+from skvrem.solvers._protocols import Anchor
+from skvrem.utils._algebra import scale
+
+__all__ = ["Stochastic"]
+
+
+class Stochastic:
+    """Stochastic approximation on minibatches (Cappé and Moulines 2009).
+
+    Averaging models become stochastic EM (Eq. 4 of Chen 2018). The objective of an
+    epoch is the average of what its batches saw while the point moved: progressive
+    validation, noisy and a little behind.
+
+    Parameters
+    ----------
+    n_blocks : int
+        Minibatches an epoch.
+    """
+
+    exact = None
+    certifies = False
+    unit_step = False
+    patience = 2
+    passes = 1.0
+
+    def __init__(self, n_blocks):
+        self.n_blocks = n_blocks
+
+    def start(self, model, data, rng):
+        """See :class:`~skvrem.solvers._protocols.Solver`."""
+        self.model = model
+        self.partition = data.blocks(self.n_blocks, rng)
+        self.seen = None
+
+    def begin(self, point, beta):
+        """Report the objective seen in the last epoch."""
+        objective = np.nan if self.seen is None else self.seen[0] / self.seen[1]
+        self.beta = beta
+        self.seen = (0.0, 0.0)
+        return Anchor(point.statistics, objective, 0.0, point)
+
+    def visits(self, rng):
+        """Each block once."""
+        return self.partition.shuffled(rng)
+
+    def estimate(self, visit, point):
+        """Return the batch's own mean as the correction of nothing."""
+        sums = self.model.statistics(point, visit, self.beta)
+        weight = visit.total_weight
+        mean = scale(sums, 1.0 / weight)
+        total, seen = self.seen
+        self.seen = (total + weight * self.model.objective(point, mean), seen + weight)
+        return None, mean
+
+    def restore(self, anchor):
+        """Nothing to restore."""

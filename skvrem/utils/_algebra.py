@@ -1,0 +1,111 @@
+"""Arithmetic on statistics: NamedTuples of arrays, numbers and sparse rows.
+
+Statistics are sums over units, so all a solver ever does with them is linear:
+add, subtract, combine. The leaves of a NamedTuple are
+
+- numbers and arrays, added element by element;
+- :class:`Rows`, an array that is zero outside a few of its rows. A minibatch of
+  documents touches few words, and its statistics cost what it touches.
+"""
+
+import numpy as np
+
+__all__ = ["Rows", "accumulate", "combination", "dense", "difference", "scale"]
+
+
+class Rows:
+    """An array of `n_rows` rows that is zero but for the rows in `index`.
+
+    Parameters
+    ----------
+    index : ndarray of shape (n_touched,)
+        Distinct row numbers.
+    values : ndarray of shape (n_touched, ...)
+    n_rows : int
+    """
+
+    __slots__ = ("index", "n_rows", "values")
+
+    def __init__(self, index, values, n_rows):
+        self.index = index
+        self.values = values
+        self.n_rows = n_rows
+
+    def __reduce__(self):
+        return Rows, (self.index, self.values, self.n_rows)
+
+    def __sub__(self, other):
+        """Difference of two of the same rows (two evaluations of one batch)."""
+        if not np.array_equal(self.index, other.index):
+            raise ValueError("two evaluations of a batch must touch the same rows")
+        return Rows(self.index, self.values - other.values, self.n_rows)
+
+    def __mul__(self, factor):
+        return Rows(self.index, self.values * factor, self.n_rows)
+
+    def toarray(self):
+        """The array, zeros included."""
+        full = np.zeros((self.n_rows, *self.values.shape[1:]), self.values.dtype)
+        full[self.index] = self.values
+        return full
+
+
+def _map(function, first, *others):
+    return type(first)(*map(function, first, *others))
+
+
+def dense(sums):
+    """Return a copy of `sums` without sparse rows, for `accumulate` to write into."""
+    return _map(
+        lambda leaf: leaf.toarray() if isinstance(leaf, Rows) else np.array(leaf), sums
+    )
+
+
+def _accumulate_leaf(total, part):
+    if isinstance(part, Rows):
+        total[part.index] += part.values
+    elif total.ndim == 0:
+        return total + part
+    else:
+        total += part
+    return total
+
+
+def accumulate(total, part):
+    """Add `part` to `total` in place, or start a total if it is None.
+
+    Returns
+    -------
+    total : NamedTuple
+        To be used in place of the argument, as numbers cannot change in place.
+    """
+    if total is None:
+        return dense(part)
+    return _map(_accumulate_leaf, total, part)
+
+
+def scale(sums, factor):
+    """Return `factor * sums`."""
+    return _map(lambda leaf: leaf * factor, sums)
+
+
+def difference(a, b):
+    """Return `a - b`."""
+    return _map(lambda x, y: x - y, a, b)
+
+
+def combination(*terms):
+    """Return the sum of `coefficient * sums` over `terms`, a dense NamedTuple.
+
+    Parameters
+    ----------
+    *terms : tuples (coefficient, sums)
+        `sums` may be None, which counts as zero; the first that is not None must
+        be dense.
+    """
+    (coefficient, first), *others = [t for t in terms if t[1] is not None]
+    total = _map(lambda leaf: np.asarray(leaf * coefficient), first)
+    for coefficient, sums in others:
+        if coefficient != 0:
+            total = _map(_accumulate_leaf, total, scale(sums, coefficient))
+    return total

@@ -1,0 +1,102 @@
+"""What the EM family does with an estimated mean: average it in, then maximize."""
+
+from typing import Any, NamedTuple
+
+from skvrem.utils._algebra import combination
+
+__all__ = ["Averaging", "AveragingPoint"]
+
+# Fractions of a correction that are tried in turn. Without any of it the new
+# statistics are a convex combination of feasible ones, so the last always works.
+FRACTIONS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.0)
+
+
+class AveragingPoint(NamedTuple):
+    """Where an averaging model stands.
+
+    Attributes
+    ----------
+    parameters : NamedTuple
+        R(statistics), the model's own.
+    statistics : NamedTuple
+        Mean sufficient statistics a unit.
+    reference : Any
+        What the statistics are taken about (the components' means of a mixture);
+        None for a model that needs none. It stands still within an epoch.
+    trials : int
+        Fractions of the last correction that were infeasible.
+    repaired : tuple of int
+        Parts whose own statistics allowed no parameters, left as they were.
+    """
+
+    parameters: Any
+    statistics: Any
+    reference: Any = None
+    trials: int = 0
+    repaired: tuple = ()
+
+
+class Averaging:
+    r"""Update of stochastic EM and its variance-reduced forms.
+
+    .. math:: s \leftarrow (1 - \rho) s + \rho (F + \alpha c), \qquad
+              \theta \leftarrow R(s)
+
+    with the mean :math:`F`, the correction :math:`c` and the step :math:`\rho`
+    (Chen et al. 2018, Eqs. 3-5). A correction can lead out of the feasible
+    statistics (a negative weight, an indefinite covariance); then it is scaled,
+    by :math:`\alpha = 1, 1/2, 1/4, ...`. Near a fixed point corrections vanish
+    and :math:`\alpha = 1`, so scaling moves no fixed point; clipping would.
+
+    A model that inherits this defines ``maximize(statistics, point, repair)``, the
+    M step R, which returns ``(parameters, repaired)``, or None where the statistics
+    are infeasible and `repair` is false.
+    """
+
+    #: Evaluations that `recall` costs, 0 where `remember` keeps the sums themselves.
+    recall_passes = 1
+
+    def update(self, point, mean, correction, step):
+        """Return the point after one step; see the class."""
+        fractions = FRACTIONS if correction is not None else (0.0,)
+        for trials, fraction in enumerate(fractions):
+            statistics = combination(
+                (1.0 - step, point.statistics),
+                (step, mean),
+                (step * fraction, correction),
+            )
+            solution = self.maximize(statistics, point, fraction == 0.0)
+            if solution is not None:
+                break
+        parameters, repaired = solution
+        return point._replace(
+            parameters=parameters,
+            statistics=statistics,
+            trials=trials,
+            repaired=repaired,
+        )
+
+    def remember(self, point, batch, beta):
+        """Return the batch's sums, and what `recall` needs to evaluate them again."""
+        return self.statistics(point, batch, beta), (point, beta)
+
+    def recall(self, memory, point, batch):
+        """Return the sums of `batch` where `memory` was made."""
+        at, beta = memory
+        return self.statistics(at, batch, beta)
+
+    def objective(self, point, mean):
+        """Return the objective a unit, from statistics taken at `point`."""
+        return float(mean.objective)
+
+    def recentre(self, point):
+        """Return the point about a new reference, at the start of an epoch."""
+        return point
+
+    def translate(self, sums, reference, new_reference):
+        """Return sums about `reference` as sums about `new_reference`."""
+        return sums
+
+    def revive(self, point, data, rng):
+        """Return the point with its collapsed parts put where they can work."""
+        return point

@@ -1,0 +1,116 @@
+"""Threads over nogil kernels: one pool, one level, a fixed order of results.
+
+`parallel=True` is not used: its threading layers abort or hang inside joblib's
+threading and fork backends, and it compiles ten times longer. A pool of Python
+threads over kernels that release the GIL does neither.
+
+Work is cut by its size alone, never by the number of threads, and results are
+reduced in order, so the bits of a result do not depend on `n_jobs`.
+"""
+
+import os
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from joblib import cpu_count
+from joblib.parallel import get_active_backend
+
+_state = threading.local()
+_pools = {}
+_lock = threading.Lock()
+
+# A forked child inherits the dictionary but none of the threads.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.clear)
+
+
+def _in_dask_worker():
+    """Whether this thread runs a task of a dask worker, which owns the cores."""
+    import sys
+
+    worker = sys.modules.get("distributed.worker")
+    if worker is None:
+        return False
+    try:
+        worker.get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+def effective_threads(n_jobs):
+    """Return the number of threads that `n_jobs` means here and now.
+
+    None means all cores, as for scikit-learn's OpenMP estimators, but one inside a
+    joblib or dask worker, where the cores are taken. Negative numbers count down
+    from the number of cores, as in joblib.
+
+    Raises
+    ------
+    ValueError
+        If `n_jobs` is zero or not an integer.
+    """
+    if n_jobs is None:
+        nested = get_active_backend()[0].nesting_level
+        return 1 if nested or _in_dask_worker() else cpu_count()
+    if isinstance(n_jobs, bool) or n_jobs != int(n_jobs) or n_jobs == 0:
+        raise ValueError(
+            f"n_jobs must be None or a non-zero integer, got {n_jobs!r}: "
+            "None or -1 uses all cores."
+        )
+    n_jobs = int(n_jobs)
+    return n_jobs if n_jobs > 0 else max(1, cpu_count() + 1 + n_jobs)
+
+
+@contextmanager
+def threads(n_jobs):
+    """Let `parallel_map` in this thread use `n_jobs` threads (see above)."""
+    before = getattr(_state, "n_threads", 1)
+    _state.n_threads = effective_threads(n_jobs)
+    try:
+        yield _state.n_threads
+    finally:
+        _state.n_threads = before
+
+
+def _pool(n_threads):
+    with _lock:
+        if n_threads not in _pools:
+            _pools[n_threads] = ThreadPoolExecutor(n_threads, "skvrem")
+        return _pools[n_threads]
+
+
+def parallel_map(function, items):
+    """Yield `function(item)` in the order of `items`.
+
+    Runs in threads where :func:`threads` allows; within a thread of the pool it is
+    serial, so that nested maps neither deadlock nor oversubscribe.
+    """
+    n_threads = getattr(_state, "n_threads", 1)
+    items = list(items)
+    if n_threads == 1 or len(items) < 2:
+        yield from map(function, items)
+        return
+    pool = _pool(n_threads)
+    # A bounded window, so that results waiting for their turn stay few.
+    pending = deque()
+    try:
+        for item in items:
+            if len(pending) == 4 * n_threads:
+                yield pending.popleft().result()
+            pending.append(pool.submit(function, item))
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def row_chunks(start, stop, size):
+    """Cut start..stop into near-equal ranges of about `size` rows, at least one."""
+    n_rows = stop - start
+    n_chunks = max(1, round(n_rows / size))
+    edges = [start + n_rows * i // n_chunks for i in range(n_chunks + 1)]
+    return list(zip(edges[:-1], edges[1:], strict=True))
