@@ -7,6 +7,7 @@ a round trip each. The array as a whole is never in one place.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import dask
 import numpy as np
@@ -99,9 +100,13 @@ class DaskPartition:
         self.total_weight = source.total_weight
         firsts = np.concatenate([[0], np.cumsum(counts)]).astype(int).tolist()
         self.specs = [
-            (count, first, None if seed is None else [seed, part], weight)
+            (
+                count,
+                first,
+                None if seed is None else [seed, part],
+                source.weights_of(part),
+            )
             for part, (count, first) in enumerate(zip(counts, firsts[:-1], strict=True))
-            for weight in [source.weights_of(part)]
         ]
         self.n_batches = firsts[-1]
 
@@ -118,7 +123,7 @@ class DaskPartition:
             yield from results
 
     def sum(self, function):
-        """Return the sum of ``function(batch)``, reduced in pairs where the rows are."""
+        """Return the sum of ``function(batch)``, reduced in a tree near the rows."""
         layer = [
             dask.delayed(_sum)(part, function, *spec)
             for part, spec in zip(self.source.parts, self.specs, strict=True)
@@ -165,11 +170,11 @@ def _batches(rows, count, first, seed, weight):
     if seed is not None:
         index = np.arange(n_rows, dtype=np.int32)
         np.random.default_rng(seed).shuffle(index)
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        for start, stop in pairwise(edges):
             index[start:stop].sort()
     return [
         _batch(rows, weight, index, start, stop, first + i)
-        for i, (start, stop) in enumerate(zip(edges[:-1], edges[1:], strict=True))
+        for i, (start, stop) in enumerate(pairwise(edges))
     ]
 
 

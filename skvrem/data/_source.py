@@ -12,6 +12,7 @@ The first two are *partitions*: ``sum(f)`` is the map-reduce of a full pass,
 """
 
 from functools import reduce
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +59,9 @@ class Batch(NamedTuple):
     weight: np.ndarray
     block: int = 0
 
-    def __len__(self):
+    @property
+    def n_units(self):
+        """Number of units."""
         return self.stop - self.start
 
     @property
@@ -72,7 +75,7 @@ class Batch(NamedTuple):
     def total_weight(self):
         """Sum of the weights."""
         if not self.weight.size:
-            return float(len(self))
+            return float(self.n_units)
         return float(self.weight[self.ids].sum())
 
 
@@ -156,7 +159,7 @@ class ArraySource:
             order = (order[:, None] * run + np.arange(run, dtype=order.dtype)).ravel()
             order = order[order < self.n_units]
         edges = [self.n_units * i // n_blocks for i in range(n_blocks + 1)]
-        ranges = list(zip(edges[:-1], edges[1:], strict=True))
+        ranges = list(pairwise(edges))
         for a, b in ranges:
             order[a:b].sort()
         order.flags.writeable = False

@@ -61,7 +61,9 @@ class VRGaussianMixture(
     Parameters
     ----------
     n_components : int, default=1
+        Number of components.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
+        A matrix for each component, one for all, variances, one variance each.
     tol : float, default=1e-3
         Converged when an epoch gains less than this, in nats a row.
     reg_covar : float, default=1e-6
@@ -70,19 +72,20 @@ class VRGaussianMixture(
         Epochs: passes for "batch", passes over the minibatches for the others.
     n_init : int, default=1
         Starts, of which the best is kept; see ``init_scores_``.
-    init_params : {"kmeans", "k-means++", "random", "random_from_data"}, \
-            default="kmeans"
+    init_params : str, default="kmeans"
+        "kmeans", "k-means++", "random" or "random_from_data".
         Starting values; the first two from a subsample of 20,000 rows.
     weights_init, means_init, precisions_init : array-like, default=None
         Starting values in place of those of `init_params`, shapes as the attributes.
     random_state : int, RandomState instance or None, default=None
+        Seeds the starts, the minibatches and `sample`.
     warm_start : bool, default=False
         Start from the last solution.
     verbose : int, default=0
         1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
     verbose_interval : int, default=10
-    solver : {"auto", "batch", "stochastic", "svrg", "saga", "incremental"}, \
-            default="auto"
+    solver : str, default="auto"
+        "auto", "batch", "stochastic", "svrg", "saga" or "incremental".
         How the mean of the sufficient statistics is estimated. "batch" is EM;
         "stochastic" is stochastic EM with decreasing steps; "svrg" is sEM-vr [1]_,
         two passes an epoch; "saga" its one-pass form; "incremental" is the EM of
@@ -310,13 +313,16 @@ class VRGaussianMixture(
         Parameters
         ----------
         X : {array-like, memmap, dask array} of shape (n_samples, n_features)
-        y : ignored
+            Rows; NaN is missing, for "diag" and "spherical" covariances.
+        y : Ignored
+            Present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
             Rows count so many times.
 
         Returns
         -------
         self : VRGaussianMixture
+            The fitted mixture.
 
         Raises
         ------
@@ -341,12 +347,16 @@ class VRGaussianMixture(
         Parameters
         ----------
         X : {array-like, memmap, dask array} of shape (n_samples, n_features)
-        y : ignored
+            Rows; NaN is missing, for "diag" and "spherical" covariances.
+        y : Ignored
+            Present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
 
         Returns
         -------
         labels : ndarray or dask array of int of shape (n_samples,)
+            Lazy where X is a dask array.
         """
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
@@ -509,12 +519,16 @@ class VRGaussianMixture(
         Parameters
         ----------
         X : {array-like, dask array} of shape (n_samples, n_features)
-        y : ignored
+            The batch.
+        y : Ignored
+            Present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
 
         Returns
         -------
         self : VRGaussianMixture
+            The fitted mixture.
         """
         first = not hasattr(self, "weights_")
         with all_or_nothing(self), threads(self.n_jobs):

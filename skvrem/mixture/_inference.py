@@ -157,10 +157,12 @@ class GaussianMixtureInference:
         Parameters
         ----------
         X : {array-like, dask array} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
 
         Returns
         -------
         labels : ndarray or dask array of int of shape (n_samples,)
+            Lazy where X is a dask array.
         """
         return self._evaluate(X, "labels")
 
@@ -170,10 +172,12 @@ class GaussianMixtureInference:
         Parameters
         ----------
         X : {array-like, dask array} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
 
         Returns
         -------
         probabilities : ndarray or dask array of shape (n_samples, n_components)
+            Each row sums to 1; lazy where X is a dask array.
         """
         return self._evaluate(X, "probabilities", (len(self._parameters().weights),))
 
@@ -183,10 +187,12 @@ class GaussianMixtureInference:
         Parameters
         ----------
         X : {array-like, dask array} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
 
         Returns
         -------
         log_density : ndarray or dask array of shape (n_samples,)
+            Lazy where X is a dask array.
         """
         return self._evaluate(X, "log_density")
 
@@ -196,12 +202,16 @@ class GaussianMixtureInference:
         Parameters
         ----------
         X : {array-like, dask array} of shape (n_samples, n_features)
-        y : ignored
+            Rows, with the features of the fit.
+        y : Ignored
+            Present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
 
         Returns
         -------
         score : float
+            The higher, the better.
         """
         log_density = self.score_samples(X)
         if is_dask(log_density):
@@ -223,30 +233,34 @@ class GaussianMixtureInference:
         return covariance[self.covariance_type] + k * d + k - 1
 
     def bic(self, X):
-        """Return the Bayesian information criterion on X; lower is better.
+        """Return the Bayesian information criterion on X.
 
         Parameters
         ----------
         X : {array-like, dask array} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
 
         Returns
         -------
         bic : float
+            The lower, the better.
         """
         log_density = np.asarray(self.score_samples(X))
         penalty = self._n_parameters() * np.log(len(log_density))
         return float(-2.0 * log_density.sum(dtype=float) + penalty)
 
     def aic(self, X):
-        """Return the Akaike information criterion on X; lower is better.
+        """Return the Akaike information criterion on X.
 
         Parameters
         ----------
         X : {array-like, dask array} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
 
         Returns
         -------
         aic : float
+            The lower, the better.
         """
         log_density = np.asarray(self.score_samples(X))
         return float(-2.0 * log_density.sum(dtype=float) + 2 * self._n_parameters())
@@ -269,10 +283,12 @@ class GaussianMixtureInference:
         Parameters
         ----------
         n_samples : int, default=1
+            How many to draw.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
+            The draws.
         y : ndarray of int of shape (n_samples,)
             Component of each draw; draws come sorted by it.
         """
@@ -378,6 +394,7 @@ class GaussianMixtureInference:
         Returns
         -------
         self : estimator
+            The same, with every fitted array in the new order.
         """
         check_is_fitted(self)
         k = len(self.weights_)

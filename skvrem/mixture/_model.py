@@ -136,10 +136,7 @@ class GaussianMixtureModel(Averaging):
         else:
             diagonals = factors
         log_constants += np.log(diagonals).sum(axis=1)
-        arguments = (means, np.ascontiguousarray(factors), log_constants)
-        if self.missing:
-            arguments += (1.0 / np.square(arguments[1]),)
-        return arguments
+        return means, np.ascontiguousarray(factors), log_constants
 
     def _kernel(self, suffix):
         kind = "full" if self.dense else "diag_missing" if self.missing else "diag"
@@ -148,7 +145,12 @@ class GaussianMixtureModel(Averaging):
     def statistics(self, point, batch, beta):
         """Return the statistics of a batch about the point's reference."""
         k, d = point.parameters.means.shape
-        arguments = self._kernel_arguments(point.parameters)
+        arguments = (*self._kernel_arguments(point.parameters), beta)
+        if self.missing:
+            # What a missing entry is expected to add. The M step adds reg_covar, so
+            # it is left out here: a feature that is never seen keeps its variance.
+            variances = 1.0 / np.square(arguments[1]) - self.reg_covar
+            arguments += (np.maximum(variances, 0.0),)
         kernel = self._kernel("statistics")
 
         def evaluate(rows):
@@ -160,7 +162,6 @@ class GaussianMixtureModel(Averaging):
                 *rows,
                 batch.weight,
                 *arguments,
-                beta,
                 sum_w,
                 sum_x,
                 sum_xx,
@@ -173,7 +174,7 @@ class GaussianMixtureModel(Averaging):
 
     def log_joint(self, parameters, batch, dtype):
         """Return log p(x_i, k), an array of shape (n_rows, n_components)."""
-        out = np.empty((len(batch), len(parameters.weights)), dtype)
+        out = np.empty((batch.n_units, len(parameters.weights)), dtype)
         arguments = self._kernel_arguments(parameters)
         kernel = self._kernel("log_joint")
         kernel(batch.rows, batch.index, batch.start, batch.stop, *arguments, out)
@@ -280,7 +281,7 @@ class GaussianMixtureModel(Averaging):
     def surrogate(self, point, sums):
         """Return Q, the expected complete-data log-likelihood of `sums`."""
         parameters = point.parameters
-        means, factors, log_constants = self._kernel_arguments(parameters)[:3]
+        means, factors, log_constants = self._kernel_arguments(parameters)
         about = self.translate(sums, point.reference, means)
         if self.dense:
             # tr(U U^T S) = sum of the elements of U * (S U)
@@ -293,7 +294,7 @@ class GaussianMixtureModel(Averaging):
 
     def norm(self, point, sums):
         """Return the length of a change of statistics in units of the components."""
-        _, factors, _ = self._kernel_arguments(point.parameters)[:3]
+        _, factors, _ = self._kernel_arguments(point.parameters)
         if self.dense:
             x = np.einsum("ki,kij->kj", sums.sum_x, factors)
             xx = factors.transpose(0, 2, 1) @ sums.sum_xx @ factors

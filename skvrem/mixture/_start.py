@@ -59,7 +59,7 @@ def starting_parameters(model, data, n_components, method, rng):
     means = means + center
     if method == "kmeans":
         means, n_iter = _lloyd(model.missing, sample, means, variance)
-        passes += n_iter * len(sample) / data.n_units
+        passes += n_iter * sample.n_units / data.n_units
     batch = Batch()
     batch.start(model, data, rng)
     point = model.start(_spheres(model.covariance_type, means, variance))
@@ -97,11 +97,12 @@ def _spheres(covariance_type, means, variance):
 def _lloyd(missing, sample, means, variance):
     """k-means on the sample; returns the means and the number of iterations."""
     model = GaussianMixtureModel("spherical", 0.0, missing)
-    for n_iter in range(1, LLOYD_ITERATIONS + 1):
+    n_iter, moved = 0, np.inf
+    while moved > 1e-4 * variance and n_iter < LLOYD_ITERATIONS:
         point = model.start(_spheres("spherical", means, variance))
         sum_w, sum_x, _, _ = model.statistics(point, sample, HARD)
         shift = sum_x / np.where(sum_w > 0.0, sum_w, 1.0)[:, None]
         means = means + shift
-        if np.square(shift).sum() <= 1e-4 * variance:
-            break
+        moved = np.square(shift).sum()
+        n_iter += 1
     return means, n_iter

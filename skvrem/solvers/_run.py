@@ -98,7 +98,7 @@ def run(
     began = time.perf_counter() - seconds
     solver.start(model, data, rng)
     shrink, n_steps, n_calm, dips = 1.0, 0, 0, 0
-    good = previous = last_temperature = None
+    good = previous = anchor = last_temperature = None
     accept, converged, gain = True, False, math.nan
     step = 1.0 if solver.unit_step else step_size(0)
     history = []
@@ -166,8 +166,8 @@ def _finish(
 ):
     """Step to R(mean) of the last anchor; make the objective exact if it was not."""
     n_iter = len(history)
-    if not solver.exact or history[-1].temperature != 1.0:
-        if solver.certifies:
+    if not n_iter or not solver.exact or history[-1].temperature != 1.0:
+        if n_iter and solver.certifies:
             point = model.update(anchor.point, anchor.mean, None, 1.0)
         batch = Batch()
         batch.start(model, data, None)
@@ -175,7 +175,8 @@ def _finish(
         passes += anchor.passes
         seconds = time.perf_counter() - began
         history.append(Epoch(passes, seconds, anchor.objective, 1.0, 1.0))
-    point = model.update(anchor.point, anchor.mean, None, 1.0)
+    if n_iter:
+        point = model.update(anchor.point, anchor.mean, None, 1.0)
     return Result(point, anchor.objective, n_iter, converged, gain, history)
 
 

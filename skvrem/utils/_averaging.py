@@ -67,14 +67,14 @@ class Averaging:
             )
             solution = self.maximize(statistics, point, fraction == 0.0)
             if solution is not None:
-                break
-        parameters, repaired = solution
-        return point._replace(
-            parameters=parameters,
-            statistics=statistics,
-            trials=trials,
-            repaired=repaired,
-        )
+                parameters, repaired = solution
+                return point._replace(
+                    parameters=parameters,
+                    statistics=statistics,
+                    trials=trials,
+                    repaired=repaired,
+                )
+        raise AssertionError("maximize must repair where it is asked to")
 
     def remember(self, point, batch, beta):
         """Return the batch's sums, and what `recall` needs to evaluate them again."""

@@ -2,7 +2,7 @@
 
 import importlib
 
-import skvrem
+from skvrem import __version__
 
 __all__ = ["VersionedPickle"]
 
@@ -20,7 +20,7 @@ class VersionedPickle:
         state = super().__getstate__()
         return {
             **state,
-            "_skvrem_version": skvrem.__version__,
+            "_skvrem_version": __version__,
             "_skvrem_state_format": self._state_format,
         }
 
@@ -31,7 +31,7 @@ class VersionedPickle:
         if written != self._state_format:
             raise ValueError(
                 f"This {type(self).__name__} was pickled by skvrem {version} (state "
-                f"format {written}), and skvrem {skvrem.__version__} reads format "
+                f"format {written}), and skvrem {__version__} reads format "
                 f"{self._state_format}. Fit it again, or load it with "
                 f"skvrem {version}."
             )

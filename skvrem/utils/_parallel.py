@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 
 from joblib import cpu_count
 from joblib.parallel import get_active_backend
@@ -113,4 +114,4 @@ def row_chunks(start, stop, size):
     n_rows = stop - start
     n_chunks = max(1, round(n_rows / size))
     edges = [start + n_rows * i // n_chunks for i in range(n_chunks + 1)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))

@@ -1,0 +1,320 @@
+"""Mixture kernels against sums over rows and components written out in NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from skvrem.mixture import _kernels
+
+KINDS = ["full", "diag", "diag_missing"]
+DTYPES = [np.float64, np.float32]
+EVERY_ROW = np.empty(0, np.int64)
+ONES = np.empty(0)
+
+
+def make(kind, n=300, d=5, k=3, dtype=np.float64, seed=0, spread=1.0, shift=0.0):
+    """Draw rows and the parameters of a mixture that overlaps at spread 1."""
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(n, d)) * spread + shift).astype(dtype)
+    if kind == "diag_missing":
+        X[rng.random((n, d)) < 0.2] = np.nan
+    means = rng.normal(size=(k, d)) + shift
+    weights = rng.dirichlet(np.full(k, 5.0))
+    if kind == "full":
+        precisions = np.triu(rng.normal(size=(k, d, d)) * 0.3, 1)
+        diagonal = rng.uniform(0.5, 2.0, (k, d))
+        precisions[:, np.arange(d), np.arange(d)] = diagonal
+    else:
+        precisions = diagonal = rng.uniform(0.5, 2.0, (k, d))
+    constants = np.log(weights) + np.log(diagonal).sum(1) - d / 2 * math.log(2 * np.pi)
+    return X, means, precisions, constants
+
+
+def oracle_log_joint(kind, X, means, precisions, constants):
+    X = X.astype(np.float64)
+    out = np.empty((len(X), len(means)))
+    for i, x in enumerate(X):
+        for c, mean in enumerate(means):
+            z = x - mean
+            seen = ~np.isnan(z)
+            if kind == "full":
+                y, skipped = z @ precisions[c], 0.0
+            else:
+                y = (z * precisions[c])[seen]
+                skipped = np.log(precisions[c][~seen]) - 0.5 * math.log(2 * math.pi)
+            out[i, c] = constants[c] - np.sum(skipped) - 0.5 * np.sum(y**2)
+    return out
+
+
+def oracle(kind, X, means, precisions, constants, weight, beta):
+    joint = oracle_log_joint(kind, X, means, precisions, constants)
+    evidence = logsumexp(beta * joint, axis=1)
+    r = weight[:, None] * np.exp(beta * joint - evidence[:, None])
+    z = X.astype(np.float64)[:, None] - means
+    if kind == "full":
+        second = np.einsum("nk,nki,nkj->kij", r, z, z)
+    else:
+        variances = np.broadcast_to(precisions**-2.0, z.shape)
+        second = np.einsum("nk,nkj->kj", r, np.where(np.isnan(z), variances, z**2))
+    first = np.einsum("nk,nkj->kj", r, np.where(np.isnan(z), 0, z))
+    return r.sum(0), first, second, np.sum(weight * evidence) / beta
+
+
+def statistics(kind, X, problem, index=EVERY_ROW, rows=None, weight=ONES, beta=1.0):
+    means, precisions, constants = problem
+    start, stop = rows or (0, len(index) or len(X))
+    k, d = means.shape
+    sums = np.zeros(k), np.zeros((k, d)), np.zeros(precisions.shape)
+    extra = (precisions**-2.0,) if kind == "diag_missing" else ()
+    kernel = getattr(_kernels, f"{kind}_statistics")
+    objective = kernel(
+        X, index, start, stop, weight, means, precisions, constants, beta, *extra, *sums
+    )
+    return *sums, objective
+
+
+def log_joint(kind, X, problem, index=EVERY_ROW, rows=None):
+    start, stop = rows or (0, len(index) or len(X))
+    out = np.full((stop - start, len(problem[0])), np.nan, X.dtype)
+    getattr(_kernels, f"{kind}_log_joint")(X, index, start, stop, *problem, out)
+    return out
+
+
+def assert_close(found, expected, dtype):
+    """Compare each statistic relative to its largest entry."""
+    tolerance = 1e-12 if dtype == np.float64 else 2e-5
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max())
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 24, 35, 50])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_statistics(kind, dtype, d):
+    X, *problem = make(kind, d=d, dtype=dtype)
+    expected = oracle(kind, X, *problem, np.ones(len(X)), 1.0)
+    assert_close(statistics(kind, X, problem), expected, dtype)
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 255, 256, 257, 1000])
+@pytest.mark.parametrize("k", [1, 4])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sizes(kind, dtype, n, k):
+    X, *problem = make(kind, n=n, k=k, dtype=dtype)
+    expected = oracle(kind, X, *problem, np.ones(n), 1.0)
+    assert_close(statistics(kind, X, problem), expected, dtype)
+
+
+@pytest.mark.parametrize("n, d", [(1, 1), (17, 3), (300, 10), (600, 21), (130, 70)])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_log_joint(kind, dtype, n, d):
+    X, *problem = make(kind, n=n, d=d, dtype=dtype)
+    expected = oracle_log_joint(kind, X, *problem)
+    found = log_joint(kind, X, problem)
+    assert found.dtype == dtype
+    tolerance = 1e-12 if dtype == np.float64 else 2e-5
+    np.testing.assert_allclose(found, expected, rtol=tolerance)
+    index = np.arange(n)[::-1].copy()
+    part = log_joint(kind, X, problem, index, (n // 3, n))
+    np.testing.assert_allclose(part, expected[::-1][n // 3 :], rtol=tolerance)
+
+
+@pytest.mark.parametrize("beta", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("integer", [np.int32, np.int64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_index_weight_and_temperature(kind, beta, integer):
+    X, *problem = make(kind, n=1200)
+    rng = np.random.default_rng(1)
+    weight = rng.uniform(0, 2, len(X))
+    weight[::7] = 0.0
+    index = np.sort(rng.choice(len(X), 700, replace=False)).astype(integer)
+    chosen = index[100:650]
+    expected = oracle(kind, X[chosen], *problem, weight[chosen], beta)
+    found = statistics(kind, X, problem, index, (100, 650), weight, beta)
+    assert_close(found, expected, X.dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_index_equals_copy(kind, dtype):
+    X, *problem = make(kind, n=700, dtype=dtype)
+    index = np.random.default_rng(1).permutation(len(X))
+    assert_close(
+        statistics(kind, X, problem, index, (10, 690)),
+        statistics(kind, X[index[10:690]].copy(), problem),
+        dtype,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_add_up(kind):
+    X, *problem = make(kind, n=900)
+    whole = statistics(kind, X, problem)
+    bounds = [0, 1, 300, 557, 900]
+    parts = [
+        statistics(kind, X, problem, rows=rows)
+        for rows in zip(bounds, bounds[1:], strict=False)
+    ]
+    assert_close([sum(part) for part in zip(*parts, strict=True)], whole, X.dtype)
+    empty = statistics(kind, X, problem, rows=(4, 4))
+    assert all(np.all(part == 0) for part in empty)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_adds_to_what_is_there(kind):
+    X, means, precisions, constants = make(kind)
+    sums = np.ones(3), np.ones(means.shape), np.ones(precisions.shape)
+    extra = (precisions**-2.0,) if kind == "diag_missing" else ()
+    getattr(_kernels, f"{kind}_statistics")(
+        X, EVERY_ROW, 0, 300, ONES, means, precisions, constants, 1.0, *extra, *sums
+    )
+    expected = statistics(kind, X, (means, precisions, constants))
+    assert_close([part - 1 for part in sums], expected[:3], X.dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_read_only(kind, dtype):
+    X, *problem = make(kind, dtype=dtype)
+    expected = statistics(kind, X, problem)
+    for array in (X, *problem):
+        array.flags.writeable = False
+    found = statistics(kind, X, problem)
+    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    assert np.all(np.isfinite(log_joint(kind, X, problem)))
+
+
+@pytest.mark.parametrize("d", [5, 24, 40])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_separated_clusters(dtype, d):
+    # Most responsibilities vanish, so that their rows are left out.
+    X, *problem = make("full", n=1500, d=d, k=6, dtype=dtype)
+    rng = np.random.default_rng(1)
+    problem[0] *= 40
+    X += problem[0][rng.integers(6, size=len(X))].astype(dtype)
+    weight = rng.uniform(0, 2, len(X))
+    expected = oracle("full", X, *problem, weight, 1.0)
+    assert_close(statistics("full", X, problem, weight=weight), expected, dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_far_rows(kind, dtype):
+    # Every exp(l) underflows; the responsibilities do not.
+    X, *problem = make(kind, n=64, dtype=dtype, spread=100.0)
+    expected = oracle(kind, X, *problem, np.ones(64), 1.0)
+    found = statistics(kind, X, problem)
+    if dtype == np.float64:
+        assert_close(found, expected, dtype)
+    assert all(np.all(np.isfinite(part)) for part in found)
+    np.testing.assert_allclose(found[0].sum(), 64, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_beyond_the_dtype(kind, dtype):
+    # |y|^2 overflows: no density anywhere, no responsibility, and no NaN.
+    X, *problem = make(kind, n=40, d=3, dtype=dtype)
+    X[7] = 1e25 if dtype == np.float32 else 1e200
+    *sums, objective = statistics(kind, X, problem)
+    others = statistics(kind, np.delete(X, 7, axis=0), problem)
+    assert_close(sums, others[:3], dtype)
+    assert objective == -np.inf
+    assert np.all(log_joint(kind, X, problem)[7] == -np.inf)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_component_without_weight(kind, dtype):
+    X, means, precisions, constants = make(kind, dtype=dtype)
+    constants[1] = -np.inf
+    found = statistics(kind, X, (means, precisions, constants))
+    keep = [0, 2]
+    others = statistics(kind, X, (means[keep], precisions[keep], constants[keep]))
+    assert_close([part[keep] for part in found[:3]], others[:3], dtype)
+    assert found[3] == pytest.approx(others[3], rel=1e-6)
+    assert all(np.all(part[1] == 0) for part in found[:3])
+    joint = log_joint(kind, X, (means, precisions, constants))
+    assert np.all(joint[:, 1] == -np.inf)
+    assert not np.any(np.isnan(joint))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_zero_temperature_is_k_means(kind, dtype):
+    X, means, precisions, _ = make("full" if kind == "full" else "diag", dtype=dtype)
+    precisions = np.broadcast_to(np.eye(5), (3, 5, 5)) if kind == "full" else np.ones
+    if kind != "full":
+        precisions = np.ones((3, 5))
+    precisions = np.ascontiguousarray(precisions)
+    found = statistics(kind, X, (means, precisions, np.zeros(3)), beta=1e8)
+    squares = np.sum((X[:, None] - means) ** 2, axis=2)
+    nearest = squares.argmin(1)
+    np.testing.assert_allclose(found[0], np.bincount(nearest, minlength=3))
+    first = [np.sum(X[nearest == c] - means[c], axis=0) for c in range(3)]
+    np.testing.assert_allclose(found[1], first, rtol=1e-4, atol=1e-4)
+    if kind != "diag_missing":
+        assert found[3] == pytest.approx(-0.5 * squares.min(1).sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_ties_are_shared(kind):
+    X, means, precisions, constants = make(kind, k=1)
+    double = [np.repeat(a, 2, axis=0) for a in (means, precisions, constants)]
+    one = statistics(kind, X, (means, precisions, constants), beta=1e8)
+    two = statistics(kind, X, double, beta=1e8)
+    assert_close([2 * part[1] for part in two[:3]], [p[0] for p in one[:3]], X.dtype)
+
+
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_large_offset_does_not_cancel(kind):
+    X, *problem = make(kind, shift=1e6)
+    expected = oracle(kind, X, *problem, np.ones(len(X)), 1.0)
+    for a, b in zip(statistics(kind, X, problem), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-11 * np.abs(b).max())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_row_with_nothing_observed(dtype):
+    X, means, precisions, constants = make("diag_missing", n=1, dtype=dtype)
+    X[:] = np.nan
+    weights = np.array([0.2, 0.3, 0.5])
+    constants = np.log(weights) + np.log(precisions).sum(1) - 2.5 * np.log(2 * np.pi)
+    *sums, objective = statistics("diag_missing", X, (means, precisions, constants))
+    rtol = 1e-12 if dtype == np.float64 else 1e-6
+    np.testing.assert_allclose(sums[0], weights, rtol=rtol)
+    np.testing.assert_array_equal(sums[1], 0)
+    np.testing.assert_allclose(sums[2], weights[:, None] / precisions**2, rtol=rtol)
+    assert objective == pytest.approx(0, abs=rtol)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nothing_missing_is_diag(dtype):
+    X, *problem = make("diag", n=500, dtype=dtype)
+    found = statistics("diag_missing", X, problem)
+    assert_close(found, statistics("diag", X, problem), dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_means_gradient(kind, dtype):
+    # d objective / d mean = U U^T sum_x, so sums and objective are of one function.
+    if dtype == np.float32:
+        pytest.skip("differences of the objective need float64")
+    X, means, precisions, constants = make(kind)
+    first = statistics(kind, X, (means, precisions, constants))[1]
+    if kind == "full":
+        gradient = np.einsum("kij,klj,kl->ki", precisions, precisions, first)
+    else:
+        gradient = precisions**2 * first
+    for c, j in [(0, 0), (1, 3), (2, 4)]:
+        ends = []
+        for sign in (1, -1):
+            moved = means.copy()
+            moved[c, j] += sign * 1e-5
+            ends.append(statistics(kind, X, (moved, precisions, constants))[3])
+        assert gradient[c, j] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)

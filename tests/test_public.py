@@ -1,0 +1,89 @@
+"""What a user meets first: public names, their docstrings, the cost of importing."""
+
+import inspect
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from numpydoc.validate import validate
+
+import skvrem
+
+# What numpydoc asks for beyond what scikit-learn's own docstrings have.
+IGNORED = {
+    "ES01",  # an extended summary: formula functions say all in one line
+    "GL01",  # text starts on the line after the quotes: here it starts on the same line
+    "RT02",  # a single return value without a name: scikit-learn names it
+    "SA01",  # a See Also section
+    "SA04",  # a description of each entry in See Also
+}
+# Methods are shown at work in the example of their class.
+IGNORED_IN_METHODS = IGNORED | {"EX01"}
+
+
+def public_docstrings():
+    """Yield (dotted name, ignored codes) of public objects and their own methods."""
+    for name in skvrem.__all__:
+        yield f"skvrem.{name}", IGNORED
+        obj = getattr(skvrem, name)
+        if not inspect.isclass(obj):
+            continue
+        for method, value in inspect.getmembers(obj):
+            where = getattr(inspect.unwrap(value), "__module__", None) or ""
+            if (
+                not method.startswith("_")
+                # Written by scikit-learn from the signatures: set_fit_request, ...
+                and not re.fullmatch(r"set_\w+_request", method)
+                and inspect.isroutine(value)
+                and where.startswith("skvrem")
+            ):
+                yield f"skvrem.{name}.{method}", IGNORED_IN_METHODS
+
+
+@pytest.mark.parametrize(("name", "ignored"), list(public_docstrings()))
+def test_docstring_is_numpydoc(name, ignored):
+    errors = [
+        f"{code} {text}"
+        for code, text in validate(name)["errors"]
+        if code not in ignored
+    ]
+    assert not errors, "\n".join([name, *errors])
+
+
+def test_public_names_are_sorted_and_documented():
+    assert skvrem.__all__ == sorted(skvrem.__all__)
+    api = Path(__file__).resolve().parents[1] / "doc" / "api.rst"
+    listed = set(api.read_text(encoding="utf-8").split())
+    assert set(skvrem.__all__) <= listed, "doc/api.rst lists every public name"
+
+
+OPTIONAL = {"dask", "distributed", "matplotlib", "pandas", "rich"}
+
+
+def run_python(code):
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_import_does_not_load_optional_packages():
+    # scikit-learn itself imports pandas, and for its callbacks rich, where installed.
+    loaded = run_python(f"""
+        import sys, sklearn.mixture
+        before = set(sys.modules)
+        import skvrem
+        print(*{OPTIONAL}.intersection(set(sys.modules) - before))
+    """)
+    assert loaded.split() == []
+
+
+def test_import_works_without_optional_packages():
+    run_python(f"""
+        import sys
+        sys.modules.update(dict.fromkeys({OPTIONAL}))  # importing these now fails
+        import skvrem
+    """)
