@@ -74,7 +74,7 @@ class VRGaussianMixture(
         Starts, of which the best is kept; see ``init_scores_``.
     init_params : str, default="kmeans"
         "kmeans", "k-means++", "random" or "random_from_data".
-        Starting values; the first two from a subsample of 20,000 rows.
+        Starting values; the first two from a subsample of 10,000 rows.
     weights_init, means_init, precisions_init : array-like, default=None
         Starting values in place of those of `init_params`, shapes as the attributes.
     random_state : int, RandomState instance or None, default=None

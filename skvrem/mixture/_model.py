@@ -23,9 +23,8 @@ from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
 
-from skvrem.mixture import _kernels
+from skvrem.mixture import _kernels, _kernels_m_step
 from skvrem.utils._algebra import accumulate
 from skvrem.utils._averaging import Averaging, AveragingPoint
 from skvrem.utils._parallel import parallel_map, row_chunks
@@ -78,17 +77,11 @@ def precisions_cholesky(covariances):
     factors : ndarray of shape (..., n_features, n_features)
     bad : ndarray of bool of shape (...)
     """
-    factors = np.empty_like(covariances)
-    bad = np.zeros(covariances.shape[:-2], bool)
-    identity = np.eye(covariances.shape[-1])
-    for k in np.ndindex(bad.shape):
-        try:
-            lower = linalg.cholesky(covariances[k], lower=True)
-            factors[k] = linalg.solve_triangular(lower, identity, lower=True).T
-        except (linalg.LinAlgError, ValueError):  # indefinite, or not finite
-            bad[k] = True
-            factors[k] = identity
-    return factors, bad
+    shape, d = covariances.shape[:-2], covariances.shape[-1]
+    stack = np.ascontiguousarray(covariances, np.float64).reshape(-1, d, d)
+    factors, bad = np.zeros_like(stack), np.zeros(len(stack), bool)
+    _kernels_m_step.precisions_cholesky(stack, np.empty_like(stack), factors, bad)
+    return factors.reshape(covariances.shape), bad.reshape(shape)
 
 
 class GaussianMixtureModel(Averaging):
@@ -203,7 +196,7 @@ class GaussianMixtureModel(Averaging):
         means = np.where(empty[:, None], before.means, point.reference + shift)
         weights = np.where(empty, 0.0, sum_w)
         weights = weights / weights.sum()
-        covariances = self._covariances(safe, shift, sum_xx)
+        covariances = self._covariances(safe, sum_x, sum_xx)
         factors, keep = self.precisions_cholesky(covariances)
         if keep.any() and not repair:
             return None
@@ -217,21 +210,23 @@ class GaussianMixtureModel(Averaging):
         parameters = Parameters(weights, means, covariances, factors)
         return parameters, tuple(np.flatnonzero(empty).tolist())
 
-    def _covariances(self, sum_w, shift, sum_xx):
+    def _covariances(self, sum_w, sum_x, sum_xx):
         if self.covariance_type == "full":
-            covariances = sum_xx / sum_w[:, None, None]
-            covariances -= shift[:, :, None] * shift[:, None, :]
-        elif self.covariance_type == "tied":
+            covariances = np.empty_like(sum_xx)
+            _kernels_m_step.full_covariances(
+                sum_w, sum_x, sum_xx, self.reg_covar, covariances
+            )
+            return covariances
+        shift = sum_x / sum_w[:, None]
+        if self.covariance_type == "tied":
             covariances = sum_xx.sum(axis=0) - (sum_w[:, None] * shift).T @ shift
             covariances /= sum_w.sum()
-        else:
-            covariances = sum_xx / sum_w[:, None] - np.square(shift)
-            if self.covariance_type == "spherical":
-                covariances = covariances.mean(axis=1)
-            return covariances + self.reg_covar
-        diagonal = np.arange(covariances.shape[-1])
-        covariances[..., diagonal, diagonal] += self.reg_covar
-        return covariances
+            covariances.flat[:: len(covariances) + 1] += self.reg_covar
+            return covariances
+        covariances = sum_xx / sum_w[:, None] - np.square(shift)
+        if self.covariance_type == "spherical":
+            covariances = covariances.mean(axis=1)
+        return covariances + self.reg_covar
 
     def precisions_cholesky(self, covariances):
         """Upper Cholesky factors of the precisions, and which do not exist."""
@@ -270,13 +265,16 @@ class GaussianMixtureModel(Averaging):
         if reference is new_reference:
             return sums
         delta = reference - new_reference
-        moved = sums.sum_w[:, None] * delta
+        sum_w, sum_x, sum_xx = sums[:3]
         if self.dense:
-            cross = delta[:, :, None] * (sums.sum_x + 0.5 * moved)[:, None, :]
-            sum_xx = sums.sum_xx + cross + cross.transpose(0, 2, 1)
+            moved_x, moved_xx = np.empty_like(sum_x), np.empty_like(sum_xx)
+            _kernels_m_step.full_translate(
+                sum_w, sum_x, sum_xx, delta, moved_x, moved_xx
+            )
         else:
-            sum_xx = sums.sum_xx + delta * (2.0 * sums.sum_x + moved)
-        return sums._replace(sum_x=sums.sum_x + moved, sum_xx=sum_xx)
+            moved_x = sum_x + sum_w[:, None] * delta
+            moved_xx = sum_xx + delta * (sum_x + moved_x)
+        return sums._replace(sum_x=moved_x, sum_xx=moved_xx)
 
     def surrogate(self, point, sums):
         """Return Q, the expected complete-data log-likelihood of `sums`."""

@@ -71,7 +71,7 @@ def test_blocks_cover_every_row_once(container, n_blocks, rng):
     ids = np.concatenate([batch.ids for batch in batches])
     assert np.array_equal(np.sort(ids), np.arange(N))
     assert [batch.block for batch in batches] == list(range(n_blocks))
-    sizes = [len(batch) for batch in batches]
+    sizes = [batch.n_units for batch in batches]
     assert sizes == [len(batch.ids) for batch in batches]
     assert max(sizes) - min(sizes) <= 1
     assert all((np.diff(batch.ids) > 0).all() for batch in batches)
@@ -88,7 +88,7 @@ def test_chunks_of_many_rows_are_several():
     X = np.broadcast_to(np.zeros((1, 2)), (100_000, 2))
     chunks = as_source(X).chunks()
     assert len(chunks) > 2
-    sizes = [len(batch) for batch in chunks.batches]
+    sizes = [batch.n_units for batch in chunks.batches]
     assert sum(sizes) == 100_000
     assert max(sizes) - min(sizes) <= 1
 
@@ -114,9 +114,7 @@ def test_blocks_are_random(X, rng):
 
 
 def test_one_seed_makes_the_same_blocks(container):
-    a, b = (
-        as_source(container).blocks(10, np.random.default_rng(5)) for _ in range(2)
-    )
+    a, b = (as_source(container).blocks(10, np.random.default_rng(5)) for _ in range(2))
     for one, other in zip(a.batches, b.batches, strict=True):
         assert np.array_equal(one.ids, other.ids)
 
@@ -153,7 +151,7 @@ def test_blocks_of_a_memmap_are_made_of_runs(memmap, rng):
     run = N // (8 * n_blocks)  # shorter than a page run, as the array is small
     for batch in partition.batches:
         # Two runs may be cut by the block's ends, one is short at the array's end.
-        assert stretches(batch.ids) <= len(batch) // run + 3
+        assert stretches(batch.ids) <= batch.n_units // run + 3
         assert stretches(batch.ids) > 2  # drawn from several places all the same
 
 
@@ -234,7 +232,7 @@ def test_total_weight_of_a_batch(X, rng):
     for batch in as_source(X, weight).blocks(6, rng).batches:
         assert batch.total_weight == pytest.approx(weight[batch.ids].sum(), rel=1e-12)
     for batch in as_source(X).blocks(6, rng).batches:
-        assert batch.total_weight == len(batch)
+        assert batch.total_weight == batch.n_units
 
 
 # Samples
@@ -244,7 +242,7 @@ def test_sample_is_without_replacement(container, X, rng):
     source = as_source(container)
     a, b = source.sample(500, rng), source.sample(500, rng)
     for batch in (a, b):
-        assert len(batch) == len(batch.ids) == 500
+        assert batch.n_units == len(batch.ids) == 500
         assert (np.diff(batch.ids) > 0).all()  # distinct, and in storage order
         assert np.array_equal(rows_of(batch), X[batch.ids])
         assert not batch.index.flags.writeable

@@ -1,0 +1,271 @@
+"""What every estimator does, on real and simulated data, beside scikit-learn's own.
+
+``make demo`` runs it. The data are those that scikit-learn ships and one simulated
+mixture, so no network is needed. Tables go to the terminal, pictures to demo_output/.
+"""
+
+import time
+import tracemalloc
+import warnings
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+from skvrem import ConvergenceDisplay, VRGaussianMixture
+from skvrem.utils.discovery import all_estimators
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.patches import Ellipse
+
+OUTPUT = Path("demo_output")
+
+
+def show(text=""):
+    """Print at once, so that a long fit does not hold back what came before."""
+    print(text, flush=True)
+
+
+def show_table(title, columns, rows):
+    """Print rows of text, with rich where it is installed."""
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        lines = [columns, *rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        show(title)
+        for line in lines:
+            show("  ".join(map(str.ljust, line, widths)).rstrip())
+        return
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number < 2 else "right")
+    for row in rows:
+        table.add_row(*row)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=100)  # a pipe has no width of its own
+    console.print(table)
+
+
+def save(figure, name):
+    """Write a picture to the output folder."""
+    figure.savefig(OUTPUT / name, dpi=120)
+    plt.close(figure)
+    show(f"saved {OUTPUT / name}")
+
+
+def seconds_of(function):
+    """Return a result and the seconds that it took."""
+    began = time.perf_counter()
+    result = function()
+    return result, time.perf_counter() - began
+
+
+def peak_memory(estimator, X):
+    """Megabytes that a fit of two iterations allocates at its peak, X excluded.
+
+    More iterations need no more. What compiled loops allocate inside, a few hundred
+    kilobytes a thread, is not seen by tracemalloc.
+    """
+    estimator = type(estimator)(**estimator.get_params()).set_params(max_iter=2)
+    tracemalloc.start()
+    try:
+        estimator.fit(X)
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def compare(data, X, estimators):
+    """Fit every estimator to X; return the fitted ones and their rows of the table.
+
+    BLAS has one thread, which is the better setting for GaussianMixture: it multiplies
+    small matrices, and on a busy machine more threads wait for each other.
+    """
+    fits, rows = [], []
+    for estimator in estimators:
+        with threadpool_limits(1, "blas"):
+            fit, seconds = seconds_of(lambda model=estimator: model.fit(X))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            memory = peak_memory(estimator, X)
+        name, passes = type(fit).__name__, fit.n_iter_
+        if hasattr(fit, "history_"):
+            name += f", {fit.solver_}"
+            passes = round(fit.history_["passes"][-1])
+        score = f"{fit.score(X):.5f}"
+        rows.append([data, name, score, str(passes), f"{seconds:.3f}", f"{memory:.1f}"])
+        fits.append(fit)
+    return fits, rows
+
+
+def overlapping_mixture(n, d, k, seed):
+    """Draw from a mixture whose components overlap so much that EM is slow."""
+    rng = np.random.default_rng(seed)
+    means = 0.4 * rng.normal(size=(k, d))
+    labels = rng.integers(k, size=n)
+    X = np.empty((n, d))
+    for component in range(k):
+        rows = labels == component
+        A = rng.normal(size=(d, d)) / np.sqrt(d)
+        factor = np.linalg.cholesky(A @ A.T + 0.5 * np.eye(d))
+        X[rows] = means[component] + rng.normal(size=(rows.sum(), d)) @ factor.T
+    return X
+
+
+def demonstrate_gaussian_mixture():
+    """Compare with GaussianMixture on real data and on a slow simulated problem."""
+    scale = StandardScaler().fit_transform
+    digits = load_digits()
+    pca = PCA(20, random_state=0)
+    problems = [
+        ("iris", load_iris().data, {"n_components": 3}),
+        ("wine", scale(load_wine().data), {"n_components": 3}),
+        (
+            "breast cancer",
+            scale(load_breast_cancer().data),
+            {"n_components": 4, "covariance_type": "diag"},
+        ),
+        (
+            "digits",
+            pca.fit_transform(digits.data),
+            {"n_components": 20, "covariance_type": "tied", "reg_covar": 1e-3},
+        ),
+    ]
+    X = overlapping_mixture(200_000, 10, 10, seed=0)
+    _, first = seconds_of(lambda: warm_up(X))
+    show(
+        f"First call of every kernel: {first:.1f} s to compile it, or to read it from "
+        "numba's cache.\nNot counted below. VRGaussianMixture uses all cores; passes "
+        "include its start,\nand for GaussianMixture they are its iterations."
+    )
+
+    rows, fitted = [], {}
+    for name, data, options in problems:
+        options = {**options, "n_init": 5, "tol": 1e-5, "max_iter": 1000}
+        label = f"{name}, {data.shape[0]} x {data.shape[1]}"
+        estimators = [
+            cls(**options, random_state=0)
+            for cls in (GaussianMixture, VRGaussianMixture)
+        ]
+        fits, part = compare(label, data, estimators)
+        fitted[name] = fits[1]
+        rows += part
+    columns = ["data", "estimator", "log-lik. a row", "passes", "seconds", "extra MB"]
+    show_table("Real data, best of 5 starts", columns, rows)
+
+    options = {"n_components": 10, "tol": 1e-6, "max_iter": 1000, "random_state": 0}
+    settings = [
+        {},
+        {"solver": "svrg"},
+        {"solver": "batch", "acceleration": "squarem"},
+        {"solver": "batch"},
+    ]
+    estimators = [VRGaussianMixture(**options, **setting) for setting in settings]
+    label = "200000 x 10"
+    fits, rows = compare(label, X, [*estimators, GaussianMixture(**options)])
+    show_table("Simulated overlapping mixture, one start, tol=1e-6", columns, rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        noisy = VRGaussianMixture(**options, solver="stochastic")
+        fits.insert(2, noisy.set_params(max_iter=60).fit(X))
+
+    draw_convergence(fits[:-1])
+    draw_clusters()
+    draw_digits(pca, fitted["digits"])
+
+
+def warm_up(X):
+    """Compile or load what the fits below use, on a few rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for kind in ("full", "tied", "diag", "spherical"):
+            for solver in ("saga", "batch"):
+                mixture = VRGaussianMixture(2, covariance_type=kind, solver=solver)
+                mixture.set_params(max_iter=2, random_state=0).fit(X[:1000])
+                mixture.score(X[:1000])
+
+
+def draw_convergence(fits):
+    """Gap to the best log-likelihood, by passes and by seconds."""
+    best = max(fit.lower_bound_ for fit in fits)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    named = {fit.solver_: fit for fit in fits}
+    for ax, x in zip(axes, ("passes", "seconds"), strict=True):
+        ConvergenceDisplay.from_estimator(named, x=x, y="gap", best=best, ax=ax)
+        # Smaller gaps than the tolerance say nothing.
+        ax.set_ylim(bottom=1e-6)
+        ax.grid(alpha=0.3)
+    figure.suptitle("Overlapping mixture, 200,000 rows: solvers from the same start")
+    save(figure, "convergence.png")
+
+
+def draw_ellipses(ax, mixture):
+    """Draw the region of two standard deviations of each component."""
+    for mean, covariance in zip(mixture.means_, mixture.covariances_, strict=True):
+        values, vectors = np.linalg.eigh(covariance)
+        angle = np.degrees(np.arctan2(*vectors[::-1, 1]))
+        width, height = 4.0 * np.sqrt(values[::-1])
+        ax.add_patch(
+            Ellipse(mean, width, height, angle=angle, fill=False, lw=1.6, ec="black")
+        )
+
+
+def draw_clusters():
+    """Two features of iris: species by colour, components as ellipses."""
+    iris = load_iris()
+    X = iris.data[:, 2:]
+    mixture = VRGaussianMixture(3, n_init=10, random_state=0).fit(X)
+    figure, ax = plt.subplots(figsize=(6, 4.5), layout="constrained")
+    for species, name in enumerate(iris.target_names):
+        rows = X[iris.target == species]
+        # Lengths are whole millimetres: without a shift points hide each other.
+        rows = rows + np.random.default_rng(species).uniform(-0.03, 0.03, rows.shape)
+        ax.scatter(*rows.T, s=14, alpha=0.8, label=name)
+    draw_ellipses(ax, mixture)
+    ax.set(xlabel=iris.feature_names[2], ylabel=iris.feature_names[3])
+    ax.set_title("iris: species (colours) and components (two sd)")
+    ax.legend()
+    save(figure, "iris_components.png")
+
+
+def draw_digits(pca, mixture):
+    """The means of the digits' components as images, by their share."""
+    order = np.argsort(-mixture.weights_)
+    images = pca.inverse_transform(mixture.means_[order]).reshape(-1, 8, 8)
+    figure, axes = plt.subplots(2, 10, figsize=(10, 2.6), layout="constrained")
+    for ax, image, share in zip(
+        axes.flat, images, mixture.weights_[order], strict=True
+    ):
+        ax.imshow(image, cmap="gray_r", vmin=0, vmax=16)
+        ax.set_title(f"{100 * share:.1f} %", fontsize=8)
+        ax.set_axis_off()
+    figure.suptitle("digits: means of 20 components and their shares")
+    save(figure, "digits_means.png")
+
+
+DEMONSTRATIONS = {"VRGaussianMixture": demonstrate_gaussian_mixture}
+
+
+def main():
+    """Demonstrate every estimator."""
+    OUTPUT.mkdir(exist_ok=True)
+    for name, _ in all_estimators():
+        if name not in DEMONSTRATIONS:
+            raise SystemExit(f"{name} has no demonstration in examples/demo.py")
+        show(f"\n{name}\n{'=' * len(name)}")
+        _, seconds = seconds_of(DEMONSTRATIONS[name])
+        show(f"{name}: {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+r"""Loops of the Gaussian mixture's M step, once a minibatch.
+
+LAPACK needs a call a component, and its threads are slower than these loops on the
+small matrices of a mixture; they also fight for the cores that the E step uses.
+"""
+
+from math import sqrt
+
+from skvrem.utils._jit import REDUCE, kernel
+
+__all__ = ["full_covariances", "full_translate", "precisions_cholesky"]
+
+
+@kernel
+def full_covariances(sum_w, sum_x, sum_xx, reg_covar, covariances):
+    r"""Covariances of components from statistics about any reference.
+
+    .. math:: \Sigma_k = S_k / N_k - \delta_k \delta_k^T + \epsilon I, \qquad
+              \delta_k = s_k / N_k
+
+    sum_w (k,), sum_x (k, d), sum_xx and covariances (k, d, d); sum_w > 0.
+    """
+    k, d = sum_x.shape
+    for c in range(k):
+        scale = 1.0 / sum_w[c]
+        for i in range(d):
+            shift = sum_x[c, i] * scale
+            row = covariances[c, i]
+            for j in range(d):
+                row[j] = (sum_xx[c, i, j] - shift * sum_x[c, j]) * scale
+            row[i] += reg_covar
+
+
+@kernel
+def full_translate(sum_w, sum_x, sum_xx, delta, moved_x, moved_xx):
+    r"""Statistics about a reference as statistics about reference - delta.
+
+    .. math:: s' = s + N \delta, \qquad
+              S' = S + \delta s^T + s \delta^T + N \delta \delta^T
+
+    delta, sum_x, moved_x (k, d); sum_xx, moved_xx (k, d, d).
+    """
+    k, d = sum_x.shape
+    for c in range(k):
+        for i in range(d):
+            moved_x[c, i] = sum_x[c, i] + sum_w[c] * delta[c, i]
+        for i in range(d):
+            row = moved_xx[c, i]
+            for j in range(d):
+                row[j] = (
+                    sum_xx[c, i, j]
+                    + delta[c, i] * sum_x[c, j]
+                    + moved_x[c, i] * delta[c, j]
+                )
+
+
+@kernel(fastmath=REDUCE)
+def _dot(a, b):
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@kernel
+def precisions_cholesky(covariances, lower, factors, bad):
+    r"""Upper U with inverse(Sigma) = U U^T, from Sigma = L L^T: U is L^{-T}.
+
+    covariances, lower (workspace), factors (k, d, d); bad (k,) is set where a matrix
+    is not positive definite, or not finite, and its factor is left unfinished.
+    """
+    k, d, _ = covariances.shape
+    for c in range(k):
+        low, up = lower[c], factors[c]
+        bad[c] = False
+        for i in range(d):
+            for j in range(i):
+                rest = covariances[c, i, j] - _dot(low[i, :j], low[j, :j])
+                low[i, j] = rest / low[j, j]
+            square = covariances[c, i, i]
+            rest = square - _dot(low[i, :i], low[i, :i])
+            # As LAPACK, and written so that NaN is bad.
+            if not (rest > 0.0 and square < 1e300):
+                bad[c] = True
+                break
+            low[i, i] = sqrt(rest)
+        if bad[c]:
+            continue
+        for j in range(d):
+            up[j, :j] = 0.0
+            up[j, j] = 1.0 / low[j, j]
+            for i in range(j + 1, d):
+                up[j, i] = -_dot(low[i, j:i], up[j, j:i]) / low[i, i]

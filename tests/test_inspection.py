@@ -1,0 +1,137 @@
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.mixture import GaussianMixture
+from sklearn.pipeline import make_pipeline
+
+from skvrem import ConvergenceDisplay, VRGaussianMixture
+
+plt = pytest.importorskip("matplotlib.pyplot")
+X = load_iris().data
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def fits():
+    return [
+        VRGaussianMixture(3, solver=solver, random_state=0).fit(X)
+        for solver in ("batch", "svrg")
+    ]
+
+
+def history(objective, **columns):
+    objective = np.asarray(objective, float)
+    passes = np.arange(1.0, objective.size + 1)
+    return {"passes": passes, "objective": objective, **columns}
+
+
+def test_one_estimator(fits):
+    display = ConvergenceDisplay.from_estimator(fits[0])
+    (line,) = display.lines_
+    np.testing.assert_array_equal(line.get_xdata(), fits[0].history_["passes"])
+    np.testing.assert_array_equal(line.get_ydata(), fits[0].history_["objective"])
+    assert line.get_label() == "VRGaussianMixture (batch)"
+    assert display.figure_ is display.ax_.figure
+    assert display.ax_.get_yscale() == "linear"
+    assert "nats" in display.ax_.get_ylabel()
+
+
+@pytest.mark.parametrize("x", ["passes", "seconds", "epoch"])
+@pytest.mark.parametrize("y", ["objective", "gap", "step_size", "temperature"])
+def test_every_pair_of_columns(fits, x, y):
+    display = ConvergenceDisplay.from_estimator(fits, x=x, y=y)
+    assert len(display.lines_) == 2
+    assert display.ax_.get_yscale() == ("log" if y == "gap" else "linear")
+    display.figure_.canvas.draw()
+
+
+def test_labels(fits):
+    def labels(*args, **kwargs):
+        display = ConvergenceDisplay.from_estimator(*args, **kwargs)
+        legend = display.ax_.get_legend().get_texts()
+        return [text.get_text() for text in legend]
+
+    assert labels(fits) == ["VRGaussianMixture (batch)", "VRGaussianMixture (svrg)"]
+    twice = ["VRGaussianMixture (batch) 1", "VRGaussianMixture (batch) 2"]
+    assert labels([fits[0], fits[0]]) == twice
+    assert labels({"a": fits[0], "b": fits[1]}) == ["a", "b"]
+    assert labels(fits, name=["c", "d"]) == ["c", "d"]
+    assert labels(fits[0], name="e") == ["e"]
+
+
+def test_draws_on_the_axis_it_is_given_and_passes_styles_on(fits):
+    figure, ax = plt.subplots()
+    display = ConvergenceDisplay.from_estimator(fits[0], ax=ax, color="red", lw=3)
+    assert display.ax_ is ax and display.figure_ is figure
+    assert display.lines_[0].get_color() == "red"
+    assert display.lines_[0].get_linewidth() == 3
+
+
+def test_gap_is_to_the_best_of_all_or_to_a_given_value():
+    display = ConvergenceDisplay({"a": history([0, 2, 3]), "b": history([1, 4])})
+    gaps = [line.get_ydata() for line in display.plot(y="gap").lines_]
+    np.testing.assert_array_equal(gaps[0], [4, 2, 1])
+    np.testing.assert_array_equal(gaps[1], [3])  # the best itself has no place
+    gaps = [line.get_ydata() for line in display.plot(y="gap", best=5).lines_]
+    np.testing.assert_array_equal(gaps[1], [4, 1])
+
+
+def test_leaves_out_what_is_not_known():
+    (line,) = ConvergenceDisplay({"a": history([np.nan, 1, 2])}).plot().lines_
+    np.testing.assert_array_equal(line.get_xdata(), [2, 3])
+    display = ConvergenceDisplay({"a": history([np.nan])}).plot(y="gap")
+    assert display.lines_[0].get_xdata().size == 0
+
+
+def test_a_fit_that_did_not_converge_has_a_picture():
+    with pytest.warns(UserWarning, match="did not converge"):
+        mixture = VRGaussianMixture(3, max_iter=1, random_state=0).fit(X)
+    ConvergenceDisplay.from_estimator(mixture)
+
+
+def test_needs_fitted_estimators_with_a_history(fits):
+    draw = ConvergenceDisplay.from_estimator
+    with pytest.raises(NotFittedError):
+        draw(VRGaussianMixture())
+    with pytest.raises(NotFittedError):
+        draw([fits[0], VRGaussianMixture()])
+    with pytest.raises(ValueError, match="no history_"):
+        draw(GaussianMixture().fit(X))
+    with pytest.raises(ValueError, match=r"no history_.*partial_fit"):
+        draw(VRGaussianMixture(random_state=0).partial_fit(X))
+    with pytest.raises(ValueError, match="the estimator inside"):
+        draw(make_pipeline(VRGaussianMixture()).fit(X))
+    with pytest.raises(ValueError, match="Expected an estimator"):
+        draw("saga")
+
+
+def test_says_what_is_wrong_with_its_arguments(fits):
+    draw = ConvergenceDisplay.from_estimator
+    with pytest.raises(ValueError, match="x must be one of"):
+        draw(fits, x="minutes")
+    with pytest.raises(ValueError, match="y must be one of"):
+        draw(fits, y="loss")
+    with pytest.raises(ValueError, match="different label for each of the 2"):
+        draw(fits, name="one")
+    with pytest.raises(ValueError, match="different label"):
+        draw(fits, name=["one", "one"])
+    with pytest.raises(ValueError, match="keys"):
+        draw({"a": fits[0]}, name="b")
+    with pytest.raises(ValueError, match="no history to draw"):
+        draw([])
+    with pytest.raises(ValueError, match="'a' has no seconds"):
+        ConvergenceDisplay({"a": history([1, 2])}).plot(x="seconds")
+
+
+def test_names_the_extra_that_brings_matplotlib(monkeypatch, fits):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"skvrem\[plot\]"):
+        ConvergenceDisplay.from_estimator(fits[0])
