@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -124,7 +125,7 @@ def test_nested_maps_are_serial_inside():
 def test_row_chunks_are_near_equal(n):
     chunks = row_chunks(7, 7 + n, 100)
     assert chunks[0][0] == 7 and chunks[-1][1] == 7 + n
-    assert all(a[1] == b[0] for a, b in zip(chunks[:-1], chunks[1:], strict=True))
+    assert all(a[1] == b[0] for a, b in pairwise(chunks))
     sizes = [stop - start for start, stop in chunks]
     assert max(sizes) - min(sizes) <= 1
     assert len(chunks) == max(1, round(n / 100))
@@ -281,7 +282,7 @@ def test_a_task_of_the_pool_may_ask_for_threads():
         with threads(2):
             assert list(parallel_map(inner, range(20))) == [190] * 20
         """,
-        timeout=60,
+        timeout=30,
     )
 
 
@@ -311,16 +312,27 @@ def test_a_forked_child_can_fit():
 def test_a_child_forked_while_a_pool_is_made_can_map():
     run_script(
         """
-        with _parallel._lock:  # as another thread of the parent might hold it
-            pid = os.fork()
+        held, done = threading.Event(), threading.Event()
+
+        def make_a_pool():
+            with _parallel._lock:
+                held.set()
+                done.wait()
+
+        other = threading.Thread(target=make_a_pool)
+        other.start()
+        held.wait()
+        pid = os.fork()
         if pid == 0:
             import signal
             signal.alarm(10)
             with threads(2):
                 os._exit(list(parallel_map(abs, range(9))) != list(range(9)))
+        done.set()
+        other.join()
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         """,
-        timeout=60,
+        timeout=30,
     )
 
 

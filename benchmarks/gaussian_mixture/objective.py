@@ -1,4 +1,5 @@
 from benchopt import BaseObjective
+
 from benchmark_utils.common import cold_start, log_likelihood
 
 
@@ -15,6 +16,9 @@ class Objective(BaseObjective):
     requirements = ["scikit-learn"]
     parameters = {"covariance_type": ["full", "diag"], "reg_covar": [1e-6]}
     sampling_strategy = "iteration"
+
+    def skip(self, X, n_components):
+        return (True, X) if isinstance(X, str) else (False, None)
 
     def set_data(self, X, n_components):
         self.X = X

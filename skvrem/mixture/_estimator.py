@@ -74,7 +74,7 @@ class VRGaussianMixture(
         Starts, of which the best is kept; see ``init_scores_``.
     init_params : str, default="kmeans"
         "kmeans", "k-means++", "random" or "random_from_data".
-        Starting values; the first two from a subsample of 10,000 rows.
+        Starting values; the first two from a subsample where rows are more than 10,000.
     weights_init, means_init, precisions_init : array-like, default=None
         Starting values in place of those of `init_params`, shapes as the attributes.
     random_state : int, RandomState instance or None, default=None
@@ -239,7 +239,9 @@ class VRGaussianMixture(
         check_integer(self, "max_iter", "annealing_iter", "verbose")
         check_integer(self, "batch_size", least=1, options=("auto",))
         check_real(self, "tol", "reg_covar")
-        check_real(self, "step_size", above=True, options=("auto",))
+        # Beyond 1 the statistics overshoot; those of "stochastic" are cut there.
+        most = np.inf if self.solver == "stochastic" else 1.0
+        check_real(self, "step_size", above=True, most=most, options=("auto",))
         check_real(self, "step_decay", above=True, most=1.0)
         check_real(self, "step_offset", above=True)
         check_real(self, "temperature", least=1.0)

@@ -2,8 +2,8 @@
 
 With z = x - mean_k (d,), y = z U_k where U_k U_k^T is the precision of component k,
 
-    l_k = log_constant_k - |y|^2 / 2,      log_constant_k = log weight_k + log|U_k|
-                                                            - d/2 log(2 pi)
+    l_k = log_constant_k - |y|^2 / 2
+    log_constant_k = log weight_k + log|U_k| - d/2 log(2 pi)
     r_k = exp(beta l_k) / sum_j exp(beta l_j)
 
 and, summed over the rows with weights w,
@@ -14,13 +14,20 @@ and, summed over the rows with weights w,
 Sums about a component's own mean do not cancel as E[x^2] - E[x]^2 does. A density of
 zero (log_constant -inf, or a row too far away for the dtype) has l = -inf and r = 0.
 
-``X`` (n, d) is read only, float32 or float64, and rules the precision inside a tile;
-tiles are summed in float64. Rows are ``start..stop`` of X, or of ``X[index]`` where
-``index`` is not empty; ``weight`` (n,) goes with the rows of X, empty for ones.
-Sums are added to what the outputs hold.
+All kernels share these arguments. ``X`` (n, d) is read only, float32 or float64, and
+rules the precision inside a tile; tiles are summed in float64. Rows are
+``start..stop`` of X, or of ``X[index]`` where ``index`` is not empty; ``weight`` (n,)
+goes with the rows of X, empty for ones. ``means`` (k, d); ``precisions_cholesky``
+(k, d, d) upper triangular, or (k, d) = 1/sd (diag); ``log_constants`` (k,). Sums are
+added to what the outputs hold.
 
-A tile holds its rows transposed, x[feature, row], so that every inner loop runs over
-rows. There is no array of n x k numbers.
+There is no array of n x k numbers: rows go through in tiles, transposed and laid out
+flat, x[feature * stride + row], so that every inner loop runs over rows. What makes
+those loops fast: several features share a loop, so that arithmetic outweighs loads and
+stores; buffers start at a cache line, as 64-byte stores that straddle two cost three
+times as much; the stride is no power of two, else stores hold up loads of the same
+address modulo 4096; the stride is known to the compiler and the row counter unsigned,
+which leaves one check for overlap, and none for negative indices, before a loop.
 """
 
 import math
@@ -30,125 +37,531 @@ import numpy as np
 from skvrem.utils._jit import CONTRACT, REDUCE, kernel
 from skvrem.utils._math import exp, log
 
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-# Rows of a tile come in steps of this: loops then have no scalar remainder.
+# Rows of a tile come in steps of 16; masked, LLVM sees it and leaves out the remainder.
 STEP = 16
+WHOLE = np.uint64(2**64 - STEP)
+# A tile's row in bits: 256 float64 or 512 float32, and 16 or 32 more as a gap.
+TILE_BITS = 256 * 64
+STRIDE_BITS = (256 + 16) * 64
+# A tile of more features has fewer rows, so that it stays in the second-level cache.
+TILE_BYTES = 256_000
+# Rows of smaller posterior are left out of second moments where most rows are.
+NEGLIGIBLE = 1e-21
+NONE = np.empty(0)
+
+
+@kernel
+def _stride(x):
+    """Distance of two features in x, a constant to LLVM."""
+    return np.uint64(STRIDE_BITS // np.finfo(x.dtype).bits)
+
+
+@kernel
+def _at(x, feature):
+    """Where a feature, or a component, starts in x."""
+    return np.uint64(feature * (STRIDE_BITS // np.finfo(x.dtype).bits))
+
+
+@kernel
+def _zeros(size, dtype):
+    """Zeros from the start of a cache line; np.zeros takes longer to compile."""
+    spare = np.empty(size + STEP, dtype)
+    for i in range(spare.size):
+        spare[i] = 0.0
+    return spare[-spare.ctypes.data % 64 // spare.itemsize :]
+
+
+@kernel
+def _get(x, t):
+    """Four features of row t."""
+    s = _stride(x)
+    return x[t], x[t + s], x[t + s + s], x[t + s + s + s]
+
+
+@kernel
+def _put(x, t, values):
+    """Set four features of row t."""
+    s = _stride(x)
+    x[t], x[t + s], x[t + s + s], x[t + s + s + s] = values
+
+
+@kernel
+def _four(u, at):
+    """u[at:at+4] as numbers."""
+    return u[at], u[at + 1], u[at + 2], u[at + 3]
+
+
+@kernel(fastmath=REDUCE)
+def _plus(p, a, z):
+    """Return p + a z, of four."""
+    return p[0] + a * z[0], p[1] + a * z[1], p[2] + a * z[2], p[3] + a * z[3]
+
+
+@kernel
+def _add(out, at, a, b, c, d):
+    """out[at:at+4] += a, b, c, d."""
+    out[at] += a
+    out[at + 1] += b
+    out[at + 2] += c
+    out[at + 3] += d
 
 
 @kernel
 def _fill(X, index, weight, start, stop, x, w):
-    """Copy rows start..stop into x (d or more, tile); return the rows to work on.
+    """Copy rows start..stop into x and w; return the number of rows to work on.
 
     The last row is repeated, with weight zero, up to a multiple of STEP.
     """
     count = stop - start
     rows = (count + STEP - 1) // STEP * STEP
+    s = _stride(x)
     for t in range(rows):
-        u = start + min(t, count - 1)
-        i = index[u] if index.size else u
-        row = X[i]
-        for j in range(row.size):
-            x[j, t] = row[j]
+        i = start + min(t, count - 1)
+        if index.size:
+            i = np.int64(index[i])
+        to = np.uint64(t)
+        for j in range(X.shape[1]):
+            x[to] = X[i, j]
+            to += s
         w[t] = 0.0 if t >= count else (weight[i] if weight.size else 1.0)
     return rows
 
 
 @kernel(fastmath=CONTRACT)
-def _softmax(joint, w, rows, beta, top, total):
-    """Turn l (k, tile) into w r in place; return the tile's share of the objective."""
-    k = joint.shape[0]
-    lowest = np.finfo(joint.dtype).min
-    top[:rows] = joint[0, :rows]
+def _softmax(joint, k, w, rows, beta, top, total):
+    """Turn l (k, tile) into w r in place, top into the rows' share of the objective."""
+    lowest, tiny = np.finfo(joint.dtype).min, np.finfo(joint.dtype).tiny
+    rows, zero = np.uint64(rows) & WHOLE, joint.dtype.type(0.0)
+    for t in range(rows):
+        top[t] = joint[t]
+        total[t] = zero
     for c in range(1, k):
-        row = joint[c]
+        at = _at(joint, c)
         for t in range(rows):
-            top[t] = row[t] if row[t] > top[t] else top[t]
-    total[:rows] = 0.0
+            top[t] = joint[at + t] if joint[at + t] > top[t] else top[t]
     for c in range(k):
-        row = joint[c]
+        at = _at(joint, c)
         for t in range(rows):
             # A row without density: -inf - lowest = -inf where -inf + inf is NaN.
             shift = top[t] if top[t] > lowest else lowest
-            row[t] = exp(beta * (row[t] - shift))
-            total[t] += row[t]
-    objective = 0.0
-    tiny = np.finfo(joint.dtype).tiny
+            r = exp(beta * (joint[at + t] - shift))
+            joint[at + t] = r
+            total[t] += r
     for t in range(rows):
         s = total[t] if total[t] > tiny else tiny
-        if w[t] > 0.0:
-            objective += np.float64(w[t]) * np.float64(top[t] + log(s) / beta)
+        share = w[t] * (top[t] + log(s) / beta)
+        top[t] = share if w[t] > zero else zero
         total[t] = w[t] / s
     for c in range(k):
-        row = joint[c]
+        at = _at(joint, c)
         for t in range(rows):
-            row[t] *= total[t]
-    return objective
-
-
-@kernel
-def _padded(means, precisions_cholesky, size, dtype):
-    """Copy the parameters to a dtype, zeros in the features d..size."""
-    k, d = means.shape
-    m = np.zeros((k, size), dtype)
-    u = np.zeros((k, size, size), dtype)
-    m[:, :d] = means
-    u[:, :d, :d] = precisions_cholesky
-    return m, u
-
-
-@kernel(fastmath=CONTRACT)
-def _full_joint(x, rows, mean, u, constant, z, y, q, joint):
-    """joint = constant - |(x - mean) U|^2 / 2; two columns of U at a time."""
-    size = mean.size
-    half = x.dtype.type(0.5)
-    q[:rows] = 0.0
-    for j in range(size):
-        zj, xj, mj = z[j], x[j], mean[j]
-        for t in range(rows):
-            zj[t] = xj[t] - mj
-    y0 = y[0]
-    for j in range(size):
-        y0[:rows] = 0.0
-        for i in range(j + 1):
-            zi = z[i]
-            uij = u[i, j]
-            for t in range(rows):
-                y0[t] += uij * zi[t]
-        for t in range(rows):
-            q[t] += y0[t] * y0[t]
-    for t in range(rows):
-        joint[t] = constant - half * q[t]
+            joint[at + t] *= total[t]
 
 
 @kernel(fastmath=REDUCE)
-def _full_sums(x, rows, mean, r, z, a, sum_x, sum_xx):
-    """sum_x += sum r z, sum_xx += sum r z z^T (upper triangle); return sum r."""
-    size = mean.size
-    total = r[0] - r[0]
-    for t in range(rows):
-        total += r[t]
-    for j in range(size):
-        zj, xj, mj = z[j], x[j], mean[j]
-        for t in range(rows):
-            zj[t] = xj[t] - mj
-    a0 = a[0]
-    for i in range(size):
-        zi = z[i]
-        s = total - total
-        for t in range(rows):
-            a0[t] = r[t] * zi[t]
-            s += a0[t]
-        sum_x[i] += s
-        for j in range(i, size):
-            zj = z[j]
-            s = total - total
-            for t in range(rows):
-                s += a0[t] * zj[t]
-            sum_xx[i, j] += s
-    return total
+def _columns4(z, i, u, at, size, y, old, new, rows):
+    """y_new = y_old + B^T z, B (4, 4) the block of U from u[at] on, z of i..i+4."""
+    u0, u1 = _four(u, at), _four(u, at + size)
+    u2, u3 = _four(u, at + 2 * size), _four(u, at + 3 * size)
+    zi = _at(z, i)
+    for t in range(np.uint64(rows) & WHOLE):
+        z0, z1, z2, z3 = _get(z, zi + t)
+        p = _plus(_plus(_get(y, old + t), z0, u0), z1, u1)
+        _put(y, new + t, _plus(_plus(p, z2, u2), z3, u3))
+
+
+@kernel(fastmath=REDUCE)
+def _columns2(z, i, u, at, size, y, old, new, rows):
+    """y_new = y_old + B^T z, B (4, 2) the block of U from u[at] on, z of i..i+4."""
+    a0, a1, a2, a3 = u[at], u[at + size], u[at + 2 * size], u[at + 3 * size]
+    at += 1
+    b0, b1, b2, b3 = u[at], u[at + size], u[at + 2 * size], u[at + 3 * size]
+    s, zi = _at(z, 1), _at(z, i)
+    for t in range(np.uint64(rows) & WHOLE):
+        z0, z1, z2, z3 = _get(z, zi + t)
+        y[new + t] = y[old + t] + a0 * z0 + a1 * z1 + a2 * z2 + a3 * z3
+        y[new + t + s] = y[old + t + s] + b0 * z0 + b1 * z1 + b2 * z2 + b3 * z3
+
+
+@kernel(fastmath=REDUCE)
+def _corner4(x, j, m, mj, u, at, size, z, y, old, q, rows):
+    """For features j..j+4 z = x - m, q += |y + B^T z|^2, B the corner of U at u[at]."""
+    m0, m1, m2, m3 = _four(m, mj)
+    a0, a1, a2, a3 = _four(u, at)
+    b1, b2, b3 = u[at + size + 1], u[at + size + 2], u[at + size + 3]
+    at += 2 * size
+    c2, c3, d3 = u[at + 2], u[at + 3], u[at + size + 3]
+    xj = _at(x, j)
+    for t in range(np.uint64(rows) & WHOLE):
+        z0, z1, z2, z3 = _get(x, xj + t)
+        z0, z1, z2, z3 = z0 - m0, z1 - m1, z2 - m2, z3 - m3
+        _put(z, xj + t, (z0, z1, z2, z3))
+        y0, y1, y2, y3 = _get(y, old + t)
+        y0 += a0 * z0
+        y1 += a1 * z0 + b1 * z1
+        y2 += a2 * z0 + b2 * z1 + c2 * z2
+        y3 += a3 * z0 + b3 * z1 + c3 * z2 + d3 * z3
+        q[t] += y0 * y0 + y1 * y1 + y2 * y2 + y3 * y3
+
+
+@kernel(fastmath=REDUCE)
+def _corner2(x, j, m, mj, u, at, size, y, old, q, rows):
+    """For the last two features q += |y + B^T (x - m)|^2, B the corner of U."""
+    m0, m1, a0, a1, b1 = m[mj], m[mj + 1], u[at], u[at + 1], u[at + size + 1]
+    s, xj = _at(x, 1), _at(x, j)
+    for t in range(np.uint64(rows) & WHOLE):
+        z0, z1 = x[xj + t] - m0, x[xj + t + s] - m1
+        y0 = y[old + t] + a0 * z0
+        y1 = y[old + t + s] + a1 * z0 + b1 * z1
+        q[t] += y0 * y0 + y1 * y1
 
 
 @kernel
+def _full_joint(x, rows, size, m, u, constants, c, z, y, q, joint):
+    """joint_c = constant - |(x - m) U|^2 / 2, four columns of U at a time.
+
+    A block of y goes from rows 4..8 of the buffer to 8..12 or back: in place, the
+    check for overlap would choose the scalar loop.
+    """
+    zero, half, constant = q.dtype.type(0.0), q.dtype.type(0.5), constants[c]
+    for t in range(rows):
+        q[t] = zero
+    for j in range(0, size, 4):
+        old, column = _at(y, 0), c * size * size + j
+        for i in range(0, j, 4):
+            new = _at(y, 4 if i % 8 else 8)
+            at = column + i * size
+            if j + 4 <= size:
+                _columns4(z, i, u, at, size, y, old, new, rows)
+            else:
+                _columns2(z, i, u, at, size, y, old, new, rows)
+            old = new
+        at, mj = column + j * size, c * size + j
+        if j + 4 <= size:
+            _corner4(x, j, m, mj, u, at, size, z, y, old, q, rows)
+        else:
+            _corner2(x, j, m, mj, u, at, size, y, old, q, rows)
+    at = _at(joint, c)
+    for t in range(np.uint64(rows) & WHOLE):
+        joint[at + t] = constant - half * q[t]
+
+
+@kernel(fastmath=REDUCE)
+def _moments4(x, i, m, mi, r, ri, z, a, sum_x, sum_xx, at, size, rows):
+    """For features i..i+4 z = x - m, a = r z, sum_x += sum a, sum_xx += sum a z^T."""
+    m0, m1, m2, m3 = _four(m, mi)
+    xi = _at(x, i)
+    zero = p0 = p1 = p2 = p3 = p00 = p01 = p02 = r.dtype.type(0.0)
+    p03 = p11 = p12 = p13 = p22 = p23 = p33 = zero
+    for t in range(np.uint64(rows) & WHOLE):
+        z0, z1, z2, z3 = _get(x, xi + t)
+        z0, z1, z2, z3 = z0 - m0, z1 - m1, z2 - m2, z3 - m3
+        rt = r[ri + t]
+        a0, a1, a2, a3 = rt * z0, rt * z1, rt * z2, rt * z3
+        _put(z, xi + t, (z0, z1, z2, z3))
+        _put(a, t, (a0, a1, a2, a3))
+        p0, p1, p2, p3 = p0 + a0, p1 + a1, p2 + a2, p3 + a3
+        p00, p01, p02, p03 = _plus((p00, p01, p02, p03), a0, (z0, z1, z2, z3))
+        p11, p12, p13 = p11 + a1 * z1, p12 + a1 * z2, p13 + a1 * z3
+        p22, p23, p33 = p22 + a2 * z2, p23 + a2 * z3, p33 + a3 * z3
+    _add(sum_x, mi, p0, p1, p2, p3)
+    _add(sum_xx, at, p00, p01, p02, p03)
+    _add(sum_xx, at + size, zero, p11, p12, p13)
+    _add(sum_xx, at + 2 * size, zero, zero, p22, p23)
+    sum_xx[at + 3 * size + 3] += p33
+
+
+@kernel(fastmath=REDUCE)
+def _moments2(x, i, m, mi, r, ri, z, sum_x, sum_xx, at, size, rows):
+    """As _moments4 for the last two features, whose a nobody needs."""
+    m0, m1 = m[mi], m[mi + 1]
+    s, xi = _at(x, 1), _at(x, i)
+    p0 = p1 = p00 = p01 = p11 = r.dtype.type(0.0)
+    for t in range(np.uint64(rows) & WHOLE):
+        z0, z1 = x[xi + t] - m0, x[xi + t + s] - m1
+        z[xi + t], z[xi + t + s] = z0, z1
+        a0, a1 = r[ri + t] * z0, r[ri + t] * z1
+        p0, p1 = p0 + a0, p1 + a1
+        p00, p01, p11 = p00 + a0 * z0, p01 + a0 * z1, p11 + a1 * z1
+    sum_x[mi] += p0
+    sum_x[mi + 1] += p1
+    sum_xx[at] += p00
+    sum_xx[at + 1] += p01
+    sum_xx[at + size + 1] += p11
+
+
+@kernel(fastmath=REDUCE)
+def _products4(a, z, j, sum_xx, at, size, rows):
+    """Add sum a z^T (4, 4), z of features j..j+4, to sum_xx from entry at on."""
+    zj, zero = _at(z, j), z.dtype.type(0.0)
+    p0 = p1 = p2 = p3 = (zero, zero, zero, zero)
+    for t in range(np.uint64(rows) & WHOLE):
+        v = _get(z, zj + t)
+        a0, a1, a2, a3 = _get(a, t)
+        p0, p1 = _plus(p0, a0, v), _plus(p1, a1, v)
+        p2, p3 = _plus(p2, a2, v), _plus(p3, a3, v)
+    _add(sum_xx, at, *p0)
+    _add(sum_xx, at + size, *p1)
+    _add(sum_xx, at + 2 * size, *p2)
+    _add(sum_xx, at + 3 * size, *p3)
+
+
+@kernel(fastmath=REDUCE)
+def _products2(a, z, j, sum_xx, at, size, rows):
+    """Add sum a z^T (4, 2), z of the last two features, to sum_xx from entry at on."""
+    s, zj, zero = _at(z, 1), _at(z, j), z.dtype.type(0.0)
+    p0 = p1 = (zero, zero, zero, zero)
+    for t in range(np.uint64(rows) & WHOLE):
+        w = _get(a, t)
+        p0, p1 = _plus(p0, z[zj + t], w), _plus(p1, z[zj + t + s], w)
+    for h in range(4):
+        sum_xx[at + h * size] += p0[h]
+        sum_xx[at + h * size + 1] += p1[h]
+
+
+@kernel
+def _full_sums(x, rows, size, m, c, r, ri, z, a, sum_x, sum_xx):
+    """sum_x += sum r z, sum_xx += sum r z z^T, upper triangle.
+
+    From the last features to the first: those to the right have their z ready.
+    """
+    pair = size - size % 4
+    if pair < size:
+        mi, at = c * size + pair, (c * size + pair) * size + pair
+        _moments2(x, pair, m, mi, r, ri, z, sum_x, sum_xx, at, size, rows)
+    for block in range(pair // 4):
+        i = pair - 4 - 4 * block
+        mi = c * size + i
+        at = mi * size
+        _moments4(x, i, m, mi, r, ri, z, a, sum_x, sum_xx, at + i, size, rows)
+        for j in range(i + 4, pair, 4):
+            _products4(a, z, j, sum_xx, at + j, size, rows)
+        if pair < size:
+            _products2(a, z, pair, sum_xx, at + pair, size, rows)
+
+
+@kernel(fastmath=REDUCE)
+def _sum(values, rows):
+    """Sum over the rows of a tile in float64."""
+    total = 0.0
+    for t in range(np.uint64(rows) & WHOLE):
+        total += np.float64(values[t])
+    return total
+
+
+@kernel(fastmath=REDUCE)
+def _total(r, ri, w, rows):
+    """Sum of r, and the number of rows whose posterior r / w counts."""
+    total, count = r.dtype.type(0.0), 0
+    negligible = r.dtype.type(NEGLIGIBLE)
+    for t in range(np.uint64(rows) & WHOLE):
+        total += r[ri + t]
+        count += r[ri + t] > negligible * w[t]
+    return total, count
+
+
+@kernel
+def _compress(x, w, r, ri, rows, size, x_kept, r_kept):
+    """Copy the rows whose posterior counts; return how many to work on."""
+    negligible, zero, s = r.dtype.type(NEGLIGIBLE), r.dtype.type(0.0), _at(x, 1)
+    count = 0
+    for t in range(np.uint64(rows)):
+        if r[ri + t] > negligible * w[t]:
+            r_kept[count] = r[ri + t]
+            to = np.uint64(count)
+            for _ in range(size):
+                x_kept[to] = x[t]
+                t, to = t + s, to + s
+            count += 1
+    rows = (count + STEP - 1) // STEP * STEP
+    for t in range(count, rows):
+        r_kept[t] = zero
+    return rows
+
+
+@kernel(fastmath=CONTRACT)
+def _diag_joint(x, rows, size, m, u, parts, constants, c, q, joint):
+    """joint_c = constant + sum_j part_j - ((x_j - m_j) u_j)^2 / 2 over observed j.
+
+    NaN is missing; constant is log weight, part_j = log u_j - log(2 pi) / 2. Without
+    parts nothing is missing and constant holds them.
+    """
+    zero, half, s = q.dtype.type(0.0), q.dtype.type(0.5), _at(x, 1)
+    rows, at, constant = np.uint64(rows) & WHOLE, _at(joint, c), constants[c]
+    for t in range(rows):
+        q[t] = zero
+    for j in range(0, size, 2):
+        mj, xj = c * size + j, _at(x, j)
+        m0, m1, u0, u1 = m[mj], m[mj + 1], u[mj], u[mj + 1]
+        if parts is None:
+            for t in range(rows):
+                y0, y1 = (x[xj + t] - m0) * u0, (x[xj + t + s] - m1) * u1
+                q[t] += y0 * y0 + y1 * y1
+        else:
+            p0, p1 = -(parts[mj] + parts[mj]), -(parts[mj + 1] + parts[mj + 1])
+            for t in range(rows):
+                x0, x1 = x[xj + t], x[xj + t + s]
+                y0, y1 = (x0 - m0) * u0, (x1 - m1) * u1
+                seen0 = y0 * y0 + p0 if x0 == x0 else zero
+                q[t] += seen0 + (y1 * y1 + p1 if x1 == x1 else zero)
+    for t in range(rows):
+        joint[at + t] = constant - half * q[t]
+
+
+@kernel(fastmath=REDUCE)
+def _diag_sums(x, rows, size, m, c, r, variances, sum_x, sum_xx):
+    """sum_x += sum r E[z], sum_xx += sum r E[z^2].
+
+    With variances, NaN is missing and has E[z] = 0, E[z^2] = variance_j.
+    """
+    zero, s, ri = r.dtype.type(0.0), _at(x, 1), _at(r, c)
+    for j in range(0, size, 2):
+        mj, xj = c * size + j, _at(x, j)
+        m0, m1 = m[mj], m[mj + 1]
+        p0 = p1 = pp0 = pp1 = r0 = r1 = zero
+        for t in range(np.uint64(rows) & WHOLE):
+            x0, x1, rt = x[xj + t], x[xj + t + s], r[ri + t]
+            z0, z1 = x0 - m0, x1 - m1
+            if variances is not None:
+                z0, z1 = z0 if x0 == x0 else zero, z1 if x1 == x1 else zero
+                r0 += zero if x0 == x0 else rt
+                r1 += zero if x1 == x1 else rt
+            a0, a1 = rt * z0, rt * z1
+            p0, p1 = p0 + a0, p1 + a1
+            pp0, pp1 = pp0 + a0 * z0, pp1 + a1 * z1
+        sum_x[mj] += p0
+        sum_x[mj + 1] += p1
+        sum_xx[mj] += pp0
+        sum_xx[mj + 1] += pp1
+        if variances is not None:
+            sum_xx[mj] += r0 * variances[c, j]
+            if j + 1 < variances.shape[1]:
+                sum_xx[mj + 1] += r1 * variances[c, j + 1]
+
+
+@kernel
+def _parameters(means, U, log_constants, variances, dtype):
+    """Flat copies of a dtype, the features padded with zeros to an even number.
+
+    With variances, log_constants are split into log weights and parts of features.
+    """
+    k, d = means.shape
+    size = d + d % 2
+    m, constants = _zeros(k * size, dtype), _zeros(k, dtype)
+    u = _zeros(k * size * (size if U.ndim == 3 else 1), dtype)
+    parts = _zeros(k * size if variances is not None else 0, dtype)
+    for c in range(k):
+        constant = log_constants[c]
+        for i in range(d):
+            at = c * size + i
+            m[at] = means[c, i]
+            if U.ndim == 3:
+                for j in range(i, d):
+                    u[at * size + j] = U[c, i, j]
+            else:
+                u[at] = U[c, i]
+            if variances is not None:
+                part = math.log(U[c, i]) - 0.5 * math.log(2 * math.pi)
+                parts[at] = part
+                constant -= part
+        constants[c] = constant
+    return m, u, parts, constants
+
+
+@kernel
+def _pass(
+    X,
+    index,
+    start,
+    stop,
+    weight,
+    means,
+    U,
+    log_constants,
+    beta,
+    variances,
+    sum_w,
+    sum_x,
+    sum_xx,
+    out,
+):
+    """The loop over tiles of all kernels.
+
+    U.ndim and which arguments are None choose the kernel, when it is compiled.
+    """
+    k, d = means.shape
+    size = d + d % 2
+    dtype = X.dtype
+    m, u, parts, constants = _parameters(means, U, log_constants, variances, dtype)
+    stride = STRIDE_BITS // np.finfo(dtype).bits
+    tile = TILE_BITS // np.finfo(dtype).bits
+    while tile > 64 and tile * d * X.itemsize > TILE_BYTES:
+        tile //= 2
+    square = size * size if U.ndim == 3 else size
+    x, joint = _zeros(size * stride, dtype), _zeros(k * stride, dtype)
+    q, w = _zeros(stride, dtype), _zeros(stride, dtype)
+    # The first four rows of y stay zero, the others are scratch.
+    y = _zeros(12 * stride, dtype)
+    a = y[4 * stride :]
+    sx, sxx = (
+        _zeros(k * size, log_constants.dtype),
+        _zeros(k * square, log_constants.dtype),
+    )
+    if U.ndim == 3:
+        z, x_kept = _zeros(size * stride, dtype), _zeros(size * stride, dtype)
+        r_kept = _zeros(stride, dtype)
+    beta = dtype.type(beta)
+    objective = 0.0
+    for first in range(start, stop, tile):
+        last = min(first + tile, stop)
+        rows = _fill(X, index, weight, first, last, x, w)
+        for c in range(k):
+            if U.ndim == 3:
+                _full_joint(x, rows, size, m, u, constants, c, z, y, q, joint)
+            elif variances is None:
+                _diag_joint(x, rows, size, m, u, None, constants, c, q, joint)
+            else:
+                _diag_joint(x, rows, size, m, u, parts, constants, c, q, joint)
+        if out is not None:
+            for t in range(last - first):
+                for c in range(k):
+                    out[first - start + t, c] = joint[c * stride + t]
+        if sum_w is not None:
+            _softmax(joint, k, w, rows, beta, q, a)
+            objective += _sum(q, rows)
+            for c in range(k):
+                ri = _at(joint, c)
+                total, count = _total(joint, ri, w, rows)
+                sum_w[c] += total
+                if U.ndim == 2:
+                    _diag_sums(x, rows, size, m, c, joint, variances, sx, sxx)
+                elif 3 * count > rows:
+                    _full_sums(x, rows, size, m, c, joint, ri, z, a, sx, sxx)
+                else:
+                    few = _compress(x, w, joint, ri, rows, size, x_kept, r_kept)
+                    ri = np.uint64(0)
+                    _full_sums(x_kept, few, size, m, c, r_kept, ri, z, a, sx, sxx)
+    if sum_w is not None:
+        for c in range(k):
+            for i in range(d):
+                at = c * size + i
+                sum_x[c, i] += sx[at]
+                if U.ndim == 2:
+                    sum_xx[c, i] += sxx[at]
+                else:
+                    for j in range(i, d):
+                        sum_xx[c, i, j] += sxx[at * size + j]
+                        sum_xx[c, j, i] = sum_xx[c, i, j]
+    return objective
+
+
+def _read_only(X):
+    """A view of X, so that numba compiles once for arrays and read-only memory maps."""
+    X = X.view()
+    X.flags.writeable = False
+    return X
+
+
 def full_statistics(
     X,
     index,
@@ -163,107 +576,15 @@ def full_statistics(
     sum_x,
     sum_xx,
 ):
-    """Add the statistics of rows start..stop; return their objective.
+    """Add sums of rows start..stop to sum_w (k,), sum_x (k, d), sum_xx (k, d, d).
 
-    means (k, d), precisions_cholesky (k, d, d) upper triangular, log_constants (k,),
-    sum_w (k,), sum_x (k, d), sum_xx (k, d, d), symmetric before and after.
+    sum_xx is symmetric before and after. Returns the objective.
     """
-    k, d = means.shape
-    size = d + d % 2
-    dtype = X.dtype
-    tile = 256
-    m, u = _padded(means, precisions_cholesky, size, dtype)
-    constants = log_constants.astype(dtype)
-    beta = dtype.type(inverse_temperature)
-    x, z = np.zeros((size, tile), dtype), np.zeros((size, tile), dtype)
-    y, q = np.zeros((4, tile), dtype), np.zeros(tile, dtype)
-    w, joint = np.zeros(tile, dtype), np.zeros((k, tile), dtype)
-    sx, sxx = np.zeros((k, size)), np.zeros((k, size, size))
-    objective = 0.0
-    for first in range(start, stop, tile):
-        rows = _fill(X, index, weight, first, min(first + tile, stop), x, w)
-        for c in range(k):
-            _full_joint(x, rows, m[c], u[c], constants[c], z, y, q, joint[c])
-        objective += _softmax(joint, w, rows, beta, q, y[0])
-        for c in range(k):
-            r = joint[c]
-            sum_w[c] += _full_sums(x, rows, m[c], r, z, y, sx[c], sxx[c])
-    for c in range(k):
-        for i in range(d):
-            sum_x[c, i] += sx[c, i]
-            for j in range(i, d):
-                sum_xx[c, i, j] += sxx[c, i, j]
-                sum_xx[c, j, i] = sum_xx[c, i, j]
-    return objective
+    p = means, precisions_cholesky, log_constants, inverse_temperature, None
+    sums = sum_w, sum_x, sum_xx
+    return _pass(_read_only(X), index, start, stop, weight, *p, *sums, None)
 
 
-@kernel
-def full_log_joint(
-    X, index, start, stop, means, precisions_cholesky, log_constants, out
-):
-    """Write l_ik of rows start..stop to out (stop - start, k), of X's dtype."""
-    k, d = means.shape
-    size = d + d % 2
-    dtype = X.dtype
-    tile = 256
-    m, u = _padded(means, precisions_cholesky, size, dtype)
-    constants = log_constants.astype(dtype)
-    x, z = np.zeros((size, tile), dtype), np.zeros((size, tile), dtype)
-    y, q = np.zeros((4, tile), dtype), np.zeros(tile, dtype)
-    w, joint = np.zeros(tile, dtype), np.zeros((k, tile), dtype)
-    ones = np.zeros(0)
-    for first in range(start, stop, tile):
-        last = min(first + tile, stop)
-        rows = _fill(X, index, ones, first, last, x, w)
-        for c in range(k):
-            _full_joint(x, rows, m[c], u[c], constants[c], z, y, q, joint[c])
-        out[first - start : last - start] = joint[:, : last - first].T
-
-
-@kernel(fastmath=CONTRACT)
-def _diag_joint(x, rows, mean, u, constant, q, joint):
-    """joint = constant - sum_j ((x_j - mean_j) u_j)^2 / 2."""
-    half = x.dtype.type(0.5)
-    q[:rows] = 0.0
-    for j in range(mean.size):
-        xj, mj, uj = x[j], mean[j], u[j]
-        for t in range(rows):
-            y = (xj[t] - mj) * uj
-            q[t] += y * y
-    for t in range(rows):
-        joint[t] = constant - half * q[t]
-
-
-@kernel(fastmath=REDUCE)
-def _diag_sums(x, rows, mean, r, sum_x, sum_xx):
-    """sum_x += sum r z, sum_xx += sum r z^2; return sum r."""
-    total = r[0] - r[0]
-    for t in range(rows):
-        total += r[t]
-    for j in range(mean.size):
-        xj, mj = x[j], mean[j]
-        s = total - total
-        ss = total - total
-        for t in range(rows):
-            z = xj[t] - mj
-            a = r[t] * z
-            s += a
-            ss += a * z
-        sum_x[j] += s
-        sum_xx[j] += ss
-    return total
-
-
-@kernel
-def _diag_tile(d, itemsize):
-    """Rows of a tile: 20 to 30 kB of the first-level cache, a power of two."""
-    tile = 256
-    while tile > 32 and tile * d * itemsize > 30000:
-        tile //= 2
-    return tile
-
-
-@kernel
 def diag_statistics(
     X,
     index,
@@ -278,99 +599,15 @@ def diag_statistics(
     sum_x,
     sum_xx,
 ):
-    """Add the statistics of rows start..stop; return their objective.
+    """Add sums of rows start..stop to sum_w (k,), sum_x, sum_xx = w r z^2 (k, d).
 
-    means, precisions_cholesky = 1 / sd, sum_x, sum_xx (k, d): sum_xx += w r z^2.
+    Returns the objective.
     """
-    k, d = means.shape
-    dtype = X.dtype
-    tile = _diag_tile(d, X.itemsize)
-    m, u = means.astype(dtype), precisions_cholesky.astype(dtype)
-    constants = log_constants.astype(dtype)
-    beta = dtype.type(inverse_temperature)
-    x, joint = np.zeros((d, tile), dtype), np.zeros((k, tile), dtype)
-    w, q, s = np.zeros(tile, dtype), np.zeros(tile, dtype), np.zeros(tile, dtype)
-    objective = 0.0
-    for first in range(start, stop, tile):
-        rows = _fill(X, index, weight, first, min(first + tile, stop), x, w)
-        for c in range(k):
-            _diag_joint(x, rows, m[c], u[c], constants[c], q, joint[c])
-        objective += _softmax(joint, w, rows, beta, q, s)
-        for c in range(k):
-            sum_w[c] += _diag_sums(x, rows, m[c], joint[c], sum_x[c], sum_xx[c])
-    return objective
+    p = means, precisions_cholesky, log_constants, inverse_temperature, None
+    sums = sum_w, sum_x, sum_xx
+    return _pass(_read_only(X), index, start, stop, weight, *p, *sums, None)
 
 
-@kernel
-def diag_log_joint(
-    X, index, start, stop, means, precisions_cholesky, log_constants, out
-):
-    """Write l_ik of rows start..stop to out (stop - start, k), of X's dtype."""
-    k, d = means.shape
-    dtype = X.dtype
-    tile = _diag_tile(d, X.itemsize)
-    m, u = means.astype(dtype), precisions_cholesky.astype(dtype)
-    constants = log_constants.astype(dtype)
-    x, joint = np.zeros((d, tile), dtype), np.zeros((k, tile), dtype)
-    w, q = np.zeros(tile, dtype), np.zeros(tile, dtype)
-    ones = np.zeros(0)
-    for first in range(start, stop, tile):
-        last = min(first + tile, stop)
-        rows = _fill(X, index, ones, first, last, x, w)
-        for c in range(k):
-            _diag_joint(x, rows, m[c], u[c], constants[c], q, joint[c])
-        out[first - start : last - start] = joint[:, : last - first].T
-
-
-@kernel
-def _missing_constants(log_constants, u):
-    """Split log_constants into log weights and log u_kj - log(2 pi)/2 a feature."""
-    parts = np.log(u) - HALF_LOG_2PI
-    return log_constants - parts.sum(axis=1), parts
-
-
-@kernel(fastmath=CONTRACT)
-def _diag_missing_joint(x, rows, mean, u, parts, constant, q, joint):
-    """joint = constant + sum over observed j of parts_j - ((x_j - mean_j) u_j)^2 / 2.
-
-    NaN is missing; constant is log weight, parts_j = log u_j - log(2 pi) / 2.
-    """
-    half, zero = x.dtype.type(0.5), x.dtype.type(0.0)
-    q[:rows] = 0.0
-    for j in range(mean.size):
-        xj, mj, uj, pj = x[j], mean[j], u[j], parts[j]
-        for t in range(rows):
-            y = (xj[t] - mj) * uj
-            q[t] += pj - half * y * y if xj[t] == xj[t] else zero
-    for t in range(rows):
-        joint[t] = constant + q[t]
-
-
-@kernel(fastmath=REDUCE)
-def _diag_missing_sums(x, rows, mean, variance, r, sum_x, sum_xx):
-    """sum_x += sum r E[z], sum_xx += sum r E[z^2]; return sum r.
-
-    A missing entry has E[z] = 0, E[z^2] = variance_j.
-    """
-    zero = r.dtype.type(0.0)
-    total = zero
-    for t in range(rows):
-        total += r[t]
-    for j in range(mean.size):
-        xj, mj, vj = x[j], mean[j], variance[j]
-        s, ss, missing = zero, zero, zero
-        for t in range(rows):
-            z = xj[t] - mj if xj[t] == xj[t] else zero
-            missing += zero if xj[t] == xj[t] else r[t]
-            a = r[t] * z
-            s += a
-            ss += a * z
-        sum_x[j] += s
-        sum_xx[j] += ss + missing * vj
-    return total
-
-
-@kernel
 def diag_missing_statistics(
     X,
     index,
@@ -389,47 +626,27 @@ def diag_missing_statistics(
     """As diag_statistics, where NaN is an entry missing at random.
 
     Only observed features enter l_k; a missing one adds its expectation under the
-    component, 0 to sum_x and variances[k, j] to sum_xx.
+    component, 0 to sum_x and variances[k, j] to sum_xx: EM with it integrated out.
     """
-    k, d = means.shape
-    dtype = X.dtype
-    tile = _diag_tile(d, X.itemsize)
-    m, u = means.astype(dtype), precisions_cholesky.astype(dtype)
-    log_weights, parts = _missing_constants(log_constants, precisions_cholesky)
-    constants, p = log_weights.astype(dtype), parts.astype(dtype)
-    beta = dtype.type(inverse_temperature)
-    x, joint = np.zeros((d, tile), dtype), np.zeros((k, tile), dtype)
-    w, q, s = np.zeros(tile, dtype), np.zeros(tile, dtype), np.zeros(tile, dtype)
-    objective = 0.0
-    for first in range(start, stop, tile):
-        rows = _fill(X, index, weight, first, min(first + tile, stop), x, w)
-        for c in range(k):
-            _diag_missing_joint(x, rows, m[c], u[c], p[c], constants[c], q, joint[c])
-        objective += _softmax(joint, w, rows, beta, q, s)
-        for c in range(k):
-            sum_w[c] += _diag_missing_sums(
-                x, rows, m[c], variances[c], joint[c], sum_x[c], sum_xx[c]
-            )
-    return objective
+    p = means, precisions_cholesky, log_constants, inverse_temperature, variances
+    sums = sum_w, sum_x, sum_xx
+    return _pass(_read_only(X), index, start, stop, weight, *p, *sums, None)
 
 
-@kernel
+def full_log_joint(
+    X, index, start, stop, means, precisions_cholesky, log_constants, out
+):
+    """Write l of rows start..stop to out (stop - start, k), of X's dtype."""
+    p = means, precisions_cholesky, log_constants, 1.0, None
+    _pass(_read_only(X), index, start, stop, NONE, *p, None, None, None, out)
+
+
+diag_log_joint = full_log_joint
+
+
 def diag_missing_log_joint(
     X, index, start, stop, means, precisions_cholesky, log_constants, out
 ):
-    """Write l_ik of rows start..stop to out (stop - start, k); NaN is missing."""
-    k, d = means.shape
-    dtype = X.dtype
-    tile = _diag_tile(d, X.itemsize)
-    m, u = means.astype(dtype), precisions_cholesky.astype(dtype)
-    log_weights, parts = _missing_constants(log_constants, precisions_cholesky)
-    constants, p = log_weights.astype(dtype), parts.astype(dtype)
-    x, joint = np.zeros((d, tile), dtype), np.zeros((k, tile), dtype)
-    w, q = np.zeros(tile, dtype), np.zeros(tile, dtype)
-    ones = np.zeros(0)
-    for first in range(start, stop, tile):
-        last = min(first + tile, stop)
-        rows = _fill(X, index, ones, first, last, x, w)
-        for c in range(k):
-            _diag_missing_joint(x, rows, m[c], u[c], p[c], constants[c], q, joint[c])
-        out[first - start : last - start] = joint[:, : last - first].T
+    """As diag_log_joint, where NaN is an entry missing at random."""
+    p = means, precisions_cholesky, log_constants, 1.0, means
+    _pass(_read_only(X), index, start, stop, NONE, *p, None, None, None, out)

@@ -106,6 +106,7 @@ class GaussianMixtureModel(Averaging):
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
         self.n_revived = 0
+        self._arguments = None, None
 
     @property
     def dense(self):
@@ -116,18 +117,21 @@ class GaussianMixtureModel(Averaging):
 
     def _kernel_arguments(self, parameters):
         """Parameters as kernels take them: one factor a component, constants."""
+        # A point is evaluated several times: its last batch, the surrogate, the norm.
+        if self._arguments[0] is not parameters:
+            self._arguments = parameters, self._prepare(parameters)
+        return self._arguments[1]
+
+    def _prepare(self, parameters):
         means, factors = parameters.means, parameters.precisions_cholesky
         k, d = means.shape
-        with np.errstate(divide="ignore"):
-            log_constants = np.log(parameters.weights) - 0.5 * d * LOG_2PI
         if self.covariance_type == "tied":
             factors = np.broadcast_to(factors, (k, d, d))
         elif self.covariance_type == "spherical":
             factors = np.broadcast_to(factors[:, None], (k, d))
-        if self.dense:
-            diagonals = np.diagonal(factors, axis1=1, axis2=2)
-        else:
-            diagonals = factors
+        diagonals = np.diagonal(factors, axis1=1, axis2=2) if self.dense else factors
+        with np.errstate(divide="ignore"):
+            log_constants = np.log(parameters.weights) - 0.5 * d * LOG_2PI
         log_constants += np.log(diagonals).sum(axis=1)
         return means, np.ascontiguousarray(factors), log_constants
 

@@ -15,7 +15,7 @@ __all__ = ["starting_parameters"]
 
 # All rows of small data, so that the start is as good as k-means can make it; of large
 # data a few, so that the start costs a pass or two.
-SAMPLE_ROWS = 10_000
+ALL_ROWS, FEW_ROWS, MOST_ROWS = 10_000, 5_000, 20_000
 LLOYD_ITERATIONS = 30
 # Inverse temperatures, in units of the total variance, at which a row belongs to the
 # nearest component alone, and to all of them alike.
@@ -38,7 +38,11 @@ def starting_parameters(model, data, n_components, method, rng):
     parameters : Parameters
     passes : float
     """
-    sample = data.sample(max(SAMPLE_ROWS, 100 * n_components), rng)
+    n_rows = data.n_units
+    if n_rows > ALL_ROWS:
+        share = min(n_rows // 50, MOST_ROWS)
+        n_rows = max(FEW_ROWS, share, 100 * n_components)
+    sample = data.sample(n_rows, rng)
     rows, weight = _in_memory(sample)
     center = np.average(rows, axis=0, weights=weight)
     rows -= center

@@ -183,7 +183,7 @@ def _mnist():
     from sklearn.datasets import fetch_openml
 
     try:
-        data = fetch_openml("mnist_784", version=1, as_frame=False, n_retries=0)
+        data = fetch_openml("mnist_784", version=1, as_frame=False, n_retries=1)
     except Exception as error:  # no network, or a server that is down
         raise Unavailable(f"mnist.npz: set SKVREM_DATA ({error})") from error
     return data.data[:60_000].astype(np.uint8)

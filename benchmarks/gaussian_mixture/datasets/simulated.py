@@ -1,4 +1,5 @@
 from benchopt import BaseDataset
+
 from benchmark_utils import problems
 
 

@@ -1,5 +1,6 @@
-from benchmark_utils.common import MixtureSolver
 from gmr import GMM
+
+from benchmark_utils.common import MixtureSolver
 
 
 class Solver(MixtureSolver):

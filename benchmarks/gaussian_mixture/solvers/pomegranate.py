@@ -1,7 +1,8 @@
 import torch
-from benchmark_utils.common import MixtureSolver
 from pomegranate.distributions import Normal
 from pomegranate.gmm import GeneralMixtureModel
+
+from benchmark_utils.common import MixtureSolver
 
 
 class Solver(MixtureSolver):

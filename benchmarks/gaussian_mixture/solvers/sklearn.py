@@ -1,5 +1,6 @@
-from benchmark_utils.common import MixtureSolver, precisions
 from sklearn.mixture import GaussianMixture
+
+from benchmark_utils.common import MixtureSolver, precisions
 
 
 class Solver(MixtureSolver):

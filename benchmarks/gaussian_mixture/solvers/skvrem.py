@@ -1,6 +1,6 @@
-from benchmark_utils.common import MixtureSolver, precisions
-
 from skvrem import VRGaussianMixture
+
+from benchmark_utils.common import MixtureSolver, precisions
 
 
 class Solver(MixtureSolver):

@@ -1,6 +1,7 @@
 import numpy as np
-from benchmark_utils.common import MixtureSolver
 from stepmix.stepmix import StepMix
+
+from benchmark_utils.common import MixtureSolver
 
 
 class FromStart(StepMix):

@@ -1,0 +1,71 @@
+"""Make the stored pickles that later versions must load: python tests/pickles/make.py.
+
+Writes <name>.pkl beside this file for every estimator of ``all_estimators()``: a dict
+of builtins and arrays with
+
+    version, state_format    what wrote it
+    estimator                bytes, the pickle of a small fitted estimator
+    X                        rows it has not seen, shape (5, n_features), float64
+    answers                  what its methods said about X, by name of the method
+
+Regenerate a file only where the state format has been raised on purpose.
+"""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+
+import skvrem
+from skvrem.utils.discovery import all_estimators
+
+HERE = Path(__file__).parent
+PROTOCOL = 4
+METHODS = ("predict", "predict_proba", "score_samples", "transform")
+# Parameters of each estimator; one that is not named here gets its defaults.
+PARAMETERS = {
+    "VRGaussianMixture": {"n_components": 2, "covariance_type": "diag"},
+}
+
+
+def small_rows():
+    """Two groups of counts: fit for models of real numbers and of counts alike."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat([[2.0, 9.0, 4.0], [12.0, 3.0, 5.0]], 20, axis=0)
+    return rng.poisson(groups).astype(np.float64), np.repeat([0, 1], 20)
+
+
+def fitted(name, estimator_class):
+    estimator = estimator_class(**PARAMETERS.get(name, {}))
+    if "random_state" in estimator.get_params():
+        estimator.set_params(random_state=0)
+    return estimator.fit(*small_rows())
+
+
+def answers_of(estimator, X):
+    """Answers of the methods that need rows only."""
+    return {
+        method: np.asarray(getattr(estimator, method)(X))
+        for method in METHODS
+        if hasattr(estimator, method)
+    }
+
+
+def main():
+    for name, estimator_class in all_estimators():
+        estimator = fitted(name, estimator_class)
+        X = small_rows()[0][::8] + 1.0
+        stored = {
+            "version": skvrem.__version__,
+            "state_format": estimator_class._state_format,
+            "estimator": pickle.dumps(estimator, protocol=PROTOCOL),
+            "X": X,
+            "answers": answers_of(estimator, X),
+        }
+        path = HERE / f"{name}.pkl"
+        path.write_bytes(pickle.dumps(stored, protocol=PROTOCOL))
+        print(f"{path.name}: {path.stat().st_size} bytes, {estimator}")
+
+
+if __name__ == "__main__":
+    main()
