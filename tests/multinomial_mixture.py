@@ -22,6 +22,7 @@ class Statistics(NamedTuple):
     sum_w: np.ndarray
     sum_x: object  # Rows of a (n_features, n_components) array, or the array
     objective: float
+    entropy: float
 
 
 class MultinomialMixtureModel(Averaging):
@@ -52,6 +53,7 @@ class MultinomialMixtureModel(Averaging):
             share.sum(axis=0),
             Rows(touched, counts.T @ share, words.shape[0]),
             float(weight @ norm / beta),
+            float(weight @ norm / beta - (share * joint).sum()),
         )
 
     def maximize(self, statistics, point, repair):
@@ -87,5 +89,5 @@ class MultinomialMixtureModel(Averaging):
     def start(self, parameters):
         weights, words = parameters
         mean_length = 1.0
-        statistics = Statistics(weights, words * mean_length * weights, 0.0)
+        statistics = Statistics(weights, words * mean_length * weights, 0.0, 0.0)
         return AveragingPoint(parameters, statistics)

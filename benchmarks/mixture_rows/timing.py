@@ -74,7 +74,7 @@ def interleaved(sides, repeats, clock):
     All fits take turns, so that a busy spell of the machine falls on all of them;
     the minimum of each counts. Of a side it is the difference between fits with more
     and with fewer iterations: validation, start and the last E step cancel. Rounds go
-    on, to four times as many, until the two fastest of each fit agree.
+    on, to twice as many, until the two fastest of each fit agree.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def interleaved(sides, repeats, clock):
     times = {
         (side, n_iter): [] for side, (_, span) in enumerate(sides) for n_iter in span
     }
-    for number in range(4 * repeats):
+    for number in range(2 * repeats):
         for (side, n_iter), seen in times.items():
             began = clock()
             sides[side][0](n_iter)

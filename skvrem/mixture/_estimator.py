@@ -544,7 +544,7 @@ class VRGaussianMixture(
                 seen = 0
             else:
                 dtype = self.means_.dtype
-                sums = Statistics(*self._sums, 0.0)
+                sums = Statistics(*self._sums, 0.0, 0.0)
                 point = AveragingPoint(
                     self._parameters(), sums, self.means_.astype(np.float64)
                 )

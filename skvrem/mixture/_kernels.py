@@ -10,6 +10,7 @@ and, summed over the rows with weights w,
 
     sum_w (k,) += w r    sum_x (k, d) += w r z    sum_xx (k, d, d) += w r z z^T
     objective = sum w (1/beta) log sum_k exp(beta l_k)
+    entropy = objective - sum w sum_k r l_k
 
 Sums about a component's own mean do not cancel as E[x^2] - E[x]^2 does. A density of
 zero (log_constant -inf, or a row too far away for the dtype) has l = -inf and r = 0.
@@ -129,12 +130,17 @@ def _fill(X, index, weight, start, stop, x, w):
 
 @kernel(fastmath=CONTRACT)
 def _softmax(joint, k, w, rows, beta, top, total):
-    """Turn l (k, tile) into w r in place, top into the rows' share of the objective."""
+    """Turn l (k, tile) into w r in place.
+
+    Leaves the rows' shares of the objective in top, of the entropy in total's second.
+    """
     lowest, tiny = np.finfo(joint.dtype).min, np.finfo(joint.dtype).tiny
     rows, zero = np.uint64(rows) & WHOLE, joint.dtype.type(0.0)
+    one = _at(joint, 1)
     for t in range(rows):
         top[t] = joint[t]
         total[t] = zero
+        total[one + t] = zero
     for c in range(1, k):
         at = _at(joint, c)
         for t in range(rows):
@@ -144,13 +150,17 @@ def _softmax(joint, k, w, rows, beta, top, total):
         for t in range(rows):
             # A row without density: -inf - lowest = -inf where -inf + inf is NaN.
             shift = top[t] if top[t] > lowest else lowest
-            r = exp(beta * (joint[at + t] - shift))
+            gap = joint[at + t] - shift
+            r = exp(beta * gap)
             joint[at + t] = r
             total[t] += r
+            total[one + t] += r * (gap if r > zero else zero)
     for t in range(rows):
         s = total[t] if total[t] > tiny else tiny
-        share = w[t] * (top[t] + log(s) / beta)
+        excess = log(s) / beta
+        share, rest = w[t] * (top[t] + excess), w[t] * (excess - total[one + t] / s)
         top[t] = share if w[t] > zero else zero
+        total[one + t] = rest if w[t] > zero else zero
         total[t] = w[t] / s
     for c in range(k):
         at = _at(joint, c)
@@ -511,7 +521,7 @@ def _pass(
         z, x_kept = _zeros(size * stride, dtype), _zeros(size * stride, dtype)
         r_kept = _zeros(stride, dtype)
     beta = dtype.type(beta)
-    objective = 0.0
+    objective = entropy = 0.0
     for first in range(start, stop, tile):
         last = min(first + tile, stop)
         rows = _fill(X, index, weight, first, last, x, w)
@@ -529,6 +539,7 @@ def _pass(
         if sum_w is not None:
             _softmax(joint, k, w, rows, beta, q, a)
             objective += _sum(q, rows)
+            entropy += _sum(a[stride:], rows)
             for c in range(k):
                 ri = _at(joint, c)
                 total, count = _total(joint, ri, w, rows)
@@ -552,7 +563,7 @@ def _pass(
                     for j in range(i, d):
                         sum_xx[c, i, j] += sxx[at * size + j]
                         sum_xx[c, j, i] = sum_xx[c, i, j]
-    return objective
+    return objective, entropy
 
 
 def _read_only(X):
@@ -578,7 +589,7 @@ def full_statistics(
 ):
     """Add sums of rows start..stop to sum_w (k,), sum_x (k, d), sum_xx (k, d, d).
 
-    sum_xx is symmetric before and after. Returns the objective.
+    sum_xx is symmetric before and after. Returns objective and entropy.
     """
     p = means, precisions_cholesky, log_constants, inverse_temperature, None
     sums = sum_w, sum_x, sum_xx
@@ -601,7 +612,7 @@ def diag_statistics(
 ):
     """Add sums of rows start..stop to sum_w (k,), sum_x, sum_xx = w r z^2 (k, d).
 
-    Returns the objective.
+    Returns objective and entropy.
     """
     p = means, precisions_cholesky, log_constants, inverse_temperature, None
     sums = sum_w, sum_x, sum_xx

@@ -57,12 +57,13 @@ class Parameters(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Sums over rows; `objective` is that of the log-likelihood (free energy)."""
+    """Sums over rows; see the solvers' protocol for the two numbers."""
 
     sum_w: np.ndarray
     sum_x: np.ndarray
     sum_xx: np.ndarray
     objective: float
+    entropy: float
 
 
 def precisions_cholesky(covariances):
@@ -153,7 +154,7 @@ class GaussianMixtureModel(Averaging):
         def evaluate(rows):
             sum_w, sum_x = np.zeros(k), np.zeros((k, d))
             sum_xx = np.zeros((k, d, d) if self.dense else (k, d))
-            objective = kernel(
+            numbers = kernel(
                 batch.rows,
                 batch.index,
                 *rows,
@@ -163,7 +164,7 @@ class GaussianMixtureModel(Averaging):
                 sum_x,
                 sum_xx,
             )
-            return Statistics(sum_w, sum_x, sum_xx, objective)
+            return Statistics(sum_w, sum_x, sum_xx, *numbers)
 
         chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
         sums = reduce(accumulate, parallel_map(evaluate, chunks), None)
@@ -190,7 +191,7 @@ class GaussianMixtureModel(Averaging):
 
     def maximize(self, statistics, point, repair):
         """Return R(statistics) and the components that were left as they were."""
-        sum_w, sum_x, sum_xx, _ = statistics
+        sum_w, sum_x, sum_xx = statistics[:3]
         before = point.parameters
         empty = ~(sum_w > 10 * np.finfo(float).eps)
         if empty.any() and not repair:
@@ -255,7 +256,7 @@ class GaussianMixtureModel(Averaging):
             if self.covariance_type == "spherical":
                 variances = np.broadcast_to(covariances[:, None], (k, d))
             sum_xx = weights[:, None] * (variances - self.reg_covar)
-        statistics = Statistics(weights, np.zeros((k, d)), sum_xx, 0.0)
+        statistics = Statistics(weights, np.zeros((k, d)), sum_xx, 0.0, 0.0)
         return AveragingPoint(parameters, statistics, means)
 
     def recentre(self, point):

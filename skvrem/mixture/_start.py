@@ -8,7 +8,7 @@ own kernels run it here, and the assignment of all rows to the nearest start as 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
-from skvrem.mixture._model import GaussianMixtureModel, Parameters
+from skvrem.mixture._model import Parameters
 from skvrem.solvers import Batch
 
 __all__ = ["starting_parameters"]
@@ -64,7 +64,7 @@ def starting_parameters(model, data, n_components, method, rng):
         )
     means = means + center
     if method == "kmeans":
-        means, n_iter = _lloyd(model.missing, sample, means, variance)
+        means, n_iter = _lloyd(model, sample, means, variance)
         passes += n_iter * sample.n_units / data.n_units
     batch = Batch()
     batch.start(model, data, rng)
@@ -100,13 +100,15 @@ def _spheres(covariance_type, means, variance):
     return Parameters(weights, means, unit * variance, unit / np.sqrt(variance))
 
 
-def _lloyd(missing, sample, means, variance):
-    """k-means on the sample; returns the means and the number of iterations."""
-    model = GaussianMixtureModel("spherical", 0.0, missing)
+def _lloyd(model, sample, means, variance):
+    """k-means on the sample; returns the means and the number of iterations.
+
+    Spheres would do, but the model's own kernel is compiled anyway.
+    """
     n_iter, moved = 0, np.inf
     while moved > 1e-4 * variance and n_iter < LLOYD_ITERATIONS:
-        point = model.start(_spheres("spherical", means, variance))
-        sum_w, sum_x, _, _ = model.statistics(point, sample, HARD)
+        point = model.start(_spheres(model.covariance_type, means, variance))
+        sum_w, sum_x = model.statistics(point, sample, HARD)[:2]
         shift = sum_x / np.where(sum_w > 0.0, sum_w, 1.0)[:, None]
         means = means + shift
         moved = np.square(shift).sum()

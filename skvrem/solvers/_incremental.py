@@ -18,8 +18,8 @@ class Incremental(SAGA):
 
     unit_step = True
 
-    def _entry(self, memory, share):
-        return share
+    def _entry(self, memory, sums):
+        return sums
 
     def visits(self, rng):
         """Each block once."""
@@ -30,7 +30,7 @@ class Incremental(SAGA):
 
     def estimate(self, visit, point):
         """Return the mean of the table with this block's share renewed."""
-        share = self._entropy(point, self.model.statistics(point, visit, self.beta))
+        share = self.model.statistics(point, visit, self.beta)
         change = difference(share, self.table[visit.block])
         self.total = accumulate(self.total, change)
         self.table[visit.block] = share

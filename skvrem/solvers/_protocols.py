@@ -49,7 +49,10 @@ class Model(Protocol):
     def statistics(self, point, batch, beta) -> NamedTuple:
         """Return sums over the batch's units at inverse temperature `beta`.
 
-        Additive over units; a field `objective` holds the units' objective.
+        Additive over units. Two fields are numbers that solvers know: `objective` is
+        the units' objective; `entropy`, only needed by solvers with a table, is what
+        it exceeds the surrogate by at this point (the entropy of the posteriors over
+        beta).
         """
 
     def remember(self, point, batch, beta) -> tuple[NamedTuple, Any]:

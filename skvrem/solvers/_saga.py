@@ -53,7 +53,7 @@ class SAGA:
         self.fresh, self.fresh_total = list(self.table), None
         mean = scale(self.total, 1.0 / self.partition.total_weight)
         top = self.model.update(point, mean, None, 1.0)
-        bound = float(mean.objective) + self.model.surrogate(top, mean)
+        bound = float(mean.entropy) + self.model.surrogate(top, mean)
         memory = (self.table, self.total, self.reference)
         self.anchor = Anchor(mean, bound, float(filled), point, memory)
         return self.anchor
@@ -62,20 +62,13 @@ class SAGA:
         self.beta, self.table, self.total = beta, [], None
         evaluate = partial(_remember, self.model, point, beta)
         for sums, memory in self.partition.map(evaluate):
-            share = self._entropy(point, sums)
-            self.total = accumulate(self.total, share)
-            self.table.append(self._entry(memory, share))
+            self.total = accumulate(self.total, sums)
+            self.table.append(self._entry(memory, sums))
         self.reference = point.reference
 
-    def _entry(self, memory, share):
+    def _entry(self, memory, sums):
         """What the table keeps of a visit."""
         return memory
-
-    def _entropy(self, point, sums):
-        """Put the bound's constant part in the place of the objective."""
-        return sums._replace(
-            objective=sums.objective - self.model.surrogate(point, sums)
-        )
 
     def _follow(self, point):
         """Express the table about the reference of this epoch."""
@@ -99,7 +92,7 @@ class SAGA:
         now, memory = self.model.remember(point, visit, self.beta)
         then = self.model.recall(self.table[visit.block], point, visit)
         self.fresh[visit.block] = memory
-        self.fresh_total = accumulate(self.fresh_total, self._entropy(point, now))
+        self.fresh_total = accumulate(self.fresh_total, now)
         factor = len(self.partition) / self.partition.total_weight
         return self.anchor.mean, scale(difference(now, then), factor)
 

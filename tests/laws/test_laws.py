@@ -56,8 +56,8 @@ def skip_without_sums(case, name):
 
 
 def flat(sums):
-    """Statistics as one vector, the objective's share left out."""
-    return np.concatenate([np.ravel(part) for part in dense(sums)[:-1]])
+    """Statistics as one vector, numbers left out."""
+    return np.concatenate([np.ravel(part) for part in dense(sums)[:3] if np.ndim(part)])
 
 
 def parameters(point):
@@ -160,7 +160,7 @@ def test_a_batch_step_never_lowers_the_objective(case, temperature):
 @pytest.mark.parametrize("name", EXACT)
 def test_every_solver_ends_at_a_fixed_point_of_batch(case, best, name):
     skip_without_sums(case, name)
-    result = fit(case, name, max_iter=2000, tol=1e-13)
+    result = fit(case, name, max_iter=2000, tol=1e-12)
     assert result.converged
     np.testing.assert_allclose(
         parameters(step(case.model, batch_mean(case.model, case.data, result.point))),
