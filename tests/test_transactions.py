@@ -365,28 +365,26 @@ def test_verbose_names_the_start_and_the_temperature(X, capsys):
     assert [line[6] for line in lines] == 2 * hot
 
 
-@pytest.fixture
-def terminal(monkeypatch, capsys):
-    """Makes rich think that it writes to a terminal."""
-    pytest.importorskip("rich")
-    import rich
-
+def pretend_terminal(monkeypatch):
+    """Make rich think that it writes to a terminal; sys.stdout is the test's own."""
+    rich = pytest.importorskip("rich")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(rich, "_console", None)
-    return capsys
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_bar_on_a_terminal(X, terminal):
+def test_bar_on_a_terminal(X, capsys, monkeypatch):
+    pretend_terminal(monkeypatch)
     mixture(solver="batch", n_init=2, verbose=1).fit(X)
-    out = terminal.readouterr().out
+    out = capsys.readouterr().out
     assert "VRGaussianMixture start 2/2" in out
     assert "objective -" in out
     assert not LINE.search(out)
 
 
-def test_bar_of_an_interrupted_fit_is_gone(X, terminal, monkeypatch):
+def test_bar_of_an_interrupted_fit_is_gone(X, capsys, monkeypatch):
+    pretend_terminal(monkeypatch)
     before = set(threading.enumerate())
     estimator = mixture(solver="batch", verbose=1)
     untouched = Untouched(estimator)
@@ -396,6 +394,7 @@ def test_bar_of_an_interrupted_fit_is_gone(X, terminal, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             estimator.fit(X)
     untouched.check()
+    assert "VRGaussianMixture start 1/1" in capsys.readouterr().out
     ours = {t for t in threading.enumerate() if t.name.startswith("skvrem")}
     assert set(threading.enumerate()) - ours <= before
 
