@@ -53,7 +53,7 @@ test-oldest: pyproject.toml
 	fi
 
 bench: $(VENV)/.with-bench
-	$(BIN) benchmarks/table.py
+	$(BIN) benchmarks/mixture_table.py
 
 doc: $(VENV)/.with-doc
 	$(BIN) -m sphinx -W --keep-going -b html doc doc/_build/html

@@ -1,7 +1,8 @@
 """The code blocks of the documentation run, and print what the page says.
 
 A ``code-block:: python`` with prompts is a doctest, one without is executed; the blocks
-of a page share their names. Text and shell blocks are left alone.
+of a page share their names. Text, shell and ``sourcecode`` (measurements that take
+minutes) are left alone.
 """
 
 import doctest

@@ -1,5 +1,5 @@
 """Sources of rows: arrays, CSR matrices, memory maps and dask arrays."""
 
-from skvrem.data._source import as_source, is_dask
+from skvrem.data._source import as_source, is_dask, known_sizes
 
-__all__ = ["as_source", "is_dask"]
+__all__ = ["as_source", "is_dask", "known_sizes"]

@@ -26,7 +26,7 @@ class DaskSource:
 
     Parameters
     ----------
-    X : dask.array.Array of shape (n_units, n_features), of floats
+    X : dask.array.Array of shape (n_units, n_features), of floats, with known sizes
     sample_weight : ndarray of shape (n_units,), or None
     """
 
@@ -35,8 +35,6 @@ class DaskSource:
     def __init__(self, X, sample_weight):
         if X.numblocks[1] > 1:
             X = X.rechunk({1: -1})
-        if np.isnan(X.chunks[0]).any():
-            X = X.copy().compute_chunk_sizes()
         self.n_units, self.n_features = X.shape
         self.parts = [block for row in X.to_delayed() for block in row]
         self.edges = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(int)
@@ -64,7 +62,10 @@ class DaskSource:
     def blocks(self, n_blocks, rng):
         """Cut every dask block into minibatches, about `n_blocks` in all."""
         sizes = np.diff(self.edges)
-        counts = [max(1, round(n_blocks * size / self.n_units)) for size in sizes]
+        counts = [
+            max(1, round(n_blocks * size / self.n_units)) if size else 0
+            for size in sizes
+        ]
         return DaskPartition(self, counts, int(rng.integers(2**31)))
 
     def sample(self, n_units, rng):

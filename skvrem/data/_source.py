@@ -203,6 +203,11 @@ def read_only(X):
     return view
 
 
+def known_sizes(X):
+    """Return a dask array that knows how many rows its blocks have."""
+    return X.copy().compute_chunk_sizes() if np.isnan(X.shape[0]) else X
+
+
 def as_source(X, sample_weight=None):
     """Return the source for X, chosen by its type.
 
@@ -220,7 +225,8 @@ def as_source(X, sample_weight=None):
         np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
     )
     if sp.issparse(X):
-        rows = CSRRows(X.data, X.indices, X.indptr, X.shape[1])
+        parts = map(read_only, (X.data, X.indices, X.indptr))
+        rows = CSRRows(*parts, X.shape[1])
         return ArraySource(rows, X.shape[0], weight)
     run = max(1, MEMMAP_RUN_BYTES // max(1, X.strides[0])) if is_memmap(X) else 1
     return ArraySource(read_only(np.asarray(X)), X.shape[0], weight, run)

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source, is_dask
+from skvrem.data import as_source, is_dask, known_sizes
 from skvrem.mixture._inference import (
     GaussianMixtureInference,
     check_block,
@@ -84,6 +84,7 @@ class VRGaussianMixture(
     verbose : int, default=0
         1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
     verbose_interval : int, default=10
+        Epochs between two lines.
     solver : str, default="auto"
         "auto", "batch", "stochastic", "svrg", "saga" or "incremental".
         How the mean of the sufficient statistics is estimated. "batch" is EM;
@@ -365,6 +366,8 @@ class VRGaussianMixture(
     def _open(self, X, sample_weight, reset):
         """Validate rows and weights; return their source, dtype and missingness."""
         X = self._check_X(X, reset)
+        if is_dask(X):
+            X = known_sizes(X)
         if is_dask(sample_weight):
             sample_weight = sample_weight.compute()
         data = as_source(X, check_weight(sample_weight, X.shape[0]))

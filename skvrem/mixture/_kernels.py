@@ -34,6 +34,8 @@ which leaves one check for overlap, and none for negative indices, before a loop
 import math
 
 import numpy as np
+from numba import types
+from numba.extending import intrinsic
 
 from skvrem.utils._jit import CONTRACT, REDUCE, kernel
 from skvrem.utils._math import exp, log
@@ -41,9 +43,8 @@ from skvrem.utils._math import exp, log
 # Rows of a tile come in steps of 16; masked, LLVM sees it and leaves out the remainder.
 STEP = 16
 WHOLE = np.uint64(2**64 - STEP)
-# A tile's row in bits: 256 float64 or 512 float32, and 16 or 32 more as a gap.
-TILE_BITS = 256 * 64
-STRIDE_BITS = (256 + 16) * 64
+# A tile's row in bits: 16/17 of it are 256 float64 or 512 float32, the rest is a gap.
+STRIDE_BITS = 272 * 64
 # A tile of more features has fewer rows, so that it stays in the second-level cache.
 TILE_BYTES = 256_000
 # Rows of smaller posterior are left out of second moments where most rows are.
@@ -51,16 +52,21 @@ NEGLIGIBLE = 1e-21
 NONE = np.empty(0)
 
 
-@kernel
-def _stride(x):
-    """Distance of two features in x, a constant to LLVM."""
-    return np.uint64(STRIDE_BITS // np.finfo(x.dtype).bits)
+@intrinsic
+def _stride(typing_context, x):
+    """Distance of two features in x, a constant to LLVM (x.itemsize is none)."""
+    stride = STRIDE_BITS // x.dtype.bitwidth
+
+    def generate(context, builder, signature, arguments):
+        return context.get_constant(types.uint64, stride)
+
+    return types.uint64(x), generate
 
 
 @kernel
 def _at(x, feature):
     """Where a feature, or a component, starts in x."""
-    return np.uint64(feature * (STRIDE_BITS // np.finfo(x.dtype).bits))
+    return np.uint64(feature) * _stride(x)
 
 
 @kernel
@@ -108,23 +114,32 @@ def _add(out, at, a, b, c, d):
 
 
 @kernel
-def _fill(X, index, weight, start, stop, x, w):
+def _fill(X, index, weight, start, stop, x, w, position):
     """Copy rows start..stop into x and w; return the number of rows to work on.
 
     The last row is repeated, with weight zero, up to a multiple of STEP.
     """
     count = stop - start
     rows = (count + STEP - 1) // STEP * STEP
-    s = _stride(x)
+    s, d = _at(x, 1), X.shape[1]
     for t in range(rows):
         i = start + min(t, count - 1)
         if index.size:
             i = np.int64(index[i])
-        to = np.uint64(t)
-        for j in range(X.shape[1]):
-            x[to] = X[i, j]
-            to += s
+            position[t] = i
+        else:
+            to = np.uint64(t)
+            for j in range(d):
+                x[to] = X[i, j]
+                to += s
         w[t] = 0.0 if t >= count else (weight[i] if weight.size else 1.0)
+    if index.size:
+        # By columns: rows far apart are fetched from memory many at a time.
+        to = np.uint64(0)
+        for j in range(d):
+            for t in range(np.uint64(rows)):
+                x[to + t] = X[position[t], j]
+            to += s
     return rows
 
 
@@ -134,8 +149,8 @@ def _softmax(joint, k, w, rows, beta, top, total):
 
     Leaves the rows' shares of the objective in top, of the entropy in total's second.
     """
-    lowest, tiny = np.finfo(joint.dtype).min, np.finfo(joint.dtype).tiny
-    rows, zero = np.uint64(rows) & WHOLE, joint.dtype.type(0.0)
+    zero, unit = joint.dtype.type(0.0), joint.dtype.type(1.0)
+    rows, nowhere = np.uint64(rows) & WHOLE, joint.dtype.type(-np.inf)
     one = _at(joint, 1)
     for t in range(rows):
         top[t] = joint[t]
@@ -148,15 +163,15 @@ def _softmax(joint, k, w, rows, beta, top, total):
     for c in range(k):
         at = _at(joint, c)
         for t in range(rows):
-            # A row without density: -inf - lowest = -inf where -inf + inf is NaN.
-            shift = top[t] if top[t] > lowest else lowest
+            # A row without density: -inf - 0 = -inf where -inf + inf is NaN.
+            shift = top[t] if top[t] > nowhere else zero
             gap = joint[at + t] - shift
             r = exp(beta * gap)
             joint[at + t] = r
             total[t] += r
             total[one + t] += r * (gap if r > zero else zero)
     for t in range(rows):
-        s = total[t] if total[t] > tiny else tiny
+        s = total[t] if total[t] > zero else unit
         excess = log(s) / beta
         share, rest = w[t] * (top[t] + excess), w[t] * (excess - total[one + t] / s)
         top[t] = share if w[t] > zero else zero
@@ -503,8 +518,8 @@ def _pass(
     size = d + d % 2
     dtype = X.dtype
     m, u, parts, constants = _parameters(means, U, log_constants, variances, dtype)
-    stride = STRIDE_BITS // np.finfo(dtype).bits
-    tile = TILE_BITS // np.finfo(dtype).bits
+    stride = np.int64(_stride(m))
+    tile = stride // 17 * 16
     while tile > 64 and tile * d * X.itemsize > TILE_BYTES:
         tile //= 2
     square = size * size if U.ndim == 3 else size
@@ -520,11 +535,11 @@ def _pass(
     if U.ndim == 3:
         z, x_kept = _zeros(size * stride, dtype), _zeros(size * stride, dtype)
         r_kept = _zeros(stride, dtype)
-    beta = dtype.type(beta)
+    position, beta = np.empty(tile, np.int64), dtype.type(beta)
     objective = entropy = 0.0
     for first in range(start, stop, tile):
         last = min(first + tile, stop)
-        rows = _fill(X, index, weight, first, last, x, w)
+        rows = _fill(X, index, weight, first, last, x, w, position)
         for c in range(k):
             if U.ndim == 3:
                 _full_joint(x, rows, size, m, u, constants, c, z, y, q, joint)

@@ -91,7 +91,7 @@ def plan_em(
         return Plan(name, made, Constant(1.0), 1)
     if solver == "stochastic":
         if batch_size == "auto":
-            n_blocks = max(1, min(n_blocks, n_units // (2 * n_parameters)))
+            n_blocks = max(1, min(n_blocks, int(n_units / (2 * n_parameters))))
         scale = 1.0 if step_size == "auto" else step_size
         schedule = Power(scale, step_offset, step_decay)
     elif solver == "incremental":

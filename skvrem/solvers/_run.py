@@ -13,6 +13,8 @@ __all__ = ["Epoch", "Result", "run"]
 # Share of an epoch's steps that may be infeasible before the step size is halved,
 # and below which it recovers.
 MANY_REJECTED, FEW_REJECTED = 0.10, 0.02
+# Dips of the objective that leave no trace: those of the start.
+FORGIVEN = 5
 
 
 class Epoch(NamedTuple):
@@ -97,38 +99,37 @@ def run(
     """
     began = time.perf_counter() - seconds
     solver.start(model, data, rng)
-    shrink, n_steps, n_calm, dips = 1.0, 0, 0, 0
-    good = previous = anchor = last_temperature = None
-    accept, converged, gain = True, False, math.nan
+    pace = _Pace()
     step = 1.0 if solver.unit_step else step_size(0)
+    n_steps = n_calm = dips = 0
+    good = previous = anchor = last_temperature = None
+    fresh, converged, gain = True, False, math.nan
     history = []
     for n_iter in range(1, max_iter + 1):
         hot = temperature(n_iter - 1)
-        point = model.revive(point, data, rng)
-        if point.repaired:
-            accept = True  # a re-seeded part may cost likelihood at first
-        point = model.recentre(point)
+        point = model.recentre(model.revive(point, data, rng))
         anchor = solver.begin(point, 1.0 / hot)
         passes += anchor.passes
-        history.append(
-            Epoch(passes, time.perf_counter() - began, anchor.objective, step, hot)
-        )
-        accept = accept or hot != last_temperature
+        now = time.perf_counter() - began
+        history.append(Epoch(passes, now, anchor.objective, step, hot))
+        # Nothing to compare with: another temperature, a re-seeded part, a roll-back.
+        fresh = fresh or hot != last_temperature or bool(point.repaired)
         last_temperature = hot
-        if not accept and solver.certifies and _fell(anchor, good, tol):
+        fell = not fresh and solver.certifies and _fell(anchor, good, tol)
+        if fell:
             dips += 1
-            shrink /= 2.0
+            pace.slow_down()
             if dips > (0 if solver.exact else 1):
                 point = model.update(good.point, good.mean, None, 1.0)
                 solver.restore(good)
-                accept, dips, n_calm = True, 0, 0
+                fresh, dips, n_calm = True, 0, 0
                 if n_iter < max_iter:
                     continue
                 anchor = good
         else:
-            gain = math.nan if accept else anchor.objective - previous.objective
+            gain = math.nan if fresh else anchor.objective - previous.objective
             n_calm = n_calm + 1 if abs(gain) < tol else 0
-            good, dips, accept = anchor, 0, False
+            good, dips, fresh = anchor, 0, False
         previous = anchor
         stop = report is not None and report(history[-1], point)
         converged = n_calm >= solver.patience and hot == temperature(n_iter)
@@ -137,19 +138,41 @@ def run(
         rejected = visited = 0
         for visit in solver.visits(rng):
             mean, correction = solver.estimate(visit, point)
-            step = 1.0 if solver.unit_step else step_size(n_steps) * shrink
+            if not solver.unit_step:
+                step = step_size(n_steps) * pace.factor
             point = model.update(point, mean, correction, step)
             rejected += point.trials > 0
             visited += 1
             n_steps += 1
         passes += solver.passes
-        if rejected > MANY_REJECTED * visited:
-            shrink /= 2.0
-        elif rejected <= FEW_REJECTED * visited:
-            shrink = min(1.0, 2.0 * shrink)
+        if not fell:
+            pace.adapt(rejected / max(1, visited))
     return _finish(
         model, solver, data, point, anchor, passes, began, history, converged, gain
     )
+
+
+class _Pace:
+    """Factor of the step size: down where steps fail, up again where they do not."""
+
+    def __init__(self):
+        self.factor = self.ceiling = 1.0
+        self.n_slow = 0
+
+    def slow_down(self):
+        """After a dip of the objective. A fit that keeps dipping is slowed for good."""
+        self.n_slow += 1
+        if self.n_slow > FORGIVEN:
+            self.ceiling *= 0.7
+        self.factor = min(0.5 * self.factor, self.ceiling)
+
+    def adapt(self, rejected):
+        """After an epoch, of whose steps a share was infeasible."""
+        if rejected > MANY_REJECTED:
+            self.factor *= 0.5
+        elif rejected <= FEW_REJECTED:
+            # Recovery is essential: early steps fail where later ones do not.
+            self.factor = min(self.ceiling, 2.0 * self.factor)
 
 
 def _fell(anchor, good, tol):

@@ -31,7 +31,7 @@ class SAGA:
     exact = False
     certifies = True
     unit_step = False
-    patience = 2
+    patience = 3
     passes = 1.0
 
     def __init__(self, n_blocks):

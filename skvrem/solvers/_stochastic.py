@@ -44,8 +44,8 @@ class Stochastic:
         return Anchor(point.statistics, objective, 0.0, point)
 
     def visits(self, rng):
-        """Each block once."""
-        return self.partition.shuffled(rng)
+        """Each block once, unless its rows weigh nothing."""
+        return (b for b in self.partition.shuffled(rng) if b.total_weight > 0.0)
 
     def estimate(self, visit, point):
         """Return the batch's own mean as the correction of nothing."""
