@@ -571,11 +571,15 @@ def test_a_process_ends_after_an_interrupted_fit_with_a_bar():
     assert "interrupted" in run.stdout
 
 
+def score_of_rows(estimator, X, y):
+    return estimator.score(X)
+
+
 @needs_callbacks
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scoring_monitor(X):
     # Scores only where there is a y, whatever it is: scikit-learn 1.9 asks for one.
-    monitor = callbacks.ScoringMonitor(scoring=None)
+    monitor = callbacks.ScoringMonitor(scoring={"score": score_of_rows})
     estimator = mixture(solver="batch", max_iter=6).set_callbacks(monitor)
     estimator.fit(X, np.zeros(len(X)))
     rows = [row for row in monitor.get_logs().data if row["task_name"] == "epoch"]
@@ -587,7 +591,7 @@ def test_scoring_monitor(X):
 @needs_callbacks
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scoring_monitor_without_y(X):
-    monitor = callbacks.ScoringMonitor(scoring=None)
+    monitor = callbacks.ScoringMonitor(scoring={"score": score_of_rows})
     estimator = mixture(solver="batch").set_callbacks(monitor).fit(X)
     rows = [row for row in monitor.get_logs().data if row["task_name"] == "epoch"]
     assert len(rows) == estimator.n_iter_

@@ -7,6 +7,7 @@ a round trip each. The array as a whole is never in one place.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from itertools import pairwise
 
 import dask
@@ -139,12 +140,13 @@ class DaskPartition:
         """Yield every batch once, from two blocks at a time, fetching ahead."""
         order = rng.permutation(len(self.specs))
         windows = [order[i : i + WINDOW] for i in range(0, len(order), WINDOW)]
+        # The context carries the client into the thread that fetches.
         with ThreadPoolExecutor(1) as pool:
-            coming = pool.submit(self._fetch, windows[0])
+            coming = pool.submit(copy_context().run, self._fetch, windows[0])
             for following in [*windows[1:], None]:
                 batches = coming.result()
                 if following is not None:
-                    coming = pool.submit(self._fetch, following)
+                    coming = pool.submit(copy_context().run, self._fetch, following)
                 for i in rng.permutation(len(batches)):
                     yield batches[i]
 
@@ -165,6 +167,8 @@ def _batch(rows, weight, index, start, stop, block):
 
 def _batches(rows, count, first, seed, weight):
     """Cut the rows of one dask block into batches."""
+    if count == 0:
+        return []
     n_rows = len(rows)
     index = np.empty(0, np.int32)
     edges = [n_rows * i // count for i in range(count + 1)]

@@ -168,7 +168,12 @@ class GaussianMixtureModel(Averaging):
 
         chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
         sums = reduce(accumulate, parallel_map(evaluate, chunks), None)
-        return self.translate(sums, point.parameters.means, point.reference)
+        sums = self.translate(sums, point.parameters.means, point.reference)
+        if self.missing:
+            # That of the missing entries, which the kernel integrates out, as well.
+            entropy = sums.objective - self.surrogate(point, sums)
+            sums = sums._replace(entropy=entropy)
+        return sums
 
     def log_joint(self, parameters, batch, dtype):
         """Return log p(x_i, k), an array of shape (n_rows, n_components)."""

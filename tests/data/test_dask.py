@@ -45,7 +45,7 @@ def client():
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # any free port
             memory_limit="1GiB",
         ) as cluster,
         distributed.Client(cluster, timeout=60, set_as_default=False) as client,
@@ -54,7 +54,13 @@ def client():
         yield client
 
 
-@pytest.fixture(params=["synchronous", "threads", "processes"])
+@pytest.fixture(
+    params=[
+        "synchronous",
+        "threads",
+        pytest.param("processes", marks=pytest.mark.slow),
+    ]
+)
 def scheduler(request):
     """Every test that takes it runs in this thread, in threads, and on the cluster."""
     if request.param != "processes":
