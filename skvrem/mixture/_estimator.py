@@ -309,7 +309,6 @@ class VRGaussianMixture(
             )
         return tuple(given.values())
 
-    @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
         """Estimate the mixture.
 
@@ -340,8 +339,8 @@ class VRGaussianMixture(
         """
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            data, dtype, missing = self._open(X, sample_weight, reset=True)
-            self._fit(data, dtype, missing)
+            # Callbacks are torn down before attributes are put back: they are some.
+            self._fit(X, y, sample_weight)
         return self
 
     def fit_predict(self, X, y=None, sample_weight=None):
@@ -436,7 +435,9 @@ class VRGaussianMixture(
         changes = {k: v for k, v in changes.items() if v is not None}
         return model.start(parameters._replace(**changes)), passes
 
-    def _fit(self, data, dtype, missing):
+    @with_callbacks
+    def _fit(self, X, y, sample_weight):
+        data, dtype, missing = self._open(X, sample_weight, reset=True)
         plan, keep_sums = self._plan(data, data.n_features)
         random_state = check_random_state(self.random_state)
         temperature = schedules.Constant(1.0)
@@ -445,10 +446,7 @@ class VRGaussianMixture(
         warm = self.warm_start and hasattr(self, "weights_")
         n_init = 1 if warm else self.n_init
         results = []
-        progress = Progress(
-            self, n_init, self.max_iter, self.verbose, self.verbose_interval
-        )
-        with progress:
+        with Progress(self, X, y, n_init) as progress:
             for number in range(n_init):
                 began = time.perf_counter()
                 rng = np.random.default_rng(random_state.randint(2**31 - 1))
@@ -473,11 +471,12 @@ class VRGaussianMixture(
                     passes=passes,
                     seconds=time.perf_counter() - began,
                 )
-                report.end()
                 results.append(result)
+                if report.end():
+                    break
         scores = np.array([result.objective for result in results])
         best = results[int(np.nanargmax(scores))]
-        if not best.converged and self.max_iter > 0:
+        if not (best.converged or best.stopped) and self.max_iter > 0:
             warn_not_converged(self, best)
         history = solvers.as_history(best.history)
         vars(self).update(

@@ -105,8 +105,9 @@ class GaussianMixtureInference:
 
     def _parameters(self):
         check_is_fitted(self)
+        # Copies: kernels are compiled anew for arrays that are mapped read-only.
         names = ("weights_", "means_", "covariances_", "precisions_cholesky_")
-        return Parameters(*(np.asarray(getattr(self, n), np.float64) for n in names))
+        return Parameters(*(np.array(getattr(self, n), np.float64) for n in names))
 
     def _check_X(self, X, reset):
         """Validate X without loading a dask array."""
@@ -418,8 +419,8 @@ class GaussianMixtureInference:
         -------
         table : pandas.DataFrame, or str where pandas is not installed
             A row a component: its share, then mean and standard deviation of every
-            feature. The frame's ``attrs`` hold log-likelihood, solver, passes and
-            convergence; the text ends with them.
+            feature. The frame's ``attrs`` hold log-likelihood, solver, convergence,
+            passes and how many starts reached the best; the text ends with them.
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
@@ -433,8 +434,11 @@ class GaussianMixtureInference:
         facts = {
             "log_likelihood": self.lower_bound_,
             "solver": self.solver_,
-            "passes": float(self.history_["passes"][-1]),
             "converged": self.converged_,
         }
+        if hasattr(self, "history_"):  # a stream has none
+            facts["passes"] = float(self.history_["passes"][-1])
+            best = self.init_scores_ >= self.lower_bound_ - max(self.tol, 1e-3)
+            facts["starts_at_best"] = f"{best.sum()} of {best.size}"
         index = [f"component {k}" for k in range(len(self.weights_))]
         return summary_table(columns, index, facts)

@@ -47,6 +47,7 @@ class Result(NamedTuple):
     objective: float
     n_iter: int
     converged: bool
+    stopped: bool
     gain: float
     history: list
 
@@ -103,7 +104,7 @@ def run(
     step = 1.0 if solver.unit_step else step_size(0)
     n_steps = n_calm = dips = 0
     good = previous = anchor = last_temperature = None
-    fresh, converged, gain = True, False, math.nan
+    fresh, converged, stopped, gain = True, False, False, math.nan
     history = []
     for n_iter in range(1, max_iter + 1):
         hot = temperature(n_iter - 1)
@@ -131,9 +132,9 @@ def run(
             n_calm = n_calm + 1 if abs(gain) < tol else 0
             good, dips, fresh = anchor, 0, False
         previous = anchor
-        stop = report is not None and report(history[-1], point)
+        stopped = report is not None and bool(report(history[-1], point))
         converged = n_calm >= solver.patience and hot == temperature(n_iter)
-        if converged or stop or (n_iter == max_iter and solver.exact is not None):
+        if converged or stopped or (n_iter == max_iter and solver.exact is not None):
             break
         rejected = visited = 0
         for visit in solver.visits(rng):
@@ -147,9 +148,20 @@ def run(
         passes += solver.passes
         if not fell:
             pace.adapt(rejected / max(1, visited))
-    return _finish(
-        model, solver, data, point, anchor, passes, began, history, converged, gain
-    )
+    ends = (len(history), converged, stopped, gain)
+    if not history or not solver.exact or last_temperature != 1.0:
+        if history and solver.certifies:
+            point = model.update(anchor.point, anchor.mean, None, 1.0)
+        # The objective of the model itself, neither a bound nor heated.
+        batch = Batch()
+        batch.start(model, data, rng)
+        anchor = batch.begin(model.recentre(point), 1.0)
+        passes += anchor.passes
+        now = time.perf_counter() - began
+        history.append(Epoch(passes, now, anchor.objective, 1.0, 1.0))
+    if max_iter:
+        point = model.update(anchor.point, anchor.mean, None, 1.0)
+    return Result(point, anchor.objective, *ends, history)
 
 
 class _Pace:
@@ -182,25 +194,6 @@ def _fell(anchor, good, tol):
     """
     slack = max(tol, 1e-10 * max(1.0, abs(good.objective)))
     return not anchor.objective >= good.objective - slack
-
-
-def _finish(
-    model, solver, data, point, anchor, passes, began, history, converged, gain
-):
-    """Step to R(mean) of the last anchor; make the objective exact if it was not."""
-    n_iter = len(history)
-    if not n_iter or not solver.exact or history[-1].temperature != 1.0:
-        if n_iter and solver.certifies:
-            point = model.update(anchor.point, anchor.mean, None, 1.0)
-        batch = Batch()
-        batch.start(model, data, None)
-        anchor = batch.begin(model.recentre(point), 1.0)
-        passes += anchor.passes
-        seconds = time.perf_counter() - began
-        history.append(Epoch(passes, seconds, anchor.objective, 1.0, 1.0))
-    if n_iter:
-        point = model.update(anchor.point, anchor.mean, None, 1.0)
-    return Result(point, anchor.objective, n_iter, converged, gain, history)
 
 
 def as_history(epochs):

@@ -14,6 +14,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
+from numbers import Real
 
 from joblib import cpu_count
 from joblib.parallel import get_active_backend
@@ -22,9 +23,17 @@ _state = threading.local()
 _pools = {}
 _lock = threading.Lock()
 
-# A forked child inherits the dictionary but none of the threads.
+
+def _forget():
+    """A forked child inherits the pools but none of their threads, and the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _pools.clear()
+    vars(_state).clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pools.clear)
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _in_dask_worker():
@@ -56,7 +65,8 @@ def effective_threads(n_jobs):
     if n_jobs is None:
         nested = get_active_backend()[0].nesting_level
         return 1 if nested or _in_dask_worker() else cpu_count()
-    if isinstance(n_jobs, bool) or n_jobs != int(n_jobs) or n_jobs == 0:
+    whole = isinstance(n_jobs, Real) and float(n_jobs).is_integer()
+    if not whole or isinstance(n_jobs, bool) or n_jobs == 0:
         raise ValueError(
             f"n_jobs must be None or a non-zero integer, got {n_jobs!r}: "
             "None or -1 uses all cores."
@@ -69,17 +79,25 @@ def effective_threads(n_jobs):
 def threads(n_jobs):
     """Let `parallel_map` in this thread use `n_jobs` threads (see above)."""
     before = getattr(_state, "n_threads", 1)
-    _state.n_threads = effective_threads(n_jobs)
+    n_threads = effective_threads(n_jobs)
+    # A task of a pool that waited for tasks of its own would wait for ever.
+    _state.n_threads = 1 if getattr(_state, "pooled", False) else n_threads
     try:
         yield _state.n_threads
     finally:
         _state.n_threads = before
 
 
+def _enter_pool():
+    _state.pooled = True
+
+
 def _pool(n_threads):
     with _lock:
         if n_threads not in _pools:
-            _pools[n_threads] = ThreadPoolExecutor(n_threads, "skvrem")
+            _pools[n_threads] = ThreadPoolExecutor(
+                n_threads, "skvrem", initializer=_enter_pool
+            )
         return _pools[n_threads]
 
 

@@ -20,24 +20,28 @@ __all__ = ["CallbackSupportMixin", "Progress", "with_callbacks"]
 class Progress:
     """Reports the epochs of a fit, as a context around it.
 
+    The estimator's `verbose` says how. 0: not. 1: a progress bar where rich is
+    installed and the output is a terminal, else a line every `verbose_interval`
+    epochs. 2: a line every epoch. Its callbacks are called with one task an epoch,
+    below one task a start.
+
     Parameters
     ----------
     estimator : estimator
-        Its callbacks are called, one task an epoch below one task a start.
-    n_init, max_iter : int
-    verbose : int
-        0: silent. 1: a progress bar where rich is installed and the output is a
-        terminal, else a line every `interval` epochs. 2: a line every epoch.
-    interval : int
+        With `max_iter`, `verbose` and `verbose_interval`.
+    X, y : as in `fit`
+        For callbacks that evaluate.
+    n_init : int
+        Number of starts.
     """
 
-    def __init__(self, estimator, n_init, max_iter, verbose=0, interval=10):
-        self.estimator = estimator
+    def __init__(self, estimator, X, y, n_init):
         self.name = type(estimator).__name__
         self.n_init = n_init
-        self.max_iter = max_iter
-        self.interval = interval if verbose == 1 else 1
-        self.verbose = verbose
+        self.max_iter = estimator.max_iter
+        self.verbose = estimator.verbose
+        self.interval = estimator.verbose_interval if self.verbose == 1 else 1
+        self.arguments = {"estimator": estimator, "X": X, "y": y}
         self.context = self.bar = None
         if hasattr(estimator, "_init_callback_context"):
             self.context = estimator._init_callback_context(max_subtasks=n_init)
@@ -48,17 +52,19 @@ class Progress:
         if self.bar is not None:
             self.bar.start()
         if self.context is not None:
-            self.context.call_on_fit_task_begin(estimator=self.estimator)
+            self.context.call_on_fit_task_begin(**self.arguments)
         return self
 
     def __exit__(self, kind, *_):
         if self.bar is not None:
             self.bar.stop()
         if self.context is not None and kind is None:
-            self.context.call_on_fit_task_end(estimator=self.estimator)
+            self.context.call_on_fit_task_end(**self.arguments)
 
     def start(self, number, attributes):
         """Begin a start; return what `run` calls with every epoch.
+
+        Its ``end()`` ends the start, and is true where a callback wants no more.
 
         Parameters
         ----------
@@ -69,7 +75,7 @@ class Progress:
         start = None
         if self.context is not None:
             start = self.context.subcontext("start", max_subtasks=self.max_iter)
-            start.call_on_fit_task_begin(estimator=self.estimator)
+            start.call_on_fit_task_begin(**self.arguments)
         if self.bar is not None:
             task = self.bar.add_task(
                 f"{self.name} start {number + 1}/{self.n_init}",
@@ -87,15 +93,13 @@ class Progress:
             if start is None:
                 return False
             context = start.subcontext("epoch")
-            context.call_on_fit_task_begin(estimator=self.estimator)
+            context.call_on_fit_task_begin(**self.arguments)
             return context.call_on_fit_task_end(
-                estimator=self.estimator,
-                reconstruction_attributes=lambda: attributes(point),
+                **self.arguments, reconstruction_attributes=lambda: attributes(point)
             )
 
         def end():
-            if start is not None:
-                start.call_on_fit_task_end(estimator=self.estimator)
+            return start is not None and start.call_on_fit_task_end(**self.arguments)
 
         report.epochs = 0
         report.end = end
