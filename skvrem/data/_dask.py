@@ -161,8 +161,9 @@ class DaskPartition:
 
 def _batch(rows, weight, index, start, stop, block):
     rows = np.ascontiguousarray(rows)
-    index.flags.writeable = False
-    return Batch(read_only(rows), index, start, stop, read_only(weight), block)
+    return Batch(
+        read_only(rows), read_only(index), start, stop, read_only(weight), block
+    )
 
 
 def _batches(rows, count, first, seed, weight):

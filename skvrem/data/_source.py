@@ -132,7 +132,8 @@ class ArraySource:
         """Return rows `index[start:stop]`, or `start:stop` without an index."""
         if index is None:
             index = np.empty(0, self._index_dtype)
-        return Batch(self.rows, index, start, stop, self.weight, block)
+        # Always read-only: a writable index would be another type to compile for.
+        return Batch(self.rows, read_only(index), start, stop, self.weight, block)
 
     def chunks(self):
         """All units in storage order."""
@@ -162,7 +163,6 @@ class ArraySource:
         ranges = list(pairwise(edges))
         for a, b in ranges:
             order[a:b].sort()
-        order.flags.writeable = False
         return Partition(
             [self.batch(a, b, i, order) for i, (a, b) in enumerate(ranges)],
             self.total_weight,
@@ -173,7 +173,6 @@ class ArraySource:
         n_units = min(n_units, self.n_units)
         index = rng.choice(self.n_units, n_units, replace=False, shuffle=False)
         index = np.sort(index).astype(self._index_dtype)
-        index.flags.writeable = False
         return self.batch(0, n_units, index=index)
 
 

@@ -268,10 +268,10 @@ class VRGaussianMixture(
                 stacklevel=3,
             )
 
-    def _check_inits(self, d):
-        """Return what the user gave to start with: weights, means, precisions."""
+    def _shapes(self, d):
+        """Shapes of the starting values for d features."""
         k = self.n_components
-        shapes = {
+        return {
             "weights_init": (k,),
             "means_init": (k, d),
             "precisions_init": {
@@ -281,8 +281,11 @@ class VRGaussianMixture(
                 "spherical": (k,),
             }[self.covariance_type],
         }
+
+    def _check_inits(self, d):
+        """Return what the user gave to start with: weights, means, precisions."""
         given = {}
-        for name, shape in shapes.items():
+        for name, shape in self._shapes(d).items():
             value = getattr(self, name)
             if value is not None:
                 value = check_array(
@@ -294,9 +297,9 @@ class VRGaussianMixture(
                 )
                 if value.shape != shape:
                     raise ValueError(
-                        f"{name} must have shape {shape} for n_components={k}, "
-                        f"{d} features and {self.covariance_type!r} covariances, "
-                        f"got {value.shape}."
+                        f"{name} must have shape {shape} for "
+                        f"n_components={self.n_components}, {d} features and "
+                        f"{self.covariance_type!r} covariances, got {value.shape}."
                     )
             given[name] = value
         weights = given["weights_init"]
@@ -377,7 +380,7 @@ class VRGaussianMixture(
         else:
             missing = find_missing(X, self.covariance_type)
         n_rows = data.n_weighted
-        if n_rows < self.n_components:
+        if reset and n_rows < self.n_components:
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = "
                 f"{self.n_components}, n_samples = {n_rows}"
@@ -409,11 +412,34 @@ class VRGaussianMixture(
     def _dense(self):
         return self.covariance_type in ("full", "tied")
 
-    def _starting_point(self, model, data, dtype, rng):
+    def _previous(self, n_features):
+        """Return the fitted parameters to go on from.
+
+        Raises
+        ------
+        ValueError
+            If parameters of the estimator were changed since, so that they do not fit.
+        """
+        parameters = self._parameters()
+        k = self.n_components
+        shapes = self._shapes(n_features)
+        if (
+            parameters.means.shape != (k, n_features)
+            or parameters.covariances.shape != shapes["precisions_init"]
+        ):
+            raise ValueError(
+                f"The earlier fit, of shape {parameters.means.shape} with covariances "
+                f"of shape {parameters.covariances.shape}, cannot be gone on from with "
+                f"n_components={k}, covariance_type={self.covariance_type!r} and "
+                f"{n_features} features: use a new estimator, or warm_start=False."
+            )
+        return parameters
+
+    def _starting_point(self, model, data, rng):
         """Return the point to start from, and the passes that finding it cost."""
         inits = self._check_inits(data.n_features)
         if self.warm_start and hasattr(self, "weights_"):
-            return model.start(self._parameters()), 0.0
+            return model.start(self._previous(data.n_features)), 0.0
         if any(value is None for value in inits):
             parameters, passes = starting_parameters(
                 model, data, self.n_components, self.init_params, rng
@@ -453,7 +479,7 @@ class VRGaussianMixture(
                 model = GaussianMixtureModel(
                     self.covariance_type, self.reg_covar, missing, keep_sums
                 )
-                point, passes = self._starting_point(model, data, dtype, rng)
+                point, passes = self._starting_point(model, data, rng)
                 report = progress.start(
                     number, partial(self._attributes, model, dtype=dtype)
                 )
@@ -475,7 +501,7 @@ class VRGaussianMixture(
                 if report.end():
                     break
         scores = np.array([result.objective for result in results])
-        best = results[int(np.nanargmax(scores))]
+        best = results[int(np.where(np.isnan(scores), -np.inf, scores).argmax())]
         if not (best.converged or best.stopped) and self.max_iter > 0:
             warn_not_converged(self, best)
         history = solvers.as_history(best.history)
@@ -542,14 +568,13 @@ class VRGaussianMixture(
             random_state = check_random_state(self.random_state)
             rng = np.random.default_rng(random_state.randint(2**31 - 1))
             if first:
-                point, _ = self._starting_point(model, data, dtype, rng)
+                point, _ = self._starting_point(model, data, rng)
                 seen = 0
             else:
                 dtype = self.means_.dtype
                 sums = Statistics(*self._sums, 0.0, 0.0)
-                point = AveragingPoint(
-                    self._parameters(), sums, self.means_.astype(np.float64)
-                )
+                parameters = self._previous(data.n_features)
+                point = AveragingPoint(parameters, sums, parameters.means)
                 seen = self.n_samples_seen_
             batch = solvers.Batch()
             batch.start(model, data, rng)
@@ -559,6 +584,8 @@ class VRGaussianMixture(
             step = schedule(seen / data.n_units)
             point = model.update(point, None, anchor.mean, step)
             seen += data.n_units
+            for name in ("history_", "lower_bounds_", "init_scores_"):
+                vars(self).pop(name, None)  # they are of a fit that is past
             vars(self).update(
                 self._attributes(model, model.revive(point, data, rng), dtype),
                 converged_=False,

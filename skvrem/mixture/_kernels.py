@@ -160,16 +160,21 @@ def _softmax(joint, k, w, rows, beta, top, total):
         at = _at(joint, c)
         for t in range(rows):
             top[t] = joint[at + t] if joint[at + t] > top[t] else top[t]
-    for c in range(k):
-        at = _at(joint, c)
+    if k % 2:
+        at = _at(joint, k)
+        for t in range(rows):
+            joint[at + t] = nowhere
+    for c in range(0, k, 2):  # two at a time, for fewer loads and stores of totals
+        at, by = _at(joint, c), _at(joint, c + 1)
         for t in range(rows):
             # A row without density: -inf - 0 = -inf where -inf + inf is NaN.
             shift = top[t] if top[t] > nowhere else zero
-            gap = joint[at + t] - shift
-            r = exp(beta * gap)
-            joint[at + t] = r
-            total[t] += r
-            total[one + t] += r * (gap if r > zero else zero)
+            gap0, gap1 = joint[at + t] - shift, joint[by + t] - shift
+            r0, r1 = exp(beta * gap0), exp(beta * gap1)
+            joint[at + t], joint[by + t] = r0, r1
+            total[t] += r0 + r1
+            more = r0 * (gap0 if r0 > zero else zero)
+            total[one + t] += more + r1 * (gap1 if r1 > zero else zero)
     for t in range(rows):
         s = total[t] if total[t] > zero else unit
         excess = log(s) / beta
@@ -523,7 +528,7 @@ def _pass(
     while tile > 64 and tile * d * X.itemsize > TILE_BYTES:
         tile //= 2
     square = size * size if U.ndim == 3 else size
-    x, joint = _zeros(size * stride, dtype), _zeros(k * stride, dtype)
+    x, joint = _zeros(size * stride, dtype), _zeros((k + k % 2) * stride, dtype)
     q, w = _zeros(stride, dtype), _zeros(stride, dtype)
     # The first four rows of y stay zero, the others are scratch.
     y = _zeros(12 * stride, dtype)

@@ -55,14 +55,6 @@ def full_translate(sum_w, sum_x, sum_xx, delta, moved_x, moved_xx):
 
 
 @kernel(fastmath=REDUCE)
-def _dot(a, b):
-    total = 0.0
-    for i in range(a.size):
-        total += a[i] * b[i]
-    return total
-
-
-@kernel
 def precisions_cholesky(covariances, lower, factors, bad):
     r"""Upper U with inverse(Sigma) = U U^T, from Sigma = L L^T: U is L^{-T}.
 
@@ -71,23 +63,30 @@ def precisions_cholesky(covariances, lower, factors, bad):
     """
     k, d, _ = covariances.shape
     for c in range(k):
-        low, up = lower[c], factors[c]
         bad[c] = False
         for i in range(d):
             for j in range(i):
-                rest = covariances[c, i, j] - _dot(low[i, :j], low[j, :j])
-                low[i, j] = rest / low[j, j]
+                rest = covariances[c, i, j]
+                for p in range(j):
+                    rest -= lower[c, i, p] * lower[c, j, p]
+                lower[c, i, j] = rest / lower[c, j, j]
             square = covariances[c, i, i]
-            rest = square - _dot(low[i, :i], low[i, :i])
+            rest = square
+            for p in range(i):
+                rest -= lower[c, i, p] * lower[c, i, p]
             # As LAPACK, and written so that NaN is bad.
             if not (rest > 0.0 and square < 1e300):
                 bad[c] = True
                 break
-            low[i, i] = sqrt(rest)
+            lower[c, i, i] = sqrt(rest)
         if bad[c]:
             continue
         for j in range(d):
-            up[j, :j] = 0.0
-            up[j, j] = 1.0 / low[j, j]
+            for i in range(j):
+                factors[c, j, i] = 0.0
+            factors[c, j, j] = 1.0 / lower[c, j, j]
             for i in range(j + 1, d):
-                up[j, i] = -_dot(low[i, j:i], up[j, j:i]) / low[i, i]
+                rest = 0.0
+                for p in range(j, i):
+                    rest -= lower[c, i, p] * factors[c, j, p]
+                factors[c, j, i] = rest / lower[c, i, i]

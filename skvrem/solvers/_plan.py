@@ -75,6 +75,8 @@ def plan_em(
     -------
     plan : Plan
     """
+    if solver == "svrg" and most_blocks < FEWEST_BLOCKS:
+        most_blocks = BLOCKS  # it evaluates again what it cannot keep
     n_blocks = max(1, min(BLOCKS, most_blocks, n_units // BLOCK_ROWS))
     if batch_size != "auto":
         n_blocks = max(1, round(n_units / batch_size))

@@ -246,6 +246,29 @@ def test_warm_start_goes_on():
     assert scores[-1] > scores[0]
 
 
+def test_an_earlier_fit_that_does_not_fit_is_refused():
+    X = blobs()
+    mixture = VRGaussianMixture(3, warm_start=True, random_state=0).fit(X)
+    for changes in ({"n_components": 4}, {"covariance_type": "diag"}):
+        before = dict(vars(mixture))
+        mixture.set_params(**changes)
+        for method in (mixture.fit, mixture.partial_fit):
+            with pytest.raises(ValueError, match="cannot be gone on from"):
+                method(X)
+        vars(mixture).update(before)
+    with pytest.raises(ValueError, match="cannot be gone on from"):
+        mixture.fit(X[:, :2])
+
+
+def test_a_stream_may_bring_single_rows():
+    X = blobs()
+    mixture = VRGaussianMixture(3, random_state=0).partial_fit(X[:100])
+    for row in X[100:110]:
+        mixture.partial_fit(row[None])
+    assert mixture.n_samples_seen_ == 110
+    assert np.isfinite(mixture.score(X))
+
+
 def test_not_converged_warns_with_what_to_do():
     with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
         VRGaussianMixture(3, max_iter=2, tol=1e-12).fit(blobs())
