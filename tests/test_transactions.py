@@ -101,6 +101,8 @@ def bad_rows(X):
 @METHODS
 @pytest.mark.parametrize("kind", list(bad_rows(np.zeros((100, 2)))))
 def test_bad_rows(kind, method, state, X):
+    if kind == "few" and method == "partial_fit" and state != "new":
+        pytest.skip("a stream that has begun may bring single rows")
     estimator = make(state, X)
     untouched = Untouched(estimator)
     with pytest.raises(ValueError):
