@@ -1,7 +1,8 @@
 r"""Loops of the Gaussian mixture's M step, once a minibatch.
 
 LAPACK needs a call a component, and its threads are slower than these loops on the
-small matrices of a mixture; they also fight for the cores that the E step uses.
+small matrices of a mixture; they also fight for the cores that the E step uses. Elements
+are indexed one by one: a view of a row takes longer to compile than the loop.
 """
 
 from math import sqrt
@@ -25,10 +26,10 @@ def full_covariances(sum_w, sum_x, sum_xx, reg_covar, covariances):
         scale = 1.0 / sum_w[c]
         for i in range(d):
             shift = sum_x[c, i] * scale
-            row = covariances[c, i]
             for j in range(d):
-                row[j] = (sum_xx[c, i, j] - shift * sum_x[c, j]) * scale
-            row[i] += reg_covar
+                rest = sum_xx[c, i, j] - shift * sum_x[c, j]
+                covariances[c, i, j] = rest * scale
+            covariances[c, i, i] += reg_covar
 
 
 @kernel
@@ -45,13 +46,9 @@ def full_translate(sum_w, sum_x, sum_xx, delta, moved_x, moved_xx):
         for i in range(d):
             moved_x[c, i] = sum_x[c, i] + sum_w[c] * delta[c, i]
         for i in range(d):
-            row = moved_xx[c, i]
             for j in range(d):
-                row[j] = (
-                    sum_xx[c, i, j]
-                    + delta[c, i] * sum_x[c, j]
-                    + moved_x[c, i] * delta[c, j]
-                )
+                cross = delta[c, i] * sum_x[c, j] + moved_x[c, i] * delta[c, j]
+                moved_xx[c, i, j] = sum_xx[c, i, j] + cross
 
 
 @kernel(fastmath=REDUCE)
