@@ -1,8 +1,8 @@
 r"""Loops of the Gaussian mixture's M step, once a minibatch.
 
 LAPACK needs a call a component, and its threads are slower than these loops on the
-small matrices of a mixture; they also fight for the cores that the E step uses. Elements
-are indexed one by one: a view of a row takes longer to compile than the loop.
+small matrices of a mixture; they also fight for the cores that the E step uses.
+Elements are indexed one by one: a view of a row takes longer to compile than the loop.
 """
 
 from math import sqrt
