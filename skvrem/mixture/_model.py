@@ -166,7 +166,9 @@ class GaussianMixtureModel(Averaging):
             )
             return Statistics(sum_w, sum_x, sum_xx, *numbers)
 
-        chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
+        chunks = [(batch.start, batch.stop)]
+        if batch.index.size:  # a minibatch; a full pass comes in chunks already
+            chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
         sums = reduce(accumulate, parallel_map(evaluate, chunks), None)
         sums = self.translate(sums, point.parameters.means, point.reference)
         if self.missing:
