@@ -1,4 +1,4 @@
-"""Starting values of a Gaussian mixture, from a subsample and one pass.
+"""Starting values of a Gaussian mixture, from a subsample or one pass.
 
 scikit-learn's KMeans is OpenMP code, which hangs in a process forked after it ran.
 k-means is the zero-temperature limit of a mixture of equal spheres, so the mixture's
@@ -10,6 +10,7 @@ from sklearn.cluster import kmeans_plusplus
 
 from skvrem.mixture._model import Parameters
 from skvrem.solvers import Batch
+from skvrem.utils._algebra import scale
 
 __all__ = ["starting_parameters"]
 
@@ -17,6 +18,8 @@ __all__ = ["starting_parameters"]
 # data a few, so that the start costs a pass or two.
 ALL_ROWS, FEW_ROWS, MOST_ROWS = 10_000, 5_000, 20_000
 LLOYD_ITERATIONS = 30
+# Rows of a sample for each element of the covariances that they are to give.
+ROWS_A_NUMBER = 10
 # Inverse temperatures, in units of the total variance, at which a row belongs to the
 # nearest component alone, and to all of them alike.
 HARD, SOFT = 1e10, 1e-10
@@ -48,7 +51,7 @@ def starting_parameters(model, data, n_components, method, rng):
     rows -= center
     variance = np.average(np.square(rows), axis=0, weights=weight).mean()
     variance = variance if variance > 0.0 else 1.0
-    passes = 1.0
+    passes = 0.0
     if method == "random":
         share = rng.uniform(size=(len(rows), n_components))
         share /= share.sum(axis=1, keepdims=True)
@@ -66,10 +69,18 @@ def starting_parameters(model, data, n_components, method, rng):
     if method == "kmeans":
         means, n_iter = _lloyd(model, sample, means, variance)
         passes += n_iter * sample.n_units / data.n_units
-    batch = Batch()
-    batch.start(model, data, rng)
     point = model.start(_spheres(model.covariance_type, means, variance))
-    mean = batch.begin(point, SOFT if method == "random" else HARD).mean
+    beta = SOFT if method == "random" else HARD
+    scatter = point.statistics.sum_xx.size
+    if sample.n_units > ROWS_A_NUMBER * scatter or sample.n_units == data.n_units:
+        sums = model.statistics(point, sample, beta)
+        mean = scale(sums, 1.0 / sample.total_weight)
+        passes += sample.n_units / data.n_units
+    else:
+        batch = Batch()
+        batch.start(model, data, rng)
+        mean = batch.begin(point, beta).mean
+        passes += 1.0
     parameters = model.update(point, mean, None, 1.0).parameters
     if method == "random":
         # Every component has the mean and covariance of the data; set them apart.

@@ -275,8 +275,8 @@ def test_index_is_32_bits_where_that_is_enough(rng):
 # CSR
 
 
-def test_csr_rows_keep_their_arrays(rng):
-    matrix = sp.random_array((50, 30), density=0.1, format="csr", rng=rng)
+def test_csr_rows_keep_their_arrays():
+    matrix = sp.random(50, 30, density=0.1, format="csr", random_state=0)
     source = as_source(matrix)
     assert (source.n_units, source.n_features) == (50, 30)
     assert np.shares_memory(source.rows.data, matrix.data)
