@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source, is_dask, known_sizes
@@ -18,11 +18,9 @@ from skvrem.mixture._inference import (
 )
 from skvrem.mixture._model import (
     GaussianMixtureModel,
-    Parameters,
     Statistics,
-    precisions_cholesky,
 )
-from skvrem.mixture._start import starting_parameters
+from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._parallel import threads
@@ -268,50 +266,6 @@ class VRGaussianMixture(
                 stacklevel=3,
             )
 
-    def _shapes(self, d):
-        """Shapes of the starting values for d features."""
-        k = self.n_components
-        return {
-            "weights_init": (k,),
-            "means_init": (k, d),
-            "precisions_init": {
-                "full": (k, d, d),
-                "tied": (d, d),
-                "diag": (k, d),
-                "spherical": (k,),
-            }[self.covariance_type],
-        }
-
-    def _check_inits(self, d):
-        """Return what the user gave to start with: weights, means, precisions."""
-        given = {}
-        for name, shape in self._shapes(d).items():
-            value = getattr(self, name)
-            if value is not None:
-                value = check_array(
-                    value,
-                    dtype=np.float64,
-                    ensure_2d=False,
-                    allow_nd=True,
-                    input_name=name,
-                )
-                if value.shape != shape:
-                    raise ValueError(
-                        f"{name} must have shape {shape} for "
-                        f"n_components={self.n_components}, {d} features and "
-                        f"{self.covariance_type!r} covariances, got {value.shape}."
-                    )
-            given[name] = value
-        weights = given["weights_init"]
-        if weights is not None and not (
-            weights.min() >= 0.0 and np.isclose(weights.sum(), 1.0, atol=1e-6)
-        ):
-            raise ValueError(
-                "weights_init must be non-negative and sum to 1, got the sum "
-                f"{weights.sum():g} and the minimum {weights.min():g}."
-            )
-        return tuple(given.values())
-
     def fit(self, X, y=None, sample_weight=None):
         """Estimate the mixture.
 
@@ -412,55 +366,6 @@ class VRGaussianMixture(
     def _dense(self):
         return self.covariance_type in ("full", "tied")
 
-    def _previous(self, n_features):
-        """Return the fitted parameters to go on from.
-
-        Raises
-        ------
-        ValueError
-            If parameters of the estimator were changed since, so that they do not fit.
-        """
-        parameters = self._parameters()
-        k = self.n_components
-        shapes = self._shapes(n_features)
-        if (
-            parameters.means.shape != (k, n_features)
-            or parameters.covariances.shape != shapes["precisions_init"]
-        ):
-            raise ValueError(
-                f"The earlier fit, of shape {parameters.means.shape} with covariances "
-                f"of shape {parameters.covariances.shape}, cannot be gone on from with "
-                f"n_components={k}, covariance_type={self.covariance_type!r} and "
-                f"{n_features} features: use a new estimator, or warm_start=False."
-            )
-        return parameters
-
-    def _starting_point(self, model, data, rng):
-        """Return the point to start from, and the passes that finding it cost."""
-        inits = self._check_inits(data.n_features)
-        if self.warm_start and hasattr(self, "weights_"):
-            return model.start(self._previous(data.n_features)), 0.0
-        if any(value is None for value in inits):
-            parameters, passes = starting_parameters(
-                model, data, self.n_components, self.init_params, rng
-            )
-        else:
-            parameters, passes = Parameters(None, None, None, None), 0.0
-        weights, means, precisions = inits
-        changes = {"weights": weights, "means": means}
-        if precisions is not None:
-            changes["covariances"], bad = _inverse(precisions, self._dense)
-            if bad:
-                kind = "symmetric, positive-definite" if self._dense else "positive"
-                raise ValueError(
-                    f"precisions_init of {self.covariance_type!r} must be {kind}."
-                )
-            changes["precisions_cholesky"] = model.precisions_cholesky(
-                changes["covariances"]
-            )[0]
-        changes = {k: v for k, v in changes.items() if v is not None}
-        return model.start(parameters._replace(**changes)), passes
-
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         data, dtype, missing = self._open(X, sample_weight, reset=True)
@@ -479,7 +384,7 @@ class VRGaussianMixture(
                 model = GaussianMixtureModel(
                     self.covariance_type, self.reg_covar, missing, keep_sums
                 )
-                point, passes = self._starting_point(model, data, rng)
+                point, passes = starting_point(self, model, data, rng)
                 report = progress.start(
                     number, partial(self._attributes, model, dtype=dtype)
                 )
@@ -568,12 +473,12 @@ class VRGaussianMixture(
             random_state = check_random_state(self.random_state)
             rng = np.random.default_rng(random_state.randint(2**31 - 1))
             if first:
-                point, _ = self._starting_point(model, data, rng)
+                point, _ = starting_point(self, model, data, rng)
                 seen = 0
             else:
                 dtype = self.means_.dtype
                 sums = Statistics(*self._sums, 0.0, 0.0)
-                parameters = self._previous(data.n_features)
+                parameters = previous_parameters(self, data.n_features)
                 point = AveragingPoint(parameters, sums, parameters.means)
                 seen = self.n_samples_seen_
             batch = solvers.Batch()
@@ -597,15 +502,6 @@ class VRGaussianMixture(
                 batch_size_=data.n_units,
             )
         return self
-
-
-def _inverse(precisions, dense):
-    """Covariances of precisions, and whether some are not positive definite."""
-    if not dense:
-        return 1.0 / np.where(precisions > 0, precisions, 1.0), (precisions <= 0).any()
-    factors, bad = precisions_cholesky(precisions)
-    symmetric = np.allclose(precisions, precisions.swapaxes(-1, -2))
-    return factors @ factors.swapaxes(-1, -2), bool(bad.any()) or not symmetric
 
 
 def warn_not_converged(estimator, result):

@@ -7,12 +7,13 @@ own kernels run it here, and the assignment of all rows to the nearest start as 
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
+from sklearn.utils import check_array
 
-from skvrem.mixture._model import Parameters
+from skvrem.mixture._model import Parameters, precisions_cholesky
 from skvrem.solvers import Batch
 from skvrem.utils._algebra import scale
 
-__all__ = ["starting_parameters"]
+__all__ = ["previous_parameters", "starting_parameters", "starting_point"]
 
 # All rows of small data, so that the start is as good as k-means can make it; of large
 # data a few, so that the start costs a pass or two.
@@ -23,6 +24,110 @@ ROWS_A_NUMBER = 10
 # Inverse temperatures, in units of the total variance, at which a row belongs to the
 # nearest component alone, and to all of them alike.
 HARD, SOFT = 1e10, 1e-10
+
+
+def starting_point(estimator, model, data, rng):
+    """Return the point that a fit starts from, and the passes that it cost.
+
+    Raises
+    ------
+    ValueError
+        If the estimator's `*_init` or, with `warm_start`, its earlier fit do not do.
+    """
+    inits = _check_inits(estimator, data.n_features)
+    if estimator.warm_start and hasattr(estimator, "weights_"):
+        return model.start(previous_parameters(estimator, data.n_features)), 0.0
+    parameters, passes = Parameters(None, None, None, None), 0.0
+    if any(value is None for value in inits):
+        parameters, passes = starting_parameters(
+            model, data, estimator.n_components, estimator.init_params, rng
+        )
+    weights, means, precisions = inits
+    changes = {"weights": weights, "means": means}
+    if precisions is not None:
+        changes["covariances"], bad = _inverse(precisions, model.dense)
+        if bad:
+            kind = "symmetric, positive-definite" if model.dense else "positive"
+            raise ValueError(
+                f"precisions_init of {model.covariance_type!r} must be {kind}."
+            )
+        changes["precisions_cholesky"] = model.precisions_cholesky(
+            changes["covariances"]
+        )[0]
+    changes = {name: value for name, value in changes.items() if value is not None}
+    return model.start(parameters._replace(**changes)), passes
+
+
+def previous_parameters(estimator, n_features):
+    """Return the fitted parameters to go on from.
+
+    Raises
+    ------
+    ValueError
+        If parameters of the estimator were changed since, so that they do not fit.
+    """
+    parameters = estimator._parameters()
+    k, d = estimator.n_components, n_features
+    shape = _shapes(estimator, d)["precisions_init"]
+    if parameters.means.shape != (k, d) or parameters.covariances.shape != shape:
+        raise ValueError(
+            f"The earlier fit, of shape {parameters.means.shape} with covariances "
+            f"of shape {parameters.covariances.shape}, cannot be gone on from with "
+            f"n_components={k}, covariance_type={estimator.covariance_type!r} and "
+            f"{d} features: use a new estimator, or warm_start=False."
+        )
+    return parameters
+
+
+def _shapes(estimator, d):
+    """Shapes of the starting values for d features."""
+    k = estimator.n_components
+    precisions = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}
+    return {
+        "weights_init": (k,),
+        "means_init": (k, d),
+        "precisions_init": precisions[estimator.covariance_type],
+    }
+
+
+def _check_inits(estimator, d):
+    """Return what the user gave to start with: weights, means, precisions."""
+    given = {}
+    for name, shape in _shapes(estimator, d).items():
+        value = getattr(estimator, name)
+        if value is not None:
+            value = check_array(
+                value,
+                dtype=np.float64,
+                ensure_2d=False,
+                allow_nd=True,
+                input_name=name,
+            )
+            if value.shape != shape:
+                raise ValueError(
+                    f"{name} must have shape {shape} for "
+                    f"n_components={estimator.n_components}, {d} features and "
+                    f"{estimator.covariance_type!r} covariances, got {value.shape}."
+                )
+        given[name] = value
+    weights = given["weights_init"]
+    if weights is not None and not (
+        weights.min() >= 0.0 and np.isclose(weights.sum(), 1.0, atol=1e-6)
+    ):
+        raise ValueError(
+            "weights_init must be non-negative and sum to 1, got the sum "
+            f"{weights.sum():g} and the minimum {weights.min():g}."
+        )
+    return tuple(given.values())
+
+
+def _inverse(precisions, dense):
+    """Covariances of precisions, and whether some are not positive definite."""
+    if not dense:
+        return 1.0 / np.where(precisions > 0, precisions, 1.0), (precisions <= 0).any()
+    factors, bad = precisions_cholesky(precisions)
+    symmetric = np.allclose(precisions, precisions.swapaxes(-1, -2))
+    return factors @ factors.swapaxes(-1, -2), bool(bad.any()) or not symmetric
 
 
 def starting_parameters(model, data, n_components, method, rng):

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from skvrem.solvers._blocks import Blocks
 from skvrem.solvers._protocols import Anchor
 from skvrem.solvers._svrg import _remember
 from skvrem.utils._algebra import accumulate, difference, scale
@@ -9,7 +10,7 @@ from skvrem.utils._algebra import accumulate, difference, scale
 __all__ = ["SAGA"]
 
 
-class SAGA:
+class SAGA(Blocks):
     """The last visit of every block as control variate, renewed epoch by epoch.
 
     Blocks are drawn without replacement and the table stands still within an epoch;
@@ -21,26 +22,16 @@ class SAGA:
     The certificate is the bound of Neal and Hinton (1998): the surrogate of the
     table's mean, maximized, plus the entropies of the visits. It never exceeds the
     objective at that point, and equals it at a fixed point.
-
-    Parameters
-    ----------
-    n_blocks : int
-        Minibatches an epoch.
     """
 
     exact = False
     certifies = True
-    unit_step = False
     patience = 3
     passes = 1.0
 
-    def __init__(self, n_blocks):
-        self.n_blocks = n_blocks
-
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
-        self.model = model
-        self.partition = data.blocks(self.n_blocks, rng)
+        super().start(model, data, rng)
         self.table = self.beta = None
 
     def begin(self, point, beta):
@@ -84,7 +75,7 @@ class SAGA:
 
     def visits(self, rng):
         """Each block once, then the new table takes the place of the old."""
-        yield from self.partition.shuffled(rng)
+        yield from super().visits(rng)
         self.table, self.total = self.fresh, self.fresh_total
 
     def estimate(self, visit, point):

@@ -2,38 +2,29 @@
 
 import numpy as np
 
+from skvrem.solvers._blocks import Blocks
 from skvrem.solvers._protocols import Anchor
 from skvrem.utils._algebra import scale
 
 __all__ = ["Stochastic"]
 
 
-class Stochastic:
+class Stochastic(Blocks):
     """Stochastic approximation on minibatches (Cappé and Moulines 2009).
 
     Averaging models become stochastic EM (Eq. 4 of Chen 2018). The objective of an
     epoch is the average of what its batches saw while the point moved: progressive
     validation, noisy and a little behind.
-
-    Parameters
-    ----------
-    n_blocks : int
-        Minibatches an epoch.
     """
 
     exact = None
     certifies = False
-    unit_step = False
     patience = 2
     passes = 1.0
 
-    def __init__(self, n_blocks):
-        self.n_blocks = n_blocks
-
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
-        self.model = model
-        self.partition = data.blocks(self.n_blocks, rng)
+        super().start(model, data, rng)
         self.seen = None
 
     def begin(self, point, beta):
@@ -45,7 +36,8 @@ class Stochastic:
 
     def visits(self, rng):
         """Each block once, unless its rows weigh nothing."""
-        return (b for b in self.partition.shuffled(rng) if b.total_weight > 0.0)
+        visits = super().visits(rng)
+        return (visit for visit in visits if visit.total_weight > 0.0)
 
     def estimate(self, visit, point):
         """Return the batch's own mean as the correction of nothing."""
@@ -55,6 +47,3 @@ class Stochastic:
         total, seen = self.seen
         self.seen = (total + weight * self.model.objective(point, mean), seen + weight)
         return None, mean
-
-    def restore(self, anchor):
-        """Nothing to restore."""

@@ -2,37 +2,28 @@
 
 from functools import partial
 
+from skvrem.solvers._blocks import Blocks
 from skvrem.solvers._protocols import Anchor
 from skvrem.utils._algebra import accumulate, difference, scale
 
 __all__ = ["SVRG"]
 
 
-class SVRG:
+class SVRG(Blocks):
     """Variance reduction about an anchor that is renewed every epoch.
 
     Averaging models become sEM-vr (Chen et al. 2018, Eq. 5), gradient models SVRG.
     An epoch costs two passes where the model's memory holds the batches' sums, three
     where it holds the anchor's parameters and evaluates there again.
-
-    Parameters
-    ----------
-    n_blocks : int
-        Minibatches an epoch.
     """
 
     exact = True
     certifies = True
-    unit_step = False
     patience = 1
-
-    def __init__(self, n_blocks):
-        self.n_blocks = n_blocks
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
-        self.model = model
-        self.partition = data.blocks(self.n_blocks, rng)
+        super().start(model, data, rng)
         self.passes = 1.0 + model.recall_passes
 
     def begin(self, point, beta):
@@ -48,19 +39,12 @@ class SVRG:
         self.anchor = Anchor(mean, objective, 1.0, point, memory)
         return self.anchor
 
-    def visits(self, rng):
-        """Each block once."""
-        return self.partition.shuffled(rng)
-
     def estimate(self, visit, point):
         """Return the anchor's mean and the batch's scaled change since."""
         now = self.model.statistics(point, visit, self.beta)
         then = self.model.recall(self.anchor.memory[visit.block], point, visit)
         factor = len(self.partition) / self.partition.total_weight
         return self.anchor.mean, scale(difference(now, then), factor)
-
-    def restore(self, anchor):
-        """Nothing to restore: the next epoch makes its own anchor."""
 
 
 def _remember(model, point, beta, batch):

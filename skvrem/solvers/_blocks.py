@@ -1,0 +1,30 @@
+"""What the solvers on minibatches share: a fixed partition, visited in random order."""
+
+__all__ = ["Blocks"]
+
+
+class Blocks:
+    """A solver that visits each block of a fixed partition once an epoch.
+
+    Parameters
+    ----------
+    n_blocks : int
+        Minibatches an epoch, about: a source may make a few more.
+    """
+
+    unit_step = False
+
+    def __init__(self, n_blocks):
+        self.n_blocks = n_blocks
+
+    def start(self, model, data, rng):
+        """Cut the data into blocks."""
+        self.model = model
+        self.partition = data.blocks(self.n_blocks, rng)
+
+    def visits(self, rng):
+        """Each block once."""
+        return self.partition.shuffled(rng)
+
+    def restore(self, anchor):
+        """Nothing to restore: the next epoch makes what it needs."""
