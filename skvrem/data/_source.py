@@ -207,7 +207,7 @@ def known_sizes(X):
     return X.copy().compute_chunk_sizes() if np.isnan(X.shape[0]) else X
 
 
-def as_source(X, sample_weight=None):
+def as_source(X, sample_weight=None, dask=True):
     """Return the source for X, chosen by its type.
 
     Parameters
@@ -215,8 +215,20 @@ def as_source(X, sample_weight=None):
     X : validated ndarray, memmap, CSR matrix or array, or dask array
     sample_weight : array-like of shape (n_units,), or None
         One positive weight a unit.
+    dask : bool
+        Whether the model can take a dask array.
+
+    Raises
+    ------
+    TypeError
+        If X is a dask array and the model cannot take one.
     """
     if is_dask(X):
+        if not dask:
+            raise TypeError(
+                "This model takes rows in memory, not a dask array: pass X.compute(), "
+                "or its blocks one by one to partial_fit."
+            )
         from skvrem.data._dask import DaskSource
 
         return DaskSource(X, sample_weight)

@@ -472,3 +472,8 @@ def test_fit_inside_a_worker(client, X):
     there = client.submit(_fit_small, X[:500], pure=False).result(60)
     # Not the same bits: BLAS has one thread there.
     np.testing.assert_allclose(there, _fit_small(X[:500]), rtol=1e-8)
+
+
+def test_a_model_may_refuse_a_dask_array(lazy):
+    with pytest.raises(TypeError, match="not a dask array"):
+        as_source(lazy, dask=False)
