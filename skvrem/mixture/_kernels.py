@@ -609,34 +609,15 @@ def full_statistics(
 ):
     """Add sums of rows start..stop to sum_w (k,), sum_x (k, d), sum_xx (k, d, d).
 
-    sum_xx is symmetric before and after. Returns objective and entropy.
+    sum_xx is symmetric before and after; (k, d), sums of w r z^2, where
+    precisions_cholesky is (k, d). Returns objective and entropy.
     """
     p = means, precisions_cholesky, log_constants, inverse_temperature, None
     sums = sum_w, sum_x, sum_xx
     return _pass(_read_only(X), index, start, stop, weight, *p, *sums, None)
 
 
-def diag_statistics(
-    X,
-    index,
-    start,
-    stop,
-    weight,
-    means,
-    precisions_cholesky,
-    log_constants,
-    inverse_temperature,
-    sum_w,
-    sum_x,
-    sum_xx,
-):
-    """Add sums of rows start..stop to sum_w (k,), sum_x, sum_xx = w r z^2 (k, d).
-
-    Returns objective and entropy.
-    """
-    p = means, precisions_cholesky, log_constants, inverse_temperature, None
-    sums = sum_w, sum_x, sum_xx
-    return _pass(_read_only(X), index, start, stop, weight, *p, *sums, None)
+diag_statistics = full_statistics
 
 
 def diag_missing_statistics(
