@@ -1,4 +1,4 @@
-"""Loops over the words of documents, one function a formula of Chen et al. (2018), §4.2.
+"""Loops over words of documents, one function a formula (Chen et al. 2018, §4.2).
 
 Names: c_dv counts, θ_dk topics of a document (rows of `theta`), φ_kv words of a topic.
 Topics are stored word by word, as rows of a (n_words, K) array, so that a count meets

@@ -117,7 +117,7 @@ class PLSAModel:
     ----------
     doc_topic_prior : array of shape (n_components,)
         α.
-    topic_word_prior : array of shape (n_components, n_features) or (n_components, 1)
+    topic_word_prior : array of shape (n_components, n_features), or ()
         β.
     n_tokens : float
         Tokens that the objective is divided by.
@@ -144,6 +144,8 @@ class PLSAModel:
         self.n_components = len(doc_topic_prior)
         self.dtype = np.dtype(dtype)
         self.doc_prior = pad(doc_topic_prior[None], self.dtype)[0]
+        if not topic_word_prior.ndim:  # the same for all words
+            topic_word_prior = np.full((self.n_components, 1), topic_word_prior)
         self.word_prior = pad(topic_word_prior.T / n_tokens, self.dtype)
         self.doc_update_iter = doc_update_iter
         self.doc_tol = self.dtype.type(tol)
