@@ -166,6 +166,7 @@ class PLSAInference:
             In nats a token.
         """
         check_is_fitted(self)
+        self._check_X(X, reset=False)
         return document_completion(self, X, n_jobs=self.n_jobs)
 
     def perplexity(self, X):
