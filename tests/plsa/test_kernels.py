@@ -7,9 +7,11 @@ import scipy.sparse as sp
 from skvrem.data import as_documents
 from skvrem.plsa import _kernels
 from skvrem.utils._padding import pad, padded_zeros
+from skvrem.utils._token_kernels import sum_over_words
 
 DTYPES = [np.float64, np.float32]
 RTOL = {np.float64: 1e-11, np.float32: 2e-5}
+RNG = np.random.default_rng(0)
 WHOLE_VOCABULARY = np.empty(0, np.int32)
 
 
@@ -73,6 +75,11 @@ def dense_counts(batch):
     return X
 
 
+def log_prior(prior, theta):
+    """Σ_k α_k log θ_k, up to a constant; 0 log 0 is 0."""
+    return prior[prior > 0] @ np.log(theta[prior > 0])
+
+
 def oracle(batch, phi, theta, prior, b=1.0, n_steps=1, tol=0.0):
     """EM steps of each document, one token of it and one topic at a time.
 
@@ -88,8 +95,8 @@ def oracle(batch, phi, theta, prior, b=1.0, n_steps=1, tol=0.0):
     for i, d in enumerate(batch.ids):
         t = theta[d]
         if not X[i].any():
-            before[i] = t
-            after[i] = prior / prior.sum() if prior.sum() else t
+            before[i] = after[i] = mode = prior / prior.sum() if prior.sum() else t
+            total += weight[i] * log_prior(prior, mode)
             continue
         for _ in range(n_steps):
             gamma = np.zeros((X.shape[1], k))
@@ -106,8 +113,8 @@ def oracle(batch, phi, theta, prior, b=1.0, n_steps=1, tol=0.0):
         seen = X[i] > 0
         W[i, seen] = weight[i] * X[i, seen] / s[seen]
         gamma_v += weight[i] * gamma
-        log_prior = prior[prior > 0] @ np.log(last[prior > 0])
-        total += weight[i] * (X[i, seen] @ np.log(s[seen]) / b + log_prior)
+        log_likelihood = X[i, seen] @ np.log(s[seen])
+        total += weight[i] * (log_likelihood / b + log_prior(prior, last))
     w = np.concatenate(
         [
             W[i, batch.rows.words[batch.rows.index[a:e]]]
@@ -205,23 +212,35 @@ def test_no_prior_and_topics_that_a_document_lacks(dtype, b):
 def test_empty_documents_get_the_prior(dtype):
     batch, phi, theta, prior = make(dtype, documents=[4])
     objective, at, after, w = infer_topics(batch, phi, theta, prior, dtype=dtype)
-    assert objective == 0.0
+    mode = prior / prior.sum()
+    assert_close(objective, log_prior(prior, mode), dtype)
     assert w.size == 0
-    assert_close(after[4, :3], prior / prior.sum(), dtype)
-    assert_close(at[0, :3], theta[4], dtype)
+    assert_close(after[4, :3], mode, dtype)
+    assert_close(at[0, :3], mode, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_words_that_no_topic_expects(dtype):
+def test_words_that_no_topic_expects_say_nothing(dtype):
     batch, phi, theta, prior = make(dtype)
     lost = batch.rows.words[0]
     phi[lost] = 0.0
-    objective, at, after, w = infer_topics(
-        batch, phi, theta, prior, n_steps=3, dtype=dtype
-    )
-    assert np.isfinite(objective)
-    assert all(np.isfinite(part).all() for part in (at, after, w))
-    assert objective < infer_topics(*make(dtype), n_steps=3, dtype=dtype)[0] - 10
+    arrays = infer_topics(batch, phi, theta, prior, n_steps=3, dtype=dtype)
+    assert all(np.isfinite(part).all() for part in arrays)
+    assert arrays[0] < infer_topics(*make(dtype), n_steps=3, dtype=dtype)[0] - 10
+    assert_close(arrays[2][:, :3].sum(axis=1), 1.0, dtype)
+    # As if the documents did not have it.
+    X = dense_counts(batch)
+    X[:, lost] = 0.0
+    (others,) = as_documents(sp.csr_array(X), dtype=dtype).blocks(1, RNG).batches
+    without = infer_topics(others, phi, theta[batch.ids], prior, n_steps=3, dtype=dtype)
+    assert_close(arrays[2][batch.ids], without[2], dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nothing_known_and_no_prior_leaves_the_shares(dtype):
+    batch, phi, theta, prior = make(dtype, documents=[1])
+    after = infer_topics(batch, 0.0 * phi, theta, 0.0 * prior, n_steps=3, dtype=dtype)
+    assert_close(after[2][1, :3], theta[1], dtype)
 
 
 # Sums over documents
@@ -235,7 +254,7 @@ def test_sums_over_words(dtype, weighted, b):
     _, at, _, w = infer_topics(batch, phi, theta, prior, b=b, dtype=dtype)
     out = padded_zeros(batch.rows.n_words, 20, dtype)
     for part in ((0, 16), (16, 32)):
-        _kernels.sum_over_words(w, batch.rows.index, batch.rows.indptr, at, *part, out)
+        sum_over_words(w, batch.rows.index, batch.rows.indptr, at, *part, out)
     found = out[:, :20] * phi[batch.rows.words] ** b
     gamma = oracle(batch, phi, theta, prior, b=b)[4]
     assert_close(found, gamma[batch.rows.words], dtype, 10)
@@ -247,9 +266,9 @@ def test_sums_are_added_to_what_is_there():
     _, at, _, w = infer_topics(batch, phi, theta, prior)
     arguments = w, batch.rows.index, batch.rows.indptr, at, 0, 16
     once, twice = (padded_zeros(batch.rows.n_words, 3, np.float64) for _ in range(2))
-    _kernels.sum_over_words(*arguments, once)
+    sum_over_words(*arguments, once)
     for _ in range(2):
-        _kernels.sum_over_words(*arguments, twice)
+        sum_over_words(*arguments, twice)
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-12)
 
 
@@ -349,18 +368,3 @@ def test_log_prior_of_words_without_probability(dtype):
     assert _kernels.log_prior(pad(phi, dtype), pad(prior, dtype), 0, 2) == 0.0
     found = _kernels.log_prior(pad(phi, dtype), pad(prior + 0.5, dtype), 0, 2)
     assert -np.inf < found < -50.0
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_add_rows(dtype):
-    _, deviation, *_ = make_statistics(dtype)
-    values = np.random.default_rng(2).normal(size=(3, 3))
-    words = np.array([2, 3, 17], np.int32)
-    found, totals = pad(deviation, dtype), np.zeros(16)
-    _kernels.add_rows(found, totals, words, pad(values, dtype), dtype(0.3))
-    expected = deviation.copy()
-    expected[words] += 0.3 * values
-    assert_close(found[:, :3], expected, dtype)
-    assert_close(totals[:3], 0.3 * values.sum(axis=0), dtype, 10)
-    assert not found[:, 3:].any()
-    assert not totals[3:].any()
