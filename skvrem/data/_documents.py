@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from skvrem.data._source import Partition, is_dask
 from skvrem.utils._algebra import read_only
 
-__all__ = ["Documents", "as_documents"]
+__all__ = ["Documents", "as_documents", "refuse_dask"]
 
 
 class Counts(NamedTuple):
@@ -153,6 +153,15 @@ def _tokens(counts, indptr, weight):
     return float(weight @ sums)
 
 
+def refuse_dask(X):
+    """Raise a TypeError for a dask array, which validation would load silently."""
+    if is_dask(X):
+        raise TypeError(
+            "This model takes documents in memory, not a dask array: pass "
+            "X.compute(), or its blocks one by one to partial_fit."
+        )
+
+
 def as_documents(X, sample_weight=None, dtype=np.float64):
     """Return the source for counts.
 
@@ -169,11 +178,7 @@ def as_documents(X, sample_weight=None, dtype=np.float64):
     TypeError
         If X is a dask array.
     """
-    if is_dask(X):
-        raise TypeError(
-            "This model takes documents in memory, not a dask array: pass "
-            "X.compute(), or its blocks one by one to partial_fit."
-        )
+    refuse_dask(X)
     X = sp.csr_array(X)
     if X.nnz and not X.data.all():
         X = X.copy()

@@ -8,7 +8,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skvrem.data import as_documents
+from skvrem.data import as_documents, refuse_dask
 from skvrem.plsa._model import PLSAModel
 from skvrem.text import document_completion, top_words
 from skvrem.utils._parallel import threads
@@ -78,6 +78,7 @@ class PLSAInference:
 
     def _check_X(self, X, reset):
         """Validate counts."""
+        refuse_dask(X)
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
         check_non_negative(X, f"{type(self).__name__} (X must be word counts)")
         return X
