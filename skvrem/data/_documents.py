@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._source import Partition, is_dask
+from skvrem.data._source import Partition
 from skvrem.utils._algebra import read_only
+from skvrem.utils._remote import refuse_dask
 
-__all__ = ["Documents", "as_documents", "refuse_dask"]
+__all__ = ["Documents", "as_documents"]
 
 
 class Counts(NamedTuple):
@@ -151,15 +152,6 @@ def _tokens(counts, indptr, weight):
     sums = np.add.reduceat(np.append(counts, 0).astype(np.float64), indptr[:-1])
     sums[np.diff(indptr) == 0] = 0.0
     return float(weight @ sums)
-
-
-def refuse_dask(X):
-    """Raise a TypeError for a dask array, which validation would load silently."""
-    if is_dask(X):
-        raise TypeError(
-            "This model takes documents in memory, not a dask array: pass "
-            "X.compute(), or its blocks one by one to partial_fit."
-        )
 
 
 def as_documents(X, sample_weight=None, dtype=np.float64):
