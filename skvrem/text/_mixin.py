@@ -1,6 +1,7 @@
 """What the estimators of topic models share: counts in, topics out."""
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import (
     check_array,
     check_is_fitted,
@@ -50,8 +51,11 @@ def check_prior(prior, name, shape, *, positive=False, hint=""):
     return prior.astype(np.float64)
 
 
-class TopicModelMixin:
+class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Methods of a topic model with ``components_``, ``topic_shares_`` and ``_sums``.
+
+    scikit-learn's mixins are bases of this class since `set_output` wraps `transform`
+    only where a subclass of theirs defines it.
 
     A subclass names its other arrays by topic in `_by_topic` and its objective in
     `_objective_name`.
