@@ -328,7 +328,11 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
                 data.dtype,
                 steps,
             )
-            topics = given if given is not None else self._random_topics(data, rng)
+            topics = (
+                given
+                if given is not None
+                else self._random_topics(data, word_prior, rng)
+            )
             theta = np.full(
                 (data.n_units, self.n_components), 1.0 / self.n_components, data.dtype
             )
@@ -371,11 +375,19 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         given = self._given_topics(given, name, n_features)
         return given / given.sum(axis=1, keepdims=True)
 
-    def _random_topics(self, data, rng):
+    def _random_topics(self, data, word_prior, rng):
         # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
         # topics, EM spends its first epochs on a plateau.
         topics = rng.standard_gamma(1.0, (self.n_components, data.n_features))
-        return topics / topics.sum(axis=1, keepdims=True)
+        topics /= topics.sum(axis=1, keepdims=True)
+        if word_prior.ndim:
+            # Half of a topic are the words that its prior favours: a prior alone does
+            # not move EM out of another optimum, where the corpus has more of a word.
+            excess = word_prior - word_prior.min(axis=1, keepdims=True)
+            sums = excess.sum(axis=1, keepdims=True)
+            favoured = np.divide(excess, sums, out=topics.copy(), where=sums > 0.0)
+            topics = 0.5 * (topics + favoured)
+        return topics
 
     def _attributes(self, model, point):
         """Return the fitted attributes of a point."""
@@ -395,8 +407,9 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         One step of stochastic EM (SCVB0 [3]_): the shares of the batch's documents are
         found as `transform` finds them, and the topics' statistics move by
         ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
-        where t is the number of batches seen. The prior of the topics is shared among
-        all tokens seen so far. Goes on from a `fit`.
+        where t is the number of tokens seen before, over those of this batch. The
+        prior of the topics is shared among all tokens seen so far. Goes on from a
+        `fit`.
 
         Parameters
         ----------
@@ -433,7 +446,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
                 self.max_doc_update_iter,
                 self.mean_change_tol,
             )
-            point = model.resume(self._previous_sums(data, first), data.n_units)
+            sums = self._previous_sums(data, word_prior, first)
+            point = model.resume(sums, data.n_units)
             (batch,) = data.chunks().batches
             sums = scale(model.statistics(point, batch, 1.0), 1.0 / tokens)
             factor = 1.0 if self.step_size == "auto" else self.step_size
@@ -456,7 +470,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             )
         return self
 
-    def _previous_sums(self, data, first):
+    def _previous_sums(self, data, word_prior, first):
         """Return the statistics of a stream so far, word by word."""
         if not first:
             if len(self.components_) != self.n_components:
@@ -468,5 +482,6 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         topics = self._start_topics(data.n_features, False)
         if topics is None:
-            topics = self._random_topics(data, np.random.default_rng(seed))
+            rng = np.random.default_rng(seed)
+            topics = self._random_topics(data, word_prior, rng)
         return topics.T / self.n_components
