@@ -344,7 +344,8 @@ class VRPLSA(
                 (data.n_units, self.n_components), 1.0 / self.n_components, data.dtype
             )
             point = model.start((topics.T, theta))
-            return model, point, 0.0, partial(self._attributes, model)
+            attributes = partial(self._attributes, model)
+            return solvers.Start(model, point, attributes, temperature=temperature)
 
         temperature = schedules.Constant(1.0)
         if self.tempering == "annealed":
@@ -357,7 +358,6 @@ class VRPLSA(
                 data=data,
                 progress=progress,
                 random_state=check_random_state(self.random_state),
-                temperature=temperature,
                 max_iter=self.max_iter,
                 tol=self.tol,
             )
