@@ -91,12 +91,10 @@ def test_names_that_enter_the_last_step():
 
 
 def test_columns_without_names():
-    model = NMF(1).fit(np.diag([1.0, 2.0, 5.0]))
+    model = LatentDirichletAllocation(1).fit(np.diag([1.0, 2.0, 5.0]))
     np.testing.assert_array_equal(top_words(model, n=1), [["x2"]])
-    hashed = make_pipeline(
-        HashingVectorizer(n_features=8, alternate_sign=False), NMF(2)
-    )
-    hashed.fit(TEXTS)
+    hashing = HashingVectorizer(n_features=8, alternate_sign=False)
+    hashed = make_pipeline(hashing, LatentDirichletAllocation(2)).fit(TEXTS)
     with pytest.raises(AttributeError, match="get_feature_names_out"):
         top_words(hashed)
     assert top_words(hashed[-1], hashed[0]).shape == (2, 8)  # x0 to x7
