@@ -3,11 +3,7 @@
 from functools import partial
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from skvrem import schedules, solvers
@@ -37,14 +33,7 @@ STEPS_AN_EPOCH, DOC_STEPS = 7.0, 8
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
 
 
-class VRPLSA(
-    PLSAInference,
-    ClassNamePrefixFeaturesOutMixin,
-    CallbackSupportMixin,
-    VersionedPickle,
-    TransformerMixin,
-    BaseEstimator,
-):
+class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator):
     r"""Probabilistic latent semantic analysis by variance-reduced EM.
 
     A token of document d is word v with probability

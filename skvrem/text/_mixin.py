@@ -1,6 +1,7 @@
 """What the estimators of topic models share: counts in, topics out."""
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import (
     check_array,
     check_is_fitted,
@@ -9,6 +10,7 @@ from sklearn.utils.validation import (
 )
 
 from skvrem.text._words import top_words
+from skvrem.utils._remote import refuse_dask
 from skvrem.utils._summary import fit_facts, summary_table
 from skvrem.utils._validation import check_order
 
@@ -49,8 +51,11 @@ def check_prior(prior, name, shape, *, positive=False, hint=""):
     return prior.astype(np.float64)
 
 
-class TopicModelMixin:
+class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Methods of a topic model with ``components_``, ``topic_shares_`` and ``_sums``.
+
+    scikit-learn's mixins are bases of this class since `set_output` wraps `transform`
+    only where a subclass of theirs defines it.
 
     A subclass names its other arrays by topic in `_by_topic` and its objective in
     `_objective_name`.
@@ -69,6 +74,7 @@ class TopicModelMixin:
 
     def _check_X(self, X, reset):
         """Validate counts."""
+        refuse_dask(X)
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
         check_non_negative(X, f"{type(self).__name__} (X must be word counts)")
         return X
