@@ -96,6 +96,7 @@ class Documents:
         self.weight = weight
         self.dtype = dtype
         self.n_units, self.n_features = X.shape
+        self.n_weighted = int(np.count_nonzero(weight)) if weight.size else X.shape[0]
         self.total_weight = _tokens(X.data, X.indptr, weight)
 
     def chunks(self):

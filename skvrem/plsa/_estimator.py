@@ -337,7 +337,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
                 (data.n_units, self.n_components), 1.0 / self.n_components, data.dtype
             )
             point = model.start((topics.T, theta))
-            return model, point, 0.0, partial(self._attributes, model)
+            attributes = partial(self._attributes, model)
+            return solvers.Start(model, point, attributes, temperature=temperature)
 
         temperature = schedules.Constant(1.0)
         if self.tempering == "annealed":
@@ -350,7 +351,6 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
                 data=data,
                 progress=progress,
                 random_state=check_random_state(self.random_state),
-                temperature=temperature,
                 max_iter=self.max_iter,
                 tol=self.tol,
             )
