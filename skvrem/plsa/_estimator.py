@@ -328,16 +328,14 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
                 data.dtype,
                 steps,
             )
-            topics = (
-                given
-                if given is not None
-                else self._random_topics(data, word_prior, rng)
-            )
+            topics = given
+            if topics is None:
+                topics = self._random_topics(data, word_prior, rng)
             theta = np.full(
                 (data.n_units, self.n_components), 1.0 / self.n_components, data.dtype
             )
             point = model.start((topics.T, theta))
-            attributes = partial(self._attributes, model)
+            attributes = partial(self._attributes, model, doc_prior, word_prior)
             return solvers.Start(model, point, attributes, temperature=temperature)
 
         temperature = schedules.Constant(1.0)
@@ -358,8 +356,6 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         vars(self).update(
             attributes,
             objective_=best.objective,
-            doc_topic_prior_=doc_prior,
-            topic_word_prior_=word_prior[()],
             n_tokens_seen_=data.total_weight + (self.n_tokens_seen_ if warm else 0.0),
         )
 
@@ -389,8 +385,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             topics = 0.5 * (topics + favoured)
         return topics
 
-    def _attributes(self, model, point):
-        """Return the fitted attributes of a point."""
+    def _attributes(self, model, doc_prior, word_prior, point):
+        """Return the fitted attributes of a point: all that its methods need."""
         point = model.recentre(point)
         topics = point.parameters.topics[:, : self.n_components]
         sums = point.statistics.sum_z[:, : self.n_components]
@@ -398,6 +394,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         return {
             "components_": np.ascontiguousarray(topics.T),
             "topic_shares_": shares / shares.sum(),
+            "doc_topic_prior_": doc_prior,
+            "topic_word_prior_": word_prior[()],
             "_sums": sums,
         }
 
@@ -457,13 +455,11 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             for name in ("history_", "init_scores_"):
                 vars(self).pop(name, None)  # they are of a fit that is past
             vars(self).update(
-                self._attributes(model, point),
+                self._attributes(model, doc_prior, word_prior, point),
                 objective_=model.objective(point, sums),
                 converged_=False,
                 n_iter_=getattr(self, "n_iter_", 0) + 1,
                 n_tokens_seen_=seen + tokens,
-                doc_topic_prior_=doc_prior,
-                topic_word_prior_=word_prior[()],
                 solver_="stochastic",
                 step_size_=step,
                 batch_size_=data.n_units,
