@@ -40,8 +40,8 @@ def docstrings(least_words=60):
         warnings.simplefilter("ignore")  # attributes that are deprecated
         for name in MODULES:
             module = importlib.import_module(name)
-            for attribute in getattr(module, "__all__", dir(module)):
-                value = getattr(module, attribute, None)
+            for attribute in sorted(getattr(module, "__all__", dir(module))):
+                value = vars(module).get(attribute)
                 if attribute.startswith("_") or not callable(value):
                     continue
                 text = inspect.getdoc(value) or ""
@@ -67,7 +67,8 @@ def newsgroups_or_docstrings():
     scikit-learn fetches the newsgroups once and keeps them.
     """
     try:
-        with short_wait(10):
+        with short_wait(10), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "Retry downloading"
             bunch = fetch_20newsgroups(
                 subset="all",
                 remove=("headers", "footers", "quotes"),
