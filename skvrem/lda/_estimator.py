@@ -1,7 +1,5 @@
 """The scikit-learn shell of LDA: parameters, fit, partial_fit."""
 
-from functools import partial
-
 import numpy as np
 from sklearn.base import (
     BaseEstimator,
@@ -228,6 +226,13 @@ class TemperedLDA(
         warm = self.warm_start and hasattr(self, "components_")
         given = self._start_topics(data.n_features, warm)
         n_init = 1 if given is not None else self.n_init
+        # What answers to documents need beside the topics; callbacks ask mid-fit.
+        constants = {
+            "doc_topic_prior_": doc_prior,
+            "topic_word_prior_": word_prior[()],
+            "n_tokens_seen_": data.total_weight,
+            "n_documents_seen_": data.n_weighted,
+        }
 
         def start(rng):
             model = kind(
@@ -242,7 +247,7 @@ class TemperedLDA(
             return solvers.Start(
                 model,
                 model.start((topics.T,)),
-                partial(self._attributes, model),
+                lambda point: self._attributes(model, point) | constants,
                 temperature=self._temperature(model, data, rng),
             )
 
@@ -264,11 +269,7 @@ class TemperedLDA(
         steps = 1 if plan.name == "batch" else plan.n_blocks
         vars(self).update(
             attributes,
-            doc_topic_prior_=doc_prior,
-            topic_word_prior_=word_prior[()],
             n_batch_iter_=1 + best.n_iter * steps,
-            n_tokens_seen_=data.total_weight,
-            n_documents_seen_=data.n_weighted,
             random_state_=random_state,
         )
         self._finish(data)
