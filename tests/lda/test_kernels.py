@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from scipy.special import digamma, gammaln, logsumexp
 
-from skvrem.data import as_documents
 from skvrem.lda import _kernels
 from skvrem.utils._padding import pad, padded_zeros
+from tests.documents import batch_of_documents, dense_counts
 
 DTYPES = [np.float64, np.float32]
 RTOL = {np.float64: 1e-10, np.float32: 5e-5}
@@ -16,31 +15,10 @@ GRID = np.linspace(0.1, 1.0, 10)
 
 
 def make(dtype=np.float64, k=3, weighted=False):
-    """Return a batch of documents 9 to 0, λ of all words, and α.
-
-    Document 4 is empty; the others have 1 to 12 different words, so that every
-    remainder of a division by four occurs. Words 0 and 19 occur nowhere.
-    """
+    """Return a batch of documents, λ of all words, and α."""
     rng = np.random.default_rng(0)
-    X = np.zeros((10, V))
-    for d, n_words in enumerate([5, 1, 2, 3, 0, 4, 7, 8, 9, 12]):
-        words = 1 + rng.choice(18, n_words, replace=False)
-        X[d, words] = rng.integers(1, 9, n_words) - 0.25
-    weight = rng.uniform(0.5, 2.0, 10) if weighted else None
-    data = as_documents(sp.csr_array(X), weight, dtype)
-    ids = np.arange(10, dtype=np.int32)[::-1]
-    batch = data._compact(ids, 0, np.empty(V, np.int32))
     topics = rng.gamma(0.7, 5.0, size=(V, k)) + 0.02
-    return batch, topics, rng.uniform(0.05, 1.0, k)
-
-
-def dense_counts(batch):
-    rows = batch.rows
-    X = np.zeros((batch.n_units, rows.n_features))
-    for i in range(batch.n_units):
-        for j in range(rows.indptr[i], rows.indptr[i + 1]):
-            X[i, rows.words[rows.index[j]]] += rows.counts[j]
-    return X
+    return batch_of_documents(dtype, weighted), topics, rng.uniform(0.05, 1.0, k)
 
 
 def expected_logs(topics):
@@ -122,7 +100,7 @@ def assert_close(found, expected, dtype, factor=1.0):
 
 
 def check(problem, dtype, **options):
-    batch, topics, prior = problem
+    batch, _, prior = problem
     k = len(prior)
     bound, gamma, at, w, rows = infer(*problem, dtype=dtype, **options)
     expected = oracle(*problem, **options)
@@ -277,9 +255,7 @@ def test_documents_with_temperatures(dtype, n_steps, tol, weighted, k):
     batch, topics, prior = make(dtype, k, weighted)
     if n_steps > 1 and dtype == np.float32:
         tol = 0.0  # whether a round is the last hangs on rounding
-    found = infer_tempered(
-        batch, topics, prior, n_steps=n_steps, tol=tol, dtype=dtype
-    )
+    found = infer_tempered(batch, topics, prior, n_steps=n_steps, tol=tol, dtype=dtype)
     bound, gamma, at, w, inverse, relative = found
     expected = tempered_oracle(batch, topics, prior, n_steps, tol)
     assert_close(bound, expected[0], dtype)
