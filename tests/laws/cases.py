@@ -10,6 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from skvrem.data import as_documents, as_source
+from skvrem.lda._model import LDAModel
+from skvrem.lda._model_local import LocallyTemperedLDAModel
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.mixture._start import _spheres
 from skvrem.plsa._model import PLSAModel
@@ -22,6 +24,8 @@ class Case(NamedTuple):
     data: Any
     X: Any
     folder: str
+    bounded: bool = True  # a step of batch EM raises one and the same objective
+    size: float = 1.0  # of parameters
 
 
 def gaussian(covariance_type, missing=False, weighted=False, keep_sums=True):
@@ -73,6 +77,21 @@ def documents(weighted=False, doc_update_iter=1, words_of_topics=False):
     return Case(model, point, data, X, "plsa")
 
 
+def dirichlet_documents(weighted=False, words_of_topics=False, model=LDAModel):
+    like = documents(weighted)
+    rng = np.random.default_rng(3)
+    prior = rng.uniform(0.5, 2.0, (3, 30)) if words_of_topics else np.array(0.8)
+    model = model(
+        np.array([0.3, 0.5, 0.2]), prior, like.data.total_weight, np.float64, 2000, 1e-9
+    )
+    # A document's posterior starts anew at every visit, so it must converge each time.
+    topics = like.data.total_weight / 3 * like.point.parameters.topics[:, :3]
+    point = model.start((topics + 0.1,))
+    # Temperatures that documents choose change what is maximised.
+    bounded = not isinstance(model, LocallyTemperedLDAModel)
+    return Case(model, point, like.data, like.X, "lda", bounded, topics.sum() / 3)
+
+
 def cut(data, batch, n_units):
     """Two blocks in place of one: its first units, and the rest as block 5."""
     if hasattr(batch, "stop"):
@@ -106,4 +125,10 @@ CASES = {
     "documents weighted": lambda: documents(weighted=True),
     "documents, words of topics": lambda: documents(words_of_topics=True),
     "documents, 4 steps a visit": lambda: documents(doc_update_iter=4),
+    "dirichlet": dirichlet_documents,
+    "dirichlet weighted": lambda: dirichlet_documents(weighted=True),
+    "dirichlet, words of topics": lambda: dirichlet_documents(words_of_topics=True),
+    "dirichlet, temperatures of documents": lambda: dirichlet_documents(
+        model=LocallyTemperedLDAModel
+    ),
 }
