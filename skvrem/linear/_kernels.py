@@ -1,4 +1,4 @@
-"""Loops over rows: losses, residuals, row weights of curvatures, products with CSR rows.
+"""Loops over rows: losses, residuals, weights in curvatures, products with CSR rows.
 
 For a row with logits z (k,), target y and weight w, with p = softmax(z), or for two
 classes one logit z and p = 1 / (1 + exp(-z)):
@@ -143,7 +143,7 @@ def softmax_bound(Z, weight, out):
 @kernel
 def partition_bound(features, log_alpha, order, sigma, g):
     """Algorithm 1 for any features (n, d); adds to sigma (d, d), g (d,); log z."""
-    n, d = features.shape
+    d = features.shape[1]
     log_z = -math.inf
     difference = np.empty(d)
     for y in order:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.linear import _kernels
+from skvrem.linear._model_curvature import Factor
 from skvrem.linear._model_rows import tiles
 from skvrem.utils._algebra import accumulate, scale
 from skvrem.utils._parallel import parallel_map, row_chunks
@@ -192,6 +193,11 @@ class LogisticModel:
         return sums
 
     def _sums(self, theta, batch, chunk, every):
+        # What is not finite is found out of the sums.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._sum_tiles(theta, batch, chunk, every)
+
+    def _sum_tiles(self, theta, batch, chunk, every):
         gradient, objective = np.zeros_like(theta), 0.0
         curvature = self.curvature.zeros() if every else np.zeros(0)
         for tile, where in tiles(batch, *chunk, self.intercept):
@@ -296,6 +302,44 @@ class LogisticModel:
             return metric.solve(gradient)
         solution = metric.solve(gradient - gradient.mean(axis=1, keepdims=True))
         return solution - solution.mean(axis=1, keepdims=True)
+
+    def laplace(self, point, data):
+        r"""Return minus the Hessian of the objective and the standard errors.
+
+        The Hessian, of shape (k p, k p), is that of the sum over rows, the ridge
+        included; errors (p, k) are the roots of the diagonal of its inverse. With
+        several classes a constant added to all columns changes nothing, so that the
+        inverse is taken where the columns sum to zero.
+        """
+        theta = point.parameters.theta
+        p, k = theta.shape
+        pairs = [(a, b) for a in range(k) for b in range(a, k)]
+        grams = np.zeros((len(pairs), p, p))
+        for batch in data.chunks().batches:
+            for tile, where in tiles(batch, batch.start, batch.stop, self.intercept):
+                Z = tile.times(theta)
+                P = np.empty(Z.shape)
+                _kernels.probabilities(Z, P)
+                weight = batch.weight[where] if batch.weight.size else 1.0
+                for out, (a, b) in zip(grams, pairs, strict=True):
+                    other = 1.0 - P[:, a] if a == b else P[:, b]
+                    tile.add_gram(weight * P[:, a] * other, out)
+        hessian = np.zeros((k, p, k, p))
+        for gram, (a, b) in zip(grams, pairs, strict=True):
+            hessian[a, :, b] = hessian[b, :, a] = gram if a == b else -gram
+        ridge = self.ridge * self.total_weight
+        common = np.zeros(p)
+        for a in range(k):
+            hessian[a, np.arange(p), a, np.arange(p)] += ridge
+        hessian = hessian.reshape(k * p, k * p)
+        shifted = hessian
+        if k > 1:
+            # 11^T acts on what is common to the columns only, and is taken out again.
+            amount = np.maximum(hessian.diagonal().reshape(k, p).mean(axis=0), 1e-300)
+            shifted = hessian + np.kron(np.full((k, k), 1.0 / k), np.diag(amount))
+            common = 1.0 / (k * (amount + ridge))
+        variance = Factor(shifted).solve(np.eye(k * p)).diagonal().reshape(k, p)
+        return hessian, np.sqrt(np.maximum(variance - common, 0.0)).T
 
     # What the solvers ask for
 

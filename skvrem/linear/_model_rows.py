@@ -10,7 +10,8 @@ from skvrem.linear import _kernels
 
 __all__ = ["tiles"]
 
-TILE_ROWS = {"dense": 1024, "csr": 4096}
+# Elements of a dense tile, its least and most rows, and the rows of a CSR tile.
+TILE_SIZE, FEWEST_ROWS, MOST_ROWS = 200_000, 256, 4096
 
 
 def tiles(batch, start, stop, intercept):
@@ -24,7 +25,9 @@ def tiles(batch, start, stop, intercept):
         Rows have a one behind them.
     """
     csr = hasattr(batch.rows, "indptr")
-    step = TILE_ROWS["csr" if csr else "dense"]
+    step = MOST_ROWS
+    if not csr:
+        step = int(np.clip(TILE_SIZE // batch.rows.shape[1], FEWEST_ROWS, MOST_ROWS))
     for a in range(start, stop, step):
         b = min(a + step, stop)
         where = batch.index[a:b] if batch.index.size else slice(a, b)
