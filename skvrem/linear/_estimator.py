@@ -21,6 +21,7 @@ from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
 from skvrem.linear._inference import LogisticInference
 from skvrem.linear._model import LogisticModel, Online, Statistics
 from skvrem.linear._plan import (
+    MANY_ROWS,
     Sample,
     choose_curvature,
     curvature_rows,
@@ -56,6 +57,12 @@ SOLVERS = ("auto", "batch", "stochastic", "svrg")
 SVRG_BLOCKS, SVRG_ROWS = 32, 64
 STOCHASTIC_ROWS = 256
 PARTIAL_ROWS = 1024
+# Steps of "stochastic", by what is kept of the curvature, for two classes and more. A
+# majorizer's step may be as long as 2; the classes' own bounds leave out what couples
+# them, and a diagonal leaves out more.
+GRAM_STEP, GRAM_STEP_CLASSES, OTHER_STEP = 1.5, 2.0, 1.0
+# In a stream that has seen enough rows, one in so many is taken for the curvature.
+THIN = 8
 ONE = schedules.Constant(1.0)
 # A fit to a sample ends where what is left to gain is this share of its sampling error.
 START_PRECISION = 0.1
@@ -375,7 +382,7 @@ class SBMLogisticRegression(
             data.n_units,
             sparse=hasattr(data.rows, "indptr"),
             rank=self.rank,
-            kind=kind,
+            own=accelerated or solver != "batch",
             stream=stream,
         )
         ridge = np.full(p, 1.0 / C)
@@ -384,7 +391,8 @@ class SBMLogisticRegression(
         rows = self.batch_size
         n_blocks = 1
         if stream:
-            rows = STOCHASTIC_ROWS if rows == "auto" else rows
+            if rows == "auto":
+                rows = min(STOCHASTIC_ROWS, max(64, data.n_units // 20))
             n_blocks = max(1, round(data.n_units / rows))
         elif solver == "svrg":
             n_blocks = min(SVRG_BLOCKS, data.n_units // SVRG_ROWS)
@@ -392,6 +400,9 @@ class SBMLogisticRegression(
                 n_blocks = round(data.n_units / rows)
             n_blocks = max(1, n_blocks)
         factor = 1.0 if self.step_size == "auto" else float(self.step_size)
+        if stream and self.step_size == "auto":
+            gram = GRAM_STEP if k == 1 else GRAM_STEP_CLASSES
+            factor = gram if curvature.kind == "gram" else OTHER_STEP
         model = LogisticModel(
             numbers,
             len(classes),
@@ -521,7 +532,8 @@ class SBMLogisticRegression(
             state = Statistics(self._gradient, self._curvature, 0.0)
             point = point._replace(statistics=state)
         model.online = model.online._replace(
-            share=data.total_weight / n_blocks / n_total, seen=seen
+            share=data.total_weight / n_blocks / n_total,
+            thin=THIN if seen > MANY_ROWS * shape[0] else 1,
         )
         partition = data.chunks()
         if n_blocks > 1 or len(partition) > 1:

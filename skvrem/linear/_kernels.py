@@ -226,3 +226,29 @@ def probabilities(Z, out):
             total += out[i, j]
         for j in range(Z.shape[1]):
             out[i, j] /= total
+
+
+@kernel(fastmath=CONTRACT)
+def softmax_class_bounds(Z, weight, out):
+    """Weights (m, k) of the bound for each class's logit while the others stand still.
+
+    log sum_j exp(z_j) is log(1 + exp(s)) but for a constant, with s = z_j minus the
+    logarithm of the other classes' sum: the bound of two classes, tanh(s / 2) / (2 s).
+    """
+    for i in range(Z.shape[0]):
+        top = Z[i, 0]
+        for j in range(1, Z.shape[1]):
+            top = max(top, Z[i, j])
+        total = 0.0
+        for j in range(Z.shape[1]):
+            total += np.float64(exp(Z[i, j] - top))
+        w = weight[i] if weight.size else 1.0
+        for j in range(Z.shape[1]):
+            own = np.float64(Z[i, j] - top)
+            others = max(total - exp(own), exp(-FARTHEST))
+            s = min(abs(own - log(others)), FARTHEST)
+            e = exp(-s)
+            if s > SMALL:
+                out[i, j] = w * (1.0 - e) / ((1.0 + e) * 2.0 * s)
+            else:
+                out[i, j] = w * (0.25 - s * s / 48.0)

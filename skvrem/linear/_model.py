@@ -95,14 +95,19 @@ class Online(NamedTuple):
         Factor of the step.
     share : float
         Of a block in all rows, the paper's constant step.
-    seen : float
-        Rows of which the curvature has been taken already.
+    thin : int
+        The curvature is that of one row in so many, for all.
     """
 
     memory: float = 0.0
     scale: float = 1.0
     share: float = 1.0
-    seen: float = 0.0
+    thin: int = 1
+
+
+def _weight(batch, where):
+    """Weights of rows; empty for ones."""
+    return batch.weight[where] if batch.weight.size else batch.weight
 
 
 class LogisticModel:
@@ -195,17 +200,16 @@ class LogisticModel:
     def _sums(self, theta, batch, chunk, every):
         # What is not finite is found out of the sums.
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._sum_tiles(theta, batch, chunk, every)
-
-    def _sum_tiles(self, theta, batch, chunk, every):
-        gradient, objective = np.zeros_like(theta), 0.0
-        curvature = self.curvature.zeros() if every else np.zeros(0)
-        for tile, where in tiles(batch, *chunk, self.intercept):
-            y = self.y[where]
-            weight = batch.weight[where] if batch.weight.size else batch.weight
-            Z = tile.times(theta)
+            curvature = np.zeros(0)
             if every:
-                self.curvature.add(tile, self._row_weights(Z, weight), curvature)
+                curvature = self._curvature_sums(theta, batch, *chunk)
+            return self._gradient_sums(theta, batch, *chunk, curvature)
+
+    def _gradient_sums(self, theta, batch, start, stop, curvature):
+        gradient, objective = np.zeros_like(theta), 0.0
+        for tile, where in tiles(batch, start, stop, self.intercept):
+            y, weight = self.y[where], _weight(batch, where)
+            Z = tile.times(theta)
             loss = np.empty(len(Z), Z.dtype)
             if self.k == 1:
                 _kernels.logistic_residuals(Z[:, 0], y, weight, loss)
@@ -215,15 +219,28 @@ class LogisticModel:
             tile.add_transposed(Z, gradient)
         return Statistics(gradient, curvature, objective)
 
+    def _curvature_sums(self, theta, batch, start, stop):
+        thin = self.online.thin if self.online else 1
+        out = self.curvature.zeros()
+        stop = start + -(-(stop - start) // thin)
+        for tile, where in tiles(batch, start, stop, self.intercept):
+            weights = self._row_weights(tile.times(theta), _weight(batch, where))
+            self.curvature.add(tile, weights, out)
+        out *= thin
+        return out
+
     def _row_weights(self, Z, weight):
         """Weights of the rows in the curvature, of shape (m, columns)."""
-        shared = np.empty(len(Z))
+        out = np.empty((len(Z), self.curvature.columns))
         if self.kind == "bound":
+            # What holds of all columns of theta at once, or of one at a time.
             if self.k == 1:
-                _kernels.logistic_bound(Z[:, 0], weight, shared)
+                _kernels.logistic_bound(Z[:, 0], weight, out[:, 0])
+            elif self.curvature.columns == 1:
+                _kernels.softmax_bound(Z, weight, out[:, 0])
             else:
-                _kernels.softmax_bound(Z, weight, shared)
-            return np.broadcast_to(shared[:, None], (len(Z), self.curvature.columns))
+                _kernels.softmax_class_bounds(Z, weight, out)
+            return out
         p = np.empty((len(Z), self.k))
         _kernels.probabilities(Z, p)
         p *= 1.0 - p
@@ -320,7 +337,7 @@ class LogisticModel:
                 Z = tile.times(theta)
                 P = np.empty(Z.shape)
                 _kernels.probabilities(Z, P)
-                weight = batch.weight[where] if batch.weight.size else 1.0
+                weight = _weight(batch, where) if batch.weight.size else 1.0
                 for out, (a, b) in zip(grams, pairs, strict=True):
                     other = 1.0 - P[:, a] if a == b else P[:, b]
                     tile.add_gram(weight * P[:, a] * other, out)

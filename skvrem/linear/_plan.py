@@ -23,7 +23,7 @@ START_SHARE, START_ROWS, WORTH_IT = 16, 10, 4
 AUTO_RANK = 20
 
 
-def choose_curvature(p, k, n_rows, *, sparse, rank, kind, stream=False):
+def choose_curvature(p, k, n_rows, *, sparse, rank, own, stream=False):
     """Return how the curvature is kept.
 
     Parameters
@@ -34,7 +34,8 @@ def choose_curvature(p, k, n_rows, *, sparse, rank, kind, stream=False):
     sparse : bool
     rank : int or None
         The user's choice.
-    kind : {"bound", "hessian"}
+    own : bool
+        Each class has a matrix of its own, where they are not too large.
     stream : bool
         It is added up block by block, so that its matrices are factored often.
     """
@@ -42,9 +43,9 @@ def choose_curvature(p, k, n_rows, *, sparse, rank, kind, stream=False):
         return Curvature("sketch", p, 1, min(rank, p))
     if p > MOST_FEATURES or (p > n_rows and p > 200 and not stream):
         if sparse:
-            return Curvature("diagonal", p, k if kind == "hessian" else 1)
+            return Curvature("diagonal", p, k if own else 1)
         return Curvature("sketch", p, 1, min(AUTO_RANK, p))
-    own = kind == "hessian" and 8 * k * p * p <= CURVATURE_BYTES
+    own = own and 8 * k * p * p <= CURVATURE_BYTES
     return Curvature("gram", p, k if own else 1)
 
 
