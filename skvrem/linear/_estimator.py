@@ -19,7 +19,7 @@ from skvrem import schedules, solvers
 from skvrem.data import as_source, is_dask
 from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
 from skvrem.linear._inference import LogisticInference
-from skvrem.linear._model import LogisticModel, Online, Statistics
+from skvrem.linear._model import LogisticModel, Online, Parameters, Statistics
 from skvrem.linear._plan import (
     MANY_ROWS,
     Sample,
@@ -76,6 +76,130 @@ class SBMLogisticRegression(
     ClassifierMixin,
     BaseEstimator,
 ):
+    r"""Logistic regression by bound majorization, for data in memory and streams.
+
+    A drop-in for :class:`sklearn.linear_model.LogisticRegression` with a quadratic
+    penalty: the same objective, binary or multinomial, to any precision. It makes the
+    curvature of the objective from a sample of the rows and needs a few passes where
+    rows are many for the features; and it learns from a stream (:meth:`partial_fit`)
+    without a step size.
+
+    Parameters
+    ----------
+    penalty : {"l2", None}, default="l2"
+        As in scikit-learn; None is ``C=np.inf``.
+    C : float, default=1.0
+        Inverse of the strength of the penalty; ``np.inf`` is none.
+    l1_ratio : 0, default=0.0
+        As in scikit-learn: 0 is the quadratic penalty, the only one here.
+    dual : False, default=False
+        As in scikit-learn; there is no dual form here.
+    tol : float, default=1e-7
+        Converged when what is left to gain is less, in nats a row. "batch" without
+        acceleration, "stochastic" and "svrg" go by what the last epoch gained.
+    fit_intercept : bool, default=True
+        Add an intercept to the logits.
+    intercept_scaling : 1, default=1
+        As in scikit-learn; see `penalize_intercept`.
+    class_weight : dict or "balanced", default=None
+        Factors of the weights of rows by class, as in scikit-learn.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the sample that the curvature is taken from, and the minibatches.
+    solver : str, default="auto"
+        "auto", "batch", "stochastic" or "svrg"; scikit-learn's names mean "auto".
+        "batch" is bound majorization [1]_; "stochastic" its stochastic form [2]_ in
+        blocks, at the level of the sampling error after one pass (``max_iter=1``);
+        "svrg" has the bound as the preconditioner of a variance-reduced gradient.
+        "auto" is "batch" with ``acceleration="lbfgs"``. The choice is in ``solver_``.
+    max_iter : int, default=500
+        Epochs: passes for "batch", steps with "lbfgs", passes over the minibatches for
+        the others.
+    verbose : int, default=0
+        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+    warm_start : bool, default=False
+        Start from the last solution, as along a path of values of C.
+    n_jobs : int or None, default=None
+        Threads; None is all cores, and one inside a joblib or dask worker. Results do
+        not depend on it.
+    penalize_intercept : bool, default=False
+        The penalty holds for the intercept too, as in liblinear and in [2]_.
+    acceleration : {None, "lbfgs"}, default=None
+        "lbfgs" fits a sample of the rows first, takes the curvature there, and makes
+        L-BFGS steps in its metric on all rows, each checked. With "batch" or "auto".
+    curvature : {"auto", "bound", "hessian"}, default="auto"
+        Row weights of the curvature: of the bound or of the Hessian. "auto" is the
+        Hessian with acceleration, else the bound.
+    rank : int or None, default=None
+        Keep the curvature as this rank plus a diagonal, in memory of ``rank`` numbers
+        a feature. None is a matrix for up to 2,000 features, beyond a diagonal (sparse
+        X) or rank 20.
+    step_size : float or "auto", default="auto"
+        Factor of the steps of "svrg" ("auto": 1) and "stochastic" ("auto": 1.5 for two
+        classes, 2 for more, 1 with `rank` or a diagonal).
+    batch_size : int or "auto", default="auto"
+        Rows a minibatch; "auto" makes 32 minibatches for "svrg", blocks of 64 to 256
+        rows for "stochastic" and of about 1,024 for :meth:`partial_fit`.
+    gradient_memory : float, default=0.0
+        Share of the rows seen whose gradients "stochastic" remembers: 0 forgets all
+        but the newest block's; 1 is the form of [2]_, which does not converge in useful
+        time and is there for study.
+    total_samples : float or None, default=None
+        Rows that a stream will have, which the penalty is spread over. None: those
+        seen so far.
+    compute_std : bool, default=False
+        Compute ``coef_std_`` after a fit.
+    verbose_interval : int, default=10
+        Epochs between two lines.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    coef_std_, intercept_std_ : ndarray
+        Standard errors by Laplace's approximation, shapes as above. With several
+        classes, of parameters whose sum over classes is zero.
+    curvature_ : ndarray
+        With `compute_std`: minus the Hessian of the penalised log-likelihood, classes
+        by features and intercept, both ways.
+    n_iter_ : int
+        Epochs of the last fit, or batches of a stream.
+    converged_ : bool
+    objective_ : float
+        Penalised log-likelihood in nats a row.
+    history_ : dict of ndarray
+        passes, seconds, objective, step_size, temperature by epoch.
+    solver_, step_size_, batch_size_ : str, float, int
+        What was used.
+    n_samples_seen_ : int
+        Rows of the fit, or of the stream.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where X has string column names.
+
+    See Also
+    --------
+    sklearn.linear_model.LogisticRegression : Other penalties and solvers.
+    skvrem.linear.bound : The bound, for any log-linear model.
+
+    References
+    ----------
+    .. [1] Jebara, Choromanska (2012). Majorization for CRFs and latent likelihoods.
+       NeurIPS.
+    .. [2] Choromanska, Jebara (2013). Stochastic bound majorization.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skvrem import SBMLogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SBMLogisticRegression(random_state=0).fit(X, y)
+    >>> model.predict(X[:2])
+    array([0, 0])
+    >>> model.score(X, y) > 0.95
+    True
+    """
+
     def __init__(
         self,
         penalty="l2",
@@ -272,7 +396,7 @@ class SBMLogisticRegression(
         )
         fit = self._prepare(solver, data, numbers, classes, C)
         theta, passes = self._first_theta(fit, data, classes, rng)
-        point = fit.model.start(theta)
+        point = fit.model.start(Parameters(theta))
         if fit.name == "svrg":
             point, cost = fit.model.recondition(point, data, rng)
             passes += cost
@@ -339,7 +463,7 @@ class SBMLogisticRegression(
             model.on_sample(curvature_rows(model.curvature, *shape, rows, shape[0])),
             solvers.QuasiNewton(),
             sample,
-            model.start(np.zeros(shape)),
+            model.start(Parameters(np.zeros(shape))),
             step_size=schedules.Constant(1.0),
             temperature=schedules.Constant(1.0),
             max_iter=START_STEPS,
@@ -527,7 +651,8 @@ class SBMLogisticRegression(
         n_blocks = max(1, round(data.n_units / rows))
         shape = (len(model.ridge), model.k)
         dtype = X.dtype if first else self.coef_.dtype
-        point = model.start(np.zeros(shape) if first else self._theta(classes, shape))
+        theta = np.zeros(shape) if first else self._theta(classes, shape)
+        point = model.start(Parameters(theta))
         if not first and self._curvature is not None:
             state = Statistics(self._gradient, self._curvature, 0.0)
             point = point._replace(statistics=state)

@@ -103,8 +103,9 @@ def bound_coefficients(log_z, log_alpha):
 
 @kernel
 def softmax_bound(Z, weight, out):
-    """Weights w a with a I above the bound A of each row: a = |A|_inf, at most 1/2.
+    """Weights w a with a I above the bound A of each row.
 
+    a is the least of two norms of A, the largest sum of a row and Frobenius's, and 1/2.
     1/2 is the bound of Böhning (1992). Where one class is nearly certain A is far
     smaller. Classes are visited in the order of descending logits, where Algorithm 1
     is tightest.
@@ -130,13 +131,14 @@ def softmax_bound(Z, weight, out):
             for a in range(j):
                 g[a] -= kappa * g[a]
             g[j] = kappa
-        largest = 0.0
+        largest = squares = 0.0
         for a in range(k):
             total = 0.0
             for b in range(k):
                 total += abs(sums[a, b])
+                squares += sums[a, b] ** 2
             largest = max(largest, total)
-        largest = min(largest, 0.5)
+        largest = min(largest, math.sqrt(squares), 0.5)
         out[i] = largest * weight[i] if weight.size else largest
 
 

@@ -164,10 +164,10 @@ class LogisticModel:
         self.online = online
         self._factored = None, None
 
-    def start(self, theta):
-        """Return the point of parameters."""
-        empty = Statistics(np.zeros_like(theta), self.curvature.zeros(), 0.0)
-        return Point(Parameters(theta), empty)
+    def start(self, parameters):
+        """Return the point of parameters, which has seen nothing."""
+        gradient = np.zeros_like(parameters.theta)
+        return Point(parameters, Statistics(gradient, self.curvature.zeros(), 0.0))
 
     def on_sample(self, sample_rows):
         """Return the model for a fit to a sample: rows for the curvature differ."""

@@ -24,6 +24,7 @@ PROTOCOL = 4
 METHODS = ("predict", "predict_proba", "score_samples", "transform")
 # Parameters of each estimator; one that is not named here gets its defaults.
 PARAMETERS = {
+    "SBMLogisticRegression": {"compute_std": True},
     "VRGaussianMixture": {"n_components": 2, "covariance_type": "diag"},
 }
 
