@@ -135,7 +135,7 @@ class SBMLogisticRegression(
         X) or rank 20.
     step_size : float or "auto", default="auto"
         Factor of the steps of "svrg" ("auto": 1) and "stochastic" ("auto": 1.5 for two
-        classes, 2 for more, 1 with `rank` or a diagonal).
+        classes, 2 for more, 1 with `rank` or a diagonal and in :meth:`partial_fit`).
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" makes 32 minibatches for "svrg", blocks of 64 to 256
         rows for "stochastic" and of about 1,024 for :meth:`partial_fit`.
@@ -301,7 +301,7 @@ class SBMLogisticRegression(
             accept_sparse="csr",
             dtype=(np.float64, np.float32),
             order="C",
-            # A pass over dense rows would be a good part of a fit: see _translated.
+            # A pass over dense rows would be a good part of a fit: see _explained.
             ensure_all_finite=sp.issparse(X),
         )
         if sp.issparse(X) and X.indices.dtype != np.int32:
@@ -657,6 +657,9 @@ class SBMLogisticRegression(
             state = Statistics(self._gradient, self._curvature, 0.0)
             point = point._replace(statistics=state)
         model.online = model.online._replace(
+            # Rows may come in any order: whatever a longer step gains elsewhere, it
+            # forgets here.
+            scale=1.0 if self.step_size == "auto" else float(self.step_size),
             share=data.total_weight / n_blocks / n_total,
             thin=THIN if seen > MANY_ROWS * shape[0] else 1,
         )

@@ -193,7 +193,9 @@ class LogisticModel:
         chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
         sums = reduce(accumulate, parallel_map(evaluate, chunks), None)
         # A sum of many elements is finite only if all are.
-        if not np.isfinite(sums.objective + sums.gradient.sum()):
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = sums.objective + sums.gradient.sum() + sums.curvature.sum()
+        if not np.isfinite(total):
             raise FloatingPointError("the rows or their logits are not finite")
         return sums
 

@@ -26,12 +26,13 @@ SOLVERS = {
 }
 
 
-def draw(n=2000, d=8, k=2, seed=0):
+def draw(n=1000, d=8, k=2, seed=0):
+    """Columns of unequal spread and mean, classes by the model itself."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) * np.geomspace(1.0, 0.1, d) + 0.5
-    theta = rng.normal(size=(d, k)) / np.geomspace(1.0, 0.1, d)[:, None]
-    y = (X @ theta + rng.gumbel(size=(n, k))).argmax(axis=1)
-    return X, y
+    scale = np.geomspace(1.0, 0.3, d)
+    X = (rng.normal(size=(n, d)) + 0.2) * scale
+    theta = rng.normal(size=(d, k)) / scale[:, None] / np.sqrt(d)
+    return X, (X @ theta + rng.gumbel(size=(n, k))).argmax(axis=1)
 
 
 def twin(X, y, sample_weight=None, **params):
@@ -161,10 +162,11 @@ def test_default_tolerance_is_a_relative_gap_of_a_millionth():
         assert loss(SBMLogisticRegression().fit(X, y), X, y) < best * (1.0 + 1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_same_bits_for_any_number_of_threads():
     X, y = draw(n=40_000, k=3)
     for solver in ("auto", "batch", "stochastic", "svrg"):
-        params = {"solver": solver, "max_iter": 3, "tol": 1.0, "random_state": 0}
+        params = {"solver": solver, "max_iter": 3, "random_state": 0}
         a, b = (SBMLogisticRegression(n_jobs=n, **params).fit(X, y) for n in (1, 3))
         np.testing.assert_array_equal(a.coef_, b.coef_)
 
@@ -259,6 +261,7 @@ def test_one_pass_reaches_the_sampling_error(k):
     assert model.history_["passes"][-1] == 2.0
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_all_gradients_remembered_is_slow():
     X, y = draw(n=5000)
     gaps = []
@@ -267,8 +270,7 @@ def test_all_gradients_remembered_is_slow():
             solver="stochastic",
             gradient_memory=memory,
             step_size=1.0,
-            max_iter=2,
-            tol=10.0,
+            max_iter=1,
             random_state=0,
         )
         gaps.append(loss(model.fit(X, y), X, y))
@@ -310,7 +312,7 @@ def test_a_class_sorted_stream_beats_sgd(k):
     sgd = stream(SGDClassifier("log_loss", random_state=0), X[order], y[order])
     shuffled = stream(SBMLogisticRegression(), X, y)
     assert ours.score(X, y) > sgd.score(X, y)
-    assert ours.score(X, y) > shuffled.score(X, y) - 0.1
+    assert ours.score(X, y) > shuffled.score(X, y) - 0.05
 
 
 def test_a_stream_is_pickled_midway():
