@@ -215,7 +215,7 @@ def test_woodbury_has_its_minus(rng):
     np.testing.assert_allclose(np.diag(matrix), np.diag(gram) + ridge, rtol=1e-12)
     diagonal = np.diag(np.diag(gram) + ridge)
     exact = gram + np.diag(ridge)
-    assert np.linalg.norm(exact - matrix) < 0.5 * np.linalg.norm(exact - diagonal)
+    assert np.linalg.norm(exact - matrix) < 0.8 * np.linalg.norm(exact - diagonal)
 
 
 def test_a_factor_of_a_singular_matrix():

@@ -97,6 +97,16 @@ def test_weights(class_weight, rng):
     assert_same_optimum(model, twin(X, y, weight, **params))
 
 
+@pytest.mark.parametrize("name", SOLVERS)
+def test_weights_are_repetitions(name, rng):
+    X, y = draw(n=300, k=3)
+    weight = rng.integers(4, size=300)
+    model = SBMLogisticRegression(random_state=0, **SOLVERS[name], **TIGHT)
+    weighted = model.fit(X, y, weight).coef_
+    repeated = model.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight)).coef_
+    np.testing.assert_allclose(weighted, repeated, atol=1e-6)
+
+
 def test_the_penalty_of_the_intercept_is_that_of_liblinear():
     X, y = draw()
     model = SBMLogisticRegression(penalize_intercept=True, C=0.05, **TIGHT).fit(X, y)
