@@ -35,7 +35,7 @@ def variants():
     yield make(VRGaussianMixture, tempering="annealed", annealing_iter=3)
     yield make(VRGaussianMixture, init_params="random_from_data", n_init=2)
     yield make(VRGaussianMixture, warm_start=True)
-    yield SBMLogisticRegression(solver="batch", max_iter=3000)
+    yield SBMLogisticRegression(solver="batch", max_iter=3000, tol=1e-6)
     yield SBMLogisticRegression(solver="svrg", batch_size=10)
     yield SBMLogisticRegression(solver="stochastic", batch_size=10, tol=1e-3)
     yield SBMLogisticRegression(rank=2, curvature="bound", tol=1e-15, max_iter=3000)

@@ -310,7 +310,8 @@ class SBMLogisticRegression(
         if classes is None:
             check_classification_targets(y)
         found, numbers = np.unique(y, return_inverse=True)
-        if classes is None:
+        stream = classes is not None
+        if not stream:
             classes = found
         elif not np.isin(found, classes).all():
             unseen = found[~np.isin(found, classes)].tolist()
@@ -328,6 +329,13 @@ class SBMLogisticRegression(
             )
         numbers = numbers.astype(np.int32)
         weight = check_weight(sample_weight, X.shape[0])
+        if weight is not None and not stream:
+            weighed = np.unique(numbers[weight > 0.0])
+            if len(weighed) < 2:
+                raise ValueError(
+                    f"Only the class {classes[weighed[0]]!r} has rows of positive "
+                    "weight: at least 2 classes are needed."
+                )
         if self.class_weight is not None:
             factors = compute_class_weight(
                 self.class_weight, classes=classes, y=y, sample_weight=weight

@@ -374,6 +374,8 @@ def test_classes_of_a_stream():
 def test_one_class():
     with pytest.raises(ValueError, match="only one class"):
         SBMLogisticRegression().fit([[1.0], [2.0]], [3, 3])
+    with pytest.raises(ValueError, match="rows of positive weight"):
+        SBMLogisticRegression().fit([[1.0], [2.0]], [3, 4], sample_weight=[1.0, 0.0])
 
 
 @pytest.mark.parametrize(

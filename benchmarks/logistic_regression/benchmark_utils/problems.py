@@ -47,11 +47,11 @@ def dense(n=100_000, d=100, seed=0):
 
 
 def multinomial(n=60_000, d=50, k=10, seed=0):
-    """Correlated columns, classes by the multinomial model itself."""
+    """Columns whose standard deviations span 10, classes by the model itself."""
     rng = np.random.default_rng(seed)
-    mix = np.eye(d) + 0.3 * rng.normal(size=(d, d)) / np.sqrt(d)
-    X = rng.normal(size=(n + n // 5, d)) @ mix
-    theta = 2.0 * rng.normal(size=(d, k)) / np.sqrt(d)
+    scale = np.geomspace(1.0, 0.1, d)
+    X = rng.normal(size=(n + n // 5, d)) * scale
+    theta = 2.0 * rng.normal(size=(d, k)) / scale[:, None] / np.sqrt(d)
     y = (X @ theta + rng.gumbel(size=(len(X), k))).argmax(axis=1)
     return _split(X, y, n // 5)
 
