@@ -14,11 +14,12 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from skvrem import ConvergenceDisplay, VRGaussianMixture
+from skvrem import ConvergenceDisplay, SBMLogisticRegression, VRGaussianMixture
 from skvrem.utils.discovery import all_estimators
 
 matplotlib.use("Agg")
@@ -253,7 +254,77 @@ def draw_digits(pca, mixture):
     save(figure, "digits_means.png")
 
 
-DEMONSTRATIONS = {"VRGaussianMixture": demonstrate_gaussian_mixture}
+def demonstrate_logistic_regression():
+    """Compare with LogisticRegression, and a stream with SGDClassifier."""
+    scale = StandardScaler().fit_transform
+    cancer, digits = load_breast_cancer(), load_digits()
+    problems = [
+        ("breast cancer", scale(cancer.data), cancer.target),
+        ("digits", digits.data / 16.0, digits.target),
+        ("simulated, ill-conditioned", *clicks(100_000, 100, seed=0)),
+    ]
+    for _, X, y in problems:  # compile or load
+        SBMLogisticRegression(max_iter=2, tol=1.0).fit(X[:500], y[:500])
+        first = SBMLogisticRegression(max_iter=1)
+        first.partial_fit(X[:500], y[:500], classes=np.unique(y))
+    rows = []
+    for name, X, y in problems:
+        label = f"{name}, {X.shape[0]} x {X.shape[1]}"
+        for estimator in (
+            LogisticRegression(max_iter=10_000, tol=1e-6),
+            LogisticRegression(solver="newton-cholesky", tol=1e-6),
+            SBMLogisticRegression(random_state=0),
+        ):
+            fit, seconds = seconds_of(lambda e=estimator, X=X, y=y: e.fit(X, y))
+            solver = getattr(fit, "solver_", fit.solver)
+            loss = -np.mean(fit.predict_log_proba(X)[np.arange(len(y)), y])
+            loss += 0.5 * np.square(fit.coef_).sum() / len(y)
+            name = f"{type(fit).__name__}, {solver}"
+            steps = int(np.max(fit.n_iter_))
+            rows.append([label, name, f"{loss:.7f}", str(steps), f"{seconds:.3f}"])
+    columns = ["data", "estimator", "objective a row", "steps", "seconds"]
+    show_table("Fits to convergence", columns, rows)
+
+    _, X, y = problems[-1]
+    train, test = slice(0, 80_000), slice(80_000, None)
+    rows = []
+    for estimator in (
+        SGDClassifier("log_loss", alpha=1e-5, random_state=0),
+        SGDClassifier("log_loss", alpha=1e-5, average=True, random_state=0),
+        SBMLogisticRegression(),
+    ):
+
+        def stream(model=estimator):
+            for start in range(*train.indices(len(y)), 1000):
+                block = slice(start, start + 1000)
+                model.partial_fit(X[block], y[block], classes=[0, 1])
+
+        _, seconds = seconds_of(stream)
+        z = estimator.decision_function(X[test])
+        loss = np.mean(np.logaddexp(0.0, z) - y[test] * z)
+        error = 100.0 * np.mean((z > 0) != y[test])
+        name = type(estimator).__name__
+        if getattr(estimator, "average", False):
+            name += ", averaged"
+        rows.append(["80 blocks of 1000", name, f"{loss:.4f}", f"{error:.2f}"])
+        rows[-1].append(f"{seconds:.3f}")
+    columns = ["stream", "estimator", "test log-loss", "test error %", "seconds"]
+    show_table("One pass of partial_fit, no tuning", columns, rows)
+
+
+def clicks(n, d, seed):
+    """Draw two classes by columns whose spread differs by a factor of 100."""
+    rng = np.random.default_rng(seed)
+    scale = np.geomspace(1.0, 0.01, d)
+    X = rng.normal(size=(n, d)) * scale
+    weights = 2.0 * rng.normal(size=d) / scale / np.sqrt(d)
+    return X, (rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-X @ weights))).astype(int)
+
+
+DEMONSTRATIONS = {
+    "SBMLogisticRegression": demonstrate_logistic_regression,
+    "VRGaussianMixture": demonstrate_gaussian_mixture,
+}
 
 
 def main():

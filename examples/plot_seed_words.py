@@ -72,9 +72,9 @@ TopicsDisplay.from_estimator(
 # How much weight?
 # ----------------
 # The share of a seed word that is in its topic, by weight, from the same random
-# numbers. Seeds are hints: a word that the corpus uses in other ways too comes only with
-# a weight of the order of its count. A weight far above that makes a topic of nothing
-# but its seeds.
+# numbers. Seeds are hints: a word that the corpus uses in other ways too comes only
+# with a weight of the order of its count. A weight far above that makes a topic of
+# nothing but its seeds.
 
 weights = [0.1, 1.0, 10.0, 100.0, 1000.0]
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")

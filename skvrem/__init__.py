@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 
 from skvrem.inspection import ConvergenceDisplay, TopicsDisplay
 from skvrem.lda import TemperedLDA
+from skvrem.linear import SBMLogisticRegression
 from skvrem.mixture import VRGaussianMixture
 from skvrem.plsa import VRPLSA
 from skvrem.utils import show_versions
@@ -15,6 +16,7 @@ from skvrem.utils import show_versions
 __all__ = [
     "VRPLSA",
     "ConvergenceDisplay",
+    "SBMLogisticRegression",
     "TemperedLDA",
     "TopicsDisplay",
     "VRGaussianMixture",

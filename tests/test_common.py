@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skvrem import VRPLSA, TemperedLDA, VRGaussianMixture
+from skvrem import VRPLSA, SBMLogisticRegression, TemperedLDA, VRGaussianMixture
 from skvrem.utils.discovery import all_estimators
 
 # Small enough that the checks are quick; parameters that an estimator does not have
@@ -44,6 +44,10 @@ def variants():
         yield make(TemperedLDA, solver=solver, batch_size=10, **few)
     for tempering in ("annealed", "global", "local"):
         yield make(TemperedLDA, tempering=tempering, **few)
+    yield SBMLogisticRegression(solver="batch", max_iter=3000, tol=1e-6)
+    yield SBMLogisticRegression(solver="svrg", batch_size=10)
+    yield SBMLogisticRegression(solver="stochastic", batch_size=10, tol=1e-3)
+    yield SBMLogisticRegression(rank=2, curvature="bound", tol=1e-15, max_iter=3000)
 
 
 WEIGHTS = "check_sample_weight_equivalence_on_"
@@ -61,8 +65,8 @@ def expected_failures(estimator):
     if isinstance(estimator, VRGaussianMixture) and estimator.n_components > 1:
         reason = "the start is drawn from the rows, of which there is another number"
         return {WEIGHTS + "dense_data": reason}
-    topics = isinstance(estimator, VRPLSA | TemperedLDA)
-    if topics and estimator.solver in ("stochastic", "svrg"):
+    blocks = isinstance(estimator, VRPLSA | TemperedLDA | SBMLogisticRegression)
+    if blocks and estimator.solver in ("stochastic", "svrg"):
         reason = "minibatches are drawn from rows, of which there is another number"
         return {WEIGHTS + "dense_data": reason, WEIGHTS + "sparse_data": reason}
     return {}

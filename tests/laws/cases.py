@@ -12,6 +12,9 @@ import scipy.sparse as sp
 from skvrem.data import as_documents, as_source
 from skvrem.lda._model import LDAModel
 from skvrem.lda._model_local import LocallyTemperedLDAModel
+from skvrem.linear._model import LogisticModel
+from skvrem.linear._model import Parameters as Theta
+from skvrem.linear._model_curvature import Curvature
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.mixture._start import _spheres
 from skvrem.plsa._model import PLSAModel
@@ -26,6 +29,7 @@ class Case(NamedTuple):
     folder: str
     bounded: bool = True  # a step of batch EM raises one and the same objective
     size: float = 1.0  # of parameters
+    solvers: tuple = ("batch", "squarem", "stochastic", "svrg", "saga", "incremental")
 
 
 def gaussian(covariance_type, missing=False, weighted=False, keep_sums=True):
@@ -109,6 +113,36 @@ def _weight(data, ids):
     return data.weight[ids] if data.weight.size else None
 
 
+def logistic(kind="gram", k=1, intercept=True, sparse=False, weighted=False):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 4)) * [1.0, 2.0, 0.5, 1.0]
+    if sparse:
+        X = sp.csr_matrix(X * (rng.uniform(size=X.shape) < 0.5))
+    weight = rng.uniform(0.5, 2.0, 300) if weighted else None
+    p = 4 + intercept
+    logits = X @ rng.normal(size=(4, max(2, k)))
+    y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1).astype(np.int32)
+    ridge = np.ones(p)
+    ridge[4:] = 0.0
+    curvature = Curvature(kind, p, 1, rank=2)
+    total = 300 if weight is None else weight.sum()
+    model = LogisticModel(
+        y, max(2, k), ridge, total, intercept, curvature, sample_rows=300
+    )
+    theta = 0.1 * rng.normal(size=(p, k))
+    if k > 1:  # where the ridge keeps it
+        theta -= theta.mean(axis=1, keepdims=True)
+    point = model.start(Theta(theta))
+    return Case(
+        model,
+        point,
+        as_source(X, weight),
+        X,
+        "linear",
+        solvers=("batch", "stochastic", "svrg", "quasi-newton"),
+    )
+
+
 CASES = {
     "full": lambda: gaussian("full"),
     "tied": lambda: gaussian("tied"),
@@ -131,4 +165,9 @@ CASES = {
     "dirichlet, temperatures of documents": lambda: dirichlet_documents(
         model=LocallyTemperedLDAModel
     ),
+    "logistic": logistic,
+    "logistic sparse": lambda: logistic(sparse=True),
+    "logistic weighted": lambda: logistic(weighted=True, intercept=False),
+    "multinomial": lambda: logistic(k=3),
+    "multinomial sparse": lambda: logistic(k=3, sparse=True),
 }

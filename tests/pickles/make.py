@@ -26,6 +26,7 @@ METHODS = ("predict", "predict_proba", "score_samples", "transform")
 PARAMETERS = {
     "VRPLSA": {"n_components": 2},
     "TemperedLDA": {"n_components": 2},
+    "SBMLogisticRegression": {"compute_std": True},
     "VRGaussianMixture": {"n_components": 2, "covariance_type": "diag"},
 }
 
