@@ -6,11 +6,13 @@ models, and :func:`skvrem.show_versions` for the state of an installation.
 
 __version__ = "0.1.0"
 
+from skvrem.hmm import VRHMM
 from skvrem.inspection import ConvergenceDisplay
 from skvrem.mixture import VRGaussianMixture
 from skvrem.utils import show_versions
 
 __all__ = [
+    "VRHMM",
     "ConvergenceDisplay",
     "VRGaussianMixture",
     "show_versions",

@@ -46,8 +46,8 @@ RULES = {
     "kernels": Rule(
         {"kernel utils"},
         {"numpy", "numba"},
-        "kernels use numpy, numba, math, utils._jit and utils._math: numba does not "
-        "see changes in any other file",
+        "kernels use numpy, numba, math, utils._jit, _math, _simd: numba does not see "
+        "changes in any other file",
     ),
     "solvers": Rule(
         {"solvers", "schedules", "utils"},
@@ -72,8 +72,8 @@ RULES = {
     ),
     "kernel utils": Rule(
         {"kernel utils"},
-        {"numpy", "numba"},
-        "utils._jit and utils._math serve kernels, which use numpy and numba only",
+        {"llvmlite", "numpy", "numba"},
+        "utils._jit, _math and _simd serve kernels, which use numpy and numba only",
     ),
     "utils": Rule(
         {"kernel utils", "utils"},
@@ -81,6 +81,7 @@ RULES = {
         "utils serve every place and so depend on none",
     ),
 }
+KERNEL_UTILS = ("_jit", "_math", "_simd")
 KERNEL_STDLIB = {"__future__", "math"}
 DASK = {"dask", "distributed"}
 # Inside functions only, and only where users meet them.
@@ -104,7 +105,7 @@ def place_of(parts):
             place if place in ("package", "schedules", "inspection") else None
         ), None
     if top == "utils":
-        return ("kernel utils" if last in ("_jit", "_math") else "utils"), None
+        return ("kernel utils" if last in KERNEL_UTILS else "utils"), None
     if top in ("solvers", "data"):
         return top, None
     if last == "__init__":
@@ -217,7 +218,7 @@ def reason_against_module(module, name, lazy, modules):
         if module.folder not in (None, target.folder):
             return "model folders never import each other"
         place = f"own {place}" if module.folder else place
-    # utils._jit and utils._math are utils for whoever may use utils.
+    # Those that serve kernels are utils for whoever may use utils.
     places = {place, "utils"} if place == "kernel utils" else {place}
     if not places & rule.skvrem:
         return rule.because

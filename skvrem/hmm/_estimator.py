@@ -1,0 +1,459 @@
+"""The scikit-learn shell of the hidden Markov model: parameters and fit."""
+
+import time
+import warnings
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from skvrem import schedules, solvers
+from skvrem.hmm._description import HMMDescription
+from skvrem.hmm._emission import Emission
+from skvrem.hmm._emission_discrete import Bernoulli, Categorical, Poisson
+from skvrem.hmm._emission_gaussian import Gaussian
+from skvrem.hmm._inference import HMMInference, explain_impossible
+from skvrem.hmm._model import HMMModel
+from skvrem.hmm._model_lanes import Impossible
+from skvrem.hmm._sequences import SequenceSource, open_sequences
+from skvrem.hmm._start import starting_parameters
+from skvrem.hmm._transitions import Homogeneous, Initial, check_startprob
+from skvrem.utils._base import VersionedPickle
+from skvrem.utils._parallel import threads
+from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
+from skvrem.utils._validation import (
+    all_or_nothing,
+    check_integer,
+    check_options,
+    check_real,
+)
+
+__all__ = ["VRHMM"]
+
+EMISSIONS = {
+    "gaussian": Gaussian,
+    "poisson": Poisson,
+    "bernoulli": Bernoulli,
+    "categorical": Categorical,
+}
+# Starts of "auto", and epochs of each before the best goes on.
+STARTS, SHORT = 8, 6
+
+
+class VRHMM(
+    HMMInference,
+    HMMDescription,
+    CallbackSupportMixin,
+    VersionedPickle,
+    BaseEstimator,
+):
+    r"""Hidden Markov model of one or many sequences.
+
+    A row of X is an observation, and the rows of a sequence follow each other in time.
+    Fitted by Baum-Welch (EM), 16 stretches of the data side by side in the lanes of
+    the processor's vectors; the likelihood is exact.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        Number of states.
+    emission : str or emission family, default="gaussian"
+        Distribution of a row given the state: "gaussian", "poisson", "bernoulli",
+        "categorical", or an object such as ``Gaussian("full", mean_init=...)``.
+    covariance_type : {"diag", "full", "tied", "spherical"}, default="diag"
+        Of ``emission="gaussian"``; an object has its own.
+    reg_covar : float, default=1e-6
+        Added to the variances of ``emission="gaussian"``.
+    transitions : Homogeneous, default=None
+        Masks, fixed entries, starting values and priors of the transition matrix.
+    startprob : "free" or array-like of shape (n_components,), default="free"
+        Distribution of the first state, estimated or given.
+    startprob_init : array-like of shape (n_components,), default=None
+        Starting values of it; None is uniform.
+    startprob_prior : float, default=1.0
+        Parameter of a symmetric Dirichlet distribution of it; 1 is none.
+    groups : str or int, default=None
+        Name or number of a column of X that holds the ids of the sequences. It works
+        in every tool that passes X on, and is not an observed feature.
+    algorithm : {"viterbi", "map"}, default="viterbi"
+        What `predict` returns: the most probable path, or the most probable state of
+        each row.
+    solver : {"auto", "batch"}, default="auto"
+        "batch" is Baum-Welch; "auto" is that with SQUAREM.
+    acceleration : {None, "squarem"}, default=None
+        Extrapolation [2]_ on top of "batch".
+    max_iter : int, default=500
+        Passes over the data.
+    tol : float, default=1e-6
+        Converged when an epoch gains less than this, in nats a row.
+    n_init : int or "auto", default="auto"
+        Starts. Each makes 6 epochs, and the best goes on. "auto" is 8, or 1 where
+        there is one state.
+    init_params : {"kmeans", "random"}, default="kmeans"
+        Starts from clusters of rows, every second one from randomly chosen rows; or
+        all from these.
+    warm_start : bool, default=False
+        Start from the last solution.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the starts and `sample`.
+    verbose : int, default=0
+        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+    verbose_interval : int, default=10
+        Epochs between two lines.
+    n_jobs : int or None, default=None
+        Threads; None is all cores, and one inside a joblib or dask worker. Results do
+        not depend on it.
+
+    Attributes
+    ----------
+    startprob_ : ndarray of shape (n_components,)
+    transmat_ : ndarray of shape (n_components, n_components)
+        Probability of the state in the column after that in the row.
+    emission_ : emission family
+        With its fitted attributes, as ``emission_.mean_``.
+    means_, covars_ : ndarray
+        Of Gaussian emissions, shapes (n_components, n_features) and
+        (n_components, n_features, n_features).
+    lambdas_ : ndarray of shape (n_components, n_features)
+        Of Poisson emissions.
+    emissionprob_ : ndarray of shape (n_components, n_categories)
+        Of categorical emissions.
+    log_likelihood_ : float
+        In nats a row, before the last update.
+    n_parameters_ : int
+        Free parameters; what is masked or fixed does not count.
+    converged_ : bool
+    n_iter_ : int
+        Epochs of the start that was continued.
+    history_ : dict of ndarray
+        passes, seconds, objective, step_size, temperature by epoch. The objective is
+        the log-likelihood a row, and that of the priors where there are any.
+    init_scores_ : ndarray of shape (n_init,)
+        Objective that each start had reached when the best was chosen.
+    solver_ : str
+        What was used.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where X has string column names.
+
+    See Also
+    --------
+    VRGaussianMixture : The same without time.
+
+    Notes
+    -----
+    NaN is a value missing at random: it is integrated out, in whole rows with every
+    emission family, and in single values with all but "full" and "tied" covariances. A
+    state that loses all its rows keeps its parameters.
+
+    References
+    ----------
+    .. [1] Sidrow, Heckman, Bouchard-Côté, Fortune, Trites, Auger-Méthé (2024).
+       Variance-reduced stochastic optimization for efficient inference of hidden
+       Markov models. Journal of Computational and Graphical Statistics, 33.
+    .. [2] Varadhan, Roland (2008). Simple and globally convergent methods for
+       accelerating the convergence of any EM algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import VRHMM
+    >>> rng = np.random.default_rng(0)
+    >>> states = np.repeat([0, 1, 0, 1], 50)
+    >>> X = 3.0 * states[:, None] + rng.normal(size=(200, 1))
+    >>> hmm = VRHMM(2, random_state=0).fit(X)
+    >>> np.sort(hmm.means_.ravel()).round(1)
+    array([0. , 3.1])
+    >>> path = hmm.predict(X)
+    >>> bool(len(np.unique(path[:50])) == 1)
+    True
+    """
+
+    # Sequence ids go with X wherever metadata routing is on.
+    __metadata_request__fit: ClassVar = {"groups": True}
+    __metadata_request__predict: ClassVar = {"groups": True}
+    __metadata_request__predict_proba: ClassVar = {"groups": True}
+    __metadata_request__score: ClassVar = {"groups": True}
+
+    def __init__(
+        self,
+        n_components=1,
+        *,
+        emission="gaussian",
+        covariance_type="diag",
+        reg_covar=1e-6,
+        transitions=None,
+        startprob="free",
+        startprob_init=None,
+        startprob_prior=1.0,
+        groups=None,
+        algorithm="viterbi",
+        solver="auto",
+        acceleration=None,
+        max_iter=500,
+        tol=1e-6,
+        n_init="auto",
+        init_params="kmeans",
+        warm_start=False,
+        random_state=None,
+        verbose=0,
+        verbose_interval=10,
+        n_jobs=None,
+    ):
+        self.n_components = n_components
+        self.emission = emission
+        self.covariance_type = covariance_type
+        self.reg_covar = reg_covar
+        self.transitions = transitions
+        self.startprob = startprob
+        self.startprob_init = startprob_init
+        self.startprob_prior = startprob_prior
+        self.groups = groups
+        self.algorithm = algorithm
+        self.solver = solver
+        self.acceleration = acceleration
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_init = n_init
+        self.init_params = init_params
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        known = not isinstance(self.emission, str) or self.emission in EMISSIONS
+        tags.input_tags.allow_nan = not known or self._family().allows_nan
+        return tags
+
+    def _check_parameters(self):
+        check_integer(self, "n_components", "verbose_interval", least=1)
+        check_integer(self, "max_iter", "verbose")
+        check_integer(self, "n_init", least=1, options=("auto",))
+        check_real(self, "tol", "reg_covar")
+        check_options(
+            self,
+            algorithm=("viterbi", "map"),
+            covariance_type=("diag", "full", "tied", "spherical"),
+            solver=("auto", "batch"),
+            acceleration=(None, "squarem"),
+            init_params=("kmeans", "random"),
+            warm_start=(False, True),
+        )
+        if isinstance(self.emission, str):
+            check_options(self, emission=tuple(EMISSIONS))
+        elif not isinstance(self.emission, Emission):
+            raise ValueError(
+                f"emission must be one of {', '.join(map(repr, EMISSIONS))} or an "
+                f"emission family, got {self.emission!r}."
+            )
+        if not (self.transitions is None or isinstance(self.transitions, Homogeneous)):
+            raise ValueError(
+                f"transitions must be Homogeneous(...), got {self.transitions!r}."
+            )
+        if not (self.groups is None or isinstance(self.groups, str | int | np.integer)):
+            raise ValueError(
+                "groups of the constructor is the name or number of a column of X; ids "
+                f"themselves go to fit(X, groups=...), got {self.groups!r}."
+            )
+        check_startprob(self)
+
+    def _family(self):
+        """Return an emission family that is not opened yet."""
+        if self.emission == "gaussian":
+            return Gaussian(self.covariance_type, reg_covar=self.reg_covar)
+        if isinstance(self.emission, str):
+            return EMISSIONS[self.emission]()
+        return clone(self.emission)
+
+    def fit(self, X, y=None, *, sample_weight=None, groups=None, lengths=None):
+        """Estimate the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another; NaN is missing.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sequences count so many times: the same for all rows of one.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence, rows of which follow each other; None is one
+            sequence. Requested by default where metadata routing is on.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`. Cross-validation does not
+            cut them.
+
+        Returns
+        -------
+        self : VRHMM
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            For parameters out of range, rows that the emissions do not know, sequences
+            that do not add up, fewer rows than states, or a row that no path of states
+            can reach. The estimator is then as it was before.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        """
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            self._fit(X, y, sample_weight, groups, lengths)
+        return self
+
+    def _open(self, X, groups, lengths, sample_weight):
+        """Validate everything; return the source, the model and the dtype."""
+        sequences = open_sequences(self, X, groups, lengths, sample_weight, reset=True)
+        n_rows = len(sequences.X)
+        if n_rows < self.n_components:
+            raise ValueError(
+                f"Expected n_samples >= n_components but got n_components = "
+                f"{self.n_components}, n_samples = {n_rows}."
+            )
+        emission = self._family().open(sequences.X, self.n_components)
+        transitions = Homogeneous() if self.transitions is None else self.transitions
+        transitions = clone(transitions).open(self.n_components)
+        initial = Initial(
+            self.startprob, self.startprob_init, self.startprob_prior, self.n_components
+        )
+        data = SequenceSource(sequences, emission)
+        model = HMMModel(
+            emission, data.features, initial, transitions, data.total_weight
+        )
+        return sequences, data, model
+
+    @with_callbacks
+    def _fit(self, X, y, sample_weight, groups, lengths):
+        sequences, data, model = self._open(X, groups, lengths, sample_weight)
+        plan = self._plan()
+        dtype = sequences.X.dtype
+        random_state = check_random_state(self.random_state)
+        warm = self.warm_start and hasattr(self, "transmat_")
+        n_init = self.n_init
+        if n_init == "auto":
+            n_init = 1 if self.n_components == 1 else STARTS
+        n_init = 1 if warm else n_init
+        short = SHORT if n_init > 1 else self.max_iter
+        results, seconds = [], []
+        with Progress(self, X, y, n_init) as progress:
+
+            def run(report, point, rng, max_iter, began, passes=0.0):
+                return solvers.run(
+                    model,
+                    plan.solver,
+                    data,
+                    point,
+                    step_size=plan.step_size,
+                    temperature=schedules.Constant(1.0),
+                    max_iter=max_iter,
+                    tol=self.tol,
+                    rng=rng,
+                    report=report,
+                    passes=passes,
+                    seconds=time.perf_counter() - began,
+                )
+
+            attributes = partial(self._attributes, model, dtype=dtype)
+            try:
+                for number in range(n_init):
+                    began = time.perf_counter()
+                    rng = np.random.default_rng(random_state.randint(2**31 - 1))
+                    point = self._starting_point(model, data, number, rng, warm)
+                    report = progress.start(number, attributes)
+                    epochs = min(short, self.max_iter)
+                    results.append(run(report, point, rng, epochs, began))
+                    seconds.append(began)
+                    if n_init > 1 and report.end():
+                        break
+                scores = np.array([result.objective for result in results])
+                chosen = int(np.where(np.isnan(scores), -np.inf, scores).argmax())
+                best = results[chosen]
+                if n_init > 1 and not (best.converged or best.stopped):
+                    best = self._continue(run, best, report, seconds[chosen], rng)
+                if n_init == 1:
+                    report.end()
+            except Impossible as error:
+                raise explain_impossible(error, sequences) from None
+        if not (best.converged or best.stopped) and self.max_iter > 0:
+            warn_not_converged(self, best)
+        prior = model.log_prior(best.point.parameters) / model.total
+        vars(self).update(
+            self._attributes(model, best.point, dtype),
+            converged_=best.converged,
+            n_iter_=best.n_iter,
+            log_likelihood_=best.objective - prior,
+            history_=solvers.as_history(best.history),
+            solver_=plan.name,
+            init_scores_=scores,
+            n_parameters_=model.n_parameters(),
+        )
+
+    def _continue(self, run, best, report, began, rng):
+        """Go on from the best of the short starts."""
+        left = self.max_iter - best.n_iter
+        if left <= 0:
+            return best
+        passes = best.history[-1].passes
+        more = run(report, best.point, rng, left, began, passes)
+        return more._replace(
+            n_iter=best.n_iter + more.n_iter, history=best.history + more.history
+        )
+
+    def _plan(self):
+        accelerated = self.solver == "auto" or self.acceleration == "squarem"
+        return solvers.plan_em(
+            1,
+            1,
+            solver="batch",
+            acceleration="squarem" if accelerated else None,
+        )
+
+    def _starting_point(self, model, data, number, rng, warm):
+        if warm:
+            parameters = self._parameters()
+            shape = (self.n_components, self.n_components)
+            emission = model.emission.blank()
+            same = parameters.emission.shape == emission.shape
+            if parameters.transmat.shape != shape or not same:
+                raise ValueError(
+                    "The earlier fit cannot be gone on from with these parameters and "
+                    "features: use a new estimator, or warm_start=False."
+                )
+            return model.start(parameters)
+        method = self.init_params if number % 2 == 0 else "random"
+        return model.start(starting_parameters(model, data.rows, method, rng))
+
+    def _attributes(self, model, point, dtype):
+        """Return the fitted attributes of a point, and its statistics."""
+        startprob, transmat, packed = point.parameters
+        dtype = np.result_type(dtype, np.float32)
+        emission = clone(model.emission)
+        vars(emission).update(vars(model.emission))
+        emission.publish(packed, dtype)
+        return {
+            "startprob_": startprob.astype(dtype),
+            "transmat_": transmat.astype(dtype),
+            "emission_": emission,
+            "_sums": tuple(point.statistics[:3]),
+        }
+
+
+def warn_not_converged(estimator, result):
+    """Warn once, with the last gain and the parameter to raise."""
+    warnings.warn(
+        f"{type(estimator).__name__} did not converge in {result.n_iter} epochs: the "
+        f"last gained {result.gain:.3g} a row, and tol is {estimator.tol:g}. Raise "
+        "max_iter, or tol if that is close enough.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
