@@ -129,8 +129,9 @@ class HMMDescription:
             "n_parameters": self.n_parameters_,
             "solver": self.solver_,
             "converged": self.converged_,
-            "passes": float(self.history_["passes"][-1]),
         }
+        if hasattr(self, "history_"):  # a stream has none
+            facts["passes"] = float(self.history_["passes"][-1])
         index = [f"state {k}" for k in range(len(share))]
         return summary_table(columns, index, facts)
 

@@ -89,13 +89,15 @@ class Emission(BaseEstimator):
     - ``expected(parameters)`` and ``spread(parameters)``: mean and standard deviation
       of the features, roughly;
     - ``publish(parameters, dtype)`` and ``parameters()``: the fitted attributes;
-    - ``check(X)``, ``draw(parameters, states, rng)``, ``n_parameters(n_states)``,
-      ``describe(names)``.
+    - ``moments(parameters)``: mean and variance of the observed values, and
+      ``tails(x, j, parameters)``: how much lies below and above x in column j;
+    - ``check(X)``, ``draw(parameters, states, rng)``, ``n_parameters()``,
+      ``describe(names)``, ``given_start(parameters)``, ``blank()``.
 
     Parameters are one array, a row a state.
     """
 
-    ONE, MASK = -1, -2
+    ONE, MASK, IMPOSSIBLE = -1, -2, IMPOSSIBLE
     #: Whether single values may be missing, and not only whole rows.
     allows_nan = True
     #: Rows that are averaged before they are clustered to find a start.

@@ -1,7 +1,7 @@
 """Emissions of counts, of events and of categories."""
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, pdtr, pdtrc
 
 from skvrem.hmm._emission import Emission, bounded_log, fill, given
 from skvrem.utils._validation import check_integer, check_real
@@ -149,6 +149,16 @@ class Poisson(_OneArray):
         rate = np.maximum(x, 0.0) / np.where(empty, 1.0, weight)
         return self._fix(np.where(empty, before, rate))
 
+    def moments(self, parameters):
+        """Return mean and variance of every feature."""
+        return parameters, parameters
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x, and half that of x."""
+        below = np.where(x[:, None] > 0, pdtr(x[:, None] - 1, parameters[:, j]), 0.0)
+        above = pdtrc(x[:, None], parameters[:, j])
+        return below + 0.5 * (1 - below - above), above + 0.5 * (1 - below - above)
+
     def draw(self, parameters, states, rng):
         """Return a row for every state."""
         return rng.poisson(parameters[states]).astype(float)
@@ -234,6 +244,18 @@ class Bernoulli(_OneArray):
         empty = yes + no <= 0.0
         share = yes / np.where(empty, 1.0, yes + no)
         return self._fix(np.where(empty, before, share))
+
+    def moments(self, parameters):
+        """Return mean and variance of every feature."""
+        return parameters, parameters * (1.0 - parameters)
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x, and half that of x."""
+        yes = parameters[:, j]
+        one = x[:, None] > 0
+        return np.where(one, 1.0 - 0.5 * yes, 0.5 * (1.0 - yes)), np.where(
+            one, 0.5 * yes, 0.5 * (1.0 + yes)
+        )
 
     def draw(self, parameters, states, rng):
         """Return a row for every state."""
@@ -361,6 +383,19 @@ class Categorical(_OneArray):
         if self.probability is not None:
             return 0
         return self.n_states_ * (self.n_categories_ - 1)
+
+    def moments(self, parameters):
+        """Return mean and variance of the code."""
+        codes = np.arange(self.n_categories_)
+        mean = (parameters @ codes)[:, None]
+        return mean, (parameters @ codes**2)[:, None] - mean**2
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x, and half that of x."""
+        code = x.astype(int)
+        up_to = np.cumsum(parameters, axis=1)[:, code].T
+        half = 0.5 * parameters[:, code].T
+        return up_to - half, 1.0 - up_to + half
 
     def draw(self, parameters, states, rng):
         """Return a row for every state."""

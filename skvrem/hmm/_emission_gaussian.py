@@ -1,6 +1,7 @@
 """Gaussian emissions with the four covariance types."""
 
 import numpy as np
+from scipy.special import ndtr
 
 from skvrem.hmm._emission import Emission, given
 from skvrem.utils._validation import check_options, check_real
@@ -298,6 +299,19 @@ class Gaussian(Emission):
             rows = states == state
             noise[rows] = noise[rows] @ factors[state].T
         return mean[states] + noise
+
+    def moments(self, parameters):
+        """Return mean and variance of every feature."""
+        mean, covariance = self._split(parameters)
+        if self._dense:
+            covariance = np.diagonal(covariance, axis1=1, axis2=2)
+        return mean, covariance
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x in feature j."""
+        mean, variance = self.moments(parameters)
+        z = (x[:, None] - mean[:, j]) / np.sqrt(variance[:, j])
+        return ndtr(z), ndtr(-z)
 
     def full_covariance(self):
         """Return the covariances as (n_states, n_features, n_features)."""

@@ -16,11 +16,14 @@ from skvrem.hmm._emission import Emission
 from skvrem.hmm._emission_discrete import Bernoulli, Categorical, Poisson
 from skvrem.hmm._emission_gaussian import Gaussian
 from skvrem.hmm._inference import HMMInference, explain_impossible
-from skvrem.hmm._model import HMMModel
-from skvrem.hmm._model_lanes import Impossible
+from skvrem.hmm._model import HMMModel, Statistics
+from skvrem.hmm._model_lanes import Impossible, Layout, Passes
+from skvrem.hmm._outlook import HMMOutlook
 from skvrem.hmm._sequences import SequenceSource, open_sequences
 from skvrem.hmm._start import starting_parameters
 from skvrem.hmm._transitions import Homogeneous, Initial, check_startprob
+from skvrem.utils._algebra import scale as algebra_scale
+from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._parallel import threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
@@ -46,6 +49,7 @@ STARTS, SHORT = 8, 6
 class VRHMM(
     HMMInference,
     HMMDescription,
+    HMMOutlook,
     CallbackSupportMixin,
     VersionedPickle,
     BaseEstimator,
@@ -89,9 +93,21 @@ class VRHMM(
         Passes over the data.
     tol : float, default=1e-6
         Converged when an epoch gains less than this, in nats a row.
+    tempering : {None, "annealed"}, default=None
+        "annealed" is deterministic annealing: posteriors are flattened by a
+        temperature that comes down to 1. Less dependent on the start, slower.
+    temperature : float, default=3.0
+        Where annealing starts.
+    annealing_iter : int, default=20
+        Epochs it takes to come down to 1.
+    step_size : float or "auto", default="auto"
+        Factor of the steps of :meth:`partial_fit`; "auto" is 1.
+    step_decay, step_offset : float, default=0.6, 2.0
+        Steps of :meth:`partial_fit` are
+        ``step_size * (t + step_offset) ** -step_decay``.
     n_init : int or "auto", default="auto"
-        Starts. Each makes 6 epochs, and the best goes on. "auto" is 8, or 1 where
-        there is one state.
+        Starts. Each makes 6 epochs, and the best goes on; with annealing each goes to
+        its end. "auto" is 8, or 1 where there is one state, or with annealing.
     init_params : {"kmeans", "random"}, default="kmeans"
         Starts from clusters of rows, every second one from randomly chosen rows; or
         all from these.
@@ -135,6 +151,8 @@ class VRHMM(
         Objective that each start had reached when the best was chosen.
     solver_ : str
         What was used.
+    n_samples_seen_ : int
+        Rows of all fits since the last start.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where X has string column names.
@@ -195,6 +213,12 @@ class VRHMM(
         acceleration=None,
         max_iter=500,
         tol=1e-6,
+        tempering=None,
+        temperature=3.0,
+        annealing_iter=20,
+        step_size="auto",
+        step_decay=0.6,
+        step_offset=2.0,
         n_init="auto",
         init_params="kmeans",
         warm_start=False,
@@ -217,6 +241,12 @@ class VRHMM(
         self.acceleration = acceleration
         self.max_iter = max_iter
         self.tol = tol
+        self.tempering = tempering
+        self.temperature = temperature
+        self.annealing_iter = annealing_iter
+        self.step_size = step_size
+        self.step_decay = step_decay
+        self.step_offset = step_offset
         self.n_init = n_init
         self.init_params = init_params
         self.warm_start = warm_start
@@ -233,15 +263,20 @@ class VRHMM(
 
     def _check_parameters(self):
         check_integer(self, "n_components", "verbose_interval", least=1)
-        check_integer(self, "max_iter", "verbose")
+        check_integer(self, "max_iter", "annealing_iter", "verbose")
         check_integer(self, "n_init", least=1, options=("auto",))
         check_real(self, "tol", "reg_covar")
+        check_real(self, "temperature", least=1.0)
+        check_real(self, "step_size", above=True, options=("auto",))
+        check_real(self, "step_decay", above=True, most=1.0)
+        check_real(self, "step_offset", above=True)
         check_options(
             self,
             algorithm=("viterbi", "map"),
             covariance_type=("diag", "full", "tied", "spherical"),
             solver=("auto", "batch"),
             acceleration=(None, "squarem"),
+            tempering=(None, "annealed"),
             init_params=("kmeans", "random"),
             warm_start=(False, True),
         )
@@ -271,7 +306,16 @@ class VRHMM(
             return EMISSIONS[self.emission]()
         return clone(self.emission)
 
-    def fit(self, X, y=None, *, sample_weight=None, groups=None, lengths=None):
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        sample_weight=None,
+        groups=None,
+        lengths=None,
+        state_labels=None,
+    ):
         """Estimate the model.
 
         Parameters
@@ -288,6 +332,8 @@ class VRHMM(
         lengths : array-like of int, default=None
             Lengths of the sequences, in place of `groups`. Cross-validation does not
             cut them.
+        state_labels : array-like of int of shape (n_samples,), default=None
+            States that are known, -1 where they are not.
 
         Returns
         -------
@@ -308,19 +354,25 @@ class VRHMM(
         """
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            self._fit(X, y, sample_weight, groups, lengths)
+            self._fit(X, y, sample_weight, groups, lengths, state_labels)
         return self
 
-    def _open(self, X, groups, lengths, sample_weight):
+    def _open(self, X, groups, lengths, sample_weight, state_labels, first=True):
         """Validate everything; return the source, the model and the dtype."""
-        sequences = open_sequences(self, X, groups, lengths, sample_weight, reset=True)
+        sequences = open_sequences(
+            self, X, groups, lengths, sample_weight, state_labels, reset=first
+        )
         n_rows = len(sequences.X)
-        if n_rows < self.n_components:
+        if first and n_rows < self.n_components:
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = "
                 f"{self.n_components}, n_samples = {n_rows}."
             )
-        emission = self._family().open(sequences.X, self.n_components)
+        if first:
+            emission = self._family().open(sequences.X, self.n_components)
+        else:
+            emission = self.emission_
+            emission.check(sequences.X)
         transitions = Homogeneous() if self.transitions is None else self.transitions
         transitions = clone(transitions).open(self.n_components)
         initial = Initial(
@@ -328,22 +380,33 @@ class VRHMM(
         )
         data = SequenceSource(sequences, emission)
         model = HMMModel(
-            emission, data.features, initial, transitions, data.total_weight
+            emission,
+            data.features,
+            initial,
+            transitions,
+            data.total_weight,
+            labelled=sequences.labels is not None,
         )
         return sequences, data, model
 
     @with_callbacks
-    def _fit(self, X, y, sample_weight, groups, lengths):
-        sequences, data, model = self._open(X, groups, lengths, sample_weight)
+    def _fit(self, X, y, sample_weight, groups, lengths, state_labels):
+        sequences, data, model = self._open(
+            X, groups, lengths, sample_weight, state_labels
+        )
         plan = self._plan()
         dtype = sequences.X.dtype
         random_state = check_random_state(self.random_state)
         warm = self.warm_start and hasattr(self, "transmat_")
         n_init = self.n_init
         if n_init == "auto":
-            n_init = 1 if self.n_components == 1 else STARTS
+            one = self.n_components == 1 or self.tempering is not None
+            n_init = 1 if one else STARTS
         n_init = 1 if warm else n_init
-        short = SHORT if n_init > 1 else self.max_iter
+        short = n_init > 1 and self.tempering is None
+        temperature = schedules.Constant(1.0)
+        if self.tempering is not None:
+            temperature = schedules.Linear(self.temperature, self.annealing_iter)
         results, seconds = [], []
         with Progress(self, X, y, n_init) as progress:
 
@@ -354,7 +417,7 @@ class VRHMM(
                     data,
                     point,
                     step_size=plan.step_size,
-                    temperature=schedules.Constant(1.0),
+                    temperature=temperature,
                     max_iter=max_iter,
                     tol=self.tol,
                     rng=rng,
@@ -370,17 +433,17 @@ class VRHMM(
                     rng = np.random.default_rng(random_state.randint(2**31 - 1))
                     point = self._starting_point(model, data, number, rng, warm)
                     report = progress.start(number, attributes)
-                    epochs = min(short, self.max_iter)
+                    epochs = min(SHORT, self.max_iter) if short else self.max_iter
                     results.append(run(report, point, rng, epochs, began))
                     seconds.append(began)
-                    if n_init > 1 and report.end():
+                    if not short and report.end():
                         break
                 scores = np.array([result.objective for result in results])
                 chosen = int(np.where(np.isnan(scores), -np.inf, scores).argmax())
                 best = results[chosen]
-                if n_init > 1 and not (best.converged or best.stopped):
+                if short and not (best.converged or best.stopped):
                     best = self._continue(run, best, report, seconds[chosen], rng)
-                if n_init == 1:
+                if short:
                     report.end()
             except Impossible as error:
                 raise explain_impossible(error, sequences) from None
@@ -396,7 +459,109 @@ class VRHMM(
             solver_=plan.name,
             init_scores_=scores,
             n_parameters_=model.n_parameters(),
+            n_samples_seen_=len(sequences.X) + (self._seen() if warm else 0),
         )
+
+    def _seen(self):
+        return getattr(self, "n_samples_seen_", 0)
+
+    def partial_fit(
+        self,
+        X,
+        y=None,
+        *,
+        sample_weight=None,
+        groups=None,
+        lengths=None,
+        state_labels=None,
+        continues=False,
+    ):
+        """Update the model with some sequences, or the next rows of an endless one.
+
+        One step of stochastic EM: the statistics move by
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        where t is the number of such batches seen. The first batch finds the starting
+        values, so it should hold a few hundred rows or more. Goes on from a `fit`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another; NaN is missing.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sequences count so many times: the same for all rows of one.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+        state_labels : array-like of int of shape (n_samples,), default=None
+            States that are known, -1 where they are not.
+        continues : bool, default=False
+            The first row follows the last row of the last batch, whose state's
+            probabilities have been kept.
+
+        Returns
+        -------
+        self : VRHMM
+            The fitted model.
+        """
+        first = not hasattr(self, "transmat_")
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            if continues and not hasattr(self, "_carried"):
+                raise ValueError(
+                    "continues=True needs an earlier partial_fit, whose last row the "
+                    "first of these rows follows."
+                )
+            sequences, data, model = self._open(
+                X, groups, lengths, sample_weight, state_labels, first
+            )
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            rng = np.random.default_rng(seed)
+            if first:
+                dtype, seen = sequences.X.dtype, 0
+                point = self._starting_point(model, data, 0, rng, False)
+            else:
+                dtype, seen = self.transmat_.dtype, self._seen()
+                point = AveragingPoint(
+                    self._parameters(), Statistics(*self._sums, 0.0, 0.0)
+                )
+            layout = Layout(
+                data.rows, np.arange(data.n_units), sequences.weight, continues
+            )
+            passes = Passes(
+                layout,
+                model.chain(point.parameters),
+                carried=self._carried if continues else None,
+            )
+            try:
+                sums = model.collect(passes, point)
+            except Impossible as error:
+                raise explain_impossible(error, sequences) from None
+            scale = 1.0 if self.step_size == "auto" else self.step_size
+            schedule = schedules.Power(scale, self.step_offset, self.step_decay)
+            step = schedule(seen / len(sequences.X))
+            mean = algebra_scale(sums, 1.0 / data.total_weight)
+            if continues and len(sequences.bounds) == 2:
+                # Nothing has been seen of how sequences begin.
+                mean = mean._replace(start=point.statistics.start)
+            objective = float(mean.objective)
+            model.total = data.total_weight + seen
+            point = model.update(point, None, mean, step)
+            for name in ("history_", "init_scores_"):
+                vars(self).pop(name, None)  # they are of a fit that is past
+            vars(self).update(
+                self._attributes(model, point, dtype),
+                converged_=False,
+                n_iter_=getattr(self, "n_iter_", 0) + 1,
+                log_likelihood_=objective,
+                solver_="stochastic",
+                n_parameters_=model.n_parameters(),
+                n_samples_seen_=seen + len(sequences.X),
+                _carried=passes.last(),
+            )
+        return self
 
     def _continue(self, run, best, report, began, rng):
         """Go on from the best of the short starts."""

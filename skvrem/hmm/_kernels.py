@@ -30,6 +30,8 @@ from skvrem.utils._simd import WIDTH, fma, load, mul, ratio, splat, store
 
 LANES, STEPS = 16, 8
 TILE = LANES * STEPS
+# Log-densities below stand for minus infinity.
+NOWHERE = -1e90
 U_TILE = np.uint64(TILE)
 
 
@@ -183,7 +185,8 @@ def forward(
             top[t] += log(c[t] if c[t] > 0.0 else 1.0)
         for t in range(TILE):
             step, lane = number * STEPS + t // LANES, t % LANES
-            if not c[t] > 0.0 and impossible[0] < 0 and step < sizes[lane]:
+            none = not c[t] > 0.0 or top[t] < NOWHERE
+            if none and impossible[0] < 0 and step < sizes[lane]:
                 impossible[0], impossible[1] = step, lane
         for t in range(LANES):
             shares[number * LANES + t] = 0.0

@@ -24,9 +24,6 @@ from skvrem.utils._averaging import Averaging, AveragingPoint
 
 __all__ = ["HMMModel", "Parameters", "Statistics"]
 
-# Below this a state, or a row of transitions, counts as without mass.
-NO_MASS = 1e-290
-
 
 class Parameters(NamedTuple):
     """Parameters of a hidden Markov model.
@@ -67,16 +64,28 @@ class HMMModel(Averaging):
     transitions : transition family
     total : float
         Rows, or the sum of their weights: what priors are divided by.
+    labelled : bool
+        Some rows are known not to be in some states.
     keep_sums : bool
         Variance reduction keeps the sums of every batch, or evaluates them again.
     """
 
-    def __init__(self, emission, features, initial, transitions, total, keep_sums=True):
+    def __init__(
+        self,
+        emission,
+        features,
+        initial,
+        transitions,
+        total,
+        labelled=False,
+        keep_sums=True,
+    ):
         self.emission = emission
         self.features = features
         self.initial = initial
         self.transitions = transitions
         self.total = total
+        self.labelled = labelled
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
 
@@ -85,6 +94,9 @@ class HMMModel(Averaging):
     def chain(self, parameters, beta=1.0):
         """Return the parameters as kernels take them, to the power of beta."""
         theta = self.features.merge(self.emission.theta(parameters.emission))
+        if self.labelled:
+            forbidden = np.eye(len(theta)) * self.emission.IMPOSSIBLE
+            theta = np.hstack([theta, forbidden])
         start, transmat = parameters.startprob, parameters.transmat
         if beta != 1.0:
             theta, start, transmat = theta * beta, start**beta, transmat**beta
@@ -97,7 +109,10 @@ class HMMModel(Averaging):
 
     def statistics(self, point, batch, beta):
         """Return the statistics of a batch of sequences."""
-        passes = self.passes(point.parameters, batch, beta)
+        return self.collect(self.passes(point.parameters, batch, beta), point, beta)
+
+    def collect(self, passes, point, beta=1.0):
+        """Run the passes and return their statistics."""
         objective = passes.forward() / beta
         start, pairs, features = passes.backward()
         sums = Statistics(start, pairs, self.features.widen(features), objective, 0.0)
@@ -115,7 +130,7 @@ class HMMModel(Averaging):
     # M step
 
     def maximize(self, statistics, point, repair):
-        """Return R(statistics) and the states that were left as they were."""
+        """Return R(statistics), and that no part was left out."""
         before = point.parameters
         weight = self.emission.weight(statistics.features)
         lowest = min(statistics.start.min(), statistics.pairs.min(), weight.min())
@@ -128,8 +143,8 @@ class HMMModel(Averaging):
         emission = self.emission.maximize(features, before.emission, repair)
         if emission is None:
             return None
-        empty = np.flatnonzero(weight * self.total <= NO_MASS)
-        return Parameters(startprob, transmat, emission), tuple(empty.tolist())
+        # A state without rows keeps what it had, which is not worth a word.
+        return Parameters(startprob, transmat, emission), ()
 
     # What the solvers ask for
 

@@ -106,20 +106,44 @@ class SequenceRows:
         Makes of some rows the columns that features are products of.
     first, second : ndarray of int
         Columns of every feature; -1 is a column of ones.
+    labels : ndarray of int of shape (n_rows,), or None
+        Known states, -1 where unknown. They add a column for every state, 1 where a
+        row is known to be in another.
+    n_states : int
+        Needed with labels.
     """
 
-    def __init__(self, X, bounds, columns, first, second):
+    def __init__(self, X, bounds, columns, first, second, labels=None, n_states=0):
         self.X = X
         self.bounds = bounds
         self.columns = columns
-        self.first = np.asarray(first, np.int64)
-        self.second = np.asarray(second, np.int64)
+        self.labels = labels
+        self.n_states = n_states
+        n_columns = columns(X[:1]).shape[1]
+        added = np.arange(n_columns, n_columns + n_states)
+        self.first = np.concatenate([first, added]).astype(np.int64)
+        self.second = np.concatenate([second, np.full(n_states, -1)]).astype(np.int64)
         self._layouts = {}
 
     @property
     def shape(self):
         """Number of sequences and of observed features."""
         return len(self.bounds) - 1, self.X.shape[1]
+
+    def take(self, selection):
+        """Return the columns of some rows."""
+        columns = self.columns(self.X[selection])
+        if self.labels is None:
+            return columns
+        labels = self.labels[selection, None]
+        others = (labels >= 0) & (labels != np.arange(self.n_states))
+        return np.hstack([columns, others])
+
+    def features(self, selection):
+        """Return the products of columns of some rows."""
+        columns = self.take(selection)
+        columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
+        return columns[:, self.first] * columns[:, self.second]
 
     def forget(self):
         """Drop the layouts."""
@@ -145,11 +169,14 @@ class Layout:
     ids : ndarray of int
         Numbers of the sequences.
     weight : ndarray of shape (n_sequences,), or None for ones
+    opened : bool
+        The first sequence has begun before; see `Passes`.
     """
 
-    def __init__(self, rows, ids, weight=None):
+    def __init__(self, rows, ids, weight=None, opened=False):
         self.rows = rows
         self.ids = ids
+        self.opened = opened
         lengths = np.diff(rows.bounds)[ids]
         self.bounds = np.concatenate([[0], np.cumsum(lengths)])
         self.weight = np.ones(len(ids)) if weight is None else weight
@@ -205,7 +232,8 @@ class Layout:
         lanes = np.arange(number * LANES, (number + 1) * LANES)
         start, stop = self.edges[lanes], self.edges[lanes + 1]
         # Sequences that start in the lanes, then the padding behind their rows.
-        a, b = np.searchsorted(self.bounds[:-1], [start[0], stop[-1]])
+        first = max(start[0], 1) if self.opened else start[0]
+        a, b = np.searchsorted(self.bounds[:-1], [first, max(stop[-1], first)])
         begins = self.bounds[a:b]
         lane = np.searchsorted(start, begins, side="right") - 1
         padded = np.flatnonzero(sizes[lanes] < steps)
@@ -233,10 +261,10 @@ class Layout:
         return np.searchsorted(self.bounds, row, side="left")
 
     def _columns(self, start, stop, steps):
-        parts = [self.rows.columns(self.rows.X[:0])] * LANES
+        parts = [self.rows.take(slice(0, 0))] * LANES
         for lane, (a, b) in enumerate(zip(start, stop, strict=True)):
             if a < b:
-                parts[lane] = self.rows.columns(self.rows.X[self._select(a, b)])
+                parts[lane] = self.rows.take(self._select(a, b))
         laid = np.zeros((steps, parts[0].shape[1], LANES))
         for lane, part in enumerate(parts):
             laid[: len(part), :, lane] = part
@@ -275,10 +303,13 @@ class Passes:
     chain : Chain
     by_row : bool
         Keep what concerns single rows.
+    carried : ndarray of shape (n_states,), default=None
+        Of a layout that is opened: the states' probabilities in the row before.
     """
 
-    def __init__(self, layout, chain, by_row=False):
+    def __init__(self, layout, chain, by_row=False, carried=None):
         self.layout = layout
+        self.carried = carried
         self.by_row = by_row
         self.theta = np.ascontiguousarray(chain.theta).ravel()
         self.start = np.ascontiguousarray(chain.start)
@@ -309,6 +340,7 @@ class Passes:
                 np.empty(tiles * TILE) if self.by_row else NONE for _ in groups
             ]
             self.left = np.full((len(groups), n * LANES), 1.0 / n)
+            self._carry()
             list(parallel_map(self._forward, range(len(groups))))
             if self._mend_forward():
                 break
@@ -320,14 +352,18 @@ class Passes:
     def _mend_forward(self):
         """Run again from the right messages; false where that has no end."""
         for _ in range(MOST_REPAIRS):
-            left = self._shift(self.ends, 1)
-            change = np.abs(left - self.left).max(axis=1)
-            self.left = left
+            before, self.left = self.left, self._shift(self.ends, 1)
+            self._carry()
+            change = np.abs(self.left - before).max(axis=1)
             wrong = np.flatnonzero(change > TOLERANCE)
             if not wrong.size:
                 return True
             list(parallel_map(self._mend_group, wrong))
         return False
+
+    def _carry(self):
+        if self.carried is not None:
+            self.left[0, ::LANES] = self.carried
 
     def _mend_group(self, g):
         self._forward(g, TOLERANCE)
@@ -386,6 +422,10 @@ class Passes:
             if step >= 0
         ]
         return int(self.layout.row_numbers(min(rows), min(rows) + 1)[0])
+
+    def last(self):
+        """Return the states' probabilities in the last row, given all before."""
+        return self.layout.gather(self.alpha, self.n)[-1].copy()
 
     def backward(self):
         """Run backward; return sums of first states, pairs of states and features."""

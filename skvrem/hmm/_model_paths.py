@@ -18,10 +18,7 @@ def log_densities(rows, theta):
 
     def fill(chunk):
         start, stop = chunk
-        columns = rows.columns(rows.X[start:stop])
-        columns = np.hstack([columns, np.ones((stop - start, 1))])
-        features = columns[:, rows.first] * columns[:, rows.second]
-        np.matmul(features, theta.T, out=joint[start:stop])
+        np.matmul(rows.features(slice(start, stop)), theta.T, out=joint[start:stop])
 
     for _ in parallel_map(fill, row_chunks(0, n_rows, PRODUCT_ROWS)):
         pass

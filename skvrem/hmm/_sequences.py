@@ -24,15 +24,24 @@ class Sequences(NamedTuple):
     bounds : ndarray of int of shape (n_sequences + 1,)
         Where sequences start, and the number of rows.
     weight : ndarray of shape (n_sequences,), or None
+    labels : ndarray of int of shape (n_rows,), or None
+        Known states, -1 where unknown.
     """
 
     X: np.ndarray
     bounds: np.ndarray
-    weight: np.ndarray | None
+    weight: np.ndarray | None = None
+    labels: np.ndarray | None = None
 
 
 def open_sequences(
-    estimator, X, groups=None, lengths=None, sample_weight=None, reset=False
+    estimator,
+    X,
+    groups=None,
+    lengths=None,
+    sample_weight=None,
+    state_labels=None,
+    reset=False,
 ):
     """Validate rows and find out where sequences start.
 
@@ -49,6 +58,12 @@ def open_sequences(
         for name, value in (("lengths", lengths), ("groups", groups), ("a column", ids))
         if value is not None
     ]
+    if ids is not None and groups is not None and lengths is None:
+        # A search hands its groups on to whatever fits: no harm if they are the same.
+        same = np.array_equal(
+            _bounds_of_ids(ids, n_rows), _bounds_of_ids(groups, n_rows)
+        )
+        given = given[same:]
     if len(given) > 1:
         raise ValueError(
             f"Sequences are given twice, by {' and by '.join(given)}: give one of them."
@@ -56,7 +71,7 @@ def open_sequences(
     if lengths is not None:
         bounds = _bounds_of_lengths(lengths, n_rows)
     elif given:
-        bounds = _bounds_of_ids(ids if groups is None else groups, n_rows)
+        bounds = _bounds_of_ids(groups if ids is None else ids, n_rows)
     else:
         bounds = np.array([0, n_rows])
     weight = check_weight(sample_weight, n_rows)
@@ -71,7 +86,23 @@ def open_sequences(
                 "row where its sequence starts."
             )
         weight = first
-    return Sequences(X, bounds, weight)
+    labels = _check_labels(state_labels, n_rows, estimator.n_components)
+    return Sequences(X, bounds, weight, labels)
+
+
+def _check_labels(labels, n_rows, n_states):
+    """Return known states as integers, or None where none is known."""
+    if labels is None:
+        return None
+    labels = np.asarray(labels)
+    whole = labels.shape == (n_rows,) and labels.dtype.kind in "iuf"
+    whole = whole and bool((labels == np.floor(labels)).all())
+    if not (whole and labels.min() >= -1 and labels.max() < n_states):
+        raise ValueError(
+            f"state_labels must be one whole number from 0 to {n_states - 1} for each "
+            f"of the {n_rows} rows, or -1 where the state is unknown."
+        )
+    return labels.astype(np.int64) if (labels >= 0).any() else None
 
 
 def _split_column(estimator, X, reset):
@@ -156,12 +187,13 @@ class SequenceSource(ArraySource):
     """
 
     def __init__(self, sequences, emission):
-        X, bounds, weight = sequences
+        X, bounds, weight, labels = sequences
         missing = has_missing(X)
         self.features = emission.features(missing)
         columns = partial(emission.columns, missing=missing)
         first, second, _ = self.features
-        rows = SequenceRows(X, bounds, columns, first, second)
+        n_states = 0 if labels is None else emission.n_states_
+        rows = SequenceRows(X, bounds, columns, first, second, labels, n_states)
         lengths = np.diff(bounds)
         unit = np.empty(0) if weight is None else np.asarray(weight, float)
         super().__init__(rows, len(lengths), read_only(unit))

@@ -33,11 +33,9 @@ def starting_parameters(model, rows, method, rng):
     runs = _runs(rows.bounds, rng)
     picked = np.concatenate([np.arange(a, b) for a, b in runs])
     X = np.asarray(rows.X[picked], np.float64)
-    labels = _cluster(emission, X, n, method, rng)
-    columns = rows.columns(X)
-    ones = np.ones((len(X), 1))
-    columns = np.hstack([columns, ones])  # so that column -1 is 1
-    features = columns[:, rows.first] * columns[:, rows.second]
+    known = None if rows.labels is None else rows.labels[picked]
+    labels = _cluster(emission, X, n, method, known, rng)
+    features = rows.features(picked)
     members = (labels[:, None] == np.arange(n)).astype(float)
     sums = model.features.widen(members.T @ features)
     mean = model.features.widen(features.mean(axis=0, keepdims=True))
@@ -65,10 +63,12 @@ def _runs(bounds, rng):
     return runs
 
 
-def _cluster(emission, X, n, method, rng):
-    """Return a label for every row, the same within a window."""
+def _cluster(emission, X, n, method, known, rng):
+    """Return a label for every row, the same within a window but for known ones."""
     Z = emission.start_columns(X)
     window = max(1, min(emission.window, len(X) // (4 * n)))
+    if known is not None:
+        window = 1
     edges = np.arange(0, len(X), window)
     counts = np.diff(np.append(edges, len(X)))
     Z = np.add.reduceat(Z, edges, axis=0) / counts[:, None]
@@ -79,10 +79,15 @@ def _cluster(emission, X, n, method, rng):
         centres = Z[rng.choice(len(Z), n, replace=len(Z) < n)]
     else:
         centres, _ = kmeans_plusplus(Z, n, random_state=seed)
+    if known is not None:
+        for state in np.unique(known[known >= 0]):
+            centres[state] = Z[known == state].mean(axis=0)
     norms = np.square(Z).sum(axis=1)
     for _ in range(LLOYD_ITERATIONS if method == "kmeans" else 1):
         far = norms[:, None] - 2.0 * Z @ centres.T + np.square(centres).sum(axis=1)
         labels = far.argmin(axis=1)
+        if known is not None:
+            labels = np.where(known >= 0, known, labels)
         members = labels == np.arange(n)[:, None]
         size = members.sum(axis=1, keepdims=True)
         moved = np.where(size > 0, members @ Z / np.maximum(size, 1), centres)

@@ -66,10 +66,8 @@ def compare(rows, chain, joint, layout, weight=None):
     wanted = expected(rows, chain, joint, weight)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
-    columns = rows.columns(rows.X)
-    columns = np.hstack([columns, np.ones((len(columns), 1))])
-    products = columns[:, rows.first] * columns[:, rows.second]
-    np.testing.assert_allclose(features, wanted[-1].T @ products, rtol=1e-9, atol=1e-8)
+    products = wanted[-1].T @ rows.features(slice(None))
+    np.testing.assert_allclose(features, products, rtol=1e-9, atol=1e-8)
 
 
 def whole(rows, weight=None):
@@ -229,3 +227,26 @@ def test_a_batch_of_some_sequences():
     np.testing.assert_allclose(
         found[3], np.concatenate([p[0] for p in parts]), atol=1e-10
     )
+
+
+@pytest.mark.parametrize("cut", [1, 40, 700, 1999])
+def test_a_sequence_goes_on_from_a_carried_message(cut):
+    rows, chain, joint = make([2000, 30])
+    _, _, _, shares, filtered, _ = expected(rows, chain, joint)
+    later = SequenceRows(
+        rows.X[cut:],
+        np.append(0, rows.bounds[1:] - cut),
+        rows.columns,
+        rows.first,
+        rows.second,
+    )
+    layout = Layout(later, np.arange(2), opened=True)
+    passes = Passes(layout, chain, by_row=True, carried=filtered[cut - 1])
+    assert passes.forward() == pytest.approx(shares[cut:].sum(), rel=1e-10)
+    start, xi, _ = passes.backward()
+    assert start.sum() == pytest.approx(1.0)  # of the second sequence
+    assert xi.sum() == pytest.approx(2000 - cut + 29)
+    posterior = layout.gather(passes.posteriors, passes.n)
+    _, _, gamma, _ = recursions(joint[:2000], chain.start, chain.transitions)
+    np.testing.assert_allclose(posterior[: 2000 - cut], gamma[cut:], atol=1e-9)
+    np.testing.assert_allclose(passes.last(), filtered[-1], atol=1e-10)

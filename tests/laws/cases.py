@@ -94,13 +94,16 @@ def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1
     data = SequenceSource(Sequences(X, bounds, weight), emission)
     initial = Initial("free", None, prior, n)
     model = HMMModel(
-        emission, data.features, initial, transitions, data.total_weight, keep_sums
+        emission,
+        data.features,
+        initial,
+        transitions,
+        data.total_weight,
+        keep_sums=keep_sums,
     )
     guess = np.where(rng.uniform(size=len(states)) < 0.6, states, rng.integers(n))
-    columns = data.rows.columns(X)
-    columns = np.hstack([columns, np.ones((len(X), 1))])
     members = (guess == np.arange(n)[:, None]).astype(float)
-    sums = members @ (columns[:, data.rows.first] * columns[:, data.rows.second])
+    sums = members @ data.rows.features(slice(None))
     parameters = Parameters(
         np.array([0.2, 0.3, 0.5]),
         np.full((n, n), 0.2) + 0.4 * np.eye(n),

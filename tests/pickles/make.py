@@ -25,6 +25,7 @@ METHODS = ("predict", "predict_proba", "score_samples", "transform")
 # Parameters of each estimator; one that is not named here gets its defaults.
 PARAMETERS = {
     "VRGaussianMixture": {"n_components": 2, "covariance_type": "diag"},
+    "VRHMM": {"n_components": 2},
 }
 
 
