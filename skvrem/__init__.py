@@ -7,13 +7,15 @@ models, and :func:`skvrem.show_versions` for the state of an installation.
 __version__ = "0.1.0"
 
 from skvrem.hmm import VRHMM
-from skvrem.inspection import ConvergenceDisplay
+from skvrem.inspection import ConvergenceDisplay, ResidualsDisplay, StatesDisplay
 from skvrem.mixture import VRGaussianMixture
 from skvrem.utils import show_versions
 
-__all__ = [
-    "VRHMM",
+__all__ = [  # noqa: RUF022, sorted as strings are
     "ConvergenceDisplay",
+    "ResidualsDisplay",
+    "StatesDisplay",
     "VRGaussianMixture",
+    "VRHMM",
     "show_versions",
 ]
