@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skvrem import VRPLSA, SBMLogisticRegression, TemperedLDA, VRGaussianMixture
+from skvrem import VRHMM, VRPLSA, SBMLogisticRegression, TemperedLDA, VRGaussianMixture
 from skvrem.utils.discovery import all_estimators
 
 # Small enough that the checks are quick; parameters that an estimator does not have
@@ -48,13 +48,17 @@ def variants():
     yield SBMLogisticRegression(solver="svrg", batch_size=10)
     yield SBMLogisticRegression(solver="stochastic", batch_size=10, tol=1e-3)
     yield SBMLogisticRegression(rank=2, curvature="bound", tol=1e-15, max_iter=3000)
+    for covariance_type in ("full", "tied", "spherical"):
+        yield make(VRHMM, covariance_type=covariance_type, n_init=1)
+    yield make(VRHMM, solver="batch", init_params="random", algorithm="map")
+    yield make(VRHMM, emission="gaussian", warm_start=True, groups=None)
 
 
 WEIGHTS = "check_sample_weight_equivalence_on_"
 
 
 def expected_failures(estimator):
-    """The one property that random draws cannot have.
+    """What random draws, or a weight a row of a sequence, cannot have.
 
     A fit of weighted rows is compared with one of repeated rows. Starting values of a
     mixture, and minibatches of any model, are drawn from the rows there are, and
@@ -69,6 +73,12 @@ def expected_failures(estimator):
     if blocks and estimator.solver in ("stochastic", "svrg"):
         reason = "minibatches are drawn from rows, of which there is another number"
         return {WEIGHTS + "dense_data": reason, WEIGHTS + "sparse_data": reason}
+    if isinstance(estimator, VRHMM):
+        reason = "a sequence counts as a whole: its rows have one weight"
+        return {
+            "check_sample_weights_not_overwritten": reason,
+            WEIGHTS + "dense_data": reason,
+        }
     return {}
 
 

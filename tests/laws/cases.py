@@ -9,7 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from skvrem import hmm
 from skvrem.data import as_documents, as_source
+from skvrem.hmm._model import HMMModel, Parameters
+from skvrem.hmm._sequences import Sequences, SequenceSource
+from skvrem.hmm._transitions import Initial
 from skvrem.lda._model import LDAModel
 from skvrem.lda._model_local import LocallyTemperedLDAModel
 from skvrem.linear._model import LogisticModel
@@ -143,6 +147,61 @@ def logistic(kind="gram", k=1, intercept=True, sparse=False, weighted=False):
     )
 
 
+def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1.0):
+    """Sixty sequences of two or three states that are apart."""
+    rng = np.random.default_rng(2)
+    n = 3
+    lengths = rng.integers(5, 30, 60)
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    states = rng.integers(n, size=bounds[-1] // 4 + 1).repeat(4)[: bounds[-1]]
+    kinds = {
+        "gaussian": hmm.Gaussian(),
+        "full": hmm.Gaussian("full"),
+        "tied": hmm.Gaussian("tied"),
+        "poisson": hmm.Poisson(),
+        "bernoulli": hmm.Bernoulli(),
+        "categorical": hmm.Categorical(prior=prior),
+    }
+    if family == "poisson":
+        X = rng.poisson(np.array([[1, 4], [9, 2], [20, 30]])[states])
+    elif family == "bernoulli":
+        X = rng.random((len(states), 6)) < np.where(
+            states[:, None] == [0, 0, 1, 1, 2, 2], 0.9, 0.1
+        )
+    elif family == "categorical":
+        edges = np.cumsum(np.full((n, 4), 0.05) + 0.8 * np.eye(n, 4), axis=1)
+        X = (rng.random((len(states), 1)) > edges[states][:, :-1]).sum(1, keepdims=True)
+    else:
+        X = 3.0 * states[:, None] + rng.normal(size=(len(states), 2))
+        X[:, 1] -= 0.4 * X[:, 0]
+    X = X.astype(float)
+    if missing:
+        X[rng.uniform(size=X.shape) < 0.1] = np.nan
+        X[5] = np.nan
+    weight = rng.uniform(0.5, 2.0, len(lengths)) if weighted else None
+    emission = kinds[family].open(X, n)
+    transitions = hmm.Homogeneous(prior=prior).open(n)
+    data = SequenceSource(Sequences(X, bounds, weight), emission)
+    initial = Initial("free", None, prior, n)
+    model = HMMModel(
+        emission,
+        data.features,
+        initial,
+        transitions,
+        data.total_weight,
+        keep_sums=keep_sums,
+    )
+    guess = np.where(rng.uniform(size=len(states)) < 0.6, states, rng.integers(n))
+    members = (guess == np.arange(n)[:, None]).astype(float)
+    sums = members @ data.rows.features(slice(None))
+    parameters = Parameters(
+        np.array([0.2, 0.3, 0.5]),
+        np.full((n, n), 0.2) + 0.4 * np.eye(n),
+        emission.maximize(data.features.widen(sums), emission.blank(), True),
+    )
+    return Case(model, model.start(parameters), data, X, "hmm")
+
+
 CASES = {
     "full": lambda: gaussian("full"),
     "tied": lambda: gaussian("tied"),
@@ -170,4 +229,14 @@ CASES = {
     "logistic weighted": lambda: logistic(weighted=True, intercept=False),
     "multinomial": lambda: logistic(k=3),
     "multinomial sparse": lambda: logistic(k=3, sparse=True),
+    "hmm gaussian": lambda: hidden_markov("gaussian"),
+    "hmm full": lambda: hidden_markov("full"),
+    "hmm tied": lambda: hidden_markov("tied"),
+    "hmm poisson": lambda: hidden_markov("poisson"),
+    "hmm bernoulli": lambda: hidden_markov("bernoulli"),
+    "hmm categorical": lambda: hidden_markov("categorical"),
+    "hmm with priors": lambda: hidden_markov("categorical", prior=2.0),
+    "hmm missing": lambda: hidden_markov("gaussian", missing=True),
+    "hmm weighted": lambda: hidden_markov("gaussian", weighted=True),
+    "hmm recomputed": lambda: hidden_markov("gaussian", keep_sums=False),
 }

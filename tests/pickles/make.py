@@ -28,6 +28,7 @@ PARAMETERS = {
     "TemperedLDA": {"n_components": 2},
     "SBMLogisticRegression": {"compute_std": True},
     "VRGaussianMixture": {"n_components": 2, "covariance_type": "diag"},
+    "VRHMM": {"n_components": 2},
 }
 
 
