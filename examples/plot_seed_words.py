@@ -71,8 +71,8 @@ TopicsDisplay.from_estimator(
 # The share of a seed word that is in its topic, by weight, from the same random
 # numbers. A small weight shapes no more than the start, and that brings most words
 # home. One of the order of the words' counts brings those that the corpus uses in other
-# ways too. With a weight far above, a topic can become one of nothing but its seeds, and the
-# tokens around them go elsewhere.
+# ways too. With a weight far above, a topic can become one of nothing but its seeds,
+# and the tokens around them go elsewhere.
 
 weights = [0.1, 1.0, 10.0, 100.0, 1000.0]
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")

@@ -6,12 +6,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_documents
 from skvrem.lda._model import LDAModel
+from skvrem.lda._model_local import LocallyTemperedLDAModel
 from skvrem.text._mixin import TopicModelMixin, check_prior
 from skvrem.utils._padding import pad
 from skvrem.utils._parallel import threads
 from skvrem.utils._word_sums import take_rows
 
-__all__ = ["LDAInference", "check_doc_prior", "check_word_prior", "posteriors"]
+__all__ = ["LDAInference", "check_doc_prior", "check_word_prior", "perplexity_stop"]
 
 
 def check_doc_prior(prior, n_components):
@@ -70,25 +71,42 @@ class LDAInference(TopicModelMixin):
         topics = self.components_
         return np.exp(psi(topics) - psi(topics.sum(axis=1, keepdims=True)))
 
-    def _evaluate(self, X):
-        """Return γ of documents, their bound, and the model and source used."""
-        check_is_fitted(self)
-        X = self._check_X(X, reset=False)
-        data = as_documents(X, dtype=self._dtype(X))
-        model = LDAModel(
+    def _model(self, kind=LDAModel):
+        """Return the fitted model."""
+        return kind(
             self.doc_topic_prior_,
             np.asarray(self.topic_word_prior_),
             self.n_tokens_seen_,
-            data.dtype,
+            self.components_.dtype,
             self.max_doc_update_iter,
             self.mean_change_tol,
         )
-        topics = pad(self.components_.T, data.dtype)
+
+    def _evaluate(self, data):
+        """Return γ of documents, their bound, and the divergence of the topics."""
+        model = self._model()
+        topics = pad(self.components_.T, model.dtype)
         (batch,) = data.chunks().batches
         with threads(self.n_jobs):
-            gamma, bound = posteriors(model, topics, batch)
-            divergence = model.divergence(topics)
-        return gamma, bound, divergence, data
+            return *posteriors(model, topics, batch), model.divergence(topics)
+
+    def _of_training_data(self, data):
+        """Return the attributes that judge the fit, without tempering."""
+        _, bound, divergence = self._evaluate(data)
+        bound = float((bound - divergence) / data.total_weight)
+        found = {"lower_bound_": bound, "bound_": float(np.exp(-bound))}
+        if self.tempering == "local":
+            model = self._model(LocallyTemperedLDAModel)
+            topics = pad(self.components_.T, model.dtype)
+            (batch,) = data.chunks().batches
+            found["doc_temperature_"] = model.temperatures(topics, batch)
+        return found
+
+    def _new(self, X):
+        """Validate documents that were perhaps not seen; return their source."""
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        return as_documents(X, dtype=self._dtype(X))
 
     def transform(self, X, *, normalize=True):
         """Return the topics' shares of documents, seen before or not.
@@ -107,7 +125,7 @@ class LDAInference(TopicModelMixin):
             Posterior means of the shares, rows sum to 1; for an empty document those
             of the prior.
         """
-        gamma, *_ = self._evaluate(X)
+        gamma, *_ = self._evaluate(self._new(X))
         return gamma / gamma.sum(axis=1, keepdims=True) if normalize else gamma.copy()
 
     def score(self, X, y=None):
@@ -131,7 +149,8 @@ class LDAInference(TopicModelMixin):
             In nats, of all documents together. To compare models of different kinds
             use :func:`skvrem.text.document_completion`.
         """
-        _, bound, divergence, data = self._evaluate(X)
+        data = self._new(X)
+        _, bound, divergence = self._evaluate(data)
         return bound - divergence * data.total_weight / self.n_tokens_seen_
 
     def perplexity(self, X):
@@ -147,8 +166,28 @@ class LDAInference(TopicModelMixin):
         perplexity : float
             ``exp(-score(X) / X.sum())``, the lower the better.
         """
-        _, bound, divergence, data = self._evaluate(X)
-        tokens = data.total_weight
+        tokens = self._new(X).total_weight
         if tokens == 0.0:
             raise ValueError("X has no counts: there is nothing to be perplexed by.")
-        return float(np.exp(divergence / self.n_tokens_seen_ - bound / tokens))
+        return float(np.exp(-self.score(X) / tokens))
+
+
+def perplexity_stop(evaluate_every, perp_tol):
+    """Return the test of scikit-learn's parameters of these names, None for never.
+
+    Epochs at temperature 1 are counted; every `evaluate_every`-th is compared with the
+    one before.
+    """
+    if evaluate_every <= 0:
+        return None
+    seen = []
+
+    def stop(epoch):
+        if epoch.temperature != 1.0 or np.isnan(epoch.objective):
+            return False
+        seen.append(np.exp(-epoch.objective))
+        looked = seen[::evaluate_every]
+        due = (len(seen) - 1) % evaluate_every == 0
+        return due and len(looked) > 1 and abs(looked[-1] - looked[-2]) < perp_tol
+
+    return stop

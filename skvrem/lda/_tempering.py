@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["GlobalTemperature"]
+__all__ = ["SAMPLE", "GlobalTemperature"]
 
 # Temperatures that q(y) is a distribution over, and those at which the partition
 # function is evaluated; in between it is interpolated.
