@@ -6,12 +6,13 @@ models, and :func:`skvrem.show_versions` for the state of an installation.
 
 __version__ = "0.1.0"
 
-from skvrem.inspection import ConvergenceDisplay
+from skvrem.inspection import ConvergenceDisplay, TopicsDisplay
 from skvrem.mixture import VRGaussianMixture
 from skvrem.utils import show_versions
 
 __all__ = [
     "ConvergenceDisplay",
+    "TopicsDisplay",
     "VRGaussianMixture",
     "show_versions",
 ]

@@ -1,5 +1,6 @@
-"""Sources of rows: arrays, CSR matrices, memory maps and dask arrays."""
+"""Sources of rows: arrays, CSR matrices, memory maps, dask arrays and documents."""
 
+from skvrem.data._documents import as_documents
 from skvrem.data._source import as_source, is_dask, known_sizes
 
-__all__ = ["as_source", "is_dask", "known_sizes"]
+__all__ = ["as_documents", "as_source", "is_dask", "known_sizes"]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.utils._algebra import accumulate
+from skvrem.utils._algebra import accumulate, read_only
 from skvrem.utils._parallel import parallel_map, row_chunks
 
 __all__ = ["Batch", "as_source", "is_dask", "is_memmap"]
@@ -193,13 +193,6 @@ def is_memmap(X):
             return True
         X = X.base
     return False
-
-
-def read_only(X):
-    """A read-only view, so that one compiled kernel serves maps and plain arrays."""
-    view = X.view()
-    view.flags.writeable = False
-    return view
 
 
 def known_sizes(X):

@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_source
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, precisions_cholesky
-from skvrem.utils._summary import summary_table
+from skvrem.utils._summary import fit_facts, summary_table
+from skvrem.utils._validation import check_order
 
 __all__ = ["ConditionalGaussian", "GaussianMixtureDescription"]
 
@@ -183,12 +184,7 @@ class GaussianMixtureDescription:
             The same, with every fitted array in the new order.
         """
         check_is_fitted(self)
-        k = len(self.weights_)
-        order = np.asarray(order)
-        if order.shape != (k,) or not np.array_equal(np.sort(order), np.arange(k)):
-            raise ValueError(
-                f"order must be a permutation of 0 to {k - 1}, got {order.tolist()}."
-            )
+        order = check_order(order, len(self.weights_))
         names = ["weights_", "means_"]
         if self.covariance_type != "tied":
             names += ["covariances_", "precisions_", "precisions_cholesky_"]
@@ -221,9 +217,6 @@ class GaussianMixtureDescription:
             "solver": self.solver_,
             "converged": self.converged_,
         }
-        if hasattr(self, "history_"):  # a stream has none
-            facts["passes"] = float(self.history_["passes"][-1])
-            best = self.init_scores_ >= self.lower_bound_ - max(self.tol, 1e-3)
-            facts["starts_at_best"] = f"{best.sum()} of {best.size}"
+        facts |= fit_facts(self, self.lower_bound_)
         index = [f"component {k}" for k in range(len(self.weights_))]
         return summary_table(columns, index, facts)

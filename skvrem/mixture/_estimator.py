@@ -1,12 +1,9 @@
 """The scikit-learn shell of the Gaussian mixture: parameters, fit, partial_fit."""
 
-import time
-import warnings
 from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from skvrem import schedules, solvers
@@ -23,6 +20,7 @@ from skvrem.mixture._model import (
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle
+from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
 from skvrem.utils._parallel import threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
@@ -258,13 +256,7 @@ class VRGaussianMixture(
                 f"acceleration={self.acceleration!r} extrapolates full passes: it "
                 f"goes with solver='batch' or 'auto', not {self.solver!r}."
             )
-        if self.tempering is not None and self.annealing_iter > self.max_iter:
-            warnings.warn(
-                f"annealing_iter={self.annealing_iter} epochs of annealing do not fit "
-                f"into max_iter={self.max_iter}: raise max_iter.",
-                UserWarning,
-                stacklevel=3,
-            )
+        warn_annealing_too_long(self)
 
     def fit(self, X, y=None, sample_weight=None):
         """Estimate the mixture.
@@ -376,51 +368,32 @@ class VRGaussianMixture(
             temperature = schedules.Linear(self.temperature, self.annealing_iter)
         warm = self.warm_start and hasattr(self, "weights_")
         n_init = 1 if warm else self.n_init
-        results = []
+
+        def start(rng):
+            model = GaussianMixtureModel(
+                self.covariance_type, self.reg_covar, missing, keep_sums
+            )
+            point, passes = starting_point(self, model, data, rng)
+            return model, point, passes, partial(self._attributes, model, dtype=dtype)
+
         with Progress(self, X, y, n_init) as progress:
-            for number in range(n_init):
-                began = time.perf_counter()
-                rng = np.random.default_rng(random_state.randint(2**31 - 1))
-                model = GaussianMixtureModel(
-                    self.covariance_type, self.reg_covar, missing, keep_sums
-                )
-                point, passes = starting_point(self, model, data, rng)
-                report = progress.start(
-                    number, partial(self._attributes, model, dtype=dtype)
-                )
-                result = solvers.run(
-                    model,
-                    plan.solver,
-                    data,
-                    point,
-                    step_size=plan.step_size,
-                    temperature=temperature,
-                    max_iter=self.max_iter,
-                    tol=self.tol,
-                    rng=rng,
-                    report=report,
-                    passes=passes,
-                    seconds=time.perf_counter() - began,
-                )
-                results.append(result)
-                if report.end():
-                    break
-        scores = np.array([result.objective for result in results])
-        best = results[int(np.where(np.isnan(scores), -np.inf, scores).argmax())]
-        if not (best.converged or best.stopped) and self.max_iter > 0:
-            warn_not_converged(self, best)
-        history = solvers.as_history(best.history)
+            best, attributes = solvers.run_starts(
+                start,
+                n_init,
+                plan=plan,
+                data=data,
+                progress=progress,
+                random_state=random_state,
+                temperature=temperature,
+                max_iter=self.max_iter,
+                tol=self.tol,
+            )
+        warn_not_converged(self, best)
+        history = attributes["history_"]
         vars(self).update(
-            self._attributes(model, best.point, dtype),
-            converged_=best.converged,
-            n_iter_=best.n_iter,
+            attributes,
             lower_bound_=best.objective,
             lower_bounds_=history["objective"].tolist(),
-            history_=history,
-            solver_=plan.name,
-            step_size_=float(plan.step_size(0)),
-            batch_size_=-(-data.n_units // plan.n_blocks),
-            init_scores_=scores,
             n_samples_seen_=data.n_units + (self.n_samples_seen_ if warm else 0),
         )
 
@@ -502,14 +475,3 @@ class VRGaussianMixture(
                 batch_size_=data.n_units,
             )
         return self
-
-
-def warn_not_converged(estimator, result):
-    """Warn once, with the last gain and the parameter to raise."""
-    warnings.warn(
-        f"{type(estimator).__name__} did not converge in {result.n_iter} epochs: the "
-        f"last gained {result.gain:.3g} a row, and tol is {estimator.tol:g}. Raise "
-        "max_iter, or tol if that is close enough.",
-        ConvergenceWarning,
-        stacklevel=4,
-    )

@@ -109,3 +109,10 @@ def combination(*terms):
         if coefficient != 0:
             total = _map(_accumulate_leaf, total, scale(sums, coefficient))
     return total
+
+
+def read_only(X):
+    """A read-only view, so that one compiled kernel serves maps and plain arrays."""
+    view = X.view()
+    view.flags.writeable = False
+    return view

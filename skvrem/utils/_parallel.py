@@ -101,13 +101,18 @@ def _pool(n_threads):
         return _pools[n_threads]
 
 
+def thread_count():
+    """Return how many threads :func:`parallel_map` would use here and now."""
+    return getattr(_state, "n_threads", 1)
+
+
 def parallel_map(function, items):
     """Yield `function(item)` in the order of `items`.
 
     Runs in threads where :func:`threads` allows; within a thread of the pool it is
     serial, so that nested maps neither deadlock nor oversubscribe.
     """
-    n_threads = getattr(_state, "n_threads", 1)
+    n_threads = thread_count()
     items = list(items)
     if n_threads == 1 or len(items) < 2:
         yield from map(function, items)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["summary_table"]
+__all__ = ["fit_facts", "summary_table"]
 
 
 def summary_table(columns, index, facts):
@@ -28,6 +28,20 @@ def summary_table(columns, index, facts):
     frame = pd.DataFrame(columns, index=index)
     frame.attrs.update(facts)
     return frame
+
+
+def fit_facts(estimator, objective):
+    """Return what a fit cost and how many starts reached its objective.
+
+    Nothing for a stream, which has no history.
+    """
+    if not hasattr(estimator, "history_"):
+        return {}
+    best = estimator.init_scores_ >= objective - max(estimator.tol, 1e-3)
+    return {
+        "passes": float(estimator.history_["passes"][-1]),
+        "starts_at_best": f"{best.sum()} of {best.size}",
+    }
 
 
 def _text(columns, index, facts):

@@ -10,6 +10,7 @@ __all__ = [
     "all_or_nothing",
     "check_integer",
     "check_options",
+    "check_order",
     "check_real",
     "check_weight",
 ]
@@ -119,3 +120,21 @@ def check_weight(sample_weight, n_samples):
     if not weight.any():
         raise ValueError("sample_weight is zero for every sample: nothing to fit.")
     return weight
+
+
+def check_order(order, n_parts):
+    """Return a permutation of the parts of a model as an array.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    order = np.asarray(order)
+    if order.shape != (n_parts,) or not np.array_equal(
+        np.sort(order), np.arange(n_parts)
+    ):
+        raise ValueError(
+            f"order must be a permutation of 0 to {n_parts - 1}, got {order.tolist()}."
+        )
+    return order

@@ -1,0 +1,491 @@
+"""The scikit-learn shell of pLSA: parameters, fit, partial_fit."""
+
+from functools import partial
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+
+from skvrem import schedules, solvers
+from skvrem.data import as_documents
+from skvrem.plsa._inference import PLSAInference, check_doc_prior, check_word_prior
+from skvrem.plsa._model import PLSAModel
+from skvrem.utils._algebra import scale
+from skvrem.utils._base import VersionedPickle
+from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
+from skvrem.utils._parallel import threads
+from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
+from skvrem.utils._validation import (
+    all_or_nothing,
+    check_integer,
+    check_options,
+    check_real,
+    check_weight,
+)
+
+__all__ = ["VRPLSA"]
+
+SOLVERS = ("batch", "stochastic", "svrg")
+# Measured on four corpora (see the user guide): 20 minibatches of at least 64 documents,
+# a step of 7 / n_blocks, and 8 EM steps on a document a visit.
+BLOCKS, BLOCK_DOCUMENTS, FEWEST_BLOCKS = 20, 64, 5
+STEPS_AN_EPOCH, DOC_STEPS = 7.0, 8
+DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
+
+
+class VRPLSA(
+    PLSAInference,
+    ClassNamePrefixFeaturesOutMixin,
+    CallbackSupportMixin,
+    VersionedPickle,
+    TransformerMixin,
+    BaseEstimator,
+):
+    r"""Probabilistic latent semantic analysis by variance-reduced EM.
+
+    A token of document d is word v with probability
+    :math:`\sum_k \theta_{dk} \varphi_{kv}`. Topics :math:`\varphi` and the documents'
+    shares :math:`\theta` maximise the likelihood times Dirichlet priors (MAP).
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics.
+    doc_topic_prior : float or array-like of shape (n_components,), default=None
+        :math:`\alpha \ge 0`, None for 1 / n_components. The prior of a document is
+        Dirichlet(1 + alpha) here and Dirichlet(alpha) in latent Dirichlet allocation,
+        whose prior ``a`` is ``doc_topic_prior=a - 1`` here (for a of at least 1).
+    topic_word_prior : float or array-like, default=None
+        :math:`\beta \ge 0`, None for 0.1; an array of shape (n_components, n_features)
+        gives topics their own words, see :func:`skvrem.text.seed_prior`. The prior of
+        a topic is Dirichlet(1 + beta).
+    solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
+        How the mean of the topics' statistics is estimated. "batch" is EM;
+        "stochastic" is stochastic EM (SCVB0); "svrg" is sEM-vr [1]_; "auto" is "svrg"
+        from 320 documents on, "batch" below.
+    step_size : float, default="auto"
+        For "svrg" the constant step, "auto" is 7 / n_batches, at most 1; for
+        "stochastic" and `partial_fit` the factor of the decreasing step, "auto" is 1.
+    step_decay, step_offset : float, default=0.6, 2.0
+        Step t of "stochastic" is
+        ``step_size * (t + step_offset) ** -step_decay``, at most 1.
+    batch_size : int, default="auto"
+        Documents a minibatch; "auto" makes 20 minibatches of at least 64.
+    doc_update_iter : int, default="auto"
+        EM steps on a document's shares at a visit; "auto" is 1 for "batch", which is
+        classical EM, and 8 for the others.
+    max_iter : int, default=100
+        Epochs: passes for "batch", passes over the minibatches for the others.
+    tol : float, default=1e-4
+        Converged when an epoch gains less than this, in nats a token.
+    max_doc_update_iter : int, default=100
+        Most EM steps on a new document, in `transform` and `partial_fit`.
+    mean_change_tol : float, default=1e-3
+        They end when a step changes the document's shares by less than this, in sum.
+    tempering : {None, "annealed"}, default=None
+        "annealed" starts the posteriors at a higher temperature (deterministic
+        annealing), for a solution that depends less on the start.
+    temperature : float, default=2.0
+        Temperature at the start; it falls linearly to 1.
+    annealing_iter : int, default=10
+        Epochs until the temperature is 1.
+    n_init : int, default=1
+        Starts, of which the best is kept; see ``init_scores_``.
+    components_init : array-like of shape (n_components, n_features), default=None
+        Topics to start from, in any scale, in place of random ones.
+    warm_start : bool, default=False
+        Start from the topics of the last fit.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the start and the minibatches.
+    n_jobs : int, default=None
+        Threads; None is all cores, or one inside a joblib or dask worker. The result
+        does not depend on it.
+    verbose : int, default=0
+        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+    verbose_interval : int, default=10
+        Epochs between two lines.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Topics: probabilities of the words, rows sum to 1. (Pseudo-counts in latent
+        Dirichlet allocation; dividing its rows by their sums gives these.) float32
+        for counts of an integer type or float32, else float64.
+    topic_shares_ : ndarray of shape (n_components,)
+        Share of the tokens that each topic explains.
+    objective_ : float
+        What is maximised, in nats a token: log-likelihood and log priors, the latter
+        up to constants.
+    doc_topic_prior_ : ndarray of shape (n_components,)
+        The prior used.
+    topic_word_prior_ : float or ndarray of shape (n_components, n_features)
+        The prior used.
+    n_iter_ : int
+        Epochs made; batches seen, on a stream.
+    converged_ : bool
+        Whether an epoch gained less than `tol`.
+    history_ : dict of ndarrays
+        By epoch: "passes", "seconds", "objective", "step_size", "temperature".
+    init_scores_ : ndarray of shape (n_init,)
+        Objective that each start reached.
+    solver_, step_size_, batch_size_ : str, float, int
+        What was used.
+    n_tokens_seen_ : float
+        Tokens seen, each as its document's weight.
+    n_features_in_ : int
+        Size of the vocabulary.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Words, where X had column names.
+
+    See Also
+    --------
+    sklearn.decomposition.LatentDirichletAllocation : Integrates over the shares.
+    sklearn.decomposition.NMF : With the Kullback-Leibler loss, the same likelihood
+        without priors.
+
+    Notes
+    -----
+    The shares of a document are its own parameters, which no other document says
+    anything about. A visit therefore takes whole EM steps on them, where Eq. 5 of [1]_,
+    read literally, would scale their change by the number of minibatches and leave the
+    simplex; the fixed points are the same. Under variance reduction a statistic can
+    be negative for a while; what counts is then its projection to zero.
+
+    A minibatch costs its nonzeros times `n_components`, whatever the vocabulary. Memory
+    beyond X: a few arrays of the size of topics and shares, 12 bytes a nonzero.
+
+    References
+    ----------
+    .. [1] Chen, Zhu, Teh, Zhang (2018). Stochastic expectation maximization with
+       variance reduction. NeurIPS.
+    .. [2] Hofmann (1999). Probabilistic latent semantic indexing. SIGIR.
+    .. [3] Foulds, Boyles, DuBois, Smyth, Welling (2013). Stochastic collapsed
+       variational Bayesian inference for latent Dirichlet allocation. KDD.
+
+    Examples
+    --------
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from skvrem import VRPLSA
+    >>> from skvrem.text import top_words
+    >>> texts = ["sun rain wind sun rain", "goal ball team goal ball"] * 10
+    >>> vectorizer = CountVectorizer().fit(texts)
+    >>> plsa = VRPLSA(n_components=2, random_state=0).fit(vectorizer.transform(texts))
+    >>> sorted(sorted(words) for words in top_words(plsa, vectorizer, n=2))
+    [['ball', 'goal'], ['rain', 'sun']]
+    >>> plsa.transform(vectorizer.transform(["rain and wind"])).shape
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        doc_topic_prior=None,
+        topic_word_prior=None,
+        solver="auto",
+        step_size="auto",
+        step_decay=0.6,
+        step_offset=2.0,
+        batch_size="auto",
+        doc_update_iter="auto",
+        max_iter=100,
+        tol=1e-4,
+        max_doc_update_iter=100,
+        mean_change_tol=1e-3,
+        tempering=None,
+        temperature=DEFAULT_TEMPERATURE,
+        annealing_iter=DEFAULT_ANNEALING,
+        n_init=1,
+        components_init=None,
+        warm_start=False,
+        random_state=None,
+        n_jobs=None,
+        verbose=0,
+        verbose_interval=10,
+    ):
+        self.n_components = n_components
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.solver = solver
+        self.step_size = step_size
+        self.step_decay = step_decay
+        self.step_offset = step_offset
+        self.batch_size = batch_size
+        self.doc_update_iter = doc_update_iter
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_doc_update_iter = max_doc_update_iter
+        self.mean_change_tol = mean_change_tol
+        self.tempering = tempering
+        self.temperature = temperature
+        self.annealing_iter = annealing_iter
+        self.n_init = n_init
+        self.components_init = components_init
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
+
+    def _check_parameters(self):
+        check_integer(self, "n_components", "n_init", "max_doc_update_iter", least=1)
+        check_integer(self, "verbose_interval", least=1)
+        check_integer(self, "max_iter", "annealing_iter", "verbose")
+        check_integer(self, "batch_size", "doc_update_iter", least=1, options=("auto",))
+        check_real(self, "tol", "mean_change_tol")
+        most = np.inf if self.solver == "stochastic" else 1.0
+        check_real(self, "step_size", above=True, most=most, options=("auto",))
+        check_real(self, "step_decay", above=True, most=1.0)
+        check_real(self, "step_offset", above=True)
+        check_real(self, "temperature", least=1.0)
+        check_options(
+            self,
+            solver=("auto", *SOLVERS),
+            tempering=(None, "annealed"),
+            warm_start=(False, True),
+        )
+        warn_annealing_too_long(self)
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the topics of documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts, integers or not.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Documents count so many times for the topics.
+
+        Returns
+        -------
+        self : VRPLSA
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            For parameters out of range, counts that are negative, NaN or infinite, or
+            a matrix without any. The estimator is then as it was before.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        """
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            self._fit(X, y, sample_weight)
+        return self
+
+    def _open(self, X, sample_weight, reset):
+        """Validate counts and weights; return the source of documents."""
+        X = self._check_X(X, reset)
+        weight = check_weight(sample_weight, X.shape[0])
+        documents = as_documents(X, weight, self._dtype(X, reset))
+        if documents.total_weight == 0.0:
+            raise ValueError(
+                "X has no counts: there must be a document with a word in it"
+                f"{'' if weight is None else ' and a positive weight'}."
+            )
+        return documents
+
+    def _plan(self, n_documents):
+        """Choose solver, blocks and step."""
+        n_blocks = max(1, min(BLOCKS, n_documents // BLOCK_DOCUMENTS))
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            batch_size = n_documents / n_blocks
+        n_blocks = max(1, round(n_documents / batch_size))
+        solver = self.solver
+        if solver == "auto":
+            solver = "svrg" if n_blocks >= FEWEST_BLOCKS else "batch"
+        step_size = self.step_size
+        if step_size == "auto":
+            step_size = min(1.0, STEPS_AN_EPOCH / n_blocks) if solver == "svrg" else 1.0
+        return solvers.plan_em(
+            n_documents,
+            1,
+            solver=solver,
+            step_size=step_size,
+            batch_size=batch_size,
+            step_decay=self.step_decay,
+            step_offset=self.step_offset,
+        )
+
+    @with_callbacks
+    def _fit(self, X, y, sample_weight):
+        data = self._open(X, sample_weight, reset=True)
+        plan = self._plan(data.n_units)
+        doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
+        word_prior = self._word_prior(data.n_features)
+        steps = 1 if plan.name == "batch" else DOC_STEPS
+        if self.doc_update_iter != "auto":
+            steps = self.doc_update_iter
+        warm = self.warm_start and hasattr(self, "components_")
+        given = self._given_topics(data.n_features, warm)
+        n_init = 1 if given is not None else self.n_init
+
+        def start(rng):
+            model = PLSAModel(
+                doc_prior,
+                np.atleast_2d(word_prior),
+                data.total_weight,
+                data.dtype,
+                steps,
+            )
+            topics = given if given is not None else self._random_topics(data, rng)
+            theta = np.full(
+                (data.n_units, self.n_components), 1.0 / self.n_components, data.dtype
+            )
+            point = model.start((topics.T, theta))
+            return model, point, 0.0, partial(self._attributes, model)
+
+        temperature = schedules.Constant(1.0)
+        if self.tempering == "annealed":
+            temperature = schedules.Linear(self.temperature, self.annealing_iter)
+        with Progress(self, X, y, n_init) as progress:
+            best, attributes = solvers.run_starts(
+                start,
+                n_init,
+                plan=plan,
+                data=data,
+                progress=progress,
+                random_state=check_random_state(self.random_state),
+                temperature=temperature,
+                max_iter=self.max_iter,
+                tol=self.tol,
+            )
+        warn_not_converged(self, best, "token")
+        vars(self).update(
+            attributes,
+            objective_=best.objective,
+            doc_topic_prior_=doc_prior,
+            topic_word_prior_=word_prior[()],
+            n_tokens_seen_=data.total_weight + (self.n_tokens_seen_ if warm else 0.0),
+        )
+
+    def _word_prior(self, n_features):
+        return check_word_prior(self.topic_word_prior, self.n_components, n_features)
+
+    def _given_topics(self, n_features, warm):
+        """Topics of the last fit or of the user, None where they are to be drawn."""
+        if not warm and self.components_init is None:
+            return None
+        name = "the last fit's topics" if warm else "components_init"
+        given = np.asarray(self.components_ if warm else self.components_init, float)
+        shape = (self.n_components, n_features)
+        if given.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {given.shape}.")
+        sums = given.sum(axis=1, keepdims=True)
+        if not (np.isfinite(given).all() and given.min() >= 0.0 and sums.min() > 0.0):
+            raise ValueError(
+                f"{name} must be finite and not negative, with a positive entry in "
+                "every row."
+            )
+        return given / sums
+
+    def _random_topics(self, data, rng):
+        # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
+        # topics, EM spends its first epochs on a plateau.
+        topics = rng.standard_gamma(1.0, (self.n_components, data.n_features))
+        return topics / topics.sum(axis=1, keepdims=True)
+
+    def _attributes(self, model, point):
+        """Return the fitted attributes of a point."""
+        point = model.recentre(point)
+        topics = point.parameters.topics[:, : self.n_components]
+        sums = point.statistics.sum_z[:, : self.n_components]
+        shares = np.maximum(sums, 0.0).sum(axis=0, dtype=np.float64)
+        return {
+            "components_": np.ascontiguousarray(topics.T),
+            "topic_shares_": shares / shares.sum(),
+            "_sums": sums,
+        }
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Update the topics with one batch of a stream of documents.
+
+        One step of stochastic EM (SCVB0 [3]_): the shares of the batch's documents are
+        found as `transform` finds them, and the topics' statistics move by
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        where t is the number of batches seen. The prior of the topics is shared among
+        all tokens seen so far. Goes on from a `fit`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts of the batch, over the same vocabulary each time.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Documents count so many times for the topics.
+
+        Returns
+        -------
+        self : VRPLSA
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            As `fit`, or for another number of words than before.
+        """
+        first = not hasattr(self, "components_")
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            data = self._open(X, sample_weight, reset=first)
+            doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
+            word_prior = self._word_prior(data.n_features)
+            seen = 0.0 if first else self.n_tokens_seen_
+            tokens = data.total_weight
+            model = PLSAModel(
+                doc_prior,
+                np.atleast_2d(word_prior),
+                seen + tokens,
+                data.dtype,
+                self.max_doc_update_iter,
+                self.mean_change_tol,
+            )
+            point = model.resume(self._previous_sums(data, first), data.n_units)
+            (batch,) = data.chunks().batches
+            sums = scale(model.statistics(point, batch, 1.0), 1.0 / tokens)
+            factor = 1.0 if self.step_size == "auto" else self.step_size
+            schedule = schedules.Power(factor, self.step_offset, self.step_decay)
+            step = schedule(seen / tokens)
+            point = model.recentre(model.update(point, None, sums, step))
+            for name in ("history_", "init_scores_"):
+                vars(self).pop(name, None)  # they are of a fit that is past
+            vars(self).update(
+                self._attributes(model, point),
+                objective_=model.objective(point, sums),
+                converged_=False,
+                n_iter_=getattr(self, "n_iter_", 0) + 1,
+                n_tokens_seen_=seen + tokens,
+                doc_topic_prior_=doc_prior,
+                topic_word_prior_=word_prior[()],
+                solver_="stochastic",
+                step_size_=step,
+                batch_size_=data.n_units,
+            )
+        return self
+
+    def _previous_sums(self, data, first):
+        """Return the statistics of a stream so far, word by word."""
+        if not first:
+            if len(self.components_) != self.n_components:
+                raise ValueError(
+                    f"n_components={self.n_components}, but the model has "
+                    f"{len(self.components_)} topics: call fit."
+                )
+            return self._sums
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        topics = self._given_topics(data.n_features, False)
+        if topics is None:
+            topics = self._random_topics(data, np.random.default_rng(seed))
+        return topics.T / self.n_components

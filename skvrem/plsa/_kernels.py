@@ -1,0 +1,274 @@
+"""Loops over the words of documents, one function a formula of Chen et al. (2018), §4.2.
+
+Names: c_dv counts, θ_dk topics of a document (rows of `theta`), φ_kv words of a topic.
+Topics are stored word by word, as rows of a (n_words, K) array, so that a count meets
+one contiguous row. K is padded with topics that are zero in θ and φ: rows then start
+on cache lines and loops over k have no remainder. With inverse temperature b the
+arrays hold θ^b and φ^b where the text says so.
+
+A batch numbers its own words: `index` refers to rows of the batch's φ, and `words`
+says which words of the vocabulary these are.
+"""
+
+import numpy as np
+
+from skvrem.utils._jit import REDUCE, kernel
+from skvrem.utils._math import exp, log
+
+# Keeps a word that no topic expects from dividing by zero; c / TINY stays finite.
+TINY = 1e-25
+
+
+@kernel(fastmath=REDUCE)
+def infer_topics(
+    counts,
+    index,
+    indptr,
+    docs,
+    weight,
+    start,
+    stop,
+    phi,
+    theta,
+    prior,
+    b,
+    n_steps,
+    tol,
+    at,
+    after,
+    w,
+):
+    """θ by EM steps on documents `start` to `stop` of the batch, φ held.
+
+    γ_dk = Σ_v c_dv θ_dk^b φ_kv^b / s_dv,   s_dv = Σ_k θ_dk^b φ_kv^b
+    θ_dk ← (γ_dk + α_k) / (Σ_k γ_dk + Σ_k α_k)
+
+    Parameters
+    ----------
+    counts, index : arrays of shape (n_nonzeros,)
+    indptr : int64 array of shape (n_documents + 1,)
+    docs : int32 array of shape (n_documents,)
+        Rows of the documents in `theta` and `after`.
+    weight : array of shape (n_documents,), or empty
+        Sample weights u_d.
+    phi : array of shape (n_words, K)
+        φ^b.
+    theta, after : arrays of shape (n_rows, K)
+        Where the steps begin; where θ after the last step goes.
+    prior : array of shape (K,)
+        α.
+    b : float
+    n_steps : int
+        Most steps, at least 1. It is s and γ of the last one that count.
+    tol : float
+        The last step is also the first that changes θ by less than this in sum.
+    at : array of shape (n_documents, K)
+        θ^b before the last step, at which `w` is.
+    w : array of shape (n_nonzeros,)
+        u_d c_dv / s_dv of the last step.
+
+    Returns
+    -------
+    objective : float
+        Σ_d u_d (Σ_v c_dv log(s_dv) / b + Σ_k α_k log θ_dk) before the last step.
+    """
+    K = phi.shape[1]
+    zero, one, tiny = phi.dtype.type(0.0), phi.dtype.type(1.0), phi.dtype.type(TINY)
+    small = phi.dtype.type(1e-37)
+    t, power, g = (
+        np.empty(K, phi.dtype),
+        np.empty(K, phi.dtype),
+        np.empty(K, phi.dtype),
+    )
+    sum_prior = zero
+    for k in range(K):
+        sum_prior += prior[k]
+    total = 0.0
+    for i in range(start, stop):
+        low, high = indptr[i], indptr[i + 1]
+        doc = docs[i]
+        length = zero
+        for j in range(low, high):
+            length += counts[j]
+        for k in range(K):
+            t[k] = theta[doc, k]
+        if high == low:
+            # An empty document says nothing: the prior's mode, or where it was.
+            for k in range(K):
+                at[i, k] = t[k]
+                after[doc, k] = prior[k] / sum_prior if sum_prior > zero else t[k]
+            continue
+        fours = low + (high - low) // 4 * 4
+        scale = one / (length + sum_prior)
+        for step in range(n_steps):
+            for k in range(K):
+                power[k] = t[k]
+                g[k] = zero
+            if b != one:
+                for k in range(K):
+                    power[k] = exp(b * log(max(t[k], small)))
+                for k in range(K):
+                    power[k] = power[k] if t[k] > zero else zero
+            # Four words at a time share the loads of θ and g.
+            for j in range(low, fours, 4):
+                v0, v1, v2, v3 = index[j], index[j + 1], index[j + 2], index[j + 3]
+                s0 = s1 = s2 = s3 = tiny
+                for k in range(K):
+                    x = power[k]
+                    s0 += x * phi[v0, k]
+                    s1 += x * phi[v1, k]
+                    s2 += x * phi[v2, k]
+                    s3 += x * phi[v3, k]
+                w0, w1 = counts[j] / s0, counts[j + 1] / s1
+                w2, w3 = counts[j + 2] / s2, counts[j + 3] / s3
+                w[j], w[j + 1], w[j + 2], w[j + 3] = w0, w1, w2, w3
+                for k in range(K):
+                    g[k] += (
+                        w0 * phi[v0, k]
+                        + w1 * phi[v1, k]
+                        + w2 * phi[v2, k]
+                        + w3 * phi[v3, k]
+                    )
+            for j in range(fours, high):
+                v0 = index[j]
+                s0 = tiny
+                for k in range(K):
+                    s0 += power[k] * phi[v0, k]
+                w0 = counts[j] / s0
+                w[j] = w0
+                for k in range(K):
+                    g[k] += w0 * phi[v0, k]
+            change = zero
+            for k in range(K):
+                g[k] = (power[k] * g[k] + prior[k]) * scale
+                change += abs(g[k] - t[k])
+            if change < tol or step == n_steps - 1:
+                break
+            for k in range(K):
+                t[k] = g[k]
+        log_prior = log_likelihood = zero
+        for k in range(K):
+            at[i, k] = power[k]
+            after[doc, k] = g[k]
+            log_prior += prior[k] * log(max(t[k], small))
+        for j in range(low, high):
+            log_likelihood += counts[j] * log(counts[j] / w[j])
+        share = weight[i] if weight.size else one
+        total += share * (log_likelihood / b + log_prior)
+        if weight.size:
+            for j in range(low, high):
+                w[j] *= share
+    return total
+
+
+@kernel(fastmath=REDUCE)
+def sum_over_words(w, index, indptr, at, first, last, out):
+    """A_vk = Σ_d w_dv θ_dk^b for topics `first` to `last`, the sums of γ short of φ^b.
+
+    Threads share the topics, not the documents: every sum has one order and one place.
+
+    Parameters
+    ----------
+    w, index, indptr : as in `infer_topics`
+    at : array of shape (n_documents, K)
+        θ^b.
+    first, last : int
+    out : array of shape (n_words, K)
+        Added to.
+    """
+    t = np.empty(at.shape[1], at.dtype)
+    # An index that could count from the end stops the loop from being vectorised.
+    low, high = np.uint64(first), np.uint64(last)
+    for i in range(indptr.shape[0] - 1):
+        for k in range(low, high):
+            t[k] = at[i, k]
+        for j in range(indptr[i], indptr[i + 1]):
+            v, x = index[j], w[j]
+            for k in range(low, high):
+                out[v, k] += x * t[k]
+
+
+@kernel(fastmath=REDUCE)
+def topics_of(base, deviation, factor, prior, inverse, words, start, stop, b, out):
+    """M step for the words `start` to `stop` of the batch: φ_kv^b.
+
+    φ_kv = (max(s_kv, 0) + β_kv) / (Σ_v s_kv + Σ_v β_kv),   s = base + factor deviation
+
+    Variance reduction can lead s below zero. What counts there is its projection; s
+    itself moves on unprojected. At a fixed point s equals sums of γ, which are not
+    negative, so no fixed point moves.
+
+    Parameters
+    ----------
+    base, deviation : arrays of shape (n_features, K)
+    factor : float
+    prior : array of shape (n_features, K), or (1, K) for all words
+        β, a token.
+    inverse : array of shape (K,)
+        One over the denominator, 0 for padding.
+    words : int32 array of shape (n_words,), or empty for the whole vocabulary
+    start, stop : int
+    b : float
+    out : array of shape (n_words, K)
+    """
+    K = base.shape[1]
+    zero, one, small = (
+        out.dtype.type(0.0),
+        out.dtype.type(1.0),
+        out.dtype.type(1e-37),
+    )
+    for u in range(start, stop):
+        v = words[u] if words.size else u
+        p = v if prior.shape[0] > 1 else 0
+        for k in range(K):
+            s = max(base[v, k] + factor * deviation[v, k], zero)
+            out[u, k] = (s + prior[p, k]) * inverse[k]
+        if b != one:
+            for k in range(K):
+                x = out[u, k]
+                power = exp(b * log(max(x, small)))
+                out[u, k] = power if x > zero else zero
+
+
+@kernel(fastmath=REDUCE)
+def sum_statistics(base, deviation, factor, out):
+    """Σ_v max(s_kv, 0), added to `out` (float64)."""
+    zero = base.dtype.type(0.0)
+    for v in range(base.shape[0]):
+        for k in range(base.shape[1]):
+            out[k] += max(base[v, k] + factor * deviation[v, k], zero)
+
+
+@kernel(fastmath=REDUCE)
+def log_prior(phi, prior, start, stop):
+    """Σ_kv β_kv log φ_kv over the words `start` to `stop`."""
+    total = 0.0
+    zero, small = phi.dtype.type(0.0), phi.dtype.type(1e-37)
+    for v in range(start, stop):
+        p = v if prior.shape[0] > 1 else 0
+        row = zero
+        for k in range(phi.shape[1]):
+            row += prior[p, k] * log(max(phi[v, k], small))
+        total += row
+    return total
+
+
+@kernel(fastmath=REDUCE)
+def add_rows(deviation, totals, words, values, coefficient):
+    """deviation_vk += coefficient values_uk for the words v of a batch.
+
+    Parameters
+    ----------
+    deviation : array of shape (n_features, K)
+    totals : float64 array of shape (K,)
+        Column sums, moved along.
+    words : int32 array of shape (n_words,)
+    values : array of shape (n_words, K)
+    coefficient : float
+    """
+    for u in range(words.shape[0]):
+        v = words[u]
+        for k in range(deviation.shape[1]):
+            step = coefficient * values[u, k]
+            deviation[v, k] += step
+            totals[k] += step

@@ -1,0 +1,22 @@
+"""What topics say and how good they are, for any model with ``components_``.
+
+The functions take scikit-learn's models as well as this package's, bare or as the last
+step of a fitted pipeline, and scale every topic and every document to probabilities.
+"""
+
+from skvrem.text._coherence import coherence
+from skvrem.text._completion import document_completion, document_completion_scorer
+from skvrem.text._left_to_right import left_to_right, perplexity
+from skvrem.text._seeds import seed_prior
+from skvrem.text._words import top_documents, top_words
+
+__all__ = [
+    "coherence",
+    "document_completion",
+    "document_completion_scorer",
+    "left_to_right",
+    "perplexity",
+    "seed_prior",
+    "top_documents",
+    "top_words",
+]

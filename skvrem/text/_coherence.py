@@ -1,0 +1,177 @@
+"""Whether the top words of a topic occur together."""
+
+import numpy as np
+
+from skvrem.text._topics import check_counts, check_names, find_topics, largest
+
+__all__ = ["coherence", "normalized_pmi", "umass"]
+
+
+def normalized_pmi(together, n_documents):
+    """Return the normalised pointwise mutual information of pairs of words.
+
+    log(p_ij / (p_i p_j)) / -log(p_ij), with probabilities of occurring in a document:
+    1 for words that only occur together, 0 for independent ones, -1 for words that
+    never meet.
+
+    Parameters
+    ----------
+    together : ndarray of shape (n_words, n_words)
+        Documents that have both words; on the diagonal, those that have the word.
+    n_documents : int
+
+    Returns
+    -------
+    values : ndarray of shape (n_words * (n_words - 1) / 2,)
+    """
+    i, j = np.tril_indices(len(together), -1)
+    alone, both = np.diag(together), together[i, j]
+    values = np.full(len(both), -1.0)
+    meet = both > 0
+    # Two words of every document tell nothing about each other, and are 0 / 0.
+    values[both == n_documents] = 0.0
+    meet &= both < n_documents
+    p = both[meet] / n_documents
+    product = alone[i[meet]] * alone[j[meet]] / n_documents**2
+    values[meet] = np.log(p / product) / -np.log(p)
+    return values
+
+
+def umass(together, n_documents):
+    """Return log((D_ij + 1) / D_j) of pairs of words, where j ranks above i.
+
+    D counts documents. A word j that no document has tells nothing of i: its pairs
+    have the least value that others can have, -log(n_documents).
+
+    Parameters
+    ----------
+    together : ndarray of shape (n_words, n_words)
+        As for :func:`normalized_pmi`, the words in the order of their ranks.
+    n_documents : int
+
+    Returns
+    -------
+    values : ndarray of shape (n_words * (n_words - 1) / 2,)
+    """
+    i, j = np.tril_indices(len(together), -1)
+    above = np.diag(together)[j]
+    known = np.where(above > 0, above, n_documents)
+    return np.log((together[i, j] + 1.0) / known)
+
+
+MEASURES = {"npmi": normalized_pmi, "umass": umass}
+
+
+def _is_words(topics):
+    """Whether topics are lists of words, rather than a model or an array."""
+    return isinstance(topics, list | tuple) and any(
+        isinstance(word, str) for topic in topics for word in np.ravel(topic)
+    )
+
+
+def _find_words(topics, feature_names, n_words):
+    """Return the columns of each topic's words, -1 for a word without a column."""
+    column = {name: j for j, name in enumerate(feature_names)}
+    rows = [[column.get(word, -1) for word in topic][:n_words] for topic in topics]
+    for topic in topics:
+        if isinstance(topic, str) or len(set(topic[:n_words])) < 2:
+            raise ValueError(f"A topic needs two words at least, got {topic!r}.")
+        if len(set(topic[:n_words])) < len(topic[:n_words]):
+            raise ValueError(f"A topic has a word twice: {list(topic)}.")
+    return [np.array(row) for row in rows]
+
+
+def coherence(topics, X, *, measure="npmi", n_words=10, feature_names=None):
+    """Return how much the top words of each topic occur in the same documents.
+
+    Parameters
+    ----------
+    topics : estimator, array-like, or list of lists of str
+        A fitted model with ``components_``, a fitted pipeline that ends with one,
+        topics of shape (n_topics, n_features) in any scale, or the top words
+        themselves, the first one first.
+    X : {array-like, sparse matrix} of shape (n_documents, n_features)
+        Counts of the reference documents: those of the fit, or others. Of a count only
+        matters whether it is zero. Of a pipeline, what its first step takes.
+    measure : {"npmi", "umass"}, default="npmi"
+        "npmi" is the normalised pointwise mutual information [1]_, from -1 to 1;
+        "umass" the mean of log((D(i, j) + 1) / D(j)) over pairs of words of which j
+        ranks above i [2]_, where D counts documents. Both are means over all pairs.
+    n_words : int, default=10
+        Top words of each topic that are looked at.
+    feature_names : array-like of str, fitted vectorizer or Pipeline, default=None
+        The words of the columns of X; needed where topics are lists of words.
+
+    Returns
+    -------
+    coherence : ndarray of shape (n_topics,)
+        The higher, the better.
+
+    Raises
+    ------
+    sklearn.exceptions.NotFittedError
+        If the model is not fitted.
+    ValueError
+        If X holds negative numbers, NaN or infinity, has other columns than the
+        topics, or a parameter is out of range.
+
+    Notes
+    -----
+    Words that no document of X has, or that have no column in it, have the lowest
+    value in each of their pairs: -1 (NPMI) and, where the other word is compared with
+    them, -log(n_documents) (UMass). Mimno et al. sum over the pairs, where this is the
+    mean, which does not grow with `n_words`.
+
+    References
+    ----------
+    .. [1] G. Bouma. Normalized (pointwise) mutual information in collocation
+       extraction. Conference of the German Society for Computational Linguistics, 2009;
+       for topics: J. H. Lau, D. Newman, T. Baldwin. Machine reading tea leaves.
+       European Chapter of the ACL, 2014.
+    .. [2] D. Mimno, H. M. Wallach, E. Talley, M. Leenders, A. McCallum. Optimizing
+       semantic coherence in topic models. Empirical Methods in Natural Language
+       Processing, 2011, equation 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.text import coherence
+    >>> X = np.array([[1, 2, 0, 0], [2, 1, 0, 0], [0, 0, 3, 1], [0, 0, 1, 1]])
+    >>> topics = [[0.6, 0.4, 0.0, 0.0], [0.6, 0.0, 0.4, 0.0]]
+    >>> coherence(topics, X, n_words=2)
+    array([ 1., -1.])
+    """
+    if measure not in MEASURES:
+        raise ValueError(f"measure must be 'npmi' or 'umass', got {measure!r}.")
+    if not isinstance(n_words, int | np.integer) or n_words < 2:
+        raise ValueError(
+            f"n_words must be an integer of at least 2, got {n_words!r}: coherence is "
+            "about pairs of words."
+        )
+    if _is_words(topics):
+        counts = check_counts(X)
+        names = check_names(feature_names)
+        if len(names) != counts.shape[1]:
+            check_names(names, counts.shape[1])
+        words = _find_words(topics, names, n_words)
+    else:
+        components, X = find_topics(topics, X)
+        counts = check_counts(X, components.shape[1])
+        if components.shape[1] < 2:
+            raise ValueError("Topics of a single word have no pairs of words.")
+        words = list(largest(components, n_words))
+    used, position = np.unique(np.concatenate(words), return_inverse=True)
+    # Column -1, a word that X lacks, becomes an empty one behind the others.
+    occurs = counts[:, used[used >= 0]].tocsc()
+    occurs.data = np.ones(len(occurs.data))
+    n_missing = int(used[0] < 0)
+    values = []
+    for place in np.split(
+        position - n_missing, np.cumsum([len(w) for w in words])[:-1]
+    ):
+        known = place >= 0
+        columns = occurs[:, place[known]]
+        together = np.zeros((len(place), len(place)))
+        together[np.ix_(known, known)] = (columns.T @ columns).toarray()
+        values.append(MEASURES[measure](together, counts.shape[0]).mean())
+    return np.array(values)

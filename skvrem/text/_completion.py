@@ -1,0 +1,254 @@
+"""Document completion: one half of a document predicts the other."""
+
+from numbers import Real
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from skvrem.text._kernels import mixture_log_likelihood
+from skvrem.text._topics import (
+    check_components,
+    check_counts,
+    document_shares,
+    last_step,
+    word_probabilities,
+)
+from skvrem.utils._algebra import read_only
+from skvrem.utils._parallel import parallel_map, row_chunks, threads
+
+__all__ = [
+    "completion_split",
+    "document_completion",
+    "document_completion_scorer",
+    "log_likelihood",
+]
+
+# Documents a task: enough to hide what a task costs.
+CHUNK_DOCUMENTS = 256
+
+
+def completion_split(X, rng):
+    """Send every token of every document to one of two halves, by a fair coin.
+
+    Parameters
+    ----------
+    X : CSR matrix of shape (n_documents, n_features)
+        Counts, as :func:`~skvrem.text._topics.check_counts` returns them. Of 2.7, two
+        tokens have a coin each and the remaining 0.7 has one.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    observed, scored : CSR matrices of the shape and dtype of X
+        They sum to X.
+    """
+    whole = np.floor(X.data).astype(np.int64)
+    part = X.data - whole
+    first = rng.binomial(whole, 0.5)
+    if part.any():  # else integers of any dtype have the same split
+        first = first + part * rng.integers(2, size=len(part))
+    halves = []
+    for half in (first, X.data - first):
+        data = half.astype(X.dtype)
+        one = type(X)((data, X.indices.copy(), X.indptr.copy()), shape=X.shape)
+        one.eliminate_zeros()
+        halves.append(one)
+    return tuple(halves)
+
+
+def log_likelihood(theta, components, X, smoothing=0.0):
+    r"""Return the log-likelihood of each document given its topics, in nats.
+
+    That is :math:`\sum_v n_{dv} \log \sum_k \theta_{dk} \varphi_{kv}`. The cost is
+    one multiplication for each topic of each nonzero of X, and no temporary is larger
+    than the parameters.
+
+    Parameters
+    ----------
+    theta : array-like of shape (n_documents, n_topics)
+        Shares of the topics, or the factor W of X = W H with H the components.
+    components : ndarray of shape (n_topics, n_features)
+        Topics in any scale.
+    X : CSR matrix of shape (n_documents, n_features)
+        Counts, as :func:`~skvrem.text._topics.check_counts` returns them.
+    smoothing : float, default=0.0
+        Part of each document's distribution that is uniform over the words.
+
+    Returns
+    -------
+    log_likelihood : ndarray of float64 of shape (n_documents,)
+        Minus infinity for a document with a word of probability zero.
+    """
+    words, scale = word_probabilities(components)
+    if smoothing:
+        words *= 1.0 - smoothing
+        words += smoothing / len(words)
+    theta = document_shares(theta, scale)
+    if theta.shape != (X.shape[0], words.shape[1]):
+        raise ValueError(
+            f"theta must have shape {(X.shape[0], words.shape[1])}: a row for each "
+            f"document, a column for each topic; got {theta.shape}."
+        )
+    dtype = np.result_type(theta, words)
+    arrays = (
+        X.indptr.astype(np.int64, copy=False),
+        X.indices.astype(np.int32, copy=False),
+        X.data.astype(dtype, copy=False),
+        np.ascontiguousarray(theta, dtype),
+        words.astype(dtype, copy=False),
+    )
+    indptr, indices, data, theta, words = map(read_only, arrays)
+    out = np.empty(X.shape[0])
+
+    def fill(rows):
+        mixture_log_likelihood(indptr, indices, data, *rows, theta, words, out)
+
+    for _ in parallel_map(fill, row_chunks(0, X.shape[0], CHUNK_DOCUMENTS)):
+        pass
+    return out
+
+
+def _like(counts, X):
+    """Counts in the container of X, which is the one that the model was fitted on."""
+    if hasattr(X, "iloc"):
+        return type(X)(counts.toarray(), index=X.index, columns=X.columns)
+    return counts if hasattr(X, "tocsr") else counts.toarray()
+
+
+def document_completion(estimator, X, *, random_state=0, smoothing=0.0, n_jobs=None):
+    r"""Return the log-likelihood of one half of each document given the other.
+
+    Every token goes by a fair coin to an observed or to a scored half. The model's
+    ``transform`` finds the topics' shares :math:`\theta_d` of a document from its
+    observed half, and the scored half with counts :math:`n_{dv}` is judged by
+
+    .. math:: \frac{1}{\sum_{dv} n_{dv}} \sum_{dv} n_{dv} \log \sum_k
+       \theta_{dk} \varphi_{kv},
+
+    where :math:`\varphi_k`, row k of ``components_``, is scaled to sum to 1.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted topic model with ``components_`` and ``transform``, or a fitted
+        pipeline (or search) that ends with one.
+    X : {array-like, sparse matrix} of shape (n_documents, n_features)
+        Word counts; of a pipeline, what its first step takes. A count that is no whole
+        number, as of tf-idf, is split as so many whole tokens and one smaller one.
+    random_state : int, RandomState instance or None, default=0
+        The coins. The same number is the same split, whether X is sparse or dense, of
+        integers or of floats.
+    smoothing : float, default=0.0
+        Part of every document's distribution that is uniform over the words. For models
+        that give words probability zero, as :class:`~sklearn.decomposition.NMF` does: a
+        small number, as 0.01, makes their scores finite.
+    n_jobs : int, default=None
+        Threads for the likelihood; None is all cores, or one inside a joblib worker.
+
+    Returns
+    -------
+    score : float
+        In nats a token, the higher the better; perplexity is ``exp(-score)``. Minus
+        infinity where a scored word has probability zero.
+
+    Raises
+    ------
+    sklearn.exceptions.NotFittedError
+        If the model is not fitted.
+    ValueError
+        If X holds negative numbers, NaN or infinity, has other columns than the
+        topics, if `smoothing` is not in [0, 1], or if no token is left to score.
+
+    Notes
+    -----
+    A document whose observed half is empty is scored with what ``transform`` returns
+    for an empty document, the prior; one whose scored half is empty adds nothing.
+
+    Where the rows that ``transform`` returns are no probabilities, as those of
+    :class:`~sklearn.decomposition.NMF`, the shares are taken in proportion to
+    :math:`\theta_{dk} \sum_v H_{kv}` with H the components, so that
+    :math:`p(v | d)` is proportional to :math:`(\theta H)_{dv}`.
+
+    References
+    ----------
+    .. [1] H. M. Wallach, I. Murray, R. Salakhutdinov, D. Mimno. Evaluation methods for
+       topic models. International Conference on Machine Learning, 2009, section 5.
+    .. [2] M. Rosen-Zvi, T. Griffiths, M. Steyvers, P. Smyth. The author-topic model for
+       authors and documents. Uncertainty in Artificial Intelligence, 2004.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.decomposition import LatentDirichletAllocation
+    >>> from skvrem.text import document_completion
+    >>> X = np.random.default_rng(0).poisson(np.kron(np.eye(2), np.full((50, 5), 4.0)))
+    >>> lda = LatentDirichletAllocation(2, random_state=0).fit(X[::2])
+    >>> print(f"{document_completion(lda, X[1::2]):.1f} nats a token")
+    -1.6 nats a token
+    """
+    if not (isinstance(smoothing, Real) and 0.0 <= smoothing <= 1.0):
+        raise ValueError(f"smoothing must be between 0 and 1, got {smoothing!r}.")
+    model, X = last_step(estimator, X)
+    components = check_components(model.components_)
+    counts = check_counts(X, components.shape[1])
+    seed = check_random_state(random_state).randint(2**31 - 1)
+    observed, scored = completion_split(counts, np.random.default_rng(seed))
+    n_tokens = scored.sum(dtype=np.float64)
+    if n_tokens == 0.0:
+        raise ValueError(
+            "No token is left to score: X needs documents of several tokens, got "
+            f"{counts.sum(dtype=np.float64):g} tokens in {counts.shape[0]} documents."
+        )
+    theta = model.transform(_like(observed, X))
+    with threads(n_jobs):
+        total = log_likelihood(theta, components, scored, smoothing).sum()
+    return float(total / n_tokens)
+
+
+def document_completion_scorer(estimator, X, y=None, *, random_state=0, smoothing=0.0):
+    """Score a topic model by document completion, for ``scoring=``.
+
+    It is :func:`document_completion` in the form that
+    :class:`~sklearn.model_selection.GridSearchCV` and
+    :func:`~sklearn.model_selection.cross_val_score` ask for; other options are set by
+    :func:`functools.partial`. Of a pipeline the tokens are split behind its earlier
+    steps.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted topic model with ``components_`` and ``transform``, or a fitted
+        pipeline that ends with one.
+    X : {array-like, sparse matrix} of shape (n_documents, n_features)
+        Word counts; of a pipeline, what its first step takes.
+    y : Ignored
+        Present by convention.
+    random_state : int, RandomState instance or None, default=0
+        The coins, the same for every candidate of a search.
+    smoothing : float, default=0.0
+        Part of every document's distribution that is uniform over the words.
+
+    Returns
+    -------
+    score : float
+        In nats a token, the higher the better.
+
+    Examples
+    --------
+    >>> from sklearn.decomposition import LatentDirichletAllocation
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skvrem.text import document_completion_scorer
+    >>> texts = ["sun rain wind cloud rain", "goal ball team goal win"] * 20
+    >>> model = make_pipeline(
+    ...     CountVectorizer(), LatentDirichletAllocation(random_state=0)
+    ... )
+    >>> grid = {"latentdirichletallocation__n_components": [1, 2]}
+    >>> search = GridSearchCV(model, grid, scoring=document_completion_scorer, cv=2)
+    >>> search.fit(texts).best_params_
+    {'latentdirichletallocation__n_components': 2}
+    """
+    return document_completion(
+        estimator, X, random_state=random_state, smoothing=smoothing
+    )

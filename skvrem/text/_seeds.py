@@ -1,0 +1,98 @@
+"""Word priors that tell topics what they are to be about."""
+
+import warnings
+from numbers import Real
+
+import numpy as np
+
+from skvrem.text._topics import check_names
+from skvrem.text._words import check_size
+
+__all__ = ["seed_prior"]
+
+
+def seed_prior(seeds, feature_names, n_components, *, weight=100.0, base=0.1):
+    """Return word priors that draw topics to the words they are seeded with.
+
+    Parameters
+    ----------
+    seeds : dict of int to list of str
+        Words by the number of their topic. Topics without seeds are left free.
+    feature_names : array-like of str, fitted vectorizer or Pipeline
+        The words of the columns, as ``vectorizer.get_feature_names_out()`` returns
+        them. Of a pipeline that ends with a topic model, those that enter its last
+        step.
+    n_components : int
+        Number of topics, of which seeded ones are some.
+    weight : float, default=100.0
+        Pseudo-count of each seed word in its topic, on top of `base`: so many tokens of
+        it are taken as seen in the topic beforehand. A word that the corpus has ten
+        times as often can still go elsewhere.
+    base : float, default=0.1
+        Pseudo-count of every other word in every topic: what ``topic_word_prior`` would
+        be without seeds.
+
+    Returns
+    -------
+    prior : ndarray of float64 of shape (n_components, n_features)
+        For ``topic_word_prior``.
+
+    Raises
+    ------
+    ValueError
+        If none of the words of a topic is in the vocabulary, if a topic has no number
+        from 0 to ``n_components - 1``, or a parameter is out of range.
+
+    Warns
+    -----
+    UserWarning
+        If some words are not in the vocabulary, with their names.
+
+    Examples
+    --------
+    >>> from skvrem.text import seed_prior
+    >>> names = ["ball", "rain", "tax"]
+    >>> seed_prior({0: ["tax"], 1: ["rain"]}, names, 3, weight=5.0, base=0.1)
+    array([[0.1, 0.1, 5.1],
+           [0.1, 5.1, 0.1],
+           [0.1, 0.1, 0.1]])
+    """
+    check_size("n_components", n_components)
+    for name, value, least in (("weight", weight, "above 0"), ("base", base, "not")):
+        ok = isinstance(value, Real) and np.isfinite(value) and value >= 0.0
+        if not ok or (name == "weight" and value == 0.0):
+            expected = "above 0" if least == "above 0" else "of at least 0"
+            raise ValueError(f"{name} must be a number {expected}, got {value!r}.")
+    names = check_names(feature_names)
+    column = {name: j for j, name in enumerate(names)}
+    prior = np.full((n_components, len(names)), float(base))
+    missing = {}
+    for topic, words in dict(seeds).items():
+        if not isinstance(topic, int | np.integer) or not 0 <= topic < n_components:
+            raise ValueError(
+                f"Seeds are for topics 0 to {n_components - 1}, got {topic!r}."
+            )
+        words = list(words) if not isinstance(words, str) else words
+        if isinstance(words, str) or not words:
+            raise ValueError(f"Topic {topic} needs a list of words, got {words!r}.")
+        known = [column[word] for word in words if word in column]
+        if len(known) < len(words):
+            missing[topic] = [word for word in words if word not in column]
+        if not known:
+            raise ValueError(
+                f"None of the words of topic {topic} is in the vocabulary: "
+                f"{', '.join(map(repr, words))}. Is its spelling, case or stemming "
+                "another one?"
+            )
+        prior[topic, known] = base + weight
+    if missing:
+        listed = "; ".join(
+            f"topic {topic}: {', '.join(map(repr, words))}"
+            for topic, words in missing.items()
+        )
+        warnings.warn(
+            f"Seed words that are not in the vocabulary are left out ({listed}).",
+            UserWarning,
+            stacklevel=2,
+        )
+    return prior

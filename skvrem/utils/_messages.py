@@ -1,0 +1,34 @@
+"""Warnings that all iterative estimators give."""
+
+import warnings
+
+from sklearn.exceptions import ConvergenceWarning
+
+__all__ = ["warn_annealing_too_long", "warn_not_converged"]
+
+
+def warn_not_converged(estimator, result, unit="row"):
+    """Warn if a fit ran out of epochs, with the last gain and what to raise."""
+    if result.converged or result.stopped or estimator.max_iter == 0:
+        return
+    warnings.warn(
+        f"{type(estimator).__name__} did not converge in {result.n_iter} epochs: the "
+        f"last gained {result.gain:.3g} a {unit}, and tol is {estimator.tol:g}. Raise "
+        "max_iter, or tol if that is close enough.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+
+
+def warn_annealing_too_long(estimator):
+    """Warn if a schedule of temperatures does not fit into the fit."""
+    if (
+        estimator.tempering is not None
+        and estimator.annealing_iter > estimator.max_iter
+    ):
+        warnings.warn(
+            f"annealing_iter={estimator.annealing_iter} epochs of annealing do not fit "
+            f"into max_iter={estimator.max_iter}: raise max_iter.",
+            UserWarning,
+            stacklevel=4,
+        )
