@@ -3,105 +3,105 @@
 from itertools import product
 
 import numpy as np
-from benchmark_utils.curves import fit_curve
+from benchmark_utils.curves import exact_curve, fit, seconds_an_epoch
 from harness import Row
 
 from topics_rows import each_corpus
 
-__all__ = ["solver_rows"]
+__all__ = ["GRID", "name_of", "screen", "solver_rows"]
 
-#: Steps of stochastic EM are a / (t + t0)^kappa.
+#: Steps of stochastic EM are a / (t + t0)^kappa, at most 1.
 GRID = [
     {"step_size": a, "step_offset": t0, "step_decay": kappa}
-    for a, t0, kappa in product(
-        (0.1, 1.0, 10.0), (10.0, 100.0, 1000.0), (0.5, 0.75, 1.0)
-    )
+    for a, t0, kappa in product((0.1, 1, 10), (10, 100, 1000), (0.5, 0.75, 1))
 ]
-#: Of the grid, so many that are best after a short and after a longer fit go on.
-FINALISTS = 4
-#: Batch passes of the first fit, of the comparison, and from which on svrg has to lead.
-SCREEN, LONGEST, FROM = 40, 240, 60
+#: Of the grid and the default, so many that are best early and late go on.
+FINALISTS = 2
+#: Epochs of the screening fits.
+SCREEN = 20
+#: Moments of the comparison, and from which on svrg has to lead, in batch passes.
+MARKS, FROM = (30, 60, 90, 120, 180, 240), 60
 
 
-def _name(parameters):
+def name_of(parameters):
+    if not parameters:
+        return "default"
     a, t0, kappa = parameters.values()
     return f"{a:g}/(t+{t0:g})^{kappa:g}"
 
 
-def _until(X, n_topics, seconds, **parameters):
-    """Return the curve of a fit that takes about so many seconds, or more."""
-    short = fit_curve(X, n_topics, 6, **parameters)
-    epoch = (short.seconds[-1] - short.seconds[1]) / (len(short.seconds) - 2)
-    return fit_curve(X, n_topics, int(np.ceil(1.1 * seconds / epoch)) + 1, **parameters)
+def screen(X, n_topics, n_epochs, **parameters):
+    """Return those of the grid that are best after a quarter of the epochs and all."""
+    tried = {}
+    for steps in (*GRID, {}):
+        for n_iter in (max(1, n_epochs // 4), n_epochs):
+            model = fit(X, n_topics, n_iter, solver="stochastic", **steps, **parameters)
+            tried.setdefault(name_of(steps), [steps]).append(model.objective_)
+    finalists = {}
+    for when in (1, 2):
+        best = sorted(tried, key=lambda name, i=when: tried[name][i])[-FINALISTS:]
+        finalists |= {name: tried[name][0] for name in best}
+    return finalists, {name: values for name, (_, *values) in tried.items()}
 
 
 def solver_rows(settings):
     """Say from when on svrg has the best objective, in batch passes."""
+    marks = MARKS[:3] if settings.quick else MARKS
     for corpus in each_corpus(settings):
         X = corpus.train
         for n_topics in settings.topics:
-            settings.log(f"solvers, {corpus.name}, K={n_topics}")
-            screen, longest = (10, 60) if settings.quick else (SCREEN, LONGEST)
-            batch = fit_curve(X, n_topics, longest, solver="batch")
-            a_pass = batch.seconds[-1] / batch.passes[-1]
-            svrg = _until(X, n_topics, longest * a_pass, solver="svrg")
-            tried = []
-            for parameters in GRID:
-                curve = _until(
-                    X, n_topics, screen * a_pass, solver="stochastic", **parameters
-                )
-                tried.append((parameters, curve.at(screen * a_pass / np.array([3, 1]))))
-            best = [
-                sorted(tried, key=lambda item, i=i: item[1][i])[-FINALISTS:]
-                for i in (0, 1)
-            ]
-            finalists = {_name(item[0]): item[0] for part in best for item in part}
+            settings.log(f"solvers, {corpus.name}, K={n_topics}: screening")
+            finalists, tried = screen(X, n_topics, 5 if settings.quick else SCREEN)
+            settings.log(f"solvers, {corpus.name}, K={n_topics}: {list(finalists)}")
+            a_pass = seconds_an_epoch(fit(X, n_topics, 20, solver="batch"))
+
+            def curve(moments, X=X, n_topics=n_topics, a_pass=a_pass, **parameters):
+                epoch = seconds_an_epoch(fit(X, n_topics, 6, **parameters)) / a_pass
+                epochs = [max(1, int(passes / epoch)) for passes in moments]
+                return exact_curve(X, n_topics, epochs, **parameters)
+
+            beyond = 1.05 * marks[-1]
+            batch = curve([beyond], solver="batch")
+            svrg = curve([beyond], solver="svrg")
             stochastic = {
-                name: _until(
-                    X, n_topics, longest * a_pass, solver="stochastic", **parameters
-                )
-                for name, parameters in finalists.items()
+                name: curve(marks, solver="stochastic", **steps)
+                for name, steps in finalists.items()
             }
-            # Against the best of the grid at each moment, which no single fit is.
-            times = a_pass * np.arange(1, longest + 1)
-            ours = svrg.at(times)
-            plain = batch.at(times)
-            envelope = np.max([c.at(times) for c in stochastic.values()], axis=0)
-            behind = np.flatnonzero(ours < np.maximum(plain, envelope))
-            since = int(behind[-1]) + 2 if behind.size else 1
-            last = max(stochastic, key=lambda name: stochastic[name].at(times[-1]))
-            marks = {}
-            for passes in (FROM // 2, FROM, 2 * FROM, longest):
-                i = passes - 1
-                if passes <= longest:
-                    marks[passes] = [float(c[i]) for c in (ours, plain, envelope)]
+            # At each moment the best of the grid, which no single fit is.
+            times = a_pass * np.array(marks)
+            ours, plain = svrg.at(times), batch.at(times)
+            others = np.array([c.at(times) for c in stochastic.values()])
+            best = others.max(axis=0)
+            behind = np.flatnonzero(ours < np.maximum(plain, best))
+            first = int(behind[-1]) + 1 if behind.size else 0
+            since = marks[first] if first < len(marks) else None
             listed = "; ".join(
                 f"{passes}: {a:.4f}, {b:.4f}, {c:.4f}"
-                for passes, (a, b, c) in marks.items()
+                for passes, a, b, c in zip(marks, ours, plain, best, strict=True)
             )
             when = (
-                f"from {since} batch passes' time on"
-                if since <= longest
-                else "not within the time"
+                f"from {since} batch passes' time on" if since else "not in this time"
             )
+            winner = list(stochastic)[int(others[:, -1].argmax())]
             yield Row(
                 "solvers",
                 "svrg ahead of batch EM and of the best stochastic EM of a grid, "
                 f"training objective against time, {corpus.name}, K={n_topics}",
-                f"{when} (a pass {a_pass:.4f} s; objectives of svrg, batch, stochastic "
-                f"at {listed}; stochastic at the end {last})",
+                f"{when} (a pass {a_pass:.4f} s; svrg, batch, stochastic at {listed}; "
+                f"the last stochastic {winner})",
                 f"from {FROM} on",
-                since <= FROM,
+                since is not None and since <= FROM,
                 {
                     "since": since,
                     "seconds a pass": a_pass,
-                    "marks": marks,
+                    "marks": list(marks),
+                    "at the marks": [c.tolist() for c in (ours, plain, best)],
                     "svrg": [part.tolist() for part in svrg],
                     "batch": [part.tolist() for part in batch],
                     "stochastic": {
                         name: [part.tolist() for part in curve]
                         for name, curve in stochastic.items()
                     },
-                    "tried": [(_name(p), v.tolist()) for p, v in tried],
+                    "screened": tried,
                 },
             )
