@@ -8,9 +8,11 @@ __version__ = "0.1.0"
 
 from skvrem.inspection import ConvergenceDisplay, TopicsDisplay
 from skvrem.mixture import VRGaussianMixture
+from skvrem.plsa import VRPLSA
 from skvrem.utils import show_versions
 
 __all__ = [
+    "VRPLSA",
     "ConvergenceDisplay",
     "TopicsDisplay",
     "VRGaussianMixture",

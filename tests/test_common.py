@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skvrem import VRGaussianMixture
+from skvrem import VRPLSA, VRGaussianMixture
 from skvrem.utils.discovery import all_estimators
 
 # Small enough that the checks are quick; parameters that an estimator does not have
@@ -35,20 +35,31 @@ def variants():
     yield make(VRGaussianMixture, tempering="annealed", annealing_iter=3)
     yield make(VRGaussianMixture, init_params="random_from_data", n_init=2)
     yield make(VRGaussianMixture, warm_start=True)
+    for solver in ("batch", "stochastic", "svrg"):
+        yield make(VRPLSA, solver=solver, batch_size=10)
+    yield make(VRPLSA, tempering="annealed", annealing_iter=3, n_init=2)
+    yield make(VRPLSA, doc_topic_prior=0.0, topic_word_prior=0.0)
+
+
+WEIGHTS = "check_sample_weight_equivalence_on_"
 
 
 def expected_failures(estimator):
-    """The one check that a random start cannot pass.
+    """The one property that random draws cannot have.
 
-    It compares a fit of weighted rows with one of repeated rows. Starting values are
-    drawn from the rows there are, and another number of rows means other draws, as for
-    scikit-learn's KMeans, which expects the same failure. Given the start, both fits
-    are the same: see the test below.
+    A fit of weighted rows is compared with one of repeated rows. Starting values of a
+    mixture, and minibatches of any model, are drawn from the rows there are, and
+    another number of rows means other draws, as for scikit-learn's KMeans, which
+    expects the same failure. Given the draws, both fits are the same: see the tests
+    below.
     """
-    if estimator.get_params().get("n_components", 1) == 1:
-        return {}
-    reason = "the start is drawn from the rows, of which there is another number"
-    return {"check_sample_weight_equivalence_on_dense_data": reason}
+    if isinstance(estimator, VRGaussianMixture) and estimator.n_components > 1:
+        reason = "the start is drawn from the rows, of which there is another number"
+        return {WEIGHTS + "dense_data": reason}
+    if isinstance(estimator, VRPLSA) and estimator.solver in ("stochastic", "svrg"):
+        reason = "minibatches are drawn from rows, of which there is another number"
+        return {WEIGHTS + "dense_data": reason, WEIGHTS + "sparse_data": reason}
+    return {}
 
 
 @parametrize_with_checks(list(variants()), expected_failed_checks=expected_failures)
@@ -89,6 +100,28 @@ def test_weights_are_repetitions_given_the_start(solver, covariance_type, rng):
         np.testing.assert_allclose(a, b, rtol=0, atol=atol, err_msg=name)
     if solver == "batch":
         assert weighted.n_iter_ == repeated.n_iter_ > 3
+
+
+@pytest.mark.parametrize("solver", ["batch", "svrg", "stochastic"])
+def test_document_weights_are_repetitions(solver, rng):
+    words = np.kron(np.eye(3), np.full(4, 2.0)) + 0.1
+    X = rng.poisson(words[rng.integers(3, size=300)])
+    weight = rng.integers(4, size=300)
+    estimator = VRPLSA(
+        3,
+        solver=solver,
+        components_init=words + rng.uniform(size=words.shape),
+        batch_size=50,
+        tol=1e-4 if solver == "stochastic" else 1e-10,
+        max_iter=1000,
+        random_state=0,
+    )
+    weighted = clone(estimator).fit(X.astype(float), sample_weight=weight)
+    repeated = clone(estimator).fit(np.repeat(X, weight, axis=0).astype(float))
+    atol = {"batch": 1e-10, "svrg": 1e-5, "stochastic": 0.02}[solver]
+    np.testing.assert_allclose(
+        weighted.components_, repeated.components_, rtol=0, atol=atol
+    )
 
 
 def test_discovery_finds_what_is_public():

@@ -46,7 +46,7 @@ RULES = {
     "kernels": Rule(
         {"kernel utils"},
         {"numpy", "numba"},
-        "kernels use numpy, numba, math, utils._jit and utils._math: numba does not "
+        "kernels use numpy, numba, math and the kernels of utils: numba does not "
         "see changes in any other file",
     ),
     "solvers": Rule(
@@ -73,7 +73,7 @@ RULES = {
     "text kernels": Rule(
         {"kernel utils"},
         {"numpy", "numba"},
-        "kernels use numpy, numba, math, utils._jit and utils._math, as models' do",
+        "kernels use numpy, numba, math and the kernels of utils, as models' do",
     ),
     "inspection": Rule(
         {"text", "utils"},
@@ -83,7 +83,7 @@ RULES = {
     "kernel utils": Rule(
         {"kernel utils"},
         {"numpy", "numba"},
-        "utils._jit and utils._math serve kernels, which use numpy and numba only",
+        "the kernels of utils serve kernels, which use numpy and numba only",
     ),
     "utils": Rule(
         {"kernel utils", "utils"},
@@ -91,6 +91,7 @@ RULES = {
         "utils serve every place and so depend on none",
     ),
 }
+KERNEL_UTILS = ("_jit", "_math", "_token_kernels")
 KERNEL_STDLIB = {"__future__", "math"}
 DASK = {"dask", "distributed"}
 # Inside functions only, and only where users meet them.
@@ -114,7 +115,7 @@ def place_of(parts):
             place if place in ("package", "schedules", "inspection") else None
         ), None
     if top == "utils":
-        return ("kernel utils" if last in ("_jit", "_math") else "utils"), None
+        return ("kernel utils" if last in KERNEL_UTILS else "utils"), None
     if top in ("solvers", "data"):
         return top, None
     if top == "text":

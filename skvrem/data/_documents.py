@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._source import Partition, is_dask, read_only
+from skvrem.data._source import Partition, is_dask
+from skvrem.utils._algebra import read_only
 
 __all__ = ["Documents", "as_documents"]
 

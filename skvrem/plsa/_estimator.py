@@ -30,8 +30,8 @@ from skvrem.utils._validation import (
 __all__ = ["VRPLSA"]
 
 SOLVERS = ("batch", "stochastic", "svrg")
-# Measured on four corpora (see the user guide): 20 minibatches of at least 64 documents,
-# a step of 7 / n_blocks, and 8 EM steps on a document a visit.
+# Measured on four corpora (see the user guide): 20 minibatches of at least 64
+# documents, a step of 7 / n_blocks, and 8 EM steps on a document a visit.
 BLOCKS, BLOCK_DOCUMENTS, FEWEST_BLOCKS = 20, 64, 5
 STEPS_AN_EPOCH, DOC_STEPS = 7.0, 8
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
@@ -334,7 +334,7 @@ class VRPLSA(
         def start(rng):
             model = PLSAModel(
                 doc_prior,
-                np.atleast_2d(word_prior),
+                word_prior,
                 data.total_weight,
                 data.dtype,
                 steps,
@@ -446,7 +446,7 @@ class VRPLSA(
             tokens = data.total_weight
             model = PLSAModel(
                 doc_prior,
-                np.atleast_2d(word_prior),
+                word_prior,
                 seen + tokens,
                 data.dtype,
                 self.max_doc_update_iter,

@@ -94,7 +94,7 @@ class PLSAInference:
         data = as_documents(X, dtype=self._dtype(X))
         model = PLSAModel(
             self.doc_topic_prior_,
-            np.zeros((k, 1)),
+            np.zeros(()),
             1.0,
             data.dtype,
             self.max_doc_update_iter,
@@ -166,6 +166,7 @@ class PLSAInference:
             In nats a token.
         """
         check_is_fitted(self)
+        self._check_X(X, reset=False)
         return document_completion(self, X, n_jobs=self.n_jobs)
 
     def perplexity(self, X):

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data import as_source
+from skvrem.data import as_documents, as_source
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.mixture._start import _spheres
+from skvrem.plsa._model import PLSAModel
 from tests import multinomial_mixture as multinomial
 
 
@@ -53,6 +54,42 @@ def counts(keep_sums=True, weighted=False):
     return Case(model, point, as_source(X, weight), X, "tests")
 
 
+def documents(weighted=False, doc_update_iter=1, words_of_topics=False):
+    rng = np.random.default_rng(2)
+    topics = rng.dirichlet(np.full(30, 0.2), size=3)
+    theta = rng.dirichlet(np.full(3, 0.3), size=120)
+    lengths = 5 + 20 * theta.argmax(axis=1)
+    X = rng.multinomial(lengths, theta @ topics)
+    X[7] = 0
+    X = sp.csr_array(X.astype(float))
+    weight = rng.uniform(0.5, 2.0, 120) if weighted else None
+    data = as_documents(X, weight)
+    prior = rng.uniform(0.5, 2.0, (3, 30)) if words_of_topics else np.array(0.8)
+    model = PLSAModel(
+        np.array([0.3, 0.5, 0.2]), prior, data.total_weight, np.float64, doc_update_iter
+    )
+    near = 0.5 * topics + 0.5 * rng.dirichlet(np.ones(30), size=3)
+    point = model.start((near.T, 0.5 * theta + 0.5 / 3))
+    return Case(model, point, data, X, "plsa")
+
+
+def cut(data, batch, n_units):
+    """Two blocks in place of one: its first units, and the rest as block 5."""
+    if hasattr(batch, "stop"):
+        at = batch.start + n_units
+        return batch._replace(stop=at), batch._replace(start=at, block=5)
+    ids = batch.ids[:n_units], batch.ids[n_units:]
+    parts = [as_documents(data.X[i], _weight(data, i)).chunks().batches[0] for i in ids]
+    return [
+        part._replace(ids=i, block=block)
+        for part, i, block in zip(parts, ids, (batch.block, 5), strict=True)
+    ]
+
+
+def _weight(data, ids):
+    return data.weight[ids] if data.weight.size else None
+
+
 CASES = {
     "full": lambda: gaussian("full"),
     "tied": lambda: gaussian("tied"),
@@ -65,4 +102,8 @@ CASES = {
     "counts": counts,
     "counts weighted": lambda: counts(weighted=True),
     "counts recomputed": lambda: counts(keep_sums=False),
+    "documents": documents,
+    "documents weighted": lambda: documents(weighted=True),
+    "documents, words of topics": lambda: documents(words_of_topics=True),
+    "documents, 4 steps a visit": lambda: documents(doc_update_iter=4),
 }
