@@ -5,9 +5,9 @@
     python benchmarks/papers/plsa_figure2.py --choices choices.json
 
 Rows 1 and 2: training objective of pLSA by time with 50 and 100 topics, for batch EM,
-sEM, sEM-vr and, on the first corpus, the gradient baselines SMD and RSGD. Row 3: LDA with
-10 topics, held-out perplexity by left-to-right. The corpora are those of the folder
-SKVREM_DATA, which are smaller than the paper's but for NIPS.
+sEM, sEM-vr and, on the first corpus, the gradient baselines SMD and RSGD. Row 3: LDA
+with 10 topics, held-out perplexity by left-to-right. The corpora are those of the
+folder SKVREM_DATA, which are smaller than the paper's but for NIPS.
 
 As in the paper the priors come from a grid (here: the best document completion of batch
 EM), each method's step from another (the best training objective at the end), and the
@@ -27,8 +27,8 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "plsa")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plsa"))
 
 from benchmark_utils import corpora, evaluation, peers
 from benchmark_utils.curves import cost, exact_curve, fit, seconds_an_epoch
@@ -36,6 +36,7 @@ from benchmark_utils.gradient import GradientDescent
 
 from skvrem.text import left_to_right, perplexity
 
+FIGURES = Path(__file__).resolve().parent / "figures"
 #: Epochs E and minibatches M: the paper's for NIPS, and for its larger corpora.
 SETTINGS = {"arxiv": (5, 500)}
 USUAL = (20, 50)
@@ -177,14 +178,19 @@ def choose_steps(problem, gradients):
     return choice, table
 
 
-def choose(problem, path, gradients=(), priors=None):
-    """Return priors and steps, from the file or by the grids."""
+def choose(problem, path, gradients=(), smaller=None):
+    """Return priors and steps, from the file or by the grids.
+
+    More topics take the priors, and the steps of the gradient baselines, of fewer.
+    """
     key = f"{problem.key} {problem.n_topics}"
     known = json.loads(path.read_text()) if path and path.exists() else {}
     if key not in known:
-        best = priors or choose_priors(problem)
+        best = smaller["priors"] if smaller else choose_priors(problem)
         problem.set_priors(*best)
-        steps, table = choose_steps(problem, gradients)
+        steps, table = choose_steps(problem, () if smaller else gradients)
+        if smaller:
+            steps = smaller["steps"] | steps
         known[key] = {"priors": best, "steps": steps, "grid": table}
         if path:
             path.write_text(json.dumps(known, indent=1))
@@ -293,7 +299,7 @@ STYLES = {
 
 
 def curves_of(rows):
-    """Return seconds, mean and spread over starts by (model, corpus, topics, method)."""
+    """Return seconds, values by start, and epochs of each curve."""
     groups = {}
     for row in rows:
         row = dict(zip(COLUMNS, row, strict=True))
@@ -403,17 +409,15 @@ def main():
     parser.add_argument("--quick", action="store_true", help="500 documents, 5 epochs")
     parser.add_argument("--choices", type=Path, metavar="FILE")
     parser.add_argument("--choose", action="store_true", help="only fill that file")
-    parser.add_argument("--csv", type=Path, default=HERE / "figures/plsa_figure2.csv")
-    parser.add_argument(
-        "--figure", type=Path, default=HERE / "figures/plsa_figure2.png"
-    )
+    parser.add_argument("--csv", type=Path, default=FIGURES / "plsa_figure2.csv")
+    parser.add_argument("--figure", type=Path, default=FIGURES / "plsa_figure2.png")
     parser.add_argument("--draw", action="store_true", help="from the file of --csv")
     options = parser.parse_args()
     rows = []
     if options.csv.exists():  # what was measured before stays unless it is again
         with open(options.csv, newline="") as file:
             for row in list(csv.reader(file))[1:]:
-                name = row[:2] + [int(row[2])] + row[3:5] + [int(row[5]), int(row[6])]
+                name = (*row[:2], int(row[2]), *row[3:5], int(row[5]), int(row[6]))
                 rows.append((*name, *map(float, row[7:])))
     jobs = []
     if not options.draw:
@@ -424,7 +428,7 @@ def main():
             for model, n_topics in tasks
             if options.only in (None, model)
         ]
-    priors = {}
+    known = {}
     for model, key, n_topics in jobs:
         try:
             problem = Problem(key, n_topics, options.quick)
@@ -432,9 +436,8 @@ def main():
             print(f"left out: {error}", file=sys.stderr)
             continue
         gradients = GRADIENTS if (model, key) == ("plsa", "nips") else ()
-        choice = choose(problem, options.choices, gradients, priors.get((model, key)))
-        # The larger K takes the priors of the smaller.
-        priors[model, key] = choice["priors"]
+        choice = choose(problem, options.choices, gradients, known.get((model, key)))
+        known.setdefault((model, key), choice)
         told = {name: steps_name(steps) for name, steps in choice["steps"].items()}
         print(key, n_topics, "priors", choice["priors"], told, file=sys.stderr)
         if options.choose:
