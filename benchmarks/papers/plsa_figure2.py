@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plsa"))
 
 from benchmark_utils import corpora, evaluation, peers
-from benchmark_utils.curves import cost, exact_curve, fit, seconds_an_epoch
+from benchmark_utils.curves import cost, exact_curve, fit, seconds_an_epoch, try_grid
 from benchmark_utils.gradient import GradientDescent
 
 from skvrem.text import left_to_right, perplexity
@@ -157,41 +157,51 @@ def choose_priors(problem):
 
 
 def choose_steps(problem, gradients):
-    """Return the steps of the best training objective at the end, by method."""
+    """Return the steps of the best training objective at the end, by method.
+
+    Those of a grid that are not among the best after a quarter of the epochs stop.
+    """
     choice, table = {}, {}
-    grids = {"sEM": SEM, "sEM-vr": [{"step_size": rate} for rate in RATES]}
-    for name, grid in grids.items():
-        values = [
-            problem.fit(problem.n_epochs, **problem.methods({name: steps})[name])
-            for steps in grid
-        ]
-        values = [model.objective_ for model in values]
-        choice[name] = grid[int(np.argmax(values))]
-        table[name] = {steps_name(s): v for s, v in zip(grid, values, strict=True)}
-    for name in gradients:
-        values = []
-        for steps in GRADIENT:
-            *_, (_, _, value) = problem.descend(name, steps, [problem.n_epochs])
-            values.append(value if np.isfinite(value) else -np.inf)
-        choice[name] = GRADIENT[int(np.argmax(values))]
-        table[name] = {steps_name(s): v for s, v in zip(GRADIENT, values, strict=True)}
+
+    def ours(name):
+        def value(steps, n_iter):
+            parameters = problem.methods({name: steps})[name]
+            return problem.fit(n_iter, **parameters).objective_
+
+        return value
+
+    def gradient(name):
+        def value(steps, n_iter):
+            *_, (_, _, objective) = problem.descend(name, steps, [n_iter])
+            return objective
+
+        return value
+
+    rates = [{"step_size": rate} for rate in RATES]
+    tasks = [("sEM", SEM, ours("sEM")), ("sEM-vr", rates, ours("sEM-vr"))]
+    tasks += [(name, GRADIENT, gradient(name)) for name in gradients]
+    for name, grid, value in tasks:
+        found = try_grid(grid, value, problem.n_epochs)
+        choice[name] = grid[max(found[1], key=found[1].get)]
+        table[name] = [{steps_name(grid[i]): v for i, v in p.items()} for p in found]
     return choice, table
 
 
 def choose(problem, path, gradients=(), smaller=None):
     """Return priors and steps, from the file or by the grids.
 
-    More topics take the priors, and the steps of the gradient baselines, of fewer.
+    More topics take the priors and steps of fewer.
     """
     key = f"{problem.key} {problem.n_topics}"
     known = json.loads(path.read_text()) if path and path.exists() else {}
     if key not in known:
-        best = smaller["priors"] if smaller else choose_priors(problem)
-        problem.set_priors(*best)
-        steps, table = choose_steps(problem, () if smaller else gradients)
         if smaller:
-            steps = smaller["steps"] | steps
-        known[key] = {"priors": best, "steps": steps, "grid": table}
+            known[key] = smaller
+        else:
+            best = choose_priors(problem)
+            problem.set_priors(*best)
+            steps, table = choose_steps(problem, gradients)
+            known[key] = {"priors": best, "steps": steps, "grid": table}
         if path:
             path.write_text(json.dumps(known, indent=1))
     problem.set_priors(*known[key]["priors"])

@@ -3,12 +3,12 @@
 from itertools import product
 
 import numpy as np
-from benchmark_utils.curves import exact_curve, fit, seconds_an_epoch
+from benchmark_utils.curves import exact_curve, fit, seconds_an_epoch, try_grid
 from harness import Row
 
 from topics_rows import each_corpus
 
-__all__ = ["GRID", "name_of", "screen", "solver_rows"]
+__all__ = ["solver_rows"]
 
 #: Steps of stochastic EM are a / (t + t0)^kappa, at most 1.
 GRID = [
@@ -20,7 +20,7 @@ FINALISTS = 2
 #: Epochs of the screening fits.
 SCREEN = 20
 #: Moments of the comparison, and from which on svrg has to lead, in batch passes.
-MARKS, FROM = (30, 60, 90, 120, 180, 240), 60
+MARKS, FROM = (30, 60, 120, 240), 60
 
 
 def name_of(parameters):
@@ -30,23 +30,23 @@ def name_of(parameters):
     return f"{a:g}/(t+{t0:g})^{kappa:g}"
 
 
-def screen(X, n_topics, n_epochs, **parameters):
-    """Return those of the grid that are best after a quarter of the epochs and all."""
-    tried = {}
-    for steps in (*GRID, {}):
-        for n_iter in (max(1, n_epochs // 4), n_epochs):
-            model = fit(X, n_topics, n_iter, solver="stochastic", **steps, **parameters)
-            tried.setdefault(name_of(steps), [steps]).append(model.objective_)
-    finalists = {}
-    for when in (1, 2):
-        best = sorted(tried, key=lambda name, i=when: tried[name][i])[-FINALISTS:]
-        finalists |= {name: tried[name][0] for name in best}
-    return finalists, {name: values for name, (_, *values) in tried.items()}
+def screen(X, n_topics, n_epochs):
+    """Return those of the grid, and of the defaults, that are best early and late."""
+    grid = [*GRID, {}]
+
+    def value(steps, n_iter):
+        return fit(X, n_topics, n_iter, solver="stochastic", **steps).objective_
+
+    found = try_grid(grid, value, n_epochs)
+    best = {i for part in found for i in sorted(part, key=part.get)[-FINALISTS:]}
+    finalists = {name_of(grid[i]): grid[i] for i in sorted(best)}
+    tried = [{name_of(grid[i]): part[i] for i in part} for part in found]
+    return finalists, tried
 
 
 def solver_rows(settings):
     """Say from when on svrg has the best objective, in batch passes."""
-    marks = MARKS[:3] if settings.quick else MARKS
+    marks = MARKS[:2] if settings.quick else MARKS
     for corpus in each_corpus(settings):
         X = corpus.train
         for n_topics in settings.topics:

@@ -7,7 +7,7 @@ from harness.timing import quiet
 from skvrem import VRPLSA
 from threadpoolctl import threadpool_limits
 
-__all__ = ["Curve", "cost", "exact_curve", "fit", "seconds_an_epoch"]
+__all__ = ["Curve", "cost", "exact_curve", "fit", "seconds_an_epoch", "try_grid"]
 
 
 class Curve(NamedTuple):
@@ -38,6 +38,33 @@ def fit(X, n_topics, n_iter, *, seed=0, **parameters):
     )
     with quiet(), threadpool_limits(1):
         return model.fit(X)
+
+
+def try_grid(grid, value, n_epochs, survivors=8):
+    """Return values after a quarter of the epochs, and of the best of these after all.
+
+    Parameters
+    ----------
+    grid : list
+    value : callable
+        Takes one of the grid and a number of epochs.
+    n_epochs : int
+    survivors : int
+
+    Returns
+    -------
+    short, long : dicts of {int: float}
+        By place in the grid.
+    """
+
+    def finite(i, n):
+        result = float(value(grid[i], n))
+        return result if np.isfinite(result) else -np.inf
+
+    few = max(1, n_epochs // 4)
+    short = {i: finite(i, few) for i in range(len(grid))}
+    best = sorted(short, key=short.get)[-survivors:]
+    return short, {i: finite(i, n_epochs) for i in best}
 
 
 def seconds_an_epoch(model):
