@@ -7,6 +7,7 @@ models, and :func:`skvrem.show_versions` for the state of an installation.
 __version__ = "0.1.0"
 
 from skvrem.inspection import ConvergenceDisplay, TopicsDisplay
+from skvrem.lda import TemperedLDA
 from skvrem.mixture import VRGaussianMixture
 from skvrem.plsa import VRPLSA
 from skvrem.utils import show_versions
@@ -14,6 +15,7 @@ from skvrem.utils import show_versions
 __all__ = [
     "VRPLSA",
     "ConvergenceDisplay",
+    "TemperedLDA",
     "TopicsDisplay",
     "VRGaussianMixture",
     "show_versions",

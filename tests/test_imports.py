@@ -82,7 +82,7 @@ RULES = {
     ),
     "kernel utils": Rule(
         {"kernel utils"},
-        {"numpy", "numba"},
+        {"numpy", "scipy", "numba"},
         "the kernels of utils serve kernels, which use numpy and numba only",
     ),
     "utils": Rule(

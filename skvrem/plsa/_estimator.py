@@ -3,11 +3,7 @@
 from functools import partial
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from skvrem import schedules, solvers
@@ -37,14 +33,7 @@ STEPS_AN_EPOCH, DOC_STEPS = 7.0, 8
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
 
 
-class VRPLSA(
-    PLSAInference,
-    ClassNamePrefixFeaturesOutMixin,
-    CallbackSupportMixin,
-    VersionedPickle,
-    TransformerMixin,
-    BaseEstimator,
-):
+class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator):
     r"""Probabilistic latent semantic analysis by variance-reduced EM.
 
     A token of document d is word v with probability
@@ -328,7 +317,7 @@ class VRPLSA(
         if self.doc_update_iter != "auto":
             steps = self.doc_update_iter
         warm = self.warm_start and hasattr(self, "components_")
-        given = self._given_topics(data.n_features, warm)
+        given = self._start_topics(data.n_features, warm)
         n_init = 1 if given is not None else self.n_init
 
         def start(rng):
@@ -344,7 +333,8 @@ class VRPLSA(
                 (data.n_units, self.n_components), 1.0 / self.n_components, data.dtype
             )
             point = model.start((topics.T, theta))
-            return model, point, 0.0, partial(self._attributes, model)
+            attributes = partial(self._attributes, model)
+            return solvers.Start(model, point, attributes, temperature=temperature)
 
         temperature = schedules.Constant(1.0)
         if self.tempering == "annealed":
@@ -357,7 +347,6 @@ class VRPLSA(
                 data=data,
                 progress=progress,
                 random_state=check_random_state(self.random_state),
-                temperature=temperature,
                 max_iter=self.max_iter,
                 tol=self.tol,
             )
@@ -373,22 +362,14 @@ class VRPLSA(
     def _word_prior(self, n_features):
         return check_word_prior(self.topic_word_prior, self.n_components, n_features)
 
-    def _given_topics(self, n_features, warm):
+    def _start_topics(self, n_features, warm):
         """Topics of the last fit or of the user, None where they are to be drawn."""
         if not warm and self.components_init is None:
             return None
         name = "the last fit's topics" if warm else "components_init"
-        given = np.asarray(self.components_ if warm else self.components_init, float)
-        shape = (self.n_components, n_features)
-        if given.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {given.shape}.")
-        sums = given.sum(axis=1, keepdims=True)
-        if not (np.isfinite(given).all() and given.min() >= 0.0 and sums.min() > 0.0):
-            raise ValueError(
-                f"{name} must be finite and not negative, with a positive entry in "
-                "every row."
-            )
-        return given / sums
+        given = self.components_ if warm else self.components_init
+        given = self._given_topics(given, name, n_features)
+        return given / given.sum(axis=1, keepdims=True)
 
     def _random_topics(self, data, rng):
         # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
@@ -485,7 +466,7 @@ class VRPLSA(
                 )
             return self._sums
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        topics = self._given_topics(data.n_features, False)
+        topics = self._start_topics(data.n_features, False)
         if topics is None:
             topics = self._random_topics(data, np.random.default_rng(seed))
         return topics.T / self.n_components

@@ -85,9 +85,6 @@ def infer_topics(
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
         doc = docs[i]
-        length = zero
-        for j in range(low, high):
-            length += counts[j]
         for k in range(K):
             t[k] = theta[doc, k]
         share = weight[i] if weight.size else one
@@ -100,7 +97,6 @@ def infer_topics(
                 log_prior += prior[k] * log(max(x, small))
             total += share * log_prior
             continue
-        scale = one / (length + sum_prior)
         for step in range(n_steps):
             for k in range(K):
                 power[k] = t[k]
@@ -110,9 +106,15 @@ def infer_topics(
                 for k in range(K):
                     power[k] = power[k] if t[k] > zero else zero
             sum_over_tokens(counts, index, low, high, phi, power, g, w)
-            change = zero
+            # Σ_k γ_dk is the document's length but for words that no topic expects.
+            sum_g = change = zero
             for k in range(K):
-                g[k] = (power[k] * g[k] + prior[k]) * scale
+                g[k] = power[k] * g[k] + prior[k]
+                sum_g += g[k]
+            scale = one / sum_g if sum_g > zero else zero
+            for k in range(K):
+                g[k] = g[k] * scale if sum_g > zero else t[k]
+            for k in range(K):
                 change += abs(g[k] - t[k])
             if change < tol or step == n_steps - 1:
                 break

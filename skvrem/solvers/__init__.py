@@ -6,7 +6,7 @@ from skvrem.solvers._incremental import Incremental
 from skvrem.solvers._plan import BY_NAME, Plan, plan_em
 from skvrem.solvers._run import as_history, run
 from skvrem.solvers._saga import SAGA
-from skvrem.solvers._starts import run_starts
+from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stochastic import Stochastic
 from skvrem.solvers._svrg import SVRG
 
@@ -18,6 +18,7 @@ __all__ = [
     "Incremental",
     "Plan",
     "Squarem",
+    "Start",
     "Stochastic",
     "as_history",
     "plan_em",

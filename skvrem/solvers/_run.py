@@ -81,7 +81,8 @@ def run(
     point : Any
         Where to start.
     step_size, temperature : callables
-        Functions of the number of updates and of epochs made.
+        Functions of the number of updates and of epochs made. A temperature that has
+        a method `observe` is told the point that every epoch begins at.
     max_iter : int
         Epochs.
     tol : float
@@ -104,6 +105,7 @@ def run(
     step = 1.0 if solver.unit_step else step_size(0)
     n_steps = n_calm = dips = 0
     good = previous = anchor = last_temperature = None
+    learns = hasattr(temperature, "observe")
     fresh, converged, stopped, gain = True, False, False, math.nan
     history = []
     for n_iter in range(1, max_iter + 1):
@@ -113,6 +115,8 @@ def run(
         passes += anchor.passes
         now = time.perf_counter() - began
         history.append(Epoch(passes, now, anchor.objective, step, hot))
+        if learns:
+            temperature.observe(point)
         # Nothing to compare with: another temperature, a re-seeded part, a roll-back.
         fresh = fresh or hot != last_temperature or bool(point.repaired)
         last_temperature = hot

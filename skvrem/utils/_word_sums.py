@@ -10,7 +10,15 @@ from skvrem.utils._padding import LANES, padded_zeros
 from skvrem.utils._parallel import parallel_map, thread_count
 from skvrem.utils._token_kernels import add_rows, sum_over_words
 
-__all__ = ["NO_WORDS", "WordSums", "cut_documents", "expected_counts", "take_rows"]
+__all__ = [
+    "NO_WORDS",
+    "WordSums",
+    "by_topics",
+    "cut_documents",
+    "expected_counts",
+    "take_rows",
+    "word_rows",
+]
 
 # The deviation is stored over a factor, which is folded in when it is smaller.
 SMALLEST_FACTOR = 1e-5
@@ -140,16 +148,27 @@ def expected_counts(batch, w, at, rows):
     -------
     sums : Rows, or ndarray where the batch has all words
     """
-    counts, width = batch.rows, rows.shape[1]
-    sums = padded_zeros(len(rows), width, rows.dtype)
+    counts = batch.rows
 
     def add(topics):
         sum_over_words(w, counts.index, counts.indptr, at, *topics, sums)
 
-    share = -(-width // LANES // thread_count()) * LANES
-    for _ in parallel_map(add, pairwise([*range(0, width, share), width])):
-        pass
+    sums = padded_zeros(*rows.shape, rows.dtype)
+    by_topics(add, rows.shape[1])
     sums *= rows
+    return word_rows(batch, sums)
+
+
+def by_topics(function, width):
+    """Call a function with ranges of topics, one for each thread."""
+    share = -(-width // LANES // thread_count()) * LANES
+    for _ in parallel_map(function, pairwise([*range(0, width, share), width])):
+        pass
+
+
+def word_rows(batch, sums):
+    """Return sums over the words of a batch as rows of the vocabulary."""
+    counts = batch.rows
     return Rows(counts.words, sums, counts.n_features) if counts.words.size else sums
 
 
