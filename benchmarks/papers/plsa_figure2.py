@@ -135,9 +135,9 @@ class Problem:
         )
         seconds = 0.0
         for epoch in range(1, max(looks) + 1):
-            began = time.perf_counter()
+            began = time.process_time()
             run.epoch()
-            seconds += time.perf_counter() - began
+            seconds += time.process_time() - began
             if epoch in looks:
                 value = evaluation.map_objective(
                     self.X, run.theta, run.components, self.alpha, self.beta
@@ -399,7 +399,7 @@ def draw_picture(curves, path):
                 )
             axis.set_title(f"{corpora.CORPORA[corpus][1]}, K={n_topics}", fontsize=10)
             axis.grid(alpha=0.3)
-            axis.set_xlabel("seconds")
+            axis.set_xlabel("CPU seconds")
             if j == 0:
                 axis.set_ylabel(
                     "objective a token" if best is not None else "perplexity"
