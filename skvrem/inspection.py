@@ -6,8 +6,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.text._topics import check_names, find_topics, largest, word_probabilities
-from skvrem.text._words import check_size
+from skvrem.text._topics import (
+    check_names,
+    check_size,
+    find_topics,
+    largest,
+    word_probabilities,
+)
 from skvrem.utils._base import optional
 
 __all__ = ["ConvergenceDisplay", "TopicsDisplay"]
