@@ -22,6 +22,7 @@ from skvrem.linear._plan import (
     count_blocks,
     curvature_rows,
     plan_fit,
+    row_entries,
     start_rows,
 )
 from skvrem.utils._algebra import scale
@@ -389,7 +390,9 @@ class SBMLogisticRegression(
         if not sample.total_weight > 0.0:
             return np.zeros(shape), 0.0
         result = solvers.run(
-            model.on_sample(curvature_rows(model.curvature, *shape, rows, shape[0])),
+            model.on_sample(
+                curvature_rows(model.curvature, *shape, rows, row_entries(data))
+            ),
             solvers.QuasiNewton(),
             sample,
             model.start(Parameters(np.zeros(shape))),

@@ -15,6 +15,7 @@ __all__ = [
     "count_blocks",
     "curvature_rows",
     "plan_fit",
+    "row_entries",
     "start_rows",
 ]
 
@@ -22,8 +23,8 @@ __all__ = [
 MOST_FEATURES = 2000
 # All matrices of a curvature together.
 CURVATURE_BYTES = 1 << 26
-# Rows a feature that make a curvature right to some 15 %, and to some 30 %.
-MANY_ROWS, FEW_ROWS = 40, 10
+# Rows a feature that make a curvature right to some 10 %, and to some 30 %.
+MANY_ROWS, FEW_ROWS = 100, 10
 # What taking the curvature may cost beyond FEW_ROWS, in passes for the gradient.
 CURVATURE_PASSES = 3.0
 # The first fit is to a share of the rows, but to so many a feature at least; and it
@@ -80,12 +81,29 @@ def choose_curvature(p, k, n_rows, *, sparse, rank, own, stream=False):
 
 
 def curvature_rows(curvature, p, k, n_rows, row_entries):
-    """Return from how many rows a curvature is taken."""
+    """Return from how many rows a curvature is taken.
+
+    Parameters
+    ----------
+    curvature : Curvature
+    p, k : int
+        Rows and columns of the parameters.
+    n_rows : int
+    row_entries : float
+        Entries of a row that are not zero: what its outer product costs.
+    """
     if curvature.kind != "gram":
         return min(n_rows, max(4096, n_rows // 4))
     affordable = CURVATURE_PASSES * 4.0 * n_rows * k / row_entries / curvature.columns
     rows = np.clip(affordable, FEW_ROWS * p, MANY_ROWS * p)
     return int(min(n_rows, max(rows, 1024)))
+
+
+def row_entries(data):
+    """Return the mean number of entries of a row that are not zero."""
+    if hasattr(data.rows, "indptr"):
+        return 1.0 + len(data.rows.data) / max(1, data.n_units)
+    return data.n_features
 
 
 def start_rows(p, n_rows):
@@ -162,7 +180,7 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
         curvature,
         kind=kind,
         every=stream or (solver == "batch" and not accelerated),
-        sample_rows=curvature_rows(curvature, p, k, data.n_units, p),
+        sample_rows=curvature_rows(curvature, p, k, data.n_units, row_entries(data)),
         online=Online(estimator.gradient_memory, factor, 1.0 / n_blocks)
         if stream
         else None,
