@@ -6,6 +6,7 @@ models, and :func:`skvrem.show_versions` for the state of an installation.
 
 __version__ = "0.1.0"
 
+from skvrem.factorial import FactorialMixture
 from skvrem.inspection import ConvergenceDisplay, TopicsDisplay
 from skvrem.mixture import VRGaussianMixture
 from skvrem.plsa import VRPLSA
@@ -14,6 +15,7 @@ from skvrem.utils import show_versions
 __all__ = [
     "VRPLSA",
     "ConvergenceDisplay",
+    "FactorialMixture",
     "TopicsDisplay",
     "VRGaussianMixture",
     "show_versions",

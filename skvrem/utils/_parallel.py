@@ -18,6 +18,7 @@ from numbers import Real
 
 from joblib import cpu_count
 from joblib.parallel import get_active_backend
+from threadpoolctl import threadpool_limits
 
 _state = threading.local()
 _pools = {}
@@ -86,6 +87,15 @@ def threads(n_jobs):
         yield _state.n_threads
     finally:
         _state.n_threads = before
+
+
+def one_blas_thread():
+    """Keep BLAS to the thread that calls it, as a context.
+
+    Its own threads would fight with those of :func:`parallel_map` for the cores, and
+    the bits of its sums may depend on how many they are.
+    """
+    return threadpool_limits(1, "blas")
 
 
 def _enter_pool():
