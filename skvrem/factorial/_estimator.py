@@ -16,6 +16,7 @@ from skvrem.factorial._inference import FactorialInference
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._start import (
     LEAST_NOISE,
+    NOISE_SHARE,
     moments,
     resume,
     starting_parameters,
@@ -38,8 +39,6 @@ __all__ = ["FactorialMixture"]
 SOLVERS = ("batch", "stochastic", "svrg")
 # Statistics of all blocks that variance reduction may keep.
 TABLE_BYTES = 1 << 26
-# Where the noise is learned it is large at first, which anneals by itself.
-LEARNED_NOISE_TEMPERATURE = 2.0
 MOST_ANNEALING = 100
 
 
@@ -104,8 +103,9 @@ class FactorialMixture(
         "annealed" lowers the temperature linearly; "global" is variational tempering,
         which learns a distribution over temperatures (see Notes).
     temperature : float or "auto", default="auto"
-        Where it starts. "auto" is the mean variance of the features over
-        `noise_variance`, or 2 where that is learned.
+        Where it starts. "auto" is the mean variance of the features over the noise
+        variance. A learned one starts at 0.3 of the former, and is learned when the
+        temperature has come down to 1.
     annealing_iter : int or "auto", default="auto"
         Epochs until it is 1; "auto" is 100, at most half of `max_iter`. With "global"
         temperatures are learned for two thirds of them.
@@ -177,8 +177,7 @@ class FactorialMixture(
 
     With "global" the distribution over temperatures starts at the highest one and
     moves towards its optimum by a constant step; what remains of the temperature after
-    two thirds of `annealing_iter` is then taken away. With a learned noise variance
-    the optimum is a temperature of 1 from the start, so that the steps alone cool.
+    two thirds of `annealing_iter` is then taken away.
 
     Too hot, all components are best the same; noise keeps them apart.
 
@@ -374,9 +373,8 @@ class FactorialMixture(
             return schedules.Constant(1.0)
         hottest, length = self.temperature, self.annealing_iter
         if hottest == "auto":
-            hottest = LEARNED_NOISE_TEMPERATURE
-            if self.noise_variance is not None:
-                hottest = max(1.0, variance / self.noise_variance)
+            noise = self.noise_variance or NOISE_SHARE * variance
+            hottest = max(1.0, variance / noise)
         if length == "auto":
             length = min(MOST_ANNEALING, self.max_iter // 2)
         if self.tempering == "annealed":

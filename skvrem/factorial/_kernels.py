@@ -141,13 +141,19 @@ def infer_codes(
                 left += moving[t] > zero
             if left == 0:
                 break
+        # H(ν) = |logit ν| min(ν, 1-ν) - log max(ν, 1-ν); a log of products is enough,
+        # as their factors are at least a half.
         for t in range(LANES):
-            change[t] = zero
+            change[t], f[t] = zero, one
         for k in range(K):
             for t in range(LANES):
-                size = abs(x[k, t])
-                e = exp(-size)
-                change[t] += log(one + e) + size * e / (one + e)
+                rest = one - v[k, t]
+                change[t] += abs(x[k, t]) * min(v[k, t], rest)
+                f[t] *= max(v[k, t], rest)
+            if k % 32 == 31 or k == K - 1:
+                for t in range(LANES):
+                    change[t] -= log(f[t])
+                    f[t] = one
         for t in range(rows):
             entropy[low + t] = change[t]
         for k in range(K):

@@ -316,7 +316,8 @@ class FactorialModel(Averaging):
         means, covariance = posterior
         parameters = before._replace(means=means, covariance=covariance)
         learn_noise, learn_spread, learn_activation = self.learn
-        if learn_noise:
+        # Hot, components are alike and all else would be noise, and heat it further.
+        if learn_noise and not is_hot(statistics):
             noise = self._residual(parameters, statistics) / (sum_w * d)
             if not noise > 0.0:
                 if not repair:
@@ -433,7 +434,7 @@ class FactorialModel(Averaging):
         gap = square[:, None] + square - 2.0 * means @ means.T
         same = gap <= MERGED * 0.5 * (square[:, None] + square)
         twins = np.flatnonzero(np.tril(same, -1).any(axis=1))
-        hot = float(point.statistics.sum_w) < 1.0 - 1e-9
+        hot = is_hot(point.statistics)
         if not twins.size or (not hot and self.n_revived + twins.size > k):
             return point._replace(repaired=())
         self.n_revived += 0 if hot else twins.size
@@ -448,6 +449,11 @@ class FactorialModel(Averaging):
             statistics=point.statistics._replace(sum_zx=sum_zx),
             repaired=tuple(twins.tolist()),
         )
+
+
+def is_hot(mean):
+    """Whether mean sums are of a temperature above 1."""
+    return float(mean.sum_w) < 1.0 - 1e-9
 
 
 def no_codes(codes):

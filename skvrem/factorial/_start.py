@@ -7,10 +7,17 @@ import numpy as np
 from skvrem.factorial._model import FactorialPoint, Parameters, Statistics
 from skvrem.utils._parallel import row_chunks
 
-__all__ = ["Moments", "moments", "resume", "starting_parameters"]
+__all__ = [
+    "LEAST_NOISE",
+    "NOISE_SHARE",
+    "Moments",
+    "moments",
+    "resume",
+    "starting_parameters",
+]
 
 # What is to be learned starts from: activations, and the noise's part of the variance.
-ACTIVATION, NOISE_SHARE = 0.3, 0.1
+ACTIVATION, NOISE_SHARE = 0.3, 0.3
 # The smallest noise that is learned, as a part of the variance.
 LEAST_NOISE = 1e-6
 # Deviations that components start apart, in those of the rows.
@@ -49,7 +56,7 @@ def moments(data):
         apart = X[slice(*tile)] - mean
         square += weighed(tile, np.einsum("nd,nd->n", apart, apart))
     variance = float(square / (data.total_weight * X.shape[1]))
-    if not variance > np.square(np.finfo(X.dtype).eps * np.abs(mean).max()):
+    if not variance > np.square(10.0 * np.finfo(X.dtype).eps * np.abs(mean).max()):
         raise ValueError(
             "X has zero variance: all rows (n_samples = "
             f"{data.n_weighted}) are the same, and there are no factors to find."

@@ -76,7 +76,7 @@ def documents(weighted=False, doc_update_iter=1, words_of_topics=False):
 
 def factors(learn=True, full=True, keep_sums=True, weighted=False):
     rng = np.random.default_rng(3)
-    parts = 1.5 * (rng.uniform(size=(3, 6)) < 0.5) + 0.2 * rng.normal(size=(3, 6))
+    parts = 1.5 * np.kron(np.eye(3), [1.0, 1.0]) + 0.2 * rng.normal(size=(3, 6))
     codes = rng.uniform(size=(300, 3)) < np.array([0.3, 0.5, 0.4])
     X = codes @ parts + 0.4 * rng.normal(size=(300, 6))
     weight = rng.uniform(0.5, 2.0, 300) if weighted else None
