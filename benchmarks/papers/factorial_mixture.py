@@ -37,7 +37,7 @@ READINGS = {
 class PrintedTempering(GlobalTempering):
     """Eq. 9 as printed: the distribution over temperatures is replaced, not moved."""
 
-    end = 300
+    end = 150
 
     def _next(self, count):
         energies, self.seen = self.seen[-1:], []
@@ -49,10 +49,10 @@ class PrintedTempering(GlobalTempering):
 
 
 class PrintedVT(FactorialMixture):
-    """Variational tempering with 300 epochs of that, then a temperature of 1."""
+    """Variational tempering with 150 epochs of that, then a temperature of 1."""
 
     def _temperature(self, variance, total_weight):
-        return PrintedTempering(self.temperature, 300, total_weight)
+        return PrintedTempering(self.temperature, 150, total_weight)
 
 
 def annealed(epochs, temperature=10.0, **options):
@@ -98,7 +98,7 @@ def run_toy(n_seeds, n_rows):
     """Return bounds by reading, method and seed, and the fits of the first seed."""
     bounds, first = {}, {}
     for reading, given in READINGS.items():
-        given = {**given, "n_components": 8, "activation_prior": 0.3, "tol": 1e-5}
+        given = {**given, "n_components": 8, "activation_prior": 0.3, "tol": 1e-4}
         rows = bounds[reading] = {TRUTH: []}
         for seed in range(n_seeds):
             X, components = toy(seed, given["noise_variance"], n_rows)
@@ -107,7 +107,7 @@ def run_toy(n_seeds, n_rows):
             )
             fits = {TRUTH: truth, **toy_methods()}
             for name, fit in fits.items():
-                fit.set_params(**given, max_iter=500, random_state=seed).fit(X)
+                fit.set_params(**given, max_iter=300, random_state=seed).fit(X)
                 rows.setdefault(name, []).append(fit.lower_bound_)
             if not seed:
                 first[reading] = {n: fit.components_ for n, fit in fits.items()}
