@@ -14,11 +14,19 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from skvrem import ConvergenceDisplay, VRGaussianMixture
+from skvrem import (
+    VRHMM,
+    ConvergenceDisplay,
+    SBMLogisticRegression,
+    StatesDisplay,
+    VRGaussianMixture,
+)
 from skvrem.utils.discovery import all_estimators
 
 matplotlib.use("Agg")
@@ -253,7 +261,138 @@ def draw_digits(pca, mixture):
     save(figure, "digits_means.png")
 
 
-DEMONSTRATIONS = {"VRGaussianMixture": demonstrate_gaussian_mixture}
+def demonstrate_logistic_regression():
+    """Compare with LogisticRegression, and a stream with SGDClassifier."""
+    scale = StandardScaler().fit_transform
+    cancer, digits = load_breast_cancer(), load_digits()
+    problems = [
+        ("breast cancer", scale(cancer.data), cancer.target),
+        ("digits", digits.data / 16.0, digits.target),
+        ("simulated, ill-conditioned", *clicks(100_000, 100, seed=0)),
+    ]
+    for _, X, y in problems:  # compile or load
+        SBMLogisticRegression(max_iter=2, tol=1.0).fit(X[:500], y[:500])
+        first = SBMLogisticRegression(max_iter=1)
+        first.partial_fit(X[:500], y[:500], classes=np.unique(y))
+    rows = []
+    for name, X, y in problems:
+        label = f"{name}, {X.shape[0]} x {X.shape[1]}"
+        for estimator in (
+            LogisticRegression(max_iter=10_000, tol=1e-6),
+            LogisticRegression(solver="newton-cholesky", tol=1e-6),
+            SBMLogisticRegression(random_state=0),
+        ):
+            fit, seconds = seconds_of(lambda e=estimator, X=X, y=y: e.fit(X, y))
+            solver = getattr(fit, "solver_", fit.solver)
+            loss = -np.mean(fit.predict_log_proba(X)[np.arange(len(y)), y])
+            loss += 0.5 * np.square(fit.coef_).sum() / len(y)
+            name = f"{type(fit).__name__}, {solver}"
+            steps = int(np.max(fit.n_iter_))
+            rows.append([label, name, f"{loss:.7f}", str(steps), f"{seconds:.3f}"])
+    columns = ["data", "estimator", "objective a row", "steps", "seconds"]
+    show_table("Fits to convergence", columns, rows)
+
+    _, X, y = problems[-1]
+    train, test = slice(0, 80_000), slice(80_000, None)
+    rows = []
+    for estimator in (
+        SGDClassifier("log_loss", alpha=1e-5, random_state=0),
+        SGDClassifier("log_loss", alpha=1e-5, average=True, random_state=0),
+        SBMLogisticRegression(),
+    ):
+
+        def stream(model=estimator):
+            for start in range(*train.indices(len(y)), 1000):
+                block = slice(start, start + 1000)
+                model.partial_fit(X[block], y[block], classes=[0, 1])
+
+        _, seconds = seconds_of(stream)
+        z = estimator.decision_function(X[test])
+        loss = np.mean(np.logaddexp(0.0, z) - y[test] * z)
+        error = 100.0 * np.mean((z > 0) != y[test])
+        name = type(estimator).__name__
+        if getattr(estimator, "average", False):
+            name += ", averaged"
+        rows.append(["80 blocks of 1000", name, f"{loss:.4f}", f"{error:.2f}"])
+        rows[-1].append(f"{seconds:.3f}")
+    columns = ["stream", "estimator", "test log-loss", "test error %", "seconds"]
+    show_table("One pass of partial_fit, no tuning", columns, rows)
+
+
+def clicks(n, d, seed):
+    """Draw two classes by columns whose spread differs by a factor of 100."""
+    rng = np.random.default_rng(seed)
+    scale = np.geomspace(1.0, 0.01, d)
+    X = rng.normal(size=(n, d)) * scale
+    weights = 2.0 * rng.normal(size=d) / scale / np.sqrt(d)
+    return X, (rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-X @ weights))).astype(int)
+
+
+def walk_through_images(images, labels, n_sequences, length, seed):
+    """Sequences of digits that mostly count up, seen as images."""
+    rng = np.random.default_rng(seed)
+    rows, digits = [], []
+    for _ in range(n_sequences):
+        digit = rng.integers(10)
+        for _ in range(length):
+            rows.append(rng.choice(np.flatnonzero(labels == digit)))
+            digits.append(digit)
+            digit = (digit + 1) % 10 if rng.random() < 0.9 else rng.integers(10)
+    return images[rows], np.array(digits), np.repeat(np.arange(n_sequences), length)
+
+
+def demonstrate_hidden_markov():
+    """Digits in sequences: what the order of rows adds to a mixture of Gaussians."""
+    digits = load_digits()
+    reduced = PCA(15, random_state=0).fit_transform(digits.data)
+    X, truth, ids = walk_through_images(reduced, digits.target, 200, 50, seed=0)
+    options = {"covariance_type": "tied", "random_state": 0, "reg_covar": 1e-3}
+    mixture = GaussianMixture(10, n_init=8, **options)
+    hmm = VRHMM(10, **options)
+    warm_up_hidden_markov(X, ids)
+    _, seconds = seconds_of(lambda: mixture.fit(X))
+    labels = {"GaussianMixture, without order": (mixture.predict(X), seconds)}
+    _, seconds = seconds_of(lambda: hmm.fit(X, groups=ids))
+    labels["VRHMM, with order"] = (hmm.predict(X, groups=ids), seconds)
+    scores = [mixture.score(X), hmm.score(X, groups=ids)]
+    rows = [
+        [
+            f"digits counting up, {X.shape[0]} x {X.shape[1]}",
+            name,
+            f"{score:.4f}",
+            f"{adjusted_rand_score(truth, label):.3f}",
+            f"{seconds:.2f}",
+        ]
+        for (name, (label, seconds)), score in zip(labels.items(), scores, strict=True)
+    ]
+    columns = ["data", "estimator", "log-lik. a row", "agreement", "seconds"]
+    show_table("Ten clusters of digits, best of 8 starts", columns, rows)
+    draw_states(hmm, X, ids, truth)
+
+
+def warm_up_hidden_markov(X, ids):
+    """Compile or load what the fit uses, on a few rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        hmm = VRHMM(2, covariance_type="tied", max_iter=2, random_state=0)
+        hmm.fit(X[:500], groups=ids[:500]).predict(X[:500], groups=ids[:500])
+
+
+def draw_states(hmm, X, ids, truth):
+    """A sequence coloured by state, beside the digits that it was drawn from."""
+    rows = ids == 0
+    display = StatesDisplay.from_estimator(
+        hmm, X[rows], values=truth[rows, None], names=["digit"]
+    )
+    display.axes_[0].set_title("digits of a sequence (height) and states (colour)")
+    save(display.figure_, "digits_states.png")
+
+
+DEMONSTRATIONS = {
+    "SBMLogisticRegression": demonstrate_logistic_regression,
+    "VRGaussianMixture": demonstrate_gaussian_mixture,
+    "VRHMM": demonstrate_hidden_markov,
+}
 
 
 def main():

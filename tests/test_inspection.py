@@ -3,11 +3,13 @@ import sys
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 
-from skvrem import ConvergenceDisplay, VRGaussianMixture
+from skvrem import ConvergenceDisplay, TopicsDisplay, VRGaussianMixture
 
 plt = pytest.importorskip("matplotlib.pyplot")
 X = load_iris().data
@@ -135,3 +137,109 @@ def test_names_the_extra_that_brings_matplotlib(monkeypatch, fits):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"skvrem\[plot\]"):
         ConvergenceDisplay.from_estimator(fits[0])
+
+
+# TopicsDisplay
+
+TOPICS = np.array([[8.0, 1.0, 3.0, 0.0], [0.5, 6.0, 2.0, 0.0], [1.0, 1.0, 1.0, 9.0]])
+NAMES = ["rain", "goal", "win", "tax"]
+
+
+def labels_of(ax):
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+def test_topics_are_bars_of_their_top_words():
+    display = TopicsDisplay.from_estimator(TOPICS, feature_names=NAMES, n_words=2)
+    assert [ax.get_title() for ax in display.axes_] == ["topic 0", "topic 1", "topic 2"]
+    assert [labels_of(ax) for ax in display.axes_] == [
+        ["rain", "win"],
+        ["goal", "win"],
+        ["tax", "rain"],
+    ]
+    widths = [[bar.get_width() for bar in bars] for bars in display.bars_]
+    expected = [[8 / 12, 3 / 12], [6 / 8.5, 2 / 8.5], [9 / 12, 1 / 12]]
+    np.testing.assert_allclose(widths, expected)
+    for ax in display.axes_:
+        assert ax.figure is display.figure_
+        assert ax.yaxis_inverted()  # the most probable on top
+    display.figure_.canvas.draw()
+
+
+def test_topics_of_models_and_pipelines():
+    texts = ["sun rain wind sun cloud", "goal ball goal win team"] * 10
+    model = LatentDirichletAllocation(2, random_state=0)
+    pipeline = make_pipeline(CountVectorizer(), model).fit(texts)
+    display = TopicsDisplay.from_estimator(pipeline, n_words=3)
+    assert {labels_of(ax)[0] for ax in display.axes_} == {"sun", "goal"}
+    again = TopicsDisplay.from_estimator(model, feature_names=pipeline, n_words=3)
+    for one, other in zip(display.axes_, again.axes_, strict=True):
+        assert labels_of(one) == labels_of(other)
+    numbered = TopicsDisplay.from_estimator(model, n_words=1)
+    assert {labels_of(ax)[0] for ax in numbered.axes_} == {"x4", "x2"}
+
+
+def test_some_topics_on_the_axes_given():
+    figure, axes = plt.subplots(2, 1)
+    display = TopicsDisplay.from_estimator(
+        TOPICS, topics=[2, 0], titles=["money", "weather"], ax=axes, color="gray"
+    )
+    assert list(display.axes_) == list(axes) and display.figure_ is figure
+    assert [ax.get_title() for ax in axes] == ["money", "weather"]
+    assert labels_of(axes[0])[0] == "x3" and labels_of(axes[1])[0] == "x0"
+    assert display.bars_[0][0].get_facecolor() == (0.5019607843137255,) * 3 + (1.0,)
+    _, ax = plt.subplots()
+    assert TopicsDisplay.from_estimator(TOPICS, topics=[1], ax=ax).axes_[0] is ax
+
+
+@pytest.mark.parametrize(
+    ("n_columns", "shape"), [(1, (3, 1)), (2, (2, 2)), (5, (1, 3))]
+)
+def test_grid_of_topics(n_columns, shape):
+    display = TopicsDisplay.from_estimator(TOPICS, n_columns=n_columns)
+    grid = display.axes_[0].get_subplotspec().get_gridspec()
+    assert (grid.nrows, grid.ncols) == shape
+    assert len(display.figure_.axes) == 3  # no empty picture is left
+    limits = {ax.get_xlim() for ax in display.axes_}
+    assert len(limits) == 1
+    # The lowest picture of each column has numbers below it.
+    lowest = display.axes_[-min(n_columns, 3) :]
+    display.figure_.canvas.draw()
+    assert all(ax.xaxis.get_ticklabels()[0].get_visible() for ax in lowest)
+
+
+def test_words_that_are_equal_keep_their_bars():
+    display = TopicsDisplay([["a", "a", "b"]], [[0.5, 0.3, 0.1]]).plot()
+    assert labels_of(display.axes_[0]) == ["a", "a", "b"]
+    assert len(display.bars_[0]) == 3
+
+
+def test_topics_display_says_what_is_wrong():
+    draw = TopicsDisplay.from_estimator
+    with pytest.raises(NotFittedError):
+        draw(LatentDirichletAllocation())
+    with pytest.raises(ValueError, match="Expected a fitted topic model"):
+        draw(VRGaussianMixture(random_state=0).fit(X))
+    for topics in ([3], [-1], ["tax"], [[0]], 0):
+        with pytest.raises(ValueError, match="topics must be a list of numbers from 0"):
+            draw(TOPICS, topics=topics)
+    with pytest.raises(ValueError, match="Expected 3 titles, got 1"):
+        draw(TOPICS, titles=["one"])
+    with pytest.raises(ValueError, match="one axis for each of the 3 topics, got 1"):
+        draw(TOPICS, ax=plt.subplots()[1])
+    with pytest.raises(ValueError, match="4 words"):
+        draw(TOPICS, feature_names=NAMES[1:])
+    with pytest.raises(ValueError, match="n_words must be"):
+        draw(TOPICS, n_words=0)
+    with pytest.raises(ValueError, match="n_columns must be"):
+        draw(TOPICS, n_columns=0)
+    with pytest.raises(ValueError, match="one shape"):
+        TopicsDisplay([["a"]], [[0.5, 0.5]]).plot()
+    with pytest.raises(ValueError, match="one shape"):
+        TopicsDisplay([], []).plot()
+
+
+def test_topics_display_names_the_extra_that_brings_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"TopicsDisplay .*skvrem\[plot\]"):
+        TopicsDisplay.from_estimator(TOPICS)

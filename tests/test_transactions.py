@@ -1,6 +1,5 @@
 """A fit happens or it does not: failures leave no trace; what a fit says meanwhile."""
 
-import copy
 import os
 import re
 import subprocess
@@ -16,15 +15,8 @@ from skvrem import VRGaussianMixture
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.solvers import BY_NAME, Batch, Squarem
 from skvrem.utils import _progress
+from tests.watching import Recorder, Untouched, callbacks, fails_at, needs_callbacks
 
-try:
-    import sklearn.callback as callbacks
-except ImportError:
-    callbacks = None
-
-needs_callbacks = pytest.mark.skipif(
-    callbacks is None, reason="scikit-learn has callbacks from 1.9 on"
-)
 SOLVERS = {"batch": Batch, **BY_NAME}
 
 
@@ -37,28 +29,6 @@ def X():
 def mixture(**params):
     defaults = {"n_components": 2, "random_state": 0, "tol": 0.0, "max_iter": 5}
     return VRGaussianMixture(**(defaults | params))
-
-
-class Untouched:
-    """Remembers the attributes of an estimator, to the object and to the bit."""
-
-    def __init__(self, estimator):
-        self.estimator = estimator
-        self.objects = dict(vars(estimator))
-        self.values = self.copied(self.objects)
-
-    @staticmethod
-    def copied(attributes):
-        """Copies of the attributes, but of callbacks, which do change."""
-        rest = {k: v for k, v in attributes.items() if k != "_skl_callbacks"}
-        return copy.deepcopy(rest)
-
-    def check(self):
-        now = vars(self.estimator)
-        assert list(now) == list(self.objects)
-        for name, value in now.items():
-            assert value is self.objects[name], name
-        np.testing.assert_equal(self.copied(now), self.values)
 
 
 def make(state, X, **params):
@@ -192,19 +162,6 @@ def test_feature_names_of_a_failed_fit_are_forgotten(method, state, X):
 
 
 # Failures on the way
-
-
-def fails_at(original, count, error):
-    """A method that raises when it is called for the `count`-th time."""
-    calls = []
-
-    def method(*args, **kwargs):
-        calls.append(1)
-        if len(calls) == count:
-            raise error
-        return original(*args, **kwargs)
-
-    return method, calls
 
 
 @STATES
@@ -404,34 +361,6 @@ def test_bar_of_an_interrupted_fit_is_gone(X, capsys, monkeypatch):
 
 
 # scikit-learn's callbacks
-
-
-class Recorder:
-    """Writes down what it is called with; may stop or break the fit."""
-
-    def __init__(self, X=None, stop_at=None, fail_at=None):
-        self.X, self.stop_at, self.fail_at = X, stop_at, fail_at
-        self.events, self.scores, self.starts = [], [], 0
-
-    def setup(self, estimator, context):
-        self.events.append("setup")
-
-    def teardown(self, estimator, context):
-        self.events.append("teardown")
-
-    def on_fit_task_begin(self, estimator, context):
-        self.events.append(("begin", context.task_name))
-
-    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
-        self.events.append(("end", context.task_name))
-        if context.task_name != "epoch":
-            return False
-        if self.X is not None:
-            self.scores.append(fitted_estimator.score(self.X))
-        n_epochs = sum(event == ("end", "epoch") for event in self.events)
-        if n_epochs == self.fail_at:
-            raise KeyboardInterrupt
-        return n_epochs == self.stop_at
 
 
 @needs_callbacks

@@ -40,11 +40,8 @@ class PrintedTempering(GlobalTempering):
     end = 150
 
     def _next(self, count):
-        energies, self.seen = self.seen[-1:], []
-        if energies:
-            self.seen = energies
+        if self.seen is not None:
             self.share = self.optimum()
-            self.seen = []
         return float(self.share @ (1.0 / self.temperatures))
 
 

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._source import Partition, is_dask
+from skvrem.data._source import Partition
 from skvrem.utils._algebra import read_only
+from skvrem.utils._remote import refuse_dask
 
 __all__ = ["Documents", "as_documents"]
 
@@ -95,6 +96,7 @@ class Documents:
         self.weight = weight
         self.dtype = dtype
         self.n_units, self.n_features = X.shape
+        self.n_weighted = int(np.count_nonzero(weight)) if weight.size else X.shape[0]
         self.total_weight = _tokens(X.data, X.indptr, weight)
 
     def chunks(self):
@@ -169,11 +171,7 @@ def as_documents(X, sample_weight=None, dtype=np.float64):
     TypeError
         If X is a dask array.
     """
-    if is_dask(X):
-        raise TypeError(
-            "This model takes documents in memory, not a dask array: pass "
-            "X.compute(), or its blocks one by one to partial_fit."
-        )
+    refuse_dask(X)
     X = sp.csr_array(X)
     if X.nnz and not X.data.all():
         X = X.copy()

@@ -20,8 +20,9 @@ import scipy.sparse as sp
 
 from skvrem.utils._algebra import accumulate, read_only
 from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.utils._remote import is_dask
 
-__all__ = ["Batch", "as_source", "is_dask", "is_memmap"]
+__all__ = ["Batch", "as_source", "is_memmap"]
 
 # Rows a task of a full pass: enough to hide the 20-50 µs that a task costs.
 CHUNK_ROWS = 16384
@@ -179,11 +180,6 @@ class ArraySource:
 def sparse(rows):
     """Whether a container holds sparse rows."""
     return isinstance(rows, CSRRows)
-
-
-def is_dask(X):
-    """Whether X is a dask array, found out without importing dask."""
-    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "to_delayed")
 
 
 def is_memmap(X):

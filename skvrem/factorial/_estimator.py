@@ -396,7 +396,6 @@ class FactorialMixture(
                 found.variance,
                 code_iter=self.code_iter,
                 keep_sums=keep_sums,
-                observe=getattr(temperature, "observe", None),
             )
             if warm:
                 point = resume(self, model, data.n_units, data.n_features)

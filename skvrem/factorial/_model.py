@@ -32,7 +32,15 @@ from skvrem.utils._algebra import accumulate
 from skvrem.utils._averaging import Averaging
 from skvrem.utils._parallel import parallel_map, row_chunks
 
-__all__ = ["FactorialModel", "FactorialPoint", "Parameters", "Statistics"]
+__all__ = [
+    "FactorialModel",
+    "FactorialPoint",
+    "Parameters",
+    "Statistics",
+    "energy",
+    "no_codes",
+    "rows_of_a_tile",
+]
 
 # Rows of a tile: as many as keep the tile in the second-level cache, within bounds.
 TILE_SIZE, FEWEST, MOST = 1 << 17, 128, 2048
@@ -111,6 +119,42 @@ class FactorialPoint(NamedTuple):
     repaired: tuple = ()
 
 
+def gram(parameters):
+    """E[μ_kᵀ μ_l] under q: M Mᵀ + D S."""
+    means = parameters.means
+    return means @ means.T + means.shape[1] * parameters.covariance
+
+
+def residual(parameters, sums):
+    """Σ w E|x - Σ_k Z_k μ_k|², of sums."""
+    cross = np.vdot(parameters.means, sums.sum_zx)
+    return sums.sum_xx - 2.0 * cross + np.vdot(gram(parameters), sums.sum_zz)
+
+
+def energy(parameters, sums):
+    """Σ w E log p(x, Z | μ), of sums, without the constant of the Gaussian."""
+    activation = parameters.activation
+    off = np.log1p(-activation)
+    prior = sums.sum_z @ (np.log(activation) - off) + sums.sum_w * off.sum()
+    return float(prior - 0.5 * residual(parameters, sums) / parameters.noise)
+
+
+def expected(parameters, sums):
+    """Σ w E log p(x, Z | μ), of sums."""
+    d = parameters.means.shape[1]
+    constant = 0.5 * d * (LOG_2PI + np.log(parameters.noise))
+    return energy(parameters, sums) - constant * float(sums.sum_w)
+
+
+def divergence(parameters):
+    """KL(q(μ) ‖ p(μ))."""
+    means, covariance, _, _, spread = parameters
+    k, d = means.shape
+    _, log_det = np.linalg.slogdet(covariance)
+    trace = (np.vdot(means, means) + d * np.trace(covariance)) / spread
+    return 0.5 * (trace - k * d - d * log_det + k * d * np.log(spread))
+
+
 class FactorialModel(Averaging):
     """Binary latent factors with Gaussian components and noise.
 
@@ -134,9 +178,6 @@ class FactorialModel(Averaging):
     keep_sums : bool
         Variance reduction keeps the sums of every batch. Otherwise it keeps the
         anchor's parameters and evaluates them again: no memory, one more pass.
-    observe : callable, default=None
-        Called with the parameters and E_q log p(x, Z | μ) a row there, without the
-        constant of the Gaussian, whenever an objective is asked for.
     """
 
     def __init__(
@@ -150,7 +191,6 @@ class FactorialModel(Averaging):
         code_iter=5,
         code_tol=1e-4,
         keep_sums=True,
-        observe=None,
     ):
         self.total_weight = total_weight
         self.dtype = np.dtype(dtype)
@@ -161,7 +201,6 @@ class FactorialModel(Averaging):
         self.code_tol = code_tol
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
-        self.observe = observe
         self.n_revived = 0
 
     # E step
@@ -180,38 +219,32 @@ class FactorialModel(Averaging):
 
         chunks = row_chunks(batch.start, batch.stop, size)
         sums = reduce(accumulate, parallel_map(evaluate, chunks), None)
-        expected = self._expected(parameters, sums)
-        penalty = self._divergence(parameters) * sums.sum_w / beta / self.total_weight
-        return sums._replace(objective=expected + sums.entropy - penalty)
+        likelihood = expected(parameters, sums)
+        penalty = divergence(parameters) * sums.sum_w / beta / self.total_weight
+        return sums._replace(objective=likelihood + sums.entropy - penalty)
 
     def tables(self, parameters, beta):
         """What sweeps need of the parameters: M, g off the diagonal, bias, b/σ², π."""
         activation, noise = parameters.activation, parameters.noise
-        gram = self._gram(parameters)
+        products = gram(parameters)
         logit = np.log(activation) - np.log1p(-activation)
-        bias = beta * (logit - 0.5 * np.diagonal(gram) / noise)
-        np.fill_diagonal(gram, 0.0)
+        bias = beta * (logit - 0.5 * np.diagonal(products) / noise)
+        np.fill_diagonal(products, 0.0)
         scale = self.dtype.type(beta / noise)
-        tables = (parameters.means, gram, bias, activation)
-        means, gram, bias, prior = (np.asarray(t, self.dtype) for t in tables)
-        return means, gram, bias, scale, prior
-
-    @staticmethod
-    def _gram(parameters):
-        """E[μ_kᵀ μ_l] under q: M Mᵀ + D S."""
-        means = parameters.means
-        return means @ means.T + means.shape[1] * parameters.covariance
+        tables = (parameters.means, products, bias, activation)
+        means, products, bias, prior = (np.asarray(t, self.dtype) for t in tables)
+        return means, products, bias, scale, prior
 
     def infer(self, tables, rows, ids, start, codes, after):
         """Return ν (K, n) of a tile of rows, and their entropies."""
-        means, gram, bias, scale, prior = tables
+        means, products, bias, scale, prior = tables
         scores = means @ rows.T
         nu, entropy = np.empty_like(scores), np.empty(len(rows))
         kernels.infer_codes(
             scores,
             ids,
             start,
-            gram,
+            products,
             bias,
             scale,
             prior,
@@ -258,38 +291,13 @@ class FactorialModel(Averaging):
         nu, bound, scores = self.infer(tables, x, NO_IDS, 0, nothing, nothing)
         square = np.empty(len(x))
         kernels.squares(x, square)
-        gram, bias = (np.asarray(t, np.float64) for t in tables[1:3])
+        products, bias = (np.asarray(t, np.float64) for t in tables[1:3])
         noise, d = parameters.noise, parameters.means.shape[1]
         # ν (a - gν/2) / σ² + ν bias, with g zero on the diagonal, is all that has ν.
-        inner = scores - 0.5 * (gram @ nu)
+        inner = scores - 0.5 * (products @ nu)
         bound += np.einsum("kn,kn->n", nu, inner / noise + bias[:, None])
         bound -= 0.5 * (square / noise + d * (LOG_2PI + np.log(noise)))
         return bound + np.log1p(-parameters.activation).sum(), nu
-
-    def _residual(self, parameters, sums):
-        """Σ w E|x - Σ_k Z_k μ_k|², of sums."""
-        cross = np.vdot(parameters.means, sums.sum_zx)
-        return sums.sum_xx - 2.0 * cross + np.vdot(self._gram(parameters), sums.sum_zz)
-
-    def _expected(self, parameters, sums):
-        """Σ w E log p(x, Z | μ), of sums."""
-        noise, activation = parameters.noise, parameters.activation
-        d = parameters.means.shape[1]
-        off = np.log1p(-activation)
-        value = -0.5 * self._residual(parameters, sums) / noise
-        value -= 0.5 * d * (LOG_2PI + np.log(noise)) * sums.sum_w
-        return float(
-            value + sums.sum_z @ (np.log(activation) - off) + sums.sum_w * off.sum()
-        )
-
-    @staticmethod
-    def _divergence(parameters):
-        """KL(q(μ) ‖ p(μ))."""
-        means, covariance, _, _, spread = parameters
-        k, d = means.shape
-        _, log_det = np.linalg.slogdet(covariance)
-        trace = (np.vdot(means, means) + d * np.trace(covariance)) / spread
-        return 0.5 * (trace - k * d - d * log_det + k * d * np.log(spread))
 
     def remember(self, point, batch, beta):
         """Return the sums of a batch, and what it takes to have them again."""
@@ -318,7 +326,7 @@ class FactorialModel(Averaging):
         learn_noise, learn_spread, learn_activation = self.learn
         # Hot, components are alike and all else would be noise, and heat it further.
         if learn_noise and not is_hot(statistics):
-            noise = self._residual(parameters, statistics) / (sum_w * d)
+            noise = residual(parameters, statistics) / (sum_w * d)
             if not noise > 0.0:
                 if not repair:
                     return None
@@ -373,7 +381,7 @@ class FactorialModel(Averaging):
             _, covariance = self._posterior(sum_zz, sum_zx, parameters)
             parameters = parameters._replace(covariance=covariance)
         statistics = statistics._replace(sum_zx=sum_zx)
-        rest = self._residual(parameters, statistics)
+        rest = residual(parameters, statistics)
         statistics = statistics._replace(sum_xx=parameters.noise * d - rest)
         return FactorialPoint(parameters, statistics, codes, codes.copy())
 
@@ -393,30 +401,17 @@ class FactorialModel(Averaging):
         """Begin the next visits where the last ones have left the codes."""
         return point._replace(codes=point.after, after=point.codes)
 
-    def objective(self, point, mean):
-        """Return the annealed bound a row, from statistics taken at `point`."""
-        if self.observe is not None:
-            self.observe(point.parameters, self._energy(point.parameters, mean))
-        return float(mean.objective)
-
-    def _energy(self, parameters, mean):
-        """E log p(x, Z | μ) a row without the Gaussian's constant, of mean sums."""
-        d = parameters.means.shape[1]
-        constant = 0.5 * d * (LOG_2PI + np.log(parameters.noise))
-        return self._expected(parameters, mean) / mean.sum_w + constant
-
     def surrogate(self, point, sums):
         """Return the bound of mean sums without the rows' entropies."""
         parameters = point.parameters
-        penalty = self._divergence(parameters) / self.total_weight
-        return self._expected(parameters, sums) - penalty
+        penalty = divergence(parameters) / self.total_weight
+        return expected(parameters, sums) - penalty
 
     def norm(self, point, sums):
         """Return the length of a change of statistics in units of the noise."""
         noise = point.parameters.noise
         squares = np.square(sums.sum_zx).sum() / noise
-        gram = self._gram(point.parameters)
-        own = np.sqrt(np.diagonal(gram))
+        own = np.sqrt(np.diagonal(gram(point.parameters)))
         squares += np.square(sums.sum_zz * own[:, None] * own).sum() / noise**2
         return float(np.sqrt(squares + np.square(sums.sum_z).sum()))
 

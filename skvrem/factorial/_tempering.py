@@ -3,6 +3,8 @@
 import numpy as np
 from scipy.special import logsumexp, softmax
 
+from skvrem.factorial._model import energy
+
 __all__ = ["GlobalTempering"]
 
 N_TEMPERATURES = 100
@@ -49,16 +51,18 @@ class GlobalTempering:
         self.share = np.zeros(N_TEMPERATURES)
         self.share[-1] = 1.0
         self.inverses = [1.0 / self.temperatures[-1]]
-        self.seen = []
+        self.seen = None
 
     @property
     def end(self):
         """Epochs after which the temperature is 1."""
         return self.length + -(-self.length // 2)
 
-    def observe(self, parameters, energy):
-        """Take note of the energy a row at the parameters."""
-        self.seen.append((energy, parameters))
+    def observe(self, point):
+        """Take note of the energy a row at the point that an epoch begins at."""
+        if len(self.inverses) > 1:  # before, statistics are made up
+            parameters, mean = point.parameters, point.statistics
+            self.seen = parameters, energy(parameters, mean) / float(mean.sum_w)
 
     def __call__(self, count):
         """Return the temperature of epoch `count`; 0 begins anew."""
@@ -73,21 +77,20 @@ class GlobalTempering:
     def _next(self, count):
         last = self.inverses[-1]
         if count <= self.length:
-            if self.seen:
+            if self.seen is not None:
                 step = min(1.0, DECAY / self.length)
                 self.share = (1.0 - step) * self.share + step * self.optimum()
-                self.seen = []
             inverse = float(self.share @ (1.0 / self.temperatures))
         else:
             inverse = last ** (1.0 - 1.0 / (self.end - count + 1))
         return 1.0 if inverse > 0.99 else inverse
 
     def optimum(self):
-        """Distribution over the temperatures for the energies seen, Eq. 9."""
-        energies, parameters = zip(*self.seen, strict=True)
-        activation, d = parameters[-1].activation, parameters[-1].means.shape[1]
+        """Distribution over the temperatures for the energy seen, Eq. 9."""
+        parameters, height = self.seen
+        activation, d = parameters.activation, parameters.means.shape[1]
         inverse = 1.0 / self.temperatures
         logs = np.log([activation, 1.0 - activation])
         log_c = logsumexp(inverse[:, None, None] * logs, axis=1).sum(axis=1)
         log_c -= 0.5 * d * np.log(inverse)
-        return softmax(self.total_weight * (np.mean(energies) * inverse - log_c))
+        return softmax(self.total_weight * (height * inverse - log_c))

@@ -374,7 +374,8 @@ class VRGaussianMixture(
                 self.covariance_type, self.reg_covar, missing, keep_sums
             )
             point, passes = starting_point(self, model, data, rng)
-            return model, point, passes, partial(self._attributes, model, dtype=dtype)
+            attributes = partial(self._attributes, model, dtype=dtype)
+            return solvers.Start(model, point, attributes, passes, temperature)
 
         with Progress(self, X, y, n_init) as progress:
             best, attributes = solvers.run_starts(
@@ -384,7 +385,6 @@ class VRGaussianMixture(
                 data=data,
                 progress=progress,
                 random_state=random_state,
-                temperature=temperature,
                 max_iter=self.max_iter,
                 tol=self.tol,
             )

@@ -3,11 +3,7 @@
 from functools import partial
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from skvrem import schedules, solvers
@@ -37,14 +33,7 @@ STEPS_AN_EPOCH, DOC_STEPS = 7.0, 8
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
 
 
-class VRPLSA(
-    PLSAInference,
-    ClassNamePrefixFeaturesOutMixin,
-    CallbackSupportMixin,
-    VersionedPickle,
-    TransformerMixin,
-    BaseEstimator,
-):
+class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator):
     r"""Probabilistic latent semantic analysis by variance-reduced EM.
 
     A token of document d is word v with probability
@@ -328,7 +317,7 @@ class VRPLSA(
         if self.doc_update_iter != "auto":
             steps = self.doc_update_iter
         warm = self.warm_start and hasattr(self, "components_")
-        given = self._given_topics(data.n_features, warm)
+        given = self._start_topics(data.n_features, warm)
         n_init = 1 if given is not None else self.n_init
 
         def start(rng):
@@ -339,12 +328,15 @@ class VRPLSA(
                 data.dtype,
                 steps,
             )
-            topics = given if given is not None else self._random_topics(data, rng)
+            topics = given
+            if topics is None:
+                topics = self._random_topics(data, word_prior, rng)
             theta = np.full(
                 (data.n_units, self.n_components), 1.0 / self.n_components, data.dtype
             )
             point = model.start((topics.T, theta))
-            return model, point, 0.0, partial(self._attributes, model)
+            attributes = partial(self._attributes, model, doc_prior, word_prior)
+            return solvers.Start(model, point, attributes, temperature=temperature)
 
         temperature = schedules.Constant(1.0)
         if self.tempering == "annealed":
@@ -357,7 +349,6 @@ class VRPLSA(
                 data=data,
                 progress=progress,
                 random_state=check_random_state(self.random_state),
-                temperature=temperature,
                 max_iter=self.max_iter,
                 tol=self.tol,
             )
@@ -365,39 +356,37 @@ class VRPLSA(
         vars(self).update(
             attributes,
             objective_=best.objective,
-            doc_topic_prior_=doc_prior,
-            topic_word_prior_=word_prior[()],
             n_tokens_seen_=data.total_weight + (self.n_tokens_seen_ if warm else 0.0),
         )
 
     def _word_prior(self, n_features):
         return check_word_prior(self.topic_word_prior, self.n_components, n_features)
 
-    def _given_topics(self, n_features, warm):
+    def _start_topics(self, n_features, warm):
         """Topics of the last fit or of the user, None where they are to be drawn."""
         if not warm and self.components_init is None:
             return None
         name = "the last fit's topics" if warm else "components_init"
-        given = np.asarray(self.components_ if warm else self.components_init, float)
-        shape = (self.n_components, n_features)
-        if given.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {given.shape}.")
-        sums = given.sum(axis=1, keepdims=True)
-        if not (np.isfinite(given).all() and given.min() >= 0.0 and sums.min() > 0.0):
-            raise ValueError(
-                f"{name} must be finite and not negative, with a positive entry in "
-                "every row."
-            )
-        return given / sums
+        given = self.components_ if warm else self.components_init
+        given = self._given_topics(given, name, n_features)
+        return given / given.sum(axis=1, keepdims=True)
 
-    def _random_topics(self, data, rng):
+    def _random_topics(self, data, word_prior, rng):
         # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
         # topics, EM spends its first epochs on a plateau.
         topics = rng.standard_gamma(1.0, (self.n_components, data.n_features))
-        return topics / topics.sum(axis=1, keepdims=True)
+        topics /= topics.sum(axis=1, keepdims=True)
+        if word_prior.ndim:
+            # Half of a topic are the words that its prior favours: a prior alone does
+            # not move EM out of another optimum, where the corpus has more of a word.
+            excess = word_prior - word_prior.min(axis=1, keepdims=True)
+            sums = excess.sum(axis=1, keepdims=True)
+            favoured = np.divide(excess, sums, out=topics.copy(), where=sums > 0.0)
+            topics = 0.5 * (topics + favoured)
+        return topics
 
-    def _attributes(self, model, point):
-        """Return the fitted attributes of a point."""
+    def _attributes(self, model, doc_prior, word_prior, point):
+        """Return the fitted attributes of a point: all that its methods need."""
         point = model.recentre(point)
         topics = point.parameters.topics[:, : self.n_components]
         sums = point.statistics.sum_z[:, : self.n_components]
@@ -405,6 +394,8 @@ class VRPLSA(
         return {
             "components_": np.ascontiguousarray(topics.T),
             "topic_shares_": shares / shares.sum(),
+            "doc_topic_prior_": doc_prior,
+            "topic_word_prior_": word_prior[()],
             "_sums": sums,
         }
 
@@ -414,8 +405,9 @@ class VRPLSA(
         One step of stochastic EM (SCVB0 [3]_): the shares of the batch's documents are
         found as `transform` finds them, and the topics' statistics move by
         ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
-        where t is the number of batches seen. The prior of the topics is shared among
-        all tokens seen so far. Goes on from a `fit`.
+        where t is the number of tokens seen before, over those of this batch. The
+        prior of the topics is shared among all tokens seen so far. Goes on from a
+        `fit`.
 
         Parameters
         ----------
@@ -452,7 +444,8 @@ class VRPLSA(
                 self.max_doc_update_iter,
                 self.mean_change_tol,
             )
-            point = model.resume(self._previous_sums(data, first), data.n_units)
+            sums = self._previous_sums(data, word_prior, first)
+            point = model.resume(sums, data.n_units)
             (batch,) = data.chunks().batches
             sums = scale(model.statistics(point, batch, 1.0), 1.0 / tokens)
             factor = 1.0 if self.step_size == "auto" else self.step_size
@@ -462,20 +455,18 @@ class VRPLSA(
             for name in ("history_", "init_scores_"):
                 vars(self).pop(name, None)  # they are of a fit that is past
             vars(self).update(
-                self._attributes(model, point),
+                self._attributes(model, doc_prior, word_prior, point),
                 objective_=model.objective(point, sums),
                 converged_=False,
                 n_iter_=getattr(self, "n_iter_", 0) + 1,
                 n_tokens_seen_=seen + tokens,
-                doc_topic_prior_=doc_prior,
-                topic_word_prior_=word_prior[()],
                 solver_="stochastic",
                 step_size_=step,
                 batch_size_=data.n_units,
             )
         return self
 
-    def _previous_sums(self, data, first):
+    def _previous_sums(self, data, word_prior, first):
         """Return the statistics of a stream so far, word by word."""
         if not first:
             if len(self.components_) != self.n_components:
@@ -485,7 +476,8 @@ class VRPLSA(
                 )
             return self._sums
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        topics = self._given_topics(data.n_features, False)
+        topics = self._start_topics(data.n_features, False)
         if topics is None:
-            topics = self._random_topics(data, np.random.default_rng(seed))
+            rng = np.random.default_rng(seed)
+            topics = self._random_topics(data, word_prior, rng)
         return topics.T / self.n_components

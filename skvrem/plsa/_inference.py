@@ -1,40 +1,21 @@
-"""What a fitted pLSA says of documents and of its topics."""
+"""What a fitted pLSA says of documents."""
 
 import numpy as np
-from sklearn.utils.validation import (
-    check_array,
-    check_is_fitted,
-    check_non_negative,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_documents
 from skvrem.plsa._model import PLSAModel
-from skvrem.text import document_completion, top_words
+from skvrem.text import document_completion
+from skvrem.text._mixin import TopicModelMixin, check_prior
 from skvrem.utils._parallel import threads
-from skvrem.utils._summary import fit_facts, summary_table
-from skvrem.utils._validation import check_order
 
 __all__ = ["PLSAInference", "check_doc_prior", "check_word_prior"]
 
 DEFAULT_WORD_PRIOR = 0.1
-
-
-def _check_prior(prior, name, shape):
-    prior = np.asarray(prior)
-    if prior.dtype.kind not in "fiu":
-        raise ValueError(f"{name} must be numbers or None, got {prior.dtype}.")
-    if prior.ndim and prior.shape != shape:
-        raise ValueError(
-            f"{name} must be a number or an array of shape {shape}, got shape "
-            f"{prior.shape}."
-        )
-    if not (np.isfinite(prior).all() and prior.min() >= 0.0):
-        raise ValueError(
-            f"{name} must be finite and not negative: it is added to expected counts. "
-            f"The prior is Dirichlet(1 + {name}); of a Dirichlet(a), pass a - 1."
-        )
-    return prior.astype(np.float64)
+HINT = (
+    " It is added to expected counts: the prior is Dirichlet(1 + {0}), so of a "
+    "Dirichlet(a) pass a - 1."
+)
 
 
 def check_doc_prior(prior, n_components):
@@ -45,8 +26,9 @@ def check_doc_prior(prior, n_components):
     ValueError
         If it has another shape, or is negative, infinite or NaN.
     """
+    name = "doc_topic_prior"
     prior = 1.0 / n_components if prior is None else prior
-    prior = _check_prior(prior, "doc_topic_prior", (n_components,))
+    prior = check_prior(prior, name, (n_components,), hint=HINT.format(name))
     return np.broadcast_to(prior, n_components).copy()
 
 
@@ -58,50 +40,17 @@ def check_word_prior(prior, n_components, n_features):
     ValueError
         If it has another shape, or is negative, infinite or NaN.
     """
+    name = "topic_word_prior"
     prior = DEFAULT_WORD_PRIOR if prior is None else prior
-    return _check_prior(prior, "topic_word_prior", (n_components, n_features))
+    shape = (n_components, n_features)
+    return check_prior(prior, name, shape, hint=HINT.format(name))
 
 
-class PLSAInference:
+class PLSAInference(TopicModelMixin):
     """Methods of a fitted pLSA; they use its public attributes only."""
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    @property
-    def _n_features_out(self):
-        return self.components_.shape[0]
-
-    def _check_X(self, X, reset):
-        """Validate counts."""
-        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
-        check_non_negative(X, f"{type(self).__name__} (X must be word counts)")
-        return X
-
-    def _dtype(self, X, reset=False):
-        """Return the dtype to compute in: float32 is exact for counts."""
-        if not reset:
-            return self.components_.dtype
-        return np.float32 if X.dtype.kind in "iub" or X.dtype == "f4" else np.float64
-
-    def _infer(self, X):
-        """Return the shares of new documents, θ, padded."""
-        k = len(self.components_)
-        data = as_documents(X, dtype=self._dtype(X))
-        model = PLSAModel(
-            self.doc_topic_prior_,
-            np.zeros(()),
-            1.0,
-            data.dtype,
-            self.max_doc_update_iter,
-            self.mean_change_tol,
-        )
-        theta = np.full((data.n_units, k), 1.0 / k, data.dtype)
-        return model.infer(self.components_.T, theta, data.chunks().batches[0])
+    _by_topic = ("doc_topic_prior_", "topic_word_prior_")
+    _objective_name = "objective_"
 
     def transform(self, X):
         """Return the topics' shares of documents, seen before or not.
@@ -121,31 +70,20 @@ class PLSAInference:
         """
         check_is_fitted(self)
         X = self._check_X(X, reset=False)
+        k = len(self.components_)
+        data = as_documents(X, dtype=self._dtype(X))
+        model = PLSAModel(
+            self.doc_topic_prior_,
+            np.zeros(()),
+            1.0,
+            data.dtype,
+            self.max_doc_update_iter,
+            self.mean_change_tol,
+        )
+        theta = np.full((data.n_units, k), 1.0 / k, data.dtype)
+        (batch,) = data.chunks().batches
         with threads(self.n_jobs):
-            return self._infer(X)
-
-    def inverse_transform(self, X):
-        r"""Return the word probabilities of documents.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Shares of the topics, as :meth:`transform` returns them.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_features)
-            :math:`\sum_k \theta_{dk} \varphi_{kv}`; times a document's length, the
-            expected counts.
-        """
-        check_is_fitted(self)
-        X = check_array(X, dtype=(np.float64, np.float32))
-        if X.shape[1] != len(self.components_):
-            raise ValueError(
-                f"X has {X.shape[1]} columns, but there are {len(self.components_)} "
-                "topics."
-            )
-        return X @ self.components_
+            return model.infer(self.components_.T, theta, batch)
 
     def score(self, X, y=None):
         """Return the log-likelihood of one half of each document given the other.
@@ -183,57 +121,3 @@ class PLSAInference:
             The lower the better; the size of the vocabulary for a uniform guess.
         """
         return float(np.exp(-self.score(X)))
-
-    def relabel(self, order):
-        """Put the topics into another order, in place.
-
-        Parameters
-        ----------
-        order : array-like of int of shape (n_components,)
-            ``order[0]`` is the topic that becomes the first.
-
-        Returns
-        -------
-        self : estimator
-            The same, with every fitted array in the new order.
-        """
-        check_is_fitted(self)
-        order = check_order(order, len(self.components_))
-        for name in ("components_", "topic_shares_", "doc_topic_prior_"):
-            setattr(self, name, getattr(self, name)[order])
-        if np.ndim(self.topic_word_prior_):
-            self.topic_word_prior_ = self.topic_word_prior_[order]
-        self._sums = self._sums[:, order]
-        return self
-
-    def summary(self, feature_names=None, n_words=8):
-        """Return a table of the topics.
-
-        Parameters
-        ----------
-        feature_names : array-like of str, fitted vectorizer or Pipeline, default=None
-            Words of the columns; by default the names that `fit` saw.
-        n_words : int, default=8
-            Words shown of each topic.
-
-        Returns
-        -------
-        table : pandas.DataFrame, or str where pandas is not installed
-            A row a topic: its share of the tokens and its most probable words. The
-            frame's ``attrs`` hold objective, solver, convergence, passes and how many
-            starts reached the best; the text ends with them.
-        """
-        check_is_fitted(self)
-        words = top_words(self, feature_names, n_words)
-        columns = {
-            "share": self.topic_shares_,
-            "words": [" ".join(map(str, row)) for row in words],
-        }
-        facts = {
-            "objective": self.objective_,
-            "solver": self.solver_,
-            "converged": self.converged_,
-        }
-        facts |= fit_facts(self, self.objective_)
-        index = [f"topic {k}" for k in range(len(words))]
-        return summary_table(columns, index, facts)

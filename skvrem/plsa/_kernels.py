@@ -14,9 +14,7 @@ import numpy as np
 
 from skvrem.utils._jit import REDUCE, kernel
 from skvrem.utils._math import exp, log
-
-# Keeps a word that no topic expects from dividing by zero; c / TINY stays finite.
-TINY = 1e-25
+from skvrem.utils._token_kernels import sum_over_tokens
 
 
 @kernel(fastmath=REDUCE)
@@ -73,7 +71,7 @@ def infer_topics(
         Σ_d u_d (Σ_v c_dv log(s_dv) / b + Σ_k α_k log θ_dk) before the last step.
     """
     K = phi.shape[1]
-    zero, one, tiny = phi.dtype.type(0.0), phi.dtype.type(1.0), phi.dtype.type(TINY)
+    zero, one = phi.dtype.type(0.0), phi.dtype.type(1.0)
     small = phi.dtype.type(1e-37)
     t, power, g = (
         np.empty(K, phi.dtype),
@@ -87,60 +85,36 @@ def infer_topics(
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
         doc = docs[i]
-        length = zero
-        for j in range(low, high):
-            length += counts[j]
         for k in range(K):
             t[k] = theta[doc, k]
+        share = weight[i] if weight.size else one
         if high == low:
             # An empty document says nothing: the prior's mode, or where it was.
+            log_prior = zero
             for k in range(K):
-                at[i, k] = t[k]
-                after[doc, k] = prior[k] / sum_prior if sum_prior > zero else t[k]
+                x = prior[k] / sum_prior if sum_prior > zero else t[k]
+                at[i, k] = after[doc, k] = x
+                log_prior += prior[k] * log(max(x, small))
+            total += share * log_prior
             continue
-        fours = low + (high - low) // 4 * 4
-        scale = one / (length + sum_prior)
         for step in range(n_steps):
             for k in range(K):
                 power[k] = t[k]
-                g[k] = zero
             if b != one:
                 for k in range(K):
                     power[k] = exp(b * log(max(t[k], small)))
                 for k in range(K):
                     power[k] = power[k] if t[k] > zero else zero
-            # Four words at a time share the loads of θ and g.
-            for j in range(low, fours, 4):
-                v0, v1, v2, v3 = index[j], index[j + 1], index[j + 2], index[j + 3]
-                s0 = s1 = s2 = s3 = tiny
-                for k in range(K):
-                    x = power[k]
-                    s0 += x * phi[v0, k]
-                    s1 += x * phi[v1, k]
-                    s2 += x * phi[v2, k]
-                    s3 += x * phi[v3, k]
-                w0, w1 = counts[j] / s0, counts[j + 1] / s1
-                w2, w3 = counts[j + 2] / s2, counts[j + 3] / s3
-                w[j], w[j + 1], w[j + 2], w[j + 3] = w0, w1, w2, w3
-                for k in range(K):
-                    g[k] += (
-                        w0 * phi[v0, k]
-                        + w1 * phi[v1, k]
-                        + w2 * phi[v2, k]
-                        + w3 * phi[v3, k]
-                    )
-            for j in range(fours, high):
-                v0 = index[j]
-                s0 = tiny
-                for k in range(K):
-                    s0 += power[k] * phi[v0, k]
-                w0 = counts[j] / s0
-                w[j] = w0
-                for k in range(K):
-                    g[k] += w0 * phi[v0, k]
-            change = zero
+            sum_over_tokens(counts, index, low, high, phi, power, g, w)
+            # Σ_k γ_dk is the document's length but for words that no topic expects.
+            sum_g = change = zero
             for k in range(K):
-                g[k] = (power[k] * g[k] + prior[k]) * scale
+                g[k] = power[k] * g[k] + prior[k]
+                sum_g += g[k]
+            scale = one / sum_g if sum_g > zero else zero
+            for k in range(K):
+                g[k] = g[k] * scale if sum_g > zero else t[k]
+            for k in range(K):
                 change += abs(g[k] - t[k])
             if change < tol or step == n_steps - 1:
                 break
@@ -153,39 +127,11 @@ def infer_topics(
             log_prior += prior[k] * log(max(t[k], small))
         for j in range(low, high):
             log_likelihood += counts[j] * log(counts[j] / w[j])
-        share = weight[i] if weight.size else one
         total += share * (log_likelihood / b + log_prior)
         if weight.size:
             for j in range(low, high):
                 w[j] *= share
     return total
-
-
-@kernel(fastmath=REDUCE)
-def sum_over_words(w, index, indptr, at, first, last, out):
-    """A_vk = Σ_d w_dv θ_dk^b for topics `first` to `last`, the sums of γ short of φ^b.
-
-    Threads share the topics, not the documents: every sum has one order and one place.
-
-    Parameters
-    ----------
-    w, index, indptr : as in `infer_topics`
-    at : array of shape (n_documents, K)
-        θ^b.
-    first, last : int
-    out : array of shape (n_words, K)
-        Added to.
-    """
-    t = np.empty(at.shape[1], at.dtype)
-    # An index that could count from the end stops the loop from being vectorised.
-    low, high = np.uint64(first), np.uint64(last)
-    for i in range(indptr.shape[0] - 1):
-        for k in range(low, high):
-            t[k] = at[i, k]
-        for j in range(indptr[i], indptr[i + 1]):
-            v, x = index[j], w[j]
-            for k in range(low, high):
-                out[v, k] += x * t[k]
 
 
 @kernel(fastmath=REDUCE)
@@ -251,24 +197,3 @@ def log_prior(phi, prior, start, stop):
             row += prior[p, k] * log(max(phi[v, k], small))
         total += row
     return total
-
-
-@kernel(fastmath=REDUCE)
-def add_rows(deviation, totals, words, values, coefficient):
-    """deviation_vk += coefficient values_uk for the words v of a batch.
-
-    Parameters
-    ----------
-    deviation : array of shape (n_features, K)
-    totals : float64 array of shape (K,)
-        Column sums, moved along.
-    words : int32 array of shape (n_words,)
-    values : array of shape (n_words, K)
-    coefficient : float
-    """
-    for u in range(words.shape[0]):
-        v = words[u]
-        for k in range(deviation.shape[1]):
-            step = coefficient * values[u, k]
-            deviation[v, k] += step
-            totals[k] += step

@@ -16,25 +16,25 @@ Eq. (5) to θ as to φ would multiply the change of a document by the number of
 minibatches, and θ would leave the simplex; the fixed points are the same.
 """
 
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from skvrem.plsa import _kernels as kernels
-from skvrem.utils._algebra import Rows
-from skvrem.utils._padding import LANES, pad, padded_zeros
-from skvrem.utils._parallel import parallel_map, row_chunks, thread_count
+from skvrem.utils._padding import pad, padded_zeros
+from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.utils._word_sums import (
+    NO_WORDS,
+    WordSums,
+    cut_documents,
+    expected_counts,
+    take_rows,
+)
 
 __all__ = ["PLSAModel", "PLSAPoint", "Parameters"]
 
-# Multiplications, and words, that are worth a task of their own.
-TASK_WORK, TASK_WORDS = 4_000_000, 8192
-# The deviation of the statistics is stored over a factor, which is folded in here.
-SMALLEST_FACTOR = 1e-5
-# In place of the words of a batch: the whole vocabulary.
-NO_WORDS = np.empty(0, np.int32)
-NO_WORDS.flags.writeable = False
+# Words that are worth a task of their own.
+TASK_WORDS = 8192
 
 
 class Parameters(NamedTuple):
@@ -70,20 +70,14 @@ class Statistics(NamedTuple):
 class PLSAPoint(NamedTuple):
     """Where a fit stands.
 
-    The statistics are ``base + factor * deviation``: a step then costs the words that
-    it touches, and the decay of all others is one multiplication of `factor`.
-
     Attributes
     ----------
     parameters : Parameters
         As of the last `recentre`.
     log_prior : float
         Log prior of their topics a token.
-    base, deviation : ndarrays of shape (n_features, K)
-        `base` is the mean of the solver's anchor; `deviation` is written to.
-    factor : float
-    base_totals, deviation_totals : ndarrays of shape (K,)
-        Column sums.
+    sums : WordSums
+        The statistics.
     after : ndarray of shape (n_documents, K)
         θ of the documents visited since, the next `parameters.theta`.
     settled : bool
@@ -92,11 +86,7 @@ class PLSAPoint(NamedTuple):
 
     parameters: Parameters
     log_prior: float
-    base: np.ndarray
-    deviation: np.ndarray
-    factor: float
-    base_totals: np.ndarray
-    deviation_totals: np.ndarray
+    sums: WordSums
     after: np.ndarray
     settled: bool = True
     reference: None = None
@@ -106,8 +96,7 @@ class PLSAPoint(NamedTuple):
     @property
     def statistics(self):
         """The mean statistics a token."""
-        factor = self.deviation.dtype.type(self.factor)
-        return Statistics(self.base + factor * self.deviation, 0.0)
+        return Statistics(self.sums.toarray(), 0.0)
 
 
 class PLSAModel:
@@ -149,7 +138,6 @@ class PLSAModel:
         self.word_prior = pad(topic_word_prior.T / n_tokens, self.dtype)
         self.doc_update_iter = doc_update_iter
         self.doc_tol = self.dtype.type(tol)
-        self._zeros = None
 
     def start(self, parameters):
         """Return the point of the given parameters.
@@ -161,15 +149,10 @@ class PLSAModel:
             padded already.
         """
         topics, theta = (pad(part, self.dtype) for part in parameters)
-        share = self.dtype.type(1.0 / self.n_components)
         return PLSAPoint(
             Parameters(topics, theta),
             self._log_prior(topics),
-            topics * share,
-            np.zeros_like(topics),
-            1.0,
-            topics.sum(axis=0, dtype=np.float64) * share,
-            np.zeros(topics.shape[1]),
+            WordSums.about(None, topics * self.dtype.type(1.0 / self.n_components)),
             theta.copy(),
         )
 
@@ -182,18 +165,12 @@ class PLSAModel:
             Mean statistics a token.
         n_documents : int
         """
-        deviation = pad(sums, self.dtype)
         share = 1.0 / self.n_components
         theta = pad(np.full((n_documents, self.n_components), share), self.dtype)
-        nothing = self._nothing(deviation)
         return PLSAPoint(
             Parameters(None, theta),
             0.0,
-            nothing.sum_z,
-            deviation,
-            1.0,
-            np.zeros(theta.shape[1]),
-            deviation.sum(axis=0, dtype=np.float64),
+            WordSums.about(None, pad(sums, self.dtype)),
             np.empty_like(theta),
             settled=False,
         )
@@ -212,7 +189,7 @@ class PLSAModel:
         w, parameters, beta = memory
         phi = self._rows(parameters.topics, batch.rows.words, beta)
         theta = self._rows(parameters.theta, batch.ids, beta)
-        return Statistics(self._sum_z(batch, w, theta, phi), 0.0)
+        return Statistics(expected_counts(batch, w, theta, phi), 0.0)
 
     def infer(self, topics, theta, batch):
         """Return θ of documents, the topics held.
@@ -235,7 +212,7 @@ class PLSAModel:
         phi = self._topics(point, batch.rows.words, beta)
         theta = point.parameters.theta
         objective, w, at = self._e_step(phi, theta, point.after, batch, beta, n_steps)
-        return Statistics(self._sum_z(batch, w, at, phi), objective), w
+        return Statistics(expected_counts(batch, w, at, phi), objective), w
 
     def _e_step(self, phi, theta, after, batch, beta, n_steps):
         """Take EM steps on θ; return the objective, the weights and θ^b there."""
@@ -263,68 +240,49 @@ class PLSAModel:
                 w,
             )
 
-        tasks = _cut(rows.indptr, n_steps * theta.shape[1])
+        tasks = cut_documents(rows.indptr, n_steps * theta.shape[1])
         return sum(parallel_map(infer, tasks)), w, at
-
-    def _sum_z(self, batch, w, at, phi):
-        """Return Σ_d γ_dvk from the weights, θ^b and φ^b of the batch."""
-        rows, width = batch.rows, phi.shape[1]
-        sums = padded_zeros(rows.n_words, width, self.dtype)
-
-        def add(topics):
-            kernels.sum_over_words(w, rows.index, rows.indptr, at, *topics, sums)
-
-        share = -(-width // LANES // thread_count()) * LANES
-        for _ in parallel_map(add, pairwise([*range(0, width, share), width])):
-            pass
-        sums *= phi
-        return Rows(rows.words, sums, rows.n_features) if rows.words.size else sums
 
     def _rows(self, matrix, rows, beta):
         """Return rows of a matrix (none named: all) to the power of beta."""
-        if not rows.size:
-            return matrix if beta == 1.0 else matrix**beta
-        chosen = padded_zeros(len(rows), matrix.shape[1], self.dtype)
-        np.take(matrix, rows, axis=0, out=chosen, mode="clip")
-        if beta != 1.0:
-            chosen **= beta
-        return chosen
+        chosen = take_rows(matrix, rows)
+        return chosen if beta == 1.0 else chosen**beta
 
     def _topics(self, point, words, beta):
         """Return φ^b of the words (none named: all) at the point."""
         if point.settled:
             return self._rows(point.parameters.topics, words, beta)
-        totals = point.base_totals + point.factor * point.deviation_totals
-        return self._maximize(point, totals, words, beta)
+        return self._maximize(point.sums, point.sums.totals, words, beta)
 
-    def _maximize(self, point, totals, words, beta):
+    def _maximize(self, sums, totals, words, beta):
         """M step for the words (none named: all); see `kernels.topics_of`."""
-        base, deviation = point.base, point.deviation
-        topics = padded_zeros(len(words) or len(base), base.shape[1], self.dtype)
-        prior = self.word_prior.sum(axis=0, dtype=np.float64)
-        if len(self.word_prior) == 1:
-            prior *= len(base)
-        total = totals + prior
+        n_features, width = sums.base.shape
+        topics = padded_zeros(len(words) or n_features, width, self.dtype)
+        total = totals + self._prior_totals(n_features)
         inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
         inverse = inverse.astype(self.dtype)
-        factor, beta = self.dtype.type(point.factor), self.dtype.type(beta)
 
         def fill(part):
             kernels.topics_of(
-                base,
-                deviation,
-                factor,
+                sums.base,
+                sums.deviation,
+                sums.scale,
                 self.word_prior,
                 inverse,
                 words,
                 *part,
-                beta,
+                self.dtype.type(beta),
                 topics,
             )
 
         for _ in parallel_map(fill, row_chunks(0, len(topics), TASK_WORDS)):
             pass
         return topics
+
+    def _prior_totals(self, n_features):
+        """Return Σ_v β_kv a token."""
+        totals = self.word_prior.sum(axis=0, dtype=np.float64)
+        return totals * n_features if len(self.word_prior) == 1 else totals
 
     def _log_prior(self, topics):
         def evaluate(part):
@@ -333,61 +291,27 @@ class PLSAModel:
         return sum(parallel_map(evaluate, row_chunks(0, len(topics), TASK_WORDS)))
 
     def update(self, point, mean, correction, step):
-        r"""Return the point after one step.
+        r"""Return the point after one step; see :meth:`WordSums.step`.
 
-        .. math:: s \leftarrow (1 - \rho) s + \rho (F + c)
-
-        with the mean F and the correction c, of which either may be None. The
-        deviation :math:`s - F` decays by its factor, and moves where the correction
-        is: it is written to, so `point` itself must not be updated again.
+        Its deviation is written to, so `point` must not be updated again.
         """
-        if correction is None and step == 1.0:
-            base = mean.sum_z
-            point = point._replace(
-                base=base,
-                deviation=np.zeros_like(base),
-                factor=1.0,
-                base_totals=base.sum(axis=0, dtype=np.float64),
-                deviation_totals=np.zeros(base.shape[1]),
-            )
-        else:
-            point = self._about(
-                point, self._nothing(point.base) if mean is None else mean
-            )
-            point = _decay(point, 1.0 - step)
-            if correction is not None:
-                _add(point, correction.sum_z, self.dtype.type(step / point.factor))
-        return point._replace(settled=False)
-
-    def _nothing(self, like):
-        # One object, known again by `_about`. Its pages are never touched.
-        if self._zeros is None:
-            self._zeros = Statistics(np.zeros_like(like), 0.0)
-        return self._zeros
-
-    def _about(self, point, mean):
-        """Return the point with another base."""
-        base = mean.sum_z
-        if base is point.base:
-            return point
-        deviation = point.statistics.sum_z
-        deviation -= base
-        return point._replace(
-            base=base,
-            deviation=deviation,
-            factor=1.0,
-            base_totals=base.sum(axis=0, dtype=np.float64),
-            deviation_totals=deviation.sum(axis=0, dtype=np.float64),
+        mean, correction = (
+            None if part is None else part.sum_z for part in (mean, correction)
         )
+        sums = point.sums.step(mean, correction, step)
+        return point._replace(sums=sums, settled=False)
 
     def recentre(self, point):
         """Return the point with the parameters of its statistics."""
         if point.settled:
             return point
-        factor = self.dtype.type(point.factor)
-        totals = np.zeros(point.base.shape[1])
-        kernels.sum_statistics(point.base, point.deviation, factor, totals)
-        topics = self._maximize(point, totals, NO_WORDS, 1.0)
+        sums = point.sums
+        totals = np.zeros(sums.base.shape[1])
+        kernels.sum_statistics(sums.base, sums.deviation, sums.scale, totals)
+        topics = self._maximize(sums, totals, NO_WORDS, 1.0)
+        # Without a prior a topic can lose every token: any distribution will do.
+        lost = totals + self._prior_totals(len(topics)) <= 0.0
+        topics[:, np.flatnonzero(lost[: self.n_components])] = 1.0 / len(topics)
         return point._replace(
             parameters=Parameters(topics, point.after),
             log_prior=self._log_prior(topics),
@@ -408,38 +332,5 @@ class PLSAModel:
         return sums
 
     def revive(self, point, data, rng):
-        """Return the point: the prior keeps every topic alive."""
+        """Return the point: topics are kept alive by their priors."""
         return point
-
-
-def _decay(point, share):
-    """Return the point with its deviation times `share`."""
-    factor = point.factor * share
-    if factor < SMALLEST_FACTOR:
-        for part in (point.deviation, point.deviation_totals):
-            part *= factor
-        factor = 1.0
-    return point._replace(factor=factor)
-
-
-def _add(point, change, coefficient):
-    """Add to the deviation, in place."""
-    if isinstance(change, Rows):
-        kernels.add_rows(
-            point.deviation,
-            point.deviation_totals,
-            change.index,
-            change.values,
-            coefficient,
-        )
-    else:
-        np.add(point.deviation, change * coefficient, out=point.deviation)
-        point.deviation_totals[:] += coefficient * change.sum(axis=0, dtype=np.float64)
-
-
-def _cut(indptr, work):
-    """Cut documents into ranges of about `TASK_WORK`, by their nonzeros alone."""
-    n_tasks = max(1, int(indptr[-1] * work // TASK_WORK))
-    targets = indptr[-1] * np.arange(1, n_tasks) / n_tasks
-    edges = [0, *np.searchsorted(indptr, targets).tolist(), len(indptr) - 1]
-    return [(a, b) for a, b in pairwise(edges) if b > a]

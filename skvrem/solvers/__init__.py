@@ -4,9 +4,10 @@ from skvrem.solvers._acceleration import Squarem
 from skvrem.solvers._batch import Batch
 from skvrem.solvers._incremental import Incremental
 from skvrem.solvers._plan import BY_NAME, Plan, plan_em
+from skvrem.solvers._quasi_newton import QuasiNewton
 from skvrem.solvers._run import as_history, run
 from skvrem.solvers._saga import SAGA
-from skvrem.solvers._starts import run_starts
+from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stochastic import Stochastic
 from skvrem.solvers._svrg import SVRG
 
@@ -17,7 +18,9 @@ __all__ = [
     "Batch",
     "Incremental",
     "Plan",
+    "QuasiNewton",
     "Squarem",
+    "Start",
     "Stochastic",
     "as_history",
     "plan_em",

@@ -81,12 +81,13 @@ def run(
     point : Any
         Where to start.
     step_size, temperature : callables
-        Functions of the number of updates and of epochs made.
+        Functions of the number of updates and of epochs made. A temperature that has
+        a method `observe` is told the point that every epoch begins at.
     max_iter : int
         Epochs.
     tol : float
         Converged when the objective gains less a unit in an epoch, for as many epochs
-        in a row as the solver's patience.
+        in a row as the solver's patience, or when the solver promises no more.
     rng : numpy.random.Generator
     report : callable, default=None
         Called with each `Epoch` and its point; a true answer stops the fit.
@@ -104,15 +105,19 @@ def run(
     step = 1.0 if solver.unit_step else step_size(0)
     n_steps = n_calm = dips = 0
     good = previous = anchor = last_temperature = None
+    learns = hasattr(temperature, "observe")
     fresh, converged, stopped, gain = True, False, False, math.nan
     history = []
     for n_iter in range(1, max_iter + 1):
         hot = temperature(n_iter - 1)
         point = model.recentre(model.revive(point, data, rng))
         anchor = solver.begin(point, 1.0 / hot)
+        point = anchor.point
         passes += anchor.passes
         now = time.perf_counter() - began
         history.append(Epoch(passes, now, anchor.objective, step, hot))
+        if learns:
+            temperature.observe(point)
         # Nothing to compare with: another temperature, a re-seeded part, a roll-back.
         fresh = fresh or hot != last_temperature or bool(point.repaired)
         last_temperature = hot
@@ -133,7 +138,8 @@ def run(
             good, dips, fresh = anchor, 0, False
         previous = anchor
         stopped = report is not None and bool(report(history[-1], point))
-        converged = n_calm >= solver.patience and hot == temperature(n_iter)
+        calm = n_calm >= solver.patience or anchor.promise < tol
+        converged = calm and hot == temperature(n_iter)
         if converged or stopped or (n_iter == max_iter and solver.exact is not None):
             break
         rejected = visited = 0
@@ -159,7 +165,7 @@ def run(
         passes += anchor.passes
         now = time.perf_counter() - began
         history.append(Epoch(passes, now, anchor.objective, 1.0, 1.0))
-    if max_iter:
+    if max_iter and anchor.mean is not None:
         point = model.update(anchor.point, anchor.mean, None, 1.0)
     return Result(point, anchor.objective, *ends, history)
 

@@ -1,30 +1,54 @@
 """Fits from several starts, of which the best is kept."""
 
 import time
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvrem.schedules import Constant
 from skvrem.solvers._run import as_history, run
 
-__all__ = ["run_starts"]
+__all__ = ["Start", "run_starts"]
 
 
-def run_starts(start, n_init, *, plan, data, progress, random_state, tol, **options):
+class Start(NamedTuple):
+    """Where a fit begins.
+
+    Attributes
+    ----------
+    model, point : see ``_protocols.py``
+    attributes : callable
+        Turns a point into fitted attributes.
+    passes : float
+        What finding the point has cost.
+    temperature : callable
+    """
+
+    model: Any
+    point: Any
+    attributes: Any
+    passes: float = 0.0
+    temperature: Any = Constant(1.0)
+
+
+def run_starts(
+    start, n_init, *, plan, data, progress, random_state, max_iter, tol, stop=None
+):
     """Run from several starts.
 
     Parameters
     ----------
     start : callable
-        Called with a Generator, returns (model, point, passes, attributes): where to
-        begin, what that has cost, and a function that turns a point into fitted
-        attributes.
+        Called with a Generator, returns a Start.
     n_init : int
     plan : Plan
     data : see ``_protocols.py``
     progress : Progress
     random_state : numpy.random.RandomState
-    tol, **options :
-        Of :func:`run`.
+    max_iter, tol : int, float
+    stop : callable, default=None
+        Called with each `Epoch`; a true answer ends the start.
 
     Returns
     -------
@@ -37,23 +61,24 @@ def run_starts(start, n_init, *, plan, data, progress, random_state, tol, **opti
     for number in range(n_init):
         began = time.perf_counter()
         rng = np.random.default_rng(random_state.randint(2**31 - 1))
-        model, point, passes, attributes = start(rng)
-        report = progress.start(number, attributes)
+        begin = start(rng)
+        report = progress.start(number, begin.attributes)
         result = run(
-            model,
+            begin.model,
             plan.solver,
             data,
-            point,
+            begin.point,
             step_size=plan.step_size,
+            temperature=begin.temperature,
+            max_iter=max_iter,
             tol=tol,
             rng=rng,
-            report=report,
-            passes=passes,
+            report=partial(_report, report, stop),
+            passes=begin.passes,
             seconds=time.perf_counter() - began,
-            **options,
         )
         results.append(result)
-        describe.append(attributes)
+        describe.append(begin.attributes)
         if report.end():
             break
     scores = np.array([result.objective for result in results])
@@ -69,3 +94,8 @@ def run_starts(start, n_init, *, plan, data, progress, random_state, tol, **opti
         "batch_size_": -(-data.n_units // plan.n_blocks),
         "init_scores_": scores,
     }
+
+
+def _report(report, stop, epoch, point):
+    asked = report(epoch, point)
+    return asked or (stop is not None and stop(epoch))

@@ -53,19 +53,15 @@ def _total(words, v, counts, r):
 
 
 @kernel
-def _draw(words, v, counts, r, likely, u):
-    """Return topic k with probability in proportion to phi_kv (n_k + alpha_k).
+def _search(words, v, counts, r, skip, u):
+    """Return topic k, other than skip, in proportion to phi_kv (n_k + alpha_k).
 
-    u is uniform between 0 and the sum of these. Topics may stand in any order: the
-    likely one comes first, which mostly saves the search.
+    u is uniform between 0 and the sum of these over the other topics.
     """
-    u -= words[v, likely] * counts[r, likely]
-    if u < 0.0:
-        return likely
-    last = likely
+    last = skip
     for k in range(counts.shape[1]):
         p = words[v, k] * counts[r, k]
-        if k != likely and p > 0.0:
+        if k != skip and p > 0.0:
             u -= p
             last = np.int32(k)
             if u < 0.0:
@@ -134,13 +130,18 @@ def left_to_right(tokens, words, counts, topics, select, seed):
         for m in range(n):
             # Particles inside: while one waits for its sum, the next has begun.
             for r in range(n_particles):
+                # The token's own count is taken off the sums rather than the array:
+                # mostly it keeps its topic, which comes first, and nothing is written.
                 k = topics[m, r]
-                counts[r, k] -= 1.0
-                u = _uniform(seed, count) * _total(words, tokens[m], counts, r)
+                phi = words[tokens[m], k]
+                total = _total(words, tokens[m], counts, r) - phi
+                u = _uniform(seed, count) * total - phi * (counts[r, k] - 1.0)
                 count += one
-                k = _draw(words, tokens[m], counts, r, k, u)
-                topics[m, r] = k
-                counts[r, k] += 1.0
+                if u >= 0.0:
+                    counts[r, k] -= 1.0
+                    k = _search(words, tokens[m], counts, r, k, u)
+                    topics[m, r] = k
+                    counts[r, k] += 1.0
         p = 0.0
         for r in range(n_particles):
             weights[r] = _total(words, v, counts, r)
@@ -152,7 +153,7 @@ def left_to_right(tokens, words, counts, topics, select, seed):
         for r in range(n_particles):
             u = _uniform(seed, count) * _total(words, v, counts, r)
             count += one
-            k = _draw(words, v, counts, r, np.int32(0), u)
+            k = _search(words, v, counts, r, np.int32(-1), u)
             topics[n, r] = k
             counts[r, k] += 1.0
     return log_likelihood

@@ -1,17 +1,26 @@
 """Word priors that tell topics what they are to be about."""
 
 import warnings
-from numbers import Real
 
 import numpy as np
 
-from skvrem.text._topics import check_names
-from skvrem.text._words import check_size
+from skvrem.text._topics import check_names, check_size
 
 __all__ = ["seed_prior"]
 
 
-def seed_prior(seeds, feature_names, n_components, *, weight=100.0, base=0.1):
+def _check_pseudo_counts(name, value):
+    """Return a number, or numbers, as an array of float64."""
+    try:
+        value = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        value = np.asarray(np.nan)
+    if not np.isfinite(value).all() or value.min(initial=0.0) < 0.0:
+        raise ValueError(f"{name} must be finite and not negative.")
+    return value
+
+
+def seed_prior(seeds, feature_names, n_components, *, weight=300.0, base=0.1):
     """Return word priors that draw topics to the words they are seeded with.
 
     Parameters
@@ -24,10 +33,11 @@ def seed_prior(seeds, feature_names, n_components, *, weight=100.0, base=0.1):
         step.
     n_components : int
         Number of topics, of which seeded ones are some.
-    weight : float, default=100.0
+    weight : float or array-like of shape (n_features,), default=300.0
         Pseudo-count of each seed word in its topic, on top of `base`: so many tokens of
-        it are taken as seen in the topic beforehand. A word that the corpus has ten
-        times as often can still go elsewhere.
+        it are taken as seen in the topic beforehand. Of use is about what the corpus
+        has: ``X.sum(axis=0)`` gives each word its own count. A third of that lets words
+        go elsewhere; far more makes a topic of nothing but its seeds.
     base : float, default=0.1
         Pseudo-count of every other word in every topic: what ``topic_word_prior`` would
         be without seeds.
@@ -58,13 +68,18 @@ def seed_prior(seeds, feature_names, n_components, *, weight=100.0, base=0.1):
            [0.1, 0.1, 0.1]])
     """
     check_size("n_components", n_components)
-    for name, value, least in (("weight", weight, "above 0"), ("base", base, "not")):
-        ok = isinstance(value, Real) and np.isfinite(value) and value >= 0.0
-        if not ok or (name == "weight" and value == 0.0):
-            expected = "above 0" if least == "above 0" else "of at least 0"
-            raise ValueError(f"{name} must be a number {expected}, got {value!r}.")
+    base = _check_pseudo_counts("base", base)
+    if base.ndim:
+        raise ValueError(f"base must be one number, got {base.size}.")
     names = check_names(feature_names)
     column = {name: j for j, name in enumerate(names)}
+    weight = _check_pseudo_counts("weight", weight)
+    if weight.size not in (1, len(names)):
+        raise ValueError(
+            f"weight must be a number or one for each of the {len(names)} words, got "
+            f"{weight.size}."
+        )
+    weight = np.broadcast_to(weight.ravel(), len(names))
     prior = np.full((n_components, len(names)), float(base))
     missing = {}
     for topic, words in dict(seeds).items():
@@ -84,7 +99,9 @@ def seed_prior(seeds, feature_names, n_components, *, weight=100.0, base=0.1):
                 f"{', '.join(map(repr, words))}. Is its spelling, case or stemming "
                 "another one?"
             )
-        prior[topic, known] = base + weight
+        if not weight[known].all():
+            raise ValueError(f"weight must be above 0 for the seeds of topic {topic}.")
+        prior[topic, known] = base + weight[known]
     if missing:
         listed = "; ".join(
             f"topic {topic}: {', '.join(map(repr, words))}"

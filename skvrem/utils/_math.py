@@ -1,4 +1,4 @@
-"""exp and log for the inner loops of kernels, of float64 and float32.
+"""exp, log, digamma, log-gamma for the inner loops of kernels, float64 and float32.
 
 numba calls libm once per element; these are short polynomials without branches or
 table look-ups, so LLVM turns a loop over them into vector instructions.
@@ -8,7 +8,9 @@ table look-ups, so LLVM turns a loop over them into vector instructions.
     log(x) = e log 2 + log(1 + f),   x = 2^e (1 + f),  1/sqrt(2) <= 1 + f < sqrt(2)
     log(1 + f) = f - (h - s (h + s^2 Q(s^2))),   h = f^2 / 2,   s = f / (2 + f)
 
-P and Q minimise the largest relative error of the result (Remez exchange).
+P and Q minimise the largest relative error of the result (Remez exchange). Digamma and
+log-gamma move their argument up by the recurrence, 8 (float64) or 6 (float32) steps in
+one fraction, and end with the asymptotic series (Abramowitz and Stegun 6.3.18, 6.1.41).
 The dtype of the argument chooses the polynomial; results have that dtype.
 """
 
@@ -16,6 +18,7 @@ import numpy as np
 from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload
+from scipy import special
 
 from skvrem.utils._jit import CONTRACT
 
@@ -39,6 +42,23 @@ def log(x):
     Relative error below 3e-16 (float64) or 1.8e-7 (float32).
     """
     return np.log(x)
+
+
+def digamma(x):
+    """ψ(x), the derivative of log Γ, for x > 0; -inf at 0.
+
+    Absolute error below 2e-15 max(1, |ψ|) (float64) or 6e-7 max(1, |ψ|) (float32), up
+    to x = 1e30 (float64) or 1e9 (float32).
+    """
+    return special.digamma(x)
+
+
+def log_gamma(x):
+    """Log Γ(x) for x > 0, float64 only.
+
+    Absolute error below 2e-14 max(1, |log Γ|), up to x = 1e30.
+    """
+    return special.gammaln(x)
 
 
 @overload(exp, jit_options=_OPTIONS, strict=False)
@@ -169,3 +189,69 @@ def _log32(x):
     n = np.float32(e)
     low = s * (h + z * q) + n * _LOW32
     return n * _HIGH32 - ((h - low) - f)
+
+
+@overload(digamma, jit_options=_OPTIONS, strict=False)
+def _digamma(x):
+    return {types.float64: _digamma64, types.float32: _digamma32}.get(x)
+
+
+@overload(log_gamma, jit_options=_OPTIONS, strict=False)
+def _log_gamma(x):
+    return {types.float64: _log_gamma64}.get(x)
+
+
+def _digamma64(x):
+    # sum of 1 / (x + i), i < 8, in pairs (x + i) (x + 7 - i) = u + i (7 - i)
+    u = x * (x + 7.0)
+    low = u * (u + 6.0)
+    high = (u + 10.0) * (u + 12.0)
+    shift = (x + x + 7.0) * (
+        ((u + u + 6.0) * high + (u + u + 22.0) * low) / (low * high)
+    )
+    y = x + 8.0
+    r = 1.0 / y
+    z = r * r
+    p = 0.08333333333333333 * z - 0.021092796092796094
+    p = p * z + 0.007575757575757576
+    p = p * z - 0.004166666666666667
+    p = p * z + 0.003968253968253968
+    p = p * z - 0.008333333333333333
+    p = p * z + 0.08333333333333333
+    return log(y) - 0.5 * r - z * p - shift
+
+
+_R2 = np.float32(1.0 / 12.0)
+_R4 = np.float32(-1.0 / 120.0)
+_R6 = np.float32(1.0 / 252.0)
+_FOUR32 = np.float32(4.0)
+_FIVE32 = np.float32(5.0)
+_SIX32 = np.float32(6.0)
+
+
+def _digamma32(x):
+    # Two fractions: one would overflow from x = 2e6 on.
+    u = x * (x + _FIVE32)
+    shift = (x + x + _FIVE32) * (
+        (u + u + _FOUR32) / (u * (u + _FOUR32)) + _ONE32 / (u + _SIX32)
+    )
+    y = x + _SIX32
+    r = _ONE32 / y
+    z = r * r
+    p = (_R6 * z + _R4) * z + _R2
+    return log(y) - _HALF32 * r - z * p - shift
+
+
+def _log_gamma64(x):
+    u = x * (x + 7.0)
+    product = (u * (u + 6.0)) * ((u + 10.0) * (u + 12.0))
+    y = x + 8.0
+    r = 1.0 / y
+    z = r * r
+    p = -0.001917526917526918 * z + 0.0008417508417508417
+    p = p * z - 0.0005952380952380953
+    p = p * z + 0.0007936507936507937
+    p = p * z - 0.002777777777777778
+    p = p * z + 0.08333333333333333
+    stirling = (y - 0.5) * log(y) - y + 0.9189385332046728 + r * p
+    return stirling - log(product)

@@ -18,10 +18,11 @@ from numbers import Real
 
 from joblib import cpu_count
 from joblib.parallel import get_active_backend
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 _state = threading.local()
 _pools = {}
+_blas = {"users": 0, "controller": None, "limit": None}
 _lock = threading.Lock()
 
 
@@ -89,13 +90,26 @@ def threads(n_jobs):
         _state.n_threads = before
 
 
+@contextmanager
 def one_blas_thread():
-    """Keep BLAS to the thread that calls it, as a context.
+    """Let BLAS use one thread, as where several tasks of `parallel_map` call it.
 
-    Its own threads would fight with those of :func:`parallel_map` for the cores, and
-    the bits of its sums may depend on how many they are.
+    The limit holds for the whole process: the first to enter sets it, the last to leave
+    lifts it.
     """
-    return threadpool_limits(1, "blas")
+    with _lock:
+        if not _blas["users"]:
+            if _blas["controller"] is None:  # finding the libraries takes a while
+                _blas["controller"] = ThreadpoolController()
+            _blas["limit"] = _blas["controller"].limit(limits=1, user_api="blas")
+        _blas["users"] += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _blas["users"] -= 1
+            if not _blas["users"]:
+                _blas["limit"].restore_original_limits()
 
 
 def _enter_pool():

@@ -9,8 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from skvrem import hmm
 from skvrem.data import as_documents, as_source
 from skvrem.factorial import _model as factorial
+from skvrem.hmm._model import HMMModel, Parameters
+from skvrem.hmm._sequences import Sequences, SequenceSource
+from skvrem.hmm._transitions import Initial
+from skvrem.lda._model import LDAModel
+from skvrem.lda._model_local import LocallyTemperedLDAModel
+from skvrem.linear._model import LogisticModel
+from skvrem.linear._model import Parameters as Theta
+from skvrem.linear._model_curvature import Curvature
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.mixture._start import _spheres
 from skvrem.plsa._model import PLSAModel
@@ -23,6 +32,9 @@ class Case(NamedTuple):
     data: Any
     X: Any
     folder: str
+    bounded: bool = True  # a step of batch EM raises one and the same objective
+    size: float = 1.0  # of parameters
+    solvers: tuple = ("batch", "squarem", "stochastic", "svrg", "saga", "incremental")
 
 
 def gaussian(covariance_type, missing=False, weighted=False, keep_sums=True):
@@ -94,6 +106,21 @@ def factors(learn=True, full=True, keep_sums=True, weighted=False):
     return Case(model, model.start(parameters, 300), data, X, "factorial")
 
 
+def dirichlet_documents(weighted=False, words_of_topics=False, model=LDAModel):
+    like = documents(weighted)
+    rng = np.random.default_rng(3)
+    prior = rng.uniform(0.5, 2.0, (3, 30)) if words_of_topics else np.array(0.8)
+    model = model(
+        np.array([0.3, 0.5, 0.2]), prior, like.data.total_weight, np.float64, 2000, 1e-9
+    )
+    # A document's posterior starts anew at every visit, so it must converge each time.
+    topics = like.data.total_weight / 3 * like.point.parameters.topics[:, :3]
+    point = model.start((topics + 0.1,))
+    # Temperatures that documents choose change what is maximised.
+    bounded = not isinstance(model, LocallyTemperedLDAModel)
+    return Case(model, point, like.data, like.X, "lda", bounded, topics.sum() / 3)
+
+
 def cut(data, batch, n_units):
     """Two blocks in place of one: its first units, and the rest as block 5."""
     if hasattr(batch, "stop"):
@@ -109,6 +136,91 @@ def cut(data, batch, n_units):
 
 def _weight(data, ids):
     return data.weight[ids] if data.weight.size else None
+
+
+def logistic(kind="gram", k=1, intercept=True, sparse=False, weighted=False):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 4)) * [1.0, 2.0, 0.5, 1.0]
+    if sparse:
+        X = sp.csr_matrix(X * (rng.uniform(size=X.shape) < 0.5))
+    weight = rng.uniform(0.5, 2.0, 300) if weighted else None
+    p = 4 + intercept
+    logits = X @ rng.normal(size=(4, max(2, k)))
+    y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1).astype(np.int32)
+    ridge = np.ones(p)
+    ridge[4:] = 0.0
+    curvature = Curvature(kind, p, 1, rank=2)
+    total = 300 if weight is None else weight.sum()
+    model = LogisticModel(
+        y, max(2, k), ridge, total, intercept, curvature, sample_rows=300
+    )
+    theta = 0.1 * rng.normal(size=(p, k))
+    if k > 1:  # where the ridge keeps it
+        theta -= theta.mean(axis=1, keepdims=True)
+    point = model.start(Theta(theta))
+    return Case(
+        model,
+        point,
+        as_source(X, weight),
+        X,
+        "linear",
+        solvers=("batch", "stochastic", "svrg", "quasi-newton"),
+    )
+
+
+def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1.0):
+    """Sixty sequences of two or three states that are apart."""
+    rng = np.random.default_rng(2)
+    n = 3
+    lengths = rng.integers(5, 30, 60)
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    states = rng.integers(n, size=bounds[-1] // 4 + 1).repeat(4)[: bounds[-1]]
+    kinds = {
+        "gaussian": hmm.Gaussian(),
+        "full": hmm.Gaussian("full"),
+        "tied": hmm.Gaussian("tied"),
+        "poisson": hmm.Poisson(),
+        "bernoulli": hmm.Bernoulli(),
+        "categorical": hmm.Categorical(prior=prior),
+    }
+    if family == "poisson":
+        X = rng.poisson(np.array([[1, 4], [9, 2], [20, 30]])[states])
+    elif family == "bernoulli":
+        X = rng.random((len(states), 6)) < np.where(
+            states[:, None] == [0, 0, 1, 1, 2, 2], 0.9, 0.1
+        )
+    elif family == "categorical":
+        edges = np.cumsum(np.full((n, 4), 0.05) + 0.8 * np.eye(n, 4), axis=1)
+        X = (rng.random((len(states), 1)) > edges[states][:, :-1]).sum(1, keepdims=True)
+    else:
+        X = 3.0 * states[:, None] + rng.normal(size=(len(states), 2))
+        X[:, 1] -= 0.4 * X[:, 0]
+    X = X.astype(float)
+    if missing:
+        X[rng.uniform(size=X.shape) < 0.1] = np.nan
+        X[5] = np.nan
+    weight = rng.uniform(0.5, 2.0, len(lengths)) if weighted else None
+    emission = kinds[family].open(X, n)
+    transitions = hmm.Homogeneous(prior=prior).open(n)
+    data = SequenceSource(Sequences(X, bounds, weight), emission)
+    initial = Initial("free", None, prior, n)
+    model = HMMModel(
+        emission,
+        data.features,
+        initial,
+        transitions,
+        data.total_weight,
+        keep_sums=keep_sums,
+    )
+    guess = np.where(rng.uniform(size=len(states)) < 0.6, states, rng.integers(n))
+    members = (guess == np.arange(n)[:, None]).astype(float)
+    sums = members @ data.rows.features(slice(None))
+    parameters = Parameters(
+        np.array([0.2, 0.3, 0.5]),
+        np.full((n, n), 0.2) + 0.4 * np.eye(n),
+        emission.maximize(data.features.widen(sums), emission.blank(), True),
+    )
+    return Case(model, model.start(parameters), data, X, "hmm")
 
 
 CASES = {
@@ -131,4 +243,25 @@ CASES = {
     "documents weighted": lambda: documents(weighted=True),
     "documents, words of topics": lambda: documents(words_of_topics=True),
     "documents, 4 steps a visit": lambda: documents(doc_update_iter=4),
+    "dirichlet": dirichlet_documents,
+    "dirichlet weighted": lambda: dirichlet_documents(weighted=True),
+    "dirichlet, words of topics": lambda: dirichlet_documents(words_of_topics=True),
+    "dirichlet, temperatures of documents": lambda: dirichlet_documents(
+        model=LocallyTemperedLDAModel
+    ),
+    "logistic": logistic,
+    "logistic sparse": lambda: logistic(sparse=True),
+    "logistic weighted": lambda: logistic(weighted=True, intercept=False),
+    "multinomial": lambda: logistic(k=3),
+    "multinomial sparse": lambda: logistic(k=3, sparse=True),
+    "hmm gaussian": lambda: hidden_markov("gaussian"),
+    "hmm full": lambda: hidden_markov("full"),
+    "hmm tied": lambda: hidden_markov("tied"),
+    "hmm poisson": lambda: hidden_markov("poisson"),
+    "hmm bernoulli": lambda: hidden_markov("bernoulli"),
+    "hmm categorical": lambda: hidden_markov("categorical"),
+    "hmm with priors": lambda: hidden_markov("categorical", prior=2.0),
+    "hmm missing": lambda: hidden_markov("gaussian", missing=True),
+    "hmm weighted": lambda: hidden_markov("gaussian", weighted=True),
+    "hmm recomputed": lambda: hidden_markov("gaussian", keep_sums=False),
 }

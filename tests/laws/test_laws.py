@@ -19,11 +19,14 @@ N_BLOCKS = 12
 SOLVERS = {
     "batch": solvers.Batch,
     "squarem": solvers.Squarem,
+    "quasi-newton": solvers.QuasiNewton,
     **{name: partial(cls, N_BLOCKS) for name, cls in solvers.BY_NAME.items()},
 }
 TABLES = ("saga", "incremental")
 # Stochastic EM forgets the other batches and has no fixed point.
 EXACT = sorted(set(SOLVERS) - {"stochastic"})
+# It has no visits: a step is made where its length is tried.
+VISITING = sorted(set(EXACT) - {"quasi-newton"})
 REDUCED = ("svrg", "saga")
 
 
@@ -45,15 +48,22 @@ def _fixed_point(name):
     for _ in range(3000):
         point = step(case.model, batch_mean(case.model, case.data, point))
         now = parameters(point)
-        if np.max(abs(now - last)) < 1e-13:
+        if np.max(abs(now - last)) < 1e-13 * max(1.0, abs(now).max()):
             return point
         last = now
     raise AssertionError("batch EM has not converged")
 
 
-def skip_without_sums(case, name):
+def skip_unless_it_fits(case, name):
+    if name not in case.solvers:
+        pytest.skip("a solver for models of another family")
     if name in TABLES and not case.model.keep_sums:
         pytest.skip("a table is made of sums")
+
+
+def skip_without_bound(case):
+    if not case.bounded:
+        pytest.skip("no one objective that steps raise")
 
 
 def flat(sums):
@@ -113,7 +123,7 @@ def test_statistics_are_additive_and_know_no_order(case):
 
 @pytest.mark.parametrize("name", REDUCED)
 def test_estimates_average_to_the_mean_away_from_the_anchor(case, name):
-    skip_without_sums(case, name)
+    skip_unless_it_fits(case, name)
     model, rng = case.model, np.random.default_rng(0)
     solver = SOLVERS[name]()
     solver.start(model, case.data, rng)
@@ -128,9 +138,9 @@ def test_estimates_average_to_the_mean_away_from_the_anchor(case, name):
     np.testing.assert_allclose(np.mean(estimates, axis=0), expected, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", VISITING)
 def test_a_fixed_point_stays(case, best, name):
-    skip_without_sums(case, name)
+    skip_unless_it_fits(case, name)
     model, rng = case.model, np.random.default_rng(0)
     point = before = best
     solver = SOLVERS[name]()
@@ -149,6 +159,7 @@ def test_a_fixed_point_stays(case, best, name):
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 def test_a_batch_step_never_lowers_the_objective(case, temperature):
+    skip_without_bound(case)
     point, last = case.point, -np.inf
     for _ in range(40):
         anchor = batch_mean(case.model, case.data, point, 1.0 / temperature)
@@ -160,13 +171,14 @@ def test_a_batch_step_never_lowers_the_objective(case, temperature):
 
 @pytest.mark.parametrize("name", EXACT)
 def test_every_solver_ends_at_a_fixed_point_of_batch(case, best, name):
-    skip_without_sums(case, name)
+    skip_without_bound(case)
+    skip_unless_it_fits(case, name)
     result = fit(case, name, max_iter=2000, tol=1e-12)
     assert result.converged
     np.testing.assert_allclose(
         parameters(step(case.model, batch_mean(case.model, case.data, result.point))),
         parameters(result.point),
-        atol=2e-5,
+        atol=2e-5 * case.size,
     )
     assert result.objective == pytest.approx(
         batch_mean(case.model, case.data, best).objective, abs=1e-8
@@ -174,6 +186,7 @@ def test_every_solver_ends_at_a_fixed_point_of_batch(case, best, name):
 
 
 def test_stochastic_comes_near(case, best):
+    skip_without_bound(case)
     best = batch_mean(case.model, case.data, best).objective
     start = batch_mean(case.model, case.data, case.point).objective
     result = fit(case, "stochastic", max_iter=30, tol=0.0, step_size=0.05)
@@ -183,7 +196,7 @@ def test_stochastic_comes_near(case, best):
 @pytest.mark.parametrize("name", TABLES)
 def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name):
     model, rng = case.model, np.random.default_rng(0)
-    skip_without_sums(case, name)
+    skip_unless_it_fits(case, name)
     solver = SOLVERS[name]()
     solver.start(model, case.data, rng)
     point = case.point
@@ -191,8 +204,7 @@ def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name)
         anchor = solver.begin(model.recentre(point), 1.0)
         top = model.update(anchor.point, anchor.mean, None, 1.0)
         exact = batch_mean(model, case.data, model.recentre(top))
-        likelihood = float(exact.mean.objective)
-        assert anchor.objective <= likelihood + 1e-6
+        assert anchor.objective <= exact.objective + 1e-6
         point = anchor.point
         for visit in solver.visits(rng):
             mean, correction = solver.estimate(visit, point)
@@ -200,14 +212,15 @@ def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name)
             point = model.update(point, mean, correction, rho)
     solver.start(model, case.data, rng)
     best = model.recentre(best)
-    exact = float(batch_mean(model, case.data, best).mean.objective)
+    exact = batch_mean(model, case.data, best).objective
     assert solver.begin(best, 1.0).objective == pytest.approx(exact, abs=1e-7)
 
 
 @pytest.mark.parametrize("name", ["squarem", "svrg", "saga"])
 def test_a_bad_step_is_taken_back(case, best, name, monkeypatch):
     """An estimate that leads astray costs an epoch, not the fit."""
-    skip_without_sums(case, name)
+    skip_without_bound(case)
+    skip_unless_it_fits(case, name)
     cls = {"squarem": solvers.Squarem, **solvers.BY_NAME}[name]
     astray = {"calls": 0}
     estimate = cls.estimate
@@ -249,6 +262,7 @@ def test_moved_statistics_equal_statistics_taken_there(case):
 
 
 def test_the_temperature_stands_still_within_an_epoch(case):
+    skip_without_bound(case)
     result = fit(case, "svrg", max_iter=200, temperature=Linear(3.0, 4), tol=1e-6)
     seen = [row.temperature for row in result.history]
     assert seen[:5] == [3.0, 2.5, 2.0, 1.5, 1.0]
@@ -257,7 +271,7 @@ def test_the_temperature_stands_still_within_an_epoch(case):
 
 
 def test_a_table_of_another_temperature_is_refilled(case):
-    skip_without_sums(case, "saga")
+    skip_unless_it_fits(case, "saga")
     solver = SOLVERS["saga"]()
     solver.start(case.model, case.data, np.random.default_rng(0))
     assert solver.begin(case.point, 0.5).passes == 1.0
@@ -276,7 +290,7 @@ def test_the_temperature_one_is_no_temperature(case):
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_the_same_bits_for_any_number_of_threads(case, name):
-    skip_without_sums(case, name)
+    skip_unless_it_fits(case, name)
     ends = []
     for n_jobs in (1, 3):
         with threads(n_jobs):

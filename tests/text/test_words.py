@@ -14,6 +14,7 @@ from sklearn.feature_selection import SelectKBest, chi2
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
+from skvrem import VRPLSA
 from skvrem.text import seed_prior, top_documents, top_words
 from skvrem.text._topics import check_names, largest
 
@@ -91,12 +92,10 @@ def test_names_that_enter_the_last_step():
 
 
 def test_columns_without_names():
-    model = NMF(1).fit(np.diag([1.0, 2.0, 5.0]))
+    model = LatentDirichletAllocation(1).fit(np.diag([1.0, 2.0, 5.0]))
     np.testing.assert_array_equal(top_words(model, n=1), [["x2"]])
-    hashed = make_pipeline(
-        HashingVectorizer(n_features=8, alternate_sign=False), NMF(2)
-    )
-    hashed.fit(TEXTS)
+    hashing = HashingVectorizer(n_features=8, alternate_sign=False)
+    hashed = make_pipeline(hashing, LatentDirichletAllocation(2)).fit(TEXTS)
     with pytest.raises(AttributeError, match="get_feature_names_out"):
         top_words(hashed)
     assert top_words(hashed[-1], hashed[0]).shape == (2, 8)  # x0 to x7
@@ -163,6 +162,24 @@ def test_seed_prior():
     assert np.unique(seed_prior({}, NAMES, 2)).size == 1
 
 
+def test_seeds_weighed_by_their_counts(pipeline):
+    X = pipeline[0].transform(TEXTS)
+    prior = seed_prior({1: ["sun", "rain"]}, pipeline, 2, weight=X.sum(axis=0), base=0)
+    assert sorted(prior[prior > 0]) == [10, 20]
+
+
+def test_seeds_draw_a_topic_to_their_words():
+    vectorizer = CountVectorizer()
+    X = vectorizer.fit_transform(TEXTS)
+    for topic in (0, 1):
+        seeds = {topic: ["sun"], 1 - topic: ["goal"]}
+        prior = seed_prior(seeds, vectorizer, 2, weight=X.sum(axis=0))
+        model = VRPLSA(2, topic_word_prior=prior, random_state=0).fit(X)
+        words = top_words(model, vectorizer, n=4)
+        assert set(words[topic]) == {"sun", "rain", "wind", "cloud"}
+        assert set(words[1 - topic]) == {"goal", "ball", "win", "team"}
+
+
 def test_seed_prior_takes_vectorizers_and_pipelines(pipeline):
     names = pipeline[0].get_feature_names_out()
     expected = seed_prior({1: ["sun"]}, names, 2)
@@ -186,12 +203,17 @@ def test_seed_prior_checks_its_input():
     for words in ("tax", []):
         with pytest.raises(ValueError, match="needs a list of words"):
             seed_prior({0: words}, NAMES, 2)
-    for weight in (0.0, -1.0, np.inf, "big"):
-        with pytest.raises(ValueError, match="weight must be a number above 0"):
+    for wrong in (-1.0, np.inf, np.nan, "big", None):
+        for name in ("weight", "base"):
+            with pytest.raises(ValueError, match=f"{name} must be finite and not neg"):
+                seed_prior({0: ["tax"]}, NAMES, 2, **{name: wrong})
+    for weight in (0.0, [1, 1, 1, 1, 0]):
+        with pytest.raises(ValueError, match="above 0 for the seeds of topic 0"):
             seed_prior({0: ["tax"]}, NAMES, 2, weight=weight)
-    for base in (-0.1, np.nan, None):
-        with pytest.raises(ValueError, match="base must be a number of at least 0"):
-            seed_prior({0: ["tax"]}, NAMES, 2, base=base)
+    with pytest.raises(ValueError, match="one for each of the 5 words, got 2"):
+        seed_prior({0: ["tax"]}, NAMES, 2, weight=[1, 2])
+    with pytest.raises(ValueError, match="base must be one number, got 2"):
+        seed_prior({0: ["tax"]}, NAMES, 2, base=[1, 2])
     with pytest.raises(ValueError, match="n_components must be"):
         seed_prior({0: ["tax"]}, NAMES, 0)
     with pytest.raises(ValueError, match="feature_names must be the words"):

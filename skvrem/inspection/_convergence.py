@@ -1,0 +1,245 @@
+"""How fits converged: objective against time, passes or epochs."""
+
+from collections import Counter
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from skvrem.utils._base import optional
+
+__all__ = ["ConvergenceDisplay"]
+
+X_LABELS = {
+    "passes": "passes over the data",
+    "seconds": "seconds",
+    "epoch": "epoch",
+}
+Y_LABELS = {
+    "objective": "objective (nats a unit)",
+    "gap": "gap to the best objective (nats a unit)",
+    "step_size": "step size",
+    "temperature": "temperature",
+}
+
+
+class ConvergenceDisplay:
+    """The course of one fit or of several, by passes over the data or by seconds.
+
+    Use :meth:`from_estimator` to make one from fitted estimators.
+
+    Parameters
+    ----------
+    histories : dict of str to dict
+        The ``history_`` of every fit by its label: arrays of one length, "objective"
+        and "passes" or "seconds" among them. The history of another library's fit can
+        be put in by hand.
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+    figure_ : matplotlib.figure.Figure
+    lines_ : list of matplotlib.lines.Line2D
+        One for each history, in its order.
+
+    Notes
+    -----
+    An epoch's objective is that of the point at which the epoch began. For "saga" and
+    "incremental" it is a lower bound that the objective meets at convergence, for
+    "stochastic" the average of what the minibatches saw while the point moved; the
+    last entry of every history is exact.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skvrem import ConvergenceDisplay, VRGaussianMixture
+    >>> mixture = VRGaussianMixture(3, random_state=0).fit(load_iris().data)
+    >>> display = ConvergenceDisplay({"iris": mixture.history_})
+    >>> display.plot().ax_.get_xlabel()
+    'passes over the data'
+    """
+
+    def __init__(self, histories):
+        self.histories = histories
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        *,
+        x="passes",
+        y="objective",
+        best=None,
+        ax=None,
+        name=None,
+        **kwargs,
+    ):
+        """Draw the ``history_`` of fitted estimators on one axis.
+
+        Parameters
+        ----------
+        estimator : estimator, list of estimators, or dict of str to estimator
+            The keys of a dict are the labels.
+        x : {"passes", "seconds", "epoch"}, default="passes"
+        y : {"objective", "gap", "step_size", "temperature"}, default="objective"
+            See :meth:`plot`.
+        best : float, default=None
+            What "gap" is measured from.
+        ax : matplotlib Axes, default=None
+            Drawn on a new figure if None.
+        name : str or list of str, default=None
+            Labels; by default class and solver.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        display : ConvergenceDisplay
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            If an estimator is not fitted.
+        ValueError
+            If an estimator has no ``history_``, or labels do not match.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from skvrem import ConvergenceDisplay, VRGaussianMixture
+        >>> X = load_iris().data
+        >>> fits = [
+        ...     VRGaussianMixture(3, solver=solver, random_state=0).fit(X)
+        ...     for solver in ("batch", "svrg")
+        ... ]
+        >>> display = ConvergenceDisplay.from_estimator(fits, y="gap")
+        >>> [line.get_label() for line in display.lines_]
+        ['VRGaussianMixture (batch)', 'VRGaussianMixture (svrg)']
+        """
+        labels, estimators = _labelled(estimator, name)
+        histories = {
+            label: _history(one) for label, one in zip(labels, estimators, strict=True)
+        }
+        return cls(histories).plot(ax=ax, x=x, y=y, best=best, **kwargs)
+
+    def plot(self, ax=None, *, x="passes", y="objective", best=None, **kwargs):
+        """Draw the histories.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Drawn on a new figure if None.
+        x : {"passes", "seconds", "epoch"}, default="passes"
+        y : {"objective", "gap", "step_size", "temperature"}, default="objective"
+            "gap" is `best` minus the objective, on a logarithmic scale; entries
+            that reach `best` have no place there and are left out.
+        best : float, default=None
+            By default the highest objective of all these histories. The curve of
+            the fit that holds it then falls to nothing at its end, whether or not
+            it has converged: give the value of a longer fit to avoid that.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        display : ConvergenceDisplay
+            With the attributes ``ax_``, ``figure_`` and ``lines_``.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If there is nothing to draw, or a history has no such column.
+        """
+        if x not in X_LABELS:
+            raise ValueError(f"x must be one of {sorted(X_LABELS)}, got {x!r}.")
+        if y not in Y_LABELS:
+            raise ValueError(f"y must be one of {sorted(Y_LABELS)}, got {y!r}.")
+        if not self.histories:
+            raise ValueError("There is no history to draw.")
+        curves = [_curve(*item, x, y) for item in self.histories.items()]
+        if y == "gap":
+            if best is None:
+                best = max((v.max() for _, v in curves if v.size), default=np.nan)
+            curves = [(u[v < best], best - v[v < best]) for u, v in curves]
+        if ax is None:
+            pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
+            _, ax = pyplot.subplots()
+        kwargs = {"marker": ".", **kwargs}
+        self.ax_, self.figure_ = ax, ax.figure
+        self.lines_ = [
+            ax.plot(*curve, label=label, **kwargs)[0]
+            for label, curve in zip(self.histories, curves, strict=True)
+        ]
+        ax.set(xlabel=X_LABELS[x], ylabel=Y_LABELS[y])
+        if y == "gap":
+            ax.set_yscale("log")
+        ax.legend()
+        return self
+
+
+def _labelled(estimator, name):
+    """Return labels and estimators as two lists of one length."""
+    if isinstance(estimator, dict):
+        if name is not None:
+            raise ValueError("The keys of the dict are the labels: leave name away.")
+        return list(estimator), list(estimator.values())
+    one = not isinstance(estimator, list | tuple)
+    estimators = [estimator] if one else list(estimator)
+    if name is None:
+        return _default_labels(estimators), estimators
+    names = [name] if isinstance(name, str) else list(name)
+    if len(names) != len(estimators) or len(set(names)) < len(names):
+        raise ValueError(
+            f"name must be a different label for each of the {len(estimators)} "
+            f"estimators, got {names}."
+        )
+    return names, estimators
+
+
+def _default_labels(estimators):
+    """Class and solver, numbered where several have the same."""
+    labels = []
+    for one in estimators:
+        label = type(one).__name__
+        if hasattr(one, "solver_"):
+            label += f" ({one.solver_})"
+        labels.append(label)
+    counts, seen = Counter(labels), Counter()
+    for i, label in enumerate(labels):
+        if counts[label] > 1:
+            seen[label] += 1
+            labels[i] = f"{label} {seen[label]}"
+    return labels
+
+
+def _history(estimator):
+    if not isinstance(estimator, BaseEstimator):
+        raise ValueError(
+            "Expected an estimator, a list of estimators or a dict of them by label, "
+            f"got {estimator!r}."
+        )
+    check_is_fitted(estimator)
+    if not hasattr(estimator, "history_"):
+        raise ValueError(
+            f"This {type(estimator).__name__} has no history_: it is an attribute of "
+            "skvrem's estimators after fit (partial_fit writes none). Of a pipeline or "
+            "a search, give the estimator inside."
+        )
+    return estimator.history_
+
+
+def _curve(label, history, x, y):
+    """Return the finite points of a history as two arrays."""
+    y = "objective" if y == "gap" else y
+    missing = {x, y} - {"epoch"} - set(history)
+    if missing:
+        raise ValueError(
+            f"The history {label!r} has no {' and no '.join(sorted(missing))}, only "
+            f"{', '.join(sorted(history))}."
+        )
+    v = np.asarray(history[y], dtype=float)
+    u = np.arange(1.0, v.size + 1.0) if x == "epoch" else np.asarray(history[x], float)
+    known = np.isfinite(u) & np.isfinite(v)
+    return u[known], v[known]

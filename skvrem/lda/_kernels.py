@@ -1,0 +1,405 @@
+"""Loops over documents and topics of latent Dirichlet allocation.
+
+Names as in Mandt et al. (2016), supplement B.2: c_dv counts, γ_dk parameters of q(θ_d),
+λ_kv parameters of q(β_k), α and η their priors, b the inverse temperature. Topics are
+stored word by word, padded with topics whose priors and parameters are zero; the
+expectations E log of those are -inf, and their shares 0.
+
+A batch numbers its own words, see `utils._token_kernels`. Every row of E log β is taken
+relative to its largest entry, which cancels in the posteriors and keeps them from
+underflowing where η is small.
+"""
+
+import numpy as np
+
+from skvrem.utils._jit import REDUCE, kernel
+from skvrem.utils._math import digamma, exp, log, log_gamma
+from skvrem.utils._token_kernels import sum_over_tokens
+
+# Times a document's posteriors are found anew at another temperature of its own.
+TURNS = 4
+
+
+@kernel(fastmath=REDUCE)
+def expect_log(topics, psi_totals, start, stop, out, top):
+    """E log β_kv = ψ(λ_kv) - ψ(Σ_v λ_kv), less its largest entry over k, for words.
+
+    Parameters
+    ----------
+    topics : array of shape (n_words, K)
+        λ.
+    psi_totals : array of shape (K,)
+        ψ(Σ_v λ_kv), 0 for padding.
+    start, stop : int
+        Words.
+    out : array of shape (n_words, K)
+    top : array of shape (n_words,)
+        The largest entries.
+    """
+    for v in range(start, stop):
+        largest = topics.dtype.type(-np.inf)
+        for k in range(topics.shape[1]):
+            x = digamma(topics[v, k]) - psi_totals[k]
+            out[v, k] = x
+            largest = max(largest, x)
+        top[v] = largest
+        for k in range(topics.shape[1]):
+            out[v, k] -= largest
+
+
+@kernel(fastmath=REDUCE)
+def temper(logs, b, start, stop, out):
+    """exp(b E log β_kv) of the words `start` to `stop`."""
+    for v in range(start, stop):
+        for k in range(logs.shape[1]):
+            out[v, k] = exp(b * logs[v, k])
+
+
+@kernel(fastmath=REDUCE)
+def topics_of(base, deviation, factor, mass, prior, words, start, stop, out):
+    """λ_kv = η_kv + N max(s_kv, 0), s = base + factor deviation, for words of a batch.
+
+    s can be negative under variance reduction; what counts is its projection, see
+    the kernels of pLSA.
+
+    Parameters
+    ----------
+    base, deviation : arrays of shape (n_features, K)
+    factor, mass : float
+        `mass` is N, the number of tokens.
+    prior : array of shape (n_features, K), or (1, K) for all words
+    words : int32 array of shape (n_words,), or empty for the whole vocabulary
+    start, stop : int
+    out : array of shape (n_words, K)
+    """
+    zero = out.dtype.type(0.0)
+    for u in range(start, stop):
+        v = words[u] if words.size else u
+        p = v if prior.shape[0] > 1 else 0
+        for k in range(base.shape[1]):
+            s = max(base[v, k] + factor * deviation[v, k], zero)
+            out[u, k] = mass * s + prior[p, k]
+
+
+@kernel(fastmath=REDUCE)
+def divergence_of_topics(topics, prior, psi_totals, start, stop):
+    """Words' part of Σ_k KL(q(β_k) | p(β_k)), less terms of column sums alone.
+
+    Σ_kv log Γ(η_kv) - log Γ(λ_kv) + (λ_kv - η_kv) (ψ(λ_kv) - ψ(Σ_v λ_kv))
+
+    Parameters
+    ----------
+    topics : array of shape (n_features, K)
+        λ.
+    prior : array of shape (n_features, K) or (1, K)
+        η.
+    psi_totals : array of shape (K,)
+    start, stop : int
+    """
+    total = 0.0
+    for v in range(start, stop):
+        p = v if prior.shape[0] > 1 else 0
+        for k in range(topics.shape[1]):
+            x, y = np.float64(topics[v, k]), np.float64(prior[p, k])
+            if y > 0.0:
+                e = digamma(x) - np.float64(psi_totals[k])
+                total += log_gamma(y) - log_gamma(x) + (x - y) * e
+    return total
+
+
+@kernel(fastmath=REDUCE)
+def divergence_of_shares(gamma, prior):
+    """KL(q(θ_d) | p(θ_d)) of Dirichlet distributions with parameters γ and α."""
+    total = total_prior = result = 0.0
+    for k in range(gamma.shape[0]):
+        total += gamma[k]
+        total_prior += prior[k]
+    psi = digamma(total)
+    for k in range(gamma.shape[0]):
+        x, y = np.float64(gamma[k]), np.float64(prior[k])
+        if y > 0.0:
+            result += log_gamma(y) - log_gamma(x) + (x - y) * (digamma(x) - psi)
+    return result + log_gamma(total) - log_gamma(total_prior)
+
+
+@kernel(fastmath=REDUCE)
+def infer_documents(
+    counts,
+    index,
+    indptr,
+    weight,
+    start,
+    stop,
+    rows,
+    top,
+    prior,
+    b,
+    n_steps,
+    tol,
+    gamma,
+    at,
+    w,
+):
+    """Coordinate ascent on q(θ_d) and q(z_d) of documents `start` to `stop`.
+
+    q(z_dv = k) ∝ exp(b (E log θ_dk + E log β_kv)),  γ_dk = α_k + b Σ_v c_dv q(z_dv = k)
+
+    from γ_dk = α_k + n_d / K on.
+
+    Parameters
+    ----------
+    counts, index : arrays of shape (n_nonzeros,)
+    indptr : int64 array of shape (n_documents + 1,)
+    weight : array of shape (n_documents,), or empty
+        Sample weights u_d.
+    start, stop : int
+    rows : array of shape (n_words, K)
+        exp(b E log β_kv), relative to the largest.
+    top : array of shape (n_words,)
+        The largest E log β_kv.
+    prior : array of shape (K,)
+        α, 0 for padding.
+    b : float
+    n_steps : int
+        Most rounds, at least 1.
+    tol : float
+        The last round is also the first that changes γ by less than this a topic.
+    gamma : array of shape (n_documents, K)
+        Written: γ.
+    at : array of shape (n_documents, K)
+        Written: exp(b ψ(γ_dk)) before the last round, at which `w` is.
+    w : array of shape (n_nonzeros,)
+        Written: u_d c_dv over the sums of the last round.
+
+    Returns
+    -------
+    bound : float
+        Σ_d u_d (Σ_v c_dv log Σ_k exp(b (E log θ_dk + E log β_kv))
+        - KL(q(θ_d) | p(θ_d))) before the last round.
+    """
+    K = rows.shape[1]
+    zero, one = rows.dtype.type(0.0), rows.dtype.type(1.0)
+    old, new = np.empty(K, rows.dtype), np.empty(K, rows.dtype)
+    t, g = np.empty(K, rows.dtype), np.empty(K, rows.dtype)
+    n_topics = 0
+    for k in range(K):
+        n_topics += prior[k] > zero
+    limit = tol * n_topics
+    total = 0.0
+    for i in range(start, stop):
+        low, high = indptr[i], indptr[i + 1]
+        length = zero
+        for j in range(low, high):
+            length += counts[j]
+        for k in range(K):
+            new[k] = prior[k] + length / n_topics if prior[k] > zero else zero
+        for _ in range(n_steps):
+            for k in range(K):
+                old[k] = new[k]
+                t[k] = exp(b * digamma(old[k]))
+            sum_over_tokens(counts, index, low, high, rows, t, g, w)
+            change = zero
+            for k in range(K):
+                new[k] = prior[k] + b * t[k] * g[k]
+                change += abs(new[k] - old[k])
+            if change < limit:
+                break
+        share = weight[i] if weight.size else one
+        psi_total = zero
+        for k in range(K):
+            gamma[i, k] = new[k]
+            at[i, k] = t[k]
+            psi_total += old[k]
+        bound = zero
+        for j in range(low, high):
+            bound += counts[j] * (log(counts[j] / w[j]) + b * top[index[j]])
+        bound -= b * length * digamma(psi_total)
+        total += share * (bound - divergence_of_shares(old, prior))
+        if weight.size:
+            for j in range(low, high):
+                w[j] *= share
+    return total
+
+
+@kernel(fastmath=REDUCE)
+def partition_function(logs, top, grid, start, stop, out):
+    """S_k(b) = Σ_v exp(b log β_kv) over the words `start` to `stop`, added to `out`.
+
+    Parameters
+    ----------
+    logs : array of shape (n_features, K)
+        log β_kv, or its expectation, relative to the largest of the word.
+    top : array of shape (n_features,)
+        The largest.
+    grid : float64 array of shape (n_temperatures,)
+        Inverse temperatures b.
+    start, stop : int
+    out : float64 array of shape (n_temperatures, K)
+    """
+    for v in range(start, stop):
+        for m in range(grid.shape[0]):
+            b = logs.dtype.type(grid[m])
+            for k in range(logs.shape[1]):
+                out[m, k] += exp(b * (logs[v, k] + top[v]))
+
+
+@kernel(fastmath=REDUCE)
+def infer_tempered_documents(
+    counts,
+    index,
+    indptr,
+    weight,
+    start,
+    stop,
+    logs,
+    top,
+    prior,
+    grid,
+    partition,
+    inverse,
+    n_steps,
+    tol,
+    gamma,
+    at,
+    w,
+):
+    """`infer_documents` with a temperature of its own for every document.
+
+    q(T_d) ∝ exp(b e_d - n_d log Z_d(b)) on the grid of b = 1 / T (Eq. 10), with
+    e_d = Σ_v c_dv Σ_k q(z_dv = k) (E log θ_dk + E log β_kv),
+    Z_d(b) = Σ_k exp(b E log θ_dk) S_k(b), and b_d = E[1 / T_d] in all updates (Eq. 11).
+
+    Parameters
+    ----------
+    counts, index, indptr, weight, start, stop, top, prior, n_steps, tol, gamma, at, w :
+        As in `infer_documents`.
+    logs : array of shape (n_words, K)
+        E log β_kv relative to the largest.
+    grid : float64 array of shape (n_temperatures,)
+        Inverse temperatures, ascending; b_d starts in the middle.
+    partition : float64 array of shape (n_temperatures, K)
+        S_k(b).
+    inverse : array of shape (n_documents,)
+        Written: b_d.
+
+    Returns
+    -------
+    bound : float
+        As of `infer_documents`, each document at its b_d.
+    """
+    K = logs.shape[1]
+    zero, one = logs.dtype.type(0.0), logs.dtype.type(1.0)
+    old, new = np.empty(K, logs.dtype), np.empty(K, logs.dtype)
+    t, g = np.empty(K, logs.dtype), np.empty(K, logs.dtype)
+    expected = np.empty(K, np.float64)
+    score = np.empty(grid.shape[0], np.float64)
+    n_topics, longest = 0, 0
+    for k in range(K):
+        n_topics += prior[k] > zero
+    for i in range(start, stop):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    rows = np.empty((longest, K), logs.dtype)
+    own = np.arange(longest)
+    limit = tol * n_topics
+    total = 0.0
+    for i in range(start, stop):
+        low, high = indptr[i], indptr[i + 1]
+        n_words = high - low
+        length = zero
+        for j in range(low, high):
+            length += counts[j]
+        for k in range(K):
+            new[k] = prior[k] + length / n_topics if prior[k] > zero else zero
+        b = logs.dtype.type(grid[grid.shape[0] // 2])
+        for turn in range(TURNS):
+            for u in range(n_words):
+                for k in range(K):
+                    rows[u, k] = exp(b * logs[index[low + u], k])
+            for _ in range(n_steps):
+                for k in range(K):
+                    old[k] = new[k]
+                    t[k] = exp(b * digamma(old[k]))
+                sum_over_tokens(
+                    counts[low:high], own, 0, n_words, rows, t, g, w[low:high]
+                )
+                change = zero
+                for k in range(K):
+                    new[k] = prior[k] + b * t[k] * g[k]
+                    change += abs(new[k] - old[k])
+                if change < limit:
+                    break
+            if turn == TURNS - 1 or n_words == 0:
+                break
+            # q(T_d), at the posteriors of this turn
+            sum_old = 0.0
+            for k in range(K):
+                sum_old += old[k]
+            psi = digamma(sum_old)
+            energy = 0.0
+            for k in range(K):
+                if prior[k] > zero:
+                    expected[k] = digamma(np.float64(old[k])) - psi
+                    energy += expected[k] * t[k] * g[k]
+            for u in range(n_words):
+                word = zero
+                share = zero
+                for k in range(K):
+                    x = t[k] * rows[u, k]
+                    share += x
+                    # 0 * -inf for padding
+                    word += x * max(logs[index[low + u], k], logs.dtype.type(-1e30))
+                energy += w[low + u] * (word + share * top[index[low + u]])
+            best = -np.inf
+            for m in range(grid.shape[0]):
+                z = 0.0
+                for k in range(K):
+                    if prior[k] > zero:
+                        z += exp(grid[m] * expected[k]) * partition[m, k]
+                score[m] = grid[m] * energy - length * log(z)
+                best = max(best, score[m])
+            mass = mean = 0.0
+            for m in range(grid.shape[0]):
+                x = exp(score[m] - best)
+                mass += x
+                mean += x * grid[m]
+            b = logs.dtype.type(mean / mass)
+        share = weight[i] if weight.size else one
+        inverse[i] = b
+        psi_total = zero
+        for k in range(K):
+            gamma[i, k] = new[k]
+            at[i, k] = t[k]
+            psi_total += old[k]
+        bound = zero
+        for j in range(low, high):
+            bound += counts[j] * (log(counts[j] / w[j]) + b * top[index[j]])
+        bound -= b * length * digamma(psi_total)
+        total += share * (bound - divergence_of_shares(old, prior))
+        for j in range(low, high):
+            w[j] *= share
+    return total
+
+
+@kernel(fastmath=REDUCE)
+def sum_tempered_words(w, index, indptr, at, inverse, logs, first, last, out):
+    """Σ_d b_d w_dv t_dk exp(b_d E log β_kv) for topics `first` to `last`.
+
+    Parameters
+    ----------
+    w, index, indptr, at, first, last, out :
+        As in `utils._token_kernels.sum_over_words`; here `out` is the whole sum.
+    inverse : array of shape (n_documents,)
+        b_d.
+    logs : array of shape (n_words, K)
+        E log β_kv relative to the largest.
+    """
+    t = np.empty(at.shape[1], at.dtype)
+    low, high = np.uint64(first), np.uint64(last)
+    for i in range(indptr.shape[0] - 1):
+        b = inverse[i]
+        for k in range(low, high):
+            t[k] = b * at[i, k]
+        for j in range(indptr[i], indptr[i + 1]):
+            v, x = index[j], w[j]
+            for k in range(low, high):
+                out[v, k] += x * t[k] * exp(b * logs[v, k])

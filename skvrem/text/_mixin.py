@@ -1,0 +1,184 @@
+"""What the estimators of topic models share: counts in, topics out."""
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import (
+    check_array,
+    check_is_fitted,
+    check_non_negative,
+    validate_data,
+)
+
+from skvrem.text._words import top_words
+from skvrem.utils._remote import refuse_dask
+from skvrem.utils._summary import fit_facts, summary_table
+from skvrem.utils._validation import check_order
+
+__all__ = ["TopicModelMixin", "check_prior"]
+
+
+def check_prior(prior, name, shape, *, positive=False, hint=""):
+    """Return a prior as float64, a number or one for every entry.
+
+    Parameters
+    ----------
+    prior : float or array-like
+    name : str
+    shape : tuple of int
+        Of an array.
+    positive : bool, default=False
+        Zero is not allowed.
+    hint : str, default=""
+        What to do about a negative one.
+
+    Raises
+    ------
+    ValueError
+        If it has another shape, is infinite or NaN, negative, or zero.
+    """
+    prior = np.asarray(prior)
+    if prior.dtype.kind not in "fiu":
+        raise ValueError(f"{name} must be numbers or None, got {prior.dtype}.")
+    if prior.ndim and prior.shape != shape:
+        raise ValueError(
+            f"{name} must be a number or an array of shape {shape}, got shape "
+            f"{prior.shape}."
+        )
+    low = prior.min() <= 0.0 if positive else prior.min() < 0.0
+    if low or not np.isfinite(prior).all():
+        rule = "positive" if positive else "not negative"
+        raise ValueError(f"{name} must be finite and {rule}.{hint}")
+    return prior.astype(np.float64)
+
+
+class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Methods of a topic model with ``components_``, ``topic_shares_`` and ``_sums``.
+
+    scikit-learn's mixins are bases of this class since `set_output` wraps `transform`
+    only where a subclass of theirs defines it.
+
+    A subclass names its other arrays by topic in `_by_topic` and its objective in
+    `_objective_name`.
+    """
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
+
+    def _check_X(self, X, reset):
+        """Validate counts."""
+        refuse_dask(X)
+        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        check_non_negative(X, f"{type(self).__name__} (X must be word counts)")
+        return X
+
+    def _dtype(self, X, reset=False):
+        """Return the dtype to compute in: float32 is exact for counts."""
+        if not reset:
+            return self.components_.dtype
+        return np.float32 if X.dtype.kind in "iub" or X.dtype == "f4" else np.float64
+
+    def _given_topics(self, given, name, n_features):
+        """Return topics to start from as float64.
+
+        Raises
+        ------
+        ValueError
+            If they have another shape, or are no distributions but for their scale.
+        """
+        given = np.asarray(given, np.float64)
+        shape = (self.n_components, n_features)
+        if given.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {given.shape}.")
+        sums = given.sum(axis=1)
+        if not (np.isfinite(given).all() and given.min() >= 0.0 and sums.min() > 0.0):
+            raise ValueError(
+                f"{name} must be finite and not negative, with a positive entry in "
+                "every row."
+            )
+        return given
+
+    def inverse_transform(self, X):
+        r"""Return the word probabilities of documents.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Shares of the topics, as :meth:`transform` returns them.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_features)
+            :math:`\sum_k \theta_{dk} p(v | k)`; times a document's length, the
+            expected counts.
+        """
+        check_is_fitted(self)
+        X = check_array(X, dtype=(np.float64, np.float32))
+        if X.shape[1] != len(self.components_):
+            raise ValueError(
+                f"X has {X.shape[1]} columns, but there are {len(self.components_)} "
+                "topics."
+            )
+        return X @ (self.components_ / self.components_.sum(axis=1, keepdims=True))
+
+    def relabel(self, order):
+        """Put the topics into another order, in place.
+
+        Parameters
+        ----------
+        order : array-like of int of shape (n_components,)
+            ``order[0]`` is the topic that becomes the first.
+
+        Returns
+        -------
+        self : estimator
+            The same, with every fitted array in the new order.
+        """
+        check_is_fitted(self)
+        order = check_order(order, len(self.components_))
+        for name in ("components_", "topic_shares_", *self._by_topic):
+            value = getattr(self, name)
+            if np.ndim(value):
+                setattr(self, name, value[order])
+        self._sums = self._sums[:, order]
+        return self
+
+    def summary(self, feature_names=None, n_words=8):
+        """Return a table of the topics.
+
+        Parameters
+        ----------
+        feature_names : array-like of str, fitted vectorizer or Pipeline, default=None
+            Words of the columns; by default the names that `fit` saw.
+        n_words : int, default=8
+            Words shown of each topic.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row a topic: its share of the tokens and its most probable words. The
+            frame's ``attrs`` hold objective, solver, convergence, passes and how many
+            starts reached the best; the text ends with them.
+        """
+        check_is_fitted(self)
+        words = top_words(self, feature_names, n_words)
+        columns = {
+            "share": self.topic_shares_,
+            "words": [" ".join(map(str, row)) for row in words],
+        }
+        objective = getattr(self, self._objective_name)
+        facts = {
+            self._objective_name.rstrip("_"): objective,
+            "solver": self.solver_,
+            "converged": self.converged_,
+        }
+        facts |= fit_facts(self, objective)
+        index = [f"topic {k}" for k in range(len(words))]
+        return summary_table(columns, index, facts)

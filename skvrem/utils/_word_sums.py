@@ -1,0 +1,180 @@
+"""Statistics of words that a minibatch changes only where it touches them."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from skvrem.utils._algebra import Rows
+from skvrem.utils._padding import LANES, padded_zeros
+from skvrem.utils._parallel import parallel_map, thread_count
+from skvrem.utils._token_kernels import add_rows, sum_over_words
+
+__all__ = [
+    "NO_WORDS",
+    "WordSums",
+    "by_topics",
+    "cut_documents",
+    "expected_counts",
+    "take_rows",
+    "word_rows",
+]
+
+# The deviation is stored over a factor, which is folded in when it is smaller.
+SMALLEST_FACTOR = 1e-5
+# Multiplications that are worth a task of their own.
+TASK_WORK = 4_000_000
+# In place of the words of a batch: the whole vocabulary.
+NO_WORDS = np.empty(0, np.int32)
+NO_WORDS.flags.writeable = False
+
+
+class WordSums(NamedTuple):
+    """Mean statistics s a token, stored as ``base + factor * deviation``.
+
+    Averaging decays all of s and adds to the words of the batch. Here the decay is one
+    multiplication of `factor`, so a step costs the words that it touches and not the
+    vocabulary.
+
+    Attributes
+    ----------
+    base : ndarray of shape (n_features, K)
+        Mean of the solver's anchor, never written to; zeros where there is none.
+    deviation : ndarray of shape (n_features, K)
+        Written to by `step`: older tuples that share it are spent.
+    factor : float
+    base_totals, deviation_totals : float64 ndarrays of shape (K,)
+        Column sums.
+    anchored : bool
+        There is an anchor.
+    """
+
+    base: np.ndarray
+    deviation: np.ndarray
+    factor: float
+    base_totals: np.ndarray
+    deviation_totals: np.ndarray
+    anchored: bool
+
+    @classmethod
+    def about(cls, base, deviation=None):
+        """Return base + deviation; either may be None, for zero."""
+        like = deviation if base is None else base
+        parts = [np.zeros_like(like) if p is None else p for p in (base, deviation)]
+        totals = [
+            np.zeros(like.shape[1]) if p is None else p.sum(axis=0, dtype=np.float64)
+            for p in (base, deviation)
+        ]
+        return cls(*parts, 1.0, *totals, base is not None)
+
+    @property
+    def scale(self):
+        """The factor in the dtype of the arrays, for kernels."""
+        return self.deviation.dtype.type(self.factor)
+
+    @property
+    def totals(self):
+        """Column sums of s."""
+        return self.base_totals + self.factor * self.deviation_totals
+
+    def toarray(self):
+        """Return s."""
+        return self.base + self.scale * self.deviation
+
+    def step(self, mean, correction, rho):
+        r"""Return :math:`(1 - \rho) s + \rho (F + c)`.
+
+        Parameters
+        ----------
+        mean : ndarray of shape (n_features, K), or None for zero
+            F. The same object during an epoch.
+        correction : Rows, ndarray or None for zero
+            c
+        rho : float
+        """
+        if correction is None and rho == 1.0:
+            return WordSums.about(mean)
+        sums = self
+        if mean is not None and mean is not self.base:
+            sums = WordSums.about(mean, self.toarray() - mean)
+        elif mean is None and self.anchored:
+            sums = WordSums.about(None, self.toarray())
+        factor = sums.factor * (1.0 - rho)
+        if factor < SMALLEST_FACTOR:
+            sums.deviation[:] *= factor
+            sums.deviation_totals[:] *= factor
+            factor = 1.0
+        sums = sums._replace(factor=factor)
+        if correction is not None:
+            sums._add(correction, rho / factor)
+        return sums
+
+    def _add(self, change, coefficient):
+        coefficient = self.deviation.dtype.type(coefficient)
+        if isinstance(change, Rows):
+            add_rows(
+                self.deviation,
+                self.deviation_totals,
+                change.index,
+                change.values,
+                coefficient,
+            )
+        else:
+            self.deviation[:] += change * coefficient
+            self.deviation_totals[:] += coefficient * change.sum(axis=0, dtype=float)
+
+
+def take_rows(matrix, rows):
+    """Return rows of a padded matrix (none named: the matrix itself)."""
+    if not rows.size:
+        return matrix
+    chosen = padded_zeros(len(rows), matrix.shape[1], matrix.dtype)
+    return np.take(matrix, rows, axis=0, out=chosen, mode="clip")
+
+
+def expected_counts(batch, w, at, rows):
+    """Return Σ_d w_dv t_dk rows_vk, the expected counts of words from topics.
+
+    Parameters
+    ----------
+    batch : batch of documents
+    w : ndarray of shape (n_nonzeros,)
+        Counts over the tokens' sums; see `utils._token_kernels`.
+    at : ndarray of shape (n_documents, K)
+        t of the documents.
+    rows : ndarray of shape (n_words, K)
+
+    Returns
+    -------
+    sums : Rows, or ndarray where the batch has all words
+    """
+    counts = batch.rows
+
+    def add(topics):
+        sum_over_words(w, counts.index, counts.indptr, at, *topics, sums)
+
+    sums = padded_zeros(*rows.shape, rows.dtype)
+    by_topics(add, rows.shape[1])
+    sums *= rows
+    return word_rows(batch, sums)
+
+
+def by_topics(function, width):
+    """Call a function with ranges of topics, one for each thread."""
+    share = -(-width // LANES // thread_count()) * LANES
+    for _ in parallel_map(function, pairwise([*range(0, width, share), width])):
+        pass
+
+
+def word_rows(batch, sums):
+    """Return sums over the words of a batch as rows of the vocabulary."""
+    counts = batch.rows
+    return Rows(counts.words, sums, counts.n_features) if counts.words.size else sums
+
+
+def cut_documents(indptr, work):
+    """Cut documents into ranges worth a task, by their nonzeros times `work`."""
+    n_tasks = max(1, int(indptr[-1] * work // TASK_WORK))
+    targets = indptr[-1] * np.arange(1, n_tasks) / n_tasks
+    edges = [0, *np.searchsorted(indptr, targets).tolist(), len(indptr) - 1]
+    return [(a, b) for a, b in pairwise(edges) if b > a]
