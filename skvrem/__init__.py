@@ -6,8 +6,10 @@ models, and :func:`skvrem.show_versions` for the state of an installation.
 
 __version__ = "0.1.0"
 
+from skvrem.factorial import FactorialMixture
 from skvrem.hmm import VRHMM
 from skvrem.inspection import (
+    ComponentsDisplay,
     ConvergenceDisplay,
     ResidualsDisplay,
     StatesDisplay,
@@ -20,7 +22,9 @@ from skvrem.plsa import VRPLSA
 from skvrem.utils import show_versions
 
 __all__ = [  # noqa: RUF022, sorted as strings are
+    "ComponentsDisplay",
     "ConvergenceDisplay",
+    "FactorialMixture",
     "ResidualsDisplay",
     "SBMLogisticRegression",
     "StatesDisplay",

@@ -5,12 +5,19 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skvrem import VRHMM, VRPLSA, SBMLogisticRegression, TemperedLDA, VRGaussianMixture
+from skvrem import (
+    VRHMM,
+    VRPLSA,
+    FactorialMixture,
+    SBMLogisticRegression,
+    TemperedLDA,
+    VRGaussianMixture,
+)
 from skvrem.utils.discovery import all_estimators
 
 # Small enough that the checks are quick; parameters that an estimator does not have
 # are left out.
-SMALL = {"n_components": 2, "max_iter": 200, "tol": 1e-3}
+SMALL = {"n_components": 2, "max_iter": 200, "tol": 1e-3, "annealing_iter": 5}
 
 
 def make(estimator_class, **params):
@@ -39,6 +46,10 @@ def variants():
         yield make(VRPLSA, solver=solver, batch_size=10)
     yield make(VRPLSA, tempering="annealed", annealing_iter=3, n_init=2)
     yield make(VRPLSA, doc_topic_prior=0.0, topic_word_prior=0.0)
+    yield make(FactorialMixture, solver="stochastic", batch_size=10, tol=1e-2)
+    yield make(FactorialMixture, solver="svrg", batch_size=10)
+    yield make(FactorialMixture, tempering=None, posterior="diag", n_init=2)
+    yield make(FactorialMixture, tempering="global", noise_variance=0.5)
     few = {"max_iter": 10, "tol": 0.0, "annealing_iter": 4}
     for solver in ("batch", "stochastic", "svrg"):
         yield make(TemperedLDA, solver=solver, batch_size=10, **few)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skvrem.inspection._grid import new_axes
 from skvrem.text._topics import (
     check_names,
     check_size,
@@ -9,7 +10,6 @@ from skvrem.text._topics import (
     largest,
     word_probabilities,
 )
-from skvrem.utils._base import optional
 
 __all__ = ["TopicsDisplay"]
 
@@ -179,22 +179,10 @@ class TopicsDisplay:
         return self
 
     def _new_axes(self, n_topics, n_words, n_columns):
-        pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
-        n_columns = min(n_columns, n_topics)
-        n_rows = -(-n_topics // n_columns)
-        figure, axes = pyplot.subplots(
-            n_rows,
-            n_columns,
-            sharex=True,
-            squeeze=False,
-            layout="constrained",
-            figsize=(2.4 * n_columns, n_rows * (0.6 + 0.2 * n_words)),
-        )
-        axes = axes.ravel()
-        for unused in axes[n_topics:]:
-            unused.remove()
-        for bottom in axes[max(0, n_topics - n_columns) : n_topics]:
+        name, size = type(self).__name__, (2.4, 0.3 + 0.2 * n_words)
+        axes = new_axes(name, n_topics, n_columns, size, sharex=True)
+        for bottom in axes[max(0, n_topics - n_columns) :]:
             # Where the last row is short, the picture above has the lowest axis.
             bottom.tick_params(labelbottom=True)
-        figure.supxlabel("probability in the topic")
-        return axes[:n_topics]
+        axes[0].figure.supxlabel("probability in the topic")
+        return axes

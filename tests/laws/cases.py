@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from skvrem import hmm
 from skvrem.data import as_documents, as_source
+from skvrem.factorial import _model as factorial
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm._sequences import Sequences, SequenceSource
 from skvrem.hmm._transitions import Initial
@@ -83,6 +84,26 @@ def documents(weighted=False, doc_update_iter=1, words_of_topics=False):
     near = 0.5 * topics + 0.5 * rng.dirichlet(np.ones(30), size=3)
     point = model.start((near.T, 0.5 * theta + 0.5 / 3))
     return Case(model, point, data, X, "plsa")
+
+
+def factors(learn=True, full=True, keep_sums=True, weighted=False):
+    rng = np.random.default_rng(3)
+    parts = 1.5 * np.kron(np.eye(3), [1.0, 1.0]) + 0.2 * rng.normal(size=(3, 6))
+    codes = rng.uniform(size=(300, 3)) < np.array([0.3, 0.5, 0.4])
+    X = codes @ parts + 0.4 * rng.normal(size=(300, 6))
+    weight = rng.uniform(0.5, 2.0, 300) if weighted else None
+    data = as_source(X, weight)
+    model = factorial.FactorialModel(
+        data.total_weight,
+        X.dtype,
+        learn=(learn,) * 3,
+        full=full,
+        keep_sums=keep_sums,
+        code_iter=3,
+    )
+    near = parts + 0.2 * rng.normal(size=parts.shape)
+    parameters = factorial.Parameters(near, None, np.full(3, 0.4), 0.3, 0.8)
+    return Case(model, model.start(parameters, 300), data, X, "factorial")
 
 
 def dirichlet_documents(weighted=False, words_of_topics=False, model=LDAModel):
@@ -161,8 +182,21 @@ def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1
         "poisson": hmm.Poisson(),
         "bernoulli": hmm.Bernoulli(),
         "categorical": hmm.Categorical(prior=prior),
+        "gamma": hmm.Gamma(zero_inflated=True),
+        "von mises": hmm.VonMises(),
+        "product": hmm.Product(
+            [("depth", hmm.Gaussian(), [1]), ("end", hmm.Bernoulli(), [0])]
+        ),
     }
-    if family == "poisson":
+    if family == "gamma":
+        X = rng.gamma(5.0, np.array([[1, 9], [4, 2], [16, 0.5]])[states])
+        X[rng.uniform(size=X.shape) < 0.1] = 0.0
+    elif family == "von mises":
+        X = rng.vonmises(np.array([[0.0, 1.0], [2.0, -1.0], [-2.0, 3.0]])[states], 6.0)
+    elif family == "product":
+        X = 3.0 * states[:, None] + rng.normal(size=(len(states), 2))
+        X[:, 0] = rng.random(len(states)) < np.array([0.1, 0.5, 0.9])[states]
+    elif family == "poisson":
         X = rng.poisson(np.array([[1, 4], [9, 2], [20, 30]])[states])
     elif family == "bernoulli":
         X = rng.random((len(states), 6)) < np.where(
@@ -214,6 +248,10 @@ CASES = {
     "counts": counts,
     "counts weighted": lambda: counts(weighted=True),
     "counts recomputed": lambda: counts(keep_sums=False),
+    "factors": factors,
+    "factors given": lambda: factors(learn=False, full=False),
+    "factors weighted": lambda: factors(weighted=True),
+    "factors recomputed": lambda: factors(keep_sums=False),
     "documents": documents,
     "documents weighted": lambda: documents(weighted=True),
     "documents, words of topics": lambda: documents(words_of_topics=True),
@@ -235,6 +273,9 @@ CASES = {
     "hmm poisson": lambda: hidden_markov("poisson"),
     "hmm bernoulli": lambda: hidden_markov("bernoulli"),
     "hmm categorical": lambda: hidden_markov("categorical"),
+    "hmm gamma": lambda: hidden_markov("gamma"),
+    "hmm von mises": lambda: hidden_markov("von mises"),
+    "hmm product": lambda: hidden_markov("product"),
     "hmm with priors": lambda: hidden_markov("categorical", prior=2.0),
     "hmm missing": lambda: hidden_markov("gaussian", missing=True),
     "hmm weighted": lambda: hidden_markov("gaussian", weighted=True),
