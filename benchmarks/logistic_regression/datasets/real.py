@@ -8,7 +8,7 @@ class Dataset(BaseDataset):
 
     name = "real"
     parameters = {
-        "problem": ["digits", "a9a", "mnist", "secstr", "news", "news binary"]
+        "problem": ["digits", "a9a", "mnist", "secstr", "news", "news-binary"]
     }
     test_parameters = {"problem": ["digits"]}
     requirements = ["numpy", "scipy", "scikit-learn"]
