@@ -62,6 +62,8 @@ GRADIENTS = {
 }
 #: Documents and tokens of each that left-to-right sees, and its particles.
 FEW_DOCUMENTS, FEW_TOKENS, PARTICLES = 100, 200, 10
+#: Epochs of batch EM that are written down.
+SOME = set(np.unique(np.round(1.1 ** np.arange(80)).astype(int)).tolist())
 COLUMNS = ("model", "corpus", "n_topics", "method", "steps", "seed")
 COLUMNS += ("epochs", "passes", "seconds", "value")
 
@@ -157,56 +159,53 @@ def choose_priors(problem):
     return max(values, key=values.get)
 
 
-def choose_steps(problem, gradients):
-    """Return the steps of the best training objective at the end, by method.
+def choose_steps(problem, name):
+    """Return the steps of the best training objective at the end, and the grid's.
 
     Those of a grid that are not among the best after a quarter of the epochs stop.
     """
-    choice, table = {}, {}
 
-    def ours(name):
-        def value(steps, n_iter):
-            parameters = problem.methods({name: steps})[name]
-            return problem.fit(n_iter, **parameters).objective_
+    def ours(steps, n_iter):
+        parameters = problem.methods({name: steps})[name]
+        return problem.fit(n_iter, **parameters).objective_
 
-        return value
+    def gradient(steps, n_iter):
+        *_, (_, _, objective) = problem.descend(name, steps, [n_iter])
+        return objective
 
-    def gradient(name):
-        def value(steps, n_iter):
-            *_, (_, _, objective) = problem.descend(name, steps, [n_iter])
-            return objective
-
-        return value
-
-    rates = [{"step_size": rate} for rate in RATES]
-    tasks = [("sEM", SEM, ours("sEM")), ("sEM-vr", rates, ours("sEM-vr"))]
-    tasks += [(name, GRADIENT, gradient(name)) for name in gradients]
-    for name, grid, value in tasks:
-        found = try_grid(grid, value, problem.n_epochs, survivors=5)
-        choice[name] = grid[max(found[1], key=found[1].get)]
-        table[name] = [{steps_name(grid[i]): v for i, v in p.items()} for p in found]
-    return choice, table
+    grid = {"sEM": SEM, "sEM-vr": [{"step_size": rate} for rate in RATES]}
+    grid = grid.get(name, GRADIENT)
+    value = gradient if name in GRADIENTS else ours
+    found = try_grid(grid, value, problem.n_epochs, survivors=5)
+    table = [{steps_name(grid[i]): v for i, v in part.items()} for part in found]
+    return grid[max(found[1], key=found[1].get)], table
 
 
 def choose(problem, path, gradients=(), smaller=None):
     """Return priors and steps, from the file or by the grids.
 
-    More topics take the priors and steps of fewer.
+    More topics take the priors and steps of fewer. What is chosen goes to the file at
+    once, so that a run cut short goes on where it was.
     """
     key = f"{problem.key} {problem.n_topics}"
     known = json.loads(path.read_text()) if path and path.exists() else {}
-    if key not in known:
-        if smaller:
-            known[key] = smaller
-        else:
-            best = choose_priors(problem)
-            problem.set_priors(*best)
-            steps, table = choose_steps(problem, gradients)
-            known[key] = {"priors": best, "steps": steps, "grid": table}
+
+    def keep():
         if path:
             path.write_text(json.dumps(known, indent=1))
-    problem.set_priors(*known[key]["priors"])
-    return known[key]
+
+    if key not in known:
+        priors = smaller["priors"] if smaller else choose_priors(problem)
+        steps = dict(smaller["steps"]) if smaller else {}
+        known[key] = {"priors": priors, "steps": steps, "grid": {}}
+        keep()
+    choice = known[key]
+    problem.set_priors(*choice["priors"])
+    for name in ("sEM", "sEM-vr", *gradients):
+        if name not in choice["steps"]:
+            choice["steps"][name], choice["grid"][name] = choose_steps(problem, name)
+            keep()
+    return choice
 
 
 def plsa_rows(problem, choice, n_seeds):
@@ -235,6 +234,8 @@ def plsa_rows(problem, choice, n_seeds):
             for n, passes, seconds, value in zip(
                 where, curve.passes, curve.seconds, curve.objective, strict=True
             ):
+                if name == "bEM" and n not in SOME:
+                    continue
                 yield (*common, name, label, seed, n, passes, seconds, value)
         for name in GRADIENTS:
             steps = choice["steps"].get(name)
