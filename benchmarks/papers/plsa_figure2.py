@@ -48,11 +48,18 @@ SEM = [
     {"step_size": a, "step_offset": t0, "step_decay": kappa}
     for a, t0, kappa in product((0.01, 0.1, 1, 10), (10, 100, 1000), (0.5, 0.75, 1))
 ]
-# The first steps of a small t0 are the largest, and those diverge first.
-GRADIENT = [
-    {"step_size": a, "step_offset": 1000, "step_decay": kappa}
-    for a, kappa in product(10.0 ** np.arange(-7, 1), (0.5, 1))
-]
+# Of the paper's grid those whose first step is of a useful size: with smaller ones
+# nothing moves in 20 epochs on NIPS, with larger ones the fit diverges. The first steps
+# of a small t0 are the largest, and those diverge first.
+USEFUL = {"SMD": (1e-7, 1e-5), "RSGD": (1e-4, 1e-2)}
+GRADIENT = {
+    method: [
+        {"step_size": a, "step_offset": 1000, "step_decay": kappa}
+        for a, kappa in product(10.0 ** np.arange(-7, 1), (0.5, 1))
+        if low <= 1.001 * a / 1000**kappa and a / 1000**kappa <= 1.001 * high
+    ]
+    for method, (low, high) in USEFUL.items()
+}
 GRADIENTS = {
     f"{method}{'-vr' * reduced}": {
         "method": method.lower(),
@@ -174,9 +181,11 @@ def choose_steps(problem, name):
         return objective
 
     grid = {"sEM": SEM, "sEM-vr": [{"step_size": rate} for rate in RATES]}
-    grid = grid.get(name, GRADIENT)
-    value = gradient if name in GRADIENTS else ours
-    found = try_grid(grid, value, problem.n_epochs, survivors=5)
+    if name in GRADIENTS:
+        grid, value, survivors = GRADIENT[name.removesuffix("-vr")], gradient, 2
+    else:
+        grid, value, survivors = grid[name], ours, 5
+    found = try_grid(grid, value, problem.n_epochs, survivors)
     table = [{steps_name(grid[i]): v for i, v in part.items()} for part in found]
     return grid[max(found[1], key=found[1].get)], table
 
