@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plsa"))
 
 from benchmark_utils import corpora, evaluation, peers
-from benchmark_utils.curves import cost, exact_curve, fit, seconds_an_epoch, try_grid
 from benchmark_utils.gradient import GradientDescent
+from topics_rows.curves import cost, exact_curve, fit, seconds_an_epoch, try_grid
 
 from skvrem.text import left_to_right, perplexity
 
