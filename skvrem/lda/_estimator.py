@@ -14,6 +14,7 @@ from skvrem.lda._inference import (
     LDAInference,
     check_doc_prior,
     check_word_prior,
+    perplexity_of,
     perplexity_stop,
 )
 from skvrem.lda._model import LDAModel
@@ -571,7 +572,7 @@ class TemperedLDA(
             vars(self).update(
                 self._attributes(model, point),
                 lower_bound_=lower_bound,
-                bound_=float(np.exp(-lower_bound)),
+                bound_=perplexity_of(lower_bound),
                 converged_=False,
                 n_iter_=getattr(self, "n_iter_", 0) + 1,
                 n_batch_iter_=n_batches + 2,

@@ -143,17 +143,22 @@ class LDAModel:
         self.mean_change_tol = self.dtype.type(mean_change_tol)
 
     def start(self, parameters):
-        """Return the point of given λ, a tuple with one (n_features, K) array."""
-        sums = pad(parameters[0], self.dtype) - self.word_prior
-        return self.resume(sums / self.dtype.type(self.n_tokens))
+        """Return the point of given λ, a tuple with one (n_features, K) array.
+
+        They are what a fit first sees, even where they are below the prior; the
+        statistics are those nearest to them.
+        """
+        topics = pad(parameters[0], self.dtype)
+        sums = np.maximum(topics - self.word_prior, self.dtype.type(0.0))
+        point = self._unsettled(sums / self.dtype.type(self.n_tokens))
+        return self._settle(point, topics)
 
     def resume(self, sums):
         """Return the point of given statistics, (n_features, n_components) a token."""
-        return self.recentre(
-            LDAPoint(
-                None, 0.0, WordSums.about(None, pad(sums, self.dtype)), settled=False
-            )
-        )
+        return self.recentre(self._unsettled(pad(sums, self.dtype)))
+
+    def _unsettled(self, sums):
+        return LDAPoint(None, 0.0, WordSums.about(None, sums), settled=False)
 
     def statistics(self, point, batch, beta):
         """Return the sums of a batch."""
@@ -285,7 +290,9 @@ class LDAModel:
         """Return the point with the parameters of its statistics."""
         if point.settled:
             return point
-        topics = self._topics(point, NO_WORDS)
+        return self._settle(point, self._topics(point, NO_WORDS))
+
+    def _settle(self, point, topics):
         return point._replace(
             parameters=Parameters(topics),
             divergence=self.divergence(topics) / self.n_tokens,
