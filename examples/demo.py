@@ -1,7 +1,8 @@
 """What every estimator does, on real and simulated data, beside scikit-learn's own.
 
-``make demo`` runs it. The data are those that scikit-learn ships and one simulated
-mixture, so no network is needed. Tables go to the terminal, pictures to demo_output/.
+``make demo`` runs it. The data are those that scikit-learn ships, one simulated
+mixture, and texts: 20 Newsgroups, or without a network the documentation of NumPy,
+SciPy and scikit-learn. Tables go to the terminal, pictures to demo_output/.
 """
 
 import time
@@ -11,14 +12,28 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from corpora import newsgroups_or_docstrings
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.decomposition import PCA
+from sklearn.decomposition import NMF, PCA, LatentDirichletAllocation
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from skvrem import ConvergenceDisplay, VRGaussianMixture
+from skvrem import (
+    VRHMM,
+    VRPLSA,
+    ConvergenceDisplay,
+    SBMLogisticRegression,
+    StatesDisplay,
+    TopicsDisplay,
+    VRGaussianMixture,
+)
+from skvrem.text import coherence, document_completion
 from skvrem.utils.discovery import all_estimators
 
 matplotlib.use("Agg")
@@ -253,7 +268,202 @@ def draw_digits(pca, mixture):
     save(figure, "digits_means.png")
 
 
-DEMONSTRATIONS = {"VRGaussianMixture": demonstrate_gaussian_mixture}
+def demonstrate_plsa():
+    """Compare with LatentDirichletAllocation and NMF on texts; draw the topics."""
+    name, texts, _ = newsgroups_or_docstrings()
+    train, test = train_test_split(texts, test_size=0.2, random_state=0)
+    vectorizer = CountVectorizer(
+        stop_words="english", token_pattern="[a-z]{3,}", min_df=5, max_df=0.25
+    )
+    X, X_test = vectorizer.fit_transform(train), vectorizer.transform(test)
+    show(
+        f"{name}: {X.shape[0]} texts to learn from, {X_test.shape[0]} to predict, "
+        f"{X.shape[1]} words, {X.sum()} tokens.\nHeld-out: the log-likelihood of one "
+        "half of an unseen text given the other half.\nCoherence: mean NPMI of the top "
+        "10 words on unseen texts."
+    )
+    k, seed = 20, {"random_state": 0}
+    models = [
+        VRPLSA(k, **seed),
+        VRPLSA(k, solver="batch", **seed),
+        VRPLSA(k, tempering="annealed", temperature=1.5, **seed),
+        LatentDirichletAllocation(k, learning_method="online", **seed),
+        LatentDirichletAllocation(k, learning_method="batch", **seed),
+        NMF(k, beta_loss="kullback-leibler", solver="mu", init="random", **seed),
+    ]
+    VRPLSA(k, max_iter=300).fit(X[:400]).score(X)  # compiled, or read from the cache
+    rows = []
+    for model in models:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # few epochs for the memory, on purpose
+            _, seconds = seconds_of(lambda model=model: model.fit(X))
+            memory = peak_memory(model, X)
+        label = type(model).__name__
+        if isinstance(model, VRPLSA):
+            label += f", {model.solver_}" + (", annealed" if model.tempering else "")
+        elif isinstance(model, LatentDirichletAllocation):
+            label += f", {model.learning_method}"
+        # NMF gives some words probability zero.
+        held_out = document_completion(model, X_test, smoothing=0.01)
+        rows.append(
+            [
+                label,
+                f"{held_out:.4f}",
+                f"{np.exp(-held_out):.0f}",
+                f"{coherence(model, X_test).mean():.3f}",
+                f"{seconds:.2f}",
+                f"{memory:.1f}",
+            ]
+        )
+    measures = ["held-out", "perplexity", "coherence"]
+    columns = ["estimator", *measures, "seconds", "extra MB"]
+    show_table(f"{k} topics, held-out in nats a token", columns, rows)
+    plsa = models[0].relabel(np.argsort(-models[0].topic_shares_))
+    display = TopicsDisplay.from_estimator(
+        plsa,
+        feature_names=vectorizer,
+        n_words=8,
+        titles=[f"{100 * share:.1f} %" for share in plsa.topic_shares_],
+    )
+    display.figure_.suptitle(f"{name}: topics and their shares of the tokens")
+    save(display.figure_, "topics.png")
+
+
+def demonstrate_logistic_regression():
+    """Compare with LogisticRegression, and a stream with SGDClassifier."""
+    scale = StandardScaler().fit_transform
+    cancer, digits = load_breast_cancer(), load_digits()
+    problems = [
+        ("breast cancer", scale(cancer.data), cancer.target),
+        ("digits", digits.data / 16.0, digits.target),
+        ("simulated, ill-conditioned", *clicks(100_000, 100, seed=0)),
+    ]
+    for _, X, y in problems:  # compile or load
+        SBMLogisticRegression(max_iter=2, tol=1.0).fit(X[:500], y[:500])
+        first = SBMLogisticRegression(max_iter=1)
+        first.partial_fit(X[:500], y[:500], classes=np.unique(y))
+    rows = []
+    for name, X, y in problems:
+        label = f"{name}, {X.shape[0]} x {X.shape[1]}"
+        for estimator in (
+            LogisticRegression(max_iter=10_000, tol=1e-6),
+            LogisticRegression(solver="newton-cholesky", tol=1e-6),
+            SBMLogisticRegression(random_state=0),
+        ):
+            with threadpool_limits(1, "blas"):
+                fit, seconds = seconds_of(lambda e=estimator, X=X, y=y: e.fit(X, y))
+            solver = getattr(fit, "solver_", fit.solver)
+            loss = -np.mean(fit.predict_log_proba(X)[np.arange(len(y)), y])
+            loss += 0.5 * np.square(fit.coef_).sum() / len(y)
+            name = f"{type(fit).__name__}, {solver}"
+            steps = int(np.max(fit.n_iter_))
+            rows.append([label, name, f"{loss:.7f}", str(steps), f"{seconds:.3f}"])
+    columns = ["data", "estimator", "objective a row", "steps", "seconds"]
+    show_table("Fits to convergence", columns, rows)
+
+    _, X, y = problems[-1]
+    test = slice(80_000, None)
+    rows = []
+    for estimator in (
+        SGDClassifier("log_loss", alpha=1e-5, random_state=0),
+        SGDClassifier("log_loss", alpha=1e-5, average=True, random_state=0),
+        SBMLogisticRegression(),
+    ):
+
+        def stream(model=estimator):
+            for start in range(0, 80_000, 1000):
+                block = slice(start, start + 1000)
+                model.partial_fit(X[block], y[block], classes=[0, 1])
+
+        with threadpool_limits(1, "blas"):
+            _, seconds = seconds_of(stream)
+        z = estimator.decision_function(X[test])
+        loss = np.mean(np.logaddexp(0.0, z) - y[test] * z)
+        error = 100.0 * np.mean((z > 0) != y[test])
+        name = type(estimator).__name__
+        if getattr(estimator, "average", False):
+            name += ", averaged"
+        rows.append(["80 blocks of 1000", name, f"{loss:.4f}", f"{error:.2f}"])
+        rows[-1].append(f"{seconds:.3f}")
+    columns = ["stream", "estimator", "test log-loss", "test error %", "seconds"]
+    show_table("One pass of partial_fit, no tuning", columns, rows)
+
+
+def clicks(n, d, seed):
+    """Draw two classes by columns whose spread differs by a factor of 100."""
+    rng = np.random.default_rng(seed)
+    scale = np.geomspace(1.0, 0.01, d)
+    X = rng.normal(size=(n, d)) * scale
+    weights = 2.0 * rng.normal(size=d) / scale / np.sqrt(d)
+    return X, (rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-X @ weights))).astype(int)
+
+
+def walk_through_images(images, labels, n_sequences, length, seed):
+    """Sequences of digits that mostly count up, seen as images."""
+    rng = np.random.default_rng(seed)
+    rows, digits = [], []
+    for _ in range(n_sequences):
+        digit = rng.integers(10)
+        for _ in range(length):
+            rows.append(rng.choice(np.flatnonzero(labels == digit)))
+            digits.append(digit)
+            digit = (digit + 1) % 10 if rng.random() < 0.9 else rng.integers(10)
+    return images[rows], np.array(digits), np.repeat(np.arange(n_sequences), length)
+
+
+def demonstrate_hidden_markov():
+    """Digits in sequences: what the order of rows adds to a mixture of Gaussians."""
+    digits = load_digits()
+    reduced = PCA(15, random_state=0).fit_transform(digits.data)
+    X, truth, ids = walk_through_images(reduced, digits.target, 200, 50, seed=0)
+    options = {"covariance_type": "tied", "random_state": 0, "reg_covar": 1e-3}
+    mixture = GaussianMixture(10, n_init=8, **options)
+    hmm = VRHMM(10, **options)
+    warm_up_hidden_markov(X, ids)
+    _, seconds = seconds_of(lambda: mixture.fit(X))
+    labels = {"GaussianMixture, without order": (mixture.predict(X), seconds)}
+    _, seconds = seconds_of(lambda: hmm.fit(X, groups=ids))
+    labels["VRHMM, with order"] = (hmm.predict(X, groups=ids), seconds)
+    scores = [mixture.score(X), hmm.score(X, groups=ids)]
+    rows = [
+        [
+            f"digits counting up, {X.shape[0]} x {X.shape[1]}",
+            name,
+            f"{score:.4f}",
+            f"{adjusted_rand_score(truth, label):.3f}",
+            f"{seconds:.2f}",
+        ]
+        for (name, (label, seconds)), score in zip(labels.items(), scores, strict=True)
+    ]
+    columns = ["data", "estimator", "log-lik. a row", "agreement", "seconds"]
+    show_table("Ten clusters of digits, best of 8 starts", columns, rows)
+    draw_states(hmm, X, ids, truth)
+
+
+def warm_up_hidden_markov(X, ids):
+    """Compile or load what the fit uses, on a few rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        hmm = VRHMM(2, covariance_type="tied", max_iter=2, random_state=0)
+        hmm.fit(X[:500], groups=ids[:500]).predict(X[:500], groups=ids[:500])
+
+
+def draw_states(hmm, X, ids, truth):
+    """A sequence coloured by state, beside the digits that it was drawn from."""
+    rows = ids == 0
+    display = StatesDisplay.from_estimator(
+        hmm, X[rows], values=truth[rows, None], names=["digit"]
+    )
+    display.axes_[0].set_title("digits of a sequence (height) and states (colour)")
+    save(display.figure_, "digits_states.png")
+
+
+DEMONSTRATIONS = {
+    "SBMLogisticRegression": demonstrate_logistic_regression,
+    "VRGaussianMixture": demonstrate_gaussian_mixture,
+    "VRHMM": demonstrate_hidden_markov,
+    "VRPLSA": demonstrate_plsa,
+}
 
 
 def main():

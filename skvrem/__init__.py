@@ -6,17 +6,32 @@ models, and :func:`skvrem.show_versions` for the state of an installation.
 
 __version__ = "0.1.0"
 
-from skvrem.inspection import ConvergenceDisplay, TopicsDisplay
+from skvrem.factorial import FactorialMixture
+from skvrem.hmm import VRHMM
+from skvrem.inspection import (
+    ComponentsDisplay,
+    ConvergenceDisplay,
+    ResidualsDisplay,
+    StatesDisplay,
+    TopicsDisplay,
+)
 from skvrem.lda import TemperedLDA
+from skvrem.linear import SBMLogisticRegression
 from skvrem.mixture import VRGaussianMixture
 from skvrem.plsa import VRPLSA
 from skvrem.utils import show_versions
 
-__all__ = [
-    "VRPLSA",
+__all__ = [  # noqa: RUF022, sorted as strings are
+    "ComponentsDisplay",
     "ConvergenceDisplay",
+    "FactorialMixture",
+    "ResidualsDisplay",
+    "SBMLogisticRegression",
+    "StatesDisplay",
     "TemperedLDA",
     "TopicsDisplay",
     "VRGaussianMixture",
+    "VRHMM",
+    "VRPLSA",
     "show_versions",
 ]

@@ -5,12 +5,19 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skvrem import VRPLSA, TemperedLDA, VRGaussianMixture
+from skvrem import (
+    VRHMM,
+    VRPLSA,
+    FactorialMixture,
+    SBMLogisticRegression,
+    TemperedLDA,
+    VRGaussianMixture,
+)
 from skvrem.utils.discovery import all_estimators
 
 # Small enough that the checks are quick; parameters that an estimator does not have
 # are left out.
-SMALL = {"n_components": 2, "max_iter": 200, "tol": 1e-3}
+SMALL = {"n_components": 2, "max_iter": 200, "tol": 1e-3, "annealing_iter": 5}
 
 
 def make(estimator_class, **params):
@@ -39,18 +46,30 @@ def variants():
         yield make(VRPLSA, solver=solver, batch_size=10)
     yield make(VRPLSA, tempering="annealed", annealing_iter=3, n_init=2)
     yield make(VRPLSA, doc_topic_prior=0.0, topic_word_prior=0.0)
+    yield make(FactorialMixture, solver="stochastic", batch_size=10, tol=1e-2)
+    yield make(FactorialMixture, solver="svrg", batch_size=10)
+    yield make(FactorialMixture, tempering=None, posterior="diag", n_init=2)
+    yield make(FactorialMixture, tempering="global", noise_variance=0.5)
     few = {"max_iter": 10, "tol": 0.0, "annealing_iter": 4}
     for solver in ("batch", "stochastic", "svrg"):
         yield make(TemperedLDA, solver=solver, batch_size=10, **few)
     for tempering in ("annealed", "global", "local"):
         yield make(TemperedLDA, tempering=tempering, **few)
+    yield SBMLogisticRegression(solver="batch", max_iter=3000, tol=1e-6)
+    yield SBMLogisticRegression(solver="svrg", batch_size=10)
+    yield SBMLogisticRegression(solver="stochastic", batch_size=10, tol=1e-3)
+    yield SBMLogisticRegression(rank=2, curvature="bound", tol=1e-15, max_iter=3000)
+    for covariance_type in ("full", "tied", "spherical"):
+        yield make(VRHMM, covariance_type=covariance_type, n_init=1)
+    yield make(VRHMM, solver="batch", init_params="random", algorithm="map")
+    yield make(VRHMM, emission="gaussian", warm_start=True, groups=None)
 
 
 WEIGHTS = "check_sample_weight_equivalence_on_"
 
 
 def expected_failures(estimator):
-    """The one property that random draws cannot have.
+    """What random draws, or a weight a row of a sequence, cannot have.
 
     A fit of weighted rows is compared with one of repeated rows. Starting values of a
     mixture, and minibatches of any model, are drawn from the rows there are, and
@@ -61,10 +80,16 @@ def expected_failures(estimator):
     if isinstance(estimator, VRGaussianMixture) and estimator.n_components > 1:
         reason = "the start is drawn from the rows, of which there is another number"
         return {WEIGHTS + "dense_data": reason}
-    topics = isinstance(estimator, VRPLSA | TemperedLDA)
-    if topics and estimator.solver in ("stochastic", "svrg"):
+    blocks = isinstance(estimator, VRPLSA | TemperedLDA | SBMLogisticRegression)
+    if blocks and estimator.solver in ("stochastic", "svrg"):
         reason = "minibatches are drawn from rows, of which there is another number"
         return {WEIGHTS + "dense_data": reason, WEIGHTS + "sparse_data": reason}
+    if isinstance(estimator, VRHMM):
+        reason = "a sequence counts as a whole: its rows have one weight"
+        return {
+            "check_sample_weights_not_overwritten": reason,
+            WEIGHTS + "dense_data": reason,
+        }
     return {}
 
 

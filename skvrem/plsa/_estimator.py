@@ -328,12 +328,14 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
                 data.dtype,
                 steps,
             )
-            topics = given if given is not None else self._random_topics(data, rng)
+            topics = given
+            if topics is None:
+                topics = self._random_topics(data, word_prior, rng)
             theta = np.full(
                 (data.n_units, self.n_components), 1.0 / self.n_components, data.dtype
             )
             point = model.start((topics.T, theta))
-            attributes = partial(self._attributes, model)
+            attributes = partial(self._attributes, model, doc_prior, word_prior)
             return solvers.Start(model, point, attributes, temperature=temperature)
 
         temperature = schedules.Constant(1.0)
@@ -354,8 +356,6 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         vars(self).update(
             attributes,
             objective_=best.objective,
-            doc_topic_prior_=doc_prior,
-            topic_word_prior_=word_prior[()],
             n_tokens_seen_=data.total_weight + (self.n_tokens_seen_ if warm else 0.0),
         )
 
@@ -371,14 +371,22 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         given = self._given_topics(given, name, n_features)
         return given / given.sum(axis=1, keepdims=True)
 
-    def _random_topics(self, data, rng):
+    def _random_topics(self, data, word_prior, rng):
         # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
         # topics, EM spends its first epochs on a plateau.
         topics = rng.standard_gamma(1.0, (self.n_components, data.n_features))
-        return topics / topics.sum(axis=1, keepdims=True)
+        topics /= topics.sum(axis=1, keepdims=True)
+        if word_prior.ndim:
+            # Half of a topic are the words that its prior favours: a prior alone does
+            # not move EM out of another optimum, where the corpus has more of a word.
+            excess = word_prior - word_prior.min(axis=1, keepdims=True)
+            sums = excess.sum(axis=1, keepdims=True)
+            favoured = np.divide(excess, sums, out=topics.copy(), where=sums > 0.0)
+            topics = 0.5 * (topics + favoured)
+        return topics
 
-    def _attributes(self, model, point):
-        """Return the fitted attributes of a point."""
+    def _attributes(self, model, doc_prior, word_prior, point):
+        """Return the fitted attributes of a point: all that its methods need."""
         point = model.recentre(point)
         topics = point.parameters.topics[:, : self.n_components]
         sums = point.statistics.sum_z[:, : self.n_components]
@@ -386,6 +394,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         return {
             "components_": np.ascontiguousarray(topics.T),
             "topic_shares_": shares / shares.sum(),
+            "doc_topic_prior_": doc_prior,
+            "topic_word_prior_": word_prior[()],
             "_sums": sums,
         }
 
@@ -395,8 +405,9 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         One step of stochastic EM (SCVB0 [3]_): the shares of the batch's documents are
         found as `transform` finds them, and the topics' statistics move by
         ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
-        where t is the number of batches seen. The prior of the topics is shared among
-        all tokens seen so far. Goes on from a `fit`.
+        where t is the number of tokens seen before, over those of this batch. The
+        prior of the topics is shared among all tokens seen so far. Goes on from a
+        `fit`.
 
         Parameters
         ----------
@@ -433,7 +444,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
                 self.max_doc_update_iter,
                 self.mean_change_tol,
             )
-            point = model.resume(self._previous_sums(data, first), data.n_units)
+            sums = self._previous_sums(data, word_prior, first)
+            point = model.resume(sums, data.n_units)
             (batch,) = data.chunks().batches
             sums = scale(model.statistics(point, batch, 1.0), 1.0 / tokens)
             factor = 1.0 if self.step_size == "auto" else self.step_size
@@ -443,20 +455,18 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             for name in ("history_", "init_scores_"):
                 vars(self).pop(name, None)  # they are of a fit that is past
             vars(self).update(
-                self._attributes(model, point),
+                self._attributes(model, doc_prior, word_prior, point),
                 objective_=model.objective(point, sums),
                 converged_=False,
                 n_iter_=getattr(self, "n_iter_", 0) + 1,
                 n_tokens_seen_=seen + tokens,
-                doc_topic_prior_=doc_prior,
-                topic_word_prior_=word_prior[()],
                 solver_="stochastic",
                 step_size_=step,
                 batch_size_=data.n_units,
             )
         return self
 
-    def _previous_sums(self, data, first):
+    def _previous_sums(self, data, word_prior, first):
         """Return the statistics of a stream so far, word by word."""
         if not first:
             if len(self.components_) != self.n_components:
@@ -468,5 +478,6 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         topics = self._start_topics(data.n_features, False)
         if topics is None:
-            topics = self._random_topics(data, np.random.default_rng(seed))
+            rng = np.random.default_rng(seed)
+            topics = self._random_topics(data, word_prior, rng)
         return topics.T / self.n_components

@@ -258,10 +258,7 @@ class PLSAModel:
         """M step for the words (none named: all); see `kernels.topics_of`."""
         n_features, width = sums.base.shape
         topics = padded_zeros(len(words) or n_features, width, self.dtype)
-        prior = self.word_prior.sum(axis=0, dtype=np.float64)
-        if len(self.word_prior) == 1:
-            prior *= n_features
-        total = totals + prior
+        total = totals + self._prior_totals(n_features)
         inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
         inverse = inverse.astype(self.dtype)
 
@@ -281,6 +278,11 @@ class PLSAModel:
         for _ in parallel_map(fill, row_chunks(0, len(topics), TASK_WORDS)):
             pass
         return topics
+
+    def _prior_totals(self, n_features):
+        """Return Σ_v β_kv a token."""
+        totals = self.word_prior.sum(axis=0, dtype=np.float64)
+        return totals * n_features if len(self.word_prior) == 1 else totals
 
     def _log_prior(self, topics):
         def evaluate(part):
@@ -307,6 +309,9 @@ class PLSAModel:
         totals = np.zeros(sums.base.shape[1])
         kernels.sum_statistics(sums.base, sums.deviation, sums.scale, totals)
         topics = self._maximize(sums, totals, NO_WORDS, 1.0)
+        # Without a prior a topic can lose every token: any distribution will do.
+        lost = totals + self._prior_totals(len(topics)) <= 0.0
+        topics[:, np.flatnonzero(lost[: self.n_components])] = 1.0 / len(topics)
         return point._replace(
             parameters=Parameters(topics, point.after),
             log_prior=self._log_prior(topics),
@@ -327,5 +332,5 @@ class PLSAModel:
         return sums
 
     def revive(self, point, data, rng):
-        """Return the point: the prior keeps every topic alive."""
+        """Return the point: topics are kept alive by their priors."""
         return point

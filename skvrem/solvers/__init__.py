@@ -4,6 +4,7 @@ from skvrem.solvers._acceleration import Squarem
 from skvrem.solvers._batch import Batch
 from skvrem.solvers._incremental import Incremental
 from skvrem.solvers._plan import BY_NAME, Plan, plan_em
+from skvrem.solvers._quasi_newton import QuasiNewton
 from skvrem.solvers._run import as_history, run
 from skvrem.solvers._saga import SAGA
 from skvrem.solvers._starts import Start, run_starts
@@ -17,6 +18,7 @@ __all__ = [
     "Batch",
     "Incremental",
     "Plan",
+    "QuasiNewton",
     "Squarem",
     "Start",
     "Stochastic",

@@ -13,6 +13,7 @@ with ``scale = n_blocks / total weight``, so that over a partition it averages t
 mean at `point` exactly, whatever the weights of the blocks.
 """
 
+import math
 from typing import Any, NamedTuple, Protocol
 
 __all__ = ["Anchor", "Data", "Model", "Partition", "Solver"]
@@ -25,15 +26,20 @@ class Anchor(NamedTuple):
     ----------
     mean : NamedTuple
         Estimate of the mean over all units. ``R(mean)`` is a step of batch EM from
-        the anchor (of incremental EM, for a table), the place to go back to.
+        the anchor (of incremental EM, for a table), the place to go back to. None
+        where the solver moves the point itself.
     objective : float
         Objective a unit, or a lower bound of it (see `Solver.exact`).
     passes : float
         Passes over the data that making it cost.
     point : Any
-        Point at which it was made.
+        Point at which it was made: the one that `begin` was given, or where a step
+        from there has led.
     memory : Any
         Whatever `Solver.restore` needs.
+    promise : float
+        What is left to gain, where the solver can tell. Below the tolerance the fit
+        has converged.
     """
 
     mean: Any
@@ -41,6 +47,7 @@ class Anchor(NamedTuple):
     passes: float
     point: Any
     memory: Any = None
+    promise: float = math.inf
 
 
 class Model(Protocol):

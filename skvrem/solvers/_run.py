@@ -87,7 +87,7 @@ def run(
         Epochs.
     tol : float
         Converged when the objective gains less a unit in an epoch, for as many epochs
-        in a row as the solver's patience.
+        in a row as the solver's patience, or when the solver promises no more.
     rng : numpy.random.Generator
     report : callable, default=None
         Called with each `Epoch` and its point; a true answer stops the fit.
@@ -112,6 +112,7 @@ def run(
         hot = temperature(n_iter - 1)
         point = model.recentre(model.revive(point, data, rng))
         anchor = solver.begin(point, 1.0 / hot)
+        point = anchor.point
         passes += anchor.passes
         now = time.perf_counter() - began
         history.append(Epoch(passes, now, anchor.objective, step, hot))
@@ -137,7 +138,8 @@ def run(
             good, dips, fresh = anchor, 0, False
         previous = anchor
         stopped = report is not None and bool(report(history[-1], point))
-        converged = n_calm >= solver.patience and hot == temperature(n_iter)
+        calm = n_calm >= solver.patience or anchor.promise < tol
+        converged = calm and hot == temperature(n_iter)
         if converged or stopped or (n_iter == max_iter and solver.exact is not None):
             break
         rejected = visited = 0
@@ -163,7 +165,7 @@ def run(
         passes += anchor.passes
         now = time.perf_counter() - began
         history.append(Epoch(passes, now, anchor.objective, 1.0, 1.0))
-    if max_iter:
+    if max_iter and anchor.mean is not None:
         point = model.update(anchor.point, anchor.mean, None, 1.0)
     return Result(point, anchor.objective, *ends, history)
 

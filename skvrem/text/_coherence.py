@@ -2,7 +2,13 @@
 
 import numpy as np
 
-from skvrem.text._topics import check_counts, check_names, find_topics, largest
+from skvrem.text._topics import (
+    check_counts,
+    check_names,
+    check_size,
+    find_topics,
+    largest,
+)
 
 __all__ = ["coherence", "normalized_pmi", "umass"]
 
@@ -25,15 +31,13 @@ def normalized_pmi(together, n_documents):
     values : ndarray of shape (n_words * (n_words - 1) / 2,)
     """
     i, j = np.tril_indices(len(together), -1)
-    alone, both = np.diag(together), together[i, j]
-    values = np.full(len(both), -1.0)
-    meet = both > 0
+    p, p_ij = np.diag(together) / n_documents, together[i, j] / n_documents
+    values = np.full(len(p_ij), -1.0)
     # Two words of every document tell nothing about each other, and are 0 / 0.
-    values[both == n_documents] = 0.0
-    meet &= both < n_documents
-    p = both[meet] / n_documents
-    product = alone[i[meet]] * alone[j[meet]] / n_documents**2
-    values[meet] = np.log(p / product) / -np.log(p)
+    values[p_ij == 1.0] = 0.0
+    meet = (p_ij > 0.0) & (p_ij < 1.0)
+    log_p = np.log(p_ij[meet])
+    values[meet] = (log_p - np.log(p[i[meet]] * p[j[meet]])) / -log_p
     return values
 
 
@@ -72,13 +76,15 @@ def _is_words(topics):
 def _find_words(topics, feature_names, n_words):
     """Return the columns of each topic's words, -1 for a word without a column."""
     column = {name: j for j, name in enumerate(feature_names)}
-    rows = [[column.get(word, -1) for word in topic][:n_words] for topic in topics]
+    found = []
     for topic in topics:
-        if isinstance(topic, str) or len(set(topic[:n_words])) < 2:
+        top = topic[:n_words]
+        if isinstance(topic, str) or len(set(top)) < 2:
             raise ValueError(f"A topic needs two words at least, got {topic!r}.")
-        if len(set(topic[:n_words])) < len(topic[:n_words]):
+        if len(set(top)) < len(top):
             raise ValueError(f"A topic has a word twice: {list(topic)}.")
-    return [np.array(row) for row in rows]
+        found.append(np.array([column.get(word, -1) for word in top]))
+    return found
 
 
 def coherence(topics, X, *, measure="npmi", n_words=10, feature_names=None):
@@ -143,16 +149,12 @@ def coherence(topics, X, *, measure="npmi", n_words=10, feature_names=None):
     """
     if measure not in MEASURES:
         raise ValueError(f"measure must be 'npmi' or 'umass', got {measure!r}.")
-    if not isinstance(n_words, int | np.integer) or n_words < 2:
-        raise ValueError(
-            f"n_words must be an integer of at least 2, got {n_words!r}: coherence is "
-            "about pairs of words."
-        )
+    check_size("n_words", n_words, least=2)
     if _is_words(topics):
         counts = check_counts(X)
-        names = check_names(feature_names)
-        if len(names) != counts.shape[1]:
-            check_names(names, counts.shape[1])
+        if feature_names is None:
+            raise ValueError("Lists of words need feature_names: the words of X.")
+        names = check_names(feature_names, counts.shape[1])
         words = _find_words(topics, names, n_words)
     else:
         components, X = find_topics(topics, X)

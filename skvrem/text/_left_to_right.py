@@ -4,7 +4,12 @@ import numpy as np
 from sklearn.utils import check_array, check_random_state
 
 from skvrem.text import _kernels
-from skvrem.text._topics import check_counts, find_topics, word_probabilities
+from skvrem.text._topics import (
+    check_counts,
+    check_size,
+    find_topics,
+    word_probabilities,
+)
 from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import parallel_map, threads
 
@@ -113,10 +118,7 @@ def left_to_right(
             "left_to_right goes from token to token: X must hold whole numbers."
         )
     prior = _check_prior(doc_topic_prior, len(components))
-    if not isinstance(n_particles, int | np.integer) or n_particles < 1:
-        raise ValueError(
-            f"n_particles must be an integer of at least 1, got {n_particles!r}."
-        )
+    check_size("n_particles", n_particles)
     seed = check_random_state(random_state).randint(2**31 - 1)
     words = read_only(word_probabilities(components.astype(np.float64))[0])
 

@@ -4,8 +4,7 @@ import warnings
 
 import numpy as np
 
-from skvrem.text._topics import check_names
-from skvrem.text._words import check_size
+from skvrem.text._topics import check_names, check_size
 
 __all__ = ["seed_prior"]
 

@@ -1,5 +1,7 @@
 """What the functions of this package read from models, counts and vectorizers."""
 
+from numbers import Integral
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.pipeline import Pipeline
@@ -10,6 +12,7 @@ __all__ = [
     "check_components",
     "check_counts",
     "check_names",
+    "check_size",
     "document_shares",
     "find_topics",
     "largest",
@@ -195,6 +198,14 @@ def check_names(names, n_features=None, estimator=None):
             f"shape {names.shape}."
         )
     return names
+
+
+def check_size(name, value, least=1):
+    """Check that a number of words, documents or particles is an integer."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(
+            f"{name} must be an integer of at least {least}, got {value!r}."
+        )
 
 
 def largest(rows, n):

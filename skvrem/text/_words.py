@@ -5,19 +5,14 @@ import numpy as np
 from skvrem.text._topics import (
     check_components,
     check_names,
+    check_size,
     document_shares,
     find_topics,
     largest,
     last_step,
 )
 
-__all__ = ["check_size", "top_documents", "top_words"]
-
-
-def check_size(name, value):
-    """Check that a number of words or documents is a positive integer."""
-    if not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+__all__ = ["top_documents", "top_words"]
 
 
 def top_words(topics, feature_names=None, n=10):

@@ -18,9 +18,11 @@ from numbers import Real
 
 from joblib import cpu_count
 from joblib.parallel import get_active_backend
+from threadpoolctl import ThreadpoolController
 
 _state = threading.local()
 _pools = {}
+_blas = {"users": 0, "controller": None, "limit": None}
 _lock = threading.Lock()
 
 
@@ -86,6 +88,28 @@ def threads(n_jobs):
         yield _state.n_threads
     finally:
         _state.n_threads = before
+
+
+@contextmanager
+def one_blas_thread():
+    """Let BLAS use one thread, as where several tasks of `parallel_map` call it.
+
+    The limit holds for the whole process: the first to enter sets it, the last to leave
+    lifts it.
+    """
+    with _lock:
+        if not _blas["users"]:
+            if _blas["controller"] is None:  # finding the libraries takes a while
+                _blas["controller"] = ThreadpoolController()
+            _blas["limit"] = _blas["controller"].limit(limits=1, user_api="blas")
+        _blas["users"] += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _blas["users"] -= 1
+            if not _blas["users"]:
+                _blas["limit"].restore_original_limits()
 
 
 def _enter_pool():

@@ -13,9 +13,9 @@ __all__ = ["all_estimators"]
 def all_estimators():
     """Return all public estimators of the package.
 
-    These are the subclasses of :class:`sklearn.base.BaseEstimator` that are not
-    abstract and that a public module, ``skvrem`` itself or one of its folders, lists
-    in its ``__all__``.
+    These are the subclasses of :class:`sklearn.base.BaseEstimator` that can be fitted,
+    are not abstract, and that a public module, ``skvrem`` itself or one of its folders,
+    lists in its ``__all__``.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def all_estimators():
             if (
                 inspect.isclass(value)
                 and issubclass(value, BaseEstimator)
-                and value is not BaseEstimator
+                and hasattr(value, "fit")
                 and not inspect.isabstract(value)
             ):
                 found[value.__name__] = value

@@ -9,9 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from skvrem import hmm
 from skvrem.data import as_documents, as_source
+from skvrem.factorial import _model as factorial
+from skvrem.hmm._model import HMMModel, Parameters
+from skvrem.hmm._sequences import Sequences, SequenceSource
+from skvrem.hmm._transitions import Initial
 from skvrem.lda._model import LDAModel
 from skvrem.lda._model_local import LocallyTemperedLDAModel
+from skvrem.linear._model import LogisticModel
+from skvrem.linear._model import Parameters as Theta
+from skvrem.linear._model_curvature import Curvature
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.mixture._start import _spheres
 from skvrem.plsa._model import PLSAModel
@@ -26,6 +34,7 @@ class Case(NamedTuple):
     folder: str
     bounded: bool = True  # a step of batch EM raises one and the same objective
     size: float = 1.0  # of parameters
+    solvers: tuple = ("batch", "squarem", "stochastic", "svrg", "saga", "incremental")
 
 
 def gaussian(covariance_type, missing=False, weighted=False, keep_sums=True):
@@ -77,6 +86,26 @@ def documents(weighted=False, doc_update_iter=1, words_of_topics=False):
     return Case(model, point, data, X, "plsa")
 
 
+def factors(learn=True, full=True, keep_sums=True, weighted=False):
+    rng = np.random.default_rng(3)
+    parts = 1.5 * np.kron(np.eye(3), [1.0, 1.0]) + 0.2 * rng.normal(size=(3, 6))
+    codes = rng.uniform(size=(300, 3)) < np.array([0.3, 0.5, 0.4])
+    X = codes @ parts + 0.4 * rng.normal(size=(300, 6))
+    weight = rng.uniform(0.5, 2.0, 300) if weighted else None
+    data = as_source(X, weight)
+    model = factorial.FactorialModel(
+        data.total_weight,
+        X.dtype,
+        learn=(learn,) * 3,
+        full=full,
+        keep_sums=keep_sums,
+        code_iter=3,
+    )
+    near = parts + 0.2 * rng.normal(size=parts.shape)
+    parameters = factorial.Parameters(near, None, np.full(3, 0.4), 0.3, 0.8)
+    return Case(model, model.start(parameters, 300), data, X, "factorial")
+
+
 def dirichlet_documents(weighted=False, words_of_topics=False, model=LDAModel):
     like = documents(weighted)
     rng = np.random.default_rng(3)
@@ -109,6 +138,104 @@ def _weight(data, ids):
     return data.weight[ids] if data.weight.size else None
 
 
+def logistic(kind="gram", k=1, intercept=True, sparse=False, weighted=False):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 4)) * [1.0, 2.0, 0.5, 1.0]
+    if sparse:
+        X = sp.csr_matrix(X * (rng.uniform(size=X.shape) < 0.5))
+    weight = rng.uniform(0.5, 2.0, 300) if weighted else None
+    p = 4 + intercept
+    logits = X @ rng.normal(size=(4, max(2, k)))
+    y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1).astype(np.int32)
+    ridge = np.ones(p)
+    ridge[4:] = 0.0
+    curvature = Curvature(kind, p, 1, rank=2)
+    total = 300 if weight is None else weight.sum()
+    model = LogisticModel(
+        y, max(2, k), ridge, total, intercept, curvature, sample_rows=300
+    )
+    theta = 0.1 * rng.normal(size=(p, k))
+    if k > 1:  # where the ridge keeps it
+        theta -= theta.mean(axis=1, keepdims=True)
+    point = model.start(Theta(theta))
+    return Case(
+        model,
+        point,
+        as_source(X, weight),
+        X,
+        "linear",
+        solvers=("batch", "stochastic", "svrg", "quasi-newton"),
+    )
+
+
+def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1.0):
+    """Sixty sequences of two or three states that are apart."""
+    rng = np.random.default_rng(2)
+    n = 3
+    lengths = rng.integers(5, 30, 60)
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    states = rng.integers(n, size=bounds[-1] // 4 + 1).repeat(4)[: bounds[-1]]
+    kinds = {
+        "gaussian": hmm.Gaussian(),
+        "full": hmm.Gaussian("full"),
+        "tied": hmm.Gaussian("tied"),
+        "poisson": hmm.Poisson(),
+        "bernoulli": hmm.Bernoulli(),
+        "categorical": hmm.Categorical(prior=prior),
+        "gamma": hmm.Gamma(zero_inflated=True),
+        "von mises": hmm.VonMises(),
+        "product": hmm.Product(
+            [("depth", hmm.Gaussian(), [1]), ("end", hmm.Bernoulli(), [0])]
+        ),
+    }
+    if family == "gamma":
+        X = rng.gamma(5.0, np.array([[1, 9], [4, 2], [16, 0.5]])[states])
+        X[rng.uniform(size=X.shape) < 0.1] = 0.0
+    elif family == "von mises":
+        X = rng.vonmises(np.array([[0.0, 1.0], [2.0, -1.0], [-2.0, 3.0]])[states], 6.0)
+    elif family == "product":
+        X = 3.0 * states[:, None] + rng.normal(size=(len(states), 2))
+        X[:, 0] = rng.random(len(states)) < np.array([0.1, 0.5, 0.9])[states]
+    elif family == "poisson":
+        X = rng.poisson(np.array([[1, 4], [9, 2], [20, 30]])[states])
+    elif family == "bernoulli":
+        X = rng.random((len(states), 6)) < np.where(
+            states[:, None] == [0, 0, 1, 1, 2, 2], 0.9, 0.1
+        )
+    elif family == "categorical":
+        edges = np.cumsum(np.full((n, 4), 0.05) + 0.8 * np.eye(n, 4), axis=1)
+        X = (rng.random((len(states), 1)) > edges[states][:, :-1]).sum(1, keepdims=True)
+    else:
+        X = 3.0 * states[:, None] + rng.normal(size=(len(states), 2))
+        X[:, 1] -= 0.4 * X[:, 0]
+    X = X.astype(float)
+    if missing:
+        X[rng.uniform(size=X.shape) < 0.1] = np.nan
+        X[5] = np.nan
+    weight = rng.uniform(0.5, 2.0, len(lengths)) if weighted else None
+    emission = kinds[family].open(X, n)
+    transitions = hmm.Homogeneous(prior=prior).open(n)
+    data = SequenceSource(Sequences(X, bounds, weight), emission)
+    initial = Initial("free", None, prior, n)
+    model = HMMModel(
+        emission,
+        data.features,
+        initial,
+        transitions,
+        data.total_weight,
+        keep_sums=keep_sums,
+    )
+    guess = np.where(rng.uniform(size=len(states)) < 0.6, states, rng.integers(n))
+    members = (guess == np.arange(n)[:, None]).astype(float)
+    sums = members @ data.rows.features(slice(None))
+    parameters = Parameters(
+        np.array([0.2, 0.3, 0.5]),
+        np.full((n, n), 0.2) + 0.4 * np.eye(n),
+        emission.maximize(data.features.widen(sums), emission.blank(), True),
+    )
+    return Case(model, model.start(parameters), data, X, "hmm")
+
+
 CASES = {
     "full": lambda: gaussian("full"),
     "tied": lambda: gaussian("tied"),
@@ -121,6 +248,10 @@ CASES = {
     "counts": counts,
     "counts weighted": lambda: counts(weighted=True),
     "counts recomputed": lambda: counts(keep_sums=False),
+    "factors": factors,
+    "factors given": lambda: factors(learn=False, full=False),
+    "factors weighted": lambda: factors(weighted=True),
+    "factors recomputed": lambda: factors(keep_sums=False),
     "documents": documents,
     "documents weighted": lambda: documents(weighted=True),
     "documents, words of topics": lambda: documents(words_of_topics=True),
@@ -131,4 +262,22 @@ CASES = {
     "dirichlet, temperatures of documents": lambda: dirichlet_documents(
         model=LocallyTemperedLDAModel
     ),
+    "logistic": logistic,
+    "logistic sparse": lambda: logistic(sparse=True),
+    "logistic weighted": lambda: logistic(weighted=True, intercept=False),
+    "multinomial": lambda: logistic(k=3),
+    "multinomial sparse": lambda: logistic(k=3, sparse=True),
+    "hmm gaussian": lambda: hidden_markov("gaussian"),
+    "hmm full": lambda: hidden_markov("full"),
+    "hmm tied": lambda: hidden_markov("tied"),
+    "hmm poisson": lambda: hidden_markov("poisson"),
+    "hmm bernoulli": lambda: hidden_markov("bernoulli"),
+    "hmm categorical": lambda: hidden_markov("categorical"),
+    "hmm gamma": lambda: hidden_markov("gamma"),
+    "hmm von mises": lambda: hidden_markov("von mises"),
+    "hmm product": lambda: hidden_markov("product"),
+    "hmm with priors": lambda: hidden_markov("categorical", prior=2.0),
+    "hmm missing": lambda: hidden_markov("gaussian", missing=True),
+    "hmm weighted": lambda: hidden_markov("gaussian", weighted=True),
+    "hmm recomputed": lambda: hidden_markov("gaussian", keep_sums=False),
 }

@@ -19,11 +19,14 @@ N_BLOCKS = 12
 SOLVERS = {
     "batch": solvers.Batch,
     "squarem": solvers.Squarem,
+    "quasi-newton": solvers.QuasiNewton,
     **{name: partial(cls, N_BLOCKS) for name, cls in solvers.BY_NAME.items()},
 }
 TABLES = ("saga", "incremental")
 # Stochastic EM forgets the other batches and has no fixed point.
 EXACT = sorted(set(SOLVERS) - {"stochastic"})
+# It has no visits: a step is made where its length is tried.
+VISITING = sorted(set(EXACT) - {"quasi-newton"})
 REDUCED = ("svrg", "saga")
 
 
@@ -51,7 +54,9 @@ def _fixed_point(name):
     raise AssertionError("batch EM has not converged")
 
 
-def skip_without_sums(case, name):
+def skip_unless_it_fits(case, name):
+    if name not in case.solvers:
+        pytest.skip("a solver for models of another family")
     if name in TABLES and not case.model.keep_sums:
         pytest.skip("a table is made of sums")
 
@@ -118,7 +123,7 @@ def test_statistics_are_additive_and_know_no_order(case):
 
 @pytest.mark.parametrize("name", REDUCED)
 def test_estimates_average_to_the_mean_away_from_the_anchor(case, name):
-    skip_without_sums(case, name)
+    skip_unless_it_fits(case, name)
     model, rng = case.model, np.random.default_rng(0)
     solver = SOLVERS[name]()
     solver.start(model, case.data, rng)
@@ -133,9 +138,9 @@ def test_estimates_average_to_the_mean_away_from_the_anchor(case, name):
     np.testing.assert_allclose(np.mean(estimates, axis=0), expected, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", VISITING)
 def test_a_fixed_point_stays(case, best, name):
-    skip_without_sums(case, name)
+    skip_unless_it_fits(case, name)
     model, rng = case.model, np.random.default_rng(0)
     point = before = best
     solver = SOLVERS[name]()
@@ -167,7 +172,7 @@ def test_a_batch_step_never_lowers_the_objective(case, temperature):
 @pytest.mark.parametrize("name", EXACT)
 def test_every_solver_ends_at_a_fixed_point_of_batch(case, best, name):
     skip_without_bound(case)
-    skip_without_sums(case, name)
+    skip_unless_it_fits(case, name)
     result = fit(case, name, max_iter=2000, tol=1e-12)
     assert result.converged
     np.testing.assert_allclose(
@@ -191,7 +196,7 @@ def test_stochastic_comes_near(case, best):
 @pytest.mark.parametrize("name", TABLES)
 def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name):
     model, rng = case.model, np.random.default_rng(0)
-    skip_without_sums(case, name)
+    skip_unless_it_fits(case, name)
     solver = SOLVERS[name]()
     solver.start(model, case.data, rng)
     point = case.point
@@ -199,8 +204,7 @@ def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name)
         anchor = solver.begin(model.recentre(point), 1.0)
         top = model.update(anchor.point, anchor.mean, None, 1.0)
         exact = batch_mean(model, case.data, model.recentre(top))
-        likelihood = float(exact.mean.objective)
-        assert anchor.objective <= likelihood + 1e-6
+        assert anchor.objective <= exact.objective + 1e-6
         point = anchor.point
         for visit in solver.visits(rng):
             mean, correction = solver.estimate(visit, point)
@@ -208,7 +212,7 @@ def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name)
             point = model.update(point, mean, correction, rho)
     solver.start(model, case.data, rng)
     best = model.recentre(best)
-    exact = float(batch_mean(model, case.data, best).mean.objective)
+    exact = batch_mean(model, case.data, best).objective
     assert solver.begin(best, 1.0).objective == pytest.approx(exact, abs=1e-7)
 
 
@@ -216,7 +220,7 @@ def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name)
 def test_a_bad_step_is_taken_back(case, best, name, monkeypatch):
     """An estimate that leads astray costs an epoch, not the fit."""
     skip_without_bound(case)
-    skip_without_sums(case, name)
+    skip_unless_it_fits(case, name)
     cls = {"squarem": solvers.Squarem, **solvers.BY_NAME}[name]
     astray = {"calls": 0}
     estimate = cls.estimate
@@ -267,7 +271,7 @@ def test_the_temperature_stands_still_within_an_epoch(case):
 
 
 def test_a_table_of_another_temperature_is_refilled(case):
-    skip_without_sums(case, "saga")
+    skip_unless_it_fits(case, "saga")
     solver = SOLVERS["saga"]()
     solver.start(case.model, case.data, np.random.default_rng(0))
     assert solver.begin(case.point, 0.5).passes == 1.0
@@ -286,7 +290,7 @@ def test_the_temperature_one_is_no_temperature(case):
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_the_same_bits_for_any_number_of_threads(case, name):
-    skip_without_sums(case, name)
+    skip_unless_it_fits(case, name)
     ends = []
     for n_jobs in (1, 3):
         with threads(n_jobs):

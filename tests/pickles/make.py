@@ -24,8 +24,11 @@ PROTOCOL = 4
 METHODS = ("predict", "predict_proba", "score_samples", "transform")
 # Parameters of each estimator; one that is not named here gets its defaults.
 PARAMETERS = {
+    "VRPLSA": {"n_components": 2},
     "TemperedLDA": {"n_components": 2},
+    "SBMLogisticRegression": {"compute_std": True},
     "VRGaussianMixture": {"n_components": 2, "covariance_type": "diag"},
+    "VRHMM": {"n_components": 2},
 }
 
 

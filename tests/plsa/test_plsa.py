@@ -4,6 +4,7 @@ import pickle
 import tracemalloc
 import warnings
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,6 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skvrem import VRPLSA
+from skvrem.plsa import _kernels
 from skvrem.text import document_completion, seed_prior, top_words
 
 K, V = 4, 60
@@ -397,9 +399,10 @@ def test_the_first_batch_moves_the_start_by_the_formula():
     start = normalized(np.random.default_rng(0).uniform(0.5, 1.0, (K, V)))
     model = plsa(components_init=start, mean_change_tol=0.0, max_doc_update_iter=7)
     model.partial_fit(X)
+    phi = normalized(start / K + 0.1 / X.sum())
     theta = np.full((30, K), 1.0 / K)
     for _ in range(7):
-        gamma = responsibilities(X, start, theta, 1.0)
+        gamma = responsibilities(X, phi, theta, 1.0)
         theta = normalized(gamma.sum(axis=1) + 1.0 / K)
     step = 2.0**-0.6
     s = (1 - step) * start / K + step * gamma.sum(axis=0).T / X.sum()
@@ -552,15 +555,19 @@ def test_a_large_prior_wins():
 def test_seeds_say_which_topic_is_which():
     X, topics = planted()
     names = [f"word{v}" for v in range(V)]
-    seeds = {
-        k: [names[v] for v in np.argsort(-topics[3 - k])[:2]] for k in range(K - 1)
-    }
-    prior = seed_prior(seeds, names, K)
-    for seed in range(3):
-        model = plsa(topic_word_prior=prior, random_state=seed).fit(X)
-        distance = abs(model.components_[:, None] - topics[None]).sum(axis=2)
-        assert list(distance.argmin(axis=1)) == [3, 2, 1, 0]
-    words = [set(row) for row in top_words(model, names, n=8)]
+    telling = topics**2 / topics.sum(axis=0)
+    seeds = {k: [names[v] for v in np.argsort(-telling[3 - k])[:2]] for k in range(3)}
+    hits = {True: 0, False: 0}
+    for seed in range(10):
+        for seeded in hits:
+            prior = seed_prior(seeds, names, K) if seeded else None
+            model = plsa(topic_word_prior=prior, random_state=seed).fit(X)
+            distance = abs(model.components_[:, None] - topics[None]).sum(axis=2)
+            hits[seeded] += list(distance.argmin(axis=1)) == [3, 2, 1, 0]
+    assert hits[True] >= 8
+    assert hits[False] <= 2
+    stream = plsa(topic_word_prior=seed_prior(seeds, names, K)).partial_fit(X)
+    words = [set(row) for row in top_words(stream, names, n=10)]
     assert all(set(seeds[k]) <= words[k] for k in seeds)
 
 
@@ -581,9 +588,14 @@ def test_warm_start_goes_on():
     model = plsa(warm_start=True, max_iter=2, solver="batch")
     values = [model.fit(X).objective_ for _ in range(5)]
     assert (np.diff(values) > 0).all()
-    # Topics are gone on from, shares are found anew.
-    cold = plsa(max_iter=10, solver="batch").fit(X)
-    assert values[-1] == pytest.approx(cold.objective_, abs=0.05)
+    # From a converged fit there is nothing left to do.
+    model = plsa(warm_start=True, tol=1e-5, max_iter=300, solver="batch").fit(X)
+    first = model.objective_, model.n_iter_, model.components_
+    model.fit(X)
+    assert model.objective_ >= first[0] - 1e-5
+    assert model.n_iter_ < first[1] / 2
+    np.testing.assert_allclose(model.components_, first[2], atol=1e-3)
+    assert model.n_tokens_seen_ == 2 * X.sum()
     with pytest.raises(ValueError, match="last fit's topics must have shape"):
         model.set_params(n_components=3).fit(X)
 
@@ -744,10 +756,8 @@ def test_the_same_bits_for_any_number_of_threads(solver):
 
 def test_memory_is_that_of_the_parameters():
     """No array has an entry for each nonzero and topic."""
-    k, n, v = 100, 3000, 3000
-    X = sp.random_array(
-        (n, v), density=0.02, format="csr", rng=np.random.default_rng(0)
-    )
+    k, n, v = 100, 2000, 2000
+    X = sp.random_array((n, v), density=0.1, format="csr", rng=np.random.default_rng(0))
     X.data = np.ceil(3 * X.data).astype(np.float32)
     X = X.astype(np.float32)
     with warnings.catch_warnings():
@@ -765,8 +775,8 @@ def test_memory_is_that_of_the_parameters():
             finally:
                 tracemalloc.stop()
             cube = 4 * k * X.nnz
-            assert peak < 0.25 * cube
-            assert in_transform < 0.25 * cube
+            assert peak < 0.15 * cube
+            assert in_transform < 0.15 * cube
 
 
 # Bad input
@@ -902,7 +912,7 @@ def test_other_widths_and_numbers_of_topics_than_before(fitted):
     narrow = np.ones((3, 5))
     model = pickle.loads(pickle.dumps(fitted))
     for method in ("transform", "score", "perplexity", "partial_fit"):
-        with pytest.raises(ValueError, match="5 features.*60 features"):
+        with pytest.raises(ValueError, match=r"5 features.*60 features"):
             getattr(model, method)(narrow)
     model.set_params(n_components=3, doc_topic_prior=None)
     with pytest.raises(ValueError, match="but the model has 4 topics: call fit"):
@@ -977,3 +987,19 @@ def test_annealing_longer_than_the_fit_warns():
         pytest.warns(ConvergenceWarning),
     ):
         plsa(tempering="annealed", max_iter=3).fit(planted(50)[0])
+
+
+def test_loaded_as_read_only_memory_map(tmp_path):
+    X = planted(200)[0]
+    model = plsa(n_components=2, warm_start=True).fit(X)
+    joblib.dump(model, tmp_path / "plsa")
+    mapped = joblib.load(tmp_path / "plsa", mmap_mode="r")
+    assert not mapped.components_.flags.writeable
+    compiled = len(_kernels.infer_topics.signatures)
+    np.testing.assert_allclose(mapped.transform(X), model.transform(X), atol=1e-6)
+    for method in ("partial_fit", "fit"):
+        for one in (mapped, model):
+            getattr(one, method)(X)
+        np.testing.assert_allclose(mapped.components_, model.components_, atol=1e-5)
+    # Read-only parameters must not be new types for which numba compiles again.
+    assert len(_kernels.infer_topics.signatures) == compiled

@@ -1,0 +1,507 @@
+"""The scikit-learn shell of the factorial mixture: parameters, fit, partial_fit."""
+
+from functools import partial
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+
+from skvrem import schedules, solvers
+from skvrem.data import as_source
+from skvrem.factorial._inference import FactorialInference
+from skvrem.factorial._model import FactorialModel
+from skvrem.factorial._start import (
+    LEAST_NOISE,
+    NOISE_SHARE,
+    moments,
+    resume,
+    starting_parameters,
+)
+from skvrem.factorial._tempering import GlobalTempering
+from skvrem.utils._base import VersionedPickle
+from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
+from skvrem.utils._parallel import one_blas_thread, threads
+from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
+from skvrem.utils._validation import (
+    all_or_nothing,
+    check_integer,
+    check_options,
+    check_real,
+    check_weight,
+)
+
+__all__ = ["FactorialMixture"]
+
+SOLVERS = ("batch", "stochastic", "svrg")
+# Statistics of all blocks that variance reduction may keep.
+TABLE_BYTES = 1 << 26
+MOST_ANNEALING = 100
+
+
+class FactorialMixture(
+    FactorialInference,
+    ClassNamePrefixFeaturesOutMixin,
+    CallbackSupportMixin,
+    VersionedPickle,
+    TransformerMixin,
+    BaseEstimator,
+):
+    r"""Binary latent factors by annealed variational inference.
+
+    A row is a sum of components that are each there or not, and noise,
+
+    .. math:: x_n = \sum_k Z_{nk} \mu_k + \varepsilon_n, \quad
+              Z_{nk} \sim \mathrm{Bern}(\pi_k), \quad
+              \mu_k \sim N(0, \sigma_\mu^2 I), \quad
+              \varepsilon_n \sim N(0, \sigma^2 I) .
+
+    Unlike the groups of a mixture, any number of components may be active in a row.
+    The fit is variational; a temperature that comes down to 1 keeps it from the poor
+    optima that this model is full of [1]_.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of components.
+    noise_variance : float, default=None
+        :math:`\sigma^2`, a variance and not a deviation; None for learned.
+    component_variance : float, default=None
+        :math:`\sigma_\mu^2`, of the components' prior; None for learned.
+    activation_prior : float or array-like of shape (n_components,), default=None
+        :math:`\pi`, between 0 and 1; None for learned.
+    posterior : {"full", "diag"}, default="full"
+        Posterior of the components: jointly, with their K x K covariance, or each by
+        itself, as in [1]_. "full" has the higher bound, at the same cost.
+    solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
+        How the mean of the sufficient statistics is estimated. "batch" is coordinate
+        ascent; "stochastic" is stochastic variational inference with decreasing
+        steps; "svrg" its variance-reduced form; "auto" is "batch".
+    step_size : float or "auto", default="auto"
+        Step of "svrg"; "auto" makes a step times the number of minibatches
+        ``min(20, n_samples / (3 * n_parameters))``, at least 1. Factor of the steps
+        of "stochastic".
+    step_decay, step_offset : float, default=0.6, 2.0
+        Steps of "stochastic" and of :meth:`partial_fit` are
+        ``step_size * (t + step_offset) ** -step_decay``.
+    batch_size : int or "auto", default="auto"
+        Rows a minibatch; "auto" makes at most 100 of at least 256 rows.
+    code_iter : int, default=5
+        Most sweeps over the components a visit to a row.
+    max_code_iter : int, default=100
+        Most sweeps for a new row, in `transform`, `score` and `partial_fit`.
+    code_tol : float, default=1e-4
+        They end when a sweep moves no probability of the row by more than this.
+    max_iter : int, default=300
+        Epochs: passes for "batch", passes over the minibatches for the others.
+    tol : float, default=1e-3
+        Converged when an epoch gains less than this, in nats a row.
+    tempering : {None, "annealed", "global"}, default="annealed"
+        "annealed" lowers the temperature linearly; "global" is variational tempering,
+        which learns a distribution over temperatures (see Notes).
+    temperature : float or "auto", default="auto"
+        Where it starts. "auto" is the mean variance of the features over the noise
+        variance. A learned one starts at 0.3 of the former, and is learned when the
+        temperature has come down to 1.
+    annealing_iter : int or "auto", default="auto"
+        Epochs until it is 1; "auto" is 100, at most half of `max_iter`. With "global"
+        temperatures are learned for two thirds of them.
+    n_init : int, default=1
+        Starts, of which the best is kept; see ``init_scores_``.
+    components_init : array-like of shape (n_components, n_features), default=None
+        Components to start from, in place of random ones.
+    warm_start : bool, default=False
+        Start from the last solution.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the start, the minibatches and `sample`.
+    n_jobs : int or None, default=None
+        Threads; None is all cores, and one inside a joblib or dask worker. Results do
+        not depend on it.
+    verbose : int, default=0
+        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+    verbose_interval : int, default=10
+        Epochs between two lines.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Posterior means of the components.
+    components_variance_ : ndarray of shape (n_components,)
+        Posterior variance of each component's values, the same for all features.
+    components_covariance_ : ndarray of shape (n_components, n_components)
+        Posterior covariance of the components' values at a feature; diagonal with
+        ``posterior="diag"``.
+    noise_variance_ : float
+        Given or learned.
+    component_variance_ : float
+        Variance of the components' prior, given or learned.
+    activation_prior_ : ndarray of shape (n_components,)
+        Given or learned.
+    lower_bound_ : float
+        Bound of the log-likelihood a row at a temperature of 1, in nats.
+    converged_ : bool
+        Whether an epoch gained less than `tol`.
+    n_iter_ : int
+        Epochs of the best start; batches seen, on a stream.
+    history_ : dict of ndarray
+        passes, seconds, objective, step_size, temperature by epoch. The objective is
+        the annealed bound: those of different temperatures do not compare.
+    init_scores_ : ndarray of shape (n_init,)
+        Bound that each start reached.
+    solver_, step_size_, batch_size_ : str, float, int
+        What was used.
+    n_samples_seen_ : int
+        Rows of all fits since the last start.
+    n_features_in_ : int
+        Features.
+    feature_names_in_ : ndarray of str
+        Where X has string column names.
+
+    See Also
+    --------
+    VRGaussianMixture : One component a row.
+    sklearn.decomposition.FactorAnalysis : Factors that are real numbers.
+
+    Notes
+    -----
+    The model has no intercept: what a row without any component is, is zero. Subtract
+    what all rows share if that is not so.
+
+    Codes are updated one component after the other, since all at once overshoot. They
+    are kept between epochs as 16-bit fractions, twice 2 bytes a row and component;
+    tiles of rows are all the memory that is needed besides, whatever the number of
+    features.
+
+    With "global" the distribution over temperatures starts at the highest one and
+    moves towards its optimum by a constant step; what remains of the temperature after
+    two thirds of `annealing_iter` is then taken away.
+
+    Too hot, all components are best the same; noise keeps them apart.
+
+    References
+    ----------
+    .. [1] Mandt, McInerney, Abrol, Ranganath, Blei (2016). Variational tempering.
+       AISTATS. Equations 4, 8, 9, 12.
+    .. [2] Ghahramani (1995). Factorial learning and the EM algorithm. NeurIPS.
+    .. [3] Hoffman, Blei, Wang, Paisley (2013). Stochastic variational inference. JMLR.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import FactorialMixture
+    >>> rng = np.random.default_rng(0)
+    >>> parts = np.array([[2.0, 2.0, 0.0, 0.0], [0.0, 0.0, 3.0, 3.0]])
+    >>> codes = rng.integers(2, size=(500, 2))
+    >>> X = codes @ parts + 0.1 * rng.normal(size=(500, 4))
+    >>> mixture = FactorialMixture(n_components=2, random_state=0).fit(X)
+    >>> np.abs(np.sort(mixture.components_.sum(axis=1))).round(1)
+    array([4., 6.])
+    >>> mixture.predict([[2.0, 2.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]])
+    array([[1, 1],
+           [0, 0]])
+    """
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        noise_variance=None,
+        component_variance=None,
+        activation_prior=None,
+        posterior="full",
+        solver="auto",
+        step_size="auto",
+        step_decay=0.6,
+        step_offset=2.0,
+        batch_size="auto",
+        code_iter=5,
+        max_code_iter=100,
+        code_tol=1e-4,
+        max_iter=300,
+        tol=1e-3,
+        tempering="annealed",
+        temperature="auto",
+        annealing_iter="auto",
+        n_init=1,
+        components_init=None,
+        warm_start=False,
+        random_state=None,
+        n_jobs=None,
+        verbose=0,
+        verbose_interval=10,
+    ):
+        self.n_components = n_components
+        self.noise_variance = noise_variance
+        self.component_variance = component_variance
+        self.activation_prior = activation_prior
+        self.posterior = posterior
+        self.solver = solver
+        self.step_size = step_size
+        self.step_decay = step_decay
+        self.step_offset = step_offset
+        self.batch_size = batch_size
+        self.code_iter = code_iter
+        self.max_code_iter = max_code_iter
+        self.code_tol = code_tol
+        self.max_iter = max_iter
+        self.tol = tol
+        self.tempering = tempering
+        self.temperature = temperature
+        self.annealing_iter = annealing_iter
+        self.n_init = n_init
+        self.components_init = components_init
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
+
+    def _check_parameters(self):
+        check_integer(self, "n_components", "n_init", "verbose_interval", least=1)
+        check_integer(self, "code_iter", "max_code_iter", least=1)
+        check_integer(self, "max_iter", "verbose")
+        check_integer(self, "annealing_iter", options=("auto",))
+        check_integer(self, "batch_size", least=1, options=("auto",))
+        check_real(self, "tol", "code_tol")
+        variances = ("noise_variance", "component_variance")
+        check_real(self, *variances, above=True, options=(None,))
+        most = np.inf if self.solver == "stochastic" else 1.0
+        check_real(self, "step_size", above=True, most=most, options=("auto",))
+        check_real(self, "step_decay", above=True, most=1.0)
+        check_real(self, "step_offset", above=True)
+        check_real(self, "temperature", least=1.0, options=("auto",))
+        check_options(
+            self,
+            posterior=("full", "diag"),
+            solver=("auto", *SOLVERS),
+            tempering=(None, "annealed", "global"),
+            warm_start=(False, True),
+        )
+        self._check_activation()
+        if self.annealing_iter != "auto":
+            warn_annealing_too_long(self)
+
+    def _check_activation(self):
+        if self.activation_prior is None:
+            return
+        prior = np.asarray(self.activation_prior)
+        shapes = ((), (self.n_components,))
+        numbers = prior.dtype.kind in "fiu" and prior.shape in shapes
+        if not (numbers and ((prior > 0.0) & (prior < 1.0)).all()):
+            raise ValueError(
+                "activation_prior of FactorialMixture must be None or probabilities "
+                "above 0 and below 1, one or one for each of the "
+                f"{self.n_components} components, got {self.activation_prior!r}."
+            )
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the components of rows.
+
+        Parameters
+        ----------
+        X : {array-like, memmap} of shape (n_samples, n_features)
+            Rows.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : FactorialMixture
+            The fitted mixture.
+
+        Raises
+        ------
+        ValueError
+            For parameters out of range, rows that are not finite numbers, or rows that
+            are all the same. The estimator is then as it was before.
+        TypeError
+            If X is a dask array.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        UserWarning
+            If they are fewer than `annealing_iter`.
+        """
+        with all_or_nothing(self), one_blas_thread(), threads(self.n_jobs):
+            self._check_parameters()
+            self._fit(X, y, sample_weight)
+        return self
+
+    def _open(self, X, sample_weight, reset):
+        """Validate rows and weights; return their source and dtype."""
+        X = self._check_X(X, reset)
+        return as_source(X, check_weight(sample_weight, X.shape[0])), X.dtype
+
+    def _plan(self, data):
+        """Choose solver, blocks and step, and whether their sums are kept."""
+        k, d = self.n_components, data.n_features
+        blocks = TABLE_BYTES // (8 * k * (1 + k + d))
+        plan = solvers.plan_em(
+            data.n_units,
+            k * d,
+            solver="batch" if self.solver == "auto" else self.solver,
+            step_size=self.step_size,
+            batch_size=self.batch_size,
+            step_decay=self.step_decay,
+            step_offset=self.step_offset,
+            most_blocks=blocks,
+        )
+        return plan, plan.n_blocks <= blocks
+
+    def _model(self, total_weight, dtype, variance, **options):
+        given = (self.noise_variance, self.component_variance, self.activation_prior)
+        return FactorialModel(
+            total_weight,
+            dtype,
+            learn=tuple(value is None for value in given),
+            full=self.posterior == "full",
+            least_noise=LEAST_NOISE * variance,
+            code_tol=self.code_tol,
+            **options,
+        )
+
+    def _temperature(self, variance, total_weight):
+        """Return the temperature of an epoch, as a function of its number."""
+        if self.tempering is None:
+            return schedules.Constant(1.0)
+        hottest, length = self.temperature, self.annealing_iter
+        if hottest == "auto":
+            noise = self.noise_variance or NOISE_SHARE * variance
+            hottest = max(1.0, variance / noise)
+        if length == "auto":
+            length = min(MOST_ANNEALING, self.max_iter // 2)
+        if self.tempering == "annealed":
+            return schedules.Linear(hottest, length)
+        return GlobalTempering(hottest, length, total_weight)
+
+    @with_callbacks
+    def _fit(self, X, y, sample_weight):
+        data, dtype = self._open(X, sample_weight, reset=True)
+        found = moments(data)
+        plan, keep_sums = self._plan(data)
+        temperature = self._temperature(found.variance, data.total_weight)
+        warm = self.warm_start and hasattr(self, "components_")
+
+        def start(rng):
+            model = self._model(
+                data.total_weight,
+                dtype,
+                found.variance,
+                code_iter=self.code_iter,
+                keep_sums=keep_sums,
+            )
+            if warm:
+                point = resume(self, model, data.n_units, data.n_features)
+            else:
+                point = model.start(starting_parameters(self, found, rng), data.n_units)
+            return model, point, 0.0, partial(self._attributes, dtype=dtype)
+
+        n_init = 1 if warm else self.n_init
+        with Progress(self, X, y, n_init) as progress:
+            best, attributes = solvers.run_starts(
+                start,
+                n_init,
+                plan=plan,
+                data=data,
+                progress=progress,
+                random_state=check_random_state(self.random_state),
+                temperature=temperature,
+                max_iter=self.max_iter,
+                tol=self.tol,
+            )
+        warn_not_converged(self, best)
+        vars(self).update(
+            attributes,
+            lower_bound_=best.objective,
+            n_samples_seen_=data.n_units + (self.n_samples_seen_ if warm else 0),
+        )
+
+    @staticmethod
+    def _attributes(point, dtype):
+        """Return the fitted attributes of a point, and its statistics."""
+        means, covariance, activation, noise, spread = point.parameters
+        return {
+            "components_": means.astype(dtype),
+            "components_variance_": np.diagonal(covariance).astype(dtype),
+            "components_covariance_": covariance.astype(dtype),
+            "activation_prior_": activation.astype(dtype),
+            "noise_variance_": float(noise),
+            "component_variance_": float(spread),
+            "_sums": tuple(point.statistics[:5]),
+        }
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Update the components with one batch of a stream.
+
+        One step of stochastic variational inference [3]_ at a temperature of 1: the
+        statistics move by ``step_size * (t + step_offset) ** -step_decay`` towards
+        those of the batch, where t is the number of such batches seen. The prior of
+        the components counts once for all rows seen so far. The first batch gives the
+        starting values, so it should hold some hundred rows. Goes on from a `fit`,
+        which on the first batch finds a better start than a stream does.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The batch.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : FactorialMixture
+            The fitted mixture.
+
+        Raises
+        ------
+        ValueError
+            As `fit`.
+        """
+        first = not hasattr(self, "components_")
+        with all_or_nothing(self), one_blas_thread(), threads(self.n_jobs):
+            self._check_parameters()
+            data, dtype = self._open(X, sample_weight, reset=first)
+            random_state = check_random_state(self.random_state)
+            rng = np.random.default_rng(random_state.randint(2**31 - 1))
+            if first:
+                found = moments(data)
+                variance, seen = found.variance, 0
+            else:
+                dtype, seen = self.components_.dtype, self.n_samples_seen_
+                variance = self.noise_variance_
+            model = self._model(
+                seen + data.total_weight, dtype, variance, code_iter=self.max_code_iter
+            )
+            if first:
+                point = model.start(starting_parameters(self, found, rng))
+            else:
+                point = resume(self, model, 0, data.n_features)
+            batch = solvers.Batch()
+            batch.start(model, data, rng)
+            anchor = batch.begin(point, 1.0)
+            factor = 1.0 if self.step_size == "auto" else self.step_size
+            schedule = schedules.Power(factor, self.step_offset, self.step_decay)
+            step = schedule(seen / data.n_units)
+            point = model.update(point, None, anchor.mean, step)
+            for name in ("history_", "init_scores_"):
+                vars(self).pop(name, None)  # they are of a fit that is past
+            vars(self).update(
+                self._attributes(model.revive(point, data, rng), dtype),
+                lower_bound_=anchor.objective,
+                converged_=False,
+                n_iter_=getattr(self, "n_iter_", 0) + 1,
+                n_samples_seen_=seen + data.n_units,
+                solver_="stochastic",
+                step_size_=step,
+                batch_size_=data.n_units,
+            )
+        return self

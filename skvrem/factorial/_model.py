@@ -1,0 +1,467 @@
+r"""The factorial mixture: parameters, statistics, E step, M step.
+
+.. math:: x_n = \sum_k Z_{nk} \mu_k + \varepsilon_n, \quad
+          Z_{nk} \sim \mathrm{Bern}(\pi_k), \quad
+          \mu_k \sim N(0, \sigma_\mu^2 I), \quad
+          \varepsilon_n \sim N(0, \sigma^2 I)
+
+(Mandt et al. 2016, Eq. 12), with the mean field
+:math:`q(\mu) \prod_{nk} \mathrm{Bern}(Z_{nk}; \nu_{nk})`, where every feature of the
+components has the same posterior covariance S (K, K) about the means M (K, D). What is
+maximised is the annealed bound (Eq. 4), a row,
+
+.. math:: \frac1N \sum_n w_n \left( b\, E_q \log p(x_n, Z_n | \mu) + H(\nu_n) \right)
+          - \frac1N KL(q(\mu) \| p(\mu))
+
+with the inverse temperature b. All it needs of the rows are the sums
+
+.. math:: t = \left( \sum_n w_n \nu_n,\ \sum_n w_n E[Z_n Z_n^T],\
+          \sum_n w_n \nu_n x_n^T,\ \sum_n w_n |x_n|^2,\ \sum_n w_n \right)
+
+and, as in Eq. 8, it is b t that is averaged: the M step then needs no temperature.
+"""
+
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve, cholesky
+
+from skvrem.factorial import _kernels as kernels
+from skvrem.utils._algebra import accumulate
+from skvrem.utils._averaging import Averaging
+from skvrem.utils._parallel import parallel_map, row_chunks
+
+__all__ = [
+    "FactorialModel",
+    "FactorialPoint",
+    "Parameters",
+    "Statistics",
+    "energy",
+    "no_codes",
+    "rows_of_a_tile",
+]
+
+# Rows of a tile: as many as keep the tile in the second-level cache, within bounds.
+TILE_SIZE, FEWEST, MOST = 1 << 17, 128, 2048
+# Multiplications that are worth a task of their own.
+TASK_WORK = 1 << 26
+NO_IDS = np.empty(0, np.int32)
+NO_IDS.flags.writeable = False
+LOG_2PI = float(np.log(2.0 * np.pi))
+# Two components are one where their difference is this small a part of them; noise of
+# JITTER parts then tells them apart.
+MERGED, JITTER = 1e-3, 0.1
+
+
+class Parameters(NamedTuple):
+    """Posterior of the components, and what the M step learns.
+
+    Attributes
+    ----------
+    means : ndarray of shape (n_components, n_features)
+        M.
+    covariance : ndarray of shape (n_components, n_components), or None at a start
+        S, of the components' values at any feature.
+    activation : ndarray of shape (n_components,)
+        π.
+    noise : float
+        σ².
+    spread : float
+        σ_μ².
+    """
+
+    means: np.ndarray
+    covariance: np.ndarray
+    activation: np.ndarray
+    noise: float
+    spread: float
+
+
+class Statistics(NamedTuple):
+    """Sums over rows of a batch: b t, and the two numbers that solvers know.
+
+    Attributes
+    ----------
+    sum_z : ndarray of shape (n_components,)
+    sum_zz : ndarray of shape (n_components, n_components)
+    sum_zx : ndarray of shape (n_components, n_features)
+    sum_xx, sum_w : float
+    objective : float
+        The rows' share of the annealed bound.
+    entropy : float
+        Σ_n w_n H(ν_n).
+    """
+
+    sum_z: np.ndarray
+    sum_zz: np.ndarray
+    sum_zx: np.ndarray
+    sum_xx: float
+    sum_w: float
+    objective: float
+    entropy: float
+
+
+class FactorialPoint(NamedTuple):
+    """Where a fit stands; see :class:`~skvrem.utils._averaging.AveragingPoint`.
+
+    `codes` (n_rows, K) are ν of the rows as 16-bit fractions, where a visit begins
+    them. They stand still within an epoch; what the visits find goes to `after`, and
+    `recentre` lets the two change places. Without rows a visit begins at π.
+    """
+
+    parameters: Parameters
+    statistics: Statistics
+    codes: np.ndarray
+    after: np.ndarray
+    reference: Any = None
+    trials: int = 0
+    repaired: tuple = ()
+
+
+def gram(parameters):
+    """E[μ_kᵀ μ_l] under q: M Mᵀ + D S."""
+    means = parameters.means
+    return means @ means.T + means.shape[1] * parameters.covariance
+
+
+def residual(parameters, sums):
+    """Σ w E|x - Σ_k Z_k μ_k|², of sums."""
+    cross = np.vdot(parameters.means, sums.sum_zx)
+    return sums.sum_xx - 2.0 * cross + np.vdot(gram(parameters), sums.sum_zz)
+
+
+def energy(parameters, sums):
+    """Σ w E log p(x, Z | μ), of sums, without the constant of the Gaussian."""
+    activation = parameters.activation
+    off = np.log1p(-activation)
+    prior = sums.sum_z @ (np.log(activation) - off) + sums.sum_w * off.sum()
+    return float(prior - 0.5 * residual(parameters, sums) / parameters.noise)
+
+
+def expected(parameters, sums):
+    """Σ w E log p(x, Z | μ), of sums."""
+    d = parameters.means.shape[1]
+    constant = 0.5 * d * (LOG_2PI + np.log(parameters.noise))
+    return energy(parameters, sums) - constant * float(sums.sum_w)
+
+
+def divergence(parameters):
+    """KL(q(μ) ‖ p(μ))."""
+    means, covariance, _, _, spread = parameters
+    k, d = means.shape
+    _, log_det = np.linalg.slogdet(covariance)
+    trace = (np.vdot(means, means) + d * np.trace(covariance)) / spread
+    return 0.5 * (trace - k * d - d * log_det + k * d * np.log(spread))
+
+
+class FactorialModel(Averaging):
+    """Binary latent factors with Gaussian components and noise.
+
+    Parameters
+    ----------
+    total_weight : float
+        Of all rows: the prior of the components counts once for them.
+    dtype : dtype
+        Of the rows, in which tiles are computed.
+    learn : tuple of bool
+        Whether the M step finds the noise variance, the variance of the components'
+        prior, the prior of the activations.
+    full : bool
+        Joint posterior of the components; otherwise S is diagonal.
+    least_noise : float
+        Smallest noise variance that is learned.
+    code_iter : int
+        Most sweeps over a row's code a visit.
+    code_tol : float
+        No more of them where one moves no ν of the row by more than this.
+    keep_sums : bool
+        Variance reduction keeps the sums of every batch. Otherwise it keeps the
+        anchor's parameters and evaluates them again: no memory, one more pass.
+    """
+
+    def __init__(
+        self,
+        total_weight,
+        dtype,
+        *,
+        learn=(True, True, True),
+        full=True,
+        least_noise=0.0,
+        code_iter=5,
+        code_tol=1e-4,
+        keep_sums=True,
+    ):
+        self.total_weight = total_weight
+        self.dtype = np.dtype(dtype)
+        self.learn = learn
+        self.full = full
+        self.least_noise = least_noise
+        self.code_iter = code_iter
+        self.code_tol = code_tol
+        self.keep_sums = keep_sums
+        self.recall_passes = 0 if keep_sums else 1
+        self.n_revived = 0
+
+    # E step
+
+    def statistics(self, point, batch, beta):
+        """Return the sums of a batch after sweeps over its rows' codes."""
+        return self._visit(point, batch, beta, point.after)
+
+    def _visit(self, point, batch, beta, after):
+        parameters = point.parameters
+        tables = self.tables(parameters, beta)
+        size = rows_of_a_task(*parameters.means.shape)
+
+        def evaluate(rows):
+            return self._sums(parameters, tables, batch, rows, point.codes, after, beta)
+
+        chunks = row_chunks(batch.start, batch.stop, size)
+        sums = reduce(accumulate, parallel_map(evaluate, chunks), None)
+        likelihood = expected(parameters, sums)
+        penalty = divergence(parameters) * sums.sum_w / beta / self.total_weight
+        return sums._replace(objective=likelihood + sums.entropy - penalty)
+
+    def tables(self, parameters, beta):
+        """What sweeps need of the parameters: M, g off the diagonal, bias, b/σ², π."""
+        activation, noise = parameters.activation, parameters.noise
+        products = gram(parameters)
+        logit = np.log(activation) - np.log1p(-activation)
+        bias = beta * (logit - 0.5 * np.diagonal(products) / noise)
+        np.fill_diagonal(products, 0.0)
+        scale = self.dtype.type(beta / noise)
+        tables = (parameters.means, products, bias, activation)
+        means, products, bias, prior = (np.asarray(t, self.dtype) for t in tables)
+        return means, products, bias, scale, prior
+
+    def infer(self, tables, rows, ids, start, codes, after):
+        """Return ν (K, n) of a tile of rows, and their entropies."""
+        means, products, bias, scale, prior = tables
+        scores = means @ rows.T
+        nu, entropy = np.empty_like(scores), np.empty(len(rows))
+        kernels.infer_codes(
+            scores,
+            ids,
+            start,
+            products,
+            bias,
+            scale,
+            prior,
+            self.code_iter,
+            self.dtype.type(self.code_tol),
+            codes,
+            after,
+            nu,
+            entropy,
+        )
+        return nu, entropy, scores
+
+    def _sums(self, parameters, tables, batch, rows, codes, after, beta):
+        """Sums of a range of rows, tile by tile; the objective is left open."""
+        k, d = parameters.means.shape
+        sum_z, sum_zz, sum_zx = np.zeros(k), np.zeros((k, k)), np.zeros((k, d))
+        sum_xx = sum_w = entropies = 0.0
+        for start, stop in row_chunks(*rows, rows_of_a_tile(d)):
+            ids = batch.index[start:stop]
+            x = batch.rows[ids] if ids.size else batch.rows[start:stop]
+            nu, entropy, _ = self.infer(tables, x, ids, start, codes, after)
+            square = np.empty(len(x))
+            kernels.squares(x, square)
+            weighted, weight = nu, len(x)
+            if batch.weight.size:
+                w = batch.weight[ids] if ids.size else batch.weight[start:stop]
+                weighted, weight = nu * w.astype(self.dtype), w.sum()
+                entropy, square = entropy * w, square * w
+            sum_z += weighted.sum(axis=1, dtype=np.float64)
+            sum_zz += weighted @ nu.T
+            sum_zx += weighted @ x
+            sum_xx += square.sum()
+            sum_w += weight
+            entropies += entropy.sum()
+        # A square of 0 or 1 is itself.
+        np.fill_diagonal(sum_zz, sum_z)
+        scaled = (beta * t for t in (sum_z, sum_zz, sum_zx, sum_xx, sum_w))
+        return Statistics(*scaled, 0.0, entropies)
+
+    def bounds(self, parameters, x):
+        """Return the bound of log p(x) of each row at T=1, and ν (K, n)."""
+        tables = self.tables(parameters, 1.0)
+        nothing = no_codes(tables[-1][None])
+        nu, bound, scores = self.infer(tables, x, NO_IDS, 0, nothing, nothing)
+        square = np.empty(len(x))
+        kernels.squares(x, square)
+        products, bias = (np.asarray(t, np.float64) for t in tables[1:3])
+        noise, d = parameters.noise, parameters.means.shape[1]
+        # ν (a - gν/2) / σ² + ν bias, with g zero on the diagonal, is all that has ν.
+        inner = scores - 0.5 * (products @ nu)
+        bound += np.einsum("kn,kn->n", nu, inner / noise + bias[:, None])
+        bound -= 0.5 * (square / noise + d * (LOG_2PI + np.log(noise)))
+        return bound + np.log1p(-parameters.activation).sum(), nu
+
+    def remember(self, point, batch, beta):
+        """Return the sums of a batch, and what it takes to have them again."""
+        sums = self.statistics(point, batch, beta)
+        return sums, (sums if self.keep_sums else (point, beta))
+
+    def recall(self, memory, point, batch):
+        """Return the sums of a batch where they were remembered."""
+        if self.keep_sums:
+            return memory
+        at, beta = memory
+        return self._visit(at, batch, beta, no_codes(at.codes))
+
+    # M step
+
+    def maximize(self, statistics, point, repair):
+        """Return R(statistics): q(μ), then what is learned, each given the rest."""
+        before = point.parameters
+        sum_z, sum_zz, sum_zx, _, sum_w = statistics[:5]
+        posterior = self._posterior(sum_zz, sum_zx, before)
+        if posterior is None:
+            return (before, ()) if repair else None
+        k, d = sum_zx.shape
+        means, covariance = posterior
+        parameters = before._replace(means=means, covariance=covariance)
+        learn_noise, learn_spread, learn_activation = self.learn
+        # Hot, components are alike and all else would be noise, and heat it further.
+        if learn_noise and not is_hot(statistics):
+            noise = residual(parameters, statistics) / (sum_w * d)
+            if not noise > 0.0:
+                if not repair:
+                    return None
+                noise = before.noise
+            parameters = parameters._replace(noise=max(noise, self.least_noise))
+        if learn_spread:
+            square = np.vdot(means, means) + d * np.trace(covariance)
+            parameters = parameters._replace(spread=square / (k * d))
+        if learn_activation:
+            # Half a row on or off at least: a component may come back.
+            edge = min(0.5 / self.total_weight, 0.25)
+            share = np.clip(sum_z / sum_w, edge, 1.0 - edge)
+            parameters = parameters._replace(activation=share)
+        return parameters, ()
+
+    def _posterior(self, sum_zz, sum_zx, parameters):
+        """M and S of q(μ), or None where the precision is not positive definite.
+
+        S⁻¹ = I / σ_μ² + N E[ZᵀZ] / σ² (or its diagonal), M = N P⁻¹ E[ZᵀX] / σ² with
+        the whole of that precision P either way: the optimum over all M at once.
+        """
+        factor = self.total_weight / parameters.noise
+        precision = factor * sum_zz
+        precision.flat[:: len(precision) + 1] += 1.0 / parameters.spread
+        try:
+            lower = cholesky(precision, lower=True)
+        except (LinAlgError, ValueError):
+            return None
+        means = cho_solve((lower, True), factor * sum_zx)
+        if self.full:
+            covariance = cho_solve((lower, True), np.eye(len(precision)))
+        else:
+            covariance = np.diag(1.0 / np.diagonal(precision))
+        return means, covariance
+
+    # What the solvers ask for
+
+    def start(self, parameters, n_rows=0):
+        """Return the point of the given parameters, with codes for `n_rows` rows.
+
+        Its statistics are those of independent activations, and give the same means;
+        where there is no covariance, it is the one that they give.
+        """
+        activation = parameters.activation
+        sum_zz = np.outer(activation, activation)
+        np.fill_diagonal(sum_zz, activation)
+        codes = self.codes(activation, n_rows)
+        statistics = Statistics(activation, sum_zz, None, 0.0, 1.0, 0.0, 0.0)
+        sum_zx = self._sum_zx(sum_zz, parameters)
+        d = parameters.means.shape[1]
+        if parameters.covariance is None:
+            _, covariance = self._posterior(sum_zz, sum_zx, parameters)
+            parameters = parameters._replace(covariance=covariance)
+        statistics = statistics._replace(sum_zx=sum_zx)
+        rest = residual(parameters, statistics)
+        statistics = statistics._replace(sum_xx=parameters.noise * d - rest)
+        return FactorialPoint(parameters, statistics, codes, codes.copy())
+
+    @staticmethod
+    def codes(activation, n_rows):
+        """Return codes of rows that have not been visited: π."""
+        fractions = np.rint(activation * kernels.WHOLE).astype(np.uint16)
+        return np.broadcast_to(fractions, (n_rows, len(activation))).copy()
+
+    def _sum_zx(self, sum_zz, parameters):
+        """E[ZᵀX] that gives the means of `parameters`."""
+        inverse_factor = parameters.noise / self.total_weight
+        ridge = inverse_factor / parameters.spread * parameters.means
+        return sum_zz @ parameters.means + ridge
+
+    def recentre(self, point):
+        """Begin the next visits where the last ones have left the codes."""
+        return point._replace(codes=point.after, after=point.codes)
+
+    def surrogate(self, point, sums):
+        """Return the bound of mean sums without the rows' entropies."""
+        parameters = point.parameters
+        penalty = divergence(parameters) / self.total_weight
+        return expected(parameters, sums) - penalty
+
+    def norm(self, point, sums):
+        """Return the length of a change of statistics in units of the noise."""
+        noise = point.parameters.noise
+        squares = np.square(sums.sum_zx).sum() / noise
+        own = np.sqrt(np.diagonal(gram(point.parameters)))
+        squares += np.square(sums.sum_zz * own[:, None] * own).sum() / noise**2
+        return float(np.sqrt(squares + np.square(sums.sum_z).sum()))
+
+    def revive(self, point, data, rng):
+        """Tell components apart that have become one.
+
+        Too hot, all components are best the same, and what is left of their
+        differences takes long to grow again. One of two that agree gets noise of a
+        tenth of its size; at a temperature of 1 at most once a component, so that a
+        fit with more components than the data have ends.
+        """
+        means = point.parameters.means
+        k = len(means)
+        square = np.einsum("kd,kd->k", means, means)
+        gap = square[:, None] + square - 2.0 * means @ means.T
+        same = gap <= MERGED * 0.5 * (square[:, None] + square)
+        twins = np.flatnonzero(np.tril(same, -1).any(axis=1))
+        hot = is_hot(point.statistics)
+        if not twins.size or (not hot and self.n_revived + twins.size > k):
+            return point._replace(repaired=())
+        self.n_revived += 0 if hot else twins.size
+        size = JITTER * np.sqrt(square[twins] / means.shape[1])
+        noise = size[:, None] * rng.standard_normal((twins.size, means.shape[1]))
+        means = means.copy()
+        means[twins] += noise
+        parameters = point.parameters._replace(means=means)
+        sum_zx = self._sum_zx(point.statistics.sum_zz, parameters)
+        return point._replace(
+            parameters=parameters,
+            statistics=point.statistics._replace(sum_zx=sum_zx),
+            repaired=tuple(twins.tolist()),
+        )
+
+
+def is_hot(mean):
+    """Whether mean sums are of a temperature above 1."""
+    return float(mean.sum_w) < 1.0 - 1e-9
+
+
+def no_codes(codes):
+    """Return codes of no rows."""
+    return np.empty((0, codes.shape[1]), np.uint16)
+
+
+def rows_of_a_tile(n_features):
+    """Rows of a tile, by the number of features alone."""
+    return int(np.clip(TILE_SIZE // n_features, FEWEST, MOST))
+
+
+def rows_of_a_task(n_components, n_features):
+    """Rows that a thread takes, by the size of the model alone."""
+    work = n_components * (2 * n_features + 4 * n_components)
+    return max(rows_of_a_tile(n_features), TASK_WORK // work)

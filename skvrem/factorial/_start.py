@@ -1,0 +1,134 @@
+"""Where a fit of the factorial mixture begins."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skvrem.factorial._model import FactorialPoint, Parameters, Statistics
+from skvrem.utils._parallel import row_chunks
+
+__all__ = [
+    "LEAST_NOISE",
+    "NOISE_SHARE",
+    "Moments",
+    "moments",
+    "resume",
+    "starting_parameters",
+]
+
+# What is to be learned starts from: activations, and the noise's part of the variance.
+ACTIVATION, NOISE_SHARE = 0.3, 0.3
+# The smallest noise that is learned, as a part of the variance.
+LEAST_NOISE = 1e-6
+# Deviations that components start apart, in those of the rows.
+APART = 0.1
+TILE_SIZE = 1 << 18
+
+
+class Moments(NamedTuple):
+    """Mean of the rows, and mean over features of their variance."""
+
+    mean: np.ndarray
+    variance: float
+
+
+def moments(data):
+    """Return the weighted moments of the rows, tile by tile.
+
+    Raises
+    ------
+    ValueError
+        If all rows are the same.
+    """
+    X, weight, n = data.rows, data.weight, data.n_units
+    size = max(1, TILE_SIZE // X.shape[1])
+    tiles = row_chunks(0, n, size)
+
+    def weighed(tile, values):
+        if weight.size:
+            return weight[slice(*tile)] @ values
+        return values.sum(axis=0, dtype=np.float64)
+
+    total = sum(weighed(tile, X[slice(*tile)]) for tile in tiles)
+    mean = total / data.total_weight
+    square = 0.0
+    for tile in tiles:
+        apart = X[slice(*tile)] - mean
+        square += weighed(tile, np.einsum("nd,nd->n", apart, apart))
+    variance = float(square / (data.total_weight * X.shape[1]))
+    if not variance > np.square(10.0 * np.finfo(X.dtype).eps * np.abs(mean).max()):
+        raise ValueError(
+            "X has zero variance: all rows (n_samples = "
+            f"{data.n_weighted}) are the same, and there are no factors to find."
+        )
+    return Moments(mean, variance)
+
+
+def starting_parameters(estimator, moments, rng):
+    """Return parameters to start from: those given, and the rest from the moments.
+
+    Components start near the part of the mean that each would have if all were alike.
+    """
+    k, d = estimator.n_components, len(moments.mean)
+    activation = estimator.activation_prior
+    activation = ACTIVATION if activation is None else activation
+    activation = np.broadcast_to(np.asarray(activation, float), k).copy()
+    noise, spread = estimator.noise_variance, estimator.component_variance
+    noise = NOISE_SHARE * moments.variance if noise is None else float(noise)
+    if spread is None:
+        square = moments.variance + np.square(moments.mean).mean()
+        spread = square / activation.sum()
+    if estimator.components_init is not None:
+        means = check_components(estimator.components_init, (k, d))
+    else:
+        apart = APART * np.sqrt(moments.variance) * rng.standard_normal((k, d))
+        means = moments.mean / activation.sum() + apart
+    return Parameters(means, None, activation, noise, float(spread))
+
+
+def check_components(components, shape):
+    """Return components to start from as an array.
+
+    Raises
+    ------
+    ValueError
+        For another shape, or numbers that are not finite.
+    """
+    components = np.array(components, np.float64)
+    if components.shape != shape:
+        raise ValueError(
+            f"components_init must have shape {shape}, got {components.shape}."
+        )
+    if not np.isfinite(components).all():
+        raise ValueError("components_init must be finite.")
+    return components
+
+
+def resume(estimator, model, n_rows, n_features):
+    """Return the point where an earlier fit or stream has ended.
+
+    Raises
+    ------
+    ValueError
+        If it has another number of components or features.
+    """
+    shape = (estimator.n_components, n_features)
+    if estimator.components_.shape != shape:
+        raise ValueError(
+            f"The last fit has components of shape {estimator.components_.shape}, and "
+            f"{shape} is needed to go on from it: call fit, without warm_start."
+        )
+    parameters = estimator._parameters()
+    given = {
+        "activation": estimator.activation_prior,
+        "noise": estimator.noise_variance,
+        "spread": estimator.component_variance,
+    }
+    for name, value in given.items():
+        if value is not None:
+            like = getattr(parameters, name)
+            value = np.broadcast_to(np.asarray(value, float), np.shape(like))[()]
+            parameters = parameters._replace(**{name: value})
+    codes = model.codes(parameters.activation, n_rows)
+    sums = Statistics(*estimator._sums, 0.0, 0.0)
+    return FactorialPoint(parameters, sums, codes, codes.copy())

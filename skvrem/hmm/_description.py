@@ -1,0 +1,148 @@
+"""What a fitted hidden Markov model says of itself: draws, order, a summary."""
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skvrem.utils._summary import summary_table
+
+__all__ = ["HMMDescription"]
+
+
+def _attribute(name, family, field, text):
+    """A property of the estimator that is an attribute of one emission family."""
+
+    def get(self):
+        check_is_fitted(self)
+        if type(self.emission_).__name__ != family:
+            raise AttributeError(
+                f"{name} is an attribute of {family} emissions; this model has "
+                f"{type(self.emission_).__name__}, see emission_."
+            )
+        value = getattr(self.emission_, field)
+        return value() if callable(value) else value
+
+    return property(get, doc=text)
+
+
+class HMMDescription:
+    """Methods of a fitted model that need no rows."""
+
+    means_ = _attribute(
+        "means_", "Gaussian", "mean_", "Means of Gaussian emissions, a row a state."
+    )
+    covars_ = _attribute(
+        "covars_",
+        "Gaussian",
+        "full_covariance",
+        "Covariance matrices of Gaussian emissions, one a state.",
+    )
+    lambdas_ = _attribute(
+        "lambdas_", "Poisson", "rate_", "Rates of Poisson emissions, a row a state."
+    )
+    emissionprob_ = _attribute(
+        "emissionprob_",
+        "Categorical",
+        "probability_",
+        "Probabilities of categories, a row a state.",
+    )
+
+    def sample(self, n_samples=1, random_state=None):
+        """Draw a sequence from the model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Length of the sequence.
+        random_state : int, RandomState instance or None, default=None
+            None is that of the constructor.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The observed features.
+        states : ndarray of int of shape (n_samples,)
+            The states that they were drawn in.
+        """
+        parameters = self._parameters()
+        if n_samples < 1:
+            raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
+        seed = self.random_state if random_state is None else random_state
+        rng = np.random.default_rng(check_random_state(seed).randint(2**31 - 1))
+        n = len(parameters.startprob)
+        first = np.cumsum(parameters.startprob)
+        edges = np.cumsum(parameters.transmat, axis=1)
+        states = np.empty(n_samples, np.int64)
+        u = rng.random(n_samples)
+        for t in range(n_samples):
+            row = edges[states[t - 1]] if t else first
+            # Rounding may leave the last sum below 1.
+            states[t] = min(np.searchsorted(row, u[t] * row[-1], side="right"), n - 1)
+        return self.emission_.draw(parameters.emission, states, rng), states
+
+    def relabel(self, order):
+        """Put the states into another order, in place.
+
+        Parameters
+        ----------
+        order : array-like of int of shape (n_components,)
+            ``order[0]`` is the state that becomes the first.
+
+        Returns
+        -------
+        self : estimator
+            The same, with every fitted array in the new order.
+        """
+        parameters = self._parameters()
+        n = len(parameters.startprob)
+        order = np.asarray(order)
+        if order.shape != (n,) or not np.array_equal(np.sort(order), np.arange(n)):
+            raise ValueError(
+                f"order must be a permutation of 0 to {n - 1}, got {order.tolist()}."
+            )
+        self.startprob_ = self.startprob_[order]
+        self.transmat_ = self.transmat_[np.ix_(order, order)]
+        self.emission_.publish(parameters.emission[order], self.startprob_.dtype)
+        start, pairs, features = self._sums
+        self._sums = start[order], pairs[np.ix_(order, order)], features[order]
+        return self
+
+    def summary(self):
+        """Return a table of the states.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row a state: its share of the rows, expected number of rows until it is
+            left, and parameters of its emissions. The frame's ``attrs`` hold
+            log-likelihood, number of parameters, solver, convergence, passes; the text
+            ends with them.
+        """
+        check_is_fitted(self)
+        share = self.emission_.weight(self._sums[2])
+        with np.errstate(divide="ignore"):
+            duration = 1.0 / (1.0 - np.minimum(np.diagonal(self.transmat_), 1.0))
+        columns = {"share": share / share.sum(), "duration": duration}
+        columns |= self.emission_.describe(self._observed_names())
+        facts = {
+            "log_likelihood": self.log_likelihood_,
+            "n_parameters": self.n_parameters_,
+            "solver": self.solver_,
+            "converged": self.converged_,
+        }
+        if hasattr(self, "history_"):  # a stream has none
+            facts["passes"] = float(self.history_["passes"][-1])
+        index = [f"state {k}" for k in range(len(share))]
+        return summary_table(columns, index, facts)
+
+    def _observed_names(self):
+        """Names of the columns of X that are observed."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            names = [f"x{j}" for j in range(self.n_features_in_)]
+        if self.groups is None:
+            return list(names)
+        place = self.groups
+        if isinstance(place, str):
+            return [name for name in names if name != place]
+        return [name for j, name in enumerate(names) if j != place]

@@ -1,0 +1,180 @@
+"""What a family of emission distributions must say, and what all of them share."""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+__all__ = ["IMPOSSIBLE", "Emission", "bounded_log", "fill", "given"]
+
+# Stands for log 0: finite, so that times a feature of 0 it is 0 and not NaN.
+IMPOSSIBLE = -1e100
+
+
+def bounded_log(x):
+    """Return the logarithm, of 0 a number that stands for minus infinity."""
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(x), IMPOSSIBLE)
+
+
+def fill(X):
+    """Return X with the mean of its column for every NaN, 0 where there is no other."""
+    seen = ~np.isnan(X)
+    sums = np.where(seen, X, 0.0).sum(axis=0)
+    return np.where(seen, X, sums / np.maximum(seen.sum(axis=0), 1))
+
+
+def given(emission, name, shape):
+    """Return a parameter that the user gave, spread to `shape`, or None.
+
+    Raises
+    ------
+    ValueError
+        If it has another shape.
+    """
+    value = getattr(emission, name)
+    if value is None:
+        return None
+    try:
+        return np.array(np.broadcast_to(np.asarray(value, float), shape))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} of {type(emission).__name__} must be numbers of shape {shape}, "
+            f"got {value!r}."
+        ) from None
+
+
+class Features(NamedTuple):
+    """Products of columns.
+
+    Attributes
+    ----------
+    first, second : ndarray of int of shape (n_merged,)
+        Numbers of the columns; -1 is a column of ones.
+    merged : ndarray of int of shape (n_features,)
+        Which of them is a feature of the family.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    merged: np.ndarray
+
+    def merge(self, theta):
+        """Return the coefficients of products from those of the features."""
+        out = np.zeros((len(theta), self.first.size))
+        np.add.at(out.T, self.merged, theta.T)
+        return out
+
+    def widen(self, sums):
+        """Return sums of products as those of the features."""
+        return sums[:, self.merged]
+
+
+class Emission(BaseEstimator):
+    r"""A family whose log-density is linear in features of a row.
+
+    .. math:: \log f_i(y) = \sum_p \theta_{ip} F_p(y)
+
+    A feature is a product of two *columns*, which are made of the rows once. NaN is a
+    missing value: all features that it would enter are 0, and so is its share of the
+    log-density. A subclass defines
+
+    - ``_columns(X)``: (n_rows, n_columns), where NaN is treated as any number;
+    - ``_seen(X)``: (n_rows, n_masks) of bool, what is not missing;
+    - ``_pairs()``: for every feature its two columns; a column ``MASK - b`` is 1 where
+      mask b holds, and ``ONE`` is always 1;
+    - ``theta(parameters)``: (n_states, n_features);
+    - ``maximize(features, before, repair)``: the M step, parameters from sums of
+      features; states without any stay as they were `before`;
+    - ``expected(parameters)`` and ``spread(parameters)``: mean and standard deviation
+      of the features, roughly;
+    - ``publish(parameters, dtype)`` and ``parameters()``: the fitted attributes;
+    - ``moments(parameters)``: mean and variance of the observed values, and
+      ``tails(x, j, parameters)``: how much lies below and above x in column j;
+    - ``check(X)``, ``draw(parameters, states, rng)``, ``n_parameters()``,
+      ``describe(names)``, ``given_start(parameters)``, ``blank()``.
+
+    Parameters are one array, a row a state.
+    """
+
+    ONE, MASK, IMPOSSIBLE = -1, -2, IMPOSSIBLE
+    #: Whether single values may be missing, and not only whole rows.
+    allows_nan = True
+    #: Rows that are averaged before they are clustered to find a start.
+    window = 1
+
+    def open(self, X, n_states, names=None):
+        """Remember what concerns the data: sizes, centres, names of columns."""
+        self.n_states_, self.n_columns_ = n_states, X.shape[1]
+        self._centre = np.zeros(X.shape[1])
+        self._prepare(X)
+        self.check(X)
+        return self
+
+    def _prepare(self, X):
+        """Look at the rows of a fit."""
+
+    def features(self, missing):
+        """Return the columns of every feature, equal features merged.
+
+        Without missing values the masks are 1.
+        """
+        pairs = np.asarray(self._pairs(), np.int64)
+        mask = pairs <= self.MASK
+        if missing:
+            n_data = self._columns(np.zeros((1, self.n_columns_))).shape[1]
+            pairs = np.where(mask, n_data + self.MASK - pairs, pairs)
+        else:
+            pairs = np.where(mask, self.ONE, pairs)
+        return self._merge(pairs)
+
+    @staticmethod
+    def _merge(pairs):
+        unique, where = np.unique(pairs, axis=0, return_inverse=True)
+        return Features(unique[:, 0].copy(), unique[:, 1].copy(), where.ravel())
+
+    def columns(self, X, missing):
+        """Return the columns of some rows."""
+        X = np.asarray(X, np.float64)
+        if not missing:
+            return self._columns(X)
+        seen = self._seen(X)
+        columns = np.where(self._column_seen(seen), self._columns(X), 0.0)
+        return np.hstack([columns, seen])
+
+    def _column_seen(self, seen):
+        """Which mask goes with which column: one for each, or one for all."""
+        return seen
+
+    def _seen(self, X):
+        return ~np.isnan(X)
+
+    def weight(self, features):
+        """Return the states' shares of the rows, from sums of features."""
+        return features[:, : self._n_masks()].max(axis=1)
+
+    def _n_masks(self):
+        return self.n_columns_
+
+    def log_prior(self, parameters):
+        """Return the log-density of the prior, up to a constant."""
+        return 0.0
+
+    def check(self, X):
+        """Raise a ValueError where X holds values that the family does not know."""
+
+    def start_columns(self, X):
+        """Return what is clustered to find a start: a few numbers a row."""
+        return fill(self._columns(X))
+
+    def blank(self):
+        """Return parameters for states that have no rows at all."""
+        return np.zeros((self.n_states_, self.n_columns_))
+
+    def _reject(self, X, wrong, expected):
+        rows, columns = np.nonzero(wrong)
+        if rows.size:
+            raise ValueError(
+                f"{type(self).__name__} emissions need {expected}: row {rows[0]}, "
+                f"column {columns[0]} holds {X[rows[0], columns[0]]:g}."
+            )

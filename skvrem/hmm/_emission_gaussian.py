@@ -1,0 +1,330 @@
+"""Gaussian emissions with the four covariance types."""
+
+import numpy as np
+from scipy.special import ndtr
+
+from skvrem.hmm._emission import Emission, given
+from skvrem.utils._validation import check_options, check_real
+
+__all__ = ["Gaussian"]
+
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+class Gaussian(Emission):
+    """Gaussian emissions.
+
+    Parameters
+    ----------
+    covariance_type : {"diag", "full", "tied", "spherical"}, default="diag"
+        Variances, a matrix a state, one matrix for all, one variance a state.
+    reg_covar : float, default=1e-6
+        Added to the variances in the M step.
+    mean : array-like of shape (n_states, n_features), default=None
+        Fixed means; NaN are free.
+    covariance : array-like, default=None
+        Fixed covariances, shape as `covariance_`.
+    mean_init, covariance_init : array-like, default=None
+        Starting values.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_states, n_features)
+        Means of the states.
+    covariance_ : ndarray
+        Shape (n_states, n_features) if "diag", (n_states, n_features, n_features) if
+        "full", (n_features, n_features) if "tied", (n_states,) if "spherical".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, Gaussian
+    >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
+    >>> X += 0.1 * np.random.default_rng(0).normal(size=X.shape)
+    >>> hmm = VRHMM(2, emission=Gaussian("full"), random_state=0).fit(X)
+    >>> np.sort(hmm.emission_.mean_.ravel()).round()
+    array([0., 5.])
+    """
+
+    def __init__(
+        self,
+        covariance_type="diag",
+        *,
+        reg_covar=1e-6,
+        mean=None,
+        covariance=None,
+        mean_init=None,
+        covariance_init=None,
+    ):
+        self.covariance_type = covariance_type
+        self.reg_covar = reg_covar
+        self.mean = mean
+        self.covariance = covariance
+        self.mean_init = mean_init
+        self.covariance_init = covariance_init
+
+    @property
+    def _dense(self):
+        return self.covariance_type in ("full", "tied")
+
+    @property
+    def allows_nan(self):
+        """Whether single values may be missing, and not only whole rows."""
+        return not self._dense
+
+    def _prepare(self, X):
+        check_options(self, covariance_type=("diag", "full", "tied", "spherical"))
+        check_real(self, "reg_covar")
+        # Second moments about a common centre: what far-away data would cancel.
+        seen = ~np.isnan(X)
+        sums = np.where(seen, X, 0.0).sum(axis=0, dtype=float)
+        self._centre = sums / np.maximum(seen.sum(axis=0), 1)
+        n, d = self.n_states_, self.n_columns_
+        self._upper = np.triu_indices(d)
+        for name in ("mean", "mean_init"):
+            given(self, name, (n, d))
+        for name in ("covariance", "covariance_init"):
+            value = given(self, name, self._shape(n, d))
+            if value is not None and self._factor(self._spread_out(value)) is None:
+                raise ValueError(
+                    f"{name} of Gaussian must be positive"
+                    f"{' definite' if self._dense else ''} variances, got {value}."
+                )
+
+    def _shape(self, n, d):
+        shapes = {"diag": (n, d), "full": (n, d, d), "tied": (d, d), "spherical": (n,)}
+        return shapes[self.covariance_type]
+
+    def check(self, X):
+        """Raise a ValueError where a row is missing in part."""
+        missing = np.isnan(X)
+        if self._dense and (missing.any(axis=1) & ~missing.all(axis=1)).any():
+            row = int((missing.any(axis=1) & ~missing.all(axis=1)).argmax())
+            raise ValueError(
+                f"Row {row} of X is NaN in part. Rows that are missing as a whole "
+                "are integrated out with every covariance type, single values with "
+                f"'diag' and 'spherical' only, not {self.covariance_type!r}."
+            )
+
+    # Features: masks, x, x x^T
+
+    def _columns(self, X):
+        return X - self._centre
+
+    def _seen(self, X):
+        seen = ~np.isnan(X)
+        return seen.all(axis=1, keepdims=True) if self._dense else seen
+
+    def _n_masks(self):
+        return 1 if self._dense else self.n_columns_
+
+    def _pairs(self):
+        d = self.n_columns_
+        masks = [(self.MASK - b, self.ONE) for b in range(self._n_masks())]
+        i, j = self._upper if self._dense else (range(d), range(d))
+        squares = zip(i, j, strict=True)
+        return [*masks, *((j, self.ONE) for j in range(d)), *squares]
+
+    def theta(self, parameters):
+        """Return the coefficients of masks, of x and of the products."""
+        mean, covariance = self._split(parameters)
+        mean = mean - self._centre
+        if not self._dense:
+            precision = 1.0 / covariance
+            constant = -0.5 * (LOG_2PI + np.log(covariance) + mean**2 * precision)
+            return np.hstack([constant, mean * precision, -0.5 * precision])
+        precision = np.linalg.inv(covariance)
+        linear = np.einsum("kij,kj->ki", precision, mean)
+        constant = np.linalg.slogdet(covariance)[1] + (linear * mean).sum(axis=1)
+        constant += self.n_columns_ * LOG_2PI
+        products = -precision
+        products[:, range(self.n_columns_), range(self.n_columns_)] *= 0.5
+        products = products[:, *self._upper]
+        return np.hstack([-0.5 * constant[:, None], linear, products])
+
+    def expected(self, parameters):
+        """Return the means of the features."""
+        mean, covariance = self._split(parameters)
+        mean = mean - self._centre
+        masks = np.ones((len(mean), self._n_masks()))
+        if not self._dense:
+            return np.hstack([masks, mean, np.square(mean) + covariance])
+        products = covariance + mean[:, :, None] * mean[:, None, :]
+        return np.hstack([masks, mean, products[:, *self._upper]])
+
+    def spread(self, parameters):
+        """Return standard deviations of the features about the states' means."""
+        mean, covariance = self._split(parameters)
+        masks = np.ones((len(mean), self._n_masks()))
+        if not self._dense:
+            return np.hstack([masks, np.sqrt(covariance), np.sqrt(2.0) * covariance])
+        sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        i, j = self._upper
+        return np.hstack([masks, sd, sd[:, i] * sd[:, j] * np.where(i == j, 2**0.5, 1)])
+
+    # M step
+
+    def maximize(self, features, before, repair):
+        """Return means and covariances, or None where there are none."""
+        n, d = self.n_states_, self.n_columns_
+        masks, x, xx = np.split(
+            features, [self._n_masks(), self._n_masks() + d], axis=1
+        )
+        empty = masks <= 0.0
+        weight = np.where(empty, 1.0, masks)
+        old_mean, old_covariance = self._split(before)
+        shift = np.where(empty, old_mean - self._centre, x / weight)
+        fixed = given(self, "mean", (n, d))
+        mean = shift if fixed is None else fixed - self._centre
+        mean = np.where(np.isnan(mean), shift, mean)
+        fixed = given(self, "covariance", self._shape(n, d))
+        if fixed is not None:
+            covariance = self._spread_out(fixed)
+        elif self._dense:
+            products = np.zeros((n, d, d))
+            products[:, *self._upper] = xx
+            products = products + np.triu(products, 1).swapaxes(1, 2)
+            cross = x[:, :, None] * mean[:, None, :]
+            scatter = products - cross - cross.swapaxes(1, 2)
+            scatter += masks[:, :, None] * mean[:, :, None] * mean[:, None, :]
+            if self.covariance_type == "tied":
+                scatter = np.broadcast_to(scatter.sum(axis=0), scatter.shape)
+                weight = np.maximum(masks.sum(), 1e-300) * np.ones_like(weight)
+                empty = np.zeros_like(empty)
+            covariance = scatter / weight[:, :, None]
+            covariance = covariance + self.reg_covar * np.eye(d)
+            covariance = np.where(empty[:, :, None], old_covariance, covariance)
+        else:
+            scatter = xx - 2.0 * mean * x + masks * mean**2
+            if self.covariance_type == "spherical":
+                scatter = np.broadcast_to(scatter.sum(1, keepdims=True), scatter.shape)
+                masks = np.broadcast_to(masks.sum(1, keepdims=True), masks.shape)
+                empty, weight = masks <= 0.0, np.where(masks <= 0.0, 1.0, masks)
+            covariance = scatter / weight
+            if repair:  # rounding
+                covariance = np.maximum(covariance, 0.0)
+            covariance = np.where(empty, old_covariance, covariance + self.reg_covar)
+        bad = self._factor(covariance) is None
+        if bad and not repair:
+            return None
+        if bad:
+            good = np.array([self._factor(c[None]) is not None for c in covariance])
+            good = good.reshape(-1, *[1] * (covariance.ndim - 1))
+            covariance = np.where(good, covariance, old_covariance)
+        return self._join(mean + self._centre, covariance)
+
+    def _factor(self, covariance):
+        """Cholesky factors, or None where one does not exist."""
+        if not np.isfinite(covariance).all():
+            return None
+        if not self._dense:
+            return None if covariance.min() <= 0.0 else np.sqrt(covariance)
+        try:
+            return np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            return None
+
+    # Parameters: means, then variances or matrices, a row a state
+
+    def _split(self, parameters):
+        d = self.n_columns_
+        mean, covariance = parameters[:, :d], parameters[:, d:]
+        return mean, covariance.reshape(-1, d, d) if self._dense else covariance
+
+    def _join(self, mean, covariance):
+        return np.hstack([mean, covariance.reshape(len(mean), -1)])
+
+    def _spread_out(self, covariance):
+        n, d = self.n_states_, self.n_columns_
+        if self.covariance_type == "tied":
+            return np.broadcast_to(covariance, (n, d, d))
+        if self.covariance_type == "spherical":
+            return np.broadcast_to(covariance[:, None], (n, d))
+        return covariance
+
+    def blank(self):
+        """Return parameters for states that have no rows at all."""
+        n, d = self.n_states_, self.n_columns_
+        ones = np.broadcast_to(np.eye(d), (n, d, d)) if self._dense else np.ones((n, d))
+        return self._join(np.broadcast_to(self._centre, (n, d)), ones)
+
+    def given_start(self, parameters):
+        """Put what the user gave in the place of starting values."""
+        n, d = self.n_states_, self.n_columns_
+        mean, covariance = map(np.array, self._split(parameters))
+        for name in ("mean_init", "mean"):
+            value = given(self, name, (n, d))
+            if value is not None:
+                mean = np.where(np.isnan(value), mean, value)
+        for name in ("covariance_init", "covariance"):
+            value = given(self, name, self._shape(n, d))
+            if value is not None:
+                covariance = np.array(self._spread_out(value))
+        return self._join(mean, covariance)
+
+    def publish(self, parameters, dtype):
+        """Set the fitted attributes."""
+        mean, covariance = self._split(parameters)
+        if self.covariance_type == "tied":
+            covariance = covariance[0]
+        elif self.covariance_type == "spherical":
+            covariance = covariance[:, 0]
+        self.mean_, self.covariance_ = mean.astype(dtype), covariance.astype(dtype)
+
+    def parameters(self):
+        """Return the fitted parameters."""
+        covariance = self._spread_out(np.asarray(self.covariance_, float))
+        return self._join(np.asarray(self.mean_, float), covariance)
+
+    def n_parameters(self):
+        """Return the number of free parameters of all states."""
+        n, d = self.n_states_, self.n_columns_
+        mean = given(self, "mean", (n, d))
+        free = n * d if mean is None else int(np.isnan(mean).sum())
+        if self.covariance is not None:
+            return free
+        shared = {"diag": n * d, "spherical": n}
+        matrix = d * (d + 1) // 2
+        shared |= {"full": n * matrix, "tied": matrix}
+        return free + shared[self.covariance_type]
+
+    def draw(self, parameters, states, rng):
+        """Return a row for every state."""
+        mean, covariance = self._split(parameters)
+        noise = rng.standard_normal((len(states), self.n_columns_))
+        if not self._dense:
+            return mean[states] + noise * np.sqrt(covariance)[states]
+        factors = np.linalg.cholesky(covariance)
+        for state in range(len(mean)):
+            rows = states == state
+            noise[rows] = noise[rows] @ factors[state].T
+        return mean[states] + noise
+
+    def moments(self, parameters):
+        """Return mean and variance of every feature."""
+        mean, covariance = self._split(parameters)
+        if self._dense:
+            covariance = np.diagonal(covariance, axis1=1, axis2=2)
+        return mean, covariance
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x in feature j."""
+        mean, variance = self.moments(parameters)
+        z = (x[:, None] - mean[:, j]) / np.sqrt(variance[:, j])
+        return ndtr(z), ndtr(-z)
+
+    def full_covariance(self):
+        """Return the covariances as (n_states, n_features, n_features)."""
+        covariance = self._spread_out(np.asarray(self.covariance_))
+        if self._dense:
+            return np.array(covariance)
+        return covariance[:, :, None] * np.eye(self.n_columns_, dtype=covariance.dtype)
+
+    def describe(self, names):
+        """Return columns of a summary: mean and standard deviation of each feature."""
+        sd = np.sqrt(np.diagonal(self.full_covariance(), axis1=1, axis2=2))
+        columns = {}
+        for j, name in enumerate(names):
+            columns[f"{name} mean"] = self.mean_[:, j]
+            columns[f"{name} sd"] = sd[:, j]
+        return columns

@@ -1,0 +1,629 @@
+"""The scikit-learn shell of the hidden Markov model: parameters and fit."""
+
+import time
+import warnings
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from skvrem import schedules, solvers
+from skvrem.hmm._description import HMMDescription
+from skvrem.hmm._emission import Emission
+from skvrem.hmm._emission_continuous import Gamma, VonMises
+from skvrem.hmm._emission_discrete import Bernoulli, Categorical, Poisson
+from skvrem.hmm._emission_gaussian import Gaussian
+from skvrem.hmm._inference import HMMInference, explain_impossible
+from skvrem.hmm._model import HMMModel, Statistics
+from skvrem.hmm._model_lanes import Impossible, Layout, Passes
+from skvrem.hmm._outlook import HMMOutlook
+from skvrem.hmm._sequences import SequenceSource, open_sequences
+from skvrem.hmm._start import starting_parameters
+from skvrem.hmm._transitions import Homogeneous, Initial, check_startprob
+from skvrem.utils._algebra import scale as algebra_scale
+from skvrem.utils._averaging import AveragingPoint
+from skvrem.utils._base import VersionedPickle
+from skvrem.utils._parallel import threads
+from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
+from skvrem.utils._validation import (
+    all_or_nothing,
+    check_integer,
+    check_options,
+    check_real,
+)
+
+__all__ = ["VRHMM"]
+
+EMISSIONS = {
+    "gaussian": Gaussian,
+    "poisson": Poisson,
+    "bernoulli": Bernoulli,
+    "categorical": Categorical,
+    "gamma": Gamma,
+    "vonmises": VonMises,
+}
+# Starts of "auto", and epochs of each before the best goes on.
+STARTS, SHORT = 8, 6
+
+
+class VRHMM(
+    HMMInference,
+    HMMDescription,
+    HMMOutlook,
+    CallbackSupportMixin,
+    VersionedPickle,
+    BaseEstimator,
+):
+    r"""Hidden Markov model of one or many sequences.
+
+    A row of X is an observation, and the rows of a sequence follow each other in time.
+    Fitted by Baum-Welch (EM), 16 stretches of the data side by side in the lanes of
+    the processor's vectors; the likelihood is exact.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        Number of states.
+    emission : str or emission family, default="gaussian"
+        Distribution of a row given the state: "gaussian", "poisson", "bernoulli",
+        "categorical", "gamma", "vonmises", or an object such as
+        ``Gaussian("full", mean_init=...)`` or a ``Product`` of families over columns.
+    covariance_type : {"diag", "full", "tied", "spherical"}, default="diag"
+        Of ``emission="gaussian"``; an object has its own.
+    reg_covar : float, default=1e-6
+        Added to the variances of ``emission="gaussian"``.
+    transitions : Homogeneous, default=None
+        Masks, fixed entries, starting values and priors of the transition matrix.
+    startprob : "free" or array-like of shape (n_components,), default="free"
+        Distribution of the first state, estimated or given.
+    startprob_init : array-like of shape (n_components,), default=None
+        Starting values of it; None is uniform.
+    startprob_prior : float, default=1.0
+        Parameter of a symmetric Dirichlet distribution of it; 1 is none.
+    groups : str or int, default=None
+        Name or number of a column of X that holds the ids of the sequences. It works
+        in every tool that passes X on, and is not an observed feature.
+    algorithm : {"viterbi", "map"}, default="viterbi"
+        What `predict` returns: the most probable path, or the most probable state of
+        each row.
+    solver : {"auto", "batch"}, default="auto"
+        "batch" is Baum-Welch; "auto" is that with SQUAREM.
+    acceleration : {None, "squarem"}, default=None
+        Extrapolation [2]_ on top of "batch".
+    max_iter : int, default=500
+        Passes over the data.
+    tol : float, default=1e-6
+        Converged when an epoch gains less than this, in nats a row.
+    tempering : {None, "annealed"}, default=None
+        "annealed" is deterministic annealing: posteriors are flattened by a
+        temperature that comes down to 1. Less dependent on the start, slower.
+    temperature : float, default=3.0
+        Where annealing starts.
+    annealing_iter : int, default=20
+        Epochs it takes to come down to 1.
+    step_size : float or "auto", default="auto"
+        Factor of the steps of :meth:`partial_fit`; "auto" is 1.
+    step_decay, step_offset : float, default=0.6, 2.0
+        Steps of :meth:`partial_fit` are
+        ``step_size * (t + step_offset) ** -step_decay``.
+    n_init : int or "auto", default="auto"
+        Starts. Each makes 6 epochs, and the best goes on; with annealing each goes to
+        its end. "auto" is 8, or 1 where there is one state, or with annealing.
+    init_params : {"kmeans", "random"}, default="kmeans"
+        Starts from clusters of rows, every second one from randomly chosen rows; or
+        all from these.
+    warm_start : bool, default=False
+        Start from the last solution.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the starts and `sample`.
+    verbose : int, default=0
+        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+    verbose_interval : int, default=10
+        Epochs between two lines.
+    n_jobs : int or None, default=None
+        Threads; None is all cores, and one inside a joblib or dask worker. Results do
+        not depend on it.
+
+    Attributes
+    ----------
+    startprob_ : ndarray of shape (n_components,)
+    transmat_ : ndarray of shape (n_components, n_components)
+        Probability of the state in the column after that in the row.
+    emission_ : emission family
+        With its fitted attributes, as ``emission_.mean_``.
+    means_, covars_ : ndarray
+        Of Gaussian emissions, shapes (n_components, n_features) and
+        (n_components, n_features, n_features).
+    lambdas_ : ndarray of shape (n_components, n_features)
+        Of Poisson emissions.
+    emissionprob_ : ndarray of shape (n_components, n_categories)
+        Of categorical emissions.
+    log_likelihood_ : float
+        In nats a row, before the last update.
+    n_parameters_ : int
+        Free parameters; what is masked or fixed does not count.
+    converged_ : bool
+    n_iter_ : int
+        Epochs of the start that was continued.
+    history_ : dict of ndarray
+        passes, seconds, objective, step_size, temperature by epoch. The objective is
+        the log-likelihood a row, and that of the priors where there are any.
+    init_scores_ : ndarray of shape (n_init,)
+        Objective that each start had reached when the best was chosen.
+    solver_ : str
+        What was used.
+    n_samples_seen_ : int
+        Rows of all fits since the last start.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where X has string column names.
+
+    See Also
+    --------
+    VRGaussianMixture : The same without time.
+
+    Notes
+    -----
+    NaN is a value missing at random: it is integrated out, in whole rows with every
+    emission family, and in single values with all but "full" and "tied" covariances. A
+    state that loses all its rows keeps its parameters.
+
+    References
+    ----------
+    .. [1] Sidrow, Heckman, Bouchard-Côté, Fortune, Trites, Auger-Méthé (2024).
+       Variance-reduced stochastic optimization for efficient inference of hidden
+       Markov models. Journal of Computational and Graphical Statistics, 33.
+    .. [2] Varadhan, Roland (2008). Simple and globally convergent methods for
+       accelerating the convergence of any EM algorithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import VRHMM
+    >>> rng = np.random.default_rng(0)
+    >>> states = np.repeat([0, 1, 0, 1], 50)
+    >>> X = 3.0 * states[:, None] + rng.normal(size=(200, 1))
+    >>> hmm = VRHMM(2, random_state=0).fit(X)
+    >>> np.sort(hmm.means_.ravel()).round(1)
+    array([0. , 3.1])
+    >>> path = hmm.predict(X)
+    >>> bool(len(np.unique(path[:50])) == 1)
+    True
+    """
+
+    # Sequence ids go with X wherever metadata routing is on.
+    __metadata_request__fit: ClassVar = {"groups": True}
+    __metadata_request__predict: ClassVar = {"groups": True}
+    __metadata_request__predict_proba: ClassVar = {"groups": True}
+    __metadata_request__score: ClassVar = {"groups": True}
+
+    def __init__(
+        self,
+        n_components=1,
+        *,
+        emission="gaussian",
+        covariance_type="diag",
+        reg_covar=1e-6,
+        transitions=None,
+        startprob="free",
+        startprob_init=None,
+        startprob_prior=1.0,
+        groups=None,
+        algorithm="viterbi",
+        solver="auto",
+        acceleration=None,
+        max_iter=500,
+        tol=1e-6,
+        tempering=None,
+        temperature=3.0,
+        annealing_iter=20,
+        step_size="auto",
+        step_decay=0.6,
+        step_offset=2.0,
+        n_init="auto",
+        init_params="kmeans",
+        warm_start=False,
+        random_state=None,
+        verbose=0,
+        verbose_interval=10,
+        n_jobs=None,
+    ):
+        self.n_components = n_components
+        self.emission = emission
+        self.covariance_type = covariance_type
+        self.reg_covar = reg_covar
+        self.transitions = transitions
+        self.startprob = startprob
+        self.startprob_init = startprob_init
+        self.startprob_prior = startprob_prior
+        self.groups = groups
+        self.algorithm = algorithm
+        self.solver = solver
+        self.acceleration = acceleration
+        self.max_iter = max_iter
+        self.tol = tol
+        self.tempering = tempering
+        self.temperature = temperature
+        self.annealing_iter = annealing_iter
+        self.step_size = step_size
+        self.step_decay = step_decay
+        self.step_offset = step_offset
+        self.n_init = n_init
+        self.init_params = init_params
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        known = not isinstance(self.emission, str) or self.emission in EMISSIONS
+        tags.input_tags.allow_nan = not known or self._family().allows_nan
+        return tags
+
+    def _check_parameters(self):
+        check_integer(self, "n_components", "verbose_interval", least=1)
+        check_integer(self, "max_iter", "annealing_iter", "verbose")
+        check_integer(self, "n_init", least=1, options=("auto",))
+        check_real(self, "tol", "reg_covar")
+        check_real(self, "temperature", least=1.0)
+        check_real(self, "step_size", above=True, options=("auto",))
+        check_real(self, "step_decay", above=True, most=1.0)
+        check_real(self, "step_offset", above=True)
+        check_options(
+            self,
+            algorithm=("viterbi", "map"),
+            covariance_type=("diag", "full", "tied", "spherical"),
+            solver=("auto", "batch"),
+            acceleration=(None, "squarem"),
+            tempering=(None, "annealed"),
+            init_params=("kmeans", "random"),
+            warm_start=(False, True),
+        )
+        if isinstance(self.emission, str):
+            check_options(self, emission=tuple(EMISSIONS))
+        elif not isinstance(self.emission, Emission):
+            raise ValueError(
+                f"emission must be one of {', '.join(map(repr, EMISSIONS))} or an "
+                f"emission family, got {self.emission!r}."
+            )
+        if not (self.transitions is None or isinstance(self.transitions, Homogeneous)):
+            raise ValueError(
+                f"transitions must be Homogeneous(...), got {self.transitions!r}."
+            )
+        if not (self.groups is None or isinstance(self.groups, str | int | np.integer)):
+            raise ValueError(
+                "groups of the constructor is the name or number of a column of X; ids "
+                f"themselves go to fit(X, groups=...), got {self.groups!r}."
+            )
+        check_startprob(self)
+
+    def _family(self):
+        """Return an emission family that is not opened yet."""
+        if self.emission == "gaussian":
+            return Gaussian(self.covariance_type, reg_covar=self.reg_covar)
+        if isinstance(self.emission, str):
+            return EMISSIONS[self.emission]()
+        return clone(self.emission)
+
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        sample_weight=None,
+        groups=None,
+        lengths=None,
+        state_labels=None,
+    ):
+        """Estimate the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another; NaN is missing.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sequences count so many times: the same for all rows of one.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence, rows of which follow each other; None is one
+            sequence. Requested by default where metadata routing is on.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`. Cross-validation does not
+            cut them.
+        state_labels : array-like of int of shape (n_samples,), default=None
+            States that are known, -1 where they are not.
+
+        Returns
+        -------
+        self : VRHMM
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            For parameters out of range, rows that the emissions do not know, sequences
+            that do not add up, fewer rows than states, or a row that no path of states
+            can reach. The estimator is then as it was before.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        """
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            self._fit(X, y, sample_weight, groups, lengths, state_labels)
+        return self
+
+    def _open(self, X, groups, lengths, sample_weight, state_labels, first=True):
+        """Validate everything; return the source, the model and the dtype."""
+        sequences = open_sequences(
+            self, X, groups, lengths, sample_weight, state_labels, reset=first
+        )
+        n_rows = len(sequences.X)
+        if first and n_rows < self.n_components:
+            raise ValueError(
+                f"Expected n_samples >= n_components but got n_components = "
+                f"{self.n_components}, n_samples = {n_rows}."
+            )
+        if first:
+            names = self._observed_names()
+            emission = self._family().open(sequences.X, self.n_components, names)
+        else:
+            emission = self.emission_
+            emission.check(sequences.X)
+        transitions = Homogeneous() if self.transitions is None else self.transitions
+        transitions = clone(transitions).open(self.n_components)
+        initial = Initial(
+            self.startprob, self.startprob_init, self.startprob_prior, self.n_components
+        )
+        data = SequenceSource(sequences, emission)
+        model = HMMModel(
+            emission,
+            data.features,
+            initial,
+            transitions,
+            data.total_weight,
+            labelled=sequences.labels is not None,
+        )
+        return sequences, data, model
+
+    @with_callbacks
+    def _fit(self, X, y, sample_weight, groups, lengths, state_labels):
+        sequences, data, model = self._open(
+            X, groups, lengths, sample_weight, state_labels
+        )
+        plan = self._plan()
+        dtype = sequences.X.dtype
+        random_state = check_random_state(self.random_state)
+        warm = self.warm_start and hasattr(self, "transmat_")
+        n_init = self.n_init
+        if n_init == "auto":
+            one = self.n_components == 1 or self.tempering is not None
+            n_init = 1 if one else STARTS
+        n_init = 1 if warm else n_init
+        short = n_init > 1 and self.tempering is None
+        temperature = schedules.Constant(1.0)
+        if self.tempering is not None:
+            temperature = schedules.Linear(self.temperature, self.annealing_iter)
+        results, seconds = [], []
+        with Progress(self, X, y, n_init) as progress:
+
+            def run(report, point, rng, max_iter, began, passes=0.0):
+                return solvers.run(
+                    model,
+                    plan.solver,
+                    data,
+                    point,
+                    step_size=plan.step_size,
+                    temperature=temperature,
+                    max_iter=max_iter,
+                    tol=self.tol,
+                    rng=rng,
+                    report=report,
+                    passes=passes,
+                    seconds=time.perf_counter() - began,
+                )
+
+            attributes = partial(self._attributes, model, dtype=dtype)
+            try:
+                for number in range(n_init):
+                    began = time.perf_counter()
+                    rng = np.random.default_rng(random_state.randint(2**31 - 1))
+                    point = self._starting_point(model, data, number, rng, warm)
+                    report = progress.start(number, attributes)
+                    epochs = min(SHORT, self.max_iter) if short else self.max_iter
+                    results.append(run(report, point, rng, epochs, began))
+                    seconds.append(began)
+                    if not short and report.end():
+                        break
+                scores = np.array([result.objective for result in results])
+                chosen = int(np.where(np.isnan(scores), -np.inf, scores).argmax())
+                best = results[chosen]
+                if short and not (best.converged or best.stopped):
+                    best = self._continue(run, best, report, seconds[chosen], rng)
+                if short:
+                    report.end()
+            except Impossible as error:
+                raise explain_impossible(error, sequences) from None
+        if not (best.converged or best.stopped) and self.max_iter > 0:
+            warn_not_converged(self, best)
+        prior = model.log_prior(best.point.parameters) / model.total
+        vars(self).update(
+            self._attributes(model, best.point, dtype),
+            converged_=best.converged,
+            n_iter_=best.n_iter,
+            log_likelihood_=best.objective - prior,
+            history_=solvers.as_history(best.history),
+            solver_=plan.name,
+            init_scores_=scores,
+            n_parameters_=model.n_parameters(),
+            n_samples_seen_=len(sequences.X) + (self._seen() if warm else 0),
+        )
+
+    def _seen(self):
+        return getattr(self, "n_samples_seen_", 0)
+
+    def partial_fit(
+        self,
+        X,
+        y=None,
+        *,
+        sample_weight=None,
+        groups=None,
+        lengths=None,
+        state_labels=None,
+        continues=False,
+    ):
+        """Update the model with some sequences, or the next rows of an endless one.
+
+        One step of stochastic EM: the statistics move by
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        where t is the number of such batches seen. The first batch finds the starting
+        values, so it should hold a few hundred rows or more. Goes on from a `fit`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another; NaN is missing.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sequences count so many times: the same for all rows of one.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+        state_labels : array-like of int of shape (n_samples,), default=None
+            States that are known, -1 where they are not.
+        continues : bool, default=False
+            The first row follows the last row of the last batch, whose state's
+            probabilities have been kept.
+
+        Returns
+        -------
+        self : VRHMM
+            The fitted model.
+        """
+        first = not hasattr(self, "transmat_")
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            if continues and not hasattr(self, "_carried"):
+                raise ValueError(
+                    "continues=True needs an earlier partial_fit, whose last row the "
+                    "first of these rows follows."
+                )
+            sequences, data, model = self._open(
+                X, groups, lengths, sample_weight, state_labels, first
+            )
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            rng = np.random.default_rng(seed)
+            if first:
+                dtype, seen = sequences.X.dtype, 0
+                point = self._starting_point(model, data, 0, rng, False)
+            else:
+                dtype, seen = self.transmat_.dtype, self._seen()
+                point = AveragingPoint(
+                    self._parameters(), Statistics(*self._sums, 0.0, 0.0)
+                )
+            layout = Layout(
+                data.rows, np.arange(data.n_units), sequences.weight, continues
+            )
+            passes = Passes(
+                layout,
+                model.chain(point.parameters),
+                carried=self._carried if continues else None,
+            )
+            try:
+                sums = model.collect(passes, point)
+            except Impossible as error:
+                raise explain_impossible(error, sequences) from None
+            scale = 1.0 if self.step_size == "auto" else self.step_size
+            schedule = schedules.Power(scale, self.step_offset, self.step_decay)
+            step = schedule(seen / len(sequences.X))
+            mean = algebra_scale(sums, 1.0 / data.total_weight)
+            if continues and len(sequences.bounds) == 2:
+                # Nothing has been seen of how sequences begin.
+                mean = mean._replace(start=point.statistics.start)
+            objective = float(mean.objective)
+            model.total = data.total_weight + seen
+            point = model.update(point, None, mean, step)
+            for name in ("history_", "init_scores_"):
+                vars(self).pop(name, None)  # they are of a fit that is past
+            vars(self).update(
+                self._attributes(model, point, dtype),
+                converged_=False,
+                n_iter_=getattr(self, "n_iter_", 0) + 1,
+                log_likelihood_=objective,
+                solver_="stochastic",
+                n_parameters_=model.n_parameters(),
+                n_samples_seen_=seen + len(sequences.X),
+                _carried=passes.last(),
+            )
+        return self
+
+    def _continue(self, run, best, report, began, rng):
+        """Go on from the best of the short starts."""
+        left = self.max_iter - best.n_iter
+        if left <= 0:
+            return best
+        passes = best.history[-1].passes
+        more = run(report, best.point, rng, left, began, passes)
+        return more._replace(
+            n_iter=best.n_iter + more.n_iter, history=best.history + more.history
+        )
+
+    def _plan(self):
+        accelerated = self.solver == "auto" or self.acceleration == "squarem"
+        return solvers.plan_em(
+            1,
+            1,
+            solver="batch",
+            acceleration="squarem" if accelerated else None,
+        )
+
+    def _starting_point(self, model, data, number, rng, warm):
+        if warm:
+            parameters = self._parameters()
+            shape = (self.n_components, self.n_components)
+            emission = model.emission.blank()
+            same = parameters.emission.shape == emission.shape
+            if parameters.transmat.shape != shape or not same:
+                raise ValueError(
+                    "The earlier fit cannot be gone on from with these parameters and "
+                    "features: use a new estimator, or warm_start=False."
+                )
+            return model.start(parameters)
+        method = self.init_params if number % 2 == 0 else "random"
+        return model.start(starting_parameters(model, data.rows, method, rng))
+
+    def _attributes(self, model, point, dtype):
+        """Return the fitted attributes of a point, and its statistics."""
+        startprob, transmat, packed = point.parameters
+        dtype = np.result_type(dtype, np.float32)
+        emission = clone(model.emission)
+        vars(emission).update(vars(model.emission))
+        emission.publish(packed, dtype)
+        return {
+            "startprob_": startprob.astype(dtype),
+            "transmat_": transmat.astype(dtype),
+            "emission_": emission,
+            "_sums": tuple(point.statistics[:3]),
+        }
+
+
+def warn_not_converged(estimator, result):
+    """Warn once, with the last gain and the parameter to raise."""
+    warnings.warn(
+        f"{type(estimator).__name__} did not converge in {result.n_iter} epochs: the "
+        f"last gained {result.gain:.3g} a row, and tol is {estimator.tol:g}. Raise "
+        "max_iter, or tol if that is close enough.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )

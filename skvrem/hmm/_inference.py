@@ -1,0 +1,263 @@
+"""What a fitted hidden Markov model says of rows: states, probabilities, densities."""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skvrem.hmm._emission import bounded_log
+from skvrem.hmm._model import HMMModel, Parameters
+from skvrem.hmm._model_lanes import Impossible
+from skvrem.hmm._model_paths import most_probable_paths
+from skvrem.hmm._sequences import SequenceSource, open_sequences
+from skvrem.utils._parallel import threads
+
+__all__ = ["HMMInference", "explain_impossible"]
+
+
+def explain_impossible(error, sequences):
+    """Return the error to raise for a row of probability zero."""
+    row, bounds = error.row, sequences.bounds
+    sequence = int(np.searchsorted(bounds, row, side="right")) - 1
+    return ValueError(
+        f"Row {row} of X (row {row - bounds[sequence]} of sequence {sequence}) has "
+        "probability zero given the rows before it: no state that can follow emits "
+        "it. Look at the mask, at fixed or zero transition and start probabilities, "
+        "and at emission probabilities of zero."
+    )
+
+
+class HMMInference:
+    """Methods of a fitted model; they use its public attributes only."""
+
+    def _parameters(self):
+        check_is_fitted(self)
+        return Parameters(
+            np.asarray(self.startprob_, float),
+            np.asarray(self.transmat_, float),
+            self.emission_.parameters(),
+        )
+
+    def _open_fitted(self, X, groups, lengths, sample_weight=None):
+        """Return sequences, their source and the model."""
+        parameters = self._parameters()
+        sequences = open_sequences(self, X, groups, lengths, sample_weight)
+        self.emission_.check(sequences.X)
+        source = SequenceSource(sequences, self.emission_)
+        model = HMMModel(self.emission_, source.features, None, None, 1.0)
+        return parameters, sequences, source, model
+
+    def _run(self, X, groups, lengths, backward=False):
+        """Run over rows; return the sequences and the passes."""
+        parameters, sequences, source, model = self._open_fitted(X, groups, lengths)
+        (batch,) = source.chunks().batches
+        passes = model.passes(parameters, batch, by_row=True)
+        with threads(self.n_jobs):
+            try:
+                passes.forward()
+            except Impossible as error:
+                raise explain_impossible(error, sequences) from None
+            if backward:
+                passes.backward()
+        return sequences, passes
+
+    def _state_probabilities(self, X, groups, lengths, smoothed):
+        sequences, passes = self._run(X, groups, lengths, smoothed)
+        laid = passes.posteriors if smoothed else passes.alpha
+        probabilities = np.maximum(passes.layout.gather(laid, passes.n), 0.0)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        return probabilities.astype(sequences.X.dtype, copy=False)
+
+    def predict(self, X, *, groups=None, lengths=None):
+        """Return the state of each row, by `algorithm`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+
+        Returns
+        -------
+        states : ndarray of int of shape (n_samples,)
+            The most probable path of states, or with ``algorithm="map"`` the most
+            probable state of each row.
+        """
+        return self.decode(X, groups=groups, lengths=lengths)[1]
+
+    def decode(self, X, *, groups=None, lengths=None, algorithm=None):
+        """Return the states of the rows and how probable they are.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+        algorithm : {"viterbi", "map"}, default=None
+            None is that of the constructor.
+
+        Returns
+        -------
+        log_prob : float
+            Joint log-probability of all rows and their most probable paths; of "map"
+            the sum of the posterior probabilities of the states.
+        states : ndarray of int of shape (n_samples,)
+            States of the rows.
+        """
+        algorithm = self.algorithm if algorithm is None else algorithm
+        if algorithm not in ("viterbi", "map"):
+            raise ValueError(
+                f"algorithm must be 'viterbi' or 'map', got {algorithm!r}."
+            )
+        if algorithm == "map":
+            posterior = self._state_probabilities(X, groups, lengths, True)
+            states = posterior.argmax(axis=1)
+            return float(posterior.max(axis=1).sum(dtype=float)), states
+        parameters, _, source, model = self._open_fitted(X, groups, lengths)
+        chain = model.chain(parameters)
+        with threads(self.n_jobs):
+            states, scores = most_probable_paths(
+                source.rows,
+                chain.theta,
+                bounded_log(chain.start),
+                bounded_log(chain.transitions),
+            )
+        if scores.min() < -1e99:
+            self._run(X, groups, lengths)  # says which row
+        return float(scores.sum()), states
+
+    def predict_proba(self, X, *, groups=None, lengths=None):
+        """Return the probability of each state for each row, given its whole sequence.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_components)
+            Smoothed probabilities, rows that sum to 1.
+        """
+        return self._state_probabilities(X, groups, lengths, True)
+
+    def filter_proba(self, X, *, groups=None, lengths=None):
+        """Return the probability of each state given the sequence up to each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_components)
+            Filtered probabilities, rows that sum to 1.
+        """
+        return self._state_probabilities(X, groups, lengths, False)
+
+    def score_samples(self, X, *, groups=None, lengths=None):
+        """Return the log-density of each row given the rows of its sequence before it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            In nats; its sum is the log-likelihood.
+        """
+        sequences, passes = self._run(X, groups, lengths)
+        shares = passes.layout.gather(passes.row_shares, 1)[:, 0]
+        return shares.astype(sequences.X.dtype, copy=False)
+
+    def score(self, X, y=None, *, sample_weight=None, groups=None, lengths=None):
+        """Return the log-likelihood in nats a row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            The same for all rows of a sequence.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
+        parameters, sequences, source, model = self._open_fitted(
+            X, groups, lengths, sample_weight
+        )
+        (batch,) = source.chunks().batches
+        with threads(self.n_jobs):
+            try:
+                total = model.passes(parameters, batch).forward()
+            except Impossible as error:
+                raise explain_impossible(error, sequences) from None
+        return float(total / source.total_weight)
+
+    def aic(self, X, *, groups=None, lengths=None):
+        """Return the Akaike information criterion on X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+
+        Returns
+        -------
+        aic : float
+            The lower, the better.
+        """
+        shares = self.score_samples(X, groups=groups, lengths=lengths)
+        return float(2.0 * self.n_parameters_ - 2.0 * shares.sum(dtype=float))
+
+    def bic(self, X, *, groups=None, lengths=None):
+        """Return the Bayesian information criterion on X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+
+        Returns
+        -------
+        bic : float
+            The lower, the better.
+        """
+        shares = self.score_samples(X, groups=groups, lengths=lengths)
+        penalty = self.n_parameters_ * np.log(len(shares))
+        return float(penalty - 2.0 * shares.sum(dtype=float))

@@ -1,0 +1,322 @@
+r"""Forward and backward recursions of hidden Markov models, 16 rows at a time.
+
+The states' log-densities are linear in features F of a row, l_i = sum_p theta_ip F_p,
+and with b_i = exp(l_i - max l), an initial distribution :math:`\delta`, transitions A,
+
+    pred_t = alpha_{t-1} A (delta where a sequence starts)
+    alpha_t = pred_t b_t / c_t,    c_t = sum_i pred_t,i b_t,i        (Sidrow 2023, 5)
+    log p(y_t | y_1..y_{t-1}) = log c_t + max l
+    gamma_t,i = alpha_t,i m_t,i,   m = 1 (the weight) where a sequence ends
+    rho_t,j = gamma_t,j / pred_t,j,    m_{t-1,i} = sum_j A_ij rho_t,j     (6, 7)
+    xi_t(i, j) = alpha_{t-1,i} A_ij rho_t,j                               (8)
+
+so that the way back needs no densities. It is linear in gamma: a wrong message from
+the right is corrected by the same kernel, run on the message's error until that has
+died out.
+
+Rows are laid out in ``LANES`` stretches side by side, one for each lane of a vector;
+a *tile* is ``STEPS`` steps of every lane, and in a tile of n columns entry
+``column * TILE + step * LANES + lane``. All arrays are flat. Where sequences start in a
+lane stands in *events*, sorted by step: ``event_step``, ``event_lane``, and in
+``event_weight`` the weight of the sequence that ends there. ``left`` and ``right``
+(n_states * LANES) are the messages at both ends of the lanes.
+"""
+
+import numpy as np
+
+from skvrem.utils._jit import CONTRACT, kernel
+from skvrem.utils._math import exp, log
+from skvrem.utils._simd import WIDTH, fma, load, mul, ratio, splat, store
+
+LANES, STEPS = 16, 8
+TILE = LANES * STEPS
+# Log-densities below stand for minus infinity.
+NOWHERE = -1e90
+U_TILE = np.uint64(TILE)
+
+
+@kernel
+def _features(columns, at, first, second, out):
+    """Products of two columns; a column -1 is 1."""
+    one = splat(1.0)
+    for p in range(first.size):
+        a, b = at + first[p] * TILE, at + second[p] * TILE
+        for t in range(0, TILE, WIDTH):
+            value = one if first[p] < 0 else load(columns, a + t)
+            if second[p] >= 0:
+                value = mul(value, load(columns, b + t))
+            store(out, p * TILE + t, value)
+
+
+@kernel
+def _matmul(matrix, n, m, source, at, stride, out, to, out_stride, width):
+    """Out (n, width) = matrix (n, m) @ source (m, width), rows strides apart."""
+    for k in range(0, n, 4):
+        # Rows beyond the last are the last again.
+        k1, k2, k3 = min(k + 1, n - 1), min(k + 2, n - 1), min(k + 3, n - 1)
+        for t in range(0, width, WIDTH):
+            a = b = c = d = splat(0.0)
+            for p in range(m):
+                x = load(source, at + p * stride + t)
+                a = fma(matrix[k * m + p], x, a)
+                b = fma(matrix[k1 * m + p], x, b)
+                c = fma(matrix[k2 * m + p], x, c)
+                d = fma(matrix[k3 * m + p], x, d)
+            store(out, to + k * out_stride + t, a)
+            store(out, to + k1 * out_stride + t, b)
+            store(out, to + k2 * out_stride + t, c)
+            store(out, to + k3 * out_stride + t, d)
+
+
+@kernel
+def _outer(x, n, y, m, out):
+    """Out (n, m, WIDTH) += x (n, TILE) y (m, TILE), to be summed over the last axis."""
+    for i in range(0, n, 2):
+        i1 = min(i + 1, n - 1)
+        at, by = i * m * WIDTH, i1 * m * WIDTH
+        for j in range(0, m, 2):
+            j1 = min(j + 1, m - 1)
+            a0, a1 = load(out, at + j * WIDTH), load(out, at + j1 * WIDTH)
+            b0, b1 = load(out, by + j * WIDTH), load(out, by + j1 * WIDTH)
+            for t in range(0, TILE, WIDTH):
+                u, v = load(x, i * TILE + t), load(x, i1 * TILE + t)
+                p, q = load(y, j * TILE + t), load(y, j1 * TILE + t)
+                a0, a1 = fma(u, p, a0), fma(u, q, a1)
+                b0, b1 = fma(v, p, b0), fma(v, q, b1)
+            store(out, at + j * WIDTH, a0)
+            store(out, at + j1 * WIDTH, a1)
+            store(out, by + j * WIDTH, b0)
+            store(out, by + j1 * WIDTH, b1)
+
+
+@kernel(fastmath=CONTRACT)
+def _relative(joint, at, n, top):
+    """Turn l into b = exp(l - max l) in place; leave max l in top."""
+    base = np.uint64(at)
+    for t in range(U_TILE):
+        top[t] = joint[base + t]
+    for k in range(1, n):
+        to = np.uint64(at + k * TILE)
+        for t in range(U_TILE):
+            top[t] = joint[to + t] if joint[to + t] > top[t] else top[t]
+    for k in range(n):
+        to = np.uint64(at + k * TILE)
+        for t in range(U_TILE):
+            joint[to + t] = exp(joint[to + t] - top[t])
+
+
+@kernel
+def _step_forward(n, pred, tile, at, c):
+    """Tile (n, LANES), b before, becomes alpha = pred b / c."""
+    for t in range(0, LANES, WIDTH):
+        total = splat(0.0)
+        for j in range(n):
+            x, b = load(pred, j * LANES + t), load(tile, at + t + j * TILE)
+            total = fma(x, b, total)
+        inverse = ratio(splat(1.0), total)
+        for j in range(n):
+            to = at + t + j * TILE
+            scaled = mul(load(pred, j * LANES + t), inverse)
+            store(tile, to, mul(scaled, load(tile, to)))
+        store(c, at + t, total)
+
+
+@kernel
+def forward(
+    columns,
+    n_columns,
+    first,
+    second,
+    theta,
+    start,
+    transposed,
+    event_step,
+    event_lane,
+    sizes,
+    left,
+    n_tiles,
+    tolerance,
+    alpha,
+    shares,
+    before,
+    ends,
+    impossible,
+    rows,
+    scratch,
+):
+    """Run forward from `left` over the tiles; return how many were needed.
+
+    With a tolerance, ``alpha`` holds an earlier run, and the run ends where it differs
+    by no more. ``sizes`` (LANES) are the lanes' rows without padding, ``shares``
+    (n_tiles * LANES) the tiles' shares of the log-likelihood, ``before`` (n_events)
+    those of a tile before an event, ``ends`` the last alpha, ``impossible`` a step and
+    lane where the density is 0, and ``rows``, where not empty, the rows' own shares.
+    """
+    n, n_features = start.size, first.size
+    cut = n_features * TILE
+    features, tile = scratch[:cut], scratch[cut : cut + n * TILE]
+    cut += n * TILE
+    top, c = scratch[cut : cut + TILE], scratch[cut + TILE : cut + 2 * TILE]
+    cut += 2 * TILE
+    pred = scratch[cut : cut + n * LANES]
+    event = 0
+    for number in range(n_tiles):
+        at = number * n * TILE
+        _features(columns, number * n_columns * TILE, first, second, features)
+        _matmul(theta, n, n_features, features, 0, TILE, tile, 0, TILE, TILE)
+        _relative(tile, 0, n, top)
+        begun = event
+        for s in range(STEPS):
+            if s:
+                at_step = s * LANES - LANES
+                _matmul(transposed, n, n, tile, at_step, TILE, pred, 0, LANES, LANES)
+            elif number:
+                back = at - n * TILE + TILE - LANES
+                _matmul(transposed, n, n, alpha, back, TILE, pred, 0, LANES, LANES)
+            else:
+                _matmul(transposed, n, n, left, 0, LANES, pred, 0, LANES, LANES)
+            step = number * STEPS + s
+            while event < event_step.size and event_step[event] == step:
+                for j in range(n):
+                    pred[j * LANES + event_lane[event]] = start[j]
+                event += 1
+            _step_forward(n, pred, tile, s * LANES, c)
+        for t in range(U_TILE):
+            top[t] += log(c[t] if c[t] > 0.0 else 1.0)
+        for t in range(TILE):
+            step, lane = number * STEPS + t // LANES, t % LANES
+            none = not c[t] > 0.0 or top[t] < NOWHERE
+            if none and impossible[0] < 0 and step < sizes[lane]:
+                impossible[0], impossible[1] = step, lane
+        for t in range(LANES):
+            shares[number * LANES + t] = 0.0
+        for s in range(STEPS):
+            step = number * STEPS + s
+            while begun < event and event_step[begun] == step:
+                before[begun] = shares[number * LANES + event_lane[begun]]
+                begun += 1
+            for t in range(LANES):
+                shares[number * LANES + t] += top[s * LANES + t]
+        if rows.size:
+            for t in range(TILE):
+                rows[number * TILE + t] = top[t]
+        change = 0.0
+        if tolerance > 0.0:
+            for k in range(n):
+                for t in range(LANES):
+                    i = k * TILE + TILE - LANES + t
+                    change = max(change, abs(tile[i] - alpha[at + i]))
+        for i in range(n * TILE):
+            alpha[at + i] = tile[i]
+        if tolerance > 0.0 and change <= tolerance:
+            return number + 1
+    for k in range(n):
+        for t in range(LANES):
+            ends[k * LANES + t] = alpha[(n_tiles * n - n + k + 1) * TILE - LANES + t]
+    return n_tiles
+
+
+@kernel
+def _step_backward(n, alpha, at, message, gamma, pred, rho, to):
+    """Gamma = alpha m and rho = gamma / pred, 0 where pred is."""
+    for j in range(n):
+        for t in range(0, LANES, WIDTH):
+            by = to + j * TILE + t
+            value = mul(load(alpha, at + j * TILE + t), load(message, j * LANES + t))
+            store(gamma, by, value)
+            store(rho, by, ratio(value, load(pred, by)))
+
+
+@kernel
+def backward(
+    columns,
+    n_columns,
+    first,
+    second,
+    start,
+    transitions,
+    transposed,
+    event_step,
+    event_lane,
+    event_weight,
+    left,
+    right,
+    n_tiles,
+    tolerance,
+    alpha,
+    sum_start,
+    sum_pairs,
+    sum_features,
+    heads,
+    rows,
+    scratch,
+):
+    """Run backward from `right` over the tiles and add to the sums.
+
+    Ends early where the posteriors are below the tolerance. ``sum_start`` (n_states)
+    are posteriors of first rows, ``sum_pairs`` (n_states, n_states) sums of alpha rho,
+    ``sum_features`` (n_states, n_features) of gamma F. ``heads`` is the message to the
+    left of the lanes, 0 where the run ended before. gamma is added to ``rows``
+    (n_tiles * n_states * TILE) where it is not empty.
+    """
+    n, n_features = start.size, first.size
+    cut = n_features * TILE
+    features, gamma = scratch[:cut], scratch[cut : cut + n * TILE]
+    cut += n * TILE
+    rho, previous = (
+        scratch[cut : cut + n * TILE],
+        scratch[cut + n * TILE : cut + 2 * n * TILE],
+    )
+    cut += 2 * n * TILE
+    pred = scratch[cut : cut + n * TILE]
+    cut += n * TILE
+    message = scratch[cut : cut + n * LANES]
+    for i in range(n * LANES):
+        message[i] = right[i]
+        heads[i] = 0.0
+    event = event_step.size - 1
+    # Events after the first tiles that are left out count for nothing here.
+    while event >= 0 and event_step[event] >= n_tiles * STEPS:
+        event -= 1
+    for number in range(n_tiles - 1, -1, -1):
+        at = number * n * TILE
+        for k in range(n):
+            for t in range(LANES):
+                previous[k * TILE + t] = (
+                    alpha[at - n * TILE + k * TILE + TILE - LANES + t]
+                    if number
+                    else left[k * LANES + t]
+                )
+            for t in range(TILE - LANES):
+                previous[k * TILE + LANES + t] = alpha[at + k * TILE + t]
+        _matmul(transposed, n, n, previous, 0, TILE, pred, 0, TILE, TILE)
+        for s in range(STEPS - 1, -1, -1):
+            _step_backward(
+                n, alpha, at + s * LANES, message, gamma, pred, rho, s * LANES
+            )
+            step = number * STEPS + s
+            _matmul(transitions, n, n, rho, s * LANES, TILE, message, 0, LANES, LANES)
+            while event >= 0 and event_step[event] == step:
+                lane = event_lane[event]
+                for k in range(n):
+                    i = k * TILE + s * LANES + lane
+                    sum_start[k] += gamma[i]
+                    rho[i] = 0.0
+                    message[k * LANES + lane] = event_weight[event]
+                event -= 1
+        _features(columns, number * n_columns * TILE, first, second, features)
+        _outer(gamma, n, features, n_features, sum_features)
+        _outer(previous, n, rho, n, sum_pairs)
+        if rows.size:
+            for i in range(n * TILE):
+                rows[at + i] += gamma[i]
+        if tolerance > 0.0:
+            largest = 0.0
+            for k in range(n):
+                for t in range(LANES):
+                    largest = max(largest, abs(gamma[k * TILE + t]))
+            if largest <= tolerance:
+                return number
+    for i in range(n * LANES):
+        heads[i] = message[i]
+    return 0

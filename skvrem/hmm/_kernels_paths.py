@@ -1,0 +1,56 @@
+r"""The most probable path of states (Viterbi).
+
+With v_1 = log delta + l_1 and, along a sequence,
+
+    v_t,j = max_i (v_{t-1,i} + log A_ij) + l_t,j
+
+where l are the log-densities of the rows in every state; then back from the best last
+state through the states that the maxima came from.
+"""
+
+import numpy as np
+
+from skvrem.utils._jit import CONTRACT, kernel
+
+
+@kernel(fastmath=CONTRACT)
+def _advance(v, transitions, joint, t, new, origin):
+    """One step: new (n) from v (n), and where each maximum came from."""
+    n = v.size
+    for j in range(n):
+        new[j] = v[0] + transitions[0, j]
+        origin[t, j] = 0
+    for i in range(1, n):
+        for j in range(n):
+            candidate = v[i] + transitions[i, j]
+            if candidate > new[j]:
+                new[j] = candidate
+                origin[t, j] = i
+    for j in range(n):
+        new[j] += joint[t, j]
+
+
+@kernel
+def viterbi(joint, bounds, first, last, start, transitions, origin, states, scores):
+    """Fill states (n_rows) and scores (n_sequences) of sequences first..last.
+
+    `start` and `transitions` are logarithms, `origin` (n_rows, n_states) is memory.
+    """
+    n = start.size
+    v, new = np.empty(n), np.empty(n)
+    for sequence in range(first, last):
+        begin, end = bounds[sequence], bounds[sequence + 1]
+        for j in range(n):
+            v[j] = start[j] + joint[begin, j]
+        for t in range(begin + 1, end):
+            _advance(v, transitions, joint, t, new, origin)
+            v, new = new, v
+        best = 0
+        for j in range(1, n):
+            if v[j] > v[best]:
+                best = j
+        scores[sequence] = v[best]
+        states[end - 1] = best
+        for t in range(end - 1, begin, -1):
+            best = origin[t, best]
+            states[t - 1] = best

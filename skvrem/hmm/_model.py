@@ -1,0 +1,217 @@
+r"""The hidden Markov model: parameters, statistics, E step, M step.
+
+.. math:: p(y, x) = \delta_{x_1} \prod_{t \ge 2} \Gamma_{x_{t-1} x_t}
+          \prod_t f_{x_t}(y_t)
+
+with states x, of which posteriors are taken at inverse temperature :math:`\beta`, 1 but
+while annealing: :math:`p(y, x)^\beta`, normalised. The statistics of sequences with
+weights w are sums of
+
+.. math:: \gamma_{1,i}, \qquad \sum_{t \ge 2} \xi_t(i, j), \qquad
+          \sum_t \gamma_{t,i} F(y_t)
+
+over sequences (Sidrow et al. 2023, Eqs. 7, 8 and 11), where the log-density is
+:math:`\log f_i(y) = \theta_i^T F(y)`. Families of distributions say what F is, how
+:math:`\theta` follows from their parameters, and how those follow from sums of F.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skvrem.hmm._model_lanes import Chain, Passes
+from skvrem.utils._averaging import Averaging, AveragingPoint
+
+__all__ = ["HMMModel", "Parameters", "Statistics"]
+
+
+class Parameters(NamedTuple):
+    """Parameters of a hidden Markov model.
+
+    Attributes
+    ----------
+    startprob : ndarray of shape (n_states,)
+    transmat : ndarray of shape (n_states, n_states)
+    emission : ndarray of shape (n_states, n_parameters)
+        Those of the family, a row a state.
+    """
+
+    startprob: np.ndarray
+    transmat: np.ndarray
+    emission: np.ndarray
+
+
+class Statistics(NamedTuple):
+    """Sums over sequences; see the solvers' protocol for the two numbers."""
+
+    start: np.ndarray
+    pairs: np.ndarray
+    features: np.ndarray
+    objective: float
+    entropy: float
+
+
+class HMMModel(Averaging):
+    """Hidden Markov model whose units are sequences, and means are a row.
+
+    Parameters
+    ----------
+    emission : emission family
+        Opened on the data.
+    features : Features
+        Those of the family on this data.
+    initial : initial distribution
+    transitions : transition family
+    total : float
+        Rows, or the sum of their weights: what priors are divided by.
+    labelled : bool
+        Some rows are known not to be in some states.
+    keep_sums : bool
+        Variance reduction keeps the sums of every batch, or evaluates them again.
+    """
+
+    def __init__(
+        self,
+        emission,
+        features,
+        initial,
+        transitions,
+        total,
+        labelled=False,
+        keep_sums=True,
+    ):
+        self.emission = emission
+        self.features = features
+        self.initial = initial
+        self.transitions = transitions
+        self.total = total
+        self.labelled = labelled
+        self.keep_sums = keep_sums
+        self.recall_passes = 0 if keep_sums else 1
+        self._last = None, None
+
+    # E step
+
+    def chain(self, parameters, beta=1.0):
+        """Return the parameters as kernels take them, to the power of beta."""
+        theta = self.features.merge(self._theta(parameters.emission))
+        if self.labelled:
+            forbidden = np.eye(len(theta)) * self.emission.IMPOSSIBLE
+            theta = np.hstack([theta, forbidden])
+        start, transmat = parameters.startprob, parameters.transmat
+        if beta != 1.0:
+            theta, start, transmat = theta * beta, start**beta, transmat**beta
+        return Chain(theta, start, transmat)
+
+    def _theta(self, emission):
+        # A point is evaluated several times.
+        if self._last[0] is not emission:
+            self._last = emission, self.emission.theta(emission)
+        return self._last[1]
+
+    def passes(self, parameters, batch, beta=1.0, by_row=False):
+        """Return the forward and backward passes over a batch, not yet run."""
+        layout = batch.rows.layout(batch)
+        return Passes(layout, self.chain(parameters, beta), by_row)
+
+    def statistics(self, point, batch, beta):
+        """Return the statistics of a batch of sequences."""
+        return self.collect(self.passes(point.parameters, batch, beta), point, beta)
+
+    def collect(self, passes, point, beta=1.0):
+        """Run the passes and return their statistics."""
+        objective = passes.forward() / beta
+        start, pairs, features = passes.backward()
+        sums = Statistics(start, pairs, self.features.widen(features), objective, 0.0)
+        return sums._replace(entropy=objective - self._expected(point, sums))
+
+    def remember(self, point, batch, beta):
+        """Return the statistics of a batch, which are all that need be kept."""
+        sums = self.statistics(point, batch, beta)
+        return sums, (sums if self.keep_sums else (point, beta))
+
+    def recall(self, memory, point, batch):
+        """Return the statistics of a batch where they were remembered."""
+        return memory if self.keep_sums else super().recall(memory, point, batch)
+
+    # M step
+
+    def maximize(self, statistics, point, repair):
+        """Return R(statistics), and that no part was left out."""
+        before = point.parameters
+        weight = self.emission.weight(statistics.features)
+        lowest = min(statistics.start.min(), statistics.pairs.min(), weight.min())
+        if not repair and not lowest >= 0.0:
+            return None
+        start, pairs = np.maximum(statistics.start, 0), np.maximum(statistics.pairs, 0)
+        transmat = self.transitions.maximize(pairs * self.total, before.transmat)
+        startprob = self.initial.maximize(start * self.total, before.startprob)
+        features = statistics.features * self.total
+        emission = self.emission.maximize(features, before.emission, repair)
+        if emission is None:
+            return None
+        # A state without rows keeps what it had, which is not worth a word.
+        return Parameters(startprob, transmat, emission), ()
+
+    # What the solvers ask for
+
+    def start(self, parameters):
+        """Return the point of these parameters; its statistics are not used yet."""
+        n = len(parameters.startprob)
+        weight = np.full(n, 1.0 / n)
+        statistics = Statistics(
+            parameters.startprob / self.total,
+            weight[:, None] * parameters.transmat,
+            weight[:, None] * self.emission.expected(parameters.emission),
+            0.0,
+            0.0,
+        )
+        return AveragingPoint(parameters, statistics)
+
+    def n_parameters(self):
+        """Return the number of free parameters."""
+        parts = self.initial, self.transitions, self.emission
+        return sum(part.n_parameters() for part in parts)
+
+    def log_prior(self, parameters):
+        """Return the log-density of the parameters' priors, up to constants."""
+        return (
+            self.initial.log_prior(parameters.startprob)
+            + self.transitions.log_prior(parameters.transmat)
+            + self.emission.log_prior(parameters.emission)
+        )
+
+    def objective(self, point, mean):
+        """Return the penalised log-likelihood a row."""
+        prior = self.log_prior(point.parameters) / self.total
+        return float(mean.objective) + prior
+
+    def surrogate(self, point, sums):
+        """Return Q, the expected complete-data log-likelihood, priors included."""
+        prior = self.log_prior(point.parameters) / self.total
+        return self._expected(point, sums) + prior
+
+    def _expected(self, point, sums):
+        startprob, transmat, emission = point.parameters
+        theta = self._theta(emission)
+        return float(
+            _sum_log(sums.start, startprob)
+            + _sum_log(sums.pairs, transmat)
+            + np.sum(sums.features * theta, where=sums.features != 0.0)
+        )
+
+    def norm(self, point, sums):
+        """Return the length of a change of statistics in units of the states."""
+        before = point.statistics
+        weight = np.maximum(self.emission.weight(before.features), 1e-12)
+        spread = self.emission.spread(point.parameters.emission)
+        squares = np.square(sums.features / spread).sum(axis=1)
+        squares += np.square(sums.pairs).sum(axis=1)
+        squares += np.square(sums.start)
+        return float(np.sqrt((squares / weight).sum()))
+
+
+def _sum_log(sums, probabilities):
+    seen = sums != 0.0
+    with np.errstate(divide="ignore"):
+        return float(sums[seen] @ np.log(probabilities[seen]))

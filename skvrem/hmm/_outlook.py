@@ -1,0 +1,126 @@
+"""What a fitted hidden Markov model expects: the next rows, and how well it did."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+__all__ = ["Forecast", "HMMOutlook"]
+
+
+class Forecast(NamedTuple):
+    """Distribution of the rows to come after the end of each sequence.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_sequences, horizon, n_components)
+        Probabilities of the states.
+    mean, sd : ndarray of shape (n_sequences, horizon, n_features)
+        Mean and standard deviation of the observed features, the spread between
+        states included. Categories are numbers here: see `states`.
+    """
+
+    states: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+
+
+class HMMOutlook:
+    """Methods of a fitted model that look ahead of rows."""
+
+    def forecast(self, X, horizon=1, *, groups=None, lengths=None):
+        """Return the distribution of the rows after the end of each sequence.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        horizon : int, default=1
+            How many rows ahead.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+
+        Returns
+        -------
+        forecast : Forecast
+            Named tuple of `states`, `mean` and `sd`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvrem import VRHMM
+        >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
+        >>> X += np.random.default_rng(0).normal(size=X.shape)
+        >>> hmm = VRHMM(2, random_state=0).fit(X)
+        >>> hmm.forecast(X, horizon=3).mean.shape
+        (1, 3, 1)
+        """
+        if isinstance(horizon, bool) or int(horizon) != horizon or horizon < 1:
+            raise ValueError(
+                f"horizon must be an integer of at least 1, got {horizon!r}."
+            )
+        parameters = self._parameters()
+        sequences, passes = self._run(X, groups, lengths)
+        filtered = passes.layout.gather(passes.alpha, passes.n)
+        state = filtered[sequences.bounds[1:] - 1]
+        states = np.empty((len(state), int(horizon), passes.n))
+        for step in range(int(horizon)):
+            state = state @ parameters.transmat
+            states[:, step] = state
+        mean, variance = self.emission_.moments(parameters.emission)
+        expected = states @ mean
+        second = states @ (variance + np.square(mean))
+        spread = np.sqrt(np.maximum(second - np.square(expected), 0.0))
+        return Forecast(states, expected, spread)
+
+    def pseudo_residuals(self, X, *, groups=None, lengths=None):
+        r"""Return how each value lies in its distribution given the rows before it.
+
+        With :math:`u = P(Y_t \le y_t \mid y_1, \dots, y_{t-1})`, of discrete
+        distributions the middle of the jump, the residual is
+        :math:`\Phi^{-1}(u)`: standard normal where the model is right.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+
+        Returns
+        -------
+        residuals : ndarray of shape (n_samples, n_features)
+            NaN where X is.
+
+        References
+        ----------
+        Zucchini, MacDonald, Langrock (2016). Hidden Markov Models for Time Series,
+        section 6.2.
+        """
+        parameters = self._parameters()
+        sequences, passes = self._run(X, groups, lengths)
+        filtered = passes.layout.gather(passes.alpha, passes.n)
+        predicted = np.empty_like(filtered)
+        predicted[1:] = filtered[:-1] @ parameters.transmat
+        predicted[sequences.bounds[:-1]] = parameters.startprob
+        rows = np.asarray(sequences.X, np.float64)
+        residuals = np.empty_like(rows)
+        # Of each tail the one that keeps its digits.
+        for j, (below, above) in enumerate(self._tails(rows, parameters.emission)):
+            lower = (predicted * below).sum(axis=1)
+            upper = (predicted * above).sum(axis=1)
+            low = lower < upper
+            residuals[:, j] = np.where(
+                low, ndtri(np.where(low, lower, 0.5)), -ndtri(np.where(low, 0.5, upper))
+            )
+        return np.where(np.isnan(rows), np.nan, residuals)
+
+    def _tails(self, rows, parameters):
+        """Yield P(below) and P(above) of every column, half a jump in each."""
+        for j in range(rows.shape[1]):
+            known = np.where(np.isnan(rows[:, j]), 0.0, rows[:, j])
+            yield self.emission_.tails(known, j, parameters)

@@ -1,0 +1,215 @@
+"""Where sequences start: ids in a column, ids beside X, or lengths."""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from skvrem.data._source import ArraySource, Partition, read_only
+from skvrem.hmm._model_lanes import SequenceRows
+from skvrem.utils._validation import check_weight
+
+__all__ = ["SequenceSource", "Sequences", "has_missing", "open_sequences"]
+
+
+class Sequences(NamedTuple):
+    """Validated rows of sequences, one after another.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        The observed features, float64 or float32; NaN is missing.
+    bounds : ndarray of int of shape (n_sequences + 1,)
+        Where sequences start, and the number of rows.
+    weight : ndarray of shape (n_sequences,), or None
+    labels : ndarray of int of shape (n_rows,), or None
+        Known states, -1 where unknown.
+    """
+
+    X: np.ndarray
+    bounds: np.ndarray
+    weight: np.ndarray | None = None
+    labels: np.ndarray | None = None
+
+
+def open_sequences(
+    estimator,
+    X,
+    groups=None,
+    lengths=None,
+    sample_weight=None,
+    state_labels=None,
+    reset=False,
+):
+    """Validate rows and find out where sequences start.
+
+    Raises
+    ------
+    ValueError
+        If ids are not contiguous, lengths do not add up, both are given, or weights
+        differ within a sequence.
+    """
+    X, ids = _split_column(estimator, X, reset)
+    n_rows = len(X)
+    given = [
+        name
+        for name, value in (("lengths", lengths), ("groups", groups), ("a column", ids))
+        if value is not None
+    ]
+    if ids is not None and groups is not None and lengths is None:
+        # A search hands its groups on to whatever fits: no harm if they are the same.
+        same = np.array_equal(
+            _bounds_of_ids(ids, n_rows), _bounds_of_ids(groups, n_rows)
+        )
+        given = given[same:]
+    if len(given) > 1:
+        raise ValueError(
+            f"Sequences are given twice, by {' and by '.join(given)}: give one of them."
+        )
+    if lengths is not None:
+        bounds = _bounds_of_lengths(lengths, n_rows)
+    elif given:
+        bounds = _bounds_of_ids(groups if ids is None else ids, n_rows)
+    else:
+        bounds = np.array([0, n_rows])
+    weight = check_weight(sample_weight, n_rows)
+    if weight is not None:
+        first = weight[bounds[:-1]]
+        differs = weight != np.repeat(first, np.diff(bounds))
+        if differs.any():
+            row = int(differs.argmax())
+            raise ValueError(
+                "sample_weight must be the same for all rows of a sequence, as a "
+                f"sequence counts as a whole: row {row} has another weight than the "
+                "row where its sequence starts."
+            )
+        weight = first
+    labels = _check_labels(state_labels, n_rows, estimator.n_components)
+    return Sequences(X, bounds, weight, labels)
+
+
+def _check_labels(labels, n_rows, n_states):
+    """Return known states as integers, or None where none is known."""
+    if labels is None:
+        return None
+    labels = np.asarray(labels)
+    whole = labels.shape == (n_rows,) and labels.dtype.kind in "iuf"
+    whole = whole and bool((labels == np.floor(labels)).all())
+    if not (whole and labels.min() >= -1 and labels.max() < n_states):
+        raise ValueError(
+            f"state_labels must be one whole number from 0 to {n_states - 1} for each "
+            f"of the {n_rows} rows, or -1 where the state is unknown."
+        )
+    return labels.astype(np.int64) if (labels >= 0).any() else None
+
+
+def _split_column(estimator, X, reset):
+    """Return the observed features and the ids that stand in a column of X."""
+    options = {
+        "dtype": (np.float64, np.float32),
+        "order": "C",
+        "ensure_all_finite": "allow-nan",
+    }
+    column = estimator.groups
+    if column is None:
+        return validate_data(estimator, X, reset=reset, **options), None
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    names = list(getattr(X, "columns", ()))
+    if isinstance(column, str):
+        if column not in names:
+            raise ValueError(
+                f"groups={column!r} names a column of X: X "
+                f"{f'has the columns {names}' if names else 'is no data frame'}. Give "
+                "a frame with such a column, or the number of a column."
+            )
+        place = names.index(column)
+    else:
+        place = column
+    if names:
+        ids, rest = X.iloc[:, place], X.drop(columns=names[place])
+    else:
+        X = check_array(X, dtype=None, ensure_all_finite="allow-nan")
+        if not 0 <= place < X.shape[1]:
+            raise ValueError(
+                f"groups={place} is the number of a column of X, which has "
+                f"{X.shape[1]} columns."
+            )
+        ids, rest = X[:, place], np.delete(X, place, axis=1)
+    return check_array(rest, estimator=estimator, **options), np.asarray(ids)
+
+
+def _bounds_of_lengths(lengths, n_rows):
+    lengths = np.asarray(lengths)
+    whole = lengths.ndim == 1 and lengths.size and lengths.dtype.kind in "iu"
+    if not (whole and lengths.min() >= 1 and lengths.sum() == n_rows):
+        raise ValueError(
+            f"lengths must be positive whole numbers that add up to the {n_rows} rows "
+            f"of X, got {lengths!r}"
+            f"{f', which add up to {lengths.sum()}' if whole else ''}. "
+            "Cross-validation does not cut lengths: give the ids of the sequences as "
+            "groups, or as a column of X that the constructor names."
+        )
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _bounds_of_ids(ids, n_rows):
+    ids = np.asarray(ids)
+    if ids.shape != (n_rows,):
+        raise ValueError(
+            f"groups must have one id for each of the {n_rows} rows, got shape "
+            f"{ids.shape}."
+        )
+    if ids.dtype.kind == "f" and np.isnan(ids).any():
+        raise ValueError(f"groups has no id in row {int(np.isnan(ids).argmax())}.")
+    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+    first = ids[starts]
+    values, counts = np.unique(first, return_counts=True)
+    if (counts > 1).any():
+        twice = values[counts > 1][0]
+        where = starts[first == twice]
+        raise ValueError(
+            f"The rows of a sequence must follow each other: id {twice} comes again in "
+            f"row {where[1]} after others. Sort X by sequence, then by time."
+        )
+    return np.concatenate([starts, [n_rows]])
+
+
+class SequenceSource(ArraySource):
+    """Sequences as units; means are a row.
+
+    Parameters
+    ----------
+    sequences : Sequences
+    emission : Emission
+        Opened on data like these.
+    """
+
+    def __init__(self, sequences, emission):
+        X, bounds, weight, labels = sequences
+        missing = has_missing(X)
+        self.features = emission.features(missing)
+        columns = partial(emission.columns, missing=missing)
+        first, second, _ = self.features
+        n_states = 0 if labels is None else emission.n_states_
+        rows = SequenceRows(X, bounds, columns, first, second, labels, n_states)
+        lengths = np.diff(bounds)
+        unit = np.empty(0) if weight is None else np.asarray(weight, float)
+        super().__init__(rows, len(lengths), read_only(unit))
+        self.total_weight = float(lengths.sum() if weight is None else lengths @ weight)
+
+    def chunks(self):
+        """All sequences as one batch, which is cut for threads inside."""
+        return Partition([self.batch(0, self.n_units)], self.total_weight)
+
+    def blocks(self, n_blocks, rng):
+        """Return a fixed random partition of the sequences."""
+        self.rows.forget()
+        return super().blocks(n_blocks, rng)
+
+
+def has_missing(X):
+    """Whether X holds NaN."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isnan(X.sum(dtype=float))) and bool(np.isnan(X).any())

@@ -1,0 +1,214 @@
+"""How states follow each other, and which comes first."""
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skvrem.utils._validation import check_real
+
+__all__ = ["Homogeneous", "Initial"]
+
+MASKS = ("left-right", "upper-triangular")
+
+
+class Homogeneous(BaseEstimator):
+    """Transition probabilities that are the same at all times.
+
+    Parameters
+    ----------
+    mask : {"left-right", "upper-triangular"} or array-like of bool, default=None
+        Which transitions there are, shape (n_states, n_states); None is all. With
+        "left-right" a state goes on or to the next one, with "upper-triangular" on or
+        to any later one.
+    fixed : array-like of shape (n_states, n_states), default=None
+        Probabilities that are not estimated; NaN are free.
+    init : array-like of shape (n_states, n_states), default=None
+        Starting values.
+    prior : float or array-like of shape (n_states, n_states), default=1.0
+        Parameters, of at least 1, of Dirichlet distributions of the rows; 1 is none.
+
+    Examples
+    --------
+    >>> from skvrem.hmm import VRHMM, Homogeneous
+    >>> import numpy as np
+    >>> X = np.repeat([[0.0], [5.0], [9.0]], 20, axis=0)
+    >>> X += 0.1 * np.random.default_rng(0).normal(size=X.shape)
+    >>> hmm = VRHMM(3, transitions=Homogeneous("left-right"), random_state=0).fit(X)
+    >>> hmm.transmat_.round(2)
+    array([[0.95, 0.05, 0.  ],
+           [0.  , 0.95, 0.05],
+           [0.  , 0.  , 1.  ]])
+    """
+
+    def __init__(self, mask=None, *, fixed=None, init=None, prior=1.0):
+        self.mask = mask
+        self.fixed = fixed
+        self.init = init
+        self.prior = prior
+
+    def open(self, n):
+        """Check the parameters for n states.
+
+        Raises
+        ------
+        ValueError
+            If they have the wrong shape, or leave a state without a way on.
+        """
+        if isinstance(self.mask, str) and self.mask not in MASKS:
+            raise ValueError(
+                f"mask of Homogeneous must be an array or {' or '.join(MASKS)}, got "
+                f"{self.mask!r}."
+            )
+        allowed = np.ones((n, n), bool)
+        if isinstance(self.mask, str):
+            allowed = np.triu(allowed)
+            if self.mask == "left-right":
+                allowed = allowed & np.tri(n, k=1, dtype=bool)
+        elif self.mask is not None:
+            allowed = np.asarray(self.mask)
+            if allowed.shape != (n, n):
+                raise ValueError(
+                    f"mask of Homogeneous must have shape {(n, n)}, got "
+                    f"{allowed.shape}."
+                )
+            allowed = allowed.astype(bool)
+        fixed = np.full((n, n), np.nan)
+        if self.fixed is not None:
+            fixed = np.asarray(self.fixed, float)
+        if fixed.shape != (n, n) or not (np.isnan(fixed) | (fixed >= 0.0)).all():
+            raise ValueError(
+                f"fixed of Homogeneous must be probabilities or NaN of shape {(n, n)}, "
+                f"got {self.fixed!r}."
+            )
+        fixed = np.where(allowed, fixed, 0.0)
+        self._free = np.isnan(fixed)
+        self._given = np.where(self._free, 0.0, fixed)
+        self._rest = 1.0 - self._given.sum(axis=1, keepdims=True)
+        full = ~self._free.any(axis=1, keepdims=True)
+        wrong = np.where(full, abs(self._rest) > 1e-6, self._rest <= 0.0)
+        if wrong.any():
+            state = int(wrong.argmax())
+            others = "no other is free" if full[state, 0] else "others are free"
+            raise ValueError(
+                f"The transitions from state {state} cannot sum to 1: those given sum "
+                f"to {1.0 - self._rest[state, 0]:g}, and {others}."
+            )
+        prior = np.asarray(self.prior, float)
+        if prior.shape not in ((), (n, n)) or not (prior >= 1.0).all():
+            raise ValueError(
+                "prior of Homogeneous must be at least 1, one number or an array of "
+                f"shape {(n, n)}, got {self.prior!r}."
+            )
+        self._extra = np.where(self._free, prior - 1.0, 0.0)
+        if self.init is not None:
+            init = np.asarray(self.init, float)
+            if init.shape != (n, n) or not (
+                init.min() >= 0.0 and np.allclose(init.sum(axis=1), 1.0, atol=1e-6)
+            ):
+                raise ValueError(
+                    f"init of Homogeneous must be rows of probabilities of shape "
+                    f"{(n, n)} that sum to 1, got {self.init!r}."
+                )
+        return self
+
+    def start(self, counts):
+        """Return the starting values, from rough counts of transitions."""
+        n = len(counts)
+        counts = counts + 1.0 if self.init is None else np.asarray(self.init, float)
+        return self.maximize(counts - self._extra, np.full((n, n), 1.0 / n))
+
+    def maximize(self, counts, before):
+        """Return the transition matrix from sums of pairs of states."""
+        counts = np.where(self._free, counts + self._extra, 0.0)
+        total = counts.sum(axis=1, keepdims=True)
+        share = counts / np.where(total > 0.0, total, 1.0)
+        # A state that nothing goes out from keeps what it had.
+        old = np.where(self._free, before, 0.0)
+        old_total = old.sum(axis=1, keepdims=True)
+        even = self._free / np.maximum(self._free.sum(axis=1, keepdims=True), 1)
+        old = np.where(
+            old_total > 0.0, old / np.where(old_total > 0, old_total, 1), even
+        )
+        share = np.where(total > 0.0, share, old)
+        return self._given + np.maximum(self._rest, 0.0) * share
+
+    def log_prior(self, transmat):
+        """Return the log-density of the prior, up to a constant."""
+        extra = self._extra > 0.0
+        with np.errstate(divide="ignore"):
+            return float(self._extra[extra] @ np.log(transmat[extra]))
+
+    def n_parameters(self):
+        """Return the number of free parameters."""
+        return int(np.maximum(self._free.sum(axis=1) - 1, 0).sum())
+
+
+class Initial:
+    """The distribution of first states: free, or fixed.
+
+    Parameters
+    ----------
+    startprob : "free" or array-like of shape (n_states,)
+    init : array-like of shape (n_states,), or None
+    prior : float
+    n : int
+    """
+
+    def __init__(self, startprob, init, prior, n):
+        self.fixed = None if isinstance(startprob, str) else startprob
+        self.prior = prior - 1.0
+        self.first = init if self.fixed is None else self.fixed
+        self.n = n
+
+    def start(self):
+        """Return the starting values."""
+        if self.first is None:
+            return np.full(self.n, 1.0 / self.n)
+        return np.asarray(self.first, float)
+
+    def maximize(self, sums, before):
+        """Return the distribution from sums of first states."""
+        if self.fixed is not None:
+            return before
+        counts = sums + self.prior
+        total = counts.sum()
+        return counts / total if total > 0.0 else before
+
+    def log_prior(self, startprob):
+        """Return the log-density of the prior, up to a constant."""
+        if self.fixed is not None or self.prior == 0.0:
+            return 0.0
+        with np.errstate(divide="ignore"):
+            return float(self.prior * np.log(startprob).sum())
+
+    def n_parameters(self):
+        """Return the number of free parameters."""
+        return 0 if self.fixed is not None else self.n - 1
+
+
+def check_startprob(estimator):
+    """Check what concerns the first state.
+
+    Raises
+    ------
+    ValueError
+        If probabilities do not sum to 1.
+    """
+    check_real(estimator, "startprob_prior", least=1.0)
+    n = estimator.n_components
+    for name in ("startprob", "startprob_init"):
+        value = getattr(estimator, name)
+        if value is None and name == "startprob_init":
+            continue
+        if isinstance(value, str) and value == "free" and name == "startprob":
+            continue
+        try:
+            array = np.asarray(value, float)
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        if array.shape != (n,) or not (
+            array.min() >= 0.0 and np.isclose(array.sum(), 1.0, atol=1e-6)
+        ):
+            free = "'free' or " if name == "startprob" else ""
+            raise ValueError(
+                f"{name} must be {free}{n} probabilities that sum to 1, got {value!r}."
+            )

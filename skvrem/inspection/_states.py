@@ -1,0 +1,239 @@
+"""Hidden Markov models: states along a series, and whether they explain it."""
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from skvrem.utils._base import optional
+
+__all__ = ["ResidualsDisplay", "StatesDisplay"]
+
+
+class StatesDisplay:
+    """A series coloured by the states of a hidden Markov model, and their posterior.
+
+    Use :meth:`from_estimator` to make one from a fitted model.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples, n_features)
+        What is drawn.
+    states : ndarray of int of shape (n_samples,)
+        State of each row.
+    probabilities : ndarray of shape (n_samples, n_states)
+        Their probabilities.
+    names : list of str
+        Names of the features.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib.axes.Axes
+        One for each feature, and one for the probabilities.
+    figure_ : matplotlib.figure.Figure
+        The figure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import StatesDisplay, VRHMM
+    >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
+    >>> X += np.random.default_rng(0).normal(size=X.shape)
+    >>> hmm = VRHMM(2, random_state=0).fit(X)
+    >>> display = StatesDisplay(X, hmm.predict(X), hmm.predict_proba(X), ["depth"])
+    >>> len(display.plot().axes_)
+    2
+    """
+
+    def __init__(self, values, states, probabilities, names):
+        self.values = values
+        self.states = states
+        self.probabilities = probabilities
+        self.names = names
+
+    @classmethod
+    def from_estimator(cls, estimator, X, *, values=None, names=None, **kwargs):
+        """Draw rows of X with the states that a fitted model gives them.
+
+        Parameters
+        ----------
+        estimator : VRHMM
+            Fitted.
+        X : array-like of shape (n_samples, n_features)
+            Rows as for its `predict`.
+        values : array-like of shape (n_samples, n_drawn), default=None
+            What to draw instead of the columns of X.
+        names : list of str, default=None
+            Names of what is drawn.
+        **kwargs : dict
+            Passed to `predict` and `predict_proba`, as `groups`.
+
+        Returns
+        -------
+        display : StatesDisplay
+            With the attributes ``axes_`` and ``figure_``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvrem import StatesDisplay, VRHMM
+        >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
+        >>> X += np.random.default_rng(0).normal(size=X.shape)
+        >>> display = StatesDisplay.from_estimator(VRHMM(2, random_state=0).fit(X), X)
+        >>> display.axes_[0].get_ylabel()
+        'x0'
+        """
+        check_is_fitted(estimator)
+        states = estimator.predict(X, **kwargs)
+        probabilities = estimator.predict_proba(X, **kwargs)
+        if names is None and values is None:
+            names = getattr(estimator, "feature_names_in_", None)
+        values = np.asarray(X if values is None else values)
+        if names is None:
+            names = [f"x{j}" for j in range(values.shape[1])]
+        return cls(values, states, probabilities, list(names)).plot()
+
+    def plot(self, *, axes=None):
+        """Draw the series and, below, the probabilities of the states.
+
+        Parameters
+        ----------
+        axes : sequence of matplotlib Axes, default=None
+            One for each feature and one more; drawn on a new figure if None.
+
+        Returns
+        -------
+        display : StatesDisplay
+            With the attributes ``axes_`` and ``figure_``.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        count = self.values.shape[1] + 1
+        pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
+        if axes is None:
+            _, axes = pyplot.subplots(
+                count, sharex=True, figsize=(10, 1.8 * count), layout="constrained"
+            )
+        self.axes_ = np.atleast_1d(np.asarray(axes))
+        self.figure_ = self.axes_[0].figure
+        n_states = self.probabilities.shape[1]
+        colours = pyplot.get_cmap("tab10" if n_states <= 10 else "tab20").colors
+        time = np.arange(len(self.values))
+        for j, ax in enumerate(self.axes_[:-1]):
+            ax.plot(time, self.values[:, j], color="0.8", lw=0.8, zorder=1)
+            for state in range(n_states):
+                rows = self.states == state
+                colour = [colours[state % len(colours)]]
+                ax.scatter(time[rows], self.values[rows, j], s=4, c=colour, zorder=2)
+            ax.set_ylabel(self.names[j])
+        self.axes_[-1].stackplot(
+            time,
+            self.probabilities.T,
+            colors=[colours[k % len(colours)] for k in range(n_states)],
+            labels=[f"state {k}" for k in range(n_states)],
+        )
+        self.axes_[-1].set(xlabel="row", ylabel="probability", ylim=(0.0, 1.0))
+        self.axes_[-1].legend(loc="upper right", fontsize="small", ncols=n_states)
+        return self
+
+
+class ResidualsDisplay:
+    """Quantiles of pseudo-residuals against those of the normal distribution.
+
+    Points on the diagonal: the model describes how its values are distributed.
+
+    Parameters
+    ----------
+    residuals : ndarray of shape (n_samples, n_features)
+        As ``VRHMM.pseudo_residuals`` returns them; NaN are left out.
+    names : list of str
+        Names of the features.
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+        The axis.
+    figure_ : matplotlib.figure.Figure
+        The figure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import ResidualsDisplay, VRHMM
+    >>> X = np.random.default_rng(0).normal(size=(200, 1))
+    >>> hmm = VRHMM(1).fit(X)
+    >>> display = ResidualsDisplay(hmm.pseudo_residuals(X), ["x"]).plot()
+    >>> display.ax_.get_xlabel()
+    'normal quantiles'
+    """
+
+    def __init__(self, residuals, names):
+        self.residuals = residuals
+        self.names = names
+
+    @classmethod
+    def from_estimator(cls, estimator, X, *, ax=None, **kwargs):
+        """Draw the pseudo-residuals of X under a fitted model.
+
+        Parameters
+        ----------
+        estimator : VRHMM
+            Fitted.
+        X : array-like of shape (n_samples, n_features)
+            Rows as for its `predict`.
+        ax : matplotlib Axes, default=None
+            Drawn on a new figure if None.
+        **kwargs : dict
+            Passed to `pseudo_residuals`, as `groups`.
+
+        Returns
+        -------
+        display : ResidualsDisplay
+            With the attributes ``ax_`` and ``figure_``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvrem import ResidualsDisplay, VRHMM
+        >>> X = np.random.default_rng(0).normal(size=(200, 1))
+        >>> display = ResidualsDisplay.from_estimator(VRHMM(1).fit(X), X)
+        >>> display.ax_.get_ylabel()
+        'pseudo-residuals'
+        """
+        check_is_fitted(estimator)
+        residuals = estimator.pseudo_residuals(X, **kwargs)
+        names = [f"x{j}" for j in range(residuals.shape[1])]
+        return cls(residuals, names).plot(ax=ax)
+
+    def plot(self, ax=None):
+        """Draw the quantiles.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Drawn on a new figure if None.
+
+        Returns
+        -------
+        display : ResidualsDisplay
+            With the attributes ``ax_`` and ``figure_``.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        if ax is None:
+            pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
+            _, ax = pyplot.subplots()
+        self.ax_, self.figure_ = ax, ax.figure
+        for name, column in zip(self.names, np.transpose(self.residuals), strict=True):
+            column = np.sort(column[np.isfinite(column)])
+            expected = ndtri((np.arange(len(column)) + 0.5) / max(1, len(column)))
+            ax.plot(expected, column, ".", ms=3, label=name)
+        ax.axline((0.0, 0.0), slope=1.0, color="0.5", lw=1.0)
+        ax.set(xlabel="normal quantiles", ylabel="pseudo-residuals")
+        ax.legend()
+        return self

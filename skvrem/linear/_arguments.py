@@ -1,0 +1,61 @@
+"""Arguments of scikit-learn's LogisticRegression: what they mean here, or why not."""
+
+import warnings
+
+import numpy as np
+
+__all__ = ["OTHER_SOLVERS", "check_twin_arguments"]
+
+# scikit-learn's solvers all look for the same optimum, so "auto" stands in for them.
+OTHER_SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky", "sag", "saga")
+
+
+def check_twin_arguments(estimator):
+    """Return (C, solver) as they are meant; see `SBMLogisticRegression`.
+
+    Raises
+    ------
+    ValueError
+        For an argument without an equivalent, with the nearest one named.
+    """
+    name = type(estimator).__name__
+    if estimator.penalty not in ("l2", "deprecated", None):
+        raise ValueError(
+            f"penalty={estimator.penalty!r} is not available: {name} has a quadratic "
+            "penalty (penalty='l2'), or none (C=np.inf). For l1 or elastic net use "
+            "sklearn.linear_model.LogisticRegression(solver='saga')."
+        )
+    if estimator.l1_ratio not in (0, None):
+        raise ValueError(
+            f"l1_ratio={estimator.l1_ratio!r} is not available: {name} has the "
+            "quadratic penalty of l1_ratio=0. For l1 or elastic net use "
+            "sklearn.linear_model.LogisticRegression(solver='saga')."
+        )
+    if estimator.dual is not False:
+        raise ValueError(
+            f"dual={estimator.dual!r} is not available: {name} solves the primal "
+            "problem, dual=False, whose optimum is the same."
+        )
+    if estimator.intercept_scaling != 1:
+        raise ValueError(
+            f"intercept_scaling={estimator.intercept_scaling!r} is not available: the "
+            "intercept is not penalised here. For a penalised one use "
+            "penalize_intercept=True."
+        )
+    C, solver = estimator.C, estimator.solver
+    if isinstance(C, bool | str) or not np.isscalar(C) or not C > 0:
+        raise ValueError(f"C of {name} must be a number above 0 or np.inf, got {C!r}.")
+    if solver == "liblinear":
+        raise ValueError(
+            "solver='liblinear' penalises the intercept: use solver='auto' with "
+            "penalize_intercept=True, or solver='auto' for an intercept that is free."
+        )
+    if solver in OTHER_SOLVERS:
+        warnings.warn(
+            f"solver={solver!r} of scikit-learn has no counterpart: 'auto' is used, "
+            "which looks for the same optimum.",
+            UserWarning,
+            stacklevel=5,
+        )
+        solver = "auto"
+    return (np.inf if estimator.penalty is None else float(C)), solver

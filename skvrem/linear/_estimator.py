@@ -1,0 +1,558 @@
+"""The scikit-learn shell of the logistic regression: parameters, fit, partial_fit."""
+
+import time
+import warnings
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import assert_all_finite, check_random_state
+
+from skvrem import schedules, solvers
+from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
+from skvrem.linear._inference import LogisticInference
+from skvrem.linear._input import open_rows
+from skvrem.linear._model import Parameters, Statistics
+from skvrem.linear._plan import (
+    MANY_ROWS,
+    Sample,
+    count_blocks,
+    curvature_rows,
+    plan_fit,
+    row_entries,
+    start_rows,
+)
+from skvrem.utils._algebra import scale
+from skvrem.utils._base import VersionedPickle
+from skvrem.utils._parallel import one_blas_thread, threads
+from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
+from skvrem.utils._validation import (
+    all_or_nothing,
+    check_integer,
+    check_options,
+    check_real,
+)
+
+__all__ = ["SBMLogisticRegression"]
+
+SOLVERS = ("auto", "batch", "stochastic", "svrg")
+# In a stream that has seen enough rows, one in so many is taken for the curvature.
+THIN = 8
+# A fit to a sample ends where what is left to gain is this share of its sampling error.
+START_PRECISION = 0.1
+START_STEPS = 24
+
+
+class SBMLogisticRegression(
+    LogisticInference,
+    CallbackSupportMixin,
+    VersionedPickle,
+    ClassifierMixin,
+    BaseEstimator,
+):
+    r"""Logistic regression by bound majorization, for data in memory and streams.
+
+    A drop-in for :class:`sklearn.linear_model.LogisticRegression` with a quadratic
+    penalty: the same objective, binary or multinomial, to any precision. It makes the
+    curvature of the objective from a sample of the rows and needs a few passes where
+    rows are many for the features; and it learns from a stream (:meth:`partial_fit`)
+    without a step size.
+
+    Parameters
+    ----------
+    penalty : {"l2", None}, default="l2"
+        As in scikit-learn; None is ``C=np.inf``.
+    C : float, default=1.0
+        Inverse of the strength of the penalty; ``np.inf`` is none.
+    l1_ratio : 0, default=0.0
+        As in scikit-learn: 0 is the quadratic penalty, the only one here.
+    dual : False, default=False
+        As in scikit-learn; there is no dual form here.
+    tol : float, default=1e-7
+        Converged when what is left to gain is less, in nats a row. "batch" without
+        acceleration, "stochastic" and "svrg" go by what the last epoch gained.
+    fit_intercept : bool, default=True
+        Add an intercept to the logits.
+    intercept_scaling : 1, default=1
+        As in scikit-learn; see `penalize_intercept`.
+    class_weight : dict or "balanced", default=None
+        Factors of the weights of rows by class, as in scikit-learn.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the sample that the curvature is taken from, and the minibatches.
+    solver : str, default="auto"
+        "auto", "batch", "stochastic" or "svrg"; scikit-learn's names mean "auto".
+        "batch" is bound majorization [1]_; "stochastic" its stochastic form [2]_ in
+        blocks, at the level of the sampling error after one pass (``max_iter=1``);
+        "svrg" has the bound as the preconditioner of a variance-reduced gradient.
+        "auto" is "batch" with ``acceleration="lbfgs"``. The choice is in ``solver_``.
+    max_iter : int, default=500
+        Epochs: passes for "batch", steps with "lbfgs", passes over the minibatches for
+        the others.
+    verbose : int, default=0
+        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+    warm_start : bool, default=False
+        Start from the last solution, as along a path of values of C.
+    n_jobs : int or None, default=None
+        Threads; None is all cores, and one inside a joblib or dask worker. Results do
+        not depend on it.
+    penalize_intercept : bool, default=False
+        The penalty holds for the intercept too, as in liblinear and in [2]_.
+    acceleration : {None, "lbfgs"}, default=None
+        "lbfgs" fits a sample of the rows first, takes the curvature there, and makes
+        L-BFGS steps in its metric on all rows, each checked. With "batch" or "auto".
+    curvature : {"auto", "bound", "hessian"}, default="auto"
+        Row weights of the curvature: of the bound or of the Hessian. "auto" is the
+        Hessian with acceleration, else the bound.
+    rank : int or None, default=None
+        Keep the curvature as this rank plus a diagonal, in memory of ``rank`` numbers
+        a feature. None is a matrix for up to 2,000 features, beyond a diagonal (sparse
+        X) or rank 20.
+    step_size : float or "auto", default="auto"
+        Factor of the steps of "svrg" ("auto": 1) and "stochastic" ("auto": 1.5 for two
+        classes, 2 for more, 1 with `rank` or a diagonal and in :meth:`partial_fit`).
+    batch_size : int or "auto", default="auto"
+        Rows a minibatch; "auto" makes 32 minibatches for "svrg", blocks of 64 to 256
+        rows for "stochastic" and of about 1,024 for :meth:`partial_fit`.
+    gradient_memory : float, default=0.0
+        Share of the rows seen whose gradients "stochastic" remembers: 0 forgets all
+        but the newest block's; 1 is the form of [2]_, which does not converge in useful
+        time and is there for study.
+    total_samples : float or None, default=None
+        Rows that a stream will have, which the penalty is spread over. None: those
+        seen so far.
+    compute_std : bool, default=False
+        Compute ``coef_std_`` after a fit.
+    verbose_interval : int, default=10
+        Epochs between two lines.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    coef_std_, intercept_std_ : ndarray
+        Standard errors by Laplace's approximation, shapes as above. With several
+        classes, of parameters whose sum over classes is zero.
+    curvature_ : ndarray
+        With `compute_std`: minus the Hessian of the penalised log-likelihood, classes
+        by features and intercept, both ways.
+    n_iter_ : int
+        Epochs of the last fit, or batches of a stream.
+    converged_ : bool
+    objective_ : float
+        Penalised log-likelihood in nats a row.
+    history_ : dict of ndarray
+        passes, seconds, objective, step_size, temperature by epoch.
+    solver_, step_size_, batch_size_ : str, float, int
+        What was used.
+    n_samples_seen_ : int
+        Rows of the fit, or of the stream.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where X has string column names.
+
+    See Also
+    --------
+    sklearn.linear_model.LogisticRegression : Other penalties and solvers.
+    skvrem.linear.bound : The bound, for any log-linear model.
+
+    References
+    ----------
+    .. [1] Jebara, Choromanska (2012). Majorization for CRFs and latent likelihoods.
+       NeurIPS.
+    .. [2] Choromanska, Jebara (2013). Stochastic bound majorization.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skvrem import SBMLogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SBMLogisticRegression(random_state=0).fit(X, y)
+    >>> model.predict(X[:2])
+    array([0, 0])
+    >>> model.score(X, y) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        penalty="l2",
+        *,
+        C=1.0,
+        l1_ratio=0.0,
+        dual=False,
+        tol=1e-7,
+        fit_intercept=True,
+        intercept_scaling=1,
+        class_weight=None,
+        random_state=None,
+        solver="auto",
+        max_iter=500,
+        verbose=0,
+        warm_start=False,
+        n_jobs=None,
+        penalize_intercept=False,
+        acceleration=None,
+        curvature="auto",
+        rank=None,
+        step_size="auto",
+        batch_size="auto",
+        gradient_memory=0.0,
+        total_samples=None,
+        compute_std=False,
+        verbose_interval=10,
+    ):
+        self.penalty = penalty
+        self.C = C
+        self.l1_ratio = l1_ratio
+        self.dual = dual
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.solver = solver
+        self.max_iter = max_iter
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.penalize_intercept = penalize_intercept
+        self.acceleration = acceleration
+        self.curvature = curvature
+        self.rank = rank
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.gradient_memory = gradient_memory
+        self.total_samples = total_samples
+        self.compute_std = compute_std
+        self.verbose_interval = verbose_interval
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_parameters(self):
+        """Check what does not depend on the data; return C and the solver."""
+        C, solver = check_twin_arguments(self)
+        check_integer(self, "max_iter", "verbose")
+        check_integer(self, "verbose_interval", least=1)
+        check_integer(self, "rank", least=1, options=(None,))
+        check_integer(self, "batch_size", least=1, options=("auto",))
+        check_real(self, "tol")
+        check_real(self, "gradient_memory", most=1.0)
+        check_real(self, "step_size", above=True, options=("auto",))
+        check_real(self, "total_samples", above=True, options=(None,))
+        booleans = dict.fromkeys(
+            ("fit_intercept", "penalize_intercept", "warm_start", "compute_std"),
+            (False, True),
+        )
+        check_options(
+            self,
+            solver=(*SOLVERS, *OTHER_SOLVERS),
+            acceleration=(None, "lbfgs"),
+            curvature=("auto", "bound", "hessian"),
+            **booleans,
+        )
+        if self.acceleration is not None and solver not in ("auto", "batch"):
+            raise ValueError(
+                f"acceleration={self.acceleration!r} goes with solver='batch' or "
+                f"'auto', not {self.solver!r}: it is a sequence of full passes."
+            )
+        return C, solver
+
+    # Fits
+
+    def fit(self, X, y, sample_weight=None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : SBMLogisticRegression
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            For parameters out of range, arguments of scikit-learn's without an
+            equivalent, a single class, or rows that are not finite. The estimator is
+            then as it was before.
+        TypeError
+            For a dask array.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        """
+        with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
+            C, solver = self._check_parameters()
+            with self._explained(X):
+                self._fit(X, y, sample_weight, C, solver)
+        return self
+
+    @contextmanager
+    def _explained(self, X):
+        """Say what is wrong with the rows where their sums were not finite."""
+        try:
+            yield
+        except FloatingPointError as error:
+            if not sp.issparse(X):
+                X = np.asarray(X)
+                assert_all_finite(X, input_name="X", estimator_name=type(self).__name__)
+            raise ValueError(
+                "The logits of some rows overflow: scale the columns of X."
+            ) from error
+
+    @with_callbacks
+    def _fit(self, X, y, sample_weight, C, solver):
+        began = time.perf_counter()
+        rows = open_rows(self, X, y, sample_weight, reset=True)
+        data, classes = rows.data, rows.classes
+        rng = np.random.default_rng(
+            check_random_state(self.random_state).randint(2**31 - 1)
+        )
+        fit = plan_fit(self, solver, rows, C)
+        theta, passes = self._first_theta(fit, data, classes, rng)
+        point = fit.model.start(Parameters(theta))
+        if fit.name == "svrg":
+            point, cost = fit.model.recondition(point, data, rng)
+            passes += cost
+        with Progress(self, X, y, 1) as progress:
+            attributes = partial(self._attributes, classes=classes, dtype=rows.dtype)
+            report = progress.start(0, attributes)
+            result = solvers.run(
+                fit.model,
+                fit.solver,
+                data,
+                point,
+                step_size=fit.step_size,
+                temperature=schedules.Constant(1.0),
+                max_iter=self.max_iter,
+                tol=self.tol,
+                rng=rng,
+                report=report,
+                passes=passes,
+                seconds=time.perf_counter() - began,
+            )
+            report.end()
+        if not (result.converged or result.stopped) and self.max_iter > 0:
+            self._warn_not_converged(result)
+        for name in ("coef_std_", "intercept_std_", "curvature_"):
+            vars(self).pop(name, None)
+        sums = result.point.statistics
+        vars(self).update(
+            self._attributes(result.point, classes, rows.dtype),
+            converged_=result.converged,
+            n_iter_=result.n_iter,
+            objective_=result.objective,
+            history_=solvers.as_history(result.history),
+            solver_=fit.name,
+            step_size_=fit.model.online.scale if fit.model.online else fit.step_size(0),
+            batch_size_=-(-data.n_units // fit.n_blocks),
+            n_samples_seen_=data.n_units,
+            _seen=data.total_weight,
+            # A fit by full passes keeps none: the first batch of a stream brings it.
+            _curvature=sums.curvature if fit.name == "stochastic" else None,
+            _gradient=sums.gradient if fit.name == "stochastic" else None,
+        )
+        if self.compute_std:
+            vars(self).update(self._standard_errors(fit.model, data, result.point))
+
+    def _first_theta(self, fit, data, classes, rng):
+        """Return where to start, and the passes that finding it has cost.
+
+        A cold start of the accelerated and the variance-reduced fit is the fit to a
+        sample, as precise as the sample deserves.
+        """
+        model = fit.model
+        shape = (len(model.ridge), model.k)
+        if self.warm_start and hasattr(self, "coef_"):
+            theta = self._theta(classes, shape)
+            if theta is not None:
+                return theta, 0.0
+        rows = start_rows(shape[0], data.n_units)
+        if fit.name in ("batch", "stochastic") or not rows:
+            return np.zeros(shape), 0.0
+        sample = Sample(data.sample(rows, rng))
+        if not sample.total_weight > 0.0:
+            return np.zeros(shape), 0.0
+        result = solvers.run(
+            model.on_sample(
+                curvature_rows(model.curvature, *shape, rows, row_entries(data))
+            ),
+            solvers.QuasiNewton(),
+            sample,
+            model.start(Parameters(np.zeros(shape))),
+            step_size=schedules.Constant(1.0),
+            temperature=schedules.Constant(1.0),
+            max_iter=START_STEPS,
+            tol=START_PRECISION * shape[0] * shape[1] / (2.0 * rows),
+            rng=rng,
+        )
+        passes = result.history[-1].passes * rows / data.n_units
+        return result.point.parameters.theta, passes
+
+    def _theta(self, classes, shape):
+        """Return the fitted parameters as an array, or None where they do not fit."""
+        coef = self.coef_.toarray() if sp.issparse(self.coef_) else self.coef_
+        same = np.array_equal(classes, self.classes_)
+        if not same or coef.shape != (shape[1], self.n_features_in_):
+            return None
+        theta = np.zeros(shape)
+        theta[: coef.shape[1]] = coef.T
+        if self.fit_intercept:
+            theta[-1] = self.intercept_
+        return theta
+
+    def _attributes(self, point, classes, dtype):
+        """Return the fitted attributes of a point."""
+        theta = point.parameters.theta
+        coef, intercept = theta.T, np.zeros(theta.shape[1])
+        if self.fit_intercept:
+            coef, intercept = theta[:-1].T, theta[-1]
+        return {
+            "classes_": classes,
+            "coef_": np.ascontiguousarray(coef, dtype),
+            "intercept_": intercept.astype(dtype),
+        }
+
+    def _standard_errors(self, model, data, point):
+        """Return standard errors by Laplace's approximation at the optimum."""
+        hessian, std = model.laplace(point, data)
+        d = data.n_features
+        return {
+            "curvature_": hessian,
+            "coef_std_": np.ascontiguousarray(std[:d].T),
+            "intercept_std_": std[d] if self.fit_intercept else np.zeros(std.shape[1]),
+        }
+
+    def _warn_not_converged(self, result):
+        """Warn once, with the last gain and the parameter to raise."""
+        warnings.warn(
+            f"{type(self).__name__} did not converge in {result.n_iter} epochs: the "
+            f"last gained {result.gain:.3g} a row, and tol is {self.tol:g}. Raise "
+            "max_iter, or tol if that is close enough; a smaller C makes the problem "
+            "easier.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        r"""Update the model with one batch of a stream.
+
+        A step of stochastic bound majorization for every `batch_size` rows ("auto":
+        about 1,000): curvature and, with `gradient_memory`, gradients are averaged
+        over all that has been seen, and the step is the share of the newest rows in
+        it. Goes on from a `fit`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The batch.
+        y : array-like of shape (n_samples,)
+            Classes of its rows.
+        classes : array-like of shape (n_classes,), default=None
+            All classes of the stream, needed in the first call.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : SBMLogisticRegression
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            If `classes` is missing in the first call or differs later, or y holds a
+            class that is not among them.
+        """
+        first = not hasattr(self, "coef_")
+        with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
+            C, _ = self._check_parameters()
+            classes = self._stream_classes(first, classes)
+            with self._explained(X):
+                self._step(X, y, classes, sample_weight, C, first)
+        return self
+
+    def _stream_classes(self, first, classes):
+        if first and classes is None:
+            raise ValueError(
+                "classes must be passed on the first call to partial_fit: all that "
+                "the stream will bring, as y of one batch may not hold them all."
+            )
+        if first:
+            return np.unique(classes)
+        if classes is not None and not np.array_equal(
+            np.unique(classes), self.classes_
+        ):
+            raise ValueError(
+                f"`classes={np.asarray(classes).tolist()}` is not the same as on last "
+                f"call to partial_fit, was: {self.classes_.tolist()}."
+            )
+        return self.classes_
+
+    def _step(self, X, y, classes, sample_weight, C, first):
+        rows = open_rows(self, X, y, sample_weight, first, classes)
+        data = rows.data
+        seen = 0.0 if first else self._seen
+        total = seen + data.total_weight
+        n_total = max(total, self.total_samples or 0.0)
+        model = plan_fit(self, "stochastic", rows, C, n_total).model
+        n_blocks = count_blocks("stochastic", data.n_units, self.batch_size, True)
+        shape = (len(model.ridge), model.k)
+        dtype = rows.dtype if first else self.coef_.dtype
+        theta = np.zeros(shape) if first else self._theta(classes, shape)
+        point = model.start(Parameters(theta))
+        known = None if first else self._curvature
+        if known is not None and known.shape == model.curvature.shape:
+            point = point._replace(statistics=Statistics(self._gradient, known, 0.0))
+        model.online = model.online._replace(
+            # Rows may come in any order: whatever a longer step gains elsewhere, it
+            # forgets here.
+            scale=1.0 if self.step_size == "auto" else float(self.step_size),
+            share=data.total_weight / n_blocks / n_total,
+            thin=THIN if seen > MANY_ROWS * shape[0] else 1,
+        )
+        partition = data.chunks()
+        if n_blocks > 1 or len(partition) > 1:
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            partition = data.blocks(n_blocks, np.random.default_rng(seed))
+        objective = 0.0
+        for batch in partition.batches:
+            weight = batch.total_weight
+            if not weight > 0.0:
+                continue
+            sums = model.statistics(point, batch, 1.0)
+            mean = scale(sums, 1.0 / weight)
+            objective += weight * model.objective(point, mean)
+            seen += weight
+            point = model.update(point, None, mean, weight / seen)
+        for name in ("history_", "coef_std_", "intercept_std_", "curvature_"):
+            vars(self).pop(name, None)  # they are of a fit that is past
+        vars(self).update(
+            self._attributes(point, classes, dtype),
+            converged_=False,
+            n_iter_=getattr(self, "n_iter_", 0) + 1,
+            objective_=objective / data.total_weight,
+            solver_="stochastic",
+            step_size_=data.total_weight / total,
+            batch_size_=-(-data.n_units // n_blocks),
+            n_samples_seen_=getattr(self, "n_samples_seen_", 0) + data.n_units,
+            _seen=total,
+            _curvature=point.statistics.curvature,
+            _gradient=point.statistics.gradient,
+        )

@@ -1,0 +1,256 @@
+"""Loops over rows: losses, residuals, weights in curvatures, products with CSR rows.
+
+For a row with logits z (k,), target y and weight w, with p = softmax(z), or for two
+classes one logit z and p = 1 / (1 + exp(-z)):
+
+    log-likelihood  w (z_y - log sum_j exp(z_j))      w (y z - log(1 + exp(z)))
+    residual        w (1[y = j] - p_j)                w (y - p)
+    Hessian         w (diag(p) - p p^T)               w p (1 - p)
+    bound           w A                               w tanh(z / 2) / (2 z)
+
+where A (k, k) is what Algorithm 1 of Choromanska and Jebara (2013) gives for the
+features 1[y = j]; for two classes it is the bound of Jaakkola and Jordan (2000). The
+gradient is the sum over rows of residual times features, and a curvature the sum of
+weight times outer products of features.
+
+``Z`` (m, k), or ``z`` (m,) for two classes, has the dtype of X, float32 or float64,
+and rules the precision of a row; ``y`` (m,) and ``weight`` (m,), empty for ones, go
+with it, and ``loss`` gets minus the log-likelihood of each row. CSR rows are ``ids`` of
+(data, indices, indptr). Outputs are added to where the docstring says so.
+"""
+
+import math
+
+import numpy as np
+
+from skvrem.utils._jit import CONTRACT, REDUCE, kernel
+from skvrem.utils._math import exp, log
+
+# Below, tanh(s / 2) / (2 s) is 1/4 - s^2 / 48 to rounding.
+SMALL = 1e-3
+# exp(-708) is the smallest normal number.
+FARTHEST = 700.0
+
+
+@kernel(fastmath=CONTRACT)
+def logistic_residuals(z, y, weight, loss):
+    """Put residuals in place of the logits (m,) of two classes, and fill loss (m,)."""
+    one = z.dtype.type(1.0)
+    for i in range(z.size):
+        # Without branches, so that it vectorises; t > 0 where the row is misjudged.
+        sign = one - y[i] - y[i]
+        t = sign * z[i]
+        e = exp(-abs(t))
+        z[i] = -sign * ((one if t > 0 else e) / (one + e))
+        loss[i] = (t if t > 0 else t - t) + log(one + e)
+    if weight.size:
+        for i in range(z.size):
+            z[i] *= weight[i]
+            loss[i] *= weight[i]
+
+
+@kernel(fastmath=CONTRACT)
+def softmax_residuals(Z, y, weight, loss):
+    """Put residuals in place of the logits, and fill loss (m,)."""
+    one = Z.dtype.type(1.0)
+    for i in range(Z.shape[0]):
+        own = Z[i, y[i]]
+        w = Z.dtype.type(weight[i]) if weight.size else one
+        top = own
+        for j in range(Z.shape[1]):
+            top = max(top, Z[i, j])
+        for j in range(Z.shape[1]):
+            Z[i, j] = exp(Z[i, j] - top)
+        total = Z[i, 0]
+        for j in range(1, Z.shape[1]):
+            total += Z[i, j]
+        loss[i] = w * (top - own + log(total))
+        for j in range(Z.shape[1]):
+            Z[i, j] *= -w / total
+        Z[i, y[i]] += w
+
+
+@kernel(fastmath=CONTRACT)
+def logistic_bound(z, weight, out):
+    """Weights w tanh(z / 2) / (2 z) of the bound, for two classes."""
+    for i in range(z.size):
+        s = min(abs(np.float64(z[i])), FARTHEST)
+        e = exp(-s)
+        if s > SMALL:
+            a = (1.0 - e) / ((1.0 + e) * 2.0 * s)
+        else:
+            a = 0.25 - s * s / 48.0
+        out[i] = a * weight[i] if weight.size else a
+
+
+@kernel
+def bound_coefficients(log_z, log_alpha):
+    """Return beta, kappa and the new log z of a step of Algorithm 1, in logarithms.
+
+    beta = tanh(log(alpha / z) / 2) / (2 log(alpha / z)), kappa = alpha / (z + alpha).
+    """
+    if log_alpha == -math.inf:  # a prior of zero adds nothing
+        return 0.0, 0.0, log_z
+    if log_z == -math.inf:  # the first y: l l^T has the weight 0
+        return 0.0, 1.0, log_alpha
+    t = log_alpha - log_z
+    s = abs(t)
+    e = math.exp(-s)
+    beta = (1.0 - e) / ((1.0 + e) * 2.0 * s) if s > SMALL else 0.25 - s * s / 48.0
+    kappa = (1.0 if t > 0 else e) / (1.0 + e)
+    return beta, kappa, max(log_z, log_alpha) + math.log1p(e)
+
+
+@kernel
+def softmax_bound(Z, weight, out):
+    """Weights w a with a I above the bound A of each row.
+
+    a is the least of two norms of A, the largest sum of a row and Frobenius's, and 1/2.
+    1/2 is the bound of Böhning (1992). Where one class is nearly certain A is far
+    smaller. Classes are visited in the order of descending logits, where Algorithm 1
+    is tightest.
+    """
+    k = Z.shape[1]
+    order, g, sums = np.empty(k, np.int64), np.empty(k), np.empty((k, k))
+    for i in range(Z.shape[0]):
+        for j in range(k):  # insertion sort, descending
+            at = j
+            while at > 0 and Z[i, order[at - 1]] < Z[i, j]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = j
+        log_z = -math.inf
+        for j in range(k):
+            beta, kappa, log_z = bound_coefficients(log_z, np.float64(Z[i, order[j]]))
+            # l = e_j - g, in the order of the visits: g is zero from j on.
+            for a in range(j):
+                for b in range(j):
+                    sums[a, b] += beta * g[a] * g[b]
+                sums[a, j] = sums[j, a] = -beta * g[a]
+            sums[j, j] = beta
+            for a in range(j):
+                g[a] -= kappa * g[a]
+            g[j] = kappa
+        largest = squares = 0.0
+        for a in range(k):
+            total = 0.0
+            for b in range(k):
+                total += abs(sums[a, b])
+                squares += sums[a, b] ** 2
+            largest = max(largest, total)
+        largest = min(largest, math.sqrt(squares), 0.5)
+        out[i] = largest * weight[i] if weight.size else largest
+
+
+@kernel
+def partition_bound(features, log_alpha, order, sigma, g):
+    """Algorithm 1 for any features (n, d); adds to sigma (d, d), g (d,); log z."""
+    d = features.shape[1]
+    log_z = -math.inf
+    difference = np.empty(d)
+    for y in order:
+        beta, kappa, log_z = bound_coefficients(log_z, log_alpha[y])
+        for a in range(d):
+            difference[a] = features[y, a] - g[a]
+        for a in range(d):
+            for b in range(d):
+                sigma[a, b] += beta * difference[a] * difference[b]
+            g[a] += kappa * difference[a]
+    return log_z
+
+
+@kernel(fastmath=REDUCE)
+def csr_times(data, indices, indptr, ids, M, out):
+    """Out (m, c) = rows of the CSR matrix times M (d, c)."""
+    c = M.shape[1]
+    for i in range(ids.size):
+        for j in range(c):
+            out[i, j] = 0.0
+        for at in range(indptr[ids[i]], indptr[ids[i] + 1]):
+            row, x = indices[at], data[at]
+            for j in range(c):
+                out[i, j] += x * M[row, j]
+
+
+@kernel(fastmath=REDUCE)
+def csr_add_transposed(data, indices, indptr, ids, R, out):
+    """Out (d, c) += rows of the CSR matrix, transposed, times R (m, c)."""
+    c = R.shape[1]
+    for i in range(ids.size):
+        for at in range(indptr[ids[i]], indptr[ids[i] + 1]):
+            row, x = indices[at], data[at]
+            for j in range(c):
+                out[row, j] += x * R[i, j]
+
+
+@kernel(fastmath=REDUCE)
+def csr_add_squares(data, indices, indptr, ids, R, out):
+    """Out (d, c) += squares of the rows of the CSR matrix, transposed, times R."""
+    c = R.shape[1]
+    for i in range(ids.size):
+        for at in range(indptr[ids[i]], indptr[ids[i] + 1]):
+            row, x = indices[at], data[at]
+            for j in range(c):
+                out[row, j] += x * x * R[i, j]
+
+
+@kernel
+def csr_add_gram(data, indices, indptr, ids, weight, intercept, out):
+    """Out (p, p) += sum of weight x x^T, x with a one behind it where asked for."""
+    d = out.shape[0] - 1
+    for i in range(ids.size):
+        start, stop = indptr[ids[i]], indptr[ids[i] + 1]
+        for at in range(start, stop):
+            x, row = weight[i] * data[at], indices[at]
+            for other in range(start, stop):
+                out[row, indices[other]] += x * data[other]
+            if intercept:
+                out[row, d] += x
+                out[d, row] += x
+        if intercept:
+            out[d, d] += weight[i]
+
+
+@kernel(fastmath=CONTRACT)
+def probabilities(Z, out):
+    """Softmax of the logits (m, k) of each row, the logistic function for one."""
+    for i in range(Z.shape[0]):
+        top = Z[i, 0]
+        for j in range(1, Z.shape[1]):
+            top = max(top, Z[i, j])
+        if Z.shape[1] == 1:
+            e = exp(-abs(np.float64(Z[i, 0])))
+            out[i, 0] = (1.0 if Z[i, 0] > 0 else e) / (1.0 + e)
+            continue
+        total = 0.0
+        for j in range(Z.shape[1]):
+            out[i, j] = exp(Z[i, j] - top)
+            total += out[i, j]
+        for j in range(Z.shape[1]):
+            out[i, j] /= total
+
+
+@kernel(fastmath=CONTRACT)
+def softmax_class_bounds(Z, weight, out):
+    """Weights (m, k) of the bound for each class's logit while the others stand still.
+
+    log sum_j exp(z_j) is log(1 + exp(s)) but for a constant, with s = z_j minus the
+    logarithm of the other classes' sum: the bound of two classes, tanh(s / 2) / (2 s).
+    """
+    for i in range(Z.shape[0]):
+        top = Z[i, 0]
+        for j in range(1, Z.shape[1]):
+            top = max(top, Z[i, j])
+        total = 0.0
+        for j in range(Z.shape[1]):
+            total += np.float64(exp(Z[i, j] - top))
+        w = weight[i] if weight.size else 1.0
+        for j in range(Z.shape[1]):
+            own = np.float64(Z[i, j] - top)
+            others = max(total - exp(own), exp(-FARTHEST))
+            s = min(abs(own - log(others)), FARTHEST)
+            e = exp(-s)
+            if s > SMALL:
+                out[i, j] = w * (1.0 - e) / ((1.0 + e) * 2.0 * s)
+            else:
+                out[i, j] = w * (0.25 - s * s / 48.0)

@@ -1,0 +1,403 @@
+r"""Logistic regression: objective, statistics, updates.
+
+With a one behind every row x where there is an intercept, parameters :math:`\theta`
+(p, k), logits :math:`z = \theta^T x`, weights w of total :math:`n`, and the ridge
+:math:`\Lambda` (p,), which is 1 / C but for the intercept, the objective a unit of
+weight is
+
+.. math:: J(\theta) = \frac1n \Big[ \sum_i w_i \log p(y_i | x_i)
+          - \frac12 \sum_j \theta_j^T \Lambda\, \theta_j \Big]
+
+(Choromanska and Jebara 2013, Eq. 1, over n). Its gradient and a curvature are sums over
+rows. The update is that of bound majorization (Eq. 2),
+
+.. math:: \theta \leftarrow \theta + \eta\, (\Sigma + \Lambda)^{-1} \nabla,
+
+with the gradient of all rows, of one block, or variance-reduced, as the solver
+estimates it. With several classes steps keep the sum of the columns of :math:`\theta`
+zero, where the ridge puts the optimum and the likelihood does not care.
+"""
+
+from copy import copy
+from functools import partial, reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skvrem.linear import _kernels
+from skvrem.linear._model_curvature import Factor
+from skvrem.linear._model_rows import tiles
+from skvrem.utils._algebra import accumulate, scale
+from skvrem.utils._parallel import parallel_map, row_chunks
+
+__all__ = ["LogisticModel", "Parameters", "Point", "Statistics"]
+
+# Rows a thread takes of a batch.
+STEP_ROWS = 8192
+
+
+class Parameters(NamedTuple):
+    """Coefficients of shape (p, k), the intercepts in the last row."""
+
+    theta: np.ndarray
+
+
+class Statistics(NamedTuple):
+    """Sums over rows.
+
+    Attributes
+    ----------
+    gradient : ndarray of shape (p, k)
+        Of the log-likelihood, without the ridge.
+    curvature : ndarray
+        See ``_model_curvature.py``; of shape (0,) where it is not asked for.
+    objective : float
+        Log-likelihood.
+    """
+
+    gradient: np.ndarray
+    curvature: np.ndarray
+    objective: float
+
+
+class Point(NamedTuple):
+    """Where a fit stands.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    statistics : Statistics
+        Means that the stochastic solver has accumulated: the curvature, and the
+        gradient as far as it is remembered.
+    metric : object
+        Solves with a curvature taken elsewhere; None where statistics bring theirs.
+    reference, trials, repaired
+        See ``utils/_averaging.py``; none of it happens here.
+    """
+
+    parameters: Parameters
+    statistics: Statistics
+    metric: Any = None
+    reference: Any = None
+    trials: int = 0
+    repaired: tuple = ()
+
+
+class Online(NamedTuple):
+    """How the stochastic solver steps.
+
+    Attributes
+    ----------
+    memory : float
+        Share of the rows seen whose gradients are remembered: 0, only the newest
+        block's; 1, all of them.
+    scale : float
+        Factor of the step.
+    share : float
+        Of a block in all rows, the paper's constant step.
+    thin : int
+        The curvature is that of one row in so many, for all.
+    """
+
+    memory: float = 0.0
+    scale: float = 1.0
+    share: float = 1.0
+    thin: int = 1
+
+
+def _weight(batch, where):
+    """Weights of rows; empty for ones."""
+    return batch.weight[where] if batch.weight.size else batch.weight
+
+
+class LogisticModel:
+    """Binary or multinomial logistic regression with a quadratic penalty.
+
+    Parameters
+    ----------
+    y : ndarray of int32
+        Class numbers of the rows of the container.
+    n_classes : int
+    ridge : ndarray of shape (p,)
+        1 / C, and for the intercept 0 or the same.
+    total_weight : float
+        n, what the ridge is spread over.
+    intercept : bool
+    curvature : Curvature
+    kind : {"bound", "hessian"}
+        What the curvature's row weights are.
+    every : bool
+        Statistics bring the curvature. Otherwise it is that of the point, taken by
+        `recondition` on some rows.
+    sample_rows : int
+        That many.
+    online : Online or None
+        For the stochastic solver.
+    """
+
+    #: `remember` keeps the sums.
+    recall_passes = 0
+    keep_sums = True
+
+    def __init__(
+        self,
+        y,
+        n_classes,
+        ridge,
+        total_weight,
+        intercept,
+        curvature,
+        kind="bound",
+        every=True,
+        sample_rows=0,
+        online=None,
+    ):
+        self.y = y
+        self.k = 1 if n_classes == 2 else n_classes
+        self.ridge = ridge / total_weight
+        self.total_weight = total_weight
+        self.intercept = intercept
+        self.curvature = curvature
+        self.kind = kind
+        self.every = every
+        self.sample_rows = sample_rows
+        self.online = online
+        self._factored = None, None
+
+    def start(self, parameters):
+        """Return the point of parameters, which has seen nothing."""
+        gradient = np.zeros_like(parameters.theta)
+        return Point(parameters, Statistics(gradient, self.curvature.zeros(), 0.0))
+
+    def on_sample(self, sample_rows):
+        """Return the model for a fit to a sample: rows for the curvature differ."""
+        other = copy(self)
+        other.sample_rows = sample_rows
+        return other
+
+    # Sums over rows
+
+    def statistics(self, point, batch, beta, every=None):
+        """Return the sums of a batch.
+
+        There is nothing latent to temper: `beta` makes no difference.
+
+        Raises
+        ------
+        FloatingPointError
+            If a row holds NaN or infinity, or its logits overflow.
+        """
+        every = self.every if every is None else every
+        theta = point.parameters.theta
+        evaluate = partial(self._sums, theta, batch, every=every)
+        chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
+        sums = reduce(accumulate, parallel_map(evaluate, chunks), None)
+        # A sum of many elements is finite only if all are.
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = sums.objective + sums.gradient.sum() + sums.curvature.sum()
+        if not np.isfinite(total):
+            raise FloatingPointError("the rows or their logits are not finite")
+        return sums
+
+    def _sums(self, theta, batch, chunk, every):
+        # What is not finite is found out of the sums.
+        with np.errstate(over="ignore", invalid="ignore"):
+            curvature = np.zeros(0)
+            if every:
+                curvature = self._curvature_sums(theta, batch, *chunk)
+            return self._gradient_sums(theta, batch, *chunk, curvature)
+
+    def _gradient_sums(self, theta, batch, start, stop, curvature):
+        gradient, objective = np.zeros_like(theta), 0.0
+        for tile, where in tiles(batch, start, stop, self.intercept):
+            y, weight = self.y[where], _weight(batch, where)
+            Z = tile.times(theta)
+            loss = np.empty(len(Z), Z.dtype)
+            if self.k == 1:
+                _kernels.logistic_residuals(Z[:, 0], y, weight, loss)
+            else:
+                _kernels.softmax_residuals(Z, y, weight, loss)
+            objective -= float(loss.sum(dtype=np.float64))
+            tile.add_transposed(Z, gradient)
+        return Statistics(gradient, curvature, objective)
+
+    def _curvature_sums(self, theta, batch, start, stop):
+        thin = self.online.thin if self.online else 1
+        out = self.curvature.zeros()
+        stop = start + -(-(stop - start) // thin)
+        for tile, where in tiles(batch, start, stop, self.intercept):
+            weights = self._row_weights(tile.times(theta), _weight(batch, where))
+            self.curvature.add(tile, weights, out)
+        out *= thin
+        return out
+
+    def _row_weights(self, Z, weight):
+        """Weights of the rows in the curvature, of shape (m, columns)."""
+        out = np.empty((len(Z), self.curvature.columns))
+        if self.kind == "bound":
+            # What holds of all columns of theta at once, or of one at a time.
+            if self.k == 1:
+                _kernels.logistic_bound(Z[:, 0], weight, out[:, 0])
+            elif self.curvature.columns == 1:
+                _kernels.softmax_bound(Z, weight, out[:, 0])
+            else:
+                _kernels.softmax_class_bounds(Z, weight, out)
+            return out
+        p = np.empty((len(Z), self.k))
+        _kernels.probabilities(Z, p)
+        p *= 1.0 - p
+        if weight.size:
+            p *= weight[:, None]
+        if self.curvature.columns == 1 and self.k > 1:
+            # tr(diag(p) - p p^T), spread over the k - 1 directions that it acts on.
+            return p.sum(axis=1, keepdims=True) / (self.k - 1)
+        return p
+
+    def remember(self, point, batch, beta):
+        """Return the sums of a batch, which are all that need be kept."""
+        sums = self.statistics(point, batch, beta)
+        return sums, sums
+
+    def recall(self, memory, point, batch):
+        """Return the sums of a batch where they were remembered."""
+        return memory
+
+    # Updates
+
+    def update(self, point, mean, correction, step):
+        """Return the point after a step of bound majorization.
+
+        With a mean (batch, svrg) its curvature is used, or the point's; without one
+        (stochastic) the batch is averaged into the point's curvature first.
+        """
+        if mean is None:
+            return self._stochastic_update(point, correction, step)
+        if self.online:
+            return point  # the loop ends on a batch step, of which nobody spoke
+        gradient = mean.gradient
+        if correction is not None:
+            gradient = gradient + correction.gradient
+        metric = self.metric(mean.curvature) if self.every else point.metric
+        return self._ascend(point, metric, gradient, step)
+
+    def _stochastic_update(self, point, batch, step):
+        r"""Corrected Algorithm 2 of Choromanska and Jebara (2013), in blocks.
+
+        With the share :math:`\rho` of the block in what has been seen,
+        :math:`\bar\Sigma \leftarrow (1 - \rho) \bar\Sigma + \rho \Sigma_B` and
+        :math:`\theta \leftarrow \theta + \rho (\bar\Sigma + \Lambda/n)^{-1}
+        (\nabla_B - \Lambda\theta)/n`. The paper's form, `gradient_memory` 1, has the
+        running mean of all past gradients in place of the block's, and the block's
+        share in all rows in place of :math:`\rho`.
+        """
+        before, online = point.statistics, self.online or Online()
+        memory = online.memory
+        fresh = 1.0 if memory == 0.0 else min(1.0, step / memory)
+        gradient = before.gradient + fresh * (batch.gradient - before.gradient)
+        curvature = before.curvature + step * (batch.curvature - before.curvature)
+        if not before.curvature.any():
+            gradient, curvature = batch.gradient, batch.curvature
+        statistics = Statistics(gradient, curvature, 0.0)
+        point = point._replace(statistics=statistics)
+        step = online.scale * ((1.0 - memory) * step + memory * online.share)
+        return self._ascend(point, self.metric(curvature), gradient, step)
+
+    def metric(self, curvature):
+        """Return what solves with a mean curvature and the ridge."""
+        # Those of an anchor are used by all visits of its epoch.
+        if self._factored[0] is not curvature:
+            self._factored = curvature, self.curvature.metric(curvature, self.ridge)
+        return self._factored[1]
+
+    def _ascend(self, point, metric, gradient, step):
+        theta = point.parameters.theta
+        gradient = gradient - self.ridge[:, None] * theta
+        theta = theta + step * self._solve(metric, gradient)
+        return point._replace(parameters=Parameters(theta))
+
+    def _solve(self, metric, gradient):
+        """Solve, and stay where the columns of theta sum to zero."""
+        if self.k == 1:
+            return metric.solve(gradient)
+        solution = metric.solve(gradient - gradient.mean(axis=1, keepdims=True))
+        return solution - solution.mean(axis=1, keepdims=True)
+
+    def laplace(self, point, data):
+        r"""Return minus the Hessian of the objective and the standard errors.
+
+        The Hessian, of shape (k p, k p), is that of the sum over rows, the ridge
+        included; errors (p, k) are the roots of the diagonal of its inverse. With
+        several classes a constant added to all columns changes nothing, so that the
+        inverse is taken where the columns sum to zero.
+        """
+        theta = point.parameters.theta
+        p, k = theta.shape
+        pairs = [(a, b) for a in range(k) for b in range(a, k)]
+        grams = np.zeros((len(pairs), p, p))
+        for batch in data.chunks().batches:
+            for tile, where in tiles(batch, batch.start, batch.stop, self.intercept):
+                Z = tile.times(theta)
+                P = np.empty(Z.shape)
+                _kernels.probabilities(Z, P)
+                weight = _weight(batch, where) if batch.weight.size else 1.0
+                for out, (a, b) in zip(grams, pairs, strict=True):
+                    other = 1.0 - P[:, a] if a == b else P[:, b]
+                    tile.add_gram(weight * P[:, a] * other, out)
+        hessian = np.zeros((k, p, k, p))
+        for gram, (a, b) in zip(grams, pairs, strict=True):
+            hessian[a, :, b] = hessian[b, :, a] = gram if a == b else -gram
+        ridge = self.ridge * self.total_weight
+        common = np.zeros(p)
+        for a in range(k):
+            hessian[a, np.arange(p), a, np.arange(p)] += ridge
+        hessian = hessian.reshape(k * p, k * p)
+        shifted = hessian
+        if k > 1:
+            # 11^T acts on what is common to the columns only, and is taken out again.
+            amount = np.maximum(hessian.diagonal().reshape(k, p).mean(axis=0), 1e-300)
+            shifted = hessian + np.kron(np.full((k, k), 1.0 / k), np.diag(amount))
+            common = 1.0 / (k * (amount + ridge))
+        variance = Factor(shifted).solve(np.eye(k * p)).diagonal().reshape(k, p)
+        return hessian, np.sqrt(np.maximum(variance - common, 0.0)).T
+
+    # What the solvers ask for
+
+    def objective(self, point, mean):
+        """Return the penalised log-likelihood a unit of weight."""
+        theta = point.parameters.theta
+        return float(mean.objective - 0.5 * (self.ridge @ np.square(theta)).sum())
+
+    def recentre(self, point):
+        """Return the point: there is no reference."""
+        return point
+
+    def revive(self, point, data, rng):
+        """Return the point: no part of it can collapse."""
+        return point
+
+    # What preconditioned L-BFGS asks for
+
+    def gradient(self, point, mean):
+        """Return the gradient of the objective a unit."""
+        theta = point.parameters.theta
+        return (mean.gradient - self.ridge[:, None] * theta).ravel()
+
+    def move(self, point, step):
+        """Return the point with its parameters moved."""
+        theta = point.parameters.theta
+        return point._replace(parameters=Parameters(theta + step.reshape(theta.shape)))
+
+    def precondition(self, point, vector):
+        """Solve with the point's metric."""
+        shape = point.parameters.theta.shape
+        return self._solve(point.metric, vector.reshape(shape)).ravel()
+
+    def recondition(self, point, data, rng):
+        """Return the point with the curvature of a sample of rows, and its cost."""
+        sample = data.sample(self.sample_rows, rng)
+        sums = self.statistics(point, sample, 1.0, every=True)
+        mean = scale(sums, 1.0 / max(sample.total_weight, np.finfo(float).tiny))
+        return (
+            point._replace(metric=self.metric(mean.curvature)),
+            sample.n_units / data.n_units,
+        )

@@ -1,0 +1,143 @@
+"""Preconditioned limited-memory BFGS, through a model's exact gradient."""
+
+import math
+from collections import deque
+
+import numpy as np
+
+from skvrem.solvers._batch import Batch
+
+__all__ = ["QuasiNewton"]
+
+# Pairs of steps and changes of the gradient that are kept.
+MEMORY = 10
+# Share of the promised gain that a step must bring (Armijo), and trials of its length.
+SUFFICIENT, TRIALS = 1e-4, 30
+# The curvature is taken anew where a step gains more than this share of the one
+# before, at least so many steps after the last time, and at most so often.
+SLOW, STEPS_BETWEEN, RENEWALS = 0.25, 3, 4
+# Steps over which the rate of convergence is measured, and the slowest believed.
+RATE_STEPS, SLOWEST_RATE = 5, 0.95
+
+
+class QuasiNewton(Batch):
+    r"""Ascent along L-BFGS directions whose first metric is the model's own.
+
+    With the gradient :math:`g` of the objective and a metric :math:`P` near its
+    negative curvature, directions are :math:`H g`, where H is :math:`P^{-1}` updated by
+    the last pairs of steps and changes of the gradient (Nocedal and Wright 2006,
+    Algorithm 7.4, with :math:`\gamma P^{-1}` for :math:`H_0`). A step is halved, or cut
+    by interpolation, until it gains enough. An epoch is one step: a pass, or one more
+    for each cut.
+
+    A metric that is right to some 10 % makes a step gain nine tenths of what is left;
+    the pairs learn the rest. :math:`g^T H g / 2`, over one minus the rate at which it
+    falls, estimates what is left to gain, so a fit ends without a pass that only
+    shows that nothing moves.
+
+    Beside ``statistics`` and ``objective`` a model has
+
+    - ``gradient(point, mean)``: of the objective a unit, an array of one dimension;
+    - ``move(point, step)``: the point with its parameters moved by such an array;
+    - ``precondition(point, vector)``: :math:`P^{-1}` times a vector;
+    - ``recondition(point, data, rng)``: the point with P taken there (or the same
+      point, for a model whose P is fixed), and the passes that this cost.
+    """
+
+    #: A step can be small by chance; what counts is the promise.
+    patience = 3
+
+    def start(self, model, data, rng):
+        """See :class:`~skvrem.solvers._protocols.Solver`."""
+        super().start(model, data, rng)
+        self.data, self.rng = data, rng
+        self.pairs = deque(maxlen=MEMORY)
+        self.promises = []
+        self.renewals = self.age = 0
+        self.anchor = None
+
+    def begin(self, point, beta):
+        """Evaluate the first point; from then on make a step from the last anchor."""
+        if self.anchor is None:
+            point, cost = self.model.recondition(point, self.data, self.rng)
+            anchor = super().begin(point, beta)
+            passes = anchor.passes + cost
+        else:
+            anchor, passes = self._step(beta)
+        self.gradient = self.model.gradient(anchor.point, anchor.mean)
+        cost = self._renew(anchor)
+        if cost:
+            anchor = anchor._replace(point=self.point)
+        self.direction = self._direction()
+        self.promise = 0.5 * float(self.gradient @ self.direction)
+        self.promises.append(self.promise)
+        self.anchor = anchor._replace(
+            # The point has moved already: nothing is left to update.
+            mean=None,
+            passes=passes + cost,
+            promise=self.promise / (1.0 - self._rate()),
+        )
+        return self.anchor
+
+    def visits(self, rng):
+        """None: steps are made where their length is tried."""
+        return ()
+
+    def _step(self, beta):
+        """Return the anchor at the end of a step that gains enough, and its passes."""
+        before, gradient, passes = self.anchor, self.gradient, 0.0
+        slope, length = 2.0 * self.promise, 1.0
+        slack = 1e-15 * abs(before.objective)
+        for _ in range(TRIALS):
+            step = length * self.direction
+            anchor = super().begin(self.model.move(before.point, step), beta)
+            passes += anchor.passes
+            gain = anchor.objective - before.objective
+            if gain >= SUFFICIENT * length * slope - slack:
+                break
+            # The top of the parabola through value and slope here and value there.
+            top = 0.5 * length * slope / max(slope - gain / length, 1e-300)
+            length *= float(np.clip(top / length, 0.1, 0.5)) if top > 0.0 else 0.1
+        else:
+            return super().begin(before.point, beta), passes + 1.0
+        change = gradient - self.model.gradient(anchor.point, anchor.mean)
+        curvature = float(step @ change)
+        if curvature > 1e-12 * math.sqrt(float(step @ step) * float(change @ change)):
+            self.pairs.append((step, change, curvature))
+        self.age += 1
+        return anchor, passes
+
+    def _renew(self, anchor):
+        """Take the curvature anew where progress is slow; return the passes spent."""
+        self.point = anchor.point
+        slow = len(self.promises) > 1 and (self.promises[-1] > SLOW * self.promises[-2])
+        if not slow or self.age < STEPS_BETWEEN or self.renewals == RENEWALS:
+            return 0.0
+        self.point, cost = self.model.recondition(anchor.point, self.data, self.rng)
+        self.renewals += 1
+        self.age = 0
+        return cost
+
+    def _direction(self):
+        """H times the gradient, by the two loops of L-BFGS."""
+        vector, coefficients = self.gradient.copy(), []
+        for step, change, curvature in reversed(self.pairs):
+            coefficients.append(float(step @ vector) / curvature)
+            vector -= coefficients[-1] * change
+        vector = self.model.precondition(self.point, vector)
+        if self.pairs:
+            _, change, curvature = self.pairs[-1]
+            image = self.model.precondition(self.point, change)
+            vector *= curvature / float(change @ image)
+        for (step, change, curvature), a in zip(
+            self.pairs, reversed(coefficients), strict=True
+        ):
+            vector += (a - float(change @ vector) / curvature) * step
+        return vector
+
+    def _rate(self):
+        """Mean factor by which a step lowers the promise, at most SLOWEST_RATE."""
+        seen = self.promises[-RATE_STEPS - 1 :]
+        if len(seen) < 2 or not seen[0] > 0.0 < seen[-1]:
+            return 0.0
+        return min(SLOWEST_RATE, (seen[-1] / seen[0]) ** (1.0 / (len(seen) - 1)))

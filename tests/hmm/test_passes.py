@@ -1,0 +1,252 @@
+"""Forward, backward and Viterbi against enumeration and recursions in log space."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from skvrem.data._source import Batch
+from skvrem.hmm import Gaussian, _model_lanes
+from skvrem.hmm._model_lanes import Chain, Impossible, Layout, Passes, SequenceRows
+from skvrem.hmm._model_paths import log_densities, most_probable_paths
+from skvrem.utils._parallel import threads
+from tests.hmm.oracle import enumerate_paths, recursions
+
+
+def make(lengths, n=3, d=2, seed=0, sticky=0.9, mask=None):
+    rng = np.random.default_rng(seed)
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    X = rng.normal(size=(bounds[-1], d))
+    transitions = rng.dirichlet(np.ones(n), size=n) * (1.0 - sticky)
+    transitions += sticky * np.eye(n)
+    if mask is not None:
+        transitions = transitions * mask
+        transitions /= transitions.sum(axis=1, keepdims=True)
+    start = rng.dirichlet(np.ones(n))
+    emission = Gaussian().open(X, n)
+    mean, variance = rng.normal(size=(n, d)), rng.uniform(0.5, 2.0, (n, d))
+    features = emission.features(False)
+    theta = features.merge(emission.theta(np.hstack([mean, variance])))
+    columns = partial(emission.columns, missing=False)
+    rows = SequenceRows(X, bounds, columns, features.first, features.second)
+    joint = norm.logpdf(X[:, None], mean, np.sqrt(variance)).sum(axis=2)
+    return rows, Chain(theta, start, transitions), joint
+
+
+def expected(rows, chain, joint, weight=None, recurse=recursions):
+    """Sums over sequences, one at a time."""
+    n = len(chain.start)
+    weight = np.ones(len(rows.bounds) - 1) if weight is None else weight
+    shares, filtered, gamma = [], [], []
+    start, pairs, total = np.zeros(n), np.zeros((n, n)), 0.0
+    for w, a, b in zip(weight, rows.bounds[:-1], rows.bounds[1:], strict=True):
+        share, f, g, p = recurse(joint[a:b], chain.start, chain.transitions)
+        shares.append(share)
+        filtered.append(f)
+        gamma.append(w * g)
+        start += w * g[0]
+        pairs += w * p
+        total += w * share.sum()
+    return total, start, pairs, *map(np.concatenate, (shares, filtered, gamma))
+
+
+def run(layout, chain):
+    passes = Passes(layout, chain, by_row=True)
+    total = passes.forward()
+    start, pairs, features = passes.backward()
+    gather = partial(layout.gather, n=passes.n)
+    shares = layout.gather(passes.row_shares, 1)[:, 0]
+    found = total, start, pairs, shares, gather(passes.alpha), gather(passes.posteriors)
+    return found, features
+
+
+def compare(rows, chain, joint, layout, weight=None):
+    found, features = run(layout, chain)
+    wanted = expected(rows, chain, joint, weight)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    products = wanted[-1].T @ rows.features(slice(None))
+    np.testing.assert_allclose(features, products, rtol=1e-9, atol=1e-8)
+
+
+def whole(rows, weight=None):
+    return Layout(rows, np.arange(len(rows.bounds) - 1), weight)
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.4])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_enumeration(n, beta):
+    rows, chain, joint = make([1, 6, 2, 5], n=n)
+    hot = Chain(chain.theta * beta, chain.start**beta, chain.transitions**beta)
+    found, _ = run(whole(rows), hot)
+    total, start, pairs = 0.0, np.zeros(n), np.zeros((n, n))
+    gammas = []
+    for a, b in zip(rows.bounds[:-1], rows.bounds[1:], strict=True):
+        one = enumerate_paths(joint[a:b], chain.start, chain.transitions, beta)
+        total += one[0]
+        start += one[1][0]
+        pairs += one[2]
+        gammas.append(one[1])
+    assert found[0] / beta == pytest.approx(total, rel=1e-12)
+    np.testing.assert_allclose(found[1], start, atol=1e-12)
+    np.testing.assert_allclose(found[2], pairs, atol=1e-12)
+    np.testing.assert_allclose(found[5], np.concatenate(gammas), atol=1e-12)
+
+
+def test_oracles_agree():
+    _, chain, joint = make([6], n=3)
+    total, gamma, pairs, *_ = enumerate_paths(joint, chain.start, chain.transitions)
+    shares, _, smoothed, xi = recursions(joint, chain.start, chain.transitions)
+    assert shares.sum() == pytest.approx(total)
+    np.testing.assert_allclose(smoothed, gamma)
+    np.testing.assert_allclose(xi, pairs)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_sizes(n, d):
+    rows, chain, joint = make([40, 7, 300], n=n, d=d)
+    compare(rows, chain, joint, whole(rows))
+
+
+LENGTHS = {
+    "one row": [1],
+    "one tile": [8],
+    "a row more": [9],
+    "lanes cut a sequence": [3000],
+    "rows short of lanes": [1025],
+    "rows": [1] * 40,
+    "many of a length": [20] * 50,
+    "long and short": [1500, 1, 2, 3, 700, 1, 1, 900],
+    "short, then long": [5] * 30 + [2500],
+}
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+def test_lengths(lengths):
+    rows, chain, joint = make(lengths)
+    compare(rows, chain, joint, whole(rows))
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+def test_weights(lengths):
+    rows, chain, joint = make(lengths)
+    weight = np.random.default_rng(1).uniform(0.0, 3.0, len(lengths))
+    weight[0] = 0.0 if len(lengths) > 1 else 1.7
+    compare(rows, chain, joint, whole(rows, weight), weight)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+def test_whole_sequences_in_lanes(lengths):
+    rows, chain, joint = make(lengths)
+    layout = whole(rows)
+    assert layout.lay_out_whole() or layout.whole
+    assert not layout.lay_out_whole()
+    compare(rows, chain, joint, layout)
+
+
+def test_several_groups(monkeypatch):
+    monkeypatch.setattr(_model_lanes, "GROUP_ROWS", 1200)
+    rows, chain, joint = make([3000, 40, 2000])
+    layout = whole(rows)
+    assert len(layout.groups) > 2 and not layout.whole
+    compare(rows, chain, joint, layout)
+    ends = []
+    for n_jobs in (1, 3):
+        with threads(n_jobs):
+            found, features = run(whole(rows), chain)
+        ends.append([*map(np.asarray, found), features])
+    for a, b in zip(*ends, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_chain_that_never_forgets():
+    """Equal densities and no transitions: messages run through every lane."""
+    rows, chain, joint = make([2000], n=2, sticky=1.0)
+    chain = chain._replace(theta=np.repeat(chain.theta[:1], 2, axis=0))
+    joint = np.repeat(joint[:, :1], 2, axis=1)
+    layout = whole(rows)
+    assert not layout.whole
+    compare(rows, chain, joint, layout)
+    assert layout.whole
+
+
+def test_left_right():
+    mask = np.triu(np.ones((4, 4))) * np.tri(4, k=1)
+    rows, chain, joint = make([1500, 1200], n=4, mask=mask, sticky=0.99)
+    compare(rows, chain, joint, whole(rows))
+
+
+def test_impossible_row():
+    """Two states without transitions; the second emits nothing where x is not 0."""
+    X = np.zeros((1200, 1))
+    X[820] = 1.0
+    rows = SequenceRows(X, np.array([0, 700, 1200]), np.asarray, [-1, 0], [-1, 0])
+    theta = np.array([[0.0, 0.0], [0.0, -1e100]])
+    chain = Chain(theta, np.array([0.5, 0.5]), np.eye(2))
+    assert Passes(whole(rows), chain).forward() == pytest.approx(np.log(0.5))
+    chain = chain._replace(start=np.array([0.0, 1.0]))
+    with pytest.raises(Impossible) as error:
+        Passes(whole(rows), chain).forward()
+    assert error.value.row == 820
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_viterbi(n):
+    rows, chain, joint = make([1, 6, 2, 5], n=n)
+    with np.errstate(divide="ignore"):
+        logs = np.log(chain.start), np.log(chain.transitions)
+    states, scores = most_probable_paths(rows, chain.theta, *logs)
+    for i, (a, b) in enumerate(zip(rows.bounds[:-1], rows.bounds[1:], strict=True)):
+        *_, path, score = enumerate_paths(joint[a:b], chain.start, chain.transitions)
+        np.testing.assert_array_equal(states[a:b], path)
+        assert scores[i] == pytest.approx(score, rel=1e-12)
+
+
+def test_log_densities():
+    rows, chain, joint = make([9000])
+    np.testing.assert_allclose(log_densities(rows, chain.theta), joint, atol=1e-10)
+
+
+def test_a_batch_of_some_sequences():
+    lengths = [30, 5, 80, 1, 60, 200]
+    rows, chain, joint = make(lengths)
+    index = np.array([4, 1, 5, 0])
+    batch = Batch(rows, index, 1, 4, np.empty(0))
+    layout = rows.layout(batch)
+    assert rows.layout(batch) is layout
+    found, _ = run(layout, chain)
+    ids = [1, 5, 0]
+    parts = [
+        recursions(joint[a:b], chain.start, chain.transitions)
+        for a, b in zip(rows.bounds[ids], rows.bounds[np.array(ids) + 1], strict=True)
+    ]
+    assert found[0] == pytest.approx(sum(p[0].sum() for p in parts))
+    np.testing.assert_allclose(found[2], sum(p[3] for p in parts), atol=1e-10)
+    np.testing.assert_allclose(
+        found[3], np.concatenate([p[0] for p in parts]), atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("cut", [1, 40, 700, 1999])
+def test_a_sequence_goes_on_from_a_carried_message(cut):
+    rows, chain, joint = make([2000, 30])
+    _, _, _, shares, filtered, _ = expected(rows, chain, joint)
+    later = SequenceRows(
+        rows.X[cut:],
+        np.append(0, rows.bounds[1:] - cut),
+        rows.columns,
+        rows.first,
+        rows.second,
+    )
+    layout = Layout(later, np.arange(2), opened=True)
+    passes = Passes(layout, chain, by_row=True, carried=filtered[cut - 1])
+    assert passes.forward() == pytest.approx(shares[cut:].sum(), rel=1e-10)
+    start, xi, _ = passes.backward()
+    assert start.sum() == pytest.approx(1.0)  # of the second sequence
+    assert xi.sum() == pytest.approx(2000 - cut + 29)
+    posterior = layout.gather(passes.posteriors, passes.n)
+    _, _, gamma, _ = recursions(joint[:2000], chain.start, chain.transitions)
+    np.testing.assert_allclose(posterior[: 2000 - cut], gamma[cut:], atol=1e-9)
+    np.testing.assert_allclose(passes.last(), filtered[-1], atol=1e-10)

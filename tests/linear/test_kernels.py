@@ -1,0 +1,225 @@
+"""Kernels, rows and curvatures against sums written out in NumPy."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import expit, log_softmax, logsumexp, softmax
+
+from skvrem.data import as_source
+from skvrem.linear import _kernels, bound
+from skvrem.linear._model_curvature import Curvature, Factor, LowRankMetric
+from skvrem.linear._model_rows import tiles
+
+DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+SPARSE = pytest.mark.parametrize("sparse", [False, True])
+NONE = np.empty(0)
+
+
+def tolerance(dtype):
+    return {"rtol": 1e-12} if dtype == np.float64 else {"rtol": 2e-5, "atol": 1e-12}
+
+
+def logits(m, k, dtype, seed=0):
+    Z = 4.0 * np.random.default_rng(seed).normal(size=(m, k))
+    Z[0], Z[1, 0] = 0.0, 40.0
+    return Z.astype(dtype)
+
+
+@DTYPES
+@pytest.mark.parametrize("weighted", [False, True])
+def test_logistic_residuals(dtype, weighted, rng):
+    z = logits(50, 1, dtype)[:, 0]
+    y = rng.integers(2, size=50).astype(np.int32)
+    weight = rng.uniform(0.5, 2.0, 50) if weighted else NONE
+    w = weight if weighted else 1.0
+    expected = w * (y - expit(z.astype(float)))
+    expected_loss = -w * (y * z - np.logaddexp(0.0, z.astype(float)))
+    loss = np.empty(50, dtype)
+    _kernels.logistic_residuals(z, y, weight, loss)
+    same = {"atol": 1e-13 if dtype == np.float64 else 1e-5}
+    np.testing.assert_allclose(z, expected, **same)
+    np.testing.assert_allclose(loss, expected_loss, **same)
+
+
+def test_logistic_residuals_far_away():
+    z = np.array([800.0, -800.0, 800.0, -800.0, np.inf, np.nan])
+    y = np.array([1, 0, 0, 1, 1, 0], np.int32)
+    loss = np.empty(6)
+    _kernels.logistic_residuals(z, y, NONE, loss)
+    np.testing.assert_array_equal(z[:5], [0.0, 0.0, -1.0, 1.0, 0.0])
+    assert np.isnan(z[5]) and np.isnan(loss[5])
+    np.testing.assert_array_equal(loss[:4], [0.0, 0.0, 800.0, 800.0])
+
+
+@DTYPES
+@pytest.mark.parametrize("weighted", [False, True])
+def test_softmax_residuals(dtype, weighted, rng):
+    Z = logits(50, 4, dtype)
+    y = rng.integers(4, size=50).astype(np.int32)
+    weight = rng.uniform(0.5, 2.0, 50) if weighted else NONE
+    w = weight if weighted else np.ones(50)
+    exact = Z.astype(float)
+    expected = w[:, None] * (np.eye(4)[y] - softmax(exact, axis=1))
+    expected_loss = -w * log_softmax(exact, axis=1)[np.arange(50), y]
+    loss = np.empty(50, dtype)
+    _kernels.softmax_residuals(Z, y, weight, loss)
+    same = {"atol": 1e-13 if dtype == np.float64 else 2e-5}
+    np.testing.assert_allclose(Z, expected, **same)
+    np.testing.assert_allclose(loss, expected_loss, **same)
+
+
+@DTYPES
+@pytest.mark.parametrize("k", [1, 3])
+def test_probabilities(dtype, k):
+    Z, out = logits(40, k, dtype), np.empty((40, k))
+    _kernels.probabilities(Z, out)
+    exact = Z.astype(float)
+    expected = expit(exact) if k == 1 else softmax(exact, axis=1)
+    np.testing.assert_allclose(out, expected, **tolerance(dtype))
+
+
+@DTYPES
+def test_logistic_bound(dtype, rng):
+    z = logits(40, 1, dtype)[:, 0]
+    weight, out = rng.uniform(size=40), np.empty(40)
+    _kernels.logistic_bound(z, weight, out)
+    for i, s in enumerate(z.astype(float)):
+        sigma = bound([[0.0], [1.0]], [s]).sigma[0, 0]
+        assert out[i] == pytest.approx(weight[i] * sigma, rel=1e-10)
+
+
+@DTYPES
+def test_softmax_bound_is_above_algorithm_1(dtype):
+    Z, out = logits(40, 5, dtype), np.empty(40)
+    _kernels.softmax_bound(Z, NONE, out)
+    for row, a in zip(Z.astype(float), out, strict=True):
+        sigma = bound(np.eye(5), row).sigma
+        norms = np.abs(sigma).sum(axis=1).max(), np.linalg.norm(sigma)
+        expected = min(0.5, *norms)
+        assert a == pytest.approx(expected, rel=1e-5)
+        p = softmax(row)
+        assert a >= np.linalg.eigvalsh(np.diag(p) - np.outer(p, p))[-1] - 1e-12
+    assert out.min() < 0.15 < out.max()
+
+
+def test_softmax_bound_is_a_bound(rng):
+    Z = 3.0 * rng.normal(size=(300, 4))
+    out = np.empty(300)
+    _kernels.softmax_bound(Z, NONE, out)
+    for row, a in zip(Z, out, strict=True):
+        step = rng.normal(size=4) * rng.choice([0.1, 1.0, 10.0])
+        above = logsumexp(row) + softmax(row) @ step + 0.5 * a * step @ step
+        assert above >= logsumexp(row + step) - 1e-12
+
+
+@DTYPES
+def test_class_bounds_hold_for_one_class_at_a_time(dtype, rng):
+    Z, out = logits(60, 4, dtype), np.empty((60, 4))
+    _kernels.softmax_class_bounds(Z, NONE, out)
+    for row, weights in zip(Z.astype(float), out, strict=True):
+        p = softmax(row)
+        for j, a in enumerate(weights):
+            step = np.zeros(4)
+            step[j] = rng.normal() * 5.0
+            above = logsumexp(row) + p @ step + 0.5 * a * step @ step
+            assert above >= logsumexp(row + step) - 1e-5
+        assert (weights >= p * (1 - p) - 1e-6).all()
+
+
+def tile_and_rows(rng, sparse, dtype, intercept, index):
+    X = rng.normal(size=(30, 6)).astype(dtype)
+    if sparse:
+        X = sp.csr_matrix(
+            np.where(rng.uniform(size=X.shape) < 0.4, X, 0.0).astype(dtype)
+        )
+    source = as_source(X)
+    batch = source.batch(4, 25)
+    rows = (X.toarray() if sparse else X).astype(float)
+    taken = rows[4:25]
+    if index:
+        order = rng.permutation(30).astype(np.int32)
+        batch = source.batch(2, 20, index=order)
+        taken = rows[order[2:20]]
+    if intercept:
+        taken = np.column_stack([taken, np.ones(len(taken))])
+    ((tile, _),) = tiles(batch, batch.start, batch.stop, intercept)
+    return tile, taken
+
+
+@SPARSE
+@DTYPES
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("index", [False, True])
+def test_products_of_tiles(sparse, dtype, intercept, index, rng):
+    tile, rows = tile_and_rows(rng, sparse, dtype, intercept, index)
+    m, p = rows.shape
+    M, R, weight = rng.normal(size=(p, 3)), rng.normal(size=(m, 3)), rng.uniform(size=m)
+    same = {"atol": 1e-12 if dtype == np.float64 else 2e-5}
+    assert tile.times(M).dtype == dtype
+    np.testing.assert_allclose(tile.times(M), rows @ M, **same)
+    out = np.ones((p, 3))
+    tile.add_transposed(R, out)
+    np.testing.assert_allclose(out, 1.0 + rows.T @ R, **same)
+    out = np.ones((p, 3))
+    tile.add_squares(R, out)
+    np.testing.assert_allclose(out, 1.0 + np.square(rows).T @ R, **same)
+    out = np.ones((p, p))
+    tile.add_gram(weight, out)
+    np.testing.assert_allclose(out, 1.0 + (rows.T * weight) @ rows, **same)
+
+
+@SPARSE
+@pytest.mark.parametrize("kind", ["gram", "diagonal", "sketch"])
+def test_metrics_solve(sparse, kind, rng):
+    tile, rows = tile_and_rows(rng, sparse, np.float64, True, False)
+    m, p = rows.shape
+    columns = 1 if kind == "sketch" else 2
+    curvature = Curvature(kind, p, columns, rank=p)
+    weight = rng.uniform(size=(m, columns))
+    sums = curvature.zeros()
+    curvature.add(tile, weight, sums)
+    ridge = rng.uniform(0.1, 1.0, p)
+    V = rng.normal(size=(p, 2))
+    solution = curvature.metric(sums, ridge).solve(V)
+    for j in range(2):
+        matrix = (rows.T * weight[:, min(j, columns - 1)]) @ rows
+        if kind == "diagonal":
+            matrix = np.diag(np.diag(matrix))
+        matrix += np.diag(ridge)
+        # A sketch of full rank is the matrix.
+        np.testing.assert_allclose(matrix @ solution[:, j], V[:, j], atol=1e-7)
+
+
+def test_sketches_add_up(rng):
+    tile, rows = tile_and_rows(rng, False, np.float64, False, False)
+    weight = rng.uniform(size=(len(rows), 1))
+    curvature = Curvature("sketch", 6, 1, rank=2)
+    sums = curvature.zeros()
+    curvature.add(tile, weight, sums)
+    gram = (rows.T * weight[:, 0]) @ rows
+    np.testing.assert_allclose(sums[:, 0], np.diag(gram))
+    np.testing.assert_allclose(sums[:, 1:], gram @ curvature.omega)
+
+
+def test_woodbury_has_its_minus(rng):
+    """V^T S V + D by the metric's own parts, inverted by NumPy."""
+    A = rng.normal(size=(40, 9)) * np.geomspace(3.0, 0.1, 9)
+    gram, omega = A.T @ A, rng.normal(size=(9, 3))
+    ridge = rng.uniform(0.1, 1.0, 9)
+    metric = LowRankMetric(np.diag(gram), gram @ omega, omega, ridge)
+    np.testing.assert_allclose(metric.V @ metric.V.T, np.eye(3), atol=1e-12)
+    matrix = np.diag(1.0 / metric.inverse) + (metric.V.T * metric.S) @ metric.V
+    V = rng.normal(size=(9, 2))
+    np.testing.assert_allclose(metric.solve(V), np.linalg.solve(matrix, V), atol=1e-8)
+    # The diagonal is kept, and the rank takes what is largest.
+    np.testing.assert_allclose(np.diag(matrix), np.diag(gram) + ridge, rtol=1e-12)
+    diagonal = np.diag(np.diag(gram) + ridge)
+    exact = gram + np.diag(ridge)
+    assert np.linalg.norm(exact - matrix) < 0.8 * np.linalg.norm(exact - diagonal)
+
+
+def test_a_factor_of_a_singular_matrix():
+    x = np.array([[1.0, 2.0, 0.0], [1.0, 2.0, 0.0]])
+    factor = Factor(x.T @ x * 1e12)
+    solution = factor.solve(np.array([[1.0], [2.0], [0.0]]))
+    assert np.isfinite(solution).all() and solution[2] == 0.0

@@ -1,0 +1,610 @@
+"""SBMLogisticRegression: scikit-learn's optimum, streams, what it is given badly."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.model_selection import GridSearchCV
+
+from skvrem import SBMLogisticRegression
+from skvrem.linear._model import LogisticModel, Online, Parameters
+from skvrem.linear._model_curvature import Curvature
+from skvrem.solvers import Batch, Stochastic
+
+TIGHT = {"tol": 1e-15, "max_iter": 5000}
+SOLVERS = {
+    "auto": {},
+    "bound": {"solver": "batch"},
+    "bound, lbfgs": {"acceleration": "lbfgs", "curvature": "bound"},
+    "rank": {"rank": 3},
+    "svrg": {"solver": "svrg"},
+}
+
+
+def draw(n=1000, d=8, k=2, seed=0):
+    """Columns of unequal spread and mean, classes by the model itself."""
+    rng = np.random.default_rng(seed)
+    scale = np.geomspace(1.0, 0.3, d)
+    X = (rng.normal(size=(n, d)) + 0.2) * scale
+    theta = rng.normal(size=(d, k)) / scale[:, None] / np.sqrt(d)
+    return X, (X @ theta + rng.gumbel(size=(n, k))).argmax(axis=1)
+
+
+def twin(X, y, sample_weight=None, **params):
+    params = {"solver": "newton-cholesky", "tol": 1e-12, "max_iter": 500, **params}
+    with warnings.catch_warnings():
+        # newton-cholesky cannot go below rounding, and says so.
+        warnings.simplefilter("ignore")
+        return LogisticRegression(**params).fit(X, y, sample_weight)
+
+
+def loss(model, X, y, C=1.0, weight=None):
+    p = model.predict_log_proba(X)[
+        np.arange(len(y)), np.searchsorted(model.classes_, y)
+    ]
+    weight = np.ones(len(y)) if weight is None else weight
+    return -weight @ p + 0.5 * np.square(model.coef_).sum() / C
+
+
+def assert_same_optimum(model, other, atol=1e-6):
+    np.testing.assert_allclose(model.coef_, other.coef_, atol=atol, rtol=1e-6)
+    # scikit-learn leaves the sum over classes of free intercepts where it began.
+    a, b = model.intercept_, other.intercept_
+    if len(a) > 1:
+        a, b = a - a.mean(), b - b.mean()
+    np.testing.assert_allclose(a, b, atol=10 * atol, rtol=1e-6)
+
+
+# The optimum
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", SOLVERS)
+def test_it_ends_at_the_optimum_of_scikit_learn(name, sparse, k):
+    X, y = draw(k=k)
+    if sparse:
+        X = sp.csr_matrix(np.where(np.abs(X) > 0.3, X, 0.0))
+    model = SBMLogisticRegression(random_state=0, **SOLVERS[name], **TIGHT).fit(X, y)
+    other = twin(X.toarray() if sparse else X, y)
+    assert_same_optimum(model, other)
+    assert loss(model, X, y) <= loss(other, X, y) * (1.0 + 1e-9)
+    assert model.converged_
+
+
+@pytest.mark.parametrize(
+    "params", [{"C": 0.01}, {"C": 100.0}, {"fit_intercept": False}]
+)
+@pytest.mark.parametrize("k", [2, 3])
+def test_parameters_of_the_objective(params, k):
+    X, y = draw(k=k)
+    assert_same_optimum(
+        SBMLogisticRegression(**params, **TIGHT).fit(X, y), twin(X, y, **params)
+    )
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 0.3, 1: 2.0}])
+def test_weights(class_weight, rng):
+    X, y = draw()
+    weight = rng.uniform(size=len(y)) * (rng.uniform(size=len(y)) < 0.8)
+    params = {"class_weight": class_weight}
+    model = SBMLogisticRegression(**params, **TIGHT).fit(X, y, weight)
+    assert_same_optimum(model, twin(X, y, weight, **params))
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_weights_are_repetitions(name, rng):
+    X, y = draw(n=300, k=3)
+    weight = rng.integers(4, size=300)
+    model = SBMLogisticRegression(random_state=0, **SOLVERS[name], **TIGHT)
+    weighted = model.fit(X, y, weight).coef_
+    repeated = model.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight)).coef_
+    np.testing.assert_allclose(weighted, repeated, atol=1e-6)
+
+
+def test_the_penalty_of_the_intercept_is_that_of_liblinear():
+    X, y = draw()
+    model = SBMLogisticRegression(penalize_intercept=True, C=0.05, **TIGHT).fit(X, y)
+    other = twin(X, y, solver="liblinear", C=0.05, max_iter=10_000)
+    assert_same_optimum(model, other)
+
+
+def test_no_penalty():
+    X, y = draw()
+    for params in ({"C": np.inf}, {"penalty": None}):
+        model = SBMLogisticRegression(**params, **TIGHT).fit(X, y)
+        assert_same_optimum(model, twin(X, y, C=np.inf))
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_class_sorted_rows(name):
+    X, y = draw(k=3)
+    order = np.argsort(y, kind="stable")
+    model = SBMLogisticRegression(random_state=0, **SOLVERS[name], **TIGHT)
+    assert_same_optimum(model.fit(X[order], y[order]), twin(X, y))
+
+
+def test_separable_but_regularised():
+    X, y = load_iris(return_X_y=True)
+    X, y = X[y < 2], y[y < 2]
+    for params in SOLVERS.values():
+        model = SBMLogisticRegression(random_state=0, **params, **TIGHT).fit(X, y)
+        assert_same_optimum(model, twin(X, y))
+
+
+def test_rows_enough_for_a_start_on_a_sample():
+    X, y = draw(n=30_000, d=20)
+    model = SBMLogisticRegression(**TIGHT).fit(X, y)
+    passes = model.history_["passes"]
+    assert 1.0 < passes[0] < 2.0 and passes[-1] < 15.0
+    assert_same_optimum(model, twin(X, y))
+
+
+def test_many_features_for_the_rows(rng):
+    X = rng.normal(size=(60, 300))
+    y = rng.integers(3, size=60)
+    for rank in (None, 5):
+        model = SBMLogisticRegression(rank=rank, **TIGHT).fit(X, y)
+        assert_same_optimum(model, twin(X, y, solver="lbfgs", max_iter=5000))
+    sparse = SBMLogisticRegression(**TIGHT).fit(sp.csr_matrix(X), y)
+    assert_same_optimum(sparse, model)
+
+
+def test_float32(rng):
+    X, y = draw()
+    model = SBMLogisticRegression().fit(X.astype(np.float32), y)
+    exact = SBMLogisticRegression(**TIGHT).fit(X, y)
+    assert model.coef_.dtype == model.intercept_.dtype == np.float32
+    assert model.predict_proba(X.astype(np.float32)).dtype == np.float32
+    np.testing.assert_allclose(model.coef_, exact.coef_, atol=2e-2)
+    assert loss(model, X, y) < loss(exact, X, y) * (1.0 + 1e-5)
+
+
+def test_default_tolerance_is_a_relative_gap_of_a_millionth():
+    for k in (2, 5):
+        X, y = draw(n=5000, k=k)
+        best = loss(SBMLogisticRegression(**TIGHT).fit(X, y), X, y)
+        assert loss(SBMLogisticRegression().fit(X, y), X, y) < best * (1.0 + 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_same_bits_for_any_number_of_threads():
+    X, y = draw(n=40_000, k=3)
+    for solver in ("auto", "batch", "stochastic", "svrg"):
+        params = {"solver": solver, "max_iter": 3, "random_state": 0}
+        a, b = (SBMLogisticRegression(n_jobs=n, **params).fit(X, y) for n in (1, 3))
+        np.testing.assert_array_equal(a.coef_, b.coef_)
+
+
+# Stochastic bound majorization
+
+
+def model_and_data(k=2, **options):
+    from skvrem.data import as_source
+
+    X, y = draw(n=60, d=4, k=k)
+    columns = 1 if k == 2 else k
+    curvature = Curvature("gram", 5, 1)
+    ridge = np.array([1.0, 1.0, 1.0, 1.0, 0.0])
+    y = y.astype(np.int32)
+    model = LogisticModel(y, k, ridge, 60, True, curvature, **options)
+    theta = 0.3 * np.random.default_rng(3).normal(size=(5, columns))
+    if k > 2:
+        theta -= theta.mean(axis=1, keepdims=True)
+    return model, as_source(X), theta, X, y
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_with_frozen_parameters_an_epoch_is_a_batch_step(k):
+    """All gradients remembered and nothing moved but at the end: Eq. 2."""
+    online = Online(memory=1.0, share=1.0)
+    model, data, theta, *_ = model_and_data(k, online=online)
+    plain, *_ = model_and_data(k)
+    point = plain.start(Parameters(theta))
+    batch = Batch()
+    batch.start(plain, data, None)
+    expected = plain.update(point, batch.begin(point, 1.0).mean, None, 1.0)
+    solver = Stochastic(12)
+    solver.start(model, data, np.random.default_rng(0))
+    solver.begin(point, 1.0)
+    for count, visit in enumerate(solver.partition.batches, start=1):
+        frozen = point._replace(parameters=Parameters(theta))
+        _, mean = solver.estimate(visit, frozen)
+        point = model.update(frozen, None, mean, 1.0 / count)
+    np.testing.assert_allclose(
+        point.parameters.theta, expected.parameters.theta, rtol=1e-12, atol=1e-13
+    )
+
+
+def test_algorithm_2_corrected_and_printed():
+    """phi = M mu, rank-one update by rank-one update; the printed xi is another."""
+    _, _, theta, X, y = model_and_data()
+    features = np.column_stack([X, np.ones(60)])
+    t, lam, theta = 60, 1.0, theta[:, 0]
+
+    def epoch(printed):
+        M, mu, phi = np.eye(5) / lam, np.zeros(5), np.zeros(5)
+        for x, label in zip(features, y, strict=True):
+            z, g = 0.0, np.zeros(5)
+            for outcome in range(2):
+                f = outcome * x
+                alpha, difference = np.exp(theta @ f), f - g
+                ratio = np.log(alpha / z) if z else np.inf
+                small = abs(ratio) < 1e-8
+                beta = 0.25 if small else np.tanh(ratio / 2) / (2 * ratio)
+                kappa = alpha / (z + alpha)
+                xi = kappa * difference
+                if printed or outcome == 0:  # once for each row
+                    xi = xi - label * x + lam * theta / t
+                Ml = M @ difference
+                N = beta * np.outer(Ml, Ml) / (1.0 + beta * difference @ Ml)
+                M = M - N
+                phi += M @ xi - N @ mu
+                g, mu, z = g + kappa * difference, mu + xi, z + alpha
+        return M, mu, phi
+
+    M, mu, phi = epoch(printed=False)
+    np.testing.assert_allclose(phi, M @ mu, rtol=1e-12)
+    s = features @ theta
+    p = 1.0 / (1.0 + np.exp(-s))
+    gradient = features.T @ (p - y) + lam * theta
+    sigma = (features.T * (np.tanh(s / 2) / (2 * s))) @ features + lam * np.eye(5)
+    np.testing.assert_allclose(phi, np.linalg.solve(sigma, gradient), rtol=1e-10)
+    *_, wrong = epoch(printed=True)
+    assert np.linalg.norm(wrong - phi) > np.linalg.norm(phi)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_one_pass_reaches_the_sampling_error(k):
+    X, y = draw(n=20_000, d=10, k=k)
+    best = loss(SBMLogisticRegression(**TIGHT).fit(X, y), X, y)
+    model = SBMLogisticRegression(solver="stochastic", max_iter=1, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, y)
+    assert loss(model, X, y) < best * (1.0 + 2e-3)
+    # A pass over the blocks, and one that says what was reached.
+    assert model.history_["passes"][-1] == 2.0
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_all_gradients_remembered_is_slow():
+    X, y = draw(n=5000)
+    gaps = []
+    for memory in (0.0, 1.0):
+        model = SBMLogisticRegression(
+            solver="stochastic",
+            gradient_memory=memory,
+            step_size=1.0,
+            max_iter=1,
+            random_state=0,
+        )
+        gaps.append(loss(model.fit(X, y), X, y))
+    best = loss(SBMLogisticRegression(**TIGHT).fit(X, y), X, y)
+    assert gaps[1] - best > 5.0 * (gaps[0] - best)
+
+
+# Streams
+
+
+def blocks(X, y, size):
+    for start in range(0, len(y), size):
+        yield X[start : start + size], y[start : start + size]
+
+
+def stream(model, X, y, size=200):
+    for rows, classes in blocks(X, y, size):
+        model.partial_fit(rows, classes, classes=np.unique(y))
+    return model
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_stream_comes_near_the_optimum(k, sparse):
+    X, y = draw(n=10_000, k=k)
+    X = sp.csr_matrix(X) if sparse else X
+    model = stream(SBMLogisticRegression(), X, y)
+    best = loss(SBMLogisticRegression(**TIGHT).fit(X, y), X, y)
+    assert loss(model, X, y) < best * (1.0 + 5e-3)
+    assert model.n_samples_seen_ == 10_000
+    assert model.step_size_ == pytest.approx(200 / 10_000)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_class_sorted_stream_beats_sgd(k):
+    X, y = draw(n=10_000, k=k)
+    order = np.argsort(y, kind="stable")
+    ours = stream(SBMLogisticRegression(), X[order], y[order])
+    sgd = stream(SGDClassifier("log_loss", random_state=0), X[order], y[order])
+    shuffled = stream(SBMLogisticRegression(), X, y)
+    assert ours.score(X, y) > sgd.score(X, y)
+    assert ours.score(X, y) > shuffled.score(X, y) - 0.05
+
+
+def test_a_stream_is_pickled_midway():
+    X, y = draw(n=3000, k=3)
+    whole = stream(SBMLogisticRegression(random_state=0), X, y)
+    parts = SBMLogisticRegression(random_state=0)
+    for rows, labels in blocks(X, y, 200):
+        parts = pickle.loads(pickle.dumps(parts))
+        parts.partial_fit(rows, labels, classes=[0, 1, 2])
+    np.testing.assert_array_equal(whole.coef_, parts.coef_)
+
+
+def test_a_stream_goes_on_from_a_fit():
+    X, y = draw(n=4000)
+    model = SBMLogisticRegression().fit(X[:3000], y[:3000])
+    before = model.coef_
+    model.partial_fit(X[3000:], y[3000:])
+    assert 0.0 < abs(model.coef_ - before).max() < 0.5
+    assert model.n_samples_seen_ == 4000 and not hasattr(model, "history_")
+
+
+def test_total_samples_is_what_the_penalty_is_spread_over():
+    X, y = draw(n=400)
+    few = SBMLogisticRegression(C=0.01).partial_fit(X, y, classes=[0, 1])
+    many = SBMLogisticRegression(C=0.01, total_samples=1e6)
+    many.partial_fit(X, y, classes=[0, 1])
+    assert np.linalg.norm(many.coef_) > 1.5 * np.linalg.norm(few.coef_)
+
+
+def test_classes_of_a_stream():
+    X, y = draw(n=100, k=3)
+    model = SBMLogisticRegression()
+    with pytest.raises(ValueError, match="first call"):
+        model.partial_fit(X, y)
+    model.partial_fit(X[y < 2], y[y < 2], classes=[0, 1])
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match=r"classes \[2\]"):
+        model.partial_fit(X, y)
+    with pytest.raises(ValueError, match="not the same as on last call"):
+        model.partial_fit(X, y, classes=[0, 1, 2])
+    assert vars(model) == before
+    # A batch of one class is as good as any.
+    model.partial_fit(X[y == 0], y[y == 0])
+
+
+# What it is given badly
+
+
+def test_one_class():
+    with pytest.raises(ValueError, match="only one class"):
+        SBMLogisticRegression().fit([[1.0], [2.0]], [3, 3])
+    with pytest.raises(ValueError, match="rows of positive weight"):
+        SBMLogisticRegression().fit([[1.0], [2.0]], [3, 4], sample_weight=[1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"C": 0.0}, "C of SBMLogisticRegression must be a number above 0"),
+        ({"C": -1.0}, "above 0"),
+        ({"C": np.nan}, "above 0"),
+        ({"C": "1"}, "above 0"),
+        ({"penalty": "l1"}, "solver='saga'"),
+        ({"l1_ratio": 0.5}, "solver='saga'"),
+        ({"dual": True}, "dual=False"),
+        ({"intercept_scaling": 2.0}, "penalize_intercept=True"),
+        ({"solver": "liblinear"}, "penalize_intercept=True"),
+        ({"solver": "saga2"}, "solver of"),
+        ({"solver": "svrg", "acceleration": "lbfgs"}, "goes with solver='batch'"),
+        ({"solver": "batch", "curvature": "hessian"}, "add acceleration='lbfgs'"),
+        ({"gradient_memory": 1.5}, "gradient_memory of"),
+        ({"rank": 0}, "rank of"),
+        ({"max_iter": 1.5}, "max_iter of"),
+        ({"tol": -1.0}, "tol of"),
+        ({"fit_intercept": "yes"}, "fit_intercept of"),
+    ],
+)
+def test_parameters_out_of_range(params, message):
+    X, y = draw(n=50)
+    model = SBMLogisticRegression(**params)
+    for method in (model.fit, lambda X, y: model.partial_fit(X, y, classes=[0, 1])):
+        if params.get("curvature") == "hessian" and method != model.fit:
+            continue  # a stream may have Newton's curvature
+        with pytest.raises(ValueError, match=message):
+            method(X, y)
+        assert not hasattr(model, "n_features_in_")
+
+
+def test_solvers_of_scikit_learn_mean_auto():
+    X, y = draw(n=200)
+    with pytest.warns(UserWarning, match="'auto' is used"):
+        model = SBMLogisticRegression(solver="lbfgs").fit(X, y)
+    assert model.solver_ == "batch+lbfgs"
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("solver", ["auto", "batch", "stochastic", "svrg"])
+def test_rows_that_are_not_finite(bad, solver):
+    X, y = draw(n=20_000, d=3)
+    X[19_000, 1] = bad
+    model = SBMLogisticRegression(solver=solver, max_iter=3, random_state=0)
+    with pytest.raises(ValueError, match="Input X contains"):
+        model.fit(X, y)
+    assert vars(model) == vars(
+        SBMLogisticRegression(solver=solver, max_iter=3, random_state=0)
+    )
+
+
+def test_rows_whose_logits_overflow(rng):
+    X, y = 1e300 * rng.normal(size=(50, 3)), rng.integers(2, size=50)
+    try:
+        assert np.isfinite(SBMLogisticRegression().fit(X, y).coef_).all()
+    except ValueError as error:
+        assert "scale the columns" in str(error)
+
+
+def test_dask_is_refused():
+    da = pytest.importorskip("dask.array")
+    X, y = draw(n=50)
+    with pytest.raises(TypeError, match="not a dask array"):
+        SBMLogisticRegression().fit(da.from_array(X), y)
+
+
+def test_large_indices():
+    X, y = draw(n=300)
+    X = sp.csr_matrix(X)
+    expected = SBMLogisticRegression(**TIGHT).fit(X, y).coef_
+    large = X.copy()
+    large.indices, large.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    np.testing.assert_array_equal(
+        SBMLogisticRegression(**TIGHT).fit(large, y).coef_, expected
+    )
+    assert large.indices.dtype == np.int64
+
+
+def test_columns_without_information():
+    X, y = draw(n=500)
+    X[:, 2], X[:, 3] = 0.0, 7.0
+    for C in (1.0, np.inf):
+        model = SBMLogisticRegression(C=C, **TIGHT).fit(X, y)
+        assert model.coef_[0, 2] == 0.0
+        assert np.isfinite(model.coef_).all()
+        if C == 1.0:
+            assert_same_optimum(model, twin(X, y))
+    constant = SBMLogisticRegression().fit(np.ones_like(X), y)
+    share = y.mean()
+    np.testing.assert_allclose(constant.predict_proba(X)[:, 1], share, atol=0.3)
+
+
+def test_wildly_scaled_columns():
+    X, y = draw(n=3000)
+    scale = 10.0 ** np.linspace(-6, 6, X.shape[1])
+    model = SBMLogisticRegression(C=np.inf, **TIGHT).fit(X * scale, y)
+    plain = SBMLogisticRegression(C=np.inf, **TIGHT).fit(X, y)
+    np.testing.assert_allclose(model.coef_ * scale, plain.coef_, rtol=1e-4)
+
+
+def test_separable_without_penalty_is_finite():
+    X, y = load_iris(return_X_y=True)
+    model = SBMLogisticRegression(C=1e10, max_iter=8)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model.fit(X[y < 2], y[y < 2])
+    assert np.isfinite(model.coef_).all()
+    assert model.score(X[y < 2], y[y < 2]) == 1.0
+
+
+def test_rare_classes(rng):
+    X = rng.normal(size=(40_000, 5))
+    y = (X[:, 0] + rng.logistic(size=40_000) > 7.5).astype(int)
+    assert 10 < y.sum() < 120
+    assert_same_optimum(SBMLogisticRegression(**TIGHT).fit(X, y), twin(X, y))
+
+
+# The rest
+
+
+def test_standard_errors_are_those_of_the_hessian():
+    X, y = draw(n=3000)
+    model = SBMLogisticRegression(compute_std=True, **TIGHT).fit(X, y)
+    p = model.predict_proba(X)[:, 1]
+    features = np.column_stack([X, np.ones(len(y))])
+    hessian = (features.T * (p * (1 - p))) @ features
+    hessian[np.arange(8), np.arange(8)] += 1.0
+    np.testing.assert_allclose(model.curvature_, hessian, rtol=1e-9)
+    expected = np.sqrt(np.diag(np.linalg.inv(hessian)))
+    np.testing.assert_allclose(model.coef_std_[0], expected[:-1], rtol=1e-7)
+    np.testing.assert_allclose(model.intercept_std_[0], expected[-1], rtol=1e-7)
+
+
+def test_standard_errors_of_several_classes(rng):
+    """By the pseudo-inverse where columns sum to zero; two classes agree with one."""
+    X, y = draw(n=2000, d=3, k=3)
+    model = SBMLogisticRegression(compute_std=True, **TIGHT).fit(X, y)
+    center = np.kron(np.eye(3) - 1.0 / 3.0, np.eye(4))
+    expected = np.linalg.pinv(center @ model.curvature_ @ center, rcond=1e-9)
+    expected = np.sqrt(np.diag(expected)).reshape(3, 4)
+    np.testing.assert_allclose(model.coef_std_, expected[:, :3], rtol=1e-6)
+    np.testing.assert_allclose(model.intercept_std_, expected[:, 3], rtol=1e-6)
+    assert not hasattr(model.set_params(compute_std=False).fit(X, y), "coef_std_")
+
+
+def test_a_path_of_penalties_is_cheap():
+    X, y = load_digits(return_X_y=True)
+    X = X / 16.0
+    model = SBMLogisticRegression(warm_start=True)
+    cold = warm = 0
+    for C in np.geomspace(0.01, 1.0, 8):
+        warm += model.set_params(C=C).fit(X, y).n_iter_
+        cold += SBMLogisticRegression(C=C).fit(X, y).n_iter_
+    assert warm < 0.8 * cold
+
+
+def test_a_warm_start_at_the_optimum_makes_no_step():
+    X, y = draw(k=3)
+    model = SBMLogisticRegression(warm_start=True).fit(X, y)
+    assert model.fit(X, y).n_iter_ <= 2
+
+
+def test_grid_search(rng):
+    X, y = draw(n=400)
+    search = GridSearchCV(SBMLogisticRegression(), {"C": [0.01, 1.0]}, cv=3)
+    assert search.fit(X, y).best_params_["C"] in (0.01, 1.0)
+
+
+def test_inference_agrees_with_scikit_learn():
+    for k in (2, 3):
+        X, y = draw(k=k)
+        y = np.array(["a", "b", "c"])[y]
+        model, other = SBMLogisticRegression(**TIGHT).fit(X, y), twin(X, y)
+        for method in ("decision_function", "predict_proba", "predict_log_proba"):
+            a, b = (getattr(m, method)(X) for m in (model, other))
+            if method == "decision_function" and k > 2:
+                a, b = (z - z.mean(axis=1, keepdims=True) for z in (a, b))
+            np.testing.assert_allclose(a, b, atol=1e-5)
+        np.testing.assert_array_equal(model.predict(X), other.predict(X))
+
+
+def test_sparse_coefficients():
+    X, y = draw(k=3)
+    model = SBMLogisticRegression(warm_start=True).fit(X, y)
+    expected = model.predict_proba(X)
+    dense = model.coef_
+    assert sp.issparse(model.sparsify().coef_)
+    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-12)
+    model.partial_fit(X, y)
+    assert isinstance(model.coef_, np.ndarray)
+    model.sparsify().densify()
+    assert isinstance(model.coef_, np.ndarray) and model.coef_.shape == dense.shape
+
+
+def test_summary():
+    X, y = draw(n=500, d=2)
+    model = SBMLogisticRegression(compute_std=True).fit(X, y)
+    text = str(model.summary())
+    assert "intercept" in text and "1 se" in text
+    table = model.summary()
+    if hasattr(table, "attrs"):
+        assert table.attrs["solver"] == "batch+lbfgs"
+        assert table.shape == (3, 4)
+
+
+def test_history():
+    X, y = draw(n=3000)
+    model = SBMLogisticRegression(solver="batch", tol=1e-9).fit(X, y)
+    objective = model.history_["objective"]
+    assert (np.diff(objective) > -1e-13).all()
+    assert model.objective_ == objective[-1]
+    assert len(objective) == model.n_iter_
+
+
+def test_a_stream_whose_curvature_changes_shape_goes_on():
+    X, y = draw(n=400)
+    model = SBMLogisticRegression().partial_fit(X[:200], y[:200], classes=[0, 1])
+    model.set_params(rank=2).partial_fit(X[200:], y[200:])
+    assert np.isfinite(model.coef_).all()
+
+
+def test_balanced_weights_are_not_for_streams():
+    X, y = draw(n=100)
+    with pytest.raises(ValueError, match="not for partial_fit"):
+        SBMLogisticRegression(class_weight="balanced").partial_fit(X, y, classes=[0, 1])
+    weighted = SBMLogisticRegression(class_weight={0: 1.0, 1: 3.0})
+    weighted.partial_fit(X, y, classes=[0, 1])
+    plain = SBMLogisticRegression().partial_fit(X, y, classes=[0, 1])
+    assert weighted.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()
