@@ -195,10 +195,10 @@ class TemperedLDA(
     Notes
     -----
     What differs from the twin: `solver="auto"` takes minibatches where the documents
-    are many (the twin's default is "batch"), and anneals there; `total_samples` is inferred; priors may
-    be arrays and larger than 1; the divergence of the topics from their prior, a cost
-    of the training data, is shared among its tokens, while the twin charges it whole
-    to whatever documents `score` and `perplexity` are given.
+    are many (the twin's default is "batch"), and anneals there; `total_samples` is
+    inferred; priors may be arrays and larger than 1; the divergence of the topics from
+    their prior, a cost of the training data, is shared among its tokens, while the twin
+    charges it whole to whatever documents `score` and `perplexity` are given.
 
     A visit to a document finds its posterior anew. A minibatch costs its nonzeros times
     `n_components` and the rounds, whatever the vocabulary. Memory beyond X: a few
