@@ -444,7 +444,9 @@ class TemperedLDA(
                 self.max_doc_update_iter,
                 self.mean_change_tol,
             )
-            topics = self._random_topics(data, rng) if given is None else given
+            topics = (
+                self._random_topics(data, rng, word_prior) if given is None else given
+            )
             return solvers.Start(
                 model,
                 model.start((topics.T,)),
@@ -486,9 +488,10 @@ class TemperedLDA(
             return None
         return self._given_topics(self.components_init, "components_init", n_features)
 
-    def _random_topics(self, data, rng):
+    def _random_topics(self, data, rng, word_prior):
         # Parameters near 1, as scikit-learn's: they are forgotten after a few steps.
-        return rng.gamma(100.0, 0.01, (self.n_components, data.n_features))
+        topics = rng.gamma(100.0, 0.01, (self.n_components, data.n_features))
+        return topics + word_prior if word_prior.ndim else topics  # seeds lead
 
     def _attributes(self, model, point):
         """Return the fitted attributes of a point."""
@@ -562,7 +565,9 @@ class TemperedLDA(
                 seed = random_state.randint(2**31 - 1)
                 topics = self._start_topics(data.n_features, False)
                 if topics is None:
-                    topics = self._random_topics(data, np.random.default_rng(seed))
+                    topics = self._random_topics(
+                        data, np.random.default_rng(seed), word_prior
+                    )
                 self.random_state_ = random_state
                 point = model.start((topics.T,))
             else:
