@@ -2,9 +2,9 @@
 Topics that come out of the heat
 ================================
 
-Variational inference ends near where it began, and a topic model begins with topics that
-know nothing. Annealing raises the temperature of the likelihood at first: the topics are
-all alike, and separate one after the other as it falls.
+Variational inference ends near where it began, and a topic model begins with topics
+that know nothing. Annealing raises the temperature of the likelihood at first: the
+topics are all alike, and separate one after the other as it falls.
 """
 
 # %%
@@ -32,7 +32,7 @@ print(f"{X.shape[0]} texts, {X.shape[1]} words, {X.sum()} tokens")
 # %%
 # With and without
 # ----------------
-# Five starts of each, judged by how well one half of a held-out text predicts the other.
+# Five starts of each, judged by how well half of a held-out text predicts the other.
 
 fits = {"untempered": [], "annealed": []}
 for random_state in range(5):

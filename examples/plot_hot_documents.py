@@ -10,8 +10,8 @@ temperature is a measure of how odd it is.
 # %%
 # Texts, and some that are none
 # -----------------------------
-# The documentation of NumPy, SciPy and scikit-learn, and twenty texts made of words that
-# are drawn from the vocabulary at random.
+# The documentation of NumPy, SciPy and scikit-learn, and twenty texts made of words
+# that are drawn from the vocabulary at random.
 
 import matplotlib.pyplot as plt
 import numpy as np
