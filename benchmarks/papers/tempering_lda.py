@@ -4,8 +4,8 @@
     python benchmarks/papers/tempering_lda.py --corpora ap --passes 12
 
 Held-out log-likelihood by passes of stochastic variational inference untempered (SVI),
-annealed (AVI), with a learned temperature (VT) and with temperatures of documents (LVT),
-and the temperatures. The corpora are read from the folder SKVREM_DATA. See
+annealed (AVI), with a learned temperature (VT) and with temperatures of documents
+(LVT), and the temperatures. The corpora are read from the folder SKVREM_DATA. See
 ``benchmarks/papers/README.md``.
 """
 
@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "plsa"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plsa"))
 
 from benchmark_utils import corpora, evaluation
 
 from skvrem import TemperedLDA
 
-#: Of all: SVI's offsets, the twin's default and the paper's.
+HERE = Path(__file__).resolve().parent
+#: Of the steps: scikit-learn's default, and the paper's.
 OFFSETS = (10.0, 1024.0)
 COLOURS = {"SVI": "C7", "AVI 1.3": "C0", "AVI 2": "C1", "VT": "C2", "LVT": "C3"}
 
