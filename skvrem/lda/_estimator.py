@@ -71,8 +71,8 @@ class TemperedLDA(
         Number of topics.
     doc_topic_prior : float or array-like of shape (n_components,), default=None
         Dirichlet prior of the documents' shares, any positive numbers; None for
-        1 / n_components. (In :class:`VRPLSA` the prior is Dirichlet(1 + a): a model
-        with ``a`` there has ``doc_topic_prior=1 + a`` here.)
+        1 / n_components. In :class:`VRPLSA` the prior is Dirichlet(1 + a): a model
+        with ``a`` there has ``doc_topic_prior=1 + a`` here.
     topic_word_prior : float or array-like, default=None
         Dirichlet prior of the topics, any positive numbers; None for
         1 / n_components. An array of shape (n_components, n_features) gives topics
@@ -128,9 +128,9 @@ class TemperedLDA(
     perp_tol : float, default=0.1
         A fit ends when the perplexity changes by less from one look to the next.
     learning_method : {"batch", "online"}, default=None
-        scikit-learn's name of `solver`; "online" is "stochastic".
+        Name of `solver` in scikit-learn; "online" is "stochastic".
     learning_decay, learning_offset : float, default=None
-        scikit-learn's names of `step_decay` and `step_offset`.
+        Names of `step_decay` and `step_offset` in scikit-learn.
     n_jobs : int, default=None
         Threads; None is all cores, or one inside a joblib or dask worker. The result
         does not depend on it.

@@ -375,17 +375,19 @@ class LDAModel:
         counts = counts.values if words.size else counts
         own = logs[words] if words.size else logs
         theta = (gamma / gamma.sum(axis=1, keepdims=True))[:, :k].astype(np.float64)
-        spent = (gamma - self.doc_prior)[:, :k] / beta
+        weight = batch.weight if batch.weight.size else np.ones(batch.n_units)
+        spent = weight[:, None] * (gamma - self.doc_prior)[:, :k] / beta
         energy = (spent * np.log(theta)).sum() + (counts[:, :k] * own[:, :k]).sum()
         sums = self.partition(logs - top[:, None], top, grid)[:, :k]
         lengths = np.add.reduceat(
             np.append(batch.rows.counts, 0.0), batch.rows.indptr[:-1]
         )
         lengths[np.diff(batch.rows.indptr) == 0] = 0.0
+        lengths *= weight
         partition = [
             lengths @ np.log(theta**b @ row) for b, row in zip(grid, sums, strict=True)
         ]
-        n_tokens = lengths.sum()
+        n_tokens = lengths.sum() or 1.0  # all that were drawn may weigh nothing
         return float(energy / n_tokens), np.array(partition) / n_tokens
 
     def objective(self, point, mean):
