@@ -414,10 +414,7 @@ class TemperedLDA(
     def _fit(self, X, y, sample_weight):
         data = self._open(X, sample_weight, reset=True)
         plan = self._plan(data.n_units)
-        doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
-        word_prior = check_word_prior(
-            self.topic_word_prior, self.n_components, data.n_features
-        )
+        doc_prior, word_prior = self._priors(data.n_features)
         tempering = self.tempering
         length = self.annealing_iter
         if tempering == "auto":
@@ -488,6 +485,14 @@ class TemperedLDA(
             return None
         return self._given_topics(self.components_init, "components_init", n_features)
 
+    def _priors(self, n_features):
+        """Validate the priors of shares and topics."""
+        k = self.n_components
+        return (
+            check_doc_prior(self.doc_topic_prior, k),
+            check_word_prior(self.topic_word_prior, k, n_features),
+        )
+
     def _random_topics(self, data, rng, word_prior):
         # Parameters near 1, as scikit-learn's: they are forgotten after a few steps.
         topics = rng.gamma(100.0, 0.01, (self.n_components, data.n_features))
@@ -512,7 +517,8 @@ class TemperedLDA(
         One step of stochastic variational inference at temperature 1. The topics'
         statistics move by ``step_size * (t + step_offset) ** -step_decay`` towards
         those of the batch, where t is the number of batches seen, and count as much as
-        `total_samples` documents, by default all seen so far. Goes on from a `fit`.
+        `total_samples` documents, by default all seen so far. Goes on from a `fit`,
+        with its priors.
 
         Parameters
         ----------
@@ -542,10 +548,10 @@ class TemperedLDA(
                     f"n_components={self.n_components}, but the model has "
                     f"{len(self.components_)} topics: call fit."
                 )
-            doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
-            word_prior = check_word_prior(
-                self.topic_word_prior, self.n_components, data.n_features
-            )
+            doc_prior, word_prior = self._priors(data.n_features)
+            if not first:  # in the order of the topics, which may have been relabelled
+                doc_prior = self.doc_topic_prior_
+                word_prior = np.asarray(self.topic_word_prior_)
             tokens, documents = data.total_weight, data.n_weighted
             seen = 0.0 if first else self.n_tokens_seen_
             documents += 0 if first else self.n_documents_seen_

@@ -204,13 +204,13 @@ def test_planted_topics_are_found(solver, tempering):
     if (solver, tempering) == ("svrg", "local"):
         pytest.skip("refused")
     X, topics = planted()
-    # Without tempering the best of some starts is needed.
+    # One start, untempered ones above all, may leave two topics in one.
     model = lda(
         solver=solver,
         tempering=tempering,
         temperature=1.5,
         max_iter=40,
-        n_init=4 if tempering is None else 1,
+        n_init=4,
     ).fit(X)
     assert matched(normalized(model.components_), topics)[1].max() < 0.12
     assert model.solver_ == ("stochastic" if solver == "auto" else solver)
@@ -265,7 +265,8 @@ def test_batch_is_variational_em_pass_by_pass(b, weighted):
 @pytest.mark.parametrize("solver", ["batch", "svrg"])
 def test_the_end_is_a_fixed_point(solver):
     X = planted(300)[0].astype(float)
-    model = lda(solver=solver, tol=1e-11, max_iter=2000, **EXACT).fit(X)
+    options = {"tempering": None, "tol": 1e-11, "max_iter": 2000} | EXACT
+    model = lda(solver=solver, **options).fit(X)
     assert model.converged_
     counts = e_step(X, model.components_, 1 / K)[1].sum(axis=0)
     np.testing.assert_allclose(model.components_, 1 / K + counts, atol=1e-2)
@@ -568,9 +569,13 @@ def test_in_a_pipeline_with_a_vectorizer():
 
 
 def test_relabel_takes_everything_along():
-    X = planted()[0]
-    prior = np.random.default_rng(0).uniform(0.1, 1.0, (K, V))
-    model = lda(doc_topic_prior=[0.1, 0.2, 0.3, 0.4], topic_word_prior=prior).fit(X)
+    X = planted()[0].astype(float)
+    priors = {
+        "doc_topic_prior": [0.1, 0.2, 0.3, 0.4],
+        "topic_word_prior": np.random.default_rng(0).uniform(0.1, 1.0, (K, V)),
+    }
+    prior = priors["topic_word_prior"]
+    model = lda(**priors, **EXACT).fit(X)
     before = pickle.loads(pickle.dumps(model))
     order = np.argsort(-model.topic_shares_)
     assert not np.array_equal(order, np.arange(K))
@@ -583,7 +588,7 @@ def test_relabel_takes_everything_along():
     assert model.score(X) == pytest.approx(before.score(X), rel=1e-5)
     for one in (model, before):
         one.partial_fit(X[:100])
-    np.testing.assert_allclose(model.components_, before.components_[order], rtol=0.01)
+    np.testing.assert_allclose(model.components_, before.components_[order], rtol=1e-5)
 
 
 def test_summary():
