@@ -1,4 +1,4 @@
-"""Print the table of speed and memory of VRPLSA.
+"""Print the table of speed and memory of VRPLSA and TemperedLDA.
 
     python benchmarks/topics_table.py
     python benchmarks/topics_table.py --rows pass held-out --corpora nips ap
@@ -10,7 +10,15 @@ seconds. See ``benchmarks/README.md``.
 """
 
 from harness import table
-from topics_rows import Settings, convergence, corpora, held_out, processes, timing
+from topics_rows import (
+    Settings,
+    convergence,
+    corpora,
+    held_out,
+    lda,
+    processes,
+    timing,
+)
 
 GROUPS = {
     "pass": timing.pass_rows,
@@ -20,6 +28,9 @@ GROUPS = {
     "memory": processes.memory_rows,
     "stream": processes.stream_rows,
     "first": processes.first_rows,
+    "lda-pass": lda.pass_rows,
+    "lda-held-out": lda.held_out_rows,
+    "lda-temperings": lda.tempering_rows,
 }
 
 

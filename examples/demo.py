@@ -13,6 +13,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from corpora import newsgroups_or_docstrings
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.decomposition import NMF, PCA, LatentDirichletAllocation
 from sklearn.exceptions import ConvergenceWarning
@@ -30,6 +31,7 @@ from skvrem import (
     ConvergenceDisplay,
     SBMLogisticRegression,
     StatesDisplay,
+    TemperedLDA,
     TopicsDisplay,
     VRGaussianMixture,
 )
@@ -270,6 +272,38 @@ def draw_digits(pca, mixture):
 
 def demonstrate_plsa():
     """Compare with LatentDirichletAllocation and NMF on texts; draw the topics."""
+    k, seed = 20, {"random_state": 0}
+    models = [
+        VRPLSA(k, **seed),
+        VRPLSA(k, solver="batch", **seed),
+        VRPLSA(k, tempering="annealed", temperature=1.5, **seed),
+        LatentDirichletAllocation(k, learning_method="online", **seed),
+        LatentDirichletAllocation(k, learning_method="batch", **seed),
+        NMF(k, beta_loss="kullback-leibler", solver="mu", init="random", **seed),
+    ]
+    compare_topics(models, "topics.png")
+
+
+def demonstrate_lda():
+    """Compare with LatentDirichletAllocation on texts; show the hottest of them."""
+    k, seed = 20, {"random_state": 0}
+    models = [
+        TemperedLDA(k, solver="stochastic", **seed),
+        TemperedLDA(k, solver="stochastic", tempering=None, **seed),
+        TemperedLDA(k, solver="stochastic", tempering="local", **seed),
+        TemperedLDA(k, solver="batch", **seed),
+        LatentDirichletAllocation(k, learning_method="online", **seed),
+        LatentDirichletAllocation(k, learning_method="batch", **seed),
+    ]
+    texts = compare_topics(models, "lda_topics.png")
+    temperatures = models[2].doc_temperature_
+    show("The hottest texts, which no mixture of topics would write:")
+    for d in np.argsort(-temperatures)[:5]:
+        show(f"{temperatures[d]:.2f}  {' '.join(texts[d].split())[:70]}")
+
+
+def compare_topics(models, picture):
+    """Print how topic models predict held-out texts; draw the topics of the first."""
     name, texts, _ = newsgroups_or_docstrings()
     train, test = train_test_split(texts, test_size=0.2, random_state=0)
     vectorizer = CountVectorizer(
@@ -282,16 +316,8 @@ def demonstrate_plsa():
         "half of an unseen text given the other half.\nCoherence: mean NPMI of the top "
         "10 words on unseen texts."
     )
-    k, seed = 20, {"random_state": 0}
-    models = [
-        VRPLSA(k, **seed),
-        VRPLSA(k, solver="batch", **seed),
-        VRPLSA(k, tempering="annealed", temperature=1.5, **seed),
-        LatentDirichletAllocation(k, learning_method="online", **seed),
-        LatentDirichletAllocation(k, learning_method="batch", **seed),
-        NMF(k, beta_loss="kullback-leibler", solver="mu", init="random", **seed),
-    ]
-    VRPLSA(k, max_iter=300).fit(X[:400]).score(X)  # compiled, or read from the cache
+    k = models[0].n_components
+    clone(models[0]).fit(X[:400]).score(X)  # compiled, or read from the cache
     rows = []
     for model in models:
         with warnings.catch_warnings():
@@ -299,8 +325,9 @@ def demonstrate_plsa():
             _, seconds = seconds_of(lambda model=model: model.fit(X))
             memory = peak_memory(model, X)
         label = type(model).__name__
-        if isinstance(model, VRPLSA):
-            label += f", {model.solver_}" + (", annealed" if model.tempering else "")
+        if isinstance(model, VRPLSA | TemperedLDA):
+            label += f", {model.solver_}"
+            label += f", {model.tempering}" if model.tempering else ""
         elif isinstance(model, LatentDirichletAllocation):
             label += f", {model.learning_method}"
         # NMF gives some words probability zero.
@@ -318,15 +345,16 @@ def demonstrate_plsa():
     measures = ["held-out", "perplexity", "coherence"]
     columns = ["estimator", *measures, "seconds", "extra MB"]
     show_table(f"{k} topics, held-out in nats a token", columns, rows)
-    plsa = models[0].relabel(np.argsort(-models[0].topic_shares_))
+    first = models[0].relabel(np.argsort(-models[0].topic_shares_))
     display = TopicsDisplay.from_estimator(
-        plsa,
+        first,
         feature_names=vectorizer,
         n_words=8,
-        titles=[f"{100 * share:.1f} %" for share in plsa.topic_shares_],
+        titles=[f"{100 * share:.1f} %" for share in first.topic_shares_],
     )
     display.figure_.suptitle(f"{name}: topics and their shares of the tokens")
-    save(display.figure_, "topics.png")
+    save(display.figure_, picture)
+    return train
 
 
 def demonstrate_logistic_regression():
@@ -459,6 +487,7 @@ def draw_states(hmm, X, ids, truth):
 
 
 DEMONSTRATIONS = {
+    "TemperedLDA": demonstrate_lda,
     "SBMLogisticRegression": demonstrate_logistic_regression,
     "VRGaussianMixture": demonstrate_gaussian_mixture,
     "VRHMM": demonstrate_hidden_markov,

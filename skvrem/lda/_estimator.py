@@ -14,6 +14,7 @@ from skvrem.lda._inference import (
     LDAInference,
     check_doc_prior,
     check_word_prior,
+    perplexity_of,
     perplexity_stop,
 )
 from skvrem.lda._model import LDAModel
@@ -40,7 +41,9 @@ FEWEST_BLOCKS = 8
 # Minibatches of "svrg", and its step times their number.
 BLOCKS, BLOCK_DOCUMENTS, STEPS_AN_EPOCH = 20, 64, 7.0
 DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
-DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 5
+# Measured on three corpora (see the user guide): hotter, the first epochs see topics
+# that are all the same.
+DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 1.3, 5
 METHODS = {"batch": "batch", "online": "stochastic"}
 
 
@@ -68,8 +71,8 @@ class TemperedLDA(
         Number of topics.
     doc_topic_prior : float or array-like of shape (n_components,), default=None
         Dirichlet prior of the documents' shares, any positive numbers; None for
-        1 / n_components. (In :class:`VRPLSA` the prior is Dirichlet(1 + a): a model
-        with ``a`` there has ``doc_topic_prior=1 + a`` here.)
+        1 / n_components. In :class:`VRPLSA` the prior is Dirichlet(1 + a): a model
+        with ``a`` there has ``doc_topic_prior=1 + a`` here.
     topic_word_prior : float or array-like, default=None
         Dirichlet prior of the topics, any positive numbers; None for
         1 / n_components. An array of shape (n_components, n_features) gives topics
@@ -102,20 +105,22 @@ class TemperedLDA(
     total_samples : float, default=None
         Documents of the stream that `partial_fit` is to count; None for those seen so
         far.
-    tempering : {None, "annealed", "global", "local"}, default=None
+    tempering : {"auto", None, "annealed", "global", "local"}, default="auto"
         None is the temperature 1. "annealed" starts hotter (annealed variational
         inference, [1]_): posteriors depend less on a start that knows nothing.
-        "global" learns one temperature, "local" one of each document, which an
-        annealed one limits from above. All end at 1 but those of documents, which are
-        in ``doc_temperature_``.
-    temperature : float, default=2.0
+        "global" learns one temperature, "local" one of each document, of which none
+        is colder than an annealed one. All end at 1 but those of documents, which are
+        in ``doc_temperature_``. "auto" is "annealed" for at most half of the epochs,
+        and None for "batch", so that a swapped import gives the twin's answer on few
+        documents.
+    temperature : float, default=1.3
         Temperature at the start; it falls linearly to 1.
     annealing_iter : int, default=5
         Epochs until the temperature is 1; for "global", about.
     n_init : int, default=1
         Starts, of which the best is kept; see ``init_scores_``.
     components_init : array-like of shape (n_components, n_features), default=None
-        Pseudo-counts to start from, in place of random ones.
+        Pseudo-counts to start from, in place of random ones, as `components_` has them.
     warm_start : bool, default=False
         Start from the topics of the last fit.
     evaluate_every : int, default=-1
@@ -123,9 +128,9 @@ class TemperedLDA(
     perp_tol : float, default=0.1
         A fit ends when the perplexity changes by less from one look to the next.
     learning_method : {"batch", "online"}, default=None
-        scikit-learn's name of `solver`; "online" is "stochastic".
+        Name of `solver` in scikit-learn; "online" is "stochastic".
     learning_decay, learning_offset : float, default=None
-        scikit-learn's names of `step_decay` and `step_offset`.
+        Names of `step_decay` and `step_offset` in scikit-learn.
     n_jobs : int, default=None
         Threads; None is all cores, or one inside a joblib or dask worker. The result
         does not depend on it.
@@ -190,10 +195,10 @@ class TemperedLDA(
     Notes
     -----
     What differs from the twin: `solver="auto"` takes minibatches where the documents
-    are many (the twin's default is "batch"); `total_samples` is inferred; priors may
-    be arrays and larger than 1; the divergence of the topics from their prior, a cost
-    of the training data, is shared among its tokens, while the twin charges it whole
-    to whatever documents `score` and `perplexity` are given.
+    are many (the twin's default is "batch"), and anneals there; `total_samples` is
+    inferred; priors may be arrays and larger than 1; the divergence of the topics from
+    their prior, a cost of the training data, is shared among its tokens, while the twin
+    charges it whole to whatever documents `score` and `perplexity` are given.
 
     A visit to a document finds its posterior anew. A minibatch costs its nonzeros times
     `n_components` and the rounds, whatever the vocabulary. Memory beyond X: a few
@@ -235,7 +240,7 @@ class TemperedLDA(
         mean_change_tol=1e-3,
         max_doc_update_iter=100,
         total_samples=None,
-        tempering=None,
+        tempering="auto",
         temperature=DEFAULT_TEMPERATURE,
         annealing_iter=DEFAULT_ANNEALING,
         n_init=1,
@@ -297,7 +302,7 @@ class TemperedLDA(
         check_options(
             self,
             solver=("auto", *SOLVERS),
-            tempering=(None, "annealed", "global", "local"),
+            tempering=("auto", None, "annealed", "global", "local"),
             warm_start=(False, True),
             learning_method=(None, *METHODS),
         )
@@ -397,24 +402,24 @@ class TemperedLDA(
             step_offset=offset,
         )
 
-    def _temperature(self, model, data, rng):
-        if self.tempering is None:
+    def _temperature(self, tempering, length, model, data, rng):
+        if tempering is None:
             return schedules.Constant(1.0)
-        if self.tempering == "global":
+        if tempering == "global":
             sample = data.sample(SAMPLE, rng)
-            return GlobalTemperature(
-                model, sample, data.total_weight, self.annealing_iter
-            )
-        return schedules.Linear(self.temperature, self.annealing_iter)
+            return GlobalTemperature(model, sample, data.total_weight, length)
+        return schedules.Linear(self.temperature, length)
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         data = self._open(X, sample_weight, reset=True)
         plan = self._plan(data.n_units)
-        doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
-        word_prior = check_word_prior(
-            self.topic_word_prior, self.n_components, data.n_features
-        )
+        doc_prior, word_prior = self._priors(data.n_features)
+        tempering = self.tempering
+        length = self.annealing_iter
+        if tempering == "auto":
+            tempering = None if plan.name == "batch" else "annealed"
+            length = min(length, self.max_iter // 2)
         kind = LocallyTemperedLDAModel if self.tempering == "local" else LDAModel
         warm = self.warm_start and hasattr(self, "components_")
         given = self._start_topics(data.n_features, warm)
@@ -436,12 +441,14 @@ class TemperedLDA(
                 self.max_doc_update_iter,
                 self.mean_change_tol,
             )
-            topics = self._random_topics(data, rng) if given is None else given
+            topics = (
+                self._random_topics(data, rng, word_prior) if given is None else given
+            )
             return solvers.Start(
                 model,
                 model.start((topics.T,)),
                 lambda point: self._attributes(model, point) | constants,
-                temperature=self._temperature(model, data, rng),
+                temperature=self._temperature(tempering, length, model, data, rng),
             )
 
         random_state = check_random_state(self.random_state)
@@ -478,9 +485,18 @@ class TemperedLDA(
             return None
         return self._given_topics(self.components_init, "components_init", n_features)
 
-    def _random_topics(self, data, rng):
+    def _priors(self, n_features):
+        """Validate the priors of shares and topics."""
+        k = self.n_components
+        return (
+            check_doc_prior(self.doc_topic_prior, k),
+            check_word_prior(self.topic_word_prior, k, n_features),
+        )
+
+    def _random_topics(self, data, rng, word_prior):
         # Parameters near 1, as scikit-learn's: they are forgotten after a few steps.
-        return rng.gamma(100.0, 0.01, (self.n_components, data.n_features))
+        topics = rng.gamma(100.0, 0.01, (self.n_components, data.n_features))
+        return topics + word_prior if word_prior.ndim else topics  # seeds lead
 
     def _attributes(self, model, point):
         """Return the fitted attributes of a point."""
@@ -501,7 +517,8 @@ class TemperedLDA(
         One step of stochastic variational inference at temperature 1. The topics'
         statistics move by ``step_size * (t + step_offset) ** -step_decay`` towards
         those of the batch, where t is the number of batches seen, and count as much as
-        `total_samples` documents, by default all seen so far. Goes on from a `fit`.
+        `total_samples` documents, by default all seen so far. Goes on from a `fit`,
+        with its priors.
 
         Parameters
         ----------
@@ -531,10 +548,10 @@ class TemperedLDA(
                     f"n_components={self.n_components}, but the model has "
                     f"{len(self.components_)} topics: call fit."
                 )
-            doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
-            word_prior = check_word_prior(
-                self.topic_word_prior, self.n_components, data.n_features
-            )
+            doc_prior, word_prior = self._priors(data.n_features)
+            if not first:  # in the order of the topics, which may have been relabelled
+                doc_prior = self.doc_topic_prior_
+                word_prior = np.asarray(self.topic_word_prior_)
             tokens, documents = data.total_weight, data.n_weighted
             seen = 0.0 if first else self.n_tokens_seen_
             documents += 0 if first else self.n_documents_seen_
@@ -554,7 +571,9 @@ class TemperedLDA(
                 seed = random_state.randint(2**31 - 1)
                 topics = self._start_topics(data.n_features, False)
                 if topics is None:
-                    topics = self._random_topics(data, np.random.default_rng(seed))
+                    topics = self._random_topics(
+                        data, np.random.default_rng(seed), word_prior
+                    )
                 self.random_state_ = random_state
                 point = model.start((topics.T,))
             else:
@@ -571,7 +590,7 @@ class TemperedLDA(
             vars(self).update(
                 self._attributes(model, point),
                 lower_bound_=lower_bound,
-                bound_=float(np.exp(-lower_bound)),
+                bound_=perplexity_of(lower_bound),
                 converged_=False,
                 n_iter_=getattr(self, "n_iter_", 0) + 1,
                 n_batch_iter_=n_batches + 2,

@@ -12,7 +12,13 @@ from skvrem.utils._padding import pad
 from skvrem.utils._parallel import threads
 from skvrem.utils._word_sums import take_rows
 
-__all__ = ["LDAInference", "check_doc_prior", "check_word_prior", "perplexity_stop"]
+__all__ = [
+    "LDAInference",
+    "check_doc_prior",
+    "check_word_prior",
+    "perplexity_of",
+    "perplexity_stop",
+]
 
 
 def check_doc_prior(prior, n_components):
@@ -39,6 +45,12 @@ def check_word_prior(prior, n_components, n_features):
     prior = 1.0 / n_components if prior is None else prior
     shape = (n_components, n_features)
     return check_prior(prior, "topic_word_prior", shape, positive=True)
+
+
+def perplexity_of(bound):
+    """Return exp(-bound), of a bound in nats a token."""
+    with np.errstate(over="ignore"):  # infinite is what it is
+        return float(np.exp(-bound))
 
 
 def posteriors(model, topics, batch):
@@ -94,7 +106,7 @@ class LDAInference(TopicModelMixin):
         """Return the attributes that judge the fit, without tempering."""
         _, bound, divergence = self._evaluate(data)
         bound = float((bound - divergence) / data.total_weight)
-        found = {"lower_bound_": bound, "bound_": float(np.exp(-bound))}
+        found = {"lower_bound_": bound, "bound_": perplexity_of(bound)}
         if self.tempering == "local":
             model = self._model(LocallyTemperedLDAModel)
             topics = pad(self.components_.T, model.dtype)
@@ -169,7 +181,7 @@ class LDAInference(TopicModelMixin):
         tokens = self._new(X).total_weight
         if tokens == 0.0:
             raise ValueError("X has no counts: there is nothing to be perplexed by.")
-        return float(np.exp(-self.score(X) / tokens))
+        return perplexity_of(self.score(X) / tokens)
 
 
 def perplexity_stop(evaluate_every, perp_tol):
@@ -185,7 +197,7 @@ def perplexity_stop(evaluate_every, perp_tol):
     def stop(epoch):
         if epoch.temperature != 1.0 or np.isnan(epoch.objective):
             return False
-        seen.append(np.exp(-epoch.objective))
+        seen.append(perplexity_of(epoch.objective))
         looked = seen[::evaluate_every]
         due = (len(seen) - 1) % evaluate_every == 0
         return due and len(looked) > 1 and abs(looked[-1] - looked[-2]) < perp_tol

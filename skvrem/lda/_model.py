@@ -143,17 +143,22 @@ class LDAModel:
         self.mean_change_tol = self.dtype.type(mean_change_tol)
 
     def start(self, parameters):
-        """Return the point of given λ, a tuple with one (n_features, K) array."""
-        sums = pad(parameters[0], self.dtype) - self.word_prior
-        return self.resume(sums / self.dtype.type(self.n_tokens))
+        """Return the point of given λ, a tuple with one (n_features, K) array.
+
+        They are what a fit first sees, even where they are below the prior; the
+        statistics are those nearest to them.
+        """
+        topics = pad(parameters[0], self.dtype)
+        sums = np.maximum(topics - self.word_prior, self.dtype.type(0.0))
+        point = self._unsettled(sums / self.dtype.type(self.n_tokens))
+        return self._settle(point, topics)
 
     def resume(self, sums):
         """Return the point of given statistics, (n_features, n_components) a token."""
-        return self.recentre(
-            LDAPoint(
-                None, 0.0, WordSums.about(None, pad(sums, self.dtype)), settled=False
-            )
-        )
+        return self.recentre(self._unsettled(pad(sums, self.dtype)))
+
+    def _unsettled(self, sums):
+        return LDAPoint(None, 0.0, WordSums.about(None, sums), settled=False)
 
     def statistics(self, point, batch, beta):
         """Return the sums of a batch."""
@@ -285,7 +290,9 @@ class LDAModel:
         """Return the point with the parameters of its statistics."""
         if point.settled:
             return point
-        topics = self._topics(point, NO_WORDS)
+        return self._settle(point, self._topics(point, NO_WORDS))
+
+    def _settle(self, point, topics):
         return point._replace(
             parameters=Parameters(topics),
             divergence=self.divergence(topics) / self.n_tokens,
@@ -368,17 +375,19 @@ class LDAModel:
         counts = counts.values if words.size else counts
         own = logs[words] if words.size else logs
         theta = (gamma / gamma.sum(axis=1, keepdims=True))[:, :k].astype(np.float64)
-        spent = (gamma - self.doc_prior)[:, :k] / beta
+        weight = batch.weight if batch.weight.size else np.ones(batch.n_units)
+        spent = weight[:, None] * (gamma - self.doc_prior)[:, :k] / beta
         energy = (spent * np.log(theta)).sum() + (counts[:, :k] * own[:, :k]).sum()
         sums = self.partition(logs - top[:, None], top, grid)[:, :k]
         lengths = np.add.reduceat(
             np.append(batch.rows.counts, 0.0), batch.rows.indptr[:-1]
         )
         lengths[np.diff(batch.rows.indptr) == 0] = 0.0
+        lengths *= weight
         partition = [
             lengths @ np.log(theta**b @ row) for b, row in zip(grid, sums, strict=True)
         ]
-        n_tokens = lengths.sum()
+        n_tokens = lengths.sum() or 1.0  # all that were drawn may weigh nothing
         return float(energy / n_tokens), np.array(partition) / n_tokens
 
     def objective(self, point, mean):

@@ -81,12 +81,8 @@ class LocallyTemperedLDAModel(LDAModel):
         by_topics(add, logs.shape[1])
         return word_rows(batch, sums)
 
-    def recentre(self, point):
-        """Return the point with its parameters and their partition function."""
-        if point.settled:
-            return point
-        point = super().recentre(point)
-        topics = point.parameters.topics
+    def _settle(self, point, topics):
+        point = super()._settle(point, topics)
         logs, top = self.expect_log(topics, self.psi_totals(topics))
         return point._replace(partition=self.partition(logs, top, GRID))
 

@@ -73,4 +73,5 @@ class GlobalTemperature:
         self.targets.append(float(1.0 / (target @ inverse)))
         self.r = (1.0 - self.rate) * self.r + self.rate * target
         b = float(self.r @ inverse)
-        self.values.append(1.0 if b > ALMOST_ONE else 1.0 / b)
+        # A start that knows nothing may ask for more heat, which would change nothing.
+        self.values.append(1.0 if b > ALMOST_ONE else min(self.values[-1], 1.0 / b))

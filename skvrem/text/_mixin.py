@@ -179,6 +179,8 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             "solver": self.solver_,
             "converged": self.converged_,
         }
-        facts |= fit_facts(self, objective)
+        # Of the starts before the last step, which may have gained a little more.
+        best = np.nanmax(getattr(self, "init_scores_", objective))
+        facts |= fit_facts(self, best)
         index = [f"topic {k}" for k in range(len(words))]
         return summary_table(columns, index, facts)

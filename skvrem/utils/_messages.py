@@ -23,7 +23,7 @@ def warn_not_converged(estimator, result, unit="row"):
 def warn_annealing_too_long(estimator):
     """Warn if a schedule of temperatures does not fit into the fit."""
     if (
-        estimator.tempering is not None
+        estimator.tempering not in (None, "auto")
         and estimator.annealing_iter > estimator.max_iter
     ):
         warnings.warn(

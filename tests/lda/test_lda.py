@@ -28,7 +28,7 @@ from tests.documents import N_TOPICS as K
 from tests.documents import N_WORDS as V
 
 SOLVERS = ("batch", "stochastic", "svrg")
-TEMPERINGS = (None, "annealed", "global", "local")
+TEMPERINGS = (None, "auto", "annealed", "global", "local")
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 # Rounds on a document until nothing moves.
 EXACT = {"mean_change_tol": 1e-12, "max_doc_update_iter": 5000}
@@ -204,7 +204,14 @@ def test_planted_topics_are_found(solver, tempering):
     if (solver, tempering) == ("svrg", "local"):
         pytest.skip("refused")
     X, topics = planted()
-    model = lda(solver=solver, tempering=tempering, temperature=1.5, max_iter=40).fit(X)
+    # One start, untempered ones above all, may leave two topics in one.
+    model = lda(
+        solver=solver,
+        tempering=tempering,
+        temperature=1.5,
+        max_iter=40,
+        n_init=4,
+    ).fit(X)
     assert matched(normalized(model.components_), topics)[1].max() < 0.12
     assert model.solver_ == ("stochastic" if solver == "auto" else solver)
     assert model.history_["temperature"][-1] == 1.0
@@ -258,7 +265,8 @@ def test_batch_is_variational_em_pass_by_pass(b, weighted):
 @pytest.mark.parametrize("solver", ["batch", "svrg"])
 def test_the_end_is_a_fixed_point(solver):
     X = planted(300)[0].astype(float)
-    model = lda(solver=solver, tol=1e-11, max_iter=2000, **EXACT).fit(X)
+    options = {"tempering": None, "tol": 1e-11, "max_iter": 2000} | EXACT
+    model = lda(solver=solver, **options).fit(X)
     assert model.converged_
     counts = e_step(X, model.components_, 1 / K)[1].sum(axis=0)
     np.testing.assert_allclose(model.components_, 1 / K + counts, atol=1e-2)
@@ -315,6 +323,15 @@ def test_annealing_ends_at_temperature_one(solver):
     assert (temperatures[5:] == 1.0).all()
 
 
+def test_the_default_anneals_minibatches_only():
+    X = planted(200)[0]
+    for solver in SOLVERS:
+        temperatures = lda(solver=solver).fit(X).history_["temperature"]
+        start = 1.0 if solver == "batch" else 1.3
+        assert temperatures[0] == start
+        assert (temperatures[5:] == 1.0).all()
+
+
 def test_hot_topics_are_all_the_same():
     X = planted()[0]
     model = lda(
@@ -333,7 +350,8 @@ def test_the_global_temperature_comes_down_and_ends_at_one(seed, solver):
     model = lda(solver=solver, tempering="global", annealing_iter=5, max_iter=15).fit(X)
     temperatures = model.history_["temperature"]
     assert temperatures[0] == pytest.approx(2.56, abs=0.05)  # of a uniform posterior
-    assert (np.diff(temperatures[:5]) < 0).all()
+    assert (np.diff(temperatures) <= 0).all()
+    assert temperatures[3] < 1.5
     assert (temperatures[8:] == 1.0).all()
 
 
@@ -364,7 +382,7 @@ def test_temperatures_of_documents_need_a_solver_without_a_certificate():
 
 
 def test_annealing_longer_than_the_fit_warns():
-    for tempering in TEMPERINGS[1:]:
+    for tempering in TEMPERINGS[2:]:
         with pytest.warns(UserWarning, match="raise max_iter"):
             lda(tempering=tempering, max_iter=3).fit(planted(50)[0])
 
@@ -445,7 +463,8 @@ def test_a_grid_search_finds_the_number_of_topics():
 
 def test_a_stream_learns():
     X, topics = planted(4000, length=40)
-    stream = lda()
+    start = 0.5 * topics + 0.5 * topics.mean(axis=0)
+    stream = lda(components_init=100.0 * start)
     scores = []
     for i, rows in enumerate(np.array_split(X, 40)):
         stream.partial_fit(rows)
@@ -495,15 +514,16 @@ def test_a_stream_goes_on_from_a_fit(tempering):
     X = planted()[0]
     model = lda(tempering=tempering).fit(X)
     before = normalized(model.components_)
-    model.partial_fit(planted(5, seed=1)[0])
-    moved = abs(normalized(model.components_) - before).max()
-    assert 0.0 < moved < 0.02  # five documents after six hundred
+    model.partial_fit(planted(100, seed=1)[0])
+    moved = abs(normalized(model.components_) - before).sum(axis=1) / 2
+    assert 0.0 < moved.mean() < 0.1
+    assert model.step_size_ == pytest.approx((120 + 10) ** -0.7)
     assert not hasattr(model, "history_")
     assert not hasattr(model, "doc_temperature_")
     assert model.solver_ == "stochastic"
     assert model.n_tokens_seen_ > X.sum()
     again = pickle.loads(pickle.dumps(lda(tempering=tempering).fit(X)))
-    again.partial_fit(planted(5, seed=1)[0])
+    again.partial_fit(planted(100, seed=1)[0])
     assert_same_state(again, model)
 
 
@@ -549,9 +569,13 @@ def test_in_a_pipeline_with_a_vectorizer():
 
 
 def test_relabel_takes_everything_along():
-    X = planted()[0]
-    prior = np.random.default_rng(0).uniform(0.1, 1.0, (K, V))
-    model = lda(doc_topic_prior=[0.1, 0.2, 0.3, 0.4], topic_word_prior=prior).fit(X)
+    X = planted()[0].astype(float)
+    priors = {
+        "doc_topic_prior": [0.1, 0.2, 0.3, 0.4],
+        "topic_word_prior": np.random.default_rng(0).uniform(0.1, 1.0, (K, V)),
+    }
+    prior = priors["topic_word_prior"]
+    model = lda(**priors, **EXACT).fit(X)
     before = pickle.loads(pickle.dumps(model))
     order = np.argsort(-model.topic_shares_)
     assert not np.array_equal(order, np.arange(K))
@@ -564,7 +588,7 @@ def test_relabel_takes_everything_along():
     assert model.score(X) == pytest.approx(before.score(X), rel=1e-5)
     for one in (model, before):
         one.partial_fit(X[:100])
-    np.testing.assert_allclose(model.components_, before.components_[order], rtol=0.01)
+    np.testing.assert_allclose(model.components_, before.components_[order], rtol=1e-5)
 
 
 def test_summary():
@@ -606,6 +630,13 @@ def test_seeds_say_which_topic_is_which():
     model = lda(topic_word_prior=prior, max_iter=30).fit(X)
     words = [set(row) for row in top_words(model, names, n=8)]
     assert all(set(seeds[k]) <= words[k] for k in seeds)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_prior_larger_than_the_start_leaves_topics_different(solver):
+    model = lda(solver=solver, topic_word_prior=5.0, n_init=4, max_iter=30)
+    model.fit(planted(length=200)[0])
+    assert matched(normalized(model.components_), planted()[1])[1].max() < 0.2
 
 
 def test_components_init_is_where_it_starts():
@@ -679,7 +710,10 @@ def test_dtypes(make, kind, expected):
 @pytest.mark.parametrize("tempering", TEMPERINGS)
 def test_float32_agrees_with_float64(tempering):
     X = planted()[0]
+    # From uniform topics rounding would decide where symmetry breaks.
+    start = 100.0 * planted()[1] + 1.0
     options = {"solver": "batch", "tempering": tempering, "max_iter": 30}
+    options["components_init"] = start
     low, high = lda(**options).fit(X), lda(**options).fit(X.astype(float))
     assert low.lower_bound_ == pytest.approx(high.lower_bound_, abs=1e-4)
     p, q = normalized(low.components_), normalized(high.components_)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import special
 
 from skvrem.utils import _math
 from skvrem.utils._jit import CONTRACT, kernel
@@ -94,3 +95,63 @@ def test_other_types_are_refused():
 
     with pytest.raises(TypingError):
         exp_all(np.arange(3), np.empty(3))
+
+
+# digamma and log_gamma
+
+
+@kernel(fastmath=CONTRACT)
+def digamma_all(x, out):
+    for i in range(x.size):
+        out[i] = _math.digamma(x[i])
+
+
+@kernel(fastmath=CONTRACT)
+def log_gamma_all(x, out):
+    for i in range(x.size):
+        out[i] = _math.log_gamma(x[i])
+
+
+DIGAMMA_BOUNDS = {np.float64: 2e-15, np.float32: 6e-7}
+SPANS = [(1e-6, 1e-2), (1e-2, 1.0), (1.0, 3.0), (3.0, 100.0), (100.0, 1e8)]
+
+
+def assert_near(found, exact, bound):
+    """Relative to the value, and where that is near zero to 1."""
+    error = np.abs(found - exact) / np.maximum(np.abs(exact), 1.0)
+    assert error.max() < bound
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("low", "high"), SPANS)
+def test_digamma_is_accurate(dtype, low, high):
+    x = np.geomspace(low, high, 100_003).astype(dtype)
+    out = np.empty_like(x)
+    digamma_all(x, out)
+    bound = DIGAMMA_BOUNDS[dtype]
+    assert_near(out, special.digamma(x.astype(float)), bound)
+    digamma_all(x[:1], out[:1])  # alone as in a vector
+    assert_near(out[:1], special.digamma(x[:1].astype(float)), bound)
+
+
+@pytest.mark.parametrize(("low", "high"), SPANS)
+def test_log_gamma_is_accurate(low, high):
+    x = np.geomspace(low, high, 100_003)
+    out = np.empty_like(x)
+    log_gamma_all(x, out)
+    assert_near(out, special.gammaln(x), 2e-14)
+
+
+def test_digamma_and_log_gamma_without_numba():
+    x = np.array([0.5, 2.0])
+    np.testing.assert_allclose(_math.digamma(x), special.digamma(x))
+    np.testing.assert_allclose(_math.log_gamma(x), special.gammaln(x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_digamma_of_zero_is_minus_infinity_or_nan(dtype):
+    # Padding: its exponential, and with it the share of the topic, must be zero.
+    x = np.zeros(17, dtype)
+    out = np.empty_like(x)
+    digamma_all(x, out)
+    np.testing.assert_array_equal(out, -np.inf)
