@@ -34,9 +34,9 @@ ComponentsDisplay(X[:16], (4, 4), titles=[""] * 16).plot().figure_.suptitle("ima
 # Noise variance, activation prior and prior variance of the components are learned.
 
 fits = {
-    "plain": FactorialMixture(8, tempering=None, max_iter=500, random_state=2),
-    "annealed": FactorialMixture(8, random_state=2),
-    "variational tempering": FactorialMixture(8, tempering="global", random_state=2),
+    "plain": FactorialMixture(8, tempering=None, max_iter=500, random_state=0),
+    "annealed": FactorialMixture(8, random_state=0),
+    "variational tempering": FactorialMixture(8, tempering="global", random_state=0),
 }
 for name, fit in fits.items():
     fit.fit(X)

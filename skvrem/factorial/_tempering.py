@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from skvrem.factorial._model import energy
+from skvrem.factorial._model_bound import energy
 
 __all__ = ["GlobalTempering"]
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from skvrem.factorial._model import FactorialModel, Parameters
+from skvrem.factorial._model import FactorialModel
+from skvrem.factorial._model_bound import Parameters
 from skvrem.factorial._tempering import GlobalTempering
 
 
