@@ -38,8 +38,8 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
-    # demo.py prints to a terminal and writes its own pictures.
-    "ignore_pattern": r"(__init__|demo)\.py",
+    # demo.py prints to a terminal and writes its own pictures; corpora.py is imported.
+    "ignore_pattern": r"(__init__|corpora|demo)\.py",
     "abort_on_example_error": True,
     "doc_module": ("skvrem",),
     "backreferences_dir": "generated/backreferences",

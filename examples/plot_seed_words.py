@@ -47,9 +47,9 @@ with warnings.catch_warnings(record=True) as caught:
 print(caught[0].message)
 
 # %%
-# The prior adds ``weight`` expected tokens to a word in its topic, and random starts
-# follow it. So the four topics are where they were asked for, with other random numbers
-# too.
+# The prior adds ``weight`` expected tokens to a word in its topic, and half of a random
+# start is what the prior favours. So the four topics are where they were asked for,
+# with other random numbers too.
 
 for random_state in range(3):
     plsa = VRPLSA(12, topic_word_prior=prior, random_state=random_state).fit(X)
@@ -62,19 +62,17 @@ TopicsDisplay.from_estimator(
     feature_names=vectorizer,
     n_words=8,
     n_columns=4,
-    titles=[
-        f"{k}: {seeds[k][0]}" if k in seeds else f"{k}, without seeds"
-        for k in range(12)
-    ],
+    titles=[f"{k}: {seeds[k][0]}" if k in seeds else f"{k}" for k in range(12)],
 )
 
 # %%
 # How much weight?
 # ----------------
 # The share of a seed word that is in its topic, by weight, from the same random
-# numbers. Seeds are hints: a word that the corpus uses in other ways too comes only
-# with a weight of the order of its count. A weight far above that makes a topic of
-# nothing but its seeds.
+# numbers. A small weight shapes no more than the start, and that brings most words
+# home. One of the order of the words' counts brings those that the corpus uses in other
+# ways too. With a weight far above, a topic can become one of nothing but its seeds,
+# and the tokens around them go elsewhere.
 
 weights = [0.1, 1.0, 10.0, 100.0, 1000.0]
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")

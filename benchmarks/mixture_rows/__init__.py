@@ -1,6 +1,7 @@
 """The rows of the table that ``mixture_table.py`` prints.
 
-Each module has one function a group of rows: it takes the `Settings` and yields `Row`.
+Each module has one function a group of rows: it takes the `Settings` and yields
+`harness.Row`.
 """
 
 import sys
@@ -10,7 +11,7 @@ from typing import NamedTuple
 # The data is shared with the benchopt benchmark, which has its own import rules.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gaussian_mixture"))
 
-__all__ = ["Row", "Settings"]
+__all__ = ["Settings"]
 
 
 class Settings(NamedTuple):
@@ -36,25 +37,3 @@ class Settings(NamedTuple):
     seeds: int
     extrapolate: bool
     log: object
-
-
-class Row(NamedTuple):
-    """One line of the table.
-
-    Attributes
-    ----------
-    group : str
-        Name under which ``--rows`` finds it.
-    measure, measured, target : str
-    ok : bool or None
-        None where there is no target, or where nothing could be measured.
-    details : dict
-        Numbers behind it, for ``--json``.
-    """
-
-    group: str
-    measure: str
-    measured: str
-    target: str
-    ok: bool | None
-    details: dict

@@ -9,17 +9,16 @@ log-likelihood at the point they could stop at, so their count is an upper bound
 
 import statistics
 import time
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 from benchmark_utils import problems
-from sklearn.exceptions import ConvergenceWarning
+from harness import Row
+from harness.timing import interleaved, quiet
 from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
-from mixture_rows import Row
-from mixture_rows.timing import OURS, THEIRS, interleaved, ours, quiet, theirs
+from mixture_rows.timing import OURS, THEIRS, ours, theirs
 from skvrem import VRGaussianMixture
 
 __all__ = ["pass_rows", "time_rows"]
@@ -61,8 +60,7 @@ def count_passes(X, n_components, covariance_type, seed, method):
         random_state=seed,
         **METHODS[method],
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with quiet():
         estimator.fit(X)
     objective = estimator.history_["objective"]
     arrived = int(np.argmax(objective >= objective[-1] - WITHIN))

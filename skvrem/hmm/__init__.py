@@ -1,8 +1,20 @@
 """Hidden Markov models."""
 
+from skvrem.hmm._emission_continuous import Gamma, VonMises
 from skvrem.hmm._emission_discrete import Bernoulli, Categorical, Poisson
 from skvrem.hmm._emission_gaussian import Gaussian
+from skvrem.hmm._emission_product import Product
 from skvrem.hmm._estimator import VRHMM
 from skvrem.hmm._transitions import Homogeneous
 
-__all__ = ["VRHMM", "Bernoulli", "Categorical", "Gaussian", "Homogeneous", "Poisson"]
+__all__ = [
+    "VRHMM",
+    "Bernoulli",
+    "Categorical",
+    "Gamma",
+    "Gaussian",
+    "Homogeneous",
+    "Poisson",
+    "Product",
+    "VonMises",
+]

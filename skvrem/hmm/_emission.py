@@ -103,8 +103,8 @@ class Emission(BaseEstimator):
     #: Rows that are averaged before they are clustered to find a start.
     window = 1
 
-    def open(self, X, n_states):
-        """Remember what concerns the data: sizes, centres, whether NaN occur."""
+    def open(self, X, n_states, names=None):
+        """Remember what concerns the data: sizes, centres, names of columns."""
         self.n_states_, self.n_columns_ = n_states, X.shape[1]
         self._centre = np.zeros(X.shape[1])
         self._prepare(X)
@@ -126,6 +126,10 @@ class Emission(BaseEstimator):
             pairs = np.where(mask, n_data + self.MASK - pairs, pairs)
         else:
             pairs = np.where(mask, self.ONE, pairs)
+        return self._merge(pairs)
+
+    @staticmethod
+    def _merge(pairs):
         unique, where = np.unique(pairs, axis=0, return_inverse=True)
         return Features(unique[:, 0].copy(), unique[:, 1].copy(), where.ravel())
 

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from skvrem import schedules, solvers
 from skvrem.hmm._description import HMMDescription
 from skvrem.hmm._emission import Emission
+from skvrem.hmm._emission_continuous import Gamma, VonMises
 from skvrem.hmm._emission_discrete import Bernoulli, Categorical, Poisson
 from skvrem.hmm._emission_gaussian import Gaussian
 from skvrem.hmm._inference import HMMInference, explain_impossible
@@ -41,6 +42,8 @@ EMISSIONS = {
     "poisson": Poisson,
     "bernoulli": Bernoulli,
     "categorical": Categorical,
+    "gamma": Gamma,
+    "vonmises": VonMises,
 }
 # Starts of "auto", and epochs of each before the best goes on.
 STARTS, SHORT = 8, 6
@@ -66,7 +69,8 @@ class VRHMM(
         Number of states.
     emission : str or emission family, default="gaussian"
         Distribution of a row given the state: "gaussian", "poisson", "bernoulli",
-        "categorical", or an object such as ``Gaussian("full", mean_init=...)``.
+        "categorical", "gamma", "vonmises", or an object such as
+        ``Gaussian("full", mean_init=...)`` or a ``Product`` of families over columns.
     covariance_type : {"diag", "full", "tied", "spherical"}, default="diag"
         Of ``emission="gaussian"``; an object has its own.
     reg_covar : float, default=1e-6
@@ -369,7 +373,8 @@ class VRHMM(
                 f"{self.n_components}, n_samples = {n_rows}."
             )
         if first:
-            emission = self._family().open(sequences.X, self.n_components)
+            names = self._observed_names()
+            emission = self._family().open(sequences.X, self.n_components, names)
         else:
             emission = self.emission_
             emission.check(sequences.X)

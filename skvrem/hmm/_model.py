@@ -88,12 +88,13 @@ class HMMModel(Averaging):
         self.labelled = labelled
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
+        self._last = None, None
 
     # E step
 
     def chain(self, parameters, beta=1.0):
         """Return the parameters as kernels take them, to the power of beta."""
-        theta = self.features.merge(self.emission.theta(parameters.emission))
+        theta = self.features.merge(self._theta(parameters.emission))
         if self.labelled:
             forbidden = np.eye(len(theta)) * self.emission.IMPOSSIBLE
             theta = np.hstack([theta, forbidden])
@@ -101,6 +102,12 @@ class HMMModel(Averaging):
         if beta != 1.0:
             theta, start, transmat = theta * beta, start**beta, transmat**beta
         return Chain(theta, start, transmat)
+
+    def _theta(self, emission):
+        # A point is evaluated several times.
+        if self._last[0] is not emission:
+            self._last = emission, self.emission.theta(emission)
+        return self._last[1]
 
     def passes(self, parameters, batch, beta=1.0, by_row=False):
         """Return the forward and backward passes over a batch, not yet run."""
@@ -186,7 +193,7 @@ class HMMModel(Averaging):
 
     def _expected(self, point, sums):
         startprob, transmat, emission = point.parameters
-        theta = self.emission.theta(emission)
+        theta = self._theta(emission)
         return float(
             _sum_log(sums.start, startprob)
             + _sum_log(sums.pairs, transmat)

@@ -15,6 +15,7 @@ A chain that never forgets would need as many such passes as there are lanes; af
 few of them sequences are laid out whole, one lane each.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -223,7 +224,10 @@ class Layout:
         self.n_tiles = steps // STEPS
         self.edges = edges
         # Whether the sequence goes on at the start of a lane.
-        self.continues = ~np.isin(edges[:-1], self.bounds)
+        continues = ~np.isin(edges[:-1], self.bounds)
+        self.continues = continues.reshape(-1, LANES)
+        # Whether it does behind its end.
+        self.goes_on = np.append(continues[1:], False).reshape(-1, LANES)
         self._buffers = {}
         self.groups = list(parallel_map(self._group, range(n_groups)))
 
@@ -352,33 +356,43 @@ class Passes:
     def _mend_forward(self):
         """Run again from the right messages; false where that has no end."""
         for _ in range(MOST_REPAIRS):
-            before, self.left = self.left, self._shift(self.ends, 1)
+            before, self.left = self.left, self._to_the_right(self.ends)
             self._carry()
-            change = np.abs(self.left - before).max(axis=1)
-            wrong = np.flatnonzero(change > TOLERANCE)
+            wrong = np.flatnonzero(_largest(self.left - before) > TOLERANCE)
             if not wrong.size:
                 return True
-            list(parallel_map(self._mend_group, wrong))
+            needed = parallel_map(partial(self._forward, tolerance=TOLERANCE), wrong)
+            if max(needed) < self.layout.n_tiles:  # nothing new at the ends
+                return True
         return False
 
     def _carry(self):
         if self.carried is not None:
             self.left[0, ::LANES] = self.carried
 
-    def _mend_group(self, g):
-        self._forward(g, TOLERANCE)
+    def _to_the_right(self, messages):
+        """Messages at the lanes' ends as those at the starts of the next."""
+        moved = np.empty_like(messages)
+        new, old = (m.reshape(-1, self.n, LANES) for m in (moved, messages))
+        new[:, :, 1:], new[1:, :, 0], new[0, :, 0] = (
+            old[:, :, :-1],
+            old[:-1, :, -1],
+            0.0,
+        )
+        new *= self.layout.continues[:, None]
+        return moved
 
-    def _shift(self, messages, by):
-        """Messages of the neighbours at the lanes' ends, 0 where none is needed."""
-        shape = (len(messages), self.n, LANES)
-        flat = messages.reshape(shape).transpose(0, 2, 1).reshape(-1, self.n)
-        continues = self.layout.continues
-        if by > 0:
-            moved = np.roll(flat, 1, axis=0) * continues[:, None]
-        else:
-            moved = np.roll(flat, -1, axis=0) * np.roll(continues, -1)[:, None]
-        moved = moved.reshape(len(messages), LANES, self.n).transpose(0, 2, 1)
-        return np.ascontiguousarray(moved).reshape(len(messages), -1)
+    def _to_the_left(self, messages):
+        """Messages at the lanes' starts as those at the ends of the ones before."""
+        moved = np.empty_like(messages)
+        new, old = (m.reshape(-1, self.n, LANES) for m in (moved, messages))
+        new[:, :, :-1], new[:-1, :, -1], new[-1, :, -1] = (
+            old[:, :, 1:],
+            old[1:, :, 0],
+            0,
+        )
+        new *= self.layout.goes_on[:, None]
+        return moved
 
     def _arguments(self, g):
         rows, columns = self.layout.rows, self.layout.groups[g].columns
@@ -443,31 +457,29 @@ class Passes:
             np.zeros(tiles * n * TILE) if self.by_row else NONE for _ in groups
         ]
         self.heads = np.zeros((len(groups), n * LANES))
+        inner = layout.goes_on[:, None]
         weight = np.stack([group.weight for group in groups])
         self.right = np.repeat(weight[:, None, :], n, axis=1).reshape(len(groups), -1)
         list(parallel_map(self._backward, range(len(groups))))
-        error, wanted = self._shift(self.heads, -1), self.right
-        inner = np.roll(layout.continues, -1).reshape(-1, 1, LANES)
-        inner = np.broadcast_to(inner, (len(groups), n, LANES)).reshape(len(groups), -1)
-        error = (error - wanted) * inner
+        error = self._to_the_left(self.heads)
+        error -= (self.right.reshape(len(groups), n, -1) * inner).reshape(error.shape)
         while True:
-            wrong = np.flatnonzero(np.abs(error).max(axis=1) > 0.0)
+            wrong = np.flatnonzero(_largest(error) > 0.0)
             if not wrong.size:
                 break
             self.right, self.heads = error, np.zeros_like(self.heads)
-            list(parallel_map(self._mend_backward, wrong))
-            error = self._shift(self.heads, -1)
+            ended = parallel_map(partial(self._backward, tolerance=TOLERANCE), wrong)
+            if min(ended) > 0:  # no error has come to a lane's start
+                break
+            error = self._to_the_left(self.heads)
         start = sum(s[0] for s in self.sums)
         pairs = sum(s[1].reshape(n, n, WIDTH).sum(axis=2) for s in self.sums)
         features = sum(s[2].reshape(n, -1, WIDTH).sum(axis=2) for s in self.sums)
         return start, pairs * self.transitions.reshape(n, n), features
 
-    def _mend_backward(self, g):
-        self._backward(g, TOLERANCE)
-
     def _backward(self, g, tolerance=0.0):
         group = self.layout.groups[g]
-        _kernels.backward(
+        return _kernels.backward(
             *self._arguments(g),
             self.start,
             self.transitions,
@@ -489,3 +501,7 @@ class Passes:
 
 def _whole_tiles(steps):
     return -(-max(int(steps), 1) // STEPS) * STEPS
+
+
+def _largest(messages):
+    return np.abs(messages).max(axis=1)

@@ -4,27 +4,25 @@ import time
 import warnings
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite, check_random_state
-from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source, is_dask
 from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
 from skvrem.linear._inference import LogisticInference
-from skvrem.linear._model import LogisticModel, Online, Parameters, Statistics
+from skvrem.linear._input import open_rows
+from skvrem.linear._model import Parameters, Statistics
 from skvrem.linear._plan import (
     MANY_ROWS,
     Sample,
-    choose_curvature,
+    count_blocks,
     curvature_rows,
+    plan_fit,
+    row_entries,
     start_rows,
 )
 from skvrem.utils._algebra import scale
@@ -36,34 +34,13 @@ from skvrem.utils._validation import (
     check_integer,
     check_options,
     check_real,
-    check_weight,
 )
 
 __all__ = ["SBMLogisticRegression"]
 
-
-class Fit(NamedTuple):
-    """How a fit is to be made."""
-
-    name: str
-    model: LogisticModel
-    solver: Any
-    step_size: Any
-    n_blocks: int
-
-
 SOLVERS = ("auto", "batch", "stochastic", "svrg")
-# Minibatches an epoch of variance reduction, and the fewest rows of one.
-SVRG_BLOCKS, SVRG_ROWS = 32, 64
-STOCHASTIC_ROWS = 256
-PARTIAL_ROWS = 1024
-# Steps of "stochastic", by what is kept of the curvature, for two classes and more. A
-# majorizer's step may be as long as 2; the classes' own bounds leave out what couples
-# them, and a diagonal leaves out more.
-GRAM_STEP, GRAM_STEP_CLASSES, OTHER_STEP = 1.5, 2.0, 1.0
 # In a stream that has seen enough rows, one in so many is taken for the curvature.
 THIN = 8
-ONE = schedules.Constant(1.0)
 # A fit to a sample ends where what is left to gain is this share of its sampling error.
 START_PRECISION = 0.1
 START_STEPS = 24
@@ -287,62 +264,6 @@ class SBMLogisticRegression(
             )
         return C, solver
 
-    # Data
-
-    def _open(self, X, y, sample_weight, reset, classes=None):
-        """Validate; return the source, class numbers, the classes and X."""
-        if is_dask(X):
-            as_source(X, dask=False)  # says what to do
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=(np.float64, np.float32),
-            order="C",
-            # A pass over dense rows would be a good part of a fit: see _explained.
-            ensure_all_finite=sp.issparse(X),
-        )
-        if sp.issparse(X) and X.indices.dtype != np.int32:
-            X = X.copy()
-            X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-        if classes is None:
-            check_classification_targets(y)
-        found, numbers = np.unique(y, return_inverse=True)
-        stream = classes is not None
-        if not stream:
-            classes = found
-        elif not np.isin(found, classes).all():
-            unseen = found[~np.isin(found, classes)].tolist()
-            raise ValueError(
-                f"y holds classes {unseen}, which are not among the classes "
-                f"{classes.tolist()} of the first call of partial_fit: give all of "
-                "them there."
-            )
-        else:
-            numbers = np.searchsorted(classes, found)[numbers]
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes in the "
-                f"data, but the data contains only one class: {classes[0]!r}"
-            )
-        numbers = numbers.astype(np.int32)
-        weight = check_weight(sample_weight, X.shape[0])
-        if weight is not None and not stream:
-            weighed = np.unique(numbers[weight > 0.0])
-            if len(weighed) < 2:
-                raise ValueError(
-                    f"Only the class {classes[weighed[0]]!r} has rows of positive "
-                    "weight: at least 2 classes are needed."
-                )
-        if self.class_weight is not None:
-            factors = compute_class_weight(
-                self.class_weight, classes=classes, y=y, sample_weight=weight
-            )
-            weight = factors[numbers] * (1.0 if weight is None else weight)
-        return as_source(X, weight, dask=False), numbers, classes, X
-
     # Fits
 
     def fit(self, X, y, sample_weight=None):
@@ -398,18 +319,19 @@ class SBMLogisticRegression(
     @with_callbacks
     def _fit(self, X, y, sample_weight, C, solver):
         began = time.perf_counter()
-        data, numbers, classes, X = self._open(X, y, sample_weight, reset=True)
+        rows = open_rows(self, X, y, sample_weight, reset=True)
+        data, classes = rows.data, rows.classes
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(2**31 - 1)
         )
-        fit = self._prepare(solver, data, numbers, classes, C)
+        fit = plan_fit(self, solver, rows, C)
         theta, passes = self._first_theta(fit, data, classes, rng)
         point = fit.model.start(Parameters(theta))
         if fit.name == "svrg":
             point, cost = fit.model.recondition(point, data, rng)
             passes += cost
         with Progress(self, X, y, 1) as progress:
-            attributes = partial(self._attributes, classes=classes, dtype=X.dtype)
+            attributes = partial(self._attributes, classes=classes, dtype=rows.dtype)
             report = progress.start(0, attributes)
             result = solvers.run(
                 fit.model,
@@ -432,13 +354,13 @@ class SBMLogisticRegression(
             vars(self).pop(name, None)
         sums = result.point.statistics
         vars(self).update(
-            self._attributes(result.point, classes, X.dtype),
+            self._attributes(result.point, classes, rows.dtype),
             converged_=result.converged,
             n_iter_=result.n_iter,
             objective_=result.objective,
             history_=solvers.as_history(result.history),
             solver_=fit.name,
-            step_size_=float(fit.step_size(0)),
+            step_size_=fit.model.online.scale if fit.model.online else fit.step_size(0),
             batch_size_=-(-data.n_units // fit.n_blocks),
             n_samples_seen_=data.n_units,
             _seen=data.total_weight,
@@ -468,7 +390,9 @@ class SBMLogisticRegression(
         if not sample.total_weight > 0.0:
             return np.zeros(shape), 0.0
         result = solvers.run(
-            model.on_sample(curvature_rows(model.curvature, *shape, rows, shape[0])),
+            model.on_sample(
+                curvature_rows(model.curvature, *shape, rows, row_entries(data))
+            ),
             solvers.QuasiNewton(),
             sample,
             model.start(Parameters(np.zeros(shape))),
@@ -492,73 +416,6 @@ class SBMLogisticRegression(
         if self.fit_intercept:
             theta[-1] = self.intercept_
         return theta
-
-    def _prepare(self, solver, data, numbers, classes, C, n_total=None):
-        """Choose curvature, solver and steps; return them with the model."""
-        p = data.n_features + bool(self.fit_intercept)
-        k = 1 if len(classes) == 2 else len(classes)
-        accelerated = solver == "auto" or self.acceleration == "lbfgs"
-        kind = self.curvature
-        if kind == "auto":
-            kind = "hessian" if accelerated else "bound"
-        elif kind == "hessian" and solver == "batch" and not accelerated:
-            raise ValueError(
-                "curvature='hessian' makes plain Newton steps of solver='batch', which "
-                "can diverge: add acceleration='lbfgs', which checks every step, or "
-                "use curvature='bound', whose steps never lower the objective."
-            )
-        stream = solver == "stochastic"
-        curvature = choose_curvature(
-            p,
-            k,
-            data.n_units,
-            sparse=hasattr(data.rows, "indptr"),
-            rank=self.rank,
-            own=accelerated or solver != "batch",
-            stream=stream,
-        )
-        ridge = np.full(p, 1.0 / C)
-        if self.fit_intercept and not self.penalize_intercept:
-            ridge[-1] = 0.0
-        rows = self.batch_size
-        n_blocks = 1
-        if stream:
-            if rows == "auto":
-                rows = min(STOCHASTIC_ROWS, max(64, data.n_units // 20))
-            n_blocks = max(1, round(data.n_units / rows))
-        elif solver == "svrg":
-            n_blocks = min(SVRG_BLOCKS, data.n_units // SVRG_ROWS)
-            if rows != "auto":
-                n_blocks = round(data.n_units / rows)
-            n_blocks = max(1, n_blocks)
-        factor = 1.0 if self.step_size == "auto" else float(self.step_size)
-        if stream and self.step_size == "auto":
-            gram = GRAM_STEP if k == 1 else GRAM_STEP_CLASSES
-            factor = gram if curvature.kind == "gram" else OTHER_STEP
-        model = LogisticModel(
-            numbers,
-            len(classes),
-            ridge,
-            data.total_weight if n_total is None else n_total,
-            bool(self.fit_intercept),
-            curvature,
-            kind=kind,
-            every=stream or (solver == "batch" and not accelerated),
-            sample_rows=curvature_rows(curvature, p, k, data.n_units, p),
-            online=Online(self.gradient_memory, factor, 1.0 / n_blocks)
-            if stream
-            else None,
-        )
-        if accelerated:
-            return Fit("batch+lbfgs", model, solvers.QuasiNewton(), ONE, 1)
-        if stream:
-            # The share of the newest block in all that have been seen.
-            schedule = schedules.Power(1.0, 1.0, 1.0)
-            return Fit(solver, model, solvers.Stochastic(n_blocks), schedule, n_blocks)
-        if solver == "svrg":
-            constant = schedules.Constant(factor)
-            return Fit(solver, model, solvers.SVRG(n_blocks), constant, n_blocks)
-        return Fit(solver, model, solvers.Batch(), ONE, 1)
 
     def _attributes(self, point, classes, dtype):
         """Return the fitted attributes of a point."""
@@ -649,21 +506,20 @@ class SBMLogisticRegression(
         return self.classes_
 
     def _step(self, X, y, classes, sample_weight, C, first):
-        data, numbers, _, X = self._open(X, y, sample_weight, first, classes)
+        rows = open_rows(self, X, y, sample_weight, first, classes)
+        data = rows.data
         seen = 0.0 if first else self._seen
         total = seen + data.total_weight
         n_total = max(total, self.total_samples or 0.0)
-        fit = self._prepare("stochastic", data, numbers, classes, C, n_total)
-        model = fit.model
-        rows = PARTIAL_ROWS if self.batch_size == "auto" else self.batch_size
-        n_blocks = max(1, round(data.n_units / rows))
+        model = plan_fit(self, "stochastic", rows, C, n_total).model
+        n_blocks = count_blocks("stochastic", data.n_units, self.batch_size, True)
         shape = (len(model.ridge), model.k)
-        dtype = X.dtype if first else self.coef_.dtype
+        dtype = rows.dtype if first else self.coef_.dtype
         theta = np.zeros(shape) if first else self._theta(classes, shape)
         point = model.start(Parameters(theta))
-        if not first and self._curvature is not None:
-            state = Statistics(self._gradient, self._curvature, 0.0)
-            point = point._replace(statistics=state)
+        known = None if first else self._curvature
+        if known is not None and known.shape == model.curvature.shape:
+            point = point._replace(statistics=Statistics(self._gradient, known, 0.0))
         model.online = model.online._replace(
             # Rows may come in any order: whatever a longer step gains elsewhere, it
             # forgets here.

@@ -1,26 +1,57 @@
 """How a fit is made: which curvature, from how many rows, which solver and steps."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvrem import schedules, solvers
+from skvrem.linear._model import LogisticModel, Online
 from skvrem.linear._model_curvature import Curvature
 
-__all__ = ["Sample", "choose_curvature", "curvature_rows", "start_rows"]
+__all__ = [
+    "MANY_ROWS",
+    "Fit",
+    "Sample",
+    "count_blocks",
+    "curvature_rows",
+    "plan_fit",
+    "row_entries",
+    "start_rows",
+]
 
 # Matrices of more features take longer to factor than they save.
 MOST_FEATURES = 2000
 # All matrices of a curvature together.
 CURVATURE_BYTES = 1 << 26
-# Rows a feature that make a curvature right to some 15 %, and to some 30 %.
-MANY_ROWS, FEW_ROWS = 40, 10
+# Rows a feature that make a curvature right to some 10 %, and to some 30 %.
+MANY_ROWS, FEW_ROWS = 100, 10
 # What taking the curvature may cost beyond FEW_ROWS, in passes for the gradient.
 CURVATURE_PASSES = 3.0
 # The first fit is to a share of the rows, but to so many a feature at least; and it
 # pays only where they are few among all.
 START_SHARE, START_ROWS, WORTH_IT = 16, 10, 4
+# Minibatches an epoch of variance reduction, and the fewest rows of one.
+SVRG_BLOCKS, SVRG_ROWS = 32, 64
+STOCHASTIC_ROWS = 256
+PARTIAL_ROWS = 1024
+# Steps of "stochastic", by what is kept of the curvature, for two classes and more. A
+# majorizer's step may be as long as 2; the classes' own bounds leave out what couples
+# them, and a diagonal leaves out more.
+GRAM_STEP, GRAM_STEP_CLASSES, OTHER_STEP = 1.5, 2.0, 1.0
 # Rank of the automatic sketch for dense rows of many features.
 AUTO_RANK = 20
+ONE = schedules.Constant(1.0)
+BLOCKED = ("stochastic", "svrg")
+
+
+class Fit(NamedTuple):
+    """How a fit is to be made."""
+
+    name: str
+    model: LogisticModel
+    solver: Any
+    step_size: Any
+    n_blocks: int
 
 
 def choose_curvature(p, k, n_rows, *, sparse, rank, own, stream=False):
@@ -50,7 +81,17 @@ def choose_curvature(p, k, n_rows, *, sparse, rank, own, stream=False):
 
 
 def curvature_rows(curvature, p, k, n_rows, row_entries):
-    """Return from how many rows a curvature is taken."""
+    """Return from how many rows a curvature is taken.
+
+    Parameters
+    ----------
+    curvature : Curvature
+    p, k : int
+        Rows and columns of the parameters.
+    n_rows : int
+    row_entries : float
+        Entries of a row that are not zero: what its outer product costs.
+    """
     if curvature.kind != "gram":
         return min(n_rows, max(4096, n_rows // 4))
     affordable = CURVATURE_PASSES * 4.0 * n_rows * k / row_entries / curvature.columns
@@ -58,10 +99,102 @@ def curvature_rows(curvature, p, k, n_rows, row_entries):
     return int(min(n_rows, max(rows, 1024)))
 
 
+def row_entries(data):
+    """Return the mean number of entries of a row that are not zero."""
+    if hasattr(data.rows, "indptr"):
+        return 1.0 + len(data.rows.data) / max(1, data.n_units)
+    return data.n_features
+
+
 def start_rows(p, n_rows):
     """Return the rows of the first fit, 0 where it would not pay."""
     rows = max(n_rows // START_SHARE, START_ROWS * p)
     return rows if rows * WORTH_IT <= n_rows else 0
+
+
+def count_blocks(solver, n_rows, batch_size, stream=False):
+    """Return the number of minibatches."""
+    if batch_size != "auto":
+        return max(1, round(n_rows / batch_size)) if solver in BLOCKED else 1
+    if stream:
+        return max(1, round(n_rows / PARTIAL_ROWS))
+    if solver == "stochastic":
+        rows = min(STOCHASTIC_ROWS, max(64, n_rows // 20))
+        return max(1, round(n_rows / rows))
+    return max(1, min(SVRG_BLOCKS, n_rows // SVRG_ROWS)) if solver == "svrg" else 1
+
+
+def plan_fit(estimator, solver, rows, C, n_total=None):
+    """Choose curvature, solver and steps for an estimator's parameters.
+
+    Parameters
+    ----------
+    estimator : SBMLogisticRegression
+    solver : str
+    rows : Rows
+    C : float
+    n_total : float or None
+        Weight that the penalty is spread over; None is that of the rows.
+
+    Returns
+    -------
+    fit : Fit
+    """
+    data, classes = rows.data, rows.classes
+    p = data.n_features + bool(estimator.fit_intercept)
+    k = 1 if len(classes) == 2 else len(classes)
+    accelerated = solver == "auto" or estimator.acceleration == "lbfgs"
+    kind = estimator.curvature
+    if kind == "auto":
+        kind = "hessian" if accelerated else "bound"
+    elif kind == "hessian" and solver == "batch" and not accelerated:
+        raise ValueError(
+            "curvature='hessian' makes plain Newton steps of solver='batch', which "
+            "can diverge: add acceleration='lbfgs', which checks every step, or "
+            "use curvature='bound', whose steps never lower the objective."
+        )
+    stream = solver == "stochastic"
+    curvature = choose_curvature(
+        p,
+        k,
+        data.n_units,
+        sparse=hasattr(data.rows, "indptr"),
+        rank=estimator.rank,
+        own=accelerated or solver != "batch",
+        stream=stream,
+    )
+    ridge = np.full(p, 1.0 / C)
+    if estimator.fit_intercept and not estimator.penalize_intercept:
+        ridge[-1] = 0.0
+    n_blocks = count_blocks(solver, data.n_units, estimator.batch_size)
+    factor = 1.0 if estimator.step_size == "auto" else float(estimator.step_size)
+    if stream and estimator.step_size == "auto":
+        gram = GRAM_STEP if k == 1 else GRAM_STEP_CLASSES
+        factor = gram if curvature.kind == "gram" else OTHER_STEP
+    model = LogisticModel(
+        rows.numbers,
+        len(classes),
+        ridge,
+        data.total_weight if n_total is None else n_total,
+        bool(estimator.fit_intercept),
+        curvature,
+        kind=kind,
+        every=stream or (solver == "batch" and not accelerated),
+        sample_rows=curvature_rows(curvature, p, k, data.n_units, row_entries(data)),
+        online=Online(estimator.gradient_memory, factor, 1.0 / n_blocks)
+        if stream
+        else None,
+    )
+    if accelerated:
+        return Fit("batch+lbfgs", model, solvers.QuasiNewton(), ONE, 1)
+    if stream:
+        # The share of the newest block in all that have been seen.
+        schedule = schedules.Power(1.0, 1.0, 1.0)
+        return Fit(solver, model, solvers.Stochastic(n_blocks), schedule, n_blocks)
+    if solver == "svrg":
+        constant = schedules.Constant(factor)
+        return Fit(solver, model, solvers.SVRG(n_blocks), constant, n_blocks)
+    return Fit(solver, model, solvers.Batch(), ONE, 1)
 
 
 class Chunks(NamedTuple):

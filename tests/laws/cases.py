@@ -183,8 +183,21 @@ def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1
         "poisson": hmm.Poisson(),
         "bernoulli": hmm.Bernoulli(),
         "categorical": hmm.Categorical(prior=prior),
+        "gamma": hmm.Gamma(zero_inflated=True),
+        "von mises": hmm.VonMises(),
+        "product": hmm.Product(
+            [("depth", hmm.Gaussian(), [1]), ("end", hmm.Bernoulli(), [0])]
+        ),
     }
-    if family == "poisson":
+    if family == "gamma":
+        X = rng.gamma(5.0, np.array([[1, 9], [4, 2], [16, 0.5]])[states])
+        X[rng.uniform(size=X.shape) < 0.1] = 0.0
+    elif family == "von mises":
+        X = rng.vonmises(np.array([[0.0, 1.0], [2.0, -1.0], [-2.0, 3.0]])[states], 6.0)
+    elif family == "product":
+        X = 3.0 * states[:, None] + rng.normal(size=(len(states), 2))
+        X[:, 0] = rng.random(len(states)) < np.array([0.1, 0.5, 0.9])[states]
+    elif family == "poisson":
         X = rng.poisson(np.array([[1, 4], [9, 2], [20, 30]])[states])
     elif family == "bernoulli":
         X = rng.random((len(states), 6)) < np.where(
@@ -261,6 +274,9 @@ CASES = {
     "hmm poisson": lambda: hidden_markov("poisson"),
     "hmm bernoulli": lambda: hidden_markov("bernoulli"),
     "hmm categorical": lambda: hidden_markov("categorical"),
+    "hmm gamma": lambda: hidden_markov("gamma"),
+    "hmm von mises": lambda: hidden_markov("von mises"),
+    "hmm product": lambda: hidden_markov("product"),
     "hmm with priors": lambda: hidden_markov("categorical", prior=2.0),
     "hmm missing": lambda: hidden_markov("gaussian", missing=True),
     "hmm weighted": lambda: hidden_markov("gaussian", weighted=True),

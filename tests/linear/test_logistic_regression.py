@@ -591,3 +591,20 @@ def test_history():
     assert (np.diff(objective) > -1e-13).all()
     assert model.objective_ == objective[-1]
     assert len(objective) == model.n_iter_
+
+
+def test_a_stream_whose_curvature_changes_shape_goes_on():
+    X, y = draw(n=400)
+    model = SBMLogisticRegression().partial_fit(X[:200], y[:200], classes=[0, 1])
+    model.set_params(rank=2).partial_fit(X[200:], y[200:])
+    assert np.isfinite(model.coef_).all()
+
+
+def test_balanced_weights_are_not_for_streams():
+    X, y = draw(n=100)
+    with pytest.raises(ValueError, match="not for partial_fit"):
+        SBMLogisticRegression(class_weight="balanced").partial_fit(X, y, classes=[0, 1])
+    weighted = SBMLogisticRegression(class_weight={0: 1.0, 1: 3.0})
+    weighted.partial_fit(X, y, classes=[0, 1])
+    plain = SBMLogisticRegression().partial_fit(X, y, classes=[0, 1])
+    assert weighted.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()

@@ -4,6 +4,7 @@ import pickle
 import tracemalloc
 import warnings
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,6 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skvrem import VRPLSA
+from skvrem.plsa import _kernels
 from skvrem.text import document_completion, seed_prior, top_words
 
 K, V = 4, 60
@@ -985,3 +987,19 @@ def test_annealing_longer_than_the_fit_warns():
         pytest.warns(ConvergenceWarning),
     ):
         plsa(tempering="annealed", max_iter=3).fit(planted(50)[0])
+
+
+def test_loaded_as_read_only_memory_map(tmp_path):
+    X = planted(200)[0]
+    model = plsa(n_components=2, warm_start=True).fit(X)
+    joblib.dump(model, tmp_path / "plsa")
+    mapped = joblib.load(tmp_path / "plsa", mmap_mode="r")
+    assert not mapped.components_.flags.writeable
+    compiled = len(_kernels.infer_topics.signatures)
+    np.testing.assert_allclose(mapped.transform(X), model.transform(X), atol=1e-6)
+    for method in ("partial_fit", "fit"):
+        for one in (mapped, model):
+            getattr(one, method)(X)
+        np.testing.assert_allclose(mapped.components_, model.components_, atol=1e-5)
+    # Read-only parameters must not be new types for which numba compiles again.
+    assert len(_kernels.infer_topics.signatures) == compiled

@@ -56,13 +56,9 @@ def multinomial(n=60_000, d=50, k=10, seed=0):
     return _split(X, y, n // 5)
 
 
-def wide(n=20_000, d=500, seed=0):
-    """Correlated columns, many for the rows."""
-    rng = np.random.default_rng(seed)
-    mix = np.eye(d) + 0.5 * rng.normal(size=(d, d)) / np.sqrt(d)
-    X = rng.normal(size=(n + n // 5, d)) @ mix
-    theta = 2.0 * rng.normal(size=d) / np.sqrt(d)
-    return _split(X, _binary(X, theta, rng), n // 5)
+def wide(n=20_000, d=500, seed=2):
+    """As `dense`, with many columns for the rows."""
+    return dense(n, d, seed)
 
 
 def big(n=400_000, d=50, seed=1):

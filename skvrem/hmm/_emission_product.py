@@ -1,0 +1,295 @@
+"""Products of families over columns: mixed observations."""
+
+from itertools import chain
+
+import numpy as np
+from sklearn.base import clone
+
+from skvrem.hmm._emission import Emission
+
+__all__ = ["Product"]
+
+
+class Product(Emission):
+    """Columns that are independent given the state, each of a family of its own.
+
+    Parameters
+    ----------
+    parts : list of tuples (name, family, columns)
+        Columns are a list of numbers or, where X is a data frame, of names. Their
+        numbers are those in X, ids of sequences left out.
+
+    Attributes
+    ----------
+    parts_ : dict of str to family
+        Fitted; ``emission_["step"]`` is one of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, Bernoulli, Gaussian, Product
+    >>> rng = np.random.default_rng(0)
+    >>> states = np.repeat([0, 1, 0], 50)
+    >>> X = np.column_stack([4.0 * states + rng.normal(size=150), states])
+    >>> product = Product([("depth", Gaussian(), [0]), ("end", Bernoulli(), [1])])
+    >>> hmm = VRHMM(2, emission=product, random_state=0).fit(X)
+    >>> np.sort(hmm.emission_["end"].probability_.ravel()).round(2)
+    array([0., 1.])
+    """
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def get_params(self, deep=True):
+        """Return the parameters, those of the families by name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Also those of the families.
+
+        Returns
+        -------
+        params : dict
+            Names and values.
+        """
+        params = {"parts": self.parts}
+        if deep and isinstance(self.parts, list):
+            for name, family, _ in self.parts:
+                params[name] = family
+                for key, value in family.get_params(deep=True).items():
+                    params[f"{name}__{key}"] = value
+        return params
+
+    def set_params(self, **params):
+        """Set parameters, those of the families as ``name__parameter``.
+
+        Parameters
+        ----------
+        **params : dict
+            Names and values.
+
+        Returns
+        -------
+        self : Product
+            This.
+        """
+        if "parts" in params:
+            self.parts = params.pop("parts")
+        families = {name: family for name, family, _ in self.parts}
+        for key, value in params.items():
+            name, _, rest = key.partition("__")
+            if name not in families:
+                raise ValueError(f"{name!r} is none of the parts {sorted(families)}.")
+            if rest:
+                families[name].set_params(**{rest: value})
+            else:
+                families[name] = value
+        self.parts = [
+            (name, families[name], columns) for name, _, columns in self.parts
+        ]
+        return self
+
+    def __getitem__(self, name):
+        return self.parts_[name]
+
+    @property
+    def allows_nan(self):
+        """Whether single values may be missing, and not only whole parts of rows."""
+        families = [family for _, family, _ in self.parts]
+        return all(getattr(family, "allows_nan", True) for family in families)
+
+    @property
+    def window(self):
+        """Rows that are averaged before they are clustered to find a start."""
+        return max(family.window for family in self._each())
+
+    def open(self, X, n_states, names=None):
+        """Open every part on its columns."""
+        self.n_states_, self.n_columns_ = n_states, X.shape[1]
+        self._places = self._resolve(names, X.shape[1])
+        self.parts_ = {}
+        for name, family, _ in self.parts:
+            if not isinstance(family, Emission):
+                raise ValueError(f"Part {name!r} must be a family, got {family!r}.")
+            part = X[:, self._places[name]]
+            self.parts_[name] = clone(family).open(part, n_states)
+        return self
+
+    def _resolve(self, names, n_columns):
+        """Return the numbers of the columns of every part."""
+        places = {}
+        for name, _, columns in self.parts:
+            numbers = []
+            for column in columns:
+                if isinstance(column, str):
+                    if names is None or column not in names:
+                        raise ValueError(
+                            f"Part {name!r} names the column {column!r}: X has "
+                            f"{'no names' if names is None else names}."
+                        )
+                    column = names.index(column)
+                if not 0 <= column < n_columns:
+                    raise ValueError(
+                        f"Part {name!r} asks for column {column}; X has {n_columns} "
+                        "observed columns."
+                    )
+                numbers.append(int(column))
+            if name in places:
+                raise ValueError(f"Two parts have the name {name!r}.")
+            places[name] = numbers
+        used = sorted(chain.from_iterable(places.values()))
+        if used != list(range(n_columns)):
+            raise ValueError(
+                f"The parts must take each of the {n_columns} observed columns once, "
+                f"they take {used}."
+            )
+        return places
+
+    def _each(self, X=None):
+        for name, family in self.parts_.items():
+            yield (family, X[:, self._places[name]]) if X is not None else family
+
+    def check(self, X):
+        """Raise a ValueError where a part does not know its values."""
+        for family, part in self._each(X):
+            family.check(part)
+
+    def columns(self, X, missing):
+        """Return the columns of some rows."""
+        X = np.asarray(X, np.float64)
+        return np.hstack([f.columns(part, missing) for f, part in self._each(X)])
+
+    def features(self, missing):
+        """Return the columns of every feature, equal features merged."""
+        first, second, offset = [], [], 0
+        for name, family in self.parts_.items():
+            part = family.features(missing)
+            for all_of, own in ((first, part.first), (second, part.second)):
+                own = np.where(own >= 0, own + offset, own)[part.merged]
+                all_of.append(own)
+            sample = np.zeros((1, len(self._places[name])))
+            offset += family.columns(sample, missing).shape[1]
+        pairs = np.column_stack([np.concatenate(first), np.concatenate(second)])
+        return self._merge(pairs)
+
+    def start_columns(self, X):
+        """Return what the parts cluster, scaled to the same total variance."""
+        columns = []
+        for family, part in self._each(X):
+            block = family.start_columns(part)
+            scale = np.sqrt(block.var(axis=0).sum())
+            columns.append(block / (scale if scale > 0.0 else 1.0))
+        return np.hstack(columns)
+
+    # Everything else is the parts' own, side by side
+
+    def _feature_parts(self, features):
+        sizes = [len(family._pairs()) for family in self._each()]
+        return np.split(features, np.cumsum(sizes)[:-1], axis=1)
+
+    def _parameter_parts(self, parameters):
+        sizes = [family.blank().shape[1] for family in self._each()]
+        return np.split(parameters, np.cumsum(sizes)[:-1], axis=1)
+
+    def _by_part(self, method, parameters):
+        parts = zip(self._each(), self._parameter_parts(parameters), strict=True)
+        return [getattr(family, method)(part) for family, part in parts]
+
+    def theta(self, parameters):
+        """Return the coefficients of the features."""
+        return np.hstack(self._by_part("theta", parameters))
+
+    def expected(self, parameters):
+        """Return the means of the features."""
+        return np.hstack(self._by_part("expected", parameters))
+
+    def spread(self, parameters):
+        """Return standard deviations of the features."""
+        return np.hstack(self._by_part("spread", parameters))
+
+    def given_start(self, parameters):
+        """Put what the user gave in the place of starting values."""
+        return np.hstack(self._by_part("given_start", parameters))
+
+    def log_prior(self, parameters):
+        """Return the log-density of the parts' priors."""
+        return sum(self._by_part("log_prior", parameters))
+
+    def moments(self, parameters):
+        """Return mean and variance of every feature."""
+        mean = np.empty((len(parameters), self.n_columns_))
+        variance = np.empty_like(mean)
+        for name, (m, v) in zip(
+            self.parts_, self._by_part("moments", parameters), strict=True
+        ):
+            mean[:, self._places[name]], variance[:, self._places[name]] = m, v
+        return mean, variance
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x in feature j."""
+        for (name, family), part in zip(
+            self.parts_.items(), self._parameter_parts(parameters), strict=True
+        ):
+            if j in self._places[name]:
+                return family.tails(x, self._places[name].index(j), part)
+        raise AssertionError("every column has a part")
+
+    def weight(self, features):
+        """Return the states' shares of the rows."""
+        parts = zip(self._each(), self._feature_parts(features), strict=True)
+        return np.max([family.weight(part) for family, part in parts], axis=0)
+
+    def blank(self):
+        """Return parameters for states that have no rows at all."""
+        return np.hstack([family.blank() for family in self._each()])
+
+    def maximize(self, features, before, repair):
+        """Return the parts' parameters, or None where one has none."""
+        found = [
+            family.maximize(part, old, repair)
+            for family, part, old in zip(
+                self._each(),
+                self._feature_parts(features),
+                self._parameter_parts(before),
+                strict=True,
+            )
+        ]
+        return None if any(part is None for part in found) else np.hstack(found)
+
+    def publish(self, parameters, dtype):
+        """Set the fitted attributes of the parts."""
+        fitted = {}
+        for (name, family), part in zip(
+            self.parts_.items(), self._parameter_parts(parameters), strict=True
+        ):
+            own = clone(family)
+            vars(own).update(vars(family))
+            own.publish(part, dtype)
+            fitted[name] = own
+        self.parts_ = fitted
+
+    def parameters(self):
+        """Return the fitted parameters."""
+        return np.hstack([family.parameters() for family in self._each()])
+
+    def n_parameters(self):
+        """Return the number of free parameters of all states."""
+        return sum(family.n_parameters() for family in self._each())
+
+    def draw(self, parameters, states, rng):
+        """Return a row for every state."""
+        X = np.empty((len(states), self.n_columns_))
+        for (name, family), part in zip(
+            self.parts_.items(), self._parameter_parts(parameters), strict=True
+        ):
+            X[:, self._places[name]] = family.draw(part, states, rng)
+        return X
+
+    def describe(self, names):
+        """Return columns of a summary: those of the parts."""
+        columns = {}
+        for name, family in self.parts_.items():
+            own = [names[j] for j in self._places[name]]
+            columns |= family.describe(own)
+        return columns
