@@ -27,8 +27,8 @@ from threadpoolctl import threadpool_limits
 
 from skvrem import (
     VRHMM,
-    ComponentsDisplay,
     VRPLSA,
+    ComponentsDisplay,
     ConvergenceDisplay,
     FactorialMixture,
     SBMLogisticRegression,
