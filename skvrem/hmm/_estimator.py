@@ -77,8 +77,9 @@ class VRHMM(
         Added to the variances of ``emission="gaussian"``.
     transitions : Homogeneous, default=None
         Masks, fixed entries, starting values and priors of the transition matrix.
-    startprob : "free" or array-like of shape (n_components,), default="free"
-        Distribution of the first state, estimated or given.
+    startprob : str or array-like of shape (n_components,), default="free"
+        Distribution of the first state: "free" is estimated, "stationary" that of the
+        long run under the transition matrix, an array is given.
     startprob_init : array-like of shape (n_components,), default=None
         Starting values of it; None is uniform.
     startprob_prior : float, default=1.0

@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skvrem import VRHMM
 from skvrem.hmm import Bernoulli, Categorical, Gaussian, Homogeneous, Poisson
+from skvrem.hmm._model import stationary
 from tests.hmm.hmmlearn_answers import ANSWERS, LENGTHS, START, counts, series
 from tests.hmm.oracle import recursions
 
@@ -749,3 +750,24 @@ def test_tails_of_events_add_up(family):
     below, above = model.emission_.tails(X[:, 0], 0, model.emission_.parameters())
     np.testing.assert_allclose(below + above, 1.0)
     np.testing.assert_allclose(below[:2, 0], [0.2, 0.7])
+
+
+def test_the_first_state_as_in_the_long_run(jumps):
+    X, ids, _ = jumps
+    model = VRHMM(
+        3, startprob="stationary", solver="batch", random_state=0, tol=1e-9
+    ).fit(X, groups=ids)
+    np.testing.assert_allclose(
+        model.startprob_ @ model.transmat_, model.startprob_, atol=1e-10
+    )
+    assert model.n_parameters_ == 6 + 12
+    assert (np.diff(model.history_["objective"][-20:]) > -1e-9).all()
+    # No matrix near it, with its own stationary distribution, is better.
+    best = model.score(X, groups=ids)
+    rng = np.random.default_rng(0)
+    found = model.transmat_
+    for _ in range(20):
+        near = found * np.exp(0.03 * rng.normal(size=(3, 3)))
+        model.transmat_ = near / near.sum(axis=1, keepdims=True)
+        model.startprob_ = stationary(model.transmat_)
+        assert model.score(X, groups=ids) <= best + 1e-9
