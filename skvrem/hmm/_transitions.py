@@ -110,6 +110,8 @@ class Homogeneous(BaseEstimator):
                     f"init of Homogeneous must be rows of probabilities of shape "
                     f"{(n, n)} that sum to 1, got {self.init!r}."
                 )
+        #: Whether no state can come again once it is left.
+        self.ordered = n > 1 and not np.tril(self._free | (self._given > 0), -1).any()
         return self
 
     def start(self, counts):
