@@ -455,6 +455,7 @@ class VRHMM(
         if not (best.converged or best.stopped) and self.max_iter > 0:
             warn_not_converged(self, best)
         prior = model.log_prior(best.point.parameters) / model.total
+        vars(self).pop("_carried", None)  # it is of a stream that is past
         vars(self).update(
             self._attributes(model, best.point, dtype),
             converged_=best.converged,

@@ -114,9 +114,10 @@ class HMMModel(Averaging):
 
     def _theta(self, emission):
         # A point is evaluated several times.
-        if self._last[0] is not emission:
-            self._last = emission, self.emission.theta(emission)
-        return self._last[1]
+        last = self._last
+        if last[0] is not emission:
+            last = self._last = emission, self.emission.theta(emission)
+        return last[1]
 
     def passes(self, parameters, batch, beta=1.0, by_row=False):
         """Return the forward and backward passes over a batch, not yet run."""

@@ -690,6 +690,8 @@ def test_stream_of_one_endless_sequence():
     for part in np.array_split(X[400:], 9):
         model.partial_fit(part, continues=True)
     np.testing.assert_allclose(model.startprob_, start)
+    with pytest.raises(ValueError, match="earlier partial_fit"):
+        clone(model).fit(X).partial_fit(X[:10], continues=True)
     assert model.score(X) > VRHMM(2, random_state=0).fit(X).score(X) - 0.02
 
 
