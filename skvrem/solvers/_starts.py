@@ -62,12 +62,13 @@ def run_starts(
         began = time.perf_counter()
         rng = np.random.default_rng(random_state.randint(2**31 - 1))
         begin = start(rng)
+        point, begin = [begin.point], begin._replace(point=None)
         report = progress.start(number, begin.attributes)
         result = run(
             begin.model,
             plan.solver,
             data,
-            begin.point,
+            point.pop(),  # the loop's alone, which can let it go
             step_size=plan.step_size,
             temperature=begin.temperature,
             max_iter=max_iter,

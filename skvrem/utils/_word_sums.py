@@ -60,7 +60,11 @@ class WordSums(NamedTuple):
     def about(cls, base, deviation=None):
         """Return base + deviation; either may be None, for zero."""
         like = deviation if base is None else base
-        parts = [np.zeros_like(like) if p is None else p for p in (base, deviation)]
+        # Pages of np.zeros take no memory before they are written to.
+        parts = [
+            np.zeros(like.shape, like.dtype) if p is None else p
+            for p in (base, deviation)
+        ]
         totals = [
             np.zeros(like.shape[1]) if p is None else p.sum(axis=0, dtype=np.float64)
             for p in (base, deviation)
@@ -95,10 +99,8 @@ class WordSums(NamedTuple):
         if correction is None and rho == 1.0:
             return WordSums.about(mean)
         sums = self
-        if mean is not None and mean is not self.base:
-            sums = WordSums.about(mean, self.toarray() - mean)
-        elif mean is None and self.anchored:
-            sums = WordSums.about(None, self.toarray())
+        if mean is not self.base and (mean is not None or self.anchored):
+            sums = WordSums.about(mean, self._deviation_from(mean))
         factor = sums.factor * (1.0 - rho)
         if factor < SMALLEST_FACTOR:
             sums.deviation[:] *= factor
@@ -108,6 +110,17 @@ class WordSums(NamedTuple):
         if correction is not None:
             sums._add(correction, rho / factor)
         return sums
+
+    def _deviation_from(self, mean):
+        """Return s - mean, in the place of the deviation."""
+        deviation = self.deviation
+        if self.factor != 1.0:
+            deviation *= self.scale
+        if self.anchored:
+            deviation += self.base
+        if mean is not None:
+            deviation -= mean
+        return deviation
 
     def _add(self, change, coefficient):
         coefficient = self.deviation.dtype.type(coefficient)
