@@ -27,6 +27,7 @@ from skvrem.utils._parallel import threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
     all_or_nothing,
+    check_aliases,
     check_integer,
     check_options,
     check_real,
@@ -45,6 +46,11 @@ DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
 # that are all the same.
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 1.3, 5
 METHODS = {"batch": "batch", "online": "stochastic"}
+ALIASES = {
+    "learning_method": "solver",
+    "learning_decay": "step_decay",
+    "learning_offset": "step_offset",
+}
 
 
 class TemperedLDA(
@@ -306,16 +312,7 @@ class TemperedLDA(
             warm_start=(False, True),
             learning_method=(None, *METHODS),
         )
-        for alias, name, default in (
-            ("learning_method", "solver", "auto"),
-            ("learning_decay", "step_decay", DEFAULT_DECAY),
-            ("learning_offset", "step_offset", DEFAULT_OFFSET),
-        ):
-            given = getattr(self, alias) is not None
-            if given and getattr(self, name) != default:
-                raise ValueError(
-                    f"{alias} is another name of {name}: give one of the two, not both."
-                )
+        check_aliases(self, ALIASES)
         if self.tempering == "local" and self.solver == "svrg":
             raise ValueError(
                 "tempering='local' goes with solver='stochastic' or 'batch': the "
