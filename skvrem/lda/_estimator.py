@@ -42,8 +42,7 @@ FEWEST_BLOCKS = 8
 # Minibatches of "svrg", and its step times their number.
 BLOCKS, BLOCK_DOCUMENTS, STEPS_AN_EPOCH = 20, 64, 7.0
 DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
-# Measured on three corpora (see the user guide): hotter, the first epochs see topics
-# that are all the same.
+# Measured on three corpora, see the user guide: hotter, topics are all the same.
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 1.3, 5
 METHODS = {"batch": "batch", "online": "stochastic"}
 ALIASES = {
@@ -206,9 +205,8 @@ class TemperedLDA(
     their prior, a cost of the training data, is shared among its tokens, while the twin
     charges it whole to whatever documents `score` and `perplexity` are given.
 
-    A visit to a document finds its posterior anew. A minibatch costs its nonzeros times
-    `n_components` and the rounds, whatever the vocabulary. Memory beyond X: a few
-    arrays of the size of the topics, 12 bytes a nonzero.
+    A minibatch costs its nonzeros times `n_components` and the rounds, whatever the
+    vocabulary. Memory beyond X: a few arrays like the topics, 12 bytes a nonzero.
 
     References
     ----------
