@@ -7,9 +7,15 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 
-from skvrem import ConvergenceDisplay, TopicsDisplay, VRGaussianMixture
+from skvrem import (
+    ComponentsDisplay,
+    ConvergenceDisplay,
+    TopicsDisplay,
+    VRGaussianMixture,
+)
 
 plt = pytest.importorskip("matplotlib.pyplot")
 X = load_iris().data
@@ -243,3 +249,32 @@ def test_topics_display_names_the_extra_that_brings_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"TopicsDisplay .*skvrem\[plot\]"):
         TopicsDisplay.from_estimator(TOPICS)
+
+
+def test_components_are_drawn_as_images():
+    mixture = VRGaussianMixture(3, random_state=0).fit(X)
+    display = ComponentsDisplay.from_estimator(mixture, (2, 2), components=[2, 0])
+    assert [ax.get_title() for ax in display.axes_] == ["component 2", "component 0"]
+    drawn = display.images_[0].get_array()
+    np.testing.assert_array_equal(drawn, mixture.means_[2].reshape(2, 2))
+    # One scale for all, with zero in its middle.
+    limits = {image.get_clim() for image in display.images_}
+    size = abs(mixture.means_[[2, 0]]).max()
+    assert limits == {(-size, size)}
+
+
+def test_components_display_says_what_is_wrong():
+    draw = ComponentsDisplay.from_estimator
+    with pytest.raises(NotFittedError):
+        draw(VRGaussianMixture(), (2, 2))
+    mixture = VRGaussianMixture(3, random_state=0).fit(X)
+    with pytest.raises(ValueError, match=r"images of shape \(2, 3\)"):
+        draw(mixture, (2, 3))
+    with pytest.raises(ValueError, match="numbers from 0 to 2"):
+        draw(mixture, (2, 2), components=[3])
+    with pytest.raises(ValueError, match="Expected 3 titles, got 1"):
+        draw(mixture, (2, 2), titles=["one"])
+    with pytest.raises(ValueError, match="one axis for each of the 3"):
+        draw(mixture, (2, 2), ax=[None])
+    with pytest.raises(ValueError, match="neither components_ nor means_"):
+        draw(NearestNeighbors().fit(X), (2, 2))

@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plsa"))
 
 from benchmark_utils import corpora, evaluation, peers
-from benchmark_utils.curves import cost, exact_curve, fit, seconds_an_epoch, try_grid
 from benchmark_utils.gradient import GradientDescent
+from topics_rows.curves import cost, exact_curve, fit, seconds_an_epoch, try_grid
 
 from skvrem.text import left_to_right, perplexity
 
@@ -48,11 +48,18 @@ SEM = [
     {"step_size": a, "step_offset": t0, "step_decay": kappa}
     for a, t0, kappa in product((0.01, 0.1, 1, 10), (10, 100, 1000), (0.5, 0.75, 1))
 ]
-# The first steps of a small t0 are the largest, and those diverge first.
-GRADIENT = [
-    {"step_size": a, "step_offset": 1000, "step_decay": kappa}
-    for a, kappa in product(10.0 ** np.arange(-7, 1), (0.5, 1))
-]
+# Of the paper's grid those whose first step is of a useful size: with smaller ones
+# nothing moves in 20 epochs on NIPS, with larger ones the fit diverges. The first steps
+# of a small t0 are the largest, and those diverge first.
+USEFUL = {"SMD": (1e-7, 1e-5), "RSGD": (1e-4, 1e-2)}
+GRADIENT = {
+    method: [
+        {"step_size": a, "step_offset": 1000, "step_decay": kappa}
+        for a, kappa in product(10.0 ** np.arange(-7, 1), (0.5, 1))
+        if low <= 1.001 * a / 1000**kappa and a / 1000**kappa <= 1.001 * high
+    ]
+    for method, (low, high) in USEFUL.items()
+}
 GRADIENTS = {
     f"{method}{'-vr' * reduced}": {
         "method": method.lower(),
@@ -62,6 +69,8 @@ GRADIENTS = {
 }
 #: Documents and tokens of each that left-to-right sees, and its particles.
 FEW_DOCUMENTS, FEW_TOKENS, PARTICLES = 100, 200, 10
+#: Epochs of batch EM that are written down.
+SOME = set(np.unique(np.round(1.1 ** np.arange(80)).astype(int)).tolist())
 COLUMNS = ("model", "corpus", "n_topics", "method", "steps", "seed")
 COLUMNS += ("epochs", "passes", "seconds", "value")
 
@@ -157,56 +166,55 @@ def choose_priors(problem):
     return max(values, key=values.get)
 
 
-def choose_steps(problem, gradients):
-    """Return the steps of the best training objective at the end, by method.
+def choose_steps(problem, name):
+    """Return the steps of the best training objective at the end, and the grid's.
 
     Those of a grid that are not among the best after a quarter of the epochs stop.
     """
-    choice, table = {}, {}
 
-    def ours(name):
-        def value(steps, n_iter):
-            parameters = problem.methods({name: steps})[name]
-            return problem.fit(n_iter, **parameters).objective_
+    def ours(steps, n_iter):
+        parameters = problem.methods({name: steps})[name]
+        return problem.fit(n_iter, **parameters).objective_
 
-        return value
+    def gradient(steps, n_iter):
+        *_, (_, _, objective) = problem.descend(name, steps, [n_iter])
+        return objective
 
-    def gradient(name):
-        def value(steps, n_iter):
-            *_, (_, _, objective) = problem.descend(name, steps, [n_iter])
-            return objective
-
-        return value
-
-    rates = [{"step_size": rate} for rate in RATES]
-    tasks = [("sEM", SEM, ours("sEM")), ("sEM-vr", rates, ours("sEM-vr"))]
-    tasks += [(name, GRADIENT, gradient(name)) for name in gradients]
-    for name, grid, value in tasks:
-        found = try_grid(grid, value, problem.n_epochs, survivors=5)
-        choice[name] = grid[max(found[1], key=found[1].get)]
-        table[name] = [{steps_name(grid[i]): v for i, v in p.items()} for p in found]
-    return choice, table
+    grid = {"sEM": SEM, "sEM-vr": [{"step_size": rate} for rate in RATES]}
+    if name in GRADIENTS:
+        grid, value, survivors = GRADIENT[name.removesuffix("-vr")], gradient, 2
+    else:
+        grid, value, survivors = grid[name], ours, 5
+    found = try_grid(grid, value, problem.n_epochs, survivors)
+    table = [{steps_name(grid[i]): v for i, v in part.items()} for part in found]
+    return grid[max(found[1], key=found[1].get)], table
 
 
 def choose(problem, path, gradients=(), smaller=None):
     """Return priors and steps, from the file or by the grids.
 
-    More topics take the priors and steps of fewer.
+    More topics take the priors and steps of fewer. What is chosen goes to the file at
+    once, so that a run cut short goes on where it was.
     """
     key = f"{problem.key} {problem.n_topics}"
     known = json.loads(path.read_text()) if path and path.exists() else {}
-    if key not in known:
-        if smaller:
-            known[key] = smaller
-        else:
-            best = choose_priors(problem)
-            problem.set_priors(*best)
-            steps, table = choose_steps(problem, gradients)
-            known[key] = {"priors": best, "steps": steps, "grid": table}
+
+    def keep():
         if path:
             path.write_text(json.dumps(known, indent=1))
-    problem.set_priors(*known[key]["priors"])
-    return known[key]
+
+    if key not in known:
+        priors = smaller["priors"] if smaller else choose_priors(problem)
+        steps = dict(smaller["steps"]) if smaller else {}
+        known[key] = {"priors": priors, "steps": steps, "grid": {}}
+        keep()
+    choice = known[key]
+    problem.set_priors(*choice["priors"])
+    for name in ("sEM", "sEM-vr", *gradients):
+        if name not in choice["steps"]:
+            choice["steps"][name], choice["grid"][name] = choose_steps(problem, name)
+            keep()
+    return choice
 
 
 def plsa_rows(problem, choice, n_seeds):
@@ -235,6 +243,8 @@ def plsa_rows(problem, choice, n_seeds):
             for n, passes, seconds, value in zip(
                 where, curve.passes, curve.seconds, curve.objective, strict=True
             ):
+                if name == "bEM" and n not in SOME:
+                    continue
                 yield (*common, name, label, seed, n, passes, seconds, value)
         for name in GRADIENTS:
             steps = choice["steps"].get(name)

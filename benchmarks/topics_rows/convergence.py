@@ -3,10 +3,10 @@
 from itertools import product
 
 import numpy as np
-from benchmark_utils.curves import exact_curve, fit, seconds_an_epoch, try_grid
 from harness import Row
 
 from topics_rows import each_corpus
+from topics_rows.curves import exact_curve, fit, seconds_an_epoch, try_grid
 
 __all__ = ["solver_rows"]
 

@@ -5,7 +5,8 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skvrem.data import as_source, is_dask
-from skvrem.factorial._model import FactorialModel, Parameters, rows_of_a_tile
+from skvrem.factorial._model import FactorialModel, rows_of_a_tile
+from skvrem.factorial._model_bound import Parameters
 from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 from skvrem.utils._summary import fit_facts, summary_table

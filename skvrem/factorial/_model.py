@@ -28,19 +28,20 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from skvrem.factorial import _kernels as kernels
+from skvrem.factorial._model_bound import (
+    LOG_2PI,
+    Parameters,
+    Statistics,
+    divergence,
+    expected,
+    gram,
+    residual,
+)
 from skvrem.utils._algebra import accumulate
 from skvrem.utils._averaging import Averaging
 from skvrem.utils._parallel import parallel_map, row_chunks
 
-__all__ = [
-    "FactorialModel",
-    "FactorialPoint",
-    "Parameters",
-    "Statistics",
-    "energy",
-    "no_codes",
-    "rows_of_a_tile",
-]
+__all__ = ["FactorialModel", "FactorialPoint", "no_codes", "rows_of_a_tile"]
 
 # Rows of a tile: as many as keep the tile in the second-level cache, within bounds.
 TILE_SIZE, FEWEST, MOST = 1 << 17, 128, 2048
@@ -48,58 +49,9 @@ TILE_SIZE, FEWEST, MOST = 1 << 17, 128, 2048
 TASK_WORK = 1 << 26
 NO_IDS = np.empty(0, np.int32)
 NO_IDS.flags.writeable = False
-LOG_2PI = float(np.log(2.0 * np.pi))
 # Two components are one where their difference is this small a part of them; noise of
 # JITTER parts then tells them apart.
 MERGED, JITTER = 1e-3, 0.1
-
-
-class Parameters(NamedTuple):
-    """Posterior of the components, and what the M step learns.
-
-    Attributes
-    ----------
-    means : ndarray of shape (n_components, n_features)
-        M.
-    covariance : ndarray of shape (n_components, n_components), or None at a start
-        S, of the components' values at any feature.
-    activation : ndarray of shape (n_components,)
-        π.
-    noise : float
-        σ².
-    spread : float
-        σ_μ².
-    """
-
-    means: np.ndarray
-    covariance: np.ndarray
-    activation: np.ndarray
-    noise: float
-    spread: float
-
-
-class Statistics(NamedTuple):
-    """Sums over rows of a batch: b t, and the two numbers that solvers know.
-
-    Attributes
-    ----------
-    sum_z : ndarray of shape (n_components,)
-    sum_zz : ndarray of shape (n_components, n_components)
-    sum_zx : ndarray of shape (n_components, n_features)
-    sum_xx, sum_w : float
-    objective : float
-        The rows' share of the annealed bound.
-    entropy : float
-        Σ_n w_n H(ν_n).
-    """
-
-    sum_z: np.ndarray
-    sum_zz: np.ndarray
-    sum_zx: np.ndarray
-    sum_xx: float
-    sum_w: float
-    objective: float
-    entropy: float
 
 
 class FactorialPoint(NamedTuple):
@@ -117,42 +69,6 @@ class FactorialPoint(NamedTuple):
     reference: Any = None
     trials: int = 0
     repaired: tuple = ()
-
-
-def gram(parameters):
-    """E[μ_kᵀ μ_l] under q: M Mᵀ + D S."""
-    means = parameters.means
-    return means @ means.T + means.shape[1] * parameters.covariance
-
-
-def residual(parameters, sums):
-    """Σ w E|x - Σ_k Z_k μ_k|², of sums."""
-    cross = np.vdot(parameters.means, sums.sum_zx)
-    return sums.sum_xx - 2.0 * cross + np.vdot(gram(parameters), sums.sum_zz)
-
-
-def energy(parameters, sums):
-    """Σ w E log p(x, Z | μ), of sums, without the constant of the Gaussian."""
-    activation = parameters.activation
-    off = np.log1p(-activation)
-    prior = sums.sum_z @ (np.log(activation) - off) + sums.sum_w * off.sum()
-    return float(prior - 0.5 * residual(parameters, sums) / parameters.noise)
-
-
-def expected(parameters, sums):
-    """Σ w E log p(x, Z | μ), of sums."""
-    d = parameters.means.shape[1]
-    constant = 0.5 * d * (LOG_2PI + np.log(parameters.noise))
-    return energy(parameters, sums) - constant * float(sums.sum_w)
-
-
-def divergence(parameters):
-    """KL(q(μ) ‖ p(μ))."""
-    means, covariance, _, _, spread = parameters
-    k, d = means.shape
-    _, log_det = np.linalg.slogdet(covariance)
-    trace = (np.vdot(means, means) + d * np.trace(covariance)) / spread
-    return 0.5 * (trace - k * d - d * log_det + k * d * np.log(spread))
 
 
 class FactorialModel(Averaging):

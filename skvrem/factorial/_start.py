@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.factorial._model import FactorialPoint, Parameters, Statistics
+from skvrem.factorial._model import FactorialPoint
+from skvrem.factorial._model_bound import Parameters, Statistics
 from skvrem.utils._parallel import row_chunks
 
 __all__ = [

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from skvrem.factorial._model import energy
+from skvrem.factorial._model_bound import energy
 
 __all__ = ["GlobalTempering"]
 
@@ -45,9 +45,6 @@ class GlobalTempering:
         self.temperatures = np.geomspace(1.0, max(highest, 1.0), N_TEMPERATURES)
         self.length = length
         self.total_weight = total_weight
-        self._reset()
-
-    def _reset(self):
         self.share = np.zeros(N_TEMPERATURES)
         self.share[-1] = 1.0
         self.inverses = [1.0 / self.temperatures[-1]]
@@ -65,9 +62,7 @@ class GlobalTempering:
             self.seen = parameters, energy(parameters, mean) / float(mean.sum_w)
 
     def __call__(self, count):
-        """Return the temperature of epoch `count`; 0 begins anew."""
-        if count == 0:
-            self._reset()
+        """Return the temperature of epoch `count`."""
         if count >= self.end:
             return 1.0
         while len(self.inverses) <= count:

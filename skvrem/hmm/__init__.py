@@ -5,6 +5,7 @@ from skvrem.hmm._emission_discrete import Bernoulli, Categorical, Poisson
 from skvrem.hmm._emission_gaussian import Gaussian
 from skvrem.hmm._emission_product import Product
 from skvrem.hmm._estimator import VRHMM
+from skvrem.hmm._tracks import prepare_tracks
 from skvrem.hmm._transitions import Homogeneous
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "Poisson",
     "Product",
     "VonMises",
+    "prepare_tracks",
 ]

@@ -91,7 +91,7 @@ class Poisson(_OneArray):
     >>> X = rng.poisson(np.repeat([[2.0], [20.0], [2.0]], 50, axis=0))
     >>> hmm = VRHMM(2, emission=Poisson(), random_state=0).fit(X)
     >>> np.sort(hmm.emission_.rate_.ravel()).round(1)
-    array([ 2.1, 19.8])
+    array([ 2.2, 21.1])
     """
 
     _parameter = "rate"

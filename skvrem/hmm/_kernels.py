@@ -30,6 +30,8 @@ from skvrem.utils._simd import WIDTH, fma, load, mul, ratio, splat, store
 
 LANES, STEPS = 16, 8
 TILE = LANES * STEPS
+# Lets LLVM find a minimum in lanes.
+LEAST = {"nnan", "nsz", "reassoc"}
 # Log-densities below stand for minus infinity.
 NOWHERE = -1e90
 U_TILE = np.uint64(TILE)
@@ -103,6 +105,34 @@ def _relative(joint, at, n, top):
         to = np.uint64(at + k * TILE)
         for t in range(U_TILE):
             joint[to + t] = exp(joint[to + t] - top[t])
+
+
+@kernel(fastmath=CONTRACT)
+def _log_c(c, top):
+    """Add log c to top; of c = 0 some number."""
+    for t in range(U_TILE):
+        top[t] += log(c[t])
+
+
+@kernel(fastmath=LEAST)
+def _log_shares(c, top):
+    """Turn top into the rows' shares; return the smallest c and share."""
+    _log_c(c, top)
+    least, lowest = c[0], top[0]
+    for t in range(U_TILE):
+        least = c[t] if c[t] < least else least
+        lowest = top[t] if top[t] < lowest else lowest
+    return least, lowest
+
+
+@kernel
+def _find_impossible(c, top, first, sizes, impossible):
+    """Note step and lane of the first row, padding left out, of density 0."""
+    for t in range(TILE):
+        step, lane = first + t // LANES, t % LANES
+        none = not c[t] > 0.0 or top[t] < NOWHERE
+        if none and impossible[0] < 0 and step < sizes[lane]:
+            impossible[0], impossible[1] = step, lane
 
 
 @kernel
@@ -181,33 +211,32 @@ def forward(
                     pred[j * LANES + event_lane[event]] = start[j]
                 event += 1
             _step_forward(n, pred, tile, s * LANES, c)
-        for t in range(U_TILE):
-            top[t] += log(c[t] if c[t] > 0.0 else 1.0)
-        for t in range(TILE):
-            step, lane = number * STEPS + t // LANES, t % LANES
-            none = not c[t] > 0.0 or top[t] < NOWHERE
-            if none and impossible[0] < 0 and step < sizes[lane]:
-                impossible[0], impossible[1] = step, lane
-        for t in range(LANES):
-            shares[number * LANES + t] = 0.0
-        for s in range(STEPS):
-            step = number * STEPS + s
-            while begun < event and event_step[begun] == step:
-                before[begun] = shares[number * LANES + event_lane[begun]]
-                begun += 1
-            for t in range(LANES):
-                shares[number * LANES + t] += top[s * LANES + t]
+        least, lowest = _log_shares(c, top)
+        if impossible[0] < 0 and not (least > 0.0 and lowest >= NOWHERE):
+            _find_impossible(c, top, number * STEPS, sizes, impossible)
+        while begun < event:
+            # What the lane has had in this tile before the event.
+            last = event_step[begun] - number * STEPS
+            before[begun] = 0.0
+            for s in range(last):
+                before[begun] += top[s * LANES + event_lane[begun]]
+            begun += 1
+        for t in range(0, LANES, WIDTH):
+            total = splat(0.0)
+            for s in range(STEPS):
+                total = fma(1.0, load(top, s * LANES + t), total)
+            store(shares, number * LANES + t, total)
         if rows.size:
-            for t in range(TILE):
-                rows[number * TILE + t] = top[t]
+            for t in range(0, TILE, WIDTH):
+                store(rows, number * TILE + t, load(top, t))
         change = 0.0
         if tolerance > 0.0:
             for k in range(n):
                 for t in range(LANES):
                     i = k * TILE + TILE - LANES + t
                     change = max(change, abs(tile[i] - alpha[at + i]))
-        for i in range(n * TILE):
-            alpha[at + i] = tile[i]
+        for i in range(0, n * TILE, WIDTH):
+            store(alpha, at + i, load(tile, i))
         if tolerance > 0.0 and change <= tolerance:
             return number + 1
     for k in range(n):
@@ -281,14 +310,15 @@ def backward(
     for number in range(n_tiles - 1, -1, -1):
         at = number * n * TILE
         for k in range(n):
-            for t in range(LANES):
-                previous[k * TILE + t] = (
-                    alpha[at - n * TILE + k * TILE + TILE - LANES + t]
-                    if number
-                    else left[k * LANES + t]
-                )
-            for t in range(TILE - LANES):
-                previous[k * TILE + LANES + t] = alpha[at + k * TILE + t]
+            for t in range(0, LANES, WIDTH):
+                if number:
+                    value = load(alpha, at - (n - k - 1) * TILE - LANES + t)
+                else:
+                    value = load(left, k * LANES + t)
+                store(previous, k * TILE + t, value)
+            for t in range(0, TILE - LANES, WIDTH):
+                value = load(alpha, at + k * TILE + t)
+                store(previous, k * TILE + LANES + t, value)
         _matmul(transposed, n, n, previous, 0, TILE, pred, 0, TILE, TILE)
         for s in range(STEPS - 1, -1, -1):
             _step_backward(

@@ -22,7 +22,7 @@ import numpy as np
 from skvrem.hmm._model_lanes import Chain, Passes
 from skvrem.utils._averaging import Averaging, AveragingPoint
 
-__all__ = ["HMMModel", "Parameters", "Statistics"]
+__all__ = ["HMMModel", "Parameters", "Statistics", "stationary"]
 
 
 class Parameters(NamedTuple):
@@ -49,6 +49,15 @@ class Statistics(NamedTuple):
     features: np.ndarray
     objective: float
     entropy: float
+
+
+def stationary(transmat):
+    """Return the distribution that a transition matrix leaves as it is."""
+    n = len(transmat)
+    equations = np.vstack([np.eye(n) - transmat.T, np.ones(n)])
+    delta = np.linalg.lstsq(equations, np.append(np.zeros(n), 1.0), rcond=None)[0]
+    delta = np.maximum(delta, 0.0)
+    return delta / delta.sum()
 
 
 class HMMModel(Averaging):
@@ -105,9 +114,10 @@ class HMMModel(Averaging):
 
     def _theta(self, emission):
         # A point is evaluated several times.
-        if self._last[0] is not emission:
-            self._last = emission, self.emission.theta(emission)
-        return self._last[1]
+        last = self._last
+        if last[0] is not emission:
+            last = self._last = emission, self.emission.theta(emission)
+        return last[1]
 
     def passes(self, parameters, batch, beta=1.0, by_row=False):
         """Return the forward and backward passes over a batch, not yet run."""
@@ -144,8 +154,15 @@ class HMMModel(Averaging):
         if not repair and not lowest >= 0.0:
             return None
         start, pairs = np.maximum(statistics.start, 0), np.maximum(statistics.pairs, 0)
-        transmat = self.transitions.maximize(pairs * self.total, before.transmat)
-        startprob = self.initial.maximize(start * self.total, before.startprob)
+        pairs, start = pairs * self.total, start * self.total
+        if self.initial.stationary:
+            transmat = self.transitions.maximize_stationary(
+                pairs, start, before.transmat
+            )
+            startprob = stationary(transmat)
+        else:
+            transmat = self.transitions.maximize(pairs, before.transmat)
+            startprob = self.initial.maximize(start, before.startprob)
         features = statistics.features * self.total
         emission = self.emission.maximize(features, before.emission, repair)
         if emission is None:

@@ -36,6 +36,8 @@ def starting_parameters(model, rows, method, rng):
     known = None if rows.labels is None else rows.labels[picked]
     labels = _cluster(emission, X, n, method, known, rng)
     features = rows.features(picked)
+    if model.transitions.ordered and known is None:
+        labels = _in_order(labels, picked, rows.bounds, n)
     members = (labels[:, None] == np.arange(n)).astype(float)
     sums = model.features.widen(members.T @ features)
     mean = model.features.widen(features.mean(axis=0, keepdims=True))
@@ -48,6 +50,15 @@ def starting_parameters(model, rows, method, rng):
     inside = np.delete(np.arange(1, len(X)), ends - 1)
     np.add.at(counts, (labels[inside - 1], labels[inside]), 1.0)
     return Parameters(model.initial.start(), model.transitions.start(counts), packed)
+
+
+def _in_order(labels, picked, bounds, n):
+    """Number clusters by where in a sequence their rows lie on average."""
+    sequence = np.searchsorted(bounds, picked, side="right") - 1
+    place = (picked - bounds[sequence]) / np.diff(bounds)[sequence]
+    total = np.bincount(labels, weights=place, minlength=n)
+    mean = total / np.maximum(np.bincount(labels, minlength=n), 1)
+    return np.argsort(np.argsort(mean))[labels]
 
 
 def _runs(bounds, rng):

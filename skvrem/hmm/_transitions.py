@@ -1,8 +1,10 @@
 """How states follow each other, and which comes first."""
 
 import numpy as np
+from scipy import optimize
 from sklearn.base import BaseEstimator
 
+from skvrem.hmm._model import stationary
 from skvrem.utils._validation import check_real
 
 __all__ = ["Homogeneous", "Initial"]
@@ -108,6 +110,8 @@ class Homogeneous(BaseEstimator):
                     f"init of Homogeneous must be rows of probabilities of shape "
                     f"{(n, n)} that sum to 1, got {self.init!r}."
                 )
+        #: Whether no state can come again once it is left.
+        self.ordered = n > 1 and not np.tril(self._free | (self._given > 0), -1).any()
         return self
 
     def start(self, counts):
@@ -131,6 +135,53 @@ class Homogeneous(BaseEstimator):
         share = np.where(total > 0.0, share, old)
         return self._given + np.maximum(self._rest, 0.0) * share
 
+    def maximize_stationary(self, counts, first, before):
+        r"""Return the matrix that explains first states by its stationary distribution.
+
+        Maximizes :math:`\sum_{ij} C_{ij} \log \Gamma_{ij}
+        + \sum_i s_i \log \delta_i(\Gamma)` over the free entries of :math:`\Gamma`,
+        with counts C, sums s of first states and :math:`\delta \Gamma = \delta`.
+        """
+        counts = np.where(self._free, counts + self._extra, 0.0)
+        free, rest = self._free, np.maximum(self._rest, 0.0)
+        rows, columns = np.nonzero(free)
+
+        def matrix(logits):
+            weight = np.zeros(free.shape)
+            weight[rows, columns] = logits
+            weight = np.exp(weight - weight.max(axis=1, keepdims=True)) * free
+            share = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
+            return self._given + rest * share
+
+        def loss(logits):
+            transmat = matrix(logits)
+            safe = np.maximum(transmat, 1e-300)
+            delta = np.maximum(stationary(transmat), 1e-300)
+            value = (counts * np.log(safe)).sum() + first @ np.log(delta)
+            # How delta moves with an entry: through the fundamental matrix.
+            inverse = np.eye(len(delta)) - transmat + delta
+            reach = np.linalg.solve(inverse, first / delta)
+            slope = counts / safe + delta[:, None] * reach
+            inner = (transmat * slope * free).sum(axis=1, keepdims=True)
+            inner = inner / np.where(rest > 0.0, rest, 1.0)
+            gradient = transmat * (slope - inner) * free
+            return -value, -gradient[rows, columns]
+
+        scale = max(counts.sum() + first.sum(), 1.0)
+        best = None
+        for start in (self.maximize(counts - self._extra, before), before):
+            logits = np.log(np.maximum(start[rows, columns], 1e-12))
+            if best is None or loss(logits)[0] < loss(best)[0]:
+                best = logits
+        found = optimize.minimize(
+            lambda x: tuple(part / scale for part in loss(x)),
+            best,
+            jac=True,
+            method="L-BFGS-B",
+            options={"gtol": 1e-10, "ftol": 1e-15, "maxiter": 200},
+        )
+        return matrix(found.x if loss(found.x)[0] <= loss(best)[0] else best)
+
     def log_prior(self, transmat):
         """Return the log-density of the prior, up to a constant."""
         extra = self._extra > 0.0
@@ -143,17 +194,18 @@ class Homogeneous(BaseEstimator):
 
 
 class Initial:
-    """The distribution of first states: free, or fixed.
+    """The distribution of first states: free, fixed, or that in the long run.
 
     Parameters
     ----------
-    startprob : "free" or array-like of shape (n_states,)
+    startprob : "free", "stationary" or array-like of shape (n_states,)
     init : array-like of shape (n_states,), or None
     prior : float
     n : int
     """
 
     def __init__(self, startprob, init, prior, n):
+        self.stationary = isinstance(startprob, str) and startprob == "stationary"
         self.fixed = None if isinstance(startprob, str) else startprob
         self.prior = prior - 1.0
         self.first = init if self.fixed is None else self.fixed
@@ -175,14 +227,14 @@ class Initial:
 
     def log_prior(self, startprob):
         """Return the log-density of the prior, up to a constant."""
-        if self.fixed is not None or self.prior == 0.0:
+        if self.fixed is not None or self.stationary or self.prior == 0.0:
             return 0.0
         with np.errstate(divide="ignore"):
             return float(self.prior * np.log(startprob).sum())
 
     def n_parameters(self):
         """Return the number of free parameters."""
-        return 0 if self.fixed is not None else self.n - 1
+        return 0 if self.fixed is not None or self.stationary else self.n - 1
 
 
 def check_startprob(estimator):
@@ -199,7 +251,8 @@ def check_startprob(estimator):
         value = getattr(estimator, name)
         if value is None and name == "startprob_init":
             continue
-        if isinstance(value, str) and value == "free" and name == "startprob":
+        options = ("free", "stationary") if name == "startprob" else ()
+        if isinstance(value, str) and value in options:
             continue
         try:
             array = np.asarray(value, float)
@@ -208,7 +261,7 @@ def check_startprob(estimator):
         if array.shape != (n,) or not (
             array.min() >= 0.0 and np.isclose(array.sum(), 1.0, atol=1e-6)
         ):
-            free = "'free' or " if name == "startprob" else ""
+            free = "'free', 'stationary' or " if name == "startprob" else ""
             raise ValueError(
                 f"{name} must be {free}{n} probabilities that sum to 1, got {value!r}."
             )

@@ -44,6 +44,8 @@ THIN = 8
 # A fit to a sample ends where what is left to gain is this share of its sampling error.
 START_PRECISION = 0.1
 START_STEPS = 24
+# A curvature that costs more passes is taken once, not for the sample as well.
+DEAR = 1.0
 
 
 class SBMLogisticRegression(
@@ -386,20 +388,23 @@ class SBMLogisticRegression(
         rows = start_rows(shape[0], data.n_units)
         if fit.name in ("batch", "stochastic") or not rows:
             return np.zeros(shape), 0.0
+        if model.metric_cost > DEAR:
+            return np.zeros(shape), 0.0
         sample = Sample(data.sample(rows, rng))
         if not sample.total_weight > 0.0:
             return np.zeros(shape), 0.0
+        tol = START_PRECISION * shape[0] * shape[1] / (2.0 * rows)
         result = solvers.run(
             model.on_sample(
                 curvature_rows(model.curvature, *shape, rows, row_entries(data))
             ),
-            solvers.QuasiNewton(),
+            solvers.QuasiNewton(tol),
             sample,
             model.start(Parameters(np.zeros(shape))),
             step_size=schedules.Constant(1.0),
             temperature=schedules.Constant(1.0),
             max_iter=START_STEPS,
-            tol=START_PRECISION * shape[0] * shape[1] / (2.0 * rows),
+            tol=tol,
             rng=rng,
         )
         passes = result.history[-1].passes * rows / data.n_units

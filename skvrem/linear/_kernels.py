@@ -164,6 +164,12 @@ def csr_times(data, indices, indptr, ids, M, out):
     """Out (m, c) = rows of the CSR matrix times M (d, c)."""
     c = M.shape[1]
     for i in range(ids.size):
+        if c == 1:  # a loop of one turn would take as long as the rest
+            total = out.dtype.type(0.0)
+            for at in range(indptr[ids[i]], indptr[ids[i] + 1]):
+                total += data[at] * M[indices[at], 0]
+            out[i, 0] = total
+            continue
         for j in range(c):
             out[i, j] = 0.0
         for at in range(indptr[ids[i]], indptr[ids[i] + 1]):

@@ -131,6 +131,8 @@ class LogisticModel:
         `recondition` on some rows.
     sample_rows : int
         That many.
+    metric_cost : float
+        The time that this takes, in passes for the gradient.
     online : Online or None
         For the stochastic solver.
     """
@@ -150,6 +152,7 @@ class LogisticModel:
         kind="bound",
         every=True,
         sample_rows=0,
+        metric_cost=0.0,
         online=None,
     ):
         self.y = y
@@ -161,6 +164,7 @@ class LogisticModel:
         self.kind = kind
         self.every = every
         self.sample_rows = sample_rows
+        self.metric_cost = metric_cost
         self.online = online
         self._factored = None, None
 

@@ -27,6 +27,9 @@ CURVATURE_BYTES = 1 << 26
 MANY_ROWS, FEW_ROWS = 100, 10
 # What taking the curvature may cost beyond FEW_ROWS, in passes for the gradient.
 CURVATURE_PASSES = 3.0
+# Outer products that fit in the time of a pass, by what limits it: memory for two
+# classes, products of small matrices for more, CSR rows one by one.
+SPEED, SPEED_CLASSES, SPEED_CSR = 40.0, 9.4, 3.0
 # The first fit is to a share of the rows, but to so many a feature at least; and it
 # pays only where they are few among all.
 START_SHARE, START_ROWS, WORTH_IT = 16, 10, 4
@@ -97,6 +100,15 @@ def curvature_rows(curvature, p, k, n_rows, row_entries):
     affordable = CURVATURE_PASSES * 4.0 * n_rows * k / row_entries / curvature.columns
     rows = np.clip(affordable, FEW_ROWS * p, MANY_ROWS * p)
     return int(min(n_rows, max(rows, 1024)))
+
+
+def metric_cost(curvature, data, k, rows):
+    """Return what taking and factoring the curvature costs, in passes."""
+    if curvature.kind != "gram":
+        return rows / data.n_units
+    speed = SPEED if k == 1 else SPEED_CLASSES
+    speed = SPEED_CSR if hasattr(data.rows, "indptr") else speed
+    return rows * row_entries(data) * curvature.columns / (data.n_units * k * speed)
 
 
 def row_entries(data):
@@ -171,6 +183,7 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
     if stream and estimator.step_size == "auto":
         gram = GRAM_STEP if k == 1 else GRAM_STEP_CLASSES
         factor = gram if curvature.kind == "gram" else OTHER_STEP
+    sample_rows = curvature_rows(curvature, p, k, data.n_units, row_entries(data))
     model = LogisticModel(
         rows.numbers,
         len(classes),
@@ -180,13 +193,14 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
         curvature,
         kind=kind,
         every=stream or (solver == "batch" and not accelerated),
-        sample_rows=curvature_rows(curvature, p, k, data.n_units, row_entries(data)),
+        sample_rows=sample_rows,
+        metric_cost=metric_cost(curvature, data, k, sample_rows),
         online=Online(estimator.gradient_memory, factor, 1.0 / n_blocks)
         if stream
         else None,
     )
     if accelerated:
-        return Fit("batch+lbfgs", model, solvers.QuasiNewton(), ONE, 1)
+        return Fit("batch+lbfgs", model, solvers.QuasiNewton(estimator.tol), ONE, 1)
     if stream:
         # The share of the newest block in all that have been seen.
         schedule = schedules.Power(1.0, 1.0, 1.0)

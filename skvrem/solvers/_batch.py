@@ -3,7 +3,7 @@
 from functools import partial
 
 from skvrem.solvers._protocols import Anchor
-from skvrem.utils._algebra import scale
+from skvrem.utils._algebra import rescale
 
 __all__ = ["Batch"]
 
@@ -28,7 +28,7 @@ class Batch:
     def begin(self, point, beta):
         """Evaluate the mean at the point."""
         sums = self.partition.sum(partial(_statistics, self.model, point, beta))
-        mean = scale(sums, 1.0 / self.partition.total_weight)
+        mean = rescale(sums, 1.0 / self.partition.total_weight)
         self.anchor = Anchor(mean, self.model.objective(point, mean), 1.0, point)
         return self.anchor
 

@@ -13,9 +13,10 @@ __all__ = ["QuasiNewton"]
 MEMORY = 10
 # Share of the promised gain that a step must bring (Armijo), and trials of its length.
 SUFFICIENT, TRIALS = 1e-4, 30
-# The curvature is taken anew where a step gains more than this share of the one
-# before, at least so many steps after the last time, and at most so often.
-SLOW, STEPS_BETWEEN, RENEWALS = 0.25, 3, 4
+# The curvature is taken anew where a step gains more than this share of the one before,
+# at least so many steps after the last time, and at most so often; and where the steps
+# that it saves, at the rate of a good curvature, are worth its cost.
+SLOW, STEPS_BETWEEN, RENEWALS, GOOD_RATE = 0.25, 3, 4, 0.05
 # Steps over which the rate of convergence is measured, and the slowest believed.
 RATE_STEPS, SLOWEST_RATE = 5, 0.95
 
@@ -41,11 +42,20 @@ class QuasiNewton(Batch):
     - ``move(point, step)``: the point with its parameters moved by such an array;
     - ``precondition(point, vector)``: :math:`P^{-1}` times a vector;
     - ``recondition(point, data, rng)``: the point with P taken there (or the same
-      point, for a model whose P is fixed), and the passes that this cost.
+      point, for a model whose P is fixed), and the passes that this cost;
+    - ``metric_cost``: the time that takes, in passes for the gradient.
+
+    Parameters
+    ----------
+    tol : float
+        Where the fit will stop.
     """
 
     #: A step can be small by chance; what counts is the promise.
     patience = 3
+
+    def __init__(self, tol):
+        self.tol = tol
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
@@ -110,13 +120,22 @@ class QuasiNewton(Batch):
     def _renew(self, anchor):
         """Take the curvature anew where progress is slow; return the passes spent."""
         self.point = anchor.point
-        slow = len(self.promises) > 1 and (self.promises[-1] > SLOW * self.promises[-2])
-        if not slow or self.age < STEPS_BETWEEN or self.renewals == RENEWALS:
+        young = self.age < STEPS_BETWEEN or self.renewals == RENEWALS
+        if young or not self._pays():
             return 0.0
         self.point, cost = self.model.recondition(anchor.point, self.data, self.rng)
         self.renewals += 1
         self.age = 0
         return cost
+
+    def _pays(self):
+        """Whether a new curvature saves more steps than it costs."""
+        before, now = self.promises[-2:]
+        if not before > now > SLOW * before:
+            return now > SLOW * before  # not even that: the metric is no good
+        decades = math.log(max(now, self.tol) / max(self.tol, 1e-16))
+        saved = decades / math.log(before / now) + decades / math.log(GOOD_RATE)
+        return saved > self.model.metric_cost
 
     def _direction(self):
         """H times the gradient, by the two loops of L-BFGS."""

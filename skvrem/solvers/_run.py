@@ -104,7 +104,8 @@ def run(
     pace = _Pace()
     step = 1.0 if solver.unit_step else step_size(0)
     n_steps = n_calm = dips = 0
-    good = previous = anchor = last_temperature = None
+    good = anchor = last_temperature = None
+    last_objective = math.nan
     learns = hasattr(temperature, "observe")
     fresh, converged, stopped, gain = True, False, False, math.nan
     history = []
@@ -133,10 +134,10 @@ def run(
                     continue
                 anchor = good
         else:
-            gain = math.nan if fresh else anchor.objective - previous.objective
+            gain = math.nan if fresh else anchor.objective - last_objective
             n_calm = n_calm + 1 if abs(gain) < tol else 0
             good, dips, fresh = anchor, 0, False
-        previous = anchor
+        last_objective = anchor.objective
         stopped = report is not None and bool(report(history[-1], point))
         calm = n_calm >= solver.patience or anchor.promise < tol
         converged = calm and hot == temperature(n_iter)

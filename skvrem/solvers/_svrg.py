@@ -4,7 +4,7 @@ from functools import partial
 
 from skvrem.solvers._blocks import Blocks
 from skvrem.solvers._protocols import Anchor
-from skvrem.utils._algebra import accumulate, difference, scale
+from skvrem.utils._algebra import accumulate, difference, rescale, scale
 
 __all__ = ["SVRG"]
 
@@ -28,21 +28,21 @@ class SVRG(Blocks):
 
     def begin(self, point, beta):
         """Make the anchor: a full pass at the point, each batch remembered."""
-        total, memory = None, []
+        total, self.memory = None, []  # the last epoch's memory is free to go
         evaluate = partial(_remember, self.model, point, beta)
         for sums, kept in self.partition.map(evaluate):
             total = accumulate(total, sums)
-            memory.append(kept)
-        mean = scale(total, 1.0 / self.partition.total_weight)
+            self.memory.append(kept)
+        mean = rescale(total, 1.0 / self.partition.total_weight)
         self.beta = beta
         objective = self.model.objective(point, mean)
-        self.anchor = Anchor(mean, objective, 1.0, point, memory)
+        self.anchor = Anchor(mean, objective, 1.0, point)
         return self.anchor
 
     def estimate(self, visit, point):
         """Return the anchor's mean and the batch's scaled change since."""
         now = self.model.statistics(point, visit, self.beta)
-        then = self.model.recall(self.anchor.memory[visit.block], point, visit)
+        then = self.model.recall(self.memory[visit.block], point, visit)
         factor = len(self.partition) / self.partition.total_weight
         return self.anchor.mean, scale(difference(now, then), factor)
 

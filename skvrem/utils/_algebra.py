@@ -10,7 +10,15 @@ add, subtract, combine. The leaves of a NamedTuple are
 
 import numpy as np
 
-__all__ = ["Rows", "accumulate", "combination", "dense", "difference", "scale"]
+__all__ = [
+    "Rows",
+    "accumulate",
+    "combination",
+    "dense",
+    "difference",
+    "rescale",
+    "scale",
+]
 
 
 class Rows:
@@ -87,6 +95,15 @@ def accumulate(total, part):
 def scale(sums, factor):
     """Return `factor * sums`."""
     return _map(lambda leaf: leaf * factor, sums)
+
+
+def rescale(total, factor):
+    """Return `factor * total`, in the place of a total that `accumulate` has made."""
+
+    def leaf(part):
+        return np.multiply(part, factor, out=part) if np.ndim(part) else part * factor
+
+    return _map(leaf, total)
 
 
 def difference(a, b):

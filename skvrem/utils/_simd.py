@@ -1,12 +1,15 @@
-"""Eight float64 side by side, as one value of a kernel.
+"""A cache line of floats, 16 float32 or 8 float64, as one value of a kernel.
 
 A loop over a few elements of arrays that may overlap is checked for that anew each time
 it is entered, and its sums go through memory. A :class:`Lanes` value lives in vector
 registers: one of AVX-512, two of AVX2, four of SSE2 or Neon.
 
-    load(array, at), store(array, at, v)    8 elements of a flat float64 array
+    lanes(array)                            how many there are, for its dtype
+    load(array, at), store(array, at, v)    that many elements of a flat array
     splat(x)                                x in every lane
-    fma(a, b, c) = a b + c,  mul(a, b),  ratio(a, b) = a / b, and 0 where b <= 0
+    add(a, b), mul(a, b), fma(a, b, c) = a b + c
+    ratio(a, b) = a / b, and 0 where b <= 0
+    total(v)                                the sum of the lanes
 
 Positions are not checked.
 """
@@ -16,60 +19,95 @@ from numba import types
 from numba.core.datamodel import models, register_default
 from numba.extending import intrinsic
 
-__all__ = ["WIDTH", "fma", "load", "mul", "ratio", "splat", "store"]
+__all__ = [
+    "WIDTH",
+    "add",
+    "fma",
+    "lanes",
+    "load",
+    "mul",
+    "ratio",
+    "splat",
+    "store",
+    "total",
+]
 
+CACHE_LINE = 64
+# Of float64.
 WIDTH = 8
-_VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
 
 
 class Lanes(types.Type):
-    """The numba type of eight float64."""
+    """The numba type of a cache line of floats of one dtype."""
 
-    def __init__(self):
-        super().__init__(name="Lanes")
+    def __init__(self, dtype):
+        self.dtype = dtype
+        super().__init__(name=f"Lanes({dtype})")
 
 
-LANES_TYPE = Lanes()
+_LANES = {dtype: Lanes(dtype) for dtype in (types.float64, types.float32)}
+
+
+def _vector(dtype):
+    element = ir.DoubleType() if dtype is types.float64 else ir.FloatType()
+    return ir.VectorType(element, _width(dtype))
+
+
+def _width(dtype):
+    return CACHE_LINE * 8 // dtype.bitwidth
 
 
 @register_default(Lanes)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager, frontend):
-        super().__init__(manager, frontend, _VECTOR)
+        super().__init__(manager, frontend, _vector(frontend.dtype))
 
 
 def _pointer(context, builder, array_type, array, at):
     data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [at]), _VECTOR.as_pointer())
+    vector = _vector(array_type.dtype)
+    return builder.bitcast(builder.gep(data, [at]), vector.as_pointer())
+
+
+@intrinsic
+def lanes(typing_context, array):
+    """Number of elements of the array's dtype in a value."""
+
+    def generate(context, builder, signature, arguments):
+        return ir.Constant(ir.IntType(64), _width(signature.args[0].dtype))
+
+    return types.intp(array), generate
 
 
 @intrinsic
 def load(typing_context, array, at):
-    """Elements at..at+8 of a flat array."""
+    """Elements from `at` on of a flat array."""
 
     def generate(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature.args[0], *arguments)
-        return builder.load(pointer, align=8)
+        return builder.load(pointer, align=signature.args[0].dtype.bitwidth // 8)
 
-    return LANES_TYPE(array, types.intp), generate
+    return _LANES[array.dtype](array, types.intp), generate
 
 
 @intrinsic
 def store(typing_context, array, at, value):
-    """Set elements at..at+8 of a flat array."""
+    """Set elements from `at` on of a flat array."""
 
     def generate(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature.args[0], *arguments[:2])
-        builder.store(arguments[2], pointer, align=8)
+        align = signature.args[0].dtype.bitwidth // 8
+        builder.store(arguments[2], pointer, align=align)
         return context.get_dummy_value()
 
-    return types.none(array, types.intp, LANES_TYPE), generate
+    return types.none(array, types.intp, _LANES[array.dtype]), generate
 
 
 def _splat(builder, x):
-    undefined = ir.Constant(_VECTOR, ir.Undefined)
+    width = CACHE_LINE // (8 if isinstance(x.type, ir.DoubleType) else 4)
+    undefined = ir.Constant(ir.VectorType(x.type, width), ir.Undefined)
     first = builder.insert_element(undefined, x, ir.IntType(32)(0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
     return builder.shuffle_vector(first, undefined, zeros)
 
 
@@ -80,7 +118,7 @@ def splat(typing_context, x):
     def generate(context, builder, signature, arguments):
         return _splat(builder, arguments[0])
 
-    return LANES_TYPE(types.float64), generate
+    return _LANES[x](x), generate
 
 
 @intrinsic
@@ -89,13 +127,22 @@ def fma(typing_context, a, b, c):
 
     def generate(context, builder, signature, arguments):
         a, b, c = arguments
-        if signature.args[0] is types.float64:
+        if not isinstance(signature.args[0], Lanes):
             a = _splat(builder, a)
         product = builder.fmul(a, b, flags=("contract",))
         return builder.fadd(product, c, flags=("contract",))
 
-    first = LANES_TYPE if a is LANES_TYPE or isinstance(a, Lanes) else types.float64
-    return LANES_TYPE(first, LANES_TYPE, LANES_TYPE), generate
+    return b(a if isinstance(a, Lanes) else b.dtype, b, b), generate
+
+
+@intrinsic
+def add(typing_context, a, b):
+    """Sum."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.fadd(*arguments, flags=("contract",))
+
+    return a(a, a), generate
 
 
 @intrinsic
@@ -105,7 +152,7 @@ def mul(typing_context, a, b):
     def generate(context, builder, signature, arguments):
         return builder.fmul(*arguments, flags=("contract",))
 
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+    return a(a, a), generate
 
 
 @intrinsic
@@ -114,8 +161,31 @@ def ratio(typing_context, a, b):
 
     def generate(context, builder, signature, arguments):
         a, b = arguments
-        zero = ir.Constant(_VECTOR, [0.0] * WIDTH)
+        zero = ir.Constant(a.type, [0.0] * a.type.count)
         positive = builder.fcmp_ordered(">", b, zero)
         return builder.select(positive, builder.fdiv(a, b), zero)
 
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+    return a(a, a), generate
+
+
+@intrinsic
+def total(typing_context, a):
+    """Sum of the lanes: halves upon halves."""
+
+    def generate(context, builder, signature, arguments):
+        (v,) = arguments
+        width = v.type.count
+        while width > 1:
+            width //= 2
+            low, high = (
+                ir.Constant(
+                    ir.VectorType(ir.IntType(32), width), list(range(at, at + width))
+                )
+                for at in (0, width)
+            )
+            v = builder.fadd(
+                builder.shuffle_vector(v, v, low), builder.shuffle_vector(v, v, high)
+            )
+        return builder.extract_element(v, ir.IntType(32)(0))
+
+    return a.dtype(a), generate

@@ -6,9 +6,8 @@ probabilities t_k rows_vk / s_dv with s_dv = Σ_k t_k rows_vk, and all that is n
 sums of these, weighted with the counts c_dv.
 """
 
-import numpy as np
-
 from skvrem.utils._jit import REDUCE, kernel
+from skvrem.utils._simd import add, fma, lanes, load, mul, splat, store, total
 
 # Keeps a word that no topic expects from dividing by zero; c / TINY stays finite.
 TINY = 1e-25
@@ -31,40 +30,43 @@ def sum_over_tokens(counts, index, low, high, rows, t, g, w):
     w : array of shape (n_nonzeros,)
         Written from `low` to `high`.
     """
-    K = rows.shape[1]
-    tiny = rows.dtype.type(TINY)
-    for k in range(K):
-        g[k] = 0.0
+    K, width = rows.shape[1], lanes(rows)
+    tiny, nothing = rows.dtype.type(TINY), splat(rows.dtype.type(0.0))
+    flat = rows.reshape(-1)
+    for k in range(0, K, width):
+        store(g, k, nothing)
     fours = low + (high - low) // 4 * 4
     # Four words at a time share the loads of t and g.
     for j in range(low, fours, 4):
-        v0, v1, v2, v3 = index[j], index[j + 1], index[j + 2], index[j + 3]
-        s0 = s1 = s2 = s3 = tiny
-        for k in range(K):
-            x = t[k]
-            s0 += x * rows[v0, k]
-            s1 += x * rows[v1, k]
-            s2 += x * rows[v2, k]
-            s3 += x * rows[v3, k]
-        w0, w1 = counts[j] / s0, counts[j + 1] / s1
-        w2, w3 = counts[j + 2] / s2, counts[j + 3] / s3
+        v0, v1 = index[j] * K, index[j + 1] * K
+        v2, v3 = index[j + 2] * K, index[j + 3] * K
+        s0 = s1 = s2 = s3 = nothing
+        for k in range(0, K, width):
+            x = load(t, k)
+            s0 = fma(x, load(flat, v0 + k), s0)
+            s1 = fma(x, load(flat, v1 + k), s1)
+            s2 = fma(x, load(flat, v2 + k), s2)
+            s3 = fma(x, load(flat, v3 + k), s3)
+        w0, w1 = counts[j] / (total(s0) + tiny), counts[j + 1] / (total(s1) + tiny)
+        w2, w3 = counts[j + 2] / (total(s2) + tiny), counts[j + 3] / (total(s3) + tiny)
         w[j], w[j + 1], w[j + 2], w[j + 3] = w0, w1, w2, w3
-        for k in range(K):
-            g[k] += (
-                w0 * rows[v0, k]
-                + w1 * rows[v1, k]
-                + w2 * rows[v2, k]
-                + w3 * rows[v3, k]
-            )
+        x0, x1, x2, x3 = splat(w0), splat(w1), splat(w2), splat(w3)
+        for k in range(0, K, width):
+            y = fma(x0, load(flat, v0 + k), load(g, k))
+            z = mul(x1, load(flat, v1 + k))
+            y = fma(x2, load(flat, v2 + k), y)
+            z = fma(x3, load(flat, v3 + k), z)
+            store(g, k, add(y, z))
     for j in range(fours, high):
-        v0 = index[j]
-        s0 = tiny
-        for k in range(K):
-            s0 += t[k] * rows[v0, k]
-        w0 = counts[j] / s0
+        v0 = index[j] * K
+        s0 = nothing
+        for k in range(0, K, width):
+            s0 = fma(load(t, k), load(flat, v0 + k), s0)
+        w0 = counts[j] / (total(s0) + tiny)
         w[j] = w0
-        for k in range(K):
-            g[k] += w0 * rows[v0, k]
+        x0 = splat(w0)
+        for k in range(0, K, width):
+            store(g, k, fma(x0, load(flat, v0 + k), load(g, k)))
 
 
 @kernel(fastmath=REDUCE)
@@ -83,16 +85,14 @@ def sum_over_words(w, index, indptr, at, first, last, out):
     out : array of shape (n_words, K)
         Added to.
     """
-    t = np.empty(at.shape[1], at.dtype)
-    # An index that could count from the end stops the loop from being vectorised.
-    low, high = np.uint64(first), np.uint64(last)
+    K, width = at.shape[1], lanes(at)
+    shares, sums = at.reshape(-1), out.reshape(-1)
     for i in range(indptr.shape[0] - 1):
-        for k in range(low, high):
-            t[k] = at[i, k]
         for j in range(indptr[i], indptr[i + 1]):
-            v, x = index[j], w[j]
-            for k in range(low, high):
-                out[v, k] += x * t[k]
+            v, x = index[j] * K, splat(w[j])
+            for k in range(first, last, width):
+                added = fma(x, load(shares, i * K + k), load(sums, v + k))
+                store(sums, v + k, added)
 
 
 @kernel(fastmath=REDUCE)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from skvrem.factorial import _kernels
-from skvrem.factorial._model import NO_IDS, FactorialModel, Parameters, no_codes
+from skvrem.factorial._model import NO_IDS, FactorialModel, no_codes
+from skvrem.factorial._model_bound import Parameters
 from tests.factorial import oracle
 
 K, D = 5, 3

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from skvrem.data import as_source
-from skvrem.factorial._model import FactorialModel, Parameters
+from skvrem.factorial._model import FactorialModel
+from skvrem.factorial._model_bound import Parameters
 from tests.factorial import oracle
 
 N, K, D = 60, 3, 4

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 
 from skvrem import hmm
 from skvrem.data import as_documents, as_source
-from skvrem.factorial import _model as factorial
+from skvrem.factorial._model import FactorialModel
+from skvrem.factorial._model_bound import Parameters as FactorialParameters
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm._sequences import Sequences, SequenceSource
 from skvrem.hmm._transitions import Initial
@@ -97,7 +98,7 @@ def factors(learn=True, full=True, keep_sums=True, weighted=False):
     X = codes @ parts + 0.4 * rng.normal(size=(300, 6))
     weight = rng.uniform(0.5, 2.0, 300) if weighted else None
     data = as_source(X, weight)
-    model = factorial.FactorialModel(
+    model = FactorialModel(
         data.total_weight,
         X.dtype,
         learn=(learn,) * 3,
@@ -106,7 +107,7 @@ def factors(learn=True, full=True, keep_sums=True, weighted=False):
         code_iter=3,
     )
     near = parts + 0.2 * rng.normal(size=parts.shape)
-    parameters = factorial.Parameters(near, None, np.full(3, 0.4), 0.3, 0.8)
+    parameters = FactorialParameters(near, None, np.full(3, 0.4), 0.3, 0.8)
     return Case(model, model.start(parameters, 300), data, X, "factorial")
 
 

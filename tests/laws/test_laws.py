@@ -19,7 +19,7 @@ N_BLOCKS = 12
 SOLVERS = {
     "batch": solvers.Batch,
     "squarem": solvers.Squarem,
-    "quasi-newton": solvers.QuasiNewton,
+    "quasi-newton": partial(solvers.QuasiNewton, 1e-12),
     **{name: partial(cls, N_BLOCKS) for name, cls in solvers.BY_NAME.items()},
 }
 TABLES = ("saga", "incremental")

@@ -93,13 +93,13 @@ def _snapml(dual):
 
 PEERS = {
     **{
-        f"sklearn {name}": _sklearn(name)
+        f"sklearn-{name}": _sklearn(name)
         for name in ("lbfgs", "newton-cg", "newton-cholesky", "sag", "saga")
     },
-    "liblinear dual": _liblinear(True),
-    "liblinear primal": _liblinear(False),
-    "glum irls-ls": _glum("irls-ls"),
-    "glum lbfgs": _glum("lbfgs"),
-    "snapml dual": _snapml(True),
-    "snapml primal": _snapml(False),
+    "liblinear-dual": _liblinear(True),
+    "liblinear-primal": _liblinear(False),
+    "glum-irls": _glum("irls-ls"),
+    "glum-lbfgs": _glum("lbfgs"),
+    "snapml-dual": _snapml(True),
+    "snapml-primal": _snapml(False),
 }

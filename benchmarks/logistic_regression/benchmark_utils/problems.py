@@ -148,7 +148,7 @@ PROBLEMS = {
     "secstr": secstr,
     "digits": digits,
     "news": news,
-    "news binary": news_binary,
+    "news-binary": news_binary,
 }
 
 

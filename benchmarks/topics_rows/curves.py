@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 from harness.timing import quiet
-from skvrem import VRPLSA
 from threadpoolctl import threadpool_limits
+
+from skvrem import VRPLSA
 
 __all__ = ["Curve", "cost", "exact_curve", "fit", "seconds_an_epoch", "try_grid"]
 

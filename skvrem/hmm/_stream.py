@@ -1,0 +1,120 @@
+"""Hidden Markov models of streams: one step of stochastic EM with each batch."""
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from skvrem import schedules
+from skvrem.hmm._inference import explain_impossible
+from skvrem.hmm._model import Statistics
+from skvrem.hmm._model_lanes import Impossible, Layout, Passes
+from skvrem.utils._algebra import scale as scale_sums
+from skvrem.utils._averaging import AveragingPoint
+from skvrem.utils._parallel import threads
+from skvrem.utils._validation import all_or_nothing
+
+__all__ = ["HMMStream"]
+
+
+class HMMStream:
+    """Fitting piece by piece."""
+
+    def _seen(self):
+        return getattr(self, "n_samples_seen_", 0)
+
+    def partial_fit(
+        self,
+        X,
+        y=None,
+        *,
+        sample_weight=None,
+        groups=None,
+        lengths=None,
+        state_labels=None,
+        continues=False,
+    ):
+        """Update the model with some sequences, or the next rows of an endless one.
+
+        One step of stochastic EM: the statistics move by
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        where t is the number of such batches seen. The first batch finds the starting
+        values, so it should hold a few hundred rows or more. Goes on from a `fit`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another; NaN is missing.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sequences count so many times: the same for all rows of one.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+        state_labels : array-like of int of shape (n_samples,), default=None
+            States that are known, -1 where they are not.
+        continues : bool, default=False
+            The first row follows the last row of the last batch, whose state's
+            probabilities have been kept.
+
+        Returns
+        -------
+        self : VRHMM
+            The fitted model.
+        """
+        first = not hasattr(self, "transmat_")
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            if continues and not hasattr(self, "_carried"):
+                raise ValueError(
+                    "continues=True needs an earlier partial_fit, whose last row the "
+                    "first of these rows follows."
+                )
+            sequences, data, model = self._open(
+                X, groups, lengths, sample_weight, state_labels, first
+            )
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            rng = np.random.default_rng(seed)
+            if first:
+                dtype, seen = sequences.X.dtype, 0
+                point = self._starting_point(model, data, 0, rng, False)
+            else:
+                dtype, seen = self.transmat_.dtype, self._seen()
+                point = AveragingPoint(
+                    self._parameters(), Statistics(*self._sums, 0.0, 0.0)
+                )
+            layout = Layout(
+                data.rows, np.arange(data.n_units), sequences.weight, continues
+            )
+            passes = Passes(
+                layout,
+                model.chain(point.parameters),
+                carried=self._carried if continues else None,
+            )
+            try:
+                sums = model.collect(passes, point)
+            except Impossible as error:
+                raise explain_impossible(error, sequences) from None
+            scale = 1.0 if self.step_size == "auto" else self.step_size
+            schedule = schedules.Power(scale, self.step_offset, self.step_decay)
+            step = schedule(seen / len(sequences.X))
+            mean = scale_sums(sums, 1.0 / data.total_weight)
+            if continues and len(sequences.bounds) == 2:
+                # Nothing has been seen of how sequences begin.
+                mean = mean._replace(start=point.statistics.start)
+            objective = float(mean.objective)
+            model.total = data.total_weight + seen
+            point = model.update(point, None, mean, step)
+            for name in ("history_", "init_scores_"):
+                vars(self).pop(name, None)  # they are of a fit that is past
+            vars(self).update(
+                self._attributes(model, point, dtype),
+                converged_=False,
+                n_iter_=getattr(self, "n_iter_", 0) + 1,
+                log_likelihood_=objective,
+                solver_="stochastic",
+                n_parameters_=model.n_parameters(),
+                n_samples_seen_=seen + len(sequences.X),
+                _carried=passes.last(),
+            )
+        return self

@@ -1,0 +1,86 @@
+"""Step lengths and turning angles of tracks."""
+
+import numpy as np
+import pytest
+
+from skvrem.hmm import prepare_tracks
+
+
+def test_a_square_and_a_pause():
+    square = [[0, 0], [2, 0], [2, 2], [0, 2], [0, 2], [0, 0]]
+    steps = prepare_tracks(square)
+    np.testing.assert_allclose(steps[:, 0], [2, 2, 2, 0, 2, np.nan])
+    half = np.pi / 2
+    np.testing.assert_allclose(
+        steps[:, 1], [np.nan, half, half, np.nan, np.nan, np.nan]
+    )
+
+
+def test_back_is_half_a_turn():
+    steps = prepare_tracks([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, -1.0]])
+    np.testing.assert_allclose(steps[1:3, 1], [np.pi, np.pi / 2])
+
+
+def test_tracks_do_not_touch():
+    rng = np.random.default_rng(0)
+    walks = rng.normal(size=(30, 2)).cumsum(axis=0)
+    ids = np.repeat([3, 1, 2], 10)
+    together = prepare_tracks(walks, groups=ids)
+    apart = [prepare_tracks(walks[ids == i]) for i in (3, 1, 2)]
+    np.testing.assert_array_equal(together, np.concatenate(apart))
+
+
+def test_missing_positions():
+    walks = np.random.default_rng(0).normal(size=(9, 2)).cumsum(axis=0)
+    walks[4] = np.nan
+    steps = prepare_tracks(walks)
+    assert np.flatnonzero(np.isnan(steps[:, 0])).tolist() == [3, 4, 8]
+    assert np.flatnonzero(np.isnan(steps[:, 1])).tolist() == [0, 3, 4, 5, 8]
+
+
+def test_the_sphere_is_flat_where_tracks_are_short():
+    metres = np.random.default_rng(0).normal(size=(40, 2)).cumsum(axis=0)
+    lon0, lat0 = 12.0, 57.0
+    scale = np.radians(1.0) * 6371.0088e3
+    degrees = np.column_stack(
+        [
+            lon0 + metres[:, 0] / scale / np.cos(np.radians(lat0)),
+            lat0 + metres[:, 1] / scale,
+        ]
+    )
+    sphere = prepare_tracks(degrees, coordinates="lonlat")
+    plane = prepare_tracks(metres)
+    np.testing.assert_allclose(1e3 * sphere[:, 0], plane[:, 0], rtol=1e-4)
+    np.testing.assert_allclose(sphere[:, 1], plane[:, 1], atol=1e-3)
+
+
+def test_a_quarter_of_the_equator_and_a_great_circle():
+    steps = prepare_tracks([[0, 0], [90, 0], [90, 60]], coordinates="lonlat")
+    np.testing.assert_allclose(steps[0, 0], 6371.0088 * np.pi / 2)
+    np.testing.assert_allclose(steps[1], [6371.0088 * np.pi / 3, np.pi / 2])
+    straight = prepare_tracks([[0, 10], [40, 40], [120, 30]], coordinates="lonlat")
+    # A point half-way along a great circle is no turn.
+    a, b = (
+        np.array([np.cos(y) * np.cos(x), np.cos(y) * np.sin(x), np.sin(y)])
+        for x, y in np.radians([[0, 10], [120, 30]])
+    )
+    m = (a + b) / np.linalg.norm(a + b)
+    middle = np.degrees([np.arctan2(m[1], m[0]), np.arcsin(m[2])])
+    along = prepare_tracks([[0, 10], middle, [120, 30]], coordinates="lonlat")
+    np.testing.assert_allclose(along[1, 1], 0.0, atol=1e-9)
+    assert abs(straight[1, 1]) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([[1.0, 2.0, 3.0]],), "2 columns"),
+        (([[1.0, 2.0]], "round"), "planar"),
+        (([[1.0, 2.0]], "planar", [1, 2]), "one id"),
+    ],
+)
+def test_bad_tracks(arguments, message):
+    positions, *rest = arguments
+    names = dict(zip(("coordinates", "groups"), rest, strict=False))
+    with pytest.raises(ValueError, match=message):
+        prepare_tracks(positions, **names)
