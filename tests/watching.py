@@ -27,6 +27,9 @@ class Untouched:
     def copied(attributes):
         """Copies of the attributes, but of callbacks, which do change."""
         rest = {k: v for k, v in attributes.items() if k != "_skl_callbacks"}
+        for name, value in rest.items():
+            if isinstance(value, np.random.RandomState):  # compared by identity
+                rest[name] = value.get_state()
         return copy.deepcopy(rest)
 
     def check(self):

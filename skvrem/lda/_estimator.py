@@ -27,6 +27,7 @@ from skvrem.utils._parallel import threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
     all_or_nothing,
+    check_aliases,
     check_integer,
     check_options,
     check_real,
@@ -41,10 +42,14 @@ FEWEST_BLOCKS = 8
 # Minibatches of "svrg", and its step times their number.
 BLOCKS, BLOCK_DOCUMENTS, STEPS_AN_EPOCH = 20, 64, 7.0
 DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
-# Measured on three corpora (see the user guide): hotter, the first epochs see topics
-# that are all the same.
+# Measured on three corpora, see the user guide: hotter, topics are all the same.
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 1.3, 5
 METHODS = {"batch": "batch", "online": "stochastic"}
+ALIASES = {
+    "learning_method": "solver",
+    "learning_decay": "step_decay",
+    "learning_offset": "step_offset",
+}
 
 
 class TemperedLDA(
@@ -200,9 +205,8 @@ class TemperedLDA(
     their prior, a cost of the training data, is shared among its tokens, while the twin
     charges it whole to whatever documents `score` and `perplexity` are given.
 
-    A visit to a document finds its posterior anew. A minibatch costs its nonzeros times
-    `n_components` and the rounds, whatever the vocabulary. Memory beyond X: a few
-    arrays of the size of the topics, 12 bytes a nonzero.
+    A minibatch costs its nonzeros times `n_components` and the rounds, whatever the
+    vocabulary. Memory beyond X: a few arrays like the topics, 12 bytes a nonzero.
 
     References
     ----------
@@ -306,16 +310,7 @@ class TemperedLDA(
             warm_start=(False, True),
             learning_method=(None, *METHODS),
         )
-        for alias, name, default in (
-            ("learning_method", "solver", "auto"),
-            ("learning_decay", "step_decay", DEFAULT_DECAY),
-            ("learning_offset", "step_offset", DEFAULT_OFFSET),
-        ):
-            given = getattr(self, alias) is not None
-            if given and getattr(self, name) != default:
-                raise ValueError(
-                    f"{alias} is another name of {name}: give one of the two, not both."
-                )
+        check_aliases(self, ALIASES)
         if self.tempering == "local" and self.solver == "svrg":
             raise ValueError(
                 "tempering='local' goes with solver='stochastic' or 'batch': the "

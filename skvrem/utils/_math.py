@@ -47,7 +47,7 @@ def log(x):
 def digamma(x):
     """ψ(x), the derivative of log Γ, for x > 0; -inf at 0.
 
-    Absolute error below 2e-15 max(1, |ψ|) (float64) or 6e-7 max(1, |ψ|) (float32), up
+    Absolute error below 2e-15 max(1, |ψ|) (float64) or 8e-7 max(1, |ψ|) (float32), up
     to x = 1e30 (float64) or 1e9 (float32).
     """
     return special.digamma(x)

@@ -1,5 +1,6 @@
 """Checks that raise in `fit`, before any state changes, and say what to do."""
 
+import inspect
 from contextlib import contextmanager
 from numbers import Integral, Real
 
@@ -8,6 +9,7 @@ from sklearn.utils import check_array
 
 __all__ = [
     "all_or_nothing",
+    "check_aliases",
     "check_integer",
     "check_options",
     "check_order",
@@ -52,6 +54,29 @@ def check_options(estimator, **options):
         # Types first: an array compares elementwise, and True equals 1.
         if not any(type(value) is type(a) and value == a for a in allowed):
             _fail(estimator, name, " or ".join(map(repr, allowed)))
+
+
+def check_aliases(estimator, aliases):
+    """Check that no parameter is given under two names.
+
+    Parameters
+    ----------
+    estimator : estimator
+    aliases : dict of str to str
+        Names that are None unless given, and the parameters that they stand for.
+
+    Raises
+    ------
+    ValueError
+        If both are given, the second as another value than its default.
+    """
+    parameters = inspect.signature(type(estimator)).parameters
+    for alias, name in aliases.items():
+        given = getattr(estimator, alias) is not None
+        if given and getattr(estimator, name) != parameters[name].default:
+            raise ValueError(
+                f"{alias} is another name of {name}: give one of the two, not both."
+            )
 
 
 def check_integer(estimator, *names, least=0, options=()):

@@ -116,9 +116,10 @@ def dirichlet_documents(weighted=False, words_of_topics=False, model=LDAModel):
     rng = np.random.default_rng(3)
     prior = rng.uniform(0.5, 2.0, (3, 30)) if words_of_topics else np.array(0.8)
     model = model(
-        np.array([0.3, 0.5, 0.2]), prior, like.data.total_weight, np.float64, 2000, 1e-9
+        np.array([1.3, 1.5, 1.2]), prior, like.data.total_weight, np.float64, 2000, 1e-9
     )
-    # A document's posterior starts anew at every visit, so it must converge each time.
+    # A document's posterior starts anew at every visit, so it must converge each time,
+    # and to the same optimum: with sparse priors it may have several.
     # The start is near what the documents were drawn from: farther away, different
     # solvers may end in different optima.
     near = like.point.parameters.topics[:, :3]

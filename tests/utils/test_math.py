@@ -112,7 +112,7 @@ def log_gamma_all(x, out):
         out[i] = _math.log_gamma(x[i])
 
 
-DIGAMMA_BOUNDS = {np.float64: 2e-15, np.float32: 6e-7}
+DIGAMMA_BOUNDS = {np.float64: 2e-15, np.float32: 8e-7}
 SPANS = [(1e-6, 1e-2), (1e-2, 1.0), (1.0, 3.0), (3.0, 100.0), (100.0, 1e8)]
 
 
