@@ -63,7 +63,7 @@ class TemperedLDA(
     r"""Latent Dirichlet allocation by annealed and tempered variational inference.
 
     A drop-in for :class:`sklearn.decomposition.LatentDirichletAllocation`: the same
-    parameters, attributes and methods, in about a tenth of the time a pass.
+    parameters, attributes and methods, with passes several times as fast.
 
     A token of document d is word v with probability
     :math:`\sum_k \theta_{dk} \beta_{kv}`, where the documents' shares
