@@ -491,7 +491,7 @@ class TemperedLDA(
     def _random_topics(self, data, rng, word_prior):
         # Parameters near 1, as scikit-learn's: they are forgotten after a few steps.
         topics = rng.gamma(100.0, 0.01, (self.n_components, data.n_features))
-        return topics + word_prior if word_prior.ndim else topics  # seeds lead
+        return topics + (word_prior - word_prior.min())  # what seeds have more
 
     def _attributes(self, model, point):
         """Return the fitted attributes of a point."""
