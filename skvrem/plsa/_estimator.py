@@ -434,6 +434,9 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             data = self._open(X, sample_weight, reset=first)
             doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
             word_prior = self._word_prior(data.n_features)
+            if not first:  # in the order of the topics, which may have been relabelled
+                doc_prior = self.doc_topic_prior_
+                word_prior = np.asarray(self.topic_word_prior_)
             seen = 0.0 if first else self.n_tokens_seen_
             tokens = data.total_weight
             model = PLSAModel(
