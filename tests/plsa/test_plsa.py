@@ -386,9 +386,9 @@ def test_a_stream_goes_on_from_a_fit():
 
 def test_a_stream_goes_on_with_relabelled_priors():
     X = planted(300)[0]
-    order = [2, 0, 1]
+    order = [2, 0, 3, 1]
     prior = np.random.default_rng(0).uniform(0.1, 5.0, (K, V))
-    model = plsa(doc_topic_prior=[0.1, 1.0, 4.0], topic_word_prior=prior).fit(X)
+    model = plsa(doc_topic_prior=[0.1, 1.0, 4.0, 2.0], topic_word_prior=prior).fit(X)
     other = pickle.loads(pickle.dumps(model)).relabel(order).partial_fit(X[:20])
     model.partial_fit(X[:20]).relabel(order)
     np.testing.assert_allclose(other.components_, model.components_, rtol=1e-6)
