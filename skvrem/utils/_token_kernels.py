@@ -71,9 +71,9 @@ def sum_over_tokens(counts, index, low, high, rows, t, g, w):
 
 @kernel(fastmath=REDUCE)
 def sum_over_words(w, index, indptr, at, first, last, out):
-    """A_vk = Σ_d w_dv t_dk for topics `first` to `last`, short of the factor rows_vk.
+    """A_vk = Σ_d w_dv t_dk for words `first` to `last`, short of the factor rows_vk.
 
-    Threads share the topics, not the documents: every sum has one order and one place.
+    Threads share the words, not the documents: every sum has one order and one place.
 
     Parameters
     ----------
@@ -89,10 +89,13 @@ def sum_over_words(w, index, indptr, at, first, last, out):
     shares, sums = at.reshape(-1), out.reshape(-1)
     for i in range(indptr.shape[0] - 1):
         for j in range(indptr[i], indptr[i + 1]):
-            v, x = index[j] * K, splat(w[j])
-            for k in range(first, last, width):
-                added = fma(x, load(shares, i * K + k), load(sums, v + k))
-                store(sums, v + k, added)
+            v = index[j]
+            if v < first or v >= last:
+                continue
+            x = splat(w[j])
+            for k in range(0, K, width):
+                added = fma(x, load(shares, i * K + k), load(sums, v * K + k))
+                store(sums, v * K + k, added)
 
 
 @kernel(fastmath=REDUCE)

@@ -23,7 +23,9 @@ __all__ = [
 # The deviation is stored over a factor, which is folded in when it is smaller.
 SMALLEST_FACTOR = 1e-5
 # Multiplications that are worth a task of their own.
-TASK_WORK = 4_000_000
+TASK_WORK = 1_000_000
+# Tokens that show how words are distributed.
+SAMPLE = 2000
 # In place of the words of a batch: the whole vocabulary.
 NO_WORDS = np.empty(0, np.int32)
 NO_WORDS.flags.writeable = False
@@ -163,13 +165,24 @@ def expected_counts(batch, w, at, rows):
     """
     counts = batch.rows
 
-    def add(topics):
-        sum_over_words(w, counts.index, counts.indptr, at, *topics, sums)
+    def add(words):
+        sum_over_words(w, counts.index, counts.indptr, at, *words, sums)
 
     sums = padded_zeros(*rows.shape, rows.dtype)
-    by_topics(add, rows.shape[1])
+    for _ in parallel_map(add, _cut_words(counts.index, len(rows))):
+        pass
     sums *= rows
     return word_rows(batch, sums)
+
+
+def _cut_words(index, n_words):
+    """Cut the words into as many ranges as threads, of about equally many tokens."""
+    n_parts = thread_count()
+    if n_parts == 1 or len(index) < SAMPLE:
+        return [(0, n_words)]
+    sample = np.sort(index[:: len(index) // SAMPLE])
+    inner = sample[[len(sample) * part // n_parts for part in range(1, n_parts)]]
+    return list(pairwise([0, *inner.tolist(), n_words]))
 
 
 def by_topics(function, width):

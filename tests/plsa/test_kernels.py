@@ -253,7 +253,8 @@ def test_sums_over_words(dtype, weighted, b):
     batch, phi, theta, prior = make(dtype, 20, weighted)
     _, at, _, w = infer_topics(batch, phi, theta, prior, b=b, dtype=dtype)
     out = padded_zeros(batch.rows.n_words, 20, dtype)
-    for part in ((0, 16), (16, 32)):
+    n_words = batch.rows.n_words
+    for part in ((0, 2), (2, n_words)):
         sum_over_words(w, batch.rows.index, batch.rows.indptr, at, *part, out)
     found = out[:, :20] * phi[batch.rows.words] ** b
     gamma = oracle(batch, phi, theta, prior, b=b)[4]
@@ -264,7 +265,7 @@ def test_sums_over_words(dtype, weighted, b):
 def test_sums_are_added_to_what_is_there():
     batch, phi, theta, prior = make()
     _, at, _, w = infer_topics(batch, phi, theta, prior)
-    arguments = w, batch.rows.index, batch.rows.indptr, at, 0, 16
+    arguments = w, batch.rows.index, batch.rows.indptr, at, 0, batch.rows.n_words
     once, twice = (padded_zeros(batch.rows.n_words, 3, np.float64) for _ in range(2))
     sum_over_words(*arguments, once)
     for _ in range(2):
