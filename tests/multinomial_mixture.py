@@ -81,7 +81,8 @@ class MultinomialMixtureModel(Averaging):
             expected = (sums.sum_x.values * logs[sums.sum_x.index]).sum()
         else:
             expected = (sums.sum_x * logs).sum()
-        return float(sums.sum_w @ np.log(weights) + expected)
+        prior = self.prior * logs.sum() / self.n_units
+        return float(sums.sum_w @ np.log(weights) + expected + prior)
 
     def norm(self, point, sums):
         return float(np.sqrt(sum(np.square(part).sum() for part in sums[:2])))

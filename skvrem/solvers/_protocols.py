@@ -75,7 +75,7 @@ class Model(Protocol):
         """Return the objective a unit at `point`, from the mean taken there."""
 
     def surrogate(self, point, sums) -> float:
-        """Return Q, the expected complete-data objective of `sums` at `point`.
+        """Return Q, the expected complete-data objective a unit, of a mean at `point`.
 
         Only needed by solvers with a table (saga, incremental), for their bound.
         """
