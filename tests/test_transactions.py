@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -254,12 +255,15 @@ def test_a_real_interrupt(X):
     estimator = make("fitted", X[:500], max_iter=100_000)
     untouched = Untouched(estimator)
     timer = threading.Timer(0.5, _thread.interrupt_main)
+    # In the background of a shell the signal is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             estimator.set_params(solver="batch").fit(X)
     finally:
         timer.join()
+        signal.signal(signal.SIGINT, before)
     untouched.objects["solver"] = untouched.values["solver"] = "batch"
     untouched.check()
 
