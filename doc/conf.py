@@ -11,6 +11,9 @@ version = release = skvrem.__version__
 
 # No intersphinx: the build needs no network, and a missing inventory is a warning,
 # which is an error here.
+# scikit-learn's inherited docstrings refer to labels of its own documentation.
+suppress_warnings = ["ref.ref"]
+
 extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",

@@ -443,7 +443,7 @@ class FactorialMixture(
     def partial_fit(self, X, y=None, sample_weight=None):
         """Update the components with one batch of a stream.
 
-        One step of stochastic variational inference [3]_ at a temperature of 1: the
+        One step of stochastic variational inference at a temperature of 1: the
         statistics move by ``step_size * (t + step_offset) ** -step_decay`` towards
         those of the batch, where t is the number of such batches seen. The prior of
         the components counts once for all rows seen so far. The first batch gives the

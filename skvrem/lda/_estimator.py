@@ -189,7 +189,7 @@ class TemperedLDA(
         The generator used.
     n_features_in_ : int
         Size of the vocabulary.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Words, where X had column names.
 
     See Also

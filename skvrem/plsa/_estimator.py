@@ -127,7 +127,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         Tokens seen, each as its document's weight.
     n_features_in_ : int
         Size of the vocabulary.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Words, where X had column names.
 
     See Also
@@ -402,7 +402,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
     def partial_fit(self, X, y=None, sample_weight=None):
         """Update the topics with one batch of a stream of documents.
 
-        One step of stochastic EM (SCVB0 [3]_): the shares of the batch's documents are
+        One step of stochastic EM (SCVB0): the shares of the batch's documents are
         found as `transform` finds them, and the topics' statistics move by
         ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
         where t is the number of tokens seen before, over those of this batch. The
