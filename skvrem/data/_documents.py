@@ -14,7 +14,7 @@ from skvrem.data._source import Partition
 from skvrem.utils._algebra import read_only
 from skvrem.utils._remote import refuse_dask
 
-__all__ = ["Documents", "as_documents"]
+__all__ = ["Documents", "as_documents", "open_documents"]
 
 
 class Counts(NamedTuple):
@@ -178,3 +178,20 @@ def as_documents(X, sample_weight=None, dtype=np.float64):
         X.eliminate_zeros()
     weight = np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
     return Documents(X, read_only(weight), np.dtype(dtype))
+
+
+def open_documents(X, sample_weight, dtype):
+    """Return the source for counts to learn from; see `as_documents`.
+
+    Raises
+    ------
+    ValueError
+        If there is not a token of positive weight.
+    """
+    documents = as_documents(X, sample_weight, dtype)
+    if documents.total_weight == 0.0:
+        raise ValueError(
+            "X has no counts: there must be a document with a word in it"
+            f"{'' if sample_weight is None else ' and a positive weight'}."
+        )
+    return documents

@@ -9,7 +9,7 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 
 from skvrem import schedules, solvers
-from skvrem.data import as_documents
+from skvrem.data import open_documents
 from skvrem.lda._inference import (
     LDAInference,
     check_doc_prior,
@@ -356,13 +356,7 @@ class TemperedLDA(
         """Validate counts and weights; return the source of documents."""
         X = self._check_X(X, reset)
         weight = check_weight(sample_weight, X.shape[0])
-        documents = as_documents(X, weight, self._dtype(X, reset))
-        if documents.total_weight == 0.0:
-            raise ValueError(
-                "X has no counts: there must be a document with a word in it"
-                f"{'' if weight is None else ' and a positive weight'}."
-            )
-        return documents
+        return open_documents(X, weight, self._dtype(X, reset))
 
     @property
     def _steps(self):
