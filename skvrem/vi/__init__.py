@@ -1,0 +1,3 @@
+"""Bayesian models by variational inference."""
+
+__all__ = []
