@@ -1,3 +1,5 @@
 """Bayesian models by variational inference."""
 
-__all__ = []
+from skvrem.vi._classifier import BayesianLogisticRegression
+
+__all__ = ["BayesianLogisticRegression"]
