@@ -22,6 +22,7 @@ from skvrem.utils._validation import (
 )
 from skvrem.vi._model import GaussianModel, structure_of
 from skvrem.vi._model_posterior import MeanField
+from skvrem.vi._model_steps import SteppingModel
 from skvrem.vi._pareto import pareto_k
 from skvrem.vi._plan import STOCHASTIC, as_structure, plan_fit
 
@@ -151,6 +152,9 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
         attributes = partial(self._attributes, model, dtype=dtype)
         report = progress.start(0, lambda at: attributes(at.parameters))
         solver, step_size, batch_size = plan.ascent(self.tol), 1.0, data.n_units
+        if plan.solver in STOCHASTIC:
+            model, step_size, batch_size = self._stepping(model, data, plan, point)
+            solver = solvers.Sweeps(2.0 if plan.solver == "svrg" else 1.0)
         result = solvers.run(
             model,
             solver,
@@ -170,6 +174,13 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
             self._warn_not_converged(result, promises)
         history = solvers.as_history(result.history)
         history["predicted_gain"] = promises
+        if plan.solver in STOCHASTIC:
+            variances = np.full(len(promises), np.nan)
+            variances[1 : len(model.variances) + 1] = model.variances[
+                : len(promises) - 1
+            ]
+            history["gradient_variance"] = variances
+            model = model.model
         vars(self).update(
             attributes(result.point.parameters),
             elbo_=result.objective,
@@ -184,6 +195,39 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
             _rows=(data, targets, prior),
         )
         vars(self).pop("_pareto_k", None)
+
+    def _stepping(self, model, data, plan, point):
+        """Return the model of minibatch steps, their size, and rows a batch."""
+        if not isinstance(data.rows, np.ndarray):
+            raise ValueError(
+                f"solver={plan.solver!r} needs dense rows: pass X.toarray(), or choose "
+                "solver='batch', which takes sparse ones."
+            )
+        if not isinstance(model.prior, MeanField):
+            raise ValueError(
+                f"solver={plan.solver!r} goes on from a mean-field posterior: choose "
+                "solver='batch', or fit with posterior='meanfield'."
+            )
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            batch_size = int(np.clip(data.n_units // 64, 5, 100))
+        control = self.control_variate
+        if plan.expectation == "quadrature":
+            control = "quadrature"
+        steps = SteppingModel(
+            model,
+            data,
+            plan.solver,
+            control,
+            self.control_scale,
+            plan.optimizer,
+            min(batch_size, data.n_units),
+            self.n_draws,
+        )
+        size = self.step_size
+        if size == "auto":
+            size = steps.auto_step(point)
+        return steps, float(size), steps.batch_size
 
     def _start(self, model, data, prior, rng, start):
         """Return the point to start from: a posterior, the last one, or the prior."""
