@@ -29,6 +29,7 @@ from threadpoolctl import threadpool_limits
 from skvrem import (
     VRHMM,
     VRPLSA,
+    BayesianLogisticRegression,
     ComponentsDisplay,
     ConvergenceDisplay,
     FactorialMixture,
@@ -529,7 +530,42 @@ def demonstrate_factorial():
     save(figure, "factorial_components.png")
 
 
+# Parameters that say how strong a prior is.
+STRENGTHS = ("C", "prior_scale")
+
+
+def demonstrate_bayesian_logistic_regression():
+    """Compare with LogisticRegression where rows are few: how sure, and how right."""
+    rows = []
+    for name, data in (("breast cancer", load_breast_cancer()), ("wine", load_wine())):
+        X = StandardScaler().fit_transform(data.data)
+        split = train_test_split(X, data.target, train_size=40, random_state=0)
+        X, X_test, y, y_test = split
+        for estimator in (
+            LogisticRegression(C=np.inf, max_iter=10_000),
+            LogisticRegression(),
+            BayesianLogisticRegression(random_state=0),
+        ):
+            fit = estimator.fit(X, y)
+            p = fit.predict_proba(X_test)
+            with np.errstate(divide="ignore"):
+                loss = -np.mean(np.log(p[np.arange(len(p)), y_test]))
+            sure = f"{p.max(axis=1).mean():.3f}"
+            right = f"{fit.score(X_test, y_test):.3f}"
+            strength = {k: v for k, v in fit.get_params().items() if k in STRENGTHS}
+            label = f"{type(fit).__name__} {strength}"
+            rows.append([f"{name}, 40 rows", label, sure, right, f"{loss:.3f}"])
+    columns = ["data", "estimator", "sure", "right", "log-loss"]
+    show_table("Rows that were not seen: mean probability of the choice", columns, rows)
+    interval = fit.predict_proba_interval(X_test[:1])[0]
+    show(
+        "95 % intervals of the classes of one row: "
+        + np.array2string(interval, precision=2)
+    )
+
+
 DEMONSTRATIONS = {
+    "BayesianLogisticRegression": demonstrate_bayesian_logistic_regression,
     "TemperedLDA": demonstrate_lda,
     "FactorialMixture": demonstrate_factorial,
     "SBMLogisticRegression": demonstrate_logistic_regression,

@@ -175,11 +175,7 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
         history = solvers.as_history(result.history)
         history["predicted_gain"] = promises
         if plan.solver in STOCHASTIC:
-            variances = np.full(len(promises), np.nan)
-            variances[1 : len(model.variances) + 1] = model.variances[
-                : len(promises) - 1
-            ]
-            history["gradient_variance"] = variances
+            history["gradient_variance"] = np.array(model.variances)
             model = model.model
         vars(self).update(
             attributes(result.point.parameters),

@@ -13,6 +13,7 @@ from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, th
 from skvrem.utils._validation import all_or_nothing, check_weight
 from skvrem.vi._base import PREDICT_ROWS, GaussianPosterior
 from skvrem.vi._model_families import Logistic, Softmax
+from skvrem.vi._plan import takes_sparse_rows
 
 __all__ = ["BayesianLogisticRegression"]
 
@@ -188,7 +189,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = takes_sparse_rows(self)
         return tags
 
     def _open(self, X, y, sample_weight, reset):
@@ -322,7 +323,9 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         labels : ndarray of shape (n_samples,)
             Elements of ``classes_``.
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        check_is_fitted(self)
+        numbers = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[numbers]
 
     def predict_proba_interval(self, X, level=0.95):
         """Return central credible intervals of the probabilities of the classes.

@@ -86,7 +86,7 @@ class SteppingModel:
         self.totals = Totals(np.zeros(shape), np.zeros(shape))
         self.filled = False
         self.moments, self.count = np.zeros((4, *shape)), 0
-        self.variances = []
+        self.variances, self._variance = [], np.nan
 
     @property
     def reduced(self):
@@ -103,6 +103,9 @@ class SteppingModel:
 
     def promise(self, point, mean):
         """Return what a natural-gradient step is about to gain, in nats."""
+        # Of the epoch before; of none, at the start and after one that was taken back.
+        self.variances.append(self._variance)
+        self._variance = np.nan
         return self.model.promise(point, mean)
 
     def recentre(self, point):
@@ -167,7 +170,7 @@ class SteppingModel:
             for total, part in zip(self.totals, change, strict=True):
                 total += part
         first, second = seen / max(1, self.count - began)
-        self.variances.append(float(np.sum(second - first * first)))
+        self._variance = float(np.sum(second - first * first))
         mean, log_scale = (np.ascontiguousarray(part.T) for part in at)
         return Point(q._replace(mean=mean, log_scale=log_scale))
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from skvrem import solvers
 
-__all__ = ["Plan", "plan_fit"]
+__all__ = ["Plan", "plan_fit", "takes_sparse_rows"]
 
 # Coefficients up to which "auto" keeps a full covariance, and the rank beyond.
 FULL_RANK, DEFAULT_RANK = 1000, 10
@@ -129,3 +129,9 @@ def _plan_steps(estimator, solver, n_predictors):
 def as_structure(posterior):
     """Return what the model calls a posterior's covariance."""
     return "full" if posterior == "fullrank" else "diagonal"
+
+
+def takes_sparse_rows(estimator):
+    """Whether the solver of an estimator is one by full passes."""
+    steps = estimator.optimizer in ("adam", "sgd") or estimator.expectation == "mc"
+    return estimator.solver == "batch" or (estimator.solver == "auto" and not steps)

@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from skvrem import BayesianLogisticRegression
-from tests.watching import Untouched
 
 # Posterior means and standard deviations of two_classes(), coefficients and then the
 # intercept, by Hamiltonian Monte Carlo: NumPyro 0.22's NUTS in float64, 2,000 steps of
@@ -289,10 +288,11 @@ def test_what_a_pickle_carries():
 def test_wrong_parameters(params, message):
     X, y = two_classes()
     model = fit(X, y).set_params(**params)
-    untouched = Untouched(model)
+    before = dict(vars(model))
     with pytest.raises(ValueError, match=message):
         model.fit(X, y)
-    untouched.check()
+    assert list(vars(model)) == list(before)
+    assert all(value is before[name] for name, value in vars(model).items())
 
 
 def test_wrong_rows():
