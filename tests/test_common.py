@@ -8,6 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skvrem import (
     VRHMM,
     VRPLSA,
+    BayesianGLMRegressor,
     BayesianLogisticRegression,
     FactorialMixture,
     SBMLogisticRegression,
@@ -60,6 +61,8 @@ def variants():
     yield SBMLogisticRegression(solver="svrg", batch_size=10)
     yield SBMLogisticRegression(solver="stochastic", batch_size=10, tol=1e-3)
     yield SBMLogisticRegression(rank=2, curvature="bound", tol=1e-15, max_iter=3000)
+    yield BayesianGLMRegressor("poisson")
+    yield BayesianGLMRegressor(noise_scale=0.5, posterior="meanfield")
     for posterior in ("meanfield", "lowrank"):
         yield BayesianLogisticRegression(posterior=posterior, fit_intercept=False)
     for solver in ("stochastic", "svrg", "saga"):

@@ -1,5 +1,6 @@
 """Bayesian models by variational inference."""
 
 from skvrem.vi._classifier import BayesianLogisticRegression
+from skvrem.vi._regressor import BayesianGLMRegressor
 
-__all__ = ["BayesianLogisticRegression"]
+__all__ = ["BayesianGLMRegressor", "BayesianLogisticRegression"]

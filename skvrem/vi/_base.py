@@ -7,9 +7,10 @@ from functools import partial
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skvrem import schedules, solvers
+from skvrem.data import as_source
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
@@ -25,6 +26,7 @@ from skvrem.vi._model_posterior import MeanField
 from skvrem.vi._model_steps import SteppingModel
 from skvrem.vi._pareto import pareto_k
 from skvrem.vi._plan import STOCHASTIC, as_structure, plan_fit
+from skvrem.vi._variance import ESTIMATORS, decompose
 
 __all__ = ["GaussianPosterior"]
 
@@ -233,8 +235,11 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
             point = model.point_of(start)
             if point is not None:
                 return point
-        mean = prior.mean.reshape(model.k, -1).T.copy()
-        return model.start(mean, data, rng)
+        return model.start(self._first_mean(model, prior), data, rng)
+
+    def _first_mean(self, model, prior):
+        """Return the means (p, k) that a cold fit starts from."""
+        return prior.mean.reshape(model.k, -1).T.copy()
 
     def _attributes(self, model, parameters, dtype):
         """Return the fitted attributes of parameters."""
@@ -368,9 +373,104 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
             *structure_of(self.posterior_),
         )
 
+    def _predictor(self, X):
+        """Return the model, its parameters and the checked rows of a prediction."""
+        check_is_fitted(self)
+        X = validate_data(
+            self,
+            X,
+            reset=False,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            order="C",
+        )
+        data = as_source(X, dask=False)
+        model = self._posterior_model(data.n_units)
+        return model, model.point_of(self.posterior_).parameters, data
+
+    def _by_chunks(self, evaluate, data):
+        with threads(self.n_jobs), one_blas_thread():
+            chunks = row_chunks(0, data.n_units, PREDICT_ROWS)
+            return np.concatenate(list(parallel_map(evaluate, chunks)))
+
     @property
     def _n_predictors(self):
         return len(np.atleast_2d(self.coef_))
+
+    def gradient_variance(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        estimators=ESTIMATORS,
+        batch_size=5,
+        n_draws=200,
+        random_state=None,
+    ):
+        """Return where the variance of stochastic gradients comes from.
+
+        At the fitted means and standard deviations, taken as independent, with one draw
+        a batch: as in Table 1 of Wang, Geffner and Domke (2024), but for the prior,
+        whose gradient is exact here. Anchors stand at the same point: what is left of
+        "joint" is the error of Taylor's approximation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+        estimators : sequence of str
+            Among "naive", "cv", "joint", "joint, scales" (with the scales controlled),
+            "antithetic" (joint, by pairs of opposite draws) and "quadrature"
+            (stochastic, without draws).
+        batch_size : int, default=5
+            Rows a batch.
+        n_draws : int, default=200
+            Draws that the variances over draws are estimated from.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        variances : dict of str to float
+            Traces: "V(rows, draws)", "V(rows)" with the draws integrated out,
+            "V(draws)" with all rows, then the estimators.
+        """
+        check_is_fitted(self)
+        unknown = sorted(set(estimators) - set(ESTIMATORS))
+        if unknown:
+            raise ValueError(
+                f"estimators are among {', '.join(ESTIMATORS)}; got {unknown}."
+            )
+        with all_or_nothing(self):
+            data, targets, _ = self._open(X, y, sample_weight, reset=False)
+        if not isinstance(data.rows, np.ndarray):
+            raise ValueError("gradient_variance needs dense rows: pass X.toarray().")
+        rows = np.asarray(data.rows, np.float64)
+        if self.fit_intercept:
+            rows = np.column_stack([rows, np.ones(len(rows))])
+        k = self._n_predictors
+        mean, scale = (
+            part.reshape(k, -1).T
+            for part in (self.posterior_.mean, self.posterior_.scale)
+        )
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        return decompose(
+            self._family(len(rows)),
+            rows,
+            targets,
+            data.weight,
+            mean,
+            scale,
+            estimators,
+            batch_size,
+            n_draws,
+            rng,
+        )
 
     def summary(self):
         """Return a table of the coefficients.

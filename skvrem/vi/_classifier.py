@@ -1,7 +1,6 @@
 """Bayesian logistic regression: the scikit-learn shell."""
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import expit, ndtri, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
@@ -9,9 +8,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skvrem.data import as_source, is_dask
 from skvrem.utils._classes import number_classes, stream_classes
-from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
+from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._validation import all_or_nothing, check_weight
-from skvrem.vi._base import PREDICT_ROWS, GaussianPosterior
+from skvrem.vi._base import GaussianPosterior
 from skvrem.vi._model_families import Logistic, Softmax
 from skvrem.vi._plan import takes_sparse_rows
 
@@ -356,28 +355,6 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
             return _softmax_interval(a, half, noise, tail)
 
         return self._by_chunks(evaluate, data)
-
-    def _predictor(self, X):
-        """Return the model, its parameters and the checked rows of a prediction."""
-        check_is_fitted(self)
-        X = validate_data(
-            self,
-            X,
-            reset=False,
-            accept_sparse="csr",
-            dtype=(np.float64, np.float32),
-            order="C",
-        )
-        if sp.issparse(X):
-            X = X.tocsr()
-        data = as_source(X, dask=False)
-        model = self._posterior_model(data.n_units)
-        return model, model.point_of(self.posterior_).parameters, data
-
-    def _by_chunks(self, evaluate, data):
-        with threads(self.n_jobs), one_blas_thread():
-            chunks = row_chunks(0, data.n_units, PREDICT_ROWS)
-            return np.concatenate(list(parallel_map(evaluate, chunks)))
 
     def _expected(self, family, a, half):
         """Return expected probabilities (m, n_classes) of Gaussian logits."""

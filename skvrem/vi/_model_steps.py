@@ -76,7 +76,7 @@ class SteppingModel:
         self.nodes = (
             (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
         )
-        self.phi = getattr(family, "variance", 1.0)
+        self.phi = float(family.dispersion)
         k = model.k
         shape = (k, model.prior.n_dim // k)
         width = 2 if control == "quadrature" else k
