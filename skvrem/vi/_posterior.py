@@ -119,6 +119,11 @@ class MeanField(_Gaussian):
         """Diagonal of the inverse covariance, an array (d,)."""
         return 1.0 / self.variance
 
+    @property
+    def precision(self):
+        """Inverse covariance, an array (d, d)."""
+        return np.diag(1.0 / self.variance)
+
     def precision_times(self, Z):
         """Return the inverse covariance times vectors, one a row."""
         return Z / self.variance
@@ -166,6 +171,12 @@ class FullRank(_Gaussian):
     def precision_diagonal(self):
         """Diagonal of the inverse covariance, an array (d,)."""
         return (self._whiten(np.eye(self.n_dim)) ** 2).sum(axis=0)
+
+    @property
+    def precision(self):
+        """Inverse covariance, an array (d, d)."""
+        half = self._whiten(np.eye(self.n_dim))
+        return half.T @ half
 
     def precision_times(self, Z):
         """Return the inverse covariance times vectors, one a row."""
@@ -223,6 +234,12 @@ class LowRank(_Gaussian):
     def precision_diagonal(self):
         """Diagonal of the inverse covariance, an array (d,)."""
         return 1.0 / self.diagonal - (self._correction() ** 2).sum(axis=0)
+
+    @property
+    def precision(self):
+        """Inverse covariance, an array (d, d)."""
+        half = self._correction()
+        return np.diag(1.0 / self.diagonal) - half.T @ half
 
     def precision_times(self, Z):
         """Return the inverse covariance times vectors, one a row."""

@@ -39,6 +39,7 @@ def test_moments_and_density(kind, rng):
     np.testing.assert_allclose(q.entropy(), dense.entropy())
     np.testing.assert_allclose(q.precision_times(Z), Z @ np.linalg.inv(S))
     np.testing.assert_allclose(q.precision_diagonal, np.diag(np.linalg.inv(S)))
+    np.testing.assert_allclose(q.precision, np.linalg.inv(S), atol=1e-12)
 
 
 @EVERY
