@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import multivariate_normal
 
-from skvrem.vi._posterior import FullRank, LowRank, MeanField
+from skvrem.vi._model_posterior import FullRank, LowRank, MeanField
 
 D = 6
 

@@ -18,7 +18,6 @@ r matrix :math:`M = I + U^T \mathrm{diag}(\delta)^{-1} U`.
 import numpy as np
 from scipy import sparse
 from scipy.linalg import solve_triangular
-from sklearn.utils import check_random_state
 
 __all__ = ["FullRank", "LowRank", "MeanField"]
 
@@ -45,7 +44,7 @@ class _Gaussian:
         ----------
         n_samples : int, default=1
             How many.
-        random_state : int, RandomState instance or None, default=None
+        random_state : int, Generator, RandomState or None, default=None
             Seeds the draws.
 
         Returns
@@ -53,8 +52,9 @@ class _Gaussian:
         Z : ndarray of shape (n_samples, d)
             One vector a row.
         """
-        seed = check_random_state(random_state).randint(2**31 - 1)
-        return self.mean + self._draw(n_samples, np.random.default_rng(seed))
+        if isinstance(random_state, np.random.RandomState):
+            random_state = random_state.randint(2**31 - 1)
+        return self.mean + self._draw(n_samples, np.random.default_rng(random_state))
 
     def logpdf(self, Z):
         """Return the log density of vectors.
