@@ -1,6 +1,7 @@
 """Estimators of a mean, and the loop that fits with them."""
 
 from skvrem.solvers._acceleration import Squarem
+from skvrem.solvers._ascent import Ascent
 from skvrem.solvers._batch import Batch
 from skvrem.solvers._incremental import Incremental
 from skvrem.solvers._plan import BY_NAME, Plan, plan_em
@@ -15,6 +16,7 @@ __all__ = [
     "BY_NAME",
     "SAGA",
     "SVRG",
+    "Ascent",
     "Batch",
     "Incremental",
     "Plan",
