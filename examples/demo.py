@@ -14,6 +14,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from corpora import newsgroups_or_docstrings
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.decomposition import NMF, PCA, LatentDirichletAllocation
@@ -29,6 +30,7 @@ from threadpoolctl import threadpool_limits
 from skvrem import (
     VRHMM,
     VRPLSA,
+    BradleyTerry,
     ComponentsDisplay,
     ConvergenceDisplay,
     FactorialMixture,
@@ -529,7 +531,52 @@ def demonstrate_factorial():
     save(figure, "factorial_components.png")
 
 
+def demonstrate_bradley_terry():
+    """Skills of a simulated tour beside ridge regression on signed indicators."""
+    rows = []
+    for n_players, n in ((20, 2000), (500, 20_000), (5000, 200_000)):
+        X, y, skill = tour(n_players, n, seed=0)
+        train, test = slice(0, -n // 10), slice(-n // 10, None)
+        model = BradleyTerry()
+        model.fit(X[train][:100], y[train][:100])  # compiles the kernels
+        _, seconds = seconds_of(lambda m=model, X=X, y=y, t=train: m.fit(X[t], y[t]))
+        a, b = np.random.default_rng(1).choice(model.items_, (2, 1000))
+        _, lower, upper = model.difference_interval(a, b)
+        truth = skill[a] - skill[b]
+        inside = np.mean((lower <= truth) & (truth <= upper))
+        label = f"{n_players} players, {n} matches"
+        score = model.score(X[test], y[test])
+        cells = [f"{score:.4f}", f"{100 * inside:.1f} %", f"{seconds:.2f}"]
+        rows.append([label, "BradleyTerry", *cells])
+        ridge = LogisticRegression(C=1.0, fit_intercept=False, max_iter=1000)
+        signs = csr_array(
+            (np.tile([1.0, -1.0], n), (np.repeat(np.arange(n), 2), X.ravel())),
+            shape=(n, n_players),
+        )
+        _, seconds = seconds_of(
+            lambda r=ridge, D=signs, y=y, t=train: r.fit(D[t], y[t])
+        )
+        score = ridge.predict_log_proba(signs[test])[np.arange(n // 10), y[test]].mean()
+        rows.append(
+            [label, "LogisticRegression", f"{score:.4f}", "-", f"{seconds:.2f}"]
+        )
+    columns = ["data", "estimator", "held-out log-lik.", "true differences", "seconds"]
+    show_table("Skills; true differences inside 95 % intervals", columns, rows)
+
+
+def tour(n_players, n_matches, seed):
+    """Draw matches, more of the better players, and their results."""
+    rng = np.random.default_rng(seed)
+    skill = rng.normal(size=n_players)
+    chance = np.exp(skill) / np.exp(skill).sum()
+    X = rng.choice(n_players, (2 * n_matches, 2), p=chance)
+    X = X[X[:, 0] != X[:, 1]][:n_matches]
+    u = skill[X[:, 0]] - skill[X[:, 1]]
+    return X, (rng.uniform(size=n_matches) < 1 / (1 + np.exp(-u))).astype(int), skill
+
+
 DEMONSTRATIONS = {
+    "BradleyTerry": demonstrate_bradley_terry,
     "TemperedLDA": demonstrate_lda,
     "FactorialMixture": demonstrate_factorial,
     "SBMLogisticRegression": demonstrate_logistic_regression,

@@ -1,3 +1,5 @@
 """Bayesian models by variational inference."""
 
-__all__ = []
+from skvrem.vi._bradley_terry import BradleyTerry
+
+__all__ = ["BradleyTerry"]

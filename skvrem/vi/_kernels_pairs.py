@@ -7,7 +7,7 @@ wins, losses and ties the log-likelihood of a pair is, s(u) = log(1 + exp(u)):
     no ties      win log S(u) + loss log S(-u)            S(u) = 1 / (1 + exp(-u))
     Davidson     (win - loss) u / 2 + tie eta - n A
                  A = log(exp(u / 2) + exp(-u / 2) + exp(eta))
-    Rao-Kupper   tie eta - (win + tie) s(t - u) - (loss + tie) s(t + u),   t = s(eta) / 2
+    Rao-Kupper   tie eta - (win + tie) s(t - u) - (loss + tie) s(t + u), t = s(eta) / 2
 
 All are jointly concave in u and eta. A function below returns the sum over the pairs of
 the expectation by Gauss-Hermite quadrature; it fills `slope` and `curvature` (P,) with
@@ -161,8 +161,16 @@ def differences(first, second, home, theta, out):
         out[i] = theta[first[i]] - theta[second[i]] + shift
 
 
+@kernel
+def independent_variances(first, second, home, variance, out):
+    """Fill out (P,) with the variances of `differences` of independent theta."""
+    shift = variance[home] if home >= 0 else 0.0
+    for i in range(first.size):
+        out[i] = variance[first[i]] + variance[second[i]] + shift
+
+
 @kernel(fastmath=REDUCE)
-def difference_norms(first, second, home, factor, out):
+def add_difference_norms(first, second, home, factor, out):
     """Add the squared lengths of factor[a] - factor[b] (+ factor[home]) to out (P,)."""
     for i in range(first.size):
         a, b = first[i], second[i]
