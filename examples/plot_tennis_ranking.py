@@ -99,8 +99,8 @@ figure.colorbar(image, label="probability")
 
 # %%
 # A new player is not an error but an open question: the probability is that of the
-# prior. And what is little known is not predicted with confidence. A plug-in of the means
-# is surer than it should be.
+# prior. And what is little known is not predicted with confidence. A plug-in of the
+# means is surer than it should be.
 
 few = model.items_[np.argmin(model.n_matches_ + 1e6 * (model.skill_ > -0.5))]
 pairs = [(names[0], names[1]), (names[0], few), (names[0], "a new player")]

@@ -19,9 +19,7 @@ __all__ = ["KINDS"]
 # Conjugate gradients end where the residual is this share of the gradient.
 PRECISION, MOST_ITERATIONS = 1e-2, 500
 # Eigenvectors are as good as the rest of a step needs at this tolerance.
-EIGEN_PRECISION, EIGEN_STEPS = 1e-2, 40
-# Where the diagonal of a low-rank covariance changes no more than this, it stays.
-DIAGONAL_PRECISION, DIAGONAL_STEPS = 1e-3, 3
+EIGEN_PRECISION, EIGEN_STEPS = 0.05, 40
 
 
 class _Kind:
@@ -98,13 +96,9 @@ class LowRankKind(_Kind):
         """Return the posterior, about zero."""
         P = self.diagonal(curvature)
         D = 1.0 / P if self.last is None else self.last
-        for turn in range(DIAGONAL_STEPS):
-            values, vectors = self._smallest(curvature, np.sqrt(D))
-            self.last = (1.0 - vectors**2 @ (1.0 - values)) / P
-            still = np.abs(self.last / D - 1.0).max() < DIAGONAL_PRECISION
-            if still or turn == DIAGONAL_STEPS - 1:
-                break
-            D = self.last
+        values, vectors = self._smallest(curvature, np.sqrt(D))
+        # For the next call: the fit is a sequence of them.
+        self.last = (1.0 - vectors**2 @ (1.0 - values)) / P
         factor = np.sqrt(D)[:, None] * vectors * np.sqrt(1.0 / values - 1.0)
         return LowRank(np.zeros(D.size), D, factor)
 
