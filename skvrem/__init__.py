@@ -21,11 +21,16 @@ from skvrem.linear import SBMLogisticRegression
 from skvrem.mixture import VRGaussianMixture
 from skvrem.plsa import VRPLSA
 from skvrem.utils import show_versions
-from skvrem.vi import BayesianGLMRegressor, BayesianLogisticRegression
+from skvrem.vi import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BradleyTerry,
+)
 
 __all__ = [  # noqa: RUF022, sorted as strings are
     "BayesianGLMRegressor",
     "BayesianLogisticRegression",
+    "BradleyTerry",
     "ComponentsDisplay",
     "ConvergenceDisplay",
     "FactorialMixture",

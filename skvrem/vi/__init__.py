@@ -1,6 +1,7 @@
 """Bayesian models by variational inference."""
 
+from skvrem.vi._bradley_terry import BradleyTerry
 from skvrem.vi._classifier import BayesianLogisticRegression
 from skvrem.vi._regressor import BayesianGLMRegressor
 
-__all__ = ["BayesianGLMRegressor", "BayesianLogisticRegression"]
+__all__ = ["BayesianGLMRegressor", "BayesianLogisticRegression", "BradleyTerry"]

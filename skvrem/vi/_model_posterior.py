@@ -15,9 +15,11 @@ The low rank is never multiplied out: its inverse and determinant are those of t
 r matrix :math:`M = I + U^T \mathrm{diag}(\delta)^{-1} U`.
 """
 
+import copy
+
 import numpy as np
 from scipy import sparse
-from scipy.linalg import solve_triangular
+from scipy.linalg import block_diag, solve_triangular
 
 __all__ = ["FullRank", "LowRank", "MeanField"]
 
@@ -26,6 +28,14 @@ LOG_2PI = np.log(2.0 * np.pi)
 
 class _Gaussian:
     """What all Gaussians have in common."""
+
+    def __eq__(self, other):
+        return type(self) is type(other) and all(
+            np.array_equal(value, vars(other)[name])
+            for name, value in vars(self).items()
+        )
+
+    __hash__ = None  # arrays can change
 
     @property
     def n_dim(self):
@@ -73,6 +83,12 @@ class _Gaussian:
         constant = self.n_dim * LOG_2PI + self.log_determinant
         return -0.5 * (constant + np.sum(delta * self.precision_times(delta), axis=-1))
 
+    def moved(self, mean):
+        """Return the same distribution about another mean (d,)."""
+        other = copy.copy(self)
+        other.mean = mean
+        return other
+
     def entropy(self):
         """Return the entropy in nats."""
         return 0.5 * (self.n_dim * (1.0 + LOG_2PI) + self.log_determinant)
@@ -119,6 +135,11 @@ class MeanField(_Gaussian):
         """Diagonal of the inverse covariance, an array (d,)."""
         return 1.0 / self.variance
 
+    @property
+    def precision(self):
+        """Inverse covariance, an array (d, d)."""
+        return np.diag(1.0 / self.variance)
+
     def precision_times(self, Z):
         """Return the inverse covariance times vectors, one a row."""
         return Z / self.variance
@@ -134,9 +155,22 @@ class MeanField(_Gaussian):
         A = np.asarray(A, np.float64)
         return (A * self.variance) @ A.T
 
+    def covariance_times(self, Z):
+        """Return the covariance times vectors, one a row."""
+        return Z * self.variance
+
     def predictor_variance(self, X):
         """Return the variance (n,) of the linear predictor of each row of X (n, d)."""
         return _square(X) @ self.variance
+
+    def marginal(self, index):
+        """Return the distribution of some of the dimensions."""
+        return MeanField(self.mean[index], self.scale[index])
+
+    def widened(self, n_more, scale):
+        """Return the distribution with independent dimensions added, about zero."""
+        mean = np.append(self.mean, np.zeros(n_more))
+        return MeanField(mean, np.append(self.scale, np.full(n_more, scale)))
 
     def _draw(self, n_samples, rng):
         return np.sqrt(self.variance) * rng.standard_normal((n_samples, self.n_dim))
@@ -167,6 +201,12 @@ class FullRank(_Gaussian):
         """Diagonal of the inverse covariance, an array (d,)."""
         return (self._whiten(np.eye(self.n_dim)) ** 2).sum(axis=0)
 
+    @property
+    def precision(self):
+        """Inverse covariance, an array (d, d)."""
+        half = self._whiten(np.eye(self.n_dim))
+        return half.T @ half
+
     def precision_times(self, Z):
         """Return the inverse covariance times vectors, one a row."""
         white = self._whiten(np.asarray(Z, np.float64).T)
@@ -183,10 +223,24 @@ class FullRank(_Gaussian):
         half = self.factor if A is None else np.asarray(A, np.float64) @ self.factor
         return half @ half.T
 
+    def covariance_times(self, Z):
+        """Return the covariance times vectors, one a row."""
+        return (Z @ self.factor) @ self.factor.T
+
     def predictor_variance(self, X):
         """Return the variance (n,) of the linear predictor of each row of X (n, d)."""
         half = X @ self.factor
         return np.einsum("ij,ij->i", half, half)
+
+    def marginal(self, index):
+        """Return the distribution of some of the dimensions."""
+        half = self.factor[index]
+        return FullRank(self.mean[index], np.linalg.cholesky(half @ half.T))
+
+    def widened(self, n_more, scale):
+        """Return the distribution with independent dimensions added, about zero."""
+        factor = block_diag(self.factor, scale * np.eye(n_more))
+        return FullRank(np.append(self.mean, np.zeros(n_more)), factor)
 
     def _whiten(self, columns):
         return solve_triangular(self.factor, columns, lower=True)
@@ -224,6 +278,12 @@ class LowRank(_Gaussian):
         """Diagonal of the inverse covariance, an array (d,)."""
         return 1.0 / self.diagonal - (self._correction() ** 2).sum(axis=0)
 
+    @property
+    def precision(self):
+        """Inverse covariance, an array (d, d)."""
+        half = self._correction()
+        return np.diag(1.0 / self.diagonal) - half.T @ half
+
     def precision_times(self, Z):
         """Return the inverse covariance times vectors, one a row."""
         half = self._correction()
@@ -241,6 +301,22 @@ class LowRank(_Gaussian):
         A = np.asarray(A, np.float64)
         half = A @ self.factor
         return (A * self.diagonal) @ A.T + half @ half.T
+
+    def covariance_times(self, Z):
+        """Return the covariance times vectors, one a row."""
+        return Z * self.diagonal + (Z @ self.factor) @ self.factor.T
+
+    def marginal(self, index):
+        """Return the distribution of some of the dimensions."""
+        return LowRank(self.mean[index], self.diagonal[index], self.factor[index])
+
+    def widened(self, n_more, scale):
+        """Return the distribution with independent dimensions added, about zero."""
+        return LowRank(
+            np.append(self.mean, np.zeros(n_more)),
+            np.append(self.diagonal, np.full(n_more, scale**2)),
+            np.concatenate([self.factor, np.zeros((n_more, self.factor.shape[1]))]),
+        )
 
     def predictor_variance(self, X):
         """Return the variance (n,) of the linear predictor of each row of X (n, d)."""

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.linalg import block_diag
 from scipy.stats import multivariate_normal
 
 from skvrem.vi._model_posterior import FullRank, LowRank, MeanField
@@ -39,6 +40,8 @@ def test_moments_and_density(kind, rng):
     np.testing.assert_allclose(q.entropy(), dense.entropy())
     np.testing.assert_allclose(q.precision_times(Z), Z @ np.linalg.inv(S))
     np.testing.assert_allclose(q.precision_diagonal, np.diag(np.linalg.inv(S)))
+    np.testing.assert_allclose(q.moved(Z[0]).logpdf(Z[0] - 1.0), q.logpdf(q.mean - 1))
+    np.testing.assert_allclose(q.precision, np.linalg.inv(S), atol=1e-12)
 
 
 @EVERY
@@ -50,6 +53,20 @@ def test_linear_combinations(kind, rng):
     for rows in (X, sp.csr_array(X)):
         found = q.predictor_variance(rows)
         np.testing.assert_allclose(found, np.diag(expected), atol=1e-12)
+
+
+@EVERY
+def test_parts_and_more(kind, rng):
+    q = gaussians()[kind]
+    S, Z = q.covariance(), rng.normal(size=(3, D))
+    np.testing.assert_allclose(q.covariance_times(Z), Z @ S)
+    some = q.marginal(np.array([4, 1]))
+    np.testing.assert_array_equal(some.mean, q.mean[[4, 1]])
+    np.testing.assert_allclose(some.covariance(), S[np.ix_([4, 1], [4, 1])])
+    wide = q.widened(2, 3.0)
+    assert type(some) is type(wide) is type(q)
+    np.testing.assert_allclose(wide.covariance(), block_diag(S, 9.0 * np.eye(2)))
+    np.testing.assert_array_equal(wide.mean, [*q.mean, 0.0, 0.0])
 
 
 @EVERY
@@ -86,8 +103,9 @@ def test_draws(kind):
 def test_pickle(kind):
     q = gaussians()[kind]
     again = pickle.loads(pickle.dumps(q))
-    assert vars(again).keys() == vars(q).keys()
-    np.testing.assert_array_equal(again.covariance(), q.covariance())
+    assert again == q
+    assert again != q.moved(q.mean + 1.0)
+    assert all(other != q for name, other in gaussians().items() if name != kind)
 
 
 def test_large_low_rank_stays_small():
