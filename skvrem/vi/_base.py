@@ -235,9 +235,9 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
             point = model.point_of(start)
             if point is not None:
                 return point
-        return model.start(self._first_mean(model, prior), data, rng)
+        return model.start(self._first_mean(model, data, prior), data, rng)
 
-    def _first_mean(self, model, prior):
+    def _first_mean(self, model, data, prior):
         """Return the means (p, k) that a cold fit starts from."""
         return prior.mean.reshape(model.k, -1).T.copy()
 
@@ -269,10 +269,16 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
             stacklevel=6,
         )
 
+    @property
+    def _seen_before(self):
+        """Rows that a batch of a stream comes after; none for a fit."""
+        return vars(self).get("_stream_rows", 0)
+
     def _stream(self, X, y, sample_weight):
         """Update the posterior with one batch, for which it is the prior."""
         began = time.perf_counter()
         first = not hasattr(self, "posterior_")
+        self._stream_rows = 0 if first else self.n_samples_seen_
         data, targets, dtype = self._open(X, y, sample_weight, reset=first)
         family = self._family(data.n_units)
         seen, elbo, start = 0, 0.0, None
@@ -285,6 +291,7 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
             self._infer(data, targets, family, prior, dtype, began, progress, start)
         self.n_samples_seen_ = seen + data.n_units
         self.elbo_ += elbo
+        del self._stream_rows
 
     def __getstate__(self):
         # Rows stay where they are: only what has been learnt travels.
