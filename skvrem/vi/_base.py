@@ -171,6 +171,10 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
             seconds=time.perf_counter() - began,
         )
         report.end()
+        point = result.point
+        if result.converged and isinstance(solver, solvers.Ascent):
+            # The step that is known already: it squares what is left of the error.
+            point = model.update(point, solver.last.mean, None, 1.0)
         promises = np.array(solver.promises, dtype=float)
         if not (result.converged or result.stopped) and self.max_iter > 0:
             self._warn_not_converged(result, promises)
@@ -180,7 +184,7 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
             history["gradient_variance"] = np.array(model.variances)
             model = model.model
         vars(self).update(
-            attributes(result.point.parameters),
+            attributes(point.parameters),
             elbo_=result.objective,
             converged_=result.converged,
             n_iter_=result.n_iter,
