@@ -20,9 +20,10 @@ from skvrem.linear import SBMLogisticRegression
 from skvrem.mixture import VRGaussianMixture
 from skvrem.plsa import VRPLSA
 from skvrem.utils import show_versions
-from skvrem.vi import BradleyTerry
+from skvrem.vi import BayesianPPCA, BradleyTerry
 
 __all__ = [  # noqa: RUF022, sorted as strings are
+    "BayesianPPCA",
     "BradleyTerry",
     "ComponentsDisplay",
     "ConvergenceDisplay",
