@@ -25,7 +25,7 @@ from sklearn.decomposition import (
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import BayesianRidge, LogisticRegression, SGDClassifier
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import train_test_split
@@ -35,6 +35,8 @@ from threadpoolctl import threadpool_limits
 from skvrem import (
     VRHMM,
     VRPLSA,
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
     BayesianPPCA,
     BradleyTerry,
     ComponentsDisplay,
@@ -537,6 +539,56 @@ def demonstrate_factorial():
     save(figure, "factorial_components.png")
 
 
+# Parameters that say how strong a prior is.
+STRENGTHS = ("C", "prior_scale")
+
+
+def demonstrate_bayesian_logistic_regression():
+    """Compare with LogisticRegression where rows are few: how sure, and how right."""
+    rows = []
+    for name, data in (("breast cancer", load_breast_cancer()), ("wine", load_wine())):
+        X = StandardScaler().fit_transform(data.data)
+        split = train_test_split(X, data.target, train_size=40, random_state=0)
+        X, X_test, y, y_test = split
+        for estimator in (
+            LogisticRegression(C=np.inf, max_iter=10_000),
+            LogisticRegression(),
+            BayesianLogisticRegression(random_state=0),
+        ):
+            fit = estimator.fit(X, y)
+            p = fit.predict_proba(X_test)
+            with np.errstate(divide="ignore"):
+                loss = -np.mean(np.log(p[np.arange(len(p)), y_test]))
+            sure = f"{p.max(axis=1).mean():.3f}"
+            right = f"{fit.score(X_test, y_test):.3f}"
+            strength = {k: v for k, v in fit.get_params().items() if k in STRENGTHS}
+            label = f"{type(fit).__name__} {strength}"
+            rows.append([f"{name}, 40 rows", label, sure, right, f"{loss:.3f}"])
+    columns = ["data", "estimator", "sure", "right", "log-loss"]
+    show_table("Rows that were not seen: mean probability of the choice", columns, rows)
+    interval = fit.predict_proba_interval(X_test[:1])[0]
+    ends = ", ".join(f"{low:.2f} to {high:.2f}" for low, high in interval)
+    show(f"95 % intervals of the classes of one row: {ends}")
+
+
+def demonstrate_bayesian_glm_regressor():
+    """Compare with BayesianRidge: learnt noise, and how often intervals cover."""
+    rows, rng = [], np.random.default_rng(0)
+    for n, d in ((60, 20), (10_000, 200)):
+        X = rng.normal(size=(n + 1000, d))
+        y = X @ rng.normal(size=d) + 2.0 * rng.normal(size=n + 1000)
+        for estimator in (BayesianRidge(), BayesianGLMRegressor()):
+            fit, seconds = seconds_of(partial(estimator.fit, X[:n], y[:n]))
+            mean, std = fit.predict(X[n:], return_std=True)
+            inside = np.mean(abs(y[n:] - mean) < 1.96 * std)
+            noise = getattr(fit, "noise_scale_", None) or fit.alpha_**-0.5
+            cells = [f"{fit.score(X[n:], y[n:]):.3f}", f"{noise:.3f}"]
+            cells += [f"{100 * inside:.1f} %", f"{seconds:.3f}"]
+            rows.append([f"{n} x {d}, noise 2", type(fit).__name__, *cells])
+    columns = ["data", "estimator", "R2", "noise", "in 95 %", "seconds"]
+    show_table("Rows that were not seen", columns, rows)
+
+
 def demonstrate_bradley_terry():
     """Skills of a simulated tour beside ridge regression on signed indicators."""
     rows = []
@@ -604,6 +656,8 @@ def demonstrate_ppca():
 
 
 DEMONSTRATIONS = {
+    "BayesianGLMRegressor": demonstrate_bayesian_glm_regressor,
+    "BayesianLogisticRegression": demonstrate_bayesian_logistic_regression,
     "BayesianPPCA": demonstrate_ppca,
     "BradleyTerry": demonstrate_bradley_terry,
     "TemperedLDA": demonstrate_lda,

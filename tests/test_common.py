@@ -9,6 +9,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skvrem import (
     VRHMM,
     VRPLSA,
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
     FactorialMixture,
     SBMLogisticRegression,
     TemperedLDA,
@@ -63,6 +65,13 @@ def variants():
     yield SBMLogisticRegression(solver="svrg", batch_size=10)
     yield SBMLogisticRegression(solver="stochastic", batch_size=10, tol=1e-3)
     yield SBMLogisticRegression(rank=2, curvature="bound", tol=1e-15, max_iter=3000)
+    yield BayesianGLMRegressor("poisson")
+    yield BayesianGLMRegressor(noise_scale=0.5, posterior="meanfield")
+    for posterior in ("meanfield", "lowrank"):
+        yield BayesianLogisticRegression(posterior=posterior, fit_intercept=False)
+    for solver in ("stochastic", "svrg", "saga"):
+        yield BayesianLogisticRegression(solver=solver, tol=0.5, batch_size=10)
+    yield BayesianLogisticRegression(solver="svrg", expectation="mc", tol=0.5)
     for covariance_type in ("full", "tied", "spherical"):
         yield make(VRHMM, covariance_type=covariance_type, n_init=1)
     yield make(VRHMM, solver="batch", init_params="random", algorithm="map")
@@ -86,6 +95,12 @@ def expected_failures(estimator):
         return {WEIGHTS + "dense_data": reason}
     blocks = isinstance(estimator, VRPLSA | TemperedLDA | SBMLogisticRegression)
     if blocks and estimator.solver in ("stochastic", "svrg"):
+        reason = "minibatches are drawn from rows, of which there is another number"
+        return {WEIGHTS + "dense_data": reason, WEIGHTS + "sparse_data": reason}
+    if isinstance(estimator, BayesianLogisticRegression) and estimator.solver not in (
+        "auto",
+        "batch",
+    ):
         reason = "minibatches are drawn from rows, of which there is another number"
         return {WEIGHTS + "dense_data": reason, WEIGHTS + "sparse_data": reason}
     if isinstance(estimator, VRHMM):

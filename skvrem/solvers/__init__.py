@@ -11,6 +11,7 @@ from skvrem.solvers._saga import SAGA
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stochastic import Stochastic
 from skvrem.solvers._svrg import SVRG
+from skvrem.solvers._sweeps import Sweeps
 
 __all__ = [
     "BY_NAME",
@@ -24,6 +25,7 @@ __all__ = [
     "Squarem",
     "Start",
     "Stochastic",
+    "Sweeps",
     "as_history",
     "plan_em",
     "run",

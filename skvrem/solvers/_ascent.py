@@ -26,6 +26,7 @@ class Ascent(Batch):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         super().start(model, data, rng)
         self.last = None
+        self.promises = []
 
     def begin(self, point, beta):
         """Evaluate the first point; from then on make a step from the last anchor."""
@@ -35,6 +36,7 @@ class Ascent(Batch):
             anchor, passes = self._step(beta)
         self.last = anchor
         promise = self.model.promise(anchor.point, anchor.mean)
+        self.promises.append(promise)
         # The point has moved already: nothing is left to update.
         self.anchor = anchor._replace(mean=None, passes=passes, promise=promise)
         return self.anchor

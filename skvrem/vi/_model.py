@@ -1,4 +1,4 @@
-r"""A Gaussian posterior of a generalised linear model: what is averaged, and the update.
+r"""A Gaussian posterior of a generalised linear model: sums over rows, and the update.
 
 With rows x (p,), one behind the features for the intercept, and a column of
 coefficients for each of k predictors, :math:`q = N(\mu, \Sigma)` over all
@@ -14,7 +14,7 @@ gradient by :math:`\mu` and minus twice that by :math:`\Sigma` (Bonnet, Price). 
 .. math:: P \leftarrow (1 - \rho) P + \rho (P_0 + C), \qquad
           \mu \leftarrow \mu + \rho\, P^{-1} (G - P_0 (\mu - \mu_0))
 
-is a step along the natural gradient, with :math:`P = \Sigma^{-1}`. It promises a gain of
+is a step along the natural gradient, with :math:`P = \Sigma^{-1}`. It promises to gain
 
 .. math:: \tfrac12 g^T \Sigma g + \tfrac14 |\Sigma (P_0 + C) - I|^2
 
@@ -109,6 +109,13 @@ def as_vector(columns):
     return columns.T.ravel()
 
 
+def structure_of(posterior):
+    """Return what the model calls a distribution's covariance, and its rank."""
+    if isinstance(posterior, FullRank):
+        return "full", 0
+    return "diagonal", getattr(posterior, "factor", np.zeros((0, 0))).shape[1]
+
+
 class GaussianModel:
     """Rows with a likelihood, coefficients with a Gaussian prior and posterior.
 
@@ -167,10 +174,25 @@ class GaussianModel:
 
     def _unstack(self, vectors):
         """Return (k p, r) as (p, k, r)."""
-        return vectors.reshape(self.k, -1, vectors.shape[1]).transpose(1, 0, 2)
+        p, rank = len(vectors) // self.k, vectors.shape[1]
+        return vectors.reshape(self.k, p, rank).transpose(1, 0, 2)
 
     def _columns(self, vector):
         return vector.reshape(self.k, -1).T
+
+    def point_of(self, posterior):
+        """Return the point of a distribution, None where its structure is another."""
+        if structure_of(posterior) != ("full" if self.full else "diagonal", self.rank):
+            return None
+        mean = self._columns(posterior.mean)
+        if self.full:
+            precision = posterior.precision_times(np.eye(posterior.n_dim))
+            return Point(Full(mean, posterior.covariance(), precision))
+        factor, variance = np.zeros((posterior.n_dim, 0)), posterior.variance
+        if self.rank:
+            factor, variance = posterior.factor, posterior.diagonal
+        log_scale = self._columns(0.5 * np.log(variance))
+        return Point(Diagonal(mean, log_scale, self._unstack(factor)))
 
     def start(self, mean, data, rng):
         """Return the point with the precision that rows have where q is a point."""
@@ -298,6 +320,31 @@ class GaussianModel:
         """Return the sums of a batch where they were remembered."""
         return memory
 
+    # Predictions
+
+    def predictors(self, parameters, batch):
+        """Return means (m, k) of the predictors, and variances (m, 1) or roots."""
+        means, spreads = [], []
+        for tile, _ in tiles(batch, batch.start, batch.stop, self.intercept):
+            low = self._low_rank_part(parameters, tile, self.rank)
+            means.append(tile.times(parameters.mean).astype(np.float64, copy=False))
+            spreads.append(self._spread(parameters, tile, low))
+        return np.concatenate(means), np.concatenate(spreads)
+
+    def log_likelihoods(self, draws, batch):
+        """Return log p(y | x, theta) of draws (s, D) for each row, of shape (s, m)."""
+        z = self.draws_of_predictors(draws, batch)
+        return self.family.log_likelihood(z, self.y[batch.ids])
+
+    def draws_of_predictors(self, draws, batch):
+        """Return the predictors of rows at draws (s, D), of shape (s, m, k)."""
+        columns = draws.reshape(len(draws) * self.k, -1).T
+        parts = []
+        for tile, _ in tiles(batch, batch.start, batch.stop, self.intercept):
+            z = tile.times(columns).astype(np.float64, copy=False)
+            parts.append(z.reshape(len(z), len(draws), self.k))
+        return np.concatenate(parts).transpose(1, 0, 2)
+
     # Updates
 
     def _target(self, sums, scale=1.0):
@@ -315,7 +362,7 @@ class GaussianModel:
         return fit - self.prior.precision_times(away)
 
     def _direction(self, point, sums):
-        """Return gradient, target precision and promise; those of an anchor are kept."""
+        """Return gradient, target precision and promise; an anchor's are kept."""
         if self._directed[0] is not sums or self._directed[1] is not point:
             q = point.parameters
             slope = self._slope(q, sums)

@@ -8,7 +8,7 @@ and covariance are exact, so that they err from the fourth order on.
 """
 
 import numpy as np
-from scipy.special import gammaln, ndtri
+from scipy.special import expit, gammaln, ndtri, softmax
 
 from skvrem.vi import _kernels
 
@@ -43,7 +43,26 @@ def cubature(n_dim, n_pairs):
     return np.ascontiguousarray(nodes), np.full(len(nodes), 1.0 / len(nodes))
 
 
-class Logistic:
+class _Family:
+    """Exponential families with their natural parameters as predictors."""
+
+    #: What divides residuals and curvatures.
+    dispersion = 1.0
+
+    def residual(self, z, y):
+        """Return d log p(y | z) / dz at predictors (m, k)."""
+        return (self.indicator(y) - self.mean(z)) / self.dispersion
+
+    def indicator(self, y):
+        """Return targets as columns (m, k), whose mean is the mean."""
+        return y[:, None]
+
+    def variance_times(self, mean, t):
+        """Return minus the second derivative at a mean (m, k), times t (m, k)."""
+        return self.variance_of(mean) * t / self.dispersion
+
+
+class Logistic(_Family):
     """Two classes: y in [0, 1] is the probability of the second."""
 
     n_predictors = 1
@@ -73,8 +92,16 @@ class Logistic:
         z = z[..., 0]
         return y * z - np.logaddexp(0.0, z)
 
+    def mean(self, z):
+        """Return E(y | z)."""
+        return expit(z)
 
-class Poisson:
+    def variance_of(self, mean):
+        """Return Var(y | z) by the mean."""
+        return mean * (1.0 - mean)
+
+
+class Poisson(_Family):
     """Counts with the logarithm of their mean as predictor."""
 
     n_predictors = 1
@@ -94,8 +121,16 @@ class Poisson:
         z = z[..., 0]
         return y * z - np.exp(z) - gammaln(y + 1.0)
 
+    def mean(self, z):
+        """Return E(y | z)."""
+        return np.exp(z)
 
-class GaussianNoise:
+    def variance_of(self, mean):
+        """Return Var(y | z) by the mean."""
+        return mean
+
+
+class GaussianNoise(_Family):
     """Real numbers with noise of a given variance about the predictor."""
 
     n_predictors = 1
@@ -119,8 +154,21 @@ class GaussianNoise:
         square = np.square(y - z[..., 0]) / self.variance
         return -0.5 * (square + np.log(2.0 * np.pi * self.variance))
 
+    @property
+    def dispersion(self):
+        """The variance of the noise."""
+        return self.variance
 
-class Softmax:
+    def mean(self, z):
+        """Return E(y | z)."""
+        return z
+
+    def variance_of(self, mean):
+        """Return Var(y | z) over the dispersion."""
+        return np.ones_like(mean)
+
+
+class Softmax(_Family):
     """Several classes with a predictor each; y are their numbers."""
 
     code = 3
@@ -143,6 +191,18 @@ class Softmax:
         top = z.max(axis=-1, keepdims=True)
         mass = np.log(np.exp(z - top).sum(axis=-1)) + top[..., 0]
         return np.take_along_axis(z, _numbers(y, z), axis=-1)[..., 0] - mass
+
+    def indicator(self, y):
+        """Return targets as columns (m, k), whose mean is the mean."""
+        return np.eye(self.n_predictors)[y]
+
+    def mean(self, z):
+        """Return the probabilities of the classes."""
+        return softmax(z, axis=-1)
+
+    def variance_times(self, mean, t):
+        """Return minus the second derivative at a mean (m, k), times t (m, k)."""
+        return mean * (t - np.sum(mean * t, axis=1, keepdims=True))
 
 
 def _numbers(y, z):
