@@ -31,7 +31,7 @@ from scipy.linalg import eigh
 
 from skvrem.vi._model_posterior import MeanField
 
-__all__ = ["Moments", "PPCAModel", "likelihood", "start_loadings"]
+__all__ = ["Moments", "PPCAModel", "likelihood", "log_densities", "start_loadings"]
 
 # Rows whose products are taken at a time.
 TILE_ROWS = 4096
@@ -209,6 +209,21 @@ def hessian_diagonal(moments, W, noise, at):
     by_a = A * (1.0 - P) - at.a**2
     by_b = B * (1.0 - P) - A * Q - 2.0 * at.a * at.b
     return by_b - by_a
+
+
+def log_densities(rows, components, noise):
+    """Return log N(0, V^T V + noise I), (s, n), of rows (n, d) at draws V (s, k, d)."""
+    d = rows.shape[1]
+    out = np.empty((len(components), len(rows)))
+    length = np.square(rows).sum(axis=1)
+    for i, V in enumerate(components):
+        values, vectors = np.linalg.eigh(V @ V.T)
+        values = np.maximum(values, 0.0)  # but for rounding they are
+        # Woodbury: (x^T V^T) (V V^T + noise I)^-1 (V x) is what V explains.
+        along = np.square(rows @ (V.T @ vectors)) @ (1.0 / (values + noise))
+        log_det = np.log1p(values / noise).sum() + d * np.log(noise)
+        out[i] = -0.5 * (d * LOG_2PI + log_det + (length - along) / noise)
+    return out
 
 
 def start_loadings(values, vectors, trace, n, prior_scale, noise):

@@ -22,8 +22,9 @@ from skvrem.utils._validation import (
     check_real,
     check_weight,
 )
+from skvrem.vi._arviz import ArviZMixin, Draws, feature_names
 from skvrem.vi._model_posterior import MeanField
-from skvrem.vi._model_ppca import Moments, PPCAModel, start_loadings
+from skvrem.vi._model_ppca import Moments, PPCAModel, log_densities, start_loadings
 
 __all__ = ["BayesianPPCA"]
 
@@ -34,6 +35,7 @@ DRAWN, PAIRS = 100_000, (4, 32)
 
 
 class BayesianPPCA(
+    ArviZMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     CallbackSupportMixin,
@@ -461,6 +463,18 @@ class BayesianPPCA(
         rng = check_random_state(random_state)
         draws = self.posterior_.sample(n_samples, rng)
         return draws.reshape(n_samples, *self.components_.shape)
+
+    def _draws(self, X, y, n_samples, rng):
+        """See `ArviZMixin`."""
+        rows = np.asarray(self._rows(X), np.float64)
+        W = self.sample_posterior(n_samples, rng)
+        each = log_densities(rows - self.mean_, W, self.noise_variance_)
+        coords = {
+            "component": list(self.get_feature_names_out()),
+            "feature": feature_names(self),
+        }
+        dims = {"loading": ["component", "feature"]}
+        return Draws({"loading": W}, dims, coords, each, rows)
 
     def summary(self):
         """Return a table of the components.
