@@ -1,5 +1,6 @@
 """Skills from matches: the scikit-learn shell of the Bradley-Terry model."""
 
+import time
 import warnings
 
 import numpy as np
@@ -265,6 +266,7 @@ class BradleyTerry(
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
+        began = time.perf_counter()
         new = not hasattr(self, "items_")
         labels, won, weight = open_matches(self, X, y, sample_weight, reset=new)
         items, codes = self._number_items(labels)
@@ -288,7 +290,9 @@ class BradleyTerry(
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, attributes)
-            runs, promises = self._run(pairs, prior, kind, eta, tie_prior, report)
+            runs, promises = self._run(
+                pairs, prior, kind, eta, tie_prior, began, report
+            )
             report.end()
         model, result = runs[-1]
         if not (result.converged or result.stopped) and self.max_iter > 0:
@@ -308,10 +312,11 @@ class BradleyTerry(
             history_=history,
         )
 
-    def _run(self, pairs, prior, kind, eta, tie_prior, report):
+    def _run(self, pairs, prior, kind, ties, began, report):
         """Fit independent skills roughly, then the posterior asked for from there."""
         mean, runs, promises, left = prior.mean, [], [], self.max_iter
-        passes = seconds = 0.0
+        eta, tie_prior = ties
+        passes = 0.0
         stages = [("meanfield", ROUGH), (kind, self.tol)]
         for name, tol in stages if kind != "meanfield" else stages[1:]:
             model = PairsModel(pairs, prior, name, self.ties, tie_prior, self.rank)
@@ -328,12 +333,12 @@ class BradleyTerry(
                 rng=None,
                 report=report,
                 passes=passes + 1.0,
-                seconds=seconds,
+                seconds=time.perf_counter() - began,
             )
             runs.append((model, result))
             promises += solver.promises
             mean, eta = result.point.posterior.mean, result.point.eta
-            passes, seconds = result.history[-1][:2]
+            passes = result.history[-1].passes
             left = max(0, left - result.n_iter)
             if result.stopped:
                 break

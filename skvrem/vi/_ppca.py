@@ -1,5 +1,6 @@
 """Principal components with uncertainty: the scikit-learn shell."""
 
+import time
 import warnings
 
 import numpy as np
@@ -199,6 +200,7 @@ class BayesianPPCA(
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
+        began = time.perf_counter()
         X = self._rows(X, reset=True, ensure_min_samples=2)
         d, k = X.shape[1], self.n_components
         if k > d:
@@ -232,7 +234,7 @@ class BayesianPPCA(
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, attributes)
-            point, runs, converged = self._run(model, moments, W, noise, report)
+            point, runs, converged = self._run(model, moments, W, noise, began, report)
             report.end()
         bound = model.statistics(point, moments, 1.0)
         if not (converged or runs[-1].stopped) and self.max_iter > 0:
@@ -246,10 +248,10 @@ class BayesianPPCA(
             history_=solvers.as_history([e for run in runs for e in run.history]),
         )
 
-    def _run(self, model, moments, W, noise, report):
+    def _run(self, model, moments, W, noise, began, report):
         """Find means and standard deviations in turns, until neither moves."""
         point, runs, left = model.start(W, noise), [], self.max_iter
-        passes, seconds = 1.0, 0.0
+        passes = 1.0
         one = schedules.Constant(1.0)
         for turn in range(TURNS):
             result = solvers.run(
@@ -264,11 +266,11 @@ class BayesianPPCA(
                 rng=None,
                 report=report,
                 passes=passes,
-                seconds=seconds,
+                seconds=time.perf_counter() - began,
             )
             runs.append(result)
             point, left = result.point, left - result.n_iter
-            passes, seconds = result.history[-1][:2]
+            passes = result.history[-1].passes
             if result.stopped or left <= 0:
                 break
             gain = model.spread(point, 1.0 if turn < BOLD_TURNS else 0.5)
