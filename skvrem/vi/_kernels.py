@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from skvrem.utils._jit import CONTRACT, kernel
+from skvrem.utils._jit import CONTRACT, REDUCE, kernel
 from skvrem.utils._math import exp, log
 
 
@@ -53,60 +53,81 @@ def logistic_expectations(a, v, y, weight, nodes, node_weights, residual, curvat
     return loss
 
 
+@kernel(fastmath=REDUCE)
+def weighed(x, weight):
+    """Sum of x_s weight_s."""
+    total = 0.0
+    for s in range(x.size):
+        total += x[s] * weight[s]
+    return total
+
+
+@kernel(fastmath=REDUCE)
+def weighed_product(x, y, weight):
+    """Sum of x_s y_s weight_s."""
+    total = 0.0
+    for s in range(x.size):
+        total += x[s] * y[s] * weight[s]
+    return total
+
+
 @kernel(fastmath=CONTRACT)
 def softmax_expectations(A, half, y, weight, nodes, node_weights, residual, curvature):
     """Fill residual (m, k) and curvature of several classes; return the loss.
 
     half (m, k) has the standard deviations of independent predictors, and curvature
     (m, k) then gets its diagonal; or half (m, k * k) has lower triangular roots of V,
-    and curvature (m, k * k) gets all of it. y (m,) are numbers of classes.
+    and curvature (m, k * k) gets all of it. y (m,) are numbers of classes, nodes
+    (k, n_nodes).
     """
     m, k = A.shape
+    n = node_weights.size
     full = half.shape[1] != k
-    z = np.empty(k)
+    p = np.empty((k, n))
+    top, mass = np.empty(n), np.empty(n)
     loss = 0.0
     for i in range(m):
         w = weight[i] if weight.size else 1.0
-        total = 0.0
+        for s in range(n):
+            top[s] = -math.inf
+            mass[s] = 0.0
+        for j in range(k):  # loops over nodes vectorise
+            for s in range(n):
+                p[j, s] = A[i, j]
+            for b in range(j + 1 if full else 1):
+                spread = half[i, j * k + b] if full else half[i, j]
+                c = b if full else j
+                for s in range(n):
+                    p[j, s] += spread * nodes[c, s]
+            for s in range(n):
+                top[s] = max(top[s], p[j, s])
         for j in range(k):
-            residual[i, j] = 0.0
-        for j in range(curvature.shape[1]):
-            curvature[i, j] = 0.0
-        for s in range(node_weights.size):
-            u = node_weights[s]
-            top = -math.inf
-            for j in range(k):
-                if full:
-                    z[j] = A[i, j]
-                    for b in range(j + 1):
-                        z[j] += half[i, j * k + b] * nodes[s, b]
-                else:
-                    z[j] = A[i, j] + half[i, j] * nodes[s, j]
-                top = max(top, z[j])
-            mass = 0.0
-            for j in range(k):
-                z[j] = exp(max(z[j] - top, -700.0))
-                mass += z[j]
-            total += u * (top + log(mass))
-            for j in range(k):
-                z[j] /= mass
-                residual[i, j] += u * z[j]
-            if full:
-                for j in range(k):
-                    for b in range(k):
-                        curvature[i, j * k + b] -= u * z[j] * z[b]
-            else:
-                for j in range(k):
-                    curvature[i, j] += u * z[j] * (1.0 - z[j])
+            for s in range(n):
+                p[j, s] = exp(max(p[j, s] - top[s], -700.0))
+                mass[s] += p[j, s]
+        total = 0.0
+        for s in range(n):
+            total += node_weights[s] * (top[s] + log(mass[s]))
+            mass[s] = 1.0 / mass[s]
+        for j in range(k):
+            for s in range(n):
+                p[j, s] *= mass[s]
+            residual[i, j] = weighed(p[j], node_weights)
         if full:
             for j in range(k):
-                curvature[i, j * k + j] += residual[i, j]
+                for b in range(j + 1):
+                    both = weighed_product(p[j], p[b], node_weights)
+                    curvature[i, j * k + b] = -w * both
+                    curvature[i, b * k + j] = -w * both
+                curvature[i, j * k + j] += w * residual[i, j]
+        else:
+            for j in range(k):
+                both = weighed_product(p[j], p[j], node_weights)
+                curvature[i, j] = w * (residual[i, j] - both)
         loss += w * (total - A[i, y[i]])
         for j in range(k):
             residual[i, j] *= -w
         residual[i, y[i]] += w
-        for j in range(curvature.shape[1]):
-            curvature[i, j] *= w
     return loss
 
 

@@ -176,13 +176,19 @@ class Softmax(_Family):
     def __init__(self, n_classes, n_rows):
         self.n_predictors = n_classes
         pairs = MANY_PAIRS if n_rows < MANY_ROWS else FEW_PAIRS
+        # As many as whitening needs, and a power of two, as the points are made for.
+        pairs = max(pairs, 1 << (n_classes - 1).bit_length())
         self.nodes, self.node_weights = cubature(n_classes, pairs)
+        self.columns = np.ascontiguousarray(self.nodes.T)
 
     def expectations(self, a, half, y, weight):
         """Return loss, residual (m, k) and curvature, as wide as `half`."""
         residual, curvature = np.empty(a.shape), np.empty(half.shape)
+        nodes, node_weights = self.columns, self.node_weights
+        if not half.any():  # nothing to integrate over
+            nodes, node_weights = np.zeros((len(nodes), 1)), np.ones(1)
         loss = _kernels.softmax_expectations(
-            a, half, y, weight, self.nodes, self.node_weights, residual, curvature
+            a, half, y, weight, nodes, node_weights, residual, curvature
         )
         return loss, residual, curvature
 
