@@ -67,7 +67,7 @@ def ours(X, posterior, repeats):
         began = time.process_time()
         model = BradleyTerry(posterior=posterior, n_jobs=1).fit(X)
         seconds = min(seconds, time.process_time() - began)
-    # The input takes its time before the first epoch.
+    # Of the wall clock: the input, which comes first, included.
     share = model.history_["seconds"] / model.history_["seconds"][-1]
     trace = zip(share * seconds, model.history_["objective"], strict=True)
     return model, seconds, list(trace)

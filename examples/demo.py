@@ -17,7 +17,12 @@ from corpora import newsgroups_or_docstrings
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.decomposition import NMF, PCA, LatentDirichletAllocation
+from sklearn.decomposition import (
+    NMF,
+    PCA,
+    FactorAnalysis,
+    LatentDirichletAllocation,
+)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import BayesianRidge, LogisticRegression, SGDClassifier
@@ -32,6 +37,7 @@ from skvrem import (
     VRPLSA,
     BayesianGLMRegressor,
     BayesianLogisticRegression,
+    BayesianPPCA,
     BradleyTerry,
     ComponentsDisplay,
     ConvergenceDisplay,
@@ -627,9 +633,32 @@ def tour(n_players, n_matches, seed):
     return X, (rng.uniform(size=n_matches) < 1 / (1 + np.exp(-u))).astype(int), skill
 
 
+def demonstrate_ppca():
+    """Held-out densities beside PCA and FactorAnalysis, with many rows and few."""
+    digits, cancer = load_digits().data / 4.0, load_breast_cancer().data
+    cancer = StandardScaler().fit_transform(cancer)
+    rows = []
+    for name, X, n, k in (
+        ("digits", digits, 900, 10),
+        ("digits", digits, 60, 10),
+        ("breast cancer", cancer, 300, 5),
+        ("breast cancer", cancer, 20, 5),
+    ):
+        order = np.random.default_rng(0).permutation(len(X))
+        train, test = X[order[:n]], X[order[-len(X) // 2 :]]
+        for estimator in (PCA(k), FactorAnalysis(k), BayesianPPCA(k, random_state=0)):
+            _, seconds = seconds_of(partial(estimator.fit, train))
+            score = f"{estimator.score(test):.2f}"
+            label = f"{name}, {n} x {X.shape[1]}, {k} components"
+            rows.append([label, type(estimator).__name__, score, f"{seconds:.3f}"])
+    columns = ["data", "estimator", "held-out log-density a row", "seconds"]
+    show_table("Components; few rows is where a posterior matters", columns, rows)
+
+
 DEMONSTRATIONS = {
     "BayesianGLMRegressor": demonstrate_bayesian_glm_regressor,
     "BayesianLogisticRegression": demonstrate_bayesian_logistic_regression,
+    "BayesianPPCA": demonstrate_ppca,
     "BradleyTerry": demonstrate_bradley_terry,
     "TemperedLDA": demonstrate_lda,
     "FactorialMixture": demonstrate_factorial,

@@ -24,12 +24,14 @@ from skvrem.utils import show_versions
 from skvrem.vi import (
     BayesianGLMRegressor,
     BayesianLogisticRegression,
+    BayesianPPCA,
     BradleyTerry,
 )
 
 __all__ = [  # noqa: RUF022, sorted as strings are
     "BayesianGLMRegressor",
     "BayesianLogisticRegression",
+    "BayesianPPCA",
     "BradleyTerry",
     "ComponentsDisplay",
     "ConvergenceDisplay",

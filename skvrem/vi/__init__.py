@@ -2,6 +2,12 @@
 
 from skvrem.vi._bradley_terry import BradleyTerry
 from skvrem.vi._classifier import BayesianLogisticRegression
+from skvrem.vi._ppca import BayesianPPCA
 from skvrem.vi._regressor import BayesianGLMRegressor
 
-__all__ = ["BayesianGLMRegressor", "BayesianLogisticRegression", "BradleyTerry"]
+__all__ = [
+    "BayesianGLMRegressor",
+    "BayesianLogisticRegression",
+    "BayesianPPCA",
+    "BradleyTerry",
+]

@@ -21,6 +21,7 @@ from skvrem.utils._validation import (
     check_options,
     check_real,
 )
+from skvrem.vi._arviz import ArviZMixin, Draws, feature_names
 from skvrem.vi._model import GaussianModel, structure_of
 from skvrem.vi._model_posterior import MeanField
 from skvrem.vi._model_steps import SteppingModel
@@ -36,7 +37,7 @@ PARETO_DRAWS, DRAWS_AT_ONCE = 1000, 50
 PREDICT_ROWS = 4096
 
 
-class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
+class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
     """Estimators with coefficients, a Gaussian prior and a Gaussian posterior.
 
     A class that inherits this has ``_open(X, y, sample_weight, reset)``, which returns
@@ -330,6 +331,28 @@ class GaussianPosterior(CallbackSupportMixin, VersionedPickle):
         if not self.fit_intercept:
             return coef, np.zeros((n_samples, *np.shape(self.intercept_)))
         return coef, draws[:, :, d].reshape(n_samples, *np.shape(self.intercept_))
+
+    def _draws(self, X, y, n_samples, rng):
+        """See `ArviZMixin`."""
+        state = dict(vars(self))
+        try:  # opening targets learns from them what is known already
+            if hasattr(self, "classes_"):
+                self._stream_classes = self.classes_
+            data, targets, _ = self._open(X, y, None, reset=False)
+        finally:
+            vars(self).clear()
+            vars(self).update(state)
+        draws = self.posterior_.sample(n_samples, rng)
+        model = self._posterior_model(data.n_units, targets)
+        each = model.log_likelihoods(draws, data.batch(0, data.n_units))
+        columns = draws.reshape(n_samples, self._n_predictors, -1)
+        d = self.n_features_in_
+        posterior = {"coef": columns[:, :, :d]}
+        if self.fit_intercept:
+            posterior["intercept"] = columns[:, :, d]
+        dims = {"coef": ["predictor", "feature"], "intercept": ["predictor"]}
+        coords = {"predictor": self._labels(), "feature": feature_names(self)}
+        return Draws(posterior, dims, coords, each, targets)
 
     @property
     def pareto_k_(self):

@@ -1,5 +1,6 @@
 """Skills from matches: the scikit-learn shell of the Bradley-Terry model."""
 
+import time
 import warnings
 
 import numpy as np
@@ -93,12 +94,13 @@ class BradleyTerry(
         Of the parameters before they are made to sum to zero: the advantage, where
         there is one, and the skills. ``mean``, ``scale``, ``sample``, ``logpdf``.
     elbo_ : float
-        Lower bound of the log evidence, in nats.
+        Lower bound of the log evidence, in nats; of a stream, the sum over its batches.
     n_iter_ : int
         Steps of the last fit.
     converged_ : bool
     history_ : dict of ndarray
-        passes, seconds, objective (the bound), step_size, temperature by step.
+        passes, seconds, objective (the bound), step_size, temperature and
+        predicted_gain by step.
     n_features_in_ : int
         2.
     feature_names_in_ : ndarray of str
@@ -245,8 +247,8 @@ class BradleyTerry(
         Returns
         -------
         self : BradleyTerry
-            The fitted model. ``elbo_``, ``history_``, ``n_iter_`` and ``converged_``
-            are those of the new matches.
+            The fitted model. ``history_``, ``n_iter_`` and ``converged_`` are those of
+            the new matches.
 
         Raises
         ------
@@ -264,6 +266,7 @@ class BradleyTerry(
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
+        began = time.perf_counter()
         new = not hasattr(self, "items_")
         labels, won, weight = open_matches(self, X, y, sample_weight, reset=new)
         items, codes = self._number_items(labels)
@@ -287,12 +290,15 @@ class BradleyTerry(
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, attributes)
-            runs = self._run(pairs, prior, kind, eta, tie_prior, report)
+            runs, promises = self._run(
+                pairs, prior, kind, eta, tie_prior, began, report
+            )
             report.end()
         model, result = runs[-1]
         if not (result.converged or result.stopped) and self.max_iter > 0:
             self._warn_not_converged(result)
-        history = [epoch for _, run in runs for epoch in run.history]
+        history = solvers.as_history([e for _, run in runs for e in run.history])
+        history["predicted_gain"] = np.array(promises, dtype=float)
         self._eta_precision = tie_prior[1]
         if self.ties is not None:
             found = model.statistics(result.point, pairs, 1.0)
@@ -300,22 +306,24 @@ class BradleyTerry(
         vars(self).update(
             attributes(result.point),
             classes_=np.array([0.0, 1.0] if self.ties is None else [0.0, 0.5, 1.0]),
-            elbo_=float(result.objective),
+            elbo_=float(result.objective) + (0.0 if new else self.elbo_),
             n_iter_=sum(run.n_iter for _, run in runs),
             converged_=result.converged,
-            history_=solvers.as_history(history),
+            history_=history,
         )
 
-    def _run(self, pairs, prior, kind, eta, tie_prior, report):
+    def _run(self, pairs, prior, kind, ties, began, report):
         """Fit independent skills roughly, then the posterior asked for from there."""
-        mean, runs, left = prior.mean, [], self.max_iter
-        passes = seconds = 0.0
+        mean, runs, promises, left = prior.mean, [], [], self.max_iter
+        eta, tie_prior = ties
+        passes = 0.0
         stages = [("meanfield", ROUGH), (kind, self.tol)]
         for name, tol in stages if kind != "meanfield" else stages[1:]:
             model = PairsModel(pairs, prior, name, self.ties, tie_prior, self.rank)
+            solver = solvers.Ascent()
             result = solvers.run(
                 model,
-                solvers.Ascent(),
+                solver,
                 pairs,
                 model.start(mean, eta),
                 step_size=schedules.Constant(1.0),
@@ -325,15 +333,16 @@ class BradleyTerry(
                 rng=None,
                 report=report,
                 passes=passes + 1.0,
-                seconds=seconds,
+                seconds=time.perf_counter() - began,
             )
             runs.append((model, result))
+            promises += solver.promises
             mean, eta = result.point.posterior.mean, result.point.eta
-            passes, seconds = result.history[-1][:2]
+            passes = result.history[-1].passes
             left = max(0, left - result.n_iter)
             if result.stopped:
                 break
-        return runs
+        return runs, promises
 
     def _number_items(self, labels):
         """Return all items, those known first, and the numbers (n, 2) of the labels."""

@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.utils._summary import summary_table
+from skvrem.vi._arviz import ArviZMixin, Draws
 from skvrem.vi._model_pairs import hermite
 from skvrem.vi._pairs_input import open_labels, open_matches
 
@@ -34,7 +35,7 @@ class Interval(NamedTuple):
     upper: np.ndarray
 
 
-class PairsInference:
+class PairsInference(ArviZMixin):
     """Methods of `BradleyTerry` that use fitted attributes only."""
 
     # Matches
@@ -133,6 +134,27 @@ class PairsInference:
         else:
             each = np.take_along_axis(log_p, (2.0 * result).astype(int)[:, None], 1)
         return float(np.average(each.ravel(), weights=weight))
+
+    def _draws(self, X, y, n_samples, rng):
+        """See `ArviZMixin`."""
+        labels, won, _ = open_matches(self, X, y, None, reset=False)
+        theta = self.posterior_.sample(n_samples, rng)
+        skills = theta[:, self._offset :]
+        a, b = self._known(labels).T
+        u = skills[:, a] - skills[:, b]
+        if self._offset:
+            u += theta[:, :1]
+        log_p = np.log(self._outcomes(u.ravel())).reshape(*u.shape, -1)
+        if self.ties is None:
+            each = won * log_p[..., 1] + (1.0 - won) * log_p[..., 0]
+        else:
+            column = np.broadcast_to((2.0 * won).astype(int), u.shape)[..., None]
+            each = np.take_along_axis(log_p, column, axis=-1)[..., 0]
+        posterior = {"skill": skills - skills.mean(axis=1, keepdims=True)}
+        if self._offset:
+            posterior["home_advantage"] = theta[:, 0]
+        coords = {"item": list(map(str, self.items_))}
+        return Draws(posterior, {"skill": ["item"]}, coords, each, won)
 
     def _outcomes(self, u):
         """Probabilities (n, n_classes) for known predictors."""

@@ -25,6 +25,7 @@ METHODS = ("predict", "predict_proba", "score_samples", "transform")
 # Parameters of each estimator; one that is not named here gets its defaults.
 PARAMETERS = {
     "BayesianLogisticRegression": {"fit_intercept": False},
+    "BayesianPPCA": {"n_components": 2},
     "BradleyTerry": {"ties": "davidson", "home_advantage": True},
     "FactorialMixture": {"n_components": 2},
     "VRPLSA": {"n_components": 2},

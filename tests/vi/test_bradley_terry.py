@@ -313,6 +313,8 @@ def test_stream_comes_near_the_fit(posterior):
     np.testing.assert_allclose(model.skill_, whole.skill_, atol=atol)
     np.testing.assert_allclose(model.tie_parameter_, whole.tie_parameter_, rtol=0.02)
     np.testing.assert_array_equal(model.n_matches_, whole.n_matches_)
+    if posterior == "fullrank":  # the chain rule of the evidence
+        np.testing.assert_allclose(model.elbo_, whole.elbo_, atol=2.0)
     if posterior != "meanfield":
         np.testing.assert_allclose(model.skill_std_, whole.skill_std_, rtol=0.03)
 
@@ -514,4 +516,6 @@ def test_history_and_lines(capsys):
     assert capsys.readouterr().out.count("objective") == model.n_iter_
     assert (np.diff(model.history_["objective"]) > 0.0).all()
     assert model.history_["objective"][-1] == model.elbo_
+    gains = model.history_["predicted_gain"]
+    assert 0.0 < gains[-1] < model.tol < gains[0]
     assert len(model.history_["passes"]) == model.n_iter_
