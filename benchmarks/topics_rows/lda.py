@@ -38,7 +38,6 @@ TEMPERINGS = {
         "tempering": "local",
         "temperature": 2.0,
     },
-    "SVI, variance-reduced": {"solver": "svrg", "tempering": None},
     "AVI, variance-reduced (default)": {},
 }
 
