@@ -16,6 +16,7 @@ few of them sequences are laid out whole, one lane each.
 """
 
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from skvrem.hmm._kernels import LANES, STEPS, TILE
 from skvrem.utils._parallel import parallel_map
 from skvrem.utils._simd import WIDTH
 
-__all__ = ["Chain", "Impossible", "Layout", "Passes", "SequenceRows"]
+__all__ = ["Chain", "Impossible", "Layout", "Part", "Passes", "SequenceRows"]
 
 # Rows of a group, and fewest steps of a lane that begins inside a sequence.
 GROUP_ROWS, LANE_STEPS = 50_000, 64
@@ -37,8 +38,10 @@ MOST_REPAIRS = 4
 NONE = np.empty(0)
 
 
-class Impossible(ValueError):
+class Impossible(ValueError, FloatingPointError):
     """A row that no path of states can reach has been seen.
+
+    Solvers that try how far they can go take it for a sign of having gone too far.
 
     Parameters
     ----------
@@ -95,6 +98,24 @@ class Group(NamedTuple):
     weight: np.ndarray
 
 
+class Part(NamedTuple):
+    """Some consecutive tiles of all lanes.
+
+    Attributes
+    ----------
+    first : int
+        The first of these tiles.
+    n_tiles : int
+    groups : list of Group
+        Lanes without the other tiles: ``columns`` are views, ``weight`` is that of the
+        sequence in the last of these steps.
+    """
+
+    first: int
+    n_tiles: int
+    groups: list
+
+
 class SequenceRows:
     """The rows of many sequences, one after another.
 
@@ -149,6 +170,10 @@ class SequenceRows:
     def forget(self):
         """Drop the layouts."""
         self._layouts = {}
+
+    def passes(self, batch, chain, by_row=False):
+        """Return the passes over a batch, not yet run."""
+        return Passes(self.layout(batch), chain, by_row)
 
     def layout(self, batch):
         """Return the layout of a batch of sequences, made once."""
@@ -230,6 +255,38 @@ class Layout:
         self.goes_on = np.append(continues[1:], False).reshape(-1, LANES)
         self._buffers = {}
         self.groups = list(parallel_map(self._group, range(n_groups)))
+        self.parts = [Part(0, self.n_tiles, self.groups)]
+
+    def cut(self, n_parts):
+        """Cut the lanes into parts of about as many tiles each."""
+        edges = np.linspace(0, self.n_tiles, n_parts + 1).astype(int)
+        self.parts = [
+            Part(a, b - a, [self._slice(group, a, b) for group in self.groups])
+            for a, b in pairwise(edges.tolist())
+        ]
+
+    def _slice(self, group, a, b):
+        first, last = np.searchsorted(group.step, [a * STEPS, b * STEPS])
+        # What the weight of a lane is before the events behind these tiles.
+        weight = group.weight.copy()
+        later = group.lane[last:], group.ends[last:] - group.begins[last:]
+        np.add.at(weight, *later)
+        start = np.minimum(group.start + a * STEPS, group.stop)
+        return Group(
+            self.of_tiles(group.columns, a, b),
+            start,
+            np.minimum(group.start + b * STEPS, group.stop),
+            group.step[first:last] - a * STEPS,
+            group.lane[first:last],
+            group.ends[first:last],
+            group.begins[first:last],
+            weight,
+        )
+
+    def of_tiles(self, array, a, b):
+        """Return the part of a flat array that is of some tiles."""
+        size = array.size // self.n_tiles
+        return array[a * size : b * size]
 
     def _group(self, number):
         steps, sizes = self.n_tiles * STEPS, np.diff(self.edges)
@@ -394,15 +451,19 @@ class Passes:
         new *= self.layout.goes_on[:, None]
         return moved
 
-    def _arguments(self, g):
-        rows, columns = self.layout.rows, self.layout.groups[g].columns
-        n_columns = columns.size // (self.layout.n_tiles * TILE)
+    def _arguments(self, part, g):
+        rows, columns = self.layout.rows, part.groups[g].columns
+        n_columns = columns.size // (part.n_tiles * TILE)
         return columns, n_columns, rows.first, rows.second
 
     def _forward(self, g, tolerance=0.0):
-        group = self.layout.groups[g]
+        whole = Part(0, self.layout.n_tiles, self.layout.groups)
+        return self._forward_part(whole, g, self.alpha[g], tolerance)
+
+    def _forward_part(self, part, g, alpha, tolerance=0.0):
+        group = part.groups[g]
         return _kernels.forward(
-            *self._arguments(g),
+            *self._arguments(part, g),
             self.theta,
             self.start,
             self.transposed,
@@ -410,9 +471,9 @@ class Passes:
             group.lane,
             group.stop - group.start,
             self.left[g],
-            self.layout.n_tiles,
+            part.n_tiles,
             tolerance,
-            self.alpha[g],
+            alpha,
             self.shares[g],
             self.before[g],
             self.ends[g],
@@ -422,12 +483,7 @@ class Passes:
         )
 
     def _objective(self, g):
-        """Each sequence's share times its weight, from what had come before events."""
-        group, tiles = self.layout.groups[g], self.layout.n_tiles
-        total = np.zeros((tiles + 1, LANES))
-        np.cumsum(self.shares[g].reshape(tiles, LANES), axis=0, out=total[1:])
-        at = total[group.step // STEPS, group.lane] + self.before[g]
-        return float(group.weight @ total[-1] + (group.ends - group.begins) @ at)
+        return weighted_shares(self.layout.groups[g], self.shares[g], self.before[g])
 
     def _first_impossible(self):
         rows = [
@@ -445,58 +501,96 @@ class Passes:
         """Run backward; return sums of first states, pairs of states and features."""
         layout, n = self.layout, self.n
         groups, tiles = layout.groups, layout.n_tiles
-        self.sums = [
-            (
-                np.zeros(n),
-                np.zeros(n * n * WIDTH),
-                np.zeros(n * self.n_features * WIDTH),
-            )
-            for _ in groups
-        ]
+        self.sums = [[self.no_sums() for _ in groups] for _ in layout.parts]
         self.posteriors = [
             np.zeros(tiles * n * TILE) if self.by_row else NONE for _ in groups
         ]
-        self.heads = np.zeros((len(groups), n * LANES))
+        #: Messages to the left of the parts.
+        self.messages = np.zeros((len(layout.parts), len(groups), n * LANES))
         inner = layout.goes_on[:, None]
         weight = np.stack([group.weight for group in groups])
         self.right = np.repeat(weight[:, None, :], n, axis=1).reshape(len(groups), -1)
         list(parallel_map(self._backward, range(len(groups))))
-        error = self._to_the_left(self.heads)
+        error = self._to_the_left(self.messages[0])
         error -= (self.right.reshape(len(groups), n, -1) * inner).reshape(error.shape)
         while True:
             wrong = np.flatnonzero(_largest(error) > 0.0)
             if not wrong.size:
                 break
-            self.right, self.heads = error, np.zeros_like(self.heads)
+            self.right, before = error, self.messages[0].copy()
             ended = parallel_map(partial(self._backward, tolerance=TOLERANCE), wrong)
             if min(ended) > 0:  # no error has come to a lane's start
                 break
-            error = self._to_the_left(self.heads)
-        start = sum(s[0] for s in self.sums)
-        pairs = sum(s[1].reshape(n, n, WIDTH).sum(axis=2) for s in self.sums)
-        features = sum(s[2].reshape(n, -1, WIDTH).sum(axis=2) for s in self.sums)
+            error = self._to_the_left(self.messages[0] - before)
+        parts = map(self.add_up, self.sums)
+        return tuple(map(sum, zip(*parts, strict=True)))
+
+    def no_sums(self):
+        """Return zeros for `backward` of the kernels to add to."""
+        n = self.n
+        sizes = n, n * n * WIDTH, n * self.n_features * WIDTH
+        return tuple(map(np.zeros, sizes))
+
+    def add_up(self, sums):
+        """Return the sums of the groups, lanes together."""
+        n = self.n
+        start = sum(s[0] for s in sums)
+        pairs = sum(s[1].reshape(n, n, WIDTH).sum(axis=2) for s in sums)
+        features = sum(s[2].reshape(n, -1, WIDTH).sum(axis=2) for s in sums)
         return start, pairs * self.transitions.reshape(n, n), features
 
     def _backward(self, g, tolerance=0.0):
-        group = self.layout.groups[g]
+        """Run backward over the parts; return the tiles that were not needed."""
+        message, parts = self.right[g], self.layout.parts
+        for number in range(len(parts) - 1, -1, -1):
+            part, head = parts[number], np.empty(self.n * LANES)
+            left, sums = self.steps_before(part.first, g), self.sums[number][g]
+            ended = self._backward_part(part, g, left, message, sums, head, tolerance)
+            if ended:
+                return part.first + ended
+            self.messages[number, g] += head
+            message = head
+        return 0
+
+    def steps_before(self, end, g):
+        """Return alpha in the steps before tile `end`, `left` in those before lanes."""
+        if not end:
+            return self.left[g]
+        tile = self.layout.of_tiles(self.alpha[g], end - 1, end)
+        return tile.reshape(self.n, TILE)[:, -LANES:].ravel()
+
+    def _backward_part(self, part, g, left, right, sums, head, tolerance=0.0):
+        group = part.groups[g]
+        tiles = part.first, part.first + part.n_tiles
+        posteriors = self.posteriors[g]
+        if self.by_row:
+            posteriors = self.layout.of_tiles(posteriors, *tiles)
         return _kernels.backward(
-            *self._arguments(g),
+            *self._arguments(part, g),
             self.start,
             self.transitions,
             self.transposed,
             group.step,
             group.lane,
             np.zeros_like(group.ends) if tolerance else group.ends,
-            self.left[g],
-            self.right[g],
-            self.layout.n_tiles,
+            left,
+            right,
+            part.n_tiles,
             tolerance,
-            self.alpha[g],
-            *self.sums[g],
-            self.heads[g],
-            self.posteriors[g],
+            self.layout.of_tiles(self.alpha[g], *tiles),
+            *sums,
+            head,
+            posteriors,
             np.empty(self._scratch),
         )
+
+
+def weighted_shares(group, shares, before):
+    """Each sequence's share times its weight, from what had come before events."""
+    total = np.zeros((shares.size // LANES + 1, LANES))
+    np.cumsum(shares.reshape(-1, LANES), axis=0, out=total[1:])
+    at = total[group.step // STEPS, group.lane] + before
+    return float(group.weight @ total[-1] + (group.ends - group.begins) @ at)
 
 
 def _whole_tiles(steps):
