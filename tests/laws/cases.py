@@ -243,7 +243,8 @@ def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1
         np.full((n, n), 0.2) + 0.4 * np.eye(n),
         emission.maximize(data.features.widen(sums), emission.blank(), True),
     )
-    return Case(model, model.start(parameters), data, X, "hmm")
+    solvers = (*Case._field_defaults["solvers"], "quasi-newton")
+    return Case(model, model.start(parameters), data, X, "hmm", solvers=solvers)
 
 
 CASES = {
