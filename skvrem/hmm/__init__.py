@@ -7,6 +7,7 @@ from skvrem.hmm._emission_product import Product
 from skvrem.hmm._estimator import VRHMM
 from skvrem.hmm._tracks import prepare_tracks
 from skvrem.hmm._transitions import Homogeneous
+from skvrem.hmm._transitions_hierarchical import Hierarchical
 
 __all__ = [
     "VRHMM",
@@ -14,6 +15,7 @@ __all__ = [
     "Categorical",
     "Gamma",
     "Gaussian",
+    "Hierarchical",
     "Homogeneous",
     "Poisson",
     "Product",

@@ -32,6 +32,7 @@ class Parameters(NamedTuple):
     ----------
     startprob : ndarray of shape (n_states,)
     transmat : ndarray of shape (n_states, n_states)
+        Or what else the family of transitions has.
     emission : ndarray of shape (n_states, n_parameters)
         Those of the family, a row a state.
     """
@@ -107,10 +108,10 @@ class HMMModel(Averaging):
         if self.labelled:
             forbidden = np.eye(len(theta)) * self.emission.IMPOSSIBLE
             theta = np.hstack([theta, forbidden])
-        start, transmat = parameters.startprob, parameters.transmat
+        start = parameters.startprob
         if beta != 1.0:
-            theta, start, transmat = theta * beta, start**beta, transmat**beta
-        return Chain(theta, start, transmat)
+            theta, start = theta * beta, start**beta
+        return Chain(theta, start, **self.transitions.chain(parameters.transmat, beta))
 
     def _theta(self, emission):
         # A point is evaluated several times.
@@ -150,18 +151,20 @@ class HMMModel(Averaging):
         """Return R(statistics), and that no part was left out."""
         before = point.parameters
         weight = self.emission.weight(statistics.features)
-        lowest = min(statistics.start.min(), statistics.pairs.min(), weight.min())
+        lowest = min(statistics.start.min(), weight.min())
         if not repair and not lowest >= 0.0:
             return None
-        start, pairs = np.maximum(statistics.start, 0), np.maximum(statistics.pairs, 0)
-        pairs, start = pairs * self.total, start * self.total
+        start = np.maximum(statistics.start, 0.0) * self.total
+        pairs = statistics.pairs * self.total
+        transmat = self.transitions.maximize(pairs, before.transmat, repair)
+        if transmat is None:
+            return None
         if self.initial.stationary:
             transmat = self.transitions.maximize_stationary(
-                pairs, start, before.transmat
+                np.maximum(pairs, 0.0), start, before.transmat
             )
             startprob = stationary(transmat)
         else:
-            transmat = self.transitions.maximize(pairs, before.transmat)
             startprob = self.initial.maximize(start, before.startprob)
         features = statistics.features * self.total
         emission = self.emission.maximize(features, before.emission, repair)
@@ -178,7 +181,7 @@ class HMMModel(Averaging):
         weight = np.full(n, 1.0 / n)
         statistics = Statistics(
             parameters.startprob / self.total,
-            weight[:, None] * parameters.transmat,
+            self.transitions.expected(parameters.transmat, weight),
             weight[:, None] * self.emission.expected(parameters.emission),
             0.0,
             0.0,
@@ -213,7 +216,7 @@ class HMMModel(Averaging):
         theta = self._theta(emission)
         return float(
             _sum_log(sums.start, startprob)
-            + _sum_log(sums.pairs, transmat)
+            + self.transitions.log_likelihood(sums.pairs, transmat)
             + np.sum(sums.features * theta, where=sums.features != 0.0)
         )
 
@@ -223,7 +226,7 @@ class HMMModel(Averaging):
         weight = np.maximum(self.emission.weight(before.features), 1e-12)
         spread = self.emission.spread(point.parameters.emission)
         squares = np.square(sums.features / spread).sum(axis=1)
-        squares += np.square(sums.pairs).sum(axis=1)
+        squares += self.transitions.squares(sums.pairs)
         squares += np.square(sums.start)
         return float(np.sqrt((squares / weight).sum()))
 

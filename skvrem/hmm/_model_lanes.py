@@ -61,11 +61,14 @@ class Chain(NamedTuple):
     start : ndarray of shape (n_states,)
     transitions : ndarray of shape (n_states, n_states)
         Neither need sum to 1.
+    other : ndarray of shape (n_states, n_states), or None
+        Transitions into the rows that the container says are switched.
     """
 
     theta: np.ndarray
     start: np.ndarray
     transitions: np.ndarray
+    other: np.ndarray | None = None
 
 
 class Group(NamedTuple):
@@ -83,6 +86,8 @@ class Group(NamedTuple):
         Weight of the sequence that ends there, and of the one that begins.
     weight : ndarray of shape (LANES,)
         Weight of the sequence in a lane's last step.
+    switch_step, switch_lane : ndarray of int of shape (n_switches,)
+        What the other matrix of transitions leads to.
     """
 
     columns: np.ndarray
@@ -93,6 +98,8 @@ class Group(NamedTuple):
     ends: np.ndarray
     begins: np.ndarray
     weight: np.ndarray
+    switch_step: np.ndarray
+    switch_lane: np.ndarray
 
 
 class SequenceRows:
@@ -112,10 +119,23 @@ class SequenceRows:
         row is known to be in another.
     n_states : int
         Needed with labels.
+    switched : ndarray of bool of shape (n_rows,), or None
+        Rows that the other matrix of transitions leads to; no first one of a sequence.
     """
 
-    def __init__(self, X, bounds, columns, first, second, labels=None, n_states=0):
+    def __init__(
+        self,
+        X,
+        bounds,
+        columns,
+        first,
+        second,
+        labels=None,
+        n_states=0,
+        switched=None,
+    ):
         self.X = X
+        self.switched = switched
         self.bounds = bounds
         self.columns = columns
         self.labels = labels
@@ -258,7 +278,19 @@ class Layout:
             self.weight[before[order]],
             after[order],
             last,
+            *self._switches(start, stop[-1]),
         )
+
+    def _switches(self, start, stop):
+        """Steps and lanes of switched rows, sorted by step."""
+        if self.rows.switched is None:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        numbers = self.row_numbers(start[0], stop)
+        at = start[0] + np.flatnonzero(self.rows.switched[numbers])
+        lane = np.searchsorted(start, at, side="right") - 1
+        step = at - start[lane]
+        order = np.argsort(step, kind="stable")
+        return step[order].astype(np.int64), lane[order].astype(np.int64)
 
     def _after(self, row):
         """Number of the sequence behind the one that ends at or holds row - 1."""
@@ -320,6 +352,9 @@ class Passes:
         self.transitions = np.ascontiguousarray(chain.transitions).ravel()
         self.transposed = np.ascontiguousarray(chain.transitions.T).ravel()
         self.n, self.n_features = chain.theta.shape
+        self.switches = chain.other is not None
+        other = chain.other if self.switches else np.zeros((self.n, self.n))
+        self.other = np.ascontiguousarray(other).ravel()
         size = (self.n_features + 5 * self.n + 3) * TILE
         self._scratch = size
 
@@ -406,8 +441,12 @@ class Passes:
             self.theta,
             self.start,
             self.transposed,
+            self.other,
+            NONE,
             group.step,
             group.lane,
+            group.switch_step,
+            group.switch_lane,
             group.stop - group.start,
             self.left[g],
             self.layout.n_tiles,
@@ -442,13 +481,17 @@ class Passes:
         return self.layout.gather(self.alpha, self.n)[-1].copy()
 
     def backward(self):
-        """Run backward; return sums of first states, pairs of states and features."""
+        """Run backward; return sums of first states, pairs of states and features.
+
+        Pairs are (n_states, n_states), or with a second matrix (2, n_states, n_states).
+        """
         layout, n = self.layout, self.n
         groups, tiles = layout.groups, layout.n_tiles
         self.sums = [
             (
                 np.zeros(n),
                 np.zeros(n * n * WIDTH),
+                np.zeros(n * n),
                 np.zeros(n * self.n_features * WIDTH),
             )
             for _ in groups
@@ -474,8 +517,12 @@ class Passes:
             error = self._to_the_left(self.heads)
         start = sum(s[0] for s in self.sums)
         pairs = sum(s[1].reshape(n, n, WIDTH).sum(axis=2) for s in self.sums)
-        features = sum(s[2].reshape(n, -1, WIDTH).sum(axis=2) for s in self.sums)
-        return start, pairs * self.transitions.reshape(n, n), features
+        pairs = pairs * self.transitions.reshape(n, n)
+        if self.switches:
+            others = self.other * sum(s[2] for s in self.sums)
+            pairs = np.stack([pairs, others.reshape(n, n)])
+        features = sum(s[3].reshape(n, -1, WIDTH).sum(axis=2) for s in self.sums)
+        return start, pairs, features
 
     def _backward(self, g, tolerance=0.0):
         group = self.layout.groups[g]
@@ -484,9 +531,13 @@ class Passes:
             self.start,
             self.transitions,
             self.transposed,
+            self.other,
+            NONE,
             group.step,
             group.lane,
             np.zeros_like(group.ends) if tolerance else group.ends,
+            group.switch_step,
+            group.switch_lane,
             self.left[g],
             self.right[g],
             self.layout.n_tiles,
@@ -495,6 +546,7 @@ class Passes:
             *self.sums[g],
             self.heads[g],
             self.posteriors[g],
+            NONE,
             np.empty(self._scratch),
         )
 

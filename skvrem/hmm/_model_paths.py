@@ -25,14 +25,17 @@ def log_densities(rows, theta):
     return joint
 
 
-def most_probable_paths(rows, theta, log_start, log_transitions):
+def most_probable_paths(rows, theta, log_start, log_transitions, which):
     """Return the most probable state of every row, and each path's log-probability.
 
     Parameters
     ----------
     rows : SequenceRows
     theta : ndarray of shape (n_states, n_merged)
-    log_start, log_transitions : ndarray
+    log_start : ndarray of shape (n_states,)
+    log_transitions : ndarray of shape (n_matrices, n_states, n_states)
+    which : ndarray of int of shape (n_rows,), or empty
+        The matrix that leads on from each row; empty is the first.
 
     Returns
     -------
@@ -56,6 +59,7 @@ def most_probable_paths(rows, theta, log_start, log_transitions):
             edges[task + 1],
             log_start,
             log_transitions,
+            which,
             origin,
             states,
             scores,

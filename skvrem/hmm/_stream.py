@@ -70,8 +70,9 @@ class HMMStream:
                     "continues=True needs an earlier partial_fit, whose last row the "
                     "first of these rows follows."
                 )
+            carried, before = self._carried if continues else (None, None)
             sequences, data, model = self._open(
-                X, groups, lengths, sample_weight, state_labels, first
+                X, groups, lengths, sample_weight, state_labels, first, before
             )
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             rng = np.random.default_rng(seed)
@@ -89,7 +90,7 @@ class HMMStream:
             passes = Passes(
                 layout,
                 model.chain(point.parameters),
-                carried=self._carried if continues else None,
+                carried=carried,
             )
             try:
                 sums = model.collect(passes, point)
@@ -105,6 +106,8 @@ class HMMStream:
             objective = float(mean.objective)
             model.total = data.total_weight + seen
             point = model.update(point, None, mean, step)
+            inputs = sequences.inputs
+            last_inputs = None if inputs is None else inputs[-1].copy()
             for name in ("history_", "init_scores_"):
                 vars(self).pop(name, None)  # they are of a fit that is past
             vars(self).update(
@@ -115,6 +118,6 @@ class HMMStream:
                 solver_="stochastic",
                 n_parameters_=model.n_parameters(),
                 n_samples_seen_=seen + len(sequences.X),
-                _carried=passes.last(),
+                _carried=(passes.last(), last_inputs),
             )
         return self

@@ -197,6 +197,7 @@ def test_viterbi(n):
     rows, chain, joint = make([1, 6, 2, 5], n=n)
     with np.errstate(divide="ignore"):
         logs = np.log(chain.start), np.log(chain.transitions)
+    logs = logs[0], logs[1][None], np.empty(0, np.int64)
     states, scores = most_probable_paths(rows, chain.theta, *logs)
     for i, (a, b) in enumerate(zip(rows.bounds[:-1], rows.bounds[1:], strict=True)):
         *_, path, score = enumerate_paths(joint[a:b], chain.start, chain.transitions)
