@@ -216,6 +216,33 @@ class Product(Emission):
         """Return the log-density of the parts' priors."""
         return sum(self._by_part("log_prior", parameters))
 
+    def scales(self):
+        """Return the scale of every parameter."""
+        return list(chain.from_iterable(family.scales() for family in self._each()))
+
+    def free(self, parameters):
+        """Return the free coordinates, those of the parts one after another."""
+        return np.concatenate(self._by_part("free", parameters))
+
+    def bind(self, vector, parameters):
+        """Return the parameters with these free coordinates."""
+        sizes = [len(part) for part in self._by_part("free", parameters)]
+        vectors = np.split(vector, np.cumsum(sizes)[:-1])
+        parts = zip(
+            self._each(), vectors, self._parameter_parts(parameters), strict=True
+        )
+        return np.hstack([family.bind(own, part) for family, own, part in parts])
+
+    def slope(self, parameters, features):
+        """Return the gradient, in free coordinates, of Q and the priors."""
+        parts = zip(
+            self._each(),
+            self._parameter_parts(parameters),
+            self._feature_parts(features),
+            strict=True,
+        )
+        return np.concatenate([family.slope(*part) for family, *part in parts])
+
     def moments(self, parameters):
         """Return mean and variance of every feature."""
         mean = np.empty((len(parameters), self.n_columns_))

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvrem.hmm._model_gradient import FreeCoordinates
 from skvrem.hmm._model_lanes import Chain, Passes
 from skvrem.utils._averaging import Averaging, AveragingPoint
 
@@ -61,7 +62,7 @@ def stationary(transmat):
     return delta / delta.sum()
 
 
-class HMMModel(Averaging):
+class HMMModel(FreeCoordinates, Averaging):
     """Hidden Markov model whose units are sequences, and means are a row.
 
     Parameters

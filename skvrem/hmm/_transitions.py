@@ -4,6 +4,7 @@ import numpy as np
 from scipy import optimize
 from sklearn.base import BaseEstimator
 
+from skvrem.hmm._coordinates import Shares
 from skvrem.hmm._model import stationary
 from skvrem.utils._validation import check_real
 
@@ -169,6 +170,7 @@ class Homogeneous(Transitions):
                 f"shape {(n, n)}, got {self.prior!r}."
             )
         self._extra = np.where(self._free, prior - 1.0, 0.0)
+        self._shares = Shares(self._free, np.arange(n))
         if self.init is not None:
             init = np.asarray(self.init, float)
             if init.shape != (n, n) or not (
@@ -227,36 +229,20 @@ class Homogeneous(Transitions):
         with counts C, sums s of first states and :math:`\delta \Gamma = \delta`.
         """
         counts = np.where(self._free, counts + self._extra, 0.0)
-        free, rest = self._free, np.maximum(self._rest, 0.0)
-        rows, columns = np.nonzero(free)
 
-        def matrix(logits):
-            weight = np.zeros(free.shape)
-            weight[rows, columns] = logits
-            weight = np.exp(weight - weight.max(axis=1, keepdims=True)) * free
-            share = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
-            return self._given + rest * share
-
-        def loss(logits):
-            transmat = matrix(logits)
+        def loss(vector):
+            transmat = self.bind(vector, before)
             safe = np.maximum(transmat, 1e-300)
             delta = np.maximum(stationary(transmat), 1e-300)
             value = (counts * np.log(safe)).sum() + first @ np.log(delta)
-            # How delta moves with an entry: through the fundamental matrix.
-            inverse = np.eye(len(delta)) - transmat + delta
-            reach = np.linalg.solve(inverse, first / delta)
-            slope = counts / safe + delta[:, None] * reach
-            inner = (transmat * slope * free).sum(axis=1, keepdims=True)
-            inner = inner / np.where(rest > 0.0, rest, 1.0)
-            gradient = transmat * (slope - inner) * free
-            return -value, -gradient[rows, columns]
+            return -value, -self.slope(transmat, counts - self._extra, first)
 
         scale = max(counts.sum() + first.sum(), 1.0)
         best = None
         for start in (self.maximize(counts - self._extra, before), before):
-            logits = np.log(np.maximum(start[rows, columns], 1e-12))
-            if best is None or loss(logits)[0] < loss(best)[0]:
-                best = logits
+            vector = self.free(start)
+            if best is None or loss(vector)[0] < loss(best)[0]:
+                best = vector
         found = optimize.minimize(
             lambda x: tuple(part / scale for part in loss(x)),
             best,
@@ -264,7 +250,33 @@ class Homogeneous(Transitions):
             method="L-BFGS-B",
             options={"gtol": 1e-10, "ftol": 1e-15, "maxiter": 200},
         )
-        return matrix(found.x if loss(found.x)[0] <= loss(best)[0] else best)
+        best = found.x if loss(found.x)[0] <= loss(best)[0] else best
+        return self.bind(best, before)
+
+    def free(self, transmat):
+        """Return the free coordinates, log-ratios to staying where that is free."""
+        return self._shares.free(transmat - self._given)
+
+    def bind(self, vector, transmat):
+        """Return the matrix with these free coordinates."""
+        rest = np.maximum(self._rest, 0.0)
+        return self._given + rest * self._shares.bind(vector)
+
+    def slope(self, transmat, counts, first=None):
+        """Return the gradient, in free coordinates, of Q and the prior.
+
+        `first` are sums of first states where these follow the stationary
+        distribution.
+        """
+        counts = counts + self._extra
+        if first is not None:
+            # How delta moves with an entry: through the fundamental matrix.
+            delta = np.maximum(stationary(transmat), 1e-300)
+            inverse = np.eye(len(delta)) - transmat + delta
+            reach = np.linalg.solve(inverse, first / delta)
+            counts = counts + transmat * (delta[:, None] * reach)
+        rest = np.where(self._rest > 0.0, self._rest, 1.0)
+        return self._shares.slope((transmat - self._given) / rest, counts)
 
     def log_prior(self, transmat):
         """Return the log-density of the prior, up to a constant."""
@@ -305,6 +317,8 @@ class Initial:
         self.prior = prior - 1.0
         self.first = init if self.fixed is None else self.fixed
         self.n = n
+        varies = self.fixed is None and not self.stationary
+        self._shares = Shares(np.full((1, n), varies))
 
     def start(self):
         """Return the starting values."""
@@ -319,6 +333,20 @@ class Initial:
         counts = np.where(self.allowed, sums + self.prior, 0.0)
         total = counts.sum()
         return counts / total if total > 0.0 else before
+
+    def free(self, startprob):
+        """Return the free coordinates, log-ratios to the first."""
+        return self._shares.free(startprob[None])
+
+    def bind(self, vector, startprob, transmat):
+        """Return the distribution with these coordinates, or that in the long run."""
+        if self.stationary:
+            return stationary(transmat)
+        return self._shares.bind(vector)[0] if vector.size else startprob
+
+    def slope(self, startprob, sums):
+        """Return the gradient, in free coordinates, of Q and the prior."""
+        return self._shares.slope(startprob[None], sums[None] + self.prior)
 
     def log_prior(self, startprob):
         """Return the log-density of the prior, up to a constant."""
