@@ -33,6 +33,8 @@ class Transitions(BaseEstimator):
     - ``maximize(sums, before, repair)``: the M step, or None where the sums, of
       variance-reduced estimates, allow none and `repair` is false;
     - ``open(n)``, ``log_prior(parameters)``, ``n_parameters()``;
+    - ``free(parameters)``, ``bind(vector, parameters)`` and ``slope(parameters, sums,
+      first)``, see ``_coordinates.py``;
     - ``publish(parameters, dtype)``: the fitted attributes, and the estimator's
       ``transmat_``; ``parameters(transmat)``.
     """
@@ -65,6 +67,10 @@ class Transitions(BaseEstimator):
     def squares(self, sums):
         """Return the squared length of a change of the sums, by state."""
         return np.square(sums).reshape(-1, *sums.shape[-2:]).sum(axis=(0, 2))
+
+    def model_sums(self, packed, sums):
+        """Return the sums that the model expects where as much leaves every state."""
+        return packed * np.maximum(sums.sum(axis=-1, keepdims=True), 1e-12)
 
     def steps(self, packed, states, inputs):
         """Return the states' probabilities a row further, from those of some rows."""
@@ -318,7 +324,7 @@ class Initial:
         self.first = init if self.fixed is None else self.fixed
         self.n = n
         varies = self.fixed is None and not self.stationary
-        self._shares = Shares(np.full((1, n), varies))
+        self._shares = Shares(varies & self.allowed[None])
 
     def start(self):
         """Return the starting values."""

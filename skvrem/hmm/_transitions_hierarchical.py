@@ -217,11 +217,40 @@ class Hierarchical(Transitions):
             ],
         )
 
+    # Free coordinates: those of the coarse matrix, then of every kind's
+
+    def _each(self, packed):
+        coarse, fine = self._split(packed)
+        return zip((self._coarse, *self._fine), (coarse, *fine), strict=True)
+
+    def free(self, packed):
+        """Return the free coordinates."""
+        return np.concatenate(
+            [part.free(matrix) for part, matrix in self._each(packed)]
+        )
+
+    def bind(self, vector, packed):
+        """Return the parameters with these free coordinates."""
+        sizes = [len(part.free(matrix)) for part, matrix in self._each(packed)]
+        vectors = np.split(vector, np.cumsum(sizes)[:-1])
+        coarse, *fine = (
+            part.bind(own, matrix)
+            for own, (part, matrix) in zip(vectors, self._each(packed), strict=True)
+        )
+        return self._join(coarse, fine)
+
+    def slope(self, packed, sums, first=None):
+        """Return the gradient, in free coordinates, of Q and the priors."""
+        coarse = self._coarse_of(sums[1]).sum(axis=1)
+        counts = coarse, *self._split(sums)[1]
+        parts = zip(self._each(packed), counts, strict=True)
+        return np.concatenate(
+            [part.slope(matrix, count) for (part, matrix), count in parts]
+        )
+
     def log_prior(self, packed):
         """Return the log-density of the priors, up to a constant."""
-        coarse, fine = self._split(packed)
-        parts = zip(self._fine, fine, strict=True)
-        return self._coarse.log_prior(coarse) + sum(p.log_prior(m) for p, m in parts)
+        return sum(part.log_prior(matrix) for part, matrix in self._each(packed))
 
     def n_parameters(self):
         """Return the number of free parameters."""

@@ -1,6 +1,7 @@
 """Transitions that change from row to row: segments of rows, and covariates."""
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ def test_segments_against_enumeration(shape, beta):
     flags = source.inputs
     total, gammas, pairs = 0.0, [], np.zeros_like(packed)
     bounds = source.rows.bounds
-    for a, b in zip(bounds[:-1], bounds[1:], strict=True):
+    for a, b in pairwise(bounds):
         steps = matrices(model.transitions, packed, flags[a : b - 1])
         one = enumerate_paths(joint[a:b], start, steps, beta)
         total += one[0]
@@ -104,7 +105,7 @@ def compare(make, lengths):
     start, packed, _ = parameters
     bounds, inputs = source.rows.bounds, source.inputs
     total, parts = 0.0, []
-    for a, b in zip(bounds[:-1], bounds[1:], strict=True):
+    for a, b in pairwise(bounds):
         steps = matrices(model.transitions, packed, inputs[a : b - 1])
         parts.append(recursions(joint[a:b], start, steps))
         total += parts[-1][0].sum()

@@ -178,10 +178,17 @@ def logistic(kind="gram", k=1, intercept=True, sparse=False, weighted=False):
     )
 
 
-def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1.0):
-    """Sixty sequences of two or three states that are apart."""
+def hidden_markov(
+    family,
+    keep_sums=True,
+    missing=False,
+    weighted=False,
+    prior=1.0,
+    transitions=None,
+    n=3,
+):
+    """Sixty sequences of some states that are apart."""
     rng = np.random.default_rng(2)
-    n = 3
     lengths = rng.integers(5, 30, 60)
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     states = rng.integers(n, size=bounds[-1] // 4 + 1).repeat(4)[: bounds[-1]]
@@ -224,9 +231,15 @@ def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1
         X[5] = np.nan
     weight = rng.uniform(0.5, 2.0, len(lengths)) if weighted else None
     emission = kinds[family].open(X, n)
-    transitions = hmm.Homogeneous(prior=prior).open(n)
-    data = SequenceSource(Sequences(X, bounds, weight), emission)
-    initial = Initial("free", None, prior, n)
+    inputs = None
+    if transitions is None:
+        transitions = hmm.Homogeneous(prior=prior)
+    else:
+        inputs = rng.integers(2, size=(len(X), len(transitions.columns))) + 0.0
+    transitions = transitions.open(n)
+    sequences = Sequences(X, bounds, weight, None, inputs)
+    data = SequenceSource(sequences, emission, transitions)
+    initial = Initial("free", None, prior, n, transitions.first)
     model = HMMModel(
         emission,
         data.features,
@@ -238,9 +251,12 @@ def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1
     guess = np.where(rng.uniform(size=len(states)) < 0.6, states, rng.integers(n))
     members = (guess == np.arange(n)[:, None]).astype(float)
     sums = members @ data.rows.features(slice(None))
+    other = np.full((n, n), 0.2) + 0.4 * np.eye(n), np.array([0.2, 0.3, 0.5])
+    if inputs is not None:
+        other = transitions.start(guess[:-1], guess[1:], inputs[:-1]), initial.start()
     parameters = Parameters(
-        np.array([0.2, 0.3, 0.5]),
-        np.full((n, n), 0.2) + 0.4 * np.eye(n),
+        other[1],
+        other[0],
         emission.maximize(data.features.widen(sums), emission.blank(), True),
     )
     return Case(model, model.start(parameters), data, X, "hmm")
@@ -289,5 +305,8 @@ CASES = {
     "hmm with priors": lambda: hidden_markov("categorical", prior=2.0),
     "hmm missing": lambda: hidden_markov("gaussian", missing=True),
     "hmm weighted": lambda: hidden_markov("gaussian", weighted=True),
+    "hmm segments": lambda: hidden_markov(
+        "gaussian", transitions=hmm.Hierarchical(2, 2, 0), n=4
+    ),
     "hmm recomputed": lambda: hidden_markov("gaussian", keep_sums=False),
 }
