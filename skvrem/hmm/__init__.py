@@ -7,12 +7,14 @@ from skvrem.hmm._emission_product import Product
 from skvrem.hmm._estimator import VRHMM
 from skvrem.hmm._tracks import prepare_tracks
 from skvrem.hmm._transitions import Homogeneous
+from skvrem.hmm._transitions_covariates import Covariates
 from skvrem.hmm._transitions_hierarchical import Hierarchical
 
 __all__ = [
     "VRHMM",
     "Bernoulli",
     "Categorical",
+    "Covariates",
     "Gamma",
     "Gaussian",
     "Hierarchical",

@@ -41,6 +41,11 @@ def find_places(estimator, names, n_columns):
         ids = _place(estimator.groups, "groups", names, n_columns)
     columns = () if transitions is None else transitions.columns
     name = type(transitions).__name__
+    if isinstance(columns, str):
+        raise ValueError(
+            f"columns of {name} must be a list of names or numbers of columns of X, "
+            f"got {columns!r}."
+        )
     inputs = [_place(column, name, names, n_columns) for column in columns]
     if len(set(inputs)) < len(inputs) or ids in inputs:
         raise ValueError(

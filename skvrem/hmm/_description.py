@@ -139,6 +139,8 @@ class HMMDescription:
         start, pairs, features = self._sums
         packed = transitions.permute(parameters.transmat, order)
         pairs = transitions.permute(pairs, order)
+        if hasattr(self, "transitions_"):
+            transitions.reorder(order)
         self.startprob_ = self.startprob_[order]
         self.transmat_ = transitions.publish(packed, dtype)
         self.emission_.publish(parameters.emission[order], dtype)

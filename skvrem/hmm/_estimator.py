@@ -80,7 +80,7 @@ class VRHMM(
         Of ``emission="gaussian"``; an object has its own.
     reg_covar : float, default=1e-6
         Added to the variances of ``emission="gaussian"``.
-    transitions : Homogeneous, Hierarchical, default=None
+    transitions : Homogeneous, Hierarchical or Covariates, default=None
         Masks, fixed entries, starting values and priors of the transition matrix, or
         transitions that change with columns of X.
     startprob : str or array-like of shape (n_components,), default="free"
@@ -402,8 +402,13 @@ class VRHMM(
         else:
             emission = self.emission_
             emission.check(sequences.X)
-        transitions = Homogeneous() if self.transitions is None else self.transitions
-        transitions = clone(transitions).open(self.n_components)
+        fitted = vars(self).get("transitions_")
+        if first or fitted is None:
+            transitions = clone(self.transitions or Homogeneous())
+            transitions.open(self.n_components)
+            transitions.prepare(sequences.inputs, fitted if self.warm_start else None)
+        else:
+            transitions = fitted
         initial = Initial(
             self.startprob,
             self.startprob_init,
@@ -521,7 +526,10 @@ class VRHMM(
             parameters = self._parameters()
             emission = model.emission.blank()
             same = parameters.emission.shape == emission.shape
-            if len(parameters.startprob) != self.n_components or not same:
+            same = same and len(parameters.startprob) == self.n_components
+            if type(self._fitted_transitions()) is not type(model.transitions):
+                same = False
+            if not same:
                 raise ValueError(
                     "The earlier fit cannot be gone on from with these parameters and "
                     "features: use a new estimator, or warm_start=False."

@@ -134,6 +134,7 @@ class HMMModel(FreeCoordinates, Averaging):
         """Run the passes and return their statistics."""
         objective = passes.forward() / beta
         start, pairs, features = passes.backward()
+        pairs = self.transitions.digest(pairs, point.parameters.transmat)
         sums = Statistics(start, pairs, self.features.widen(features), objective, 0.0)
         return sums._replace(entropy=objective - self._expected(point, sums))
 

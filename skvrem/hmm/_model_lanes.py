@@ -22,10 +22,11 @@ import numpy as np
 
 from skvrem.hmm import _kernels
 from skvrem.hmm._kernels import LANES, STEPS, TILE
+from skvrem.hmm._model_covariates import explain, probabilities
 from skvrem.utils._parallel import parallel_map
 from skvrem.utils._simd import WIDTH
 
-__all__ = ["Chain", "Impossible", "Layout", "Passes", "SequenceRows"]
+__all__ = ["Chain", "Impossible", "Layout", "Passes"]
 
 # Rows of a group, and fewest steps of a lane that begins inside a sequence.
 GROUP_ROWS, LANE_STEPS = 50_000, 64
@@ -63,12 +64,19 @@ class Chain(NamedTuple):
         Neither need sum to 1.
     other : ndarray of shape (n_states, n_states), or None
         Transitions into the rows that the container says are switched.
+    coefficients : ndarray of shape (n_states, n_states, n_inputs), or None
+        Logits of the transitions into a row are their products with its design; then
+        `transitions` are not used.
+    beta : float
+        Power of these transitions.
     """
 
     theta: np.ndarray
     start: np.ndarray
     transitions: np.ndarray
     other: np.ndarray | None = None
+    coefficients: np.ndarray | None = None
+    beta: float = 1.0
 
 
 class Group(NamedTuple):
@@ -88,6 +96,8 @@ class Group(NamedTuple):
         Weight of the sequence in a lane's last step.
     switch_step, switch_lane : ndarray of int of shape (n_switches,)
         What the other matrix of transitions leads to.
+    design : ndarray
+        Flat, (n_tiles, n_inputs, TILE).
     """
 
     columns: np.ndarray
@@ -100,85 +110,7 @@ class Group(NamedTuple):
     weight: np.ndarray
     switch_step: np.ndarray
     switch_lane: np.ndarray
-
-
-class SequenceRows:
-    """The rows of many sequences, one after another.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-    bounds : ndarray of int of shape (n_sequences + 1,)
-        Where sequences start, and the number of rows.
-    columns : callable
-        Makes of some rows the columns that features are products of.
-    first, second : ndarray of int
-        Columns of every feature; -1 is a column of ones.
-    labels : ndarray of int of shape (n_rows,), or None
-        Known states, -1 where unknown. They add a column for every state, 1 where a
-        row is known to be in another.
-    n_states : int
-        Needed with labels.
-    switched : ndarray of bool of shape (n_rows,), or None
-        Rows that the other matrix of transitions leads to; no first one of a sequence.
-    """
-
-    def __init__(
-        self,
-        X,
-        bounds,
-        columns,
-        first,
-        second,
-        labels=None,
-        n_states=0,
-        switched=None,
-    ):
-        self.X = X
-        self.switched = switched
-        self.bounds = bounds
-        self.columns = columns
-        self.labels = labels
-        self.n_states = n_states
-        n_columns = columns(X[:1]).shape[1]
-        added = np.arange(n_columns, n_columns + n_states)
-        self.first = np.concatenate([first, added]).astype(np.int64)
-        self.second = np.concatenate([second, np.full(n_states, -1)]).astype(np.int64)
-        self._layouts = {}
-
-    @property
-    def shape(self):
-        """Number of sequences and of observed features."""
-        return len(self.bounds) - 1, self.X.shape[1]
-
-    def take(self, selection):
-        """Return the columns of some rows."""
-        columns = self.columns(self.X[selection])
-        if self.labels is None:
-            return columns
-        labels = self.labels[selection, None]
-        others = (labels >= 0) & (labels != np.arange(self.n_states))
-        return np.hstack([columns, others])
-
-    def features(self, selection):
-        """Return the products of columns of some rows."""
-        columns = self.take(selection)
-        columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
-        return columns[:, self.first] * columns[:, self.second]
-
-    def forget(self):
-        """Drop the layouts."""
-        self._layouts = {}
-
-    def layout(self, batch):
-        """Return the layout of a batch of sequences, made once."""
-        key = id(batch.index) * bool(batch.index.size), batch.start, batch.stop
-        if key not in self._layouts:
-            weight = batch.weight[batch.ids] if batch.weight.size else None
-            layout = Layout(self, batch.ids, weight)
-            # The index is kept, so that no other gets its id.
-            self._layouts[key] = layout, batch.index
-        return self._layouts[key][0]
+    design: np.ndarray
 
 
 class Layout:
@@ -270,7 +202,7 @@ class Layout:
         last = self.weight[np.maximum(self._after(stop) - 1, 0)]
         last[padded] = 0.0
         return Group(
-            self._columns(start, stop, steps),
+            self._lay(self.rows.take, start, stop, steps),
             start,
             stop,
             step[order].astype(np.int64),
@@ -279,6 +211,9 @@ class Layout:
             after[order],
             last,
             *self._switches(start, stop[-1]),
+            NONE
+            if self.rows.design is None
+            else self._lay(self.rows.design.__getitem__, start, stop, steps),
         )
 
     def _switches(self, start, stop):
@@ -296,11 +231,12 @@ class Layout:
         """Number of the sequence behind the one that ends at or holds row - 1."""
         return np.searchsorted(self.bounds, row, side="left")
 
-    def _columns(self, start, stop, steps):
-        parts = [self.rows.take(slice(0, 0))] * LANES
+    def _lay(self, take, start, stop, steps):
+        """Lay out what `take` makes of rows."""
+        parts = [take(slice(0, 0))] * LANES
         for lane, (a, b) in enumerate(zip(start, stop, strict=True)):
             if a < b:
-                parts[lane] = self.rows.take(self._select(a, b))
+                parts[lane] = take(self._select(a, b))
         laid = np.zeros((steps, parts[0].shape[1], LANES))
         for lane, part in enumerate(parts):
             laid[: len(part), :, lane] = part
@@ -355,6 +291,7 @@ class Passes:
         self.switches = chain.other is not None
         other = chain.other if self.switches else np.zeros((self.n, self.n))
         self.other = np.ascontiguousarray(other).ravel()
+        self.coefficients, self.beta = chain.coefficients, chain.beta
         size = (self.n_features + 5 * self.n + 3) * TILE
         self._scratch = size
 
@@ -380,6 +317,9 @@ class Passes:
             ]
             self.left = np.full((len(groups), n * LANES), 1.0 / n)
             self._carry()
+            self.matrices = [NONE] * len(groups)
+            if self.coefficients is not None:
+                self.matrices = list(parallel_map(self._matrices, range(len(groups))))
             list(parallel_map(self._forward, range(len(groups))))
             if self._mend_forward():
                 break
@@ -387,6 +327,26 @@ class Passes:
         if self.impossible.max() >= 0:
             raise Impossible(self._first_impossible())
         return sum(map(self._objective, range(len(groups))))
+
+    def _matrices(self, g):
+        """The transitions into every row of a group."""
+        out = self.layout.buffer(
+            (g, "matrices"), self.layout.n_tiles * self.n**2 * TILE
+        )
+        design = self.layout.groups[g].design
+        return probabilities(design, self.coefficients, self.beta, out)
+
+    def _explain(self, g):
+        """What the transitions of a group say of the coefficients."""
+        return explain(
+            self.layout.groups[g].design,
+            self.coefficients,
+            self.beta,
+            self.left[g],
+            self.alpha[g],
+            self.matrices[g],
+            self.ratios[g],
+        )
 
     def _mend_forward(self):
         """Run again from the right messages; false where that has no end."""
@@ -442,7 +402,7 @@ class Passes:
             self.start,
             self.transposed,
             self.other,
-            NONE,
+            self.matrices[g],
             group.step,
             group.lane,
             group.switch_step,
@@ -483,7 +443,9 @@ class Passes:
     def backward(self):
         """Run backward; return sums of first states, pairs of states and features.
 
-        Pairs are (n_states, n_states), or with a second matrix (2, n_states, n_states).
+        Pairs are (n_states, n_states), or with a second matrix (2, n_states, n_states),
+        or with coefficients xi (n_states, n_states), the sum of xi log p, its gradient
+        and the upper triangles of minus its Hessian, flat.
         """
         layout, n = self.layout, self.n
         groups, tiles = layout.groups, layout.n_tiles
@@ -499,6 +461,8 @@ class Passes:
         self.posteriors = [
             np.zeros(tiles * n * TILE) if self.by_row else NONE for _ in groups
         ]
+        changing = self.coefficients is not None
+        self.ratios = [np.zeros(tiles * n * TILE) if changing else NONE for _ in groups]
         self.heads = np.zeros((len(groups), n * LANES))
         inner = layout.goes_on[:, None]
         weight = np.stack([group.weight for group in groups])
@@ -521,6 +485,8 @@ class Passes:
         if self.switches:
             others = self.other * sum(s[2] for s in self.sums)
             pairs = np.stack([pairs, others.reshape(n, n)])
+        if changing:
+            pairs = sum(parallel_map(self._explain, range(len(groups))))
         features = sum(s[3].reshape(n, -1, WIDTH).sum(axis=2) for s in self.sums)
         return start, pairs, features
 
@@ -532,7 +498,7 @@ class Passes:
             self.transitions,
             self.transposed,
             self.other,
-            NONE,
+            self.matrices[g],
             group.step,
             group.lane,
             np.zeros_like(group.ends) if tolerance else group.ends,
@@ -546,7 +512,7 @@ class Passes:
             *self.sums[g],
             self.heads[g],
             self.posteriors[g],
-            NONE,
+            self.ratios[g],
             np.empty(self._scratch),
         )
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from skvrem.data._source import ArraySource, Partition, read_only
 from skvrem.hmm._columns import split_columns
-from skvrem.hmm._model_lanes import SequenceRows
+from skvrem.hmm._model_rows import SequenceRows
 from skvrem.utils._validation import check_weight
 
 __all__ = ["SequenceSource", "Sequences", "has_missing", "open_sequences"]

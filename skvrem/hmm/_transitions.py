@@ -86,6 +86,20 @@ class Transitions(BaseEstimator):
         """Return the parameters, or sums, with the states in another order."""
         return packed[..., order[:, None], order]
 
+    def reorder(self, order):
+        """Put what has been opened into another order."""
+
+    def prepare(self, inputs, fitted=None):
+        """Look at the inputs of a fit, or at a family fitted before."""
+
+    def check_inputs(self, inputs):
+        """Return inputs, or raise a ValueError where they are none."""
+        return inputs
+
+    def digest(self, sums, packed):
+        """Return the statistics from what the passes add up."""
+        return sums
+
 
 class Homogeneous(Transitions):
     """Transition probabilities that are the same at all times.
@@ -293,6 +307,13 @@ class Homogeneous(Transitions):
     def n_parameters(self):
         """Return the number of free parameters."""
         return int(np.maximum(self._free.sum(axis=1) - 1, 0).sum())
+
+    def reorder(self, order):
+        """Put what has been opened into another order."""
+        both = np.ix_(order, order)
+        self._free, self._given = self._free[both], self._given[both]
+        self._extra, self._rest = self._extra[both], self._rest[order]
+        self._shares = Shares(self._free, np.arange(len(order)))
 
     def publish(self, packed, dtype):
         """Return the estimator's transmat_, which holds all there is."""

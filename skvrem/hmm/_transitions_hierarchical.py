@@ -290,6 +290,12 @@ class Hierarchical(Transitions):
             )
         return super().permute(packed, order)
 
+    def reorder(self, order):
+        """Put what has been opened into another order."""
+        kinds = order[:: self.n_fine] // self.n_fine
+        self._coarse.reorder(kinds)
+        self._fine = [self._fine[kind] for kind in kinds]
+
 
 def _of_kind(value, kind):
     """A parameter of Homogeneous for one kind."""

@@ -70,6 +70,10 @@ CHANGING = {
     "segments": hmm.Hierarchical(
         2, 2, 0, coarse=hmm.Homogeneous(prior=2.0), fine=hmm.Homogeneous(prior=1.5)
     ),
+    "covariates": hmm.Covariates([0, 1]),
+    "covariates with a mask": hmm.Covariates(
+        [0], alpha=2.0, mask=np.eye(4)[[1, 0, 2, 3]] + np.eye(4)[[2, 1, 0, 1]]
+    ),
     "segments that go on": hmm.Hierarchical(1, 3, 0, upper_triangular=True),
 }
 
@@ -90,6 +94,7 @@ def make(family, transitions=None, startprob="free", missing=False, n=2, prior=1
     transitions = (transitions or hmm.Homogeneous()).open(n)
     if transitions.columns:
         inputs = rng.integers(2, size=(len(X), len(transitions.columns))) + 0.0
+        transitions.prepare(inputs)
     data = SequenceSource(
         Sequences(X, bounds, weight, None, inputs), emission, transitions
     )

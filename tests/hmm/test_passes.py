@@ -8,8 +8,9 @@ from scipy.stats import norm
 
 from skvrem.data._source import Batch
 from skvrem.hmm import Gaussian, _model_lanes
-from skvrem.hmm._model_lanes import Chain, Impossible, Layout, Passes, SequenceRows
+from skvrem.hmm._model_lanes import Chain, Impossible, Layout, Passes
 from skvrem.hmm._model_paths import log_densities, most_probable_paths
+from skvrem.hmm._model_rows import SequenceRows
 from skvrem.utils._parallel import threads
 from tests.hmm.oracle import enumerate_paths, recursions
 

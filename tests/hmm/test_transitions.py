@@ -11,6 +11,7 @@ from sklearn.base import clone
 from skvrem.hmm import (
     VRHMM,
     Bernoulli,
+    Covariates,
     Gaussian,
     Hierarchical,
     Homogeneous,
@@ -356,3 +357,233 @@ def test_no_other_parameters_near_are_better(dived):
             setattr(transitions, name, near)
             assert model.score(X, groups=ids) <= best + 1e-10
         setattr(transitions, name, kept)
+
+
+# Covariates
+
+
+def explained(lengths, n=3, n_inputs=2, seed=0, mask=None):
+    """Rows whose transitions depend on covariates, and a model of them."""
+    rng = np.random.default_rng(seed)
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    inputs = rng.normal(size=(bounds[-1], n_inputs)) * 3.0 + 100.0
+    X = rng.normal(size=(bounds[-1], 2))
+    family = Covariates(list(range(n_inputs)), mask=mask).open(n)
+    family.prepare(inputs)
+    packed = rng.normal(size=(n, n, 1 + n_inputs))
+    packed[~family._varies] = 0.0
+    return rows_of(rng, X, bounds, inputs, family, packed)
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.4])
+@pytest.mark.parametrize(
+    "mask", [None, "left-right", [[0, 1, 1], [1, 1, 0], [0, 1, 1]]]
+)
+def test_covariates_against_enumeration(mask, beta):
+    source, model, parameters, joint = explained([1, 6, 2, 5], mask=mask)
+    layout, chain = passes_of(source, model, parameters, beta)
+    found, _ = run(layout, chain)
+    start, packed, _ = parameters
+    total, gammas, pairs, inputs = 0.0, [], [], source.inputs
+    for a, b in pairwise(source.rows.bounds):
+        steps = matrices(model.transitions, packed, inputs[a : b - 1])
+        one = enumerate_paths(joint[a:b], start, steps, beta)
+        total += one[0]
+        gammas.append(one[1])
+        pairs.append((one[2], inputs[a : b - 1]))
+    assert found[0] / beta == pytest.approx(total, rel=1e-12)
+    np.testing.assert_allclose(found[5], np.concatenate(gammas), atol=1e-12)
+    # The statistics: xi, and the expected log-likelihood with two derivatives.
+    family = model.transitions
+    sums = family.digest(found[2], packed)
+    counts = sum(xi.sum(axis=0) for xi, _ in pairs)
+    np.testing.assert_allclose(family._parts(sums)[0], counts, atol=1e-12)
+
+    def expected(vector):
+        coefficients = family.bind(vector, packed)
+        value = 0.0
+        for xi, z in pairs:
+            p = matrices(family, coefficients, z)
+            value += np.sum(xi[xi > 0] * np.log(p[xi > 0]))
+        return value
+
+    vector = family.free(packed)
+    assert family.log_likelihood(sums, packed) == pytest.approx(expected(vector))
+    family.alpha = 0.0
+    step, eye = 1e-4, np.eye(len(vector))
+    slope = [
+        (expected(vector + step * e) - expected(vector - step * e)) / (2 * step)
+        for e in eye
+    ]
+    np.testing.assert_allclose(family.slope(packed, sums), slope, atol=1e-6)
+    for e in eye:  # the surrogate's curvature is that of what it stands for
+        ahead, back = (family.bind(vector + s * e, packed) for s in (0.1, -0.1))
+        surrogate = family.log_likelihood(sums, ahead)
+        surrogate += family.log_likelihood(sums, back) - 2 * expected(vector)
+        exact = expected(vector + step * e) + expected(vector - step * e)
+        exact = (exact - 2 * expected(vector)) / step**2
+        assert surrogate / 0.01 == pytest.approx(exact, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+def test_covariates_against_recursions(lengths, monkeypatch):
+    monkeypatch.setattr(_model_lanes, "GROUP_ROWS", 1200)
+    _, model, parameters, found, parts = compare(explained, lengths)
+    sums = model.transitions.digest(found[2], parameters[1])
+    counts = sum(part[3].sum(axis=0) for part in parts)
+    np.testing.assert_allclose(
+        model.transitions._parts(sums)[0], counts, rtol=1e-9, atol=1e-9
+    )
+
+
+def light(n_rows=3000, seed=0):
+    """Two covariates, one in front and one behind the observed column, and states."""
+    rng = np.random.default_rng(seed)
+    Z = np.column_stack([rng.normal(20.0, 5.0, n_rows), rng.integers(2, size=n_rows)])
+    intercept = np.array([[0.0, -6.0], [-1.0, 0.0]])
+    coef = np.array([[[0.0, 0.0], [0.2, -1.0]], [[-0.1, 2.0], [0.0, 0.0]]])
+    states = [0]
+    for z, u in zip(Z[:-1], rng.random(n_rows - 1), strict=True):
+        row = np.exp(intercept[states[-1]] + coef[states[-1]] @ z)
+        states.append(int(u > row[0] / row.sum()))
+    X = 3.0 * np.array(states) + rng.normal(size=n_rows)
+    return np.column_stack([Z[:, 0], X, Z[:, 1]]), np.array(states), intercept, coef
+
+
+@pytest.fixture(scope="module")
+def lit():
+    X, states, intercept, coef = light()
+    model = VRHMM(2, transitions=Covariates([0, 2]), random_state=0, tol=1e-9)
+    model.fit(X)
+    model.relabel(np.argsort(model.means_[:, 0]))
+    return model, X, states, intercept, coef
+
+
+def test_coefficients_come_back(lit):
+    model, X, _, _, coef = lit
+    found = model.transitions_
+    # Within three standard errors, roughly: sd / sqrt(rows * p (1 - p)).
+    np.testing.assert_allclose(found.coef_, coef, atol=0.6)
+    np.testing.assert_allclose(found.coef_[..., 0], coef[..., 0], atol=0.06)
+    assert not found.coef_[[0, 1], [0, 1]].any()
+    assert not np.diagonal(found.intercept_).any()
+    assert model.n_parameters_ == 1 + 2 * 3 + 4
+    assert model.converged_ and model.means_.shape == (2, 1)
+    plain = VRHMM(2, random_state=0).fit(X[:, 1:2])
+    assert model.score(X) > plain.score(X[:, 1:2]) + 0.01
+    # The matrix at given covariates, and at their mean.
+    shares = found.matrix(X[:, [0, 2]].mean(axis=0, keepdims=True))[0]
+    np.testing.assert_allclose(shares, model.transmat_, atol=1e-12)
+    logits = found.intercept_ + found.coef_ @ [25.0, 1.0]
+    weight = np.exp(logits)
+    np.testing.assert_allclose(
+        found.matrix([[25.0, 1.0]])[0], weight / weight.sum(axis=1, keepdims=True)
+    )
+    with pytest.raises(ValueError, match="a column for each"):
+        found.matrix([[25.0]])
+
+
+def test_answers_of_covariates_agree_with_recursions(lit):
+    model, X, *_ = lit
+    steps = model.transitions_.matrix(X[:-1, [0, 2]])
+    mean, sd = model.means_[:, 0], np.sqrt(model.emission_.covariance_[:, 0])
+    joint = norm.logpdf(X[:, 1:2], mean, sd)
+    shares, filtered, smoothed, _ = recursions(joint, model.startprob_, steps)
+    np.testing.assert_allclose(model.score_samples(X), shares, atol=1e-9)
+    np.testing.assert_allclose(model.filter_proba(X), filtered, atol=1e-9)
+    np.testing.assert_allclose(model.predict_proba(X), smoothed, atol=1e-9)
+    path, score = enumerate_paths(joint[:11], model.startprob_, steps[:10])[3:]
+    log_prob, found = model.decode(X[:11])
+    np.testing.assert_array_equal(found, path)
+    assert log_prob == pytest.approx(score, rel=1e-12)
+    ahead = model.forecast(X, 3, inputs=[[20, 0], [30, 1]]).states[0]
+    last = model.transitions_.matrix([X[-1, [0, 2]], [20, 0], [30, 1]])
+    state = filtered[-1]
+    for matrix, row in zip(last, ahead, strict=True):
+        state = state @ matrix
+        np.testing.assert_allclose(row, state, atol=1e-9)
+    same = model.forecast(X, 2).states[0]
+    np.testing.assert_allclose(same[1], filtered[-1] @ last[0] @ last[0], atol=1e-9)
+
+
+def test_every_step_with_covariates_goes_up():
+    X, *_ = light(800, seed=1)
+    model = VRHMM(
+        2, transitions=Covariates([0, 2]), solver="batch", n_init=1, random_state=1
+    ).fit(X)
+    assert (np.diff(model.history_["objective"]) > -1e-12).all()
+    assert model.converged_
+
+
+def test_a_sample_with_covariates(lit):
+    model, X, *_ = lit
+    drawn, states = model.sample(3000, random_state=0, inputs=X[:, [0, 2]])
+    assert drawn.shape == (3000, 1)
+    shares = model.transitions_.matrix(X[:-1, [0, 2]])
+    expected = shares[np.arange(2999), states[:-1], 1]
+    assert abs(np.mean(states[1:] - expected)) < 0.03
+    with pytest.raises(ValueError, match=r"of shape \(5, 2\)"):
+        model.sample(5)
+
+
+def test_states_with_covariates_in_another_order(lit):
+    model, X, *_ = lit
+    other = clone(model).set_params(max_iter=5, n_init=1, tol=1.0, n_components=3)
+    other.set_params(transitions__mask=[[0, 1, 1], [1, 1, 0], [1, 1, 1]])
+    other.fit(X)
+    score, matrix = other.score(X), other.transitions_.matrix([[20.0, 1.0]])[0]
+    order = [2, 0, 1]
+    other.relabel(order)
+    assert other.score(X) == pytest.approx(score, abs=1e-12)
+    again = other.transitions_.matrix([[20.0, 1.0]])[0]
+    np.testing.assert_allclose(again, matrix[np.ix_(order, order)], atol=1e-12)
+    other.partial_fit(X)  # from the sums, which have another order as well
+    assert other.score(X) >= score - 1e-3
+
+
+def test_covariates_in_a_stream_and_from_the_last_solution(lit):
+    model, X, *_ = lit
+    stream = VRHMM(2, transitions=Covariates([0, 2]), random_state=0)
+    stream.partial_fit(X[:600])
+    for part in np.array_split(X[600:], 8):
+        stream.partial_fit(part, continues=True)
+    assert stream.score(X) > model.score(X) - 0.03
+    kept = clone(model).set_params(step_size=1e-9)
+    vars(kept).update({k: v for k, v in vars(model).items() if k.endswith("_")})
+    vars(kept).update(_sums=model._sums, step_size=1e-9)
+    filtered = model.filter_proba(X)
+    kept.partial_fit(X[:700]).partial_fit(X[700:1500], continues=True)
+    np.testing.assert_allclose(kept._carried[0], filtered[1499], atol=1e-6)
+    warm = clone(model).set_params(warm_start=True, tol=1e-7).fit(X)
+    assert warm.fit(X[:2000]).n_iter_ < 10
+    with pytest.raises(ValueError, match="cannot be gone on from"):
+        warm.set_params(transitions=None).fit(X)
+
+
+def test_covariates_that_say_nothing():
+    """A constant column, and a transition that never happens, keep all finite."""
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0], [8.0]], 100, axis=0) + rng.normal(size=(200, 1))
+    X = np.column_stack([X, np.full(200, 7.0), rng.normal(size=200)])
+    model = VRHMM(2, transitions=Covariates([1, 2]), random_state=0, max_iter=3000)
+    model.fit(X)
+    assert np.isfinite(model.transitions_.coef_).all()
+    assert np.isfinite(model.score(X)) and model.converged_
+
+
+@pytest.mark.parametrize(
+    ("transitions", "message"),
+    [
+        (Covariates([3]), "which has 3 columns"),
+        (Covariates([]), "must be a list of names or numbers"),
+        (Covariates("light"), "must be a list"),
+        (Covariates([0, 0]), "named twice"),
+        (Covariates([0], alpha=-1), "alpha"),
+        (Covariates([0], mask="right"), "left-right"),
+    ],
+    ids=str,
+)
+def test_bad_covariates(transitions, message):
+    X, *_ = light(50)
+    with pytest.raises(ValueError, match=message):
+        VRHMM(2, transitions=transitions).fit(X)

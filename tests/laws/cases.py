@@ -237,6 +237,7 @@ def hidden_markov(
     else:
         inputs = rng.integers(2, size=(len(X), len(transitions.columns))) + 0.0
     transitions = transitions.open(n)
+    transitions.prepare(inputs)
     sequences = Sequences(X, bounds, weight, None, inputs)
     data = SequenceSource(sequences, emission, transitions)
     initial = Initial("free", None, prior, n, transitions.first)
@@ -307,6 +308,9 @@ CASES = {
     "hmm weighted": lambda: hidden_markov("gaussian", weighted=True),
     "hmm segments": lambda: hidden_markov(
         "gaussian", transitions=hmm.Hierarchical(2, 2, 0), n=4
+    ),
+    "hmm covariates": lambda: hidden_markov(
+        "gaussian", transitions=hmm.Covariates([0, 1])
     ),
     "hmm recomputed": lambda: hidden_markov("gaussian", keep_sums=False),
 }
