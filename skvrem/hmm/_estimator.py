@@ -17,9 +17,11 @@ from skvrem.hmm._emission_continuous import Gamma, VonMises
 from skvrem.hmm._emission_discrete import Bernoulli, Categorical, Poisson
 from skvrem.hmm._emission_gaussian import Gaussian
 from skvrem.hmm._inference import HMMInference, explain_impossible
+from skvrem.hmm._intervals import HMMIntervals
 from skvrem.hmm._model import HMMModel
-from skvrem.hmm._model_lanes import Impossible
+from skvrem.hmm._model_passes import Impossible
 from skvrem.hmm._outlook import HMMOutlook
+from skvrem.hmm._plan import check_solver, plan_fit
 from skvrem.hmm._sequences import SequenceSource, open_sequences
 from skvrem.hmm._start import starting_parameters
 from skvrem.hmm._stream import HMMStream
@@ -57,6 +59,7 @@ class VRHMM(
     HMMInference,
     HMMDescription,
     HMMOutlook,
+    HMMIntervals,
     HMMStream,
     CallbackSupportMixin,
     VersionedPickle,
@@ -96,12 +99,20 @@ class VRHMM(
     algorithm : {"viterbi", "map"}, default="viterbi"
         What `predict` returns: the most probable path, or the most probable state of
         each row.
-    solver : {"auto", "batch"}, default="auto"
-        "batch" is Baum-Welch; "auto" is that with SQUAREM.
-    acceleration : {None, "squarem"}, default=None
-        Extrapolation [2]_ on top of "batch".
+    solver : {"auto", "batch", "incremental"}, default="auto"
+        "batch" is Baum-Welch; "auto" is that with SQUAREM. "incremental" cuts the rows
+        into blocks that hand on their messages and updates the model after each:
+        fewer passes, of more work each.
+    acceleration : {None, "squarem", "lbfgs"}, default=None
+        On top of "batch": extrapolation [2]_; or, after 6 epochs, quasi-Newton steps
+        by the exact gradient, whose first metric is the information of the complete
+        data. Where Baum-Welch is slow, because states overlap, the latter needs the
+        fewest passes.
+    batch_size : int or "auto", default="auto"
+        Rows of a block of "incremental"; "auto" is 4096, and at least 8 blocks.
     max_iter : int, default=500
-        Passes over the data.
+        Epochs: passes over the data; of "incremental" a pass and two sweeps over the
+        blocks.
     tol : float, default=1e-6
         Converged when an epoch gains less than this, in nats a row.
     tempering : {None, "annealed"}, default=None
@@ -223,6 +234,7 @@ class VRHMM(
         algorithm="viterbi",
         solver="auto",
         acceleration=None,
+        batch_size="auto",
         max_iter=500,
         tol=1e-6,
         tempering=None,
@@ -251,6 +263,7 @@ class VRHMM(
         self.algorithm = algorithm
         self.solver = solver
         self.acceleration = acceleration
+        self.batch_size = batch_size
         self.max_iter = max_iter
         self.tol = tol
         self.tempering = tempering
@@ -276,7 +289,7 @@ class VRHMM(
     def _check_parameters(self):
         check_integer(self, "n_components", "verbose_interval", least=1)
         check_integer(self, "max_iter", "annealing_iter", "verbose")
-        check_integer(self, "n_init", least=1, options=("auto",))
+        check_integer(self, "n_init", "batch_size", least=1, options=("auto",))
         check_real(self, "tol", "reg_covar")
         check_real(self, "temperature", least=1.0)
         check_real(self, "step_size", above=True, options=("auto",))
@@ -286,12 +299,13 @@ class VRHMM(
             self,
             algorithm=("viterbi", "map"),
             covariance_type=("diag", "full", "tied", "spherical"),
-            solver=("auto", "batch"),
-            acceleration=(None, "squarem"),
+            solver=("auto", "batch", "incremental"),
+            acceleration=(None, "squarem", "lbfgs"),
             tempering=(None, "annealed"),
             init_params=("kmeans", "random"),
             warm_start=(False, True),
         )
+        check_solver(self)
         if isinstance(self.emission, str):
             check_options(self, emission=tuple(EMISSIONS))
         elif not isinstance(self.emission, Emission):
@@ -432,7 +446,7 @@ class VRHMM(
         sequences, data, model = self._open(
             X, groups, lengths, sample_weight, state_labels
         )
-        plan = self._plan()
+        plan = plan_fit(self, data)
         dtype = sequences.X.dtype
         random_state = check_random_state(self.random_state)
         warm = self.warm_start and hasattr(self, "transmat_")
@@ -441,20 +455,20 @@ class VRHMM(
             one = self.n_components == 1 or self.tempering is not None
             n_init = 1 if one else STARTS
         n_init = 1 if warm else n_init
-        short = n_init > 1 and self.tempering is None
+        short = (n_init > 1 or plan.leads) and self.tempering is None
         temperature = schedules.Constant(1.0)
         if self.tempering is not None:
             temperature = schedules.Linear(self.temperature, self.annealing_iter)
         results, seconds = [], []
         with Progress(self, X, y, n_init) as progress:
 
-            def run(report, point, rng, max_iter, began, passes=0.0):
+            def run(solver, report, point, rng, max_iter, began, passes=0.0):
                 return solvers.run(
                     model,
-                    plan.solver,
-                    data,
+                    solver,
+                    plan.data,
                     point,
-                    step_size=plan.step_size,
+                    step_size=schedules.Constant(1.0),
                     temperature=temperature,
                     max_iter=max_iter,
                     tol=self.tol,
@@ -472,7 +486,8 @@ class VRHMM(
                     point = self._starting_point(model, data, number, rng, warm)
                     report = progress.start(number, attributes)
                     epochs = min(SHORT, self.max_iter) if short else self.max_iter
-                    results.append(run(report, point, rng, epochs, began))
+                    solver = plan.lead if short else plan.solver
+                    results.append(run(solver, report, point, rng, epochs, began))
                     seconds.append(began)
                     if not short and report.end():
                         break
@@ -480,7 +495,13 @@ class VRHMM(
                 chosen = int(np.where(np.isnan(scores), -np.inf, scores).argmax())
                 best = results[chosen]
                 if short and not (best.converged or best.stopped):
-                    best = self._continue(run, best, report, seconds[chosen], rng)
+                    more = partial(run, plan.solver, report)
+                    best = self._continue(more, best, seconds[chosen], rng)
+                if best.history and plan.leads:  # a point without its statistics
+                    statistics = model.mean(best.point, data)
+                    best = best._replace(
+                        point=best.point._replace(statistics=statistics)
+                    )
                 if short:
                     report.end()
             except Impossible as error:
@@ -501,24 +522,15 @@ class VRHMM(
             n_samples_seen_=len(sequences.X) + (self._seen() if warm else 0),
         )
 
-    def _continue(self, run, best, report, began, rng):
+    def _continue(self, run, best, began, rng):
         """Go on from the best of the short starts."""
         left = self.max_iter - best.n_iter
         if left <= 0:
             return best
         passes = best.history[-1].passes
-        more = run(report, best.point, rng, left, began, passes)
+        more = run(best.point, rng, left, began, passes)
         return more._replace(
             n_iter=best.n_iter + more.n_iter, history=best.history + more.history
-        )
-
-    def _plan(self):
-        accelerated = self.solver == "auto" or self.acceleration == "squarem"
-        return solvers.plan_em(
-            1,
-            1,
-            solver="batch",
-            acceleration="squarem" if accelerated else None,
         )
 
     def _starting_point(self, model, data, number, rng, warm):

@@ -5,7 +5,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.hmm._emission import bounded_log
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm._model_lanes import Impossible
+from skvrem.hmm._model_passes import Impossible
 from skvrem.hmm._model_paths import most_probable_paths
 from skvrem.hmm._sequences import SequenceSource, open_sequences
 from skvrem.hmm._transitions import Homogeneous

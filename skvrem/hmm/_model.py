@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.hmm._model_gradient import FreeCoordinates
-from skvrem.hmm._model_lanes import Chain, Passes
+from skvrem.hmm._model_passes import Chain
 from skvrem.utils._averaging import Averaging, AveragingPoint
 
 __all__ = ["HMMModel", "Parameters", "Statistics", "stationary"]
@@ -123,8 +123,7 @@ class HMMModel(FreeCoordinates, Averaging):
 
     def passes(self, parameters, batch, beta=1.0, by_row=False):
         """Return the forward and backward passes over a batch, not yet run."""
-        layout = batch.rows.layout(batch)
-        return Passes(layout, self.chain(parameters, beta), by_row)
+        return batch.rows.passes(batch, self.chain(parameters, beta), by_row)
 
     def statistics(self, point, batch, beta):
         """Return the statistics of a batch of sequences."""

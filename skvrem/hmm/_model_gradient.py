@@ -12,6 +12,8 @@ steps is the information of the complete data: minus the Hessian of Q at sums th
 what the model expects, the one whose inverse turns the gradient into a step of EM.
 """
 
+from functools import partial
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
 
@@ -19,9 +21,11 @@ from skvrem.utils._algebra import rescale
 
 __all__ = ["FreeCoordinates"]
 
-# Step of central differences, and the share of the largest scaled eigenvalue below
-# which a direction of the metric counts as that large.
-STEP, FLAT = 1e-4, 1e-10
+# Step of central differences.
+STEP = 1e-4
+# Information a row below which a coordinate is of no account, and the share of the
+# largest scaled eigenvalue below which a direction of the metric counts as that large.
+NOTHING, FLAT = 1e-8, 1e-8
 
 
 class FreeCoordinates:
@@ -29,6 +33,8 @@ class FreeCoordinates:
 
     #: A metric is made of differences, without the rows, and one pass.
     metric_cost = 2.0
+    #: Logarithms and log-odds that move by more leave what the gradient knows.
+    longest_step = 2.0
 
     def free(self, parameters):
         """Return the free coordinates of parameters, one vector."""
@@ -83,10 +89,14 @@ class FreeCoordinates:
 
     def recondition(self, point, data, rng):
         """Return the point, for which the metric is taken, and the passes it cost."""
-        total = data.chunks().sum(lambda b: self.statistics(point, b, 1.0))
-        mean = rescale(total, 1.0 / data.total_weight)
+        mean = self.mean(point, data)
         self._metric = cho_factor(self._information(point.parameters, mean))
         return point, 1.0
+
+    def mean(self, point, data):
+        """Return the mean statistics, by a pass."""
+        total = data.chunks().sum(partial(self.statistics, point, beta=1.0))
+        return rescale(total, 1.0 / data.total_weight)
 
     def _information(self, parameters, mean):
         """Minus the Hessian of Q where sums are what the model expects of them."""
@@ -118,7 +128,7 @@ def differences(function, vector):
 
 def _definite(matrix):
     """Return a positive definite matrix near a symmetric one."""
-    unit = np.sqrt(np.maximum(matrix.diagonal(), 1e-12))
+    unit = np.sqrt(np.maximum(matrix.diagonal(), NOTHING))
     values, vectors = eigh(matrix / np.outer(unit, unit))
     values = np.maximum(np.abs(values), FLAT * max(values.max(initial=0.0), 1.0))
     return (vectors * values) @ vectors.T * np.outer(unit, unit)

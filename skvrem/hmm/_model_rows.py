@@ -3,6 +3,7 @@
 import numpy as np
 
 from skvrem.hmm._model_lanes import Layout
+from skvrem.hmm._model_passes import Passes
 
 __all__ = ["SequenceRows"]
 
@@ -78,6 +79,10 @@ class SequenceRows:
     def forget(self):
         """Drop the layouts."""
         self._layouts = {}
+
+    def passes(self, batch, chain, by_row=False):
+        """Return the passes over a batch, not yet run."""
+        return Passes(self.layout(batch), chain, by_row)
 
     def layout(self, batch):
         """Return the layout of a batch of sequences, made once."""

@@ -7,10 +7,11 @@ import numpy as np
 
 from skvrem.data._source import ArraySource, Partition, read_only
 from skvrem.hmm._columns import split_columns
+from skvrem.hmm._model_relay import Relay, Stretch
 from skvrem.hmm._model_rows import SequenceRows
 from skvrem.utils._validation import check_weight
 
-__all__ = ["SequenceSource", "Sequences", "has_missing", "open_sequences"]
+__all__ = ["Blocks", "SequenceSource", "Sequences", "has_missing", "open_sequences"]
 
 
 class Sequences(NamedTuple):
@@ -183,6 +184,44 @@ class SequenceSource(ArraySource):
         """Return a fixed random partition of the sequences."""
         self.rows.forget()
         return super().blocks(n_blocks, rng)
+
+
+class Blocks:
+    """Sequences cut into blocks of consecutive rows, whatever their lengths.
+
+    Parameters
+    ----------
+    source : SequenceSource
+    """
+
+    def __init__(self, source):
+        self.source = source
+        self.n_units, self.total_weight = source.n_units, source.total_weight
+
+    def chunks(self):
+        """All sequences as one batch."""
+        return self.source.chunks()
+
+    def blocks(self, n_blocks, rng):
+        """Return a fixed partition of the rows."""
+        (batch,) = self.source.chunks().batches
+        return Stretches(Relay(self.source.rows.layout(batch), n_blocks), self)
+
+
+class Stretches(Partition):
+    """Blocks of consecutive rows, which hand on their messages."""
+
+    def __init__(self, relay, source):
+        batches = [Stretch(relay, block) for block in range(relay.n_blocks)]
+        super().__init__(batches, source.total_weight)
+
+    def map(self, function):
+        """Yield ``function(batch)`` in the order of the blocks; messages are exact."""
+        return (function(batch._replace(full=True)) for batch in self.batches)
+
+    def shuffled(self, rng):
+        """Yield every batch once, in order: each finds a fresh message from before."""
+        yield from self.batches
 
 
 def has_missing(X):

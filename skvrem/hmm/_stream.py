@@ -6,7 +6,8 @@ from sklearn.utils import check_random_state
 from skvrem import schedules
 from skvrem.hmm._inference import explain_impossible
 from skvrem.hmm._model import Statistics
-from skvrem.hmm._model_lanes import Impossible, Layout, Passes
+from skvrem.hmm._model_lanes import Layout
+from skvrem.hmm._model_passes import Impossible, Passes
 from skvrem.utils._algebra import scale as scale_sums
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._parallel import threads

@@ -43,6 +43,8 @@ class Transitions(BaseEstimator):
     first = None
     #: Whether no state can come again once it is left.
     ordered = False
+    #: Of the parameters, see ``_coordinates.py``.
+    scale = "probability"
     #: Kinds of segments and phases of each, where rows come in segments.
     phases = None
 
@@ -95,6 +97,10 @@ class Transitions(BaseEstimator):
     def check_inputs(self, inputs):
         """Return inputs, or raise a ValueError where they are none."""
         return inputs
+
+    def natural(self, packed):
+        """Return the parameters as fitted attributes have them."""
+        return packed
 
     def digest(self, sums, packed):
         """Return the statistics from what the passes add up."""

@@ -87,6 +87,8 @@ class Covariates(Transitions):
         self.alpha = alpha
         self.observed = observed
 
+    scale = "real"
+
     def open(self, n):
         """Check the parameters for n states."""
         check_real(self, "alpha")
@@ -299,11 +301,16 @@ class Covariates(Transitions):
 
     def publish(self, packed, dtype):
         """Set the fitted attributes; return the matrix at mean covariates."""
-        coef = packed[..., 1:] / self._scale
-        intercept = packed[..., 0] - coef @ self._centre
-        intercept = np.where(self._allowed, intercept, -np.inf)
-        self.intercept_, self.coef_ = intercept.astype(dtype), coef.astype(dtype)
+        natural = self.natural(packed).astype(dtype)
+        self.coef_ = natural[..., 1:]
+        self.intercept_ = np.where(self._allowed, natural[..., 0], dtype.type(-np.inf))
         return self._mean_matrix(packed).astype(dtype)
+
+    def natural(self, packed):
+        """Return intercepts and coefficients in the units of the columns."""
+        coef = packed[..., 1:] / self._scale
+        intercept = packed[..., :1] - coef @ self._centre[:, None]
+        return np.concatenate([intercept, coef], axis=2)
 
     def parameters(self, transmat):
         """Return the fitted parameters."""

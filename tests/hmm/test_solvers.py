@@ -1,0 +1,124 @@
+"""Solvers of VRHMM: the same optimum, fixed points, blocks, bad combinations."""
+
+import numpy as np
+import pytest
+
+from skvrem import VRHMM
+from skvrem.hmm import Categorical, Gaussian, Homogeneous, Poisson
+
+SOLVERS = {
+    "squarem": {"acceleration": "squarem"},
+    "lbfgs": {"acceleration": "lbfgs"},
+    "incremental": {"solver": "incremental"},
+    "incremental, small blocks": {"solver": "incremental", "batch_size": 130},
+}
+
+
+@pytest.fixture(scope="module")
+def series():
+    """Three states of unequal length that overlap somewhat, in 5 sequences."""
+    rng = np.random.default_rng(0)
+    lengths = [700, 1, 330, 40, 600]
+    states = np.concatenate(
+        [rng.integers(3, size=n // 5 + 1).repeat(5)[:n] for n in lengths]
+    )
+    X = np.array([[0.0, 1.0], [2.0, -1.0], [4.0, 2.0]])[states]
+    return X + rng.normal(size=X.shape) * np.array([0.6, 1.0, 0.8])[
+        states, None
+    ], lengths
+
+
+def start(**more):
+    """The same first point, near enough that all solvers climb one hill."""
+    return VRHMM(
+        3,
+        **{
+            "emission": Gaussian(
+                mean_init=[[-0.5, 0.5], [2.0, 0.0], [4.5, 1.0]],
+                covariance_init=np.full((3, 2), 1.5),
+            ),
+            "transitions": Homogeneous(init=np.full((3, 3), 0.1) + 0.7 * np.eye(3)),
+            "n_init": 1,
+            "tol": 1e-10,
+            "max_iter": 1000,
+            "random_state": 0,
+        }
+        | more,
+    )
+
+
+@pytest.fixture(scope="module")
+def best(series):
+    X, lengths = series
+    return start(solver="batch").fit(X, lengths=lengths)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_all_come_to_the_same_optimum(series, best, name):
+    X, lengths = series
+    model = start(**SOLVERS[name]).fit(X, lengths=lengths)
+    assert model.converged_
+    assert model.log_likelihood_ == pytest.approx(best.log_likelihood_, abs=1e-8)
+    np.testing.assert_allclose(model.means_, best.means_, atol=1e-3)
+    np.testing.assert_allclose(model.transmat_, best.transmat_, atol=1e-3)
+    objective = model.history_["objective"]
+    assert np.diff(objective).min() > -1e-9
+    # What summaries and streams use.
+    for a, b in zip(model._sums, best._sums, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_stationary_points_stay(series, best, name):
+    X, lengths = series
+    settings = SOLVERS[name] | {"tol": 0.0, "max_iter": 4, "reg_covar": 0.0}
+    emission = Gaussian(
+        mean_init=best.means_, covariance_init=best.emission_.covariance_, reg_covar=0.0
+    )
+    model = start(
+        emission=emission,
+        transitions=Homogeneous(init=best.transmat_),
+        startprob_init=best.startprob_,
+        **settings,
+    )
+    with pytest.warns(UserWarning, match="did not converge"):
+        model.fit(X, lengths=lengths)
+    np.testing.assert_allclose(model.means_, best.means_, atol=2e-4)
+    np.testing.assert_allclose(model.transmat_, best.transmat_, atol=2e-4)
+    assert np.ptp(model.history_["objective"]) < 1e-8
+
+
+@pytest.mark.parametrize("name", ["lbfgs", "incremental"])
+@pytest.mark.parametrize("kind", ["counts", "codes", "stationary"])
+def test_other_models(name, kind):
+    rng = np.random.default_rng(1)
+    states = rng.integers(2, size=300).repeat(4)
+    X = rng.poisson(np.array([2.0, 7.0])[states])[:, None]
+    emission = Poisson(rate_init=[[1.0], [9.0]])
+    if kind == "codes":
+        X = np.minimum(X, 5)
+        rates = np.array([[6, 5, 4, 3, 2, 1], [1, 2, 3, 4, 5, 6]]) / 21
+        emission = Categorical(probability_init=rates, prior=1.5)
+    settings = {"emission": emission, "n_init": 1, "tol": 1e-9, "random_state": 0}
+    if kind == "stationary":
+        settings |= {"startprob": "stationary"}
+    expected = VRHMM(2, solver="batch", **settings).fit(X)
+    model = VRHMM(2, **SOLVERS[name], **settings).fit(X)
+    found, wanted = (m.history_["objective"][-1] for m in (model, expected))
+    assert found == pytest.approx(wanted, abs=1e-7)
+
+
+def test_bad_combinations(series):
+    X, _ = series
+    with pytest.raises(ValueError, match="of batch passes"):
+        start(solver="incremental", acceleration="lbfgs").fit(X)
+    with pytest.raises(ValueError, match="changes it"):
+        start(acceleration="lbfgs", tempering="annealed").fit(X)
+
+
+def test_short_starts_go_on_with_the_solver(series):
+    X, lengths = series
+    model = start(n_init=3, acceleration="lbfgs", emission="gaussian", tol=1e-7)
+    model.fit(X, lengths=lengths)
+    assert model.init_scores_.shape == (3,) and model.solver_ == "batch+lbfgs"
+    assert model.log_likelihood_ > model.init_scores_.max() - 1e-9
