@@ -1,4 +1,6 @@
-"""Epochs that transitions with covariates need: python benchmarks/papers/hmm_covariates.py.
+"""Epochs that hidden Markov models with covariates in their transitions need.
+
+    python benchmarks/papers/hmm_covariates.py
 
 Three states, three features, an intercept and two covariates. Counted as Sidrow et al.
 (2024) do: a pass with statistics or gradient is an epoch. A row of the table is a data
@@ -6,7 +8,7 @@ set and a start; columns are passes until the norm of the gradient a row, in fre
 coordinates, is below 1e-2 and 1e-3, with the log-likelihood a row reached there, of
 
     batch, squarem, incremental   the solvers of VRHMM
-    BFGS, L-BFGS                  scipy's, through the same gradient, from the same start
+    BFGS, L-BFGS-B                scipy's, by the same gradient from the same start
 """
 
 import argparse

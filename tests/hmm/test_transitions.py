@@ -587,3 +587,57 @@ def test_bad_covariates(transitions, message):
     X, *_ = light(50)
     with pytest.raises(ValueError, match=message):
         VRHMM(2, transitions=transitions).fit(X)
+
+
+# Solvers and intervals
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        {"acceleration": "lbfgs"},
+        {"solver": "incremental"},
+        {"solver": "incremental", "batch_size": 90},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["segments", "covariates"])
+def test_all_solvers_come_to_one_optimum(kind, solver):
+    if kind == "segments":
+        X, n, transitions = dives()[0], 4, Hierarchical(2, 2, 1, upper_triangular=True)
+        means = [[1.0], [-1.0], [5.0], [-5.0]]
+    else:
+        X, n, transitions = light(1200)[0], 2, Covariates([0, 2])
+        means = [[0.0], [3.0]]
+    model = VRHMM(
+        n,
+        emission=Gaussian(mean_init=means, covariance_init=np.ones((n, 1))),
+        transitions=transitions,
+        n_init=1,
+        tol=1e-9,
+        max_iter=2000,
+        random_state=0,
+    )
+    best = clone(model).set_params(solver="batch").fit(X, lengths=[500, 1, 699])
+    found = clone(model).set_params(**solver).fit(X, lengths=[500, 1, 699])
+    assert found.converged_
+    assert found.log_likelihood_ == pytest.approx(best.log_likelihood_, abs=1e-6)
+    np.testing.assert_allclose(found.transmat_, best.transmat_, atol=2e-2)
+
+
+def test_intervals_of_coefficients(lit):
+    model, X, _, intercept, coef = lit
+    with pytest.warns(UserWarning, match="say nothing"):  # of the first state
+        found = model.confidence_intervals(X)
+    errors = found.standard_error.transmat
+    assert not errors[[0, 1], [0, 1]].any()
+    truth = np.concatenate([intercept[..., None], coef], axis=2)
+    centre = np.concatenate(
+        [model.transitions_.intercept_[..., None], model.transitions_.coef_], axis=2
+    )
+    off = ~np.eye(2, dtype=bool)
+    z = (centre - truth)[off] / errors[off]
+    assert np.abs(z).max() < 3.5 and np.abs(z).max() > 0.1
+    np.testing.assert_allclose(
+        found.upper.transmat[off], (centre + 1.959964 * errors)[off], rtol=1e-5
+    )
