@@ -3,6 +3,7 @@
 from skvrem.hmm._emission_continuous import Gamma, VonMises
 from skvrem.hmm._emission_discrete import Bernoulli, Categorical, Poisson
 from skvrem.hmm._emission_gaussian import Gaussian
+from skvrem.hmm._emission_mixture import MixtureGaussian
 from skvrem.hmm._emission_product import Product
 from skvrem.hmm._estimator import VRHMM
 from skvrem.hmm._tracks import prepare_tracks
@@ -19,6 +20,7 @@ __all__ = [
     "Gaussian",
     "Hierarchical",
     "Homogeneous",
+    "MixtureGaussian",
     "Poisson",
     "Product",
     "VonMises",

@@ -144,7 +144,8 @@ class HMMDescription:
         self.startprob_ = self.startprob_[order]
         self.transmat_ = transitions.publish(packed, dtype)
         self.emission_.publish(parameters.emission[order], dtype)
-        self._sums = start[order], pairs, features[order]
+        features = self.emission_.permute(features, order)
+        self._sums = start[order], pairs, features
         return self
 
     def summary(self):

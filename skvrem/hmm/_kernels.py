@@ -21,6 +21,9 @@ lane stands in *events*, sorted by step: ``event_step``, ``event_lane``, and in
 ``event_weight`` the weight of the sequence that ends there. ``left`` and ``right``
 (n_states * LANES) are the messages at both ends of the lanes.
 
+Where theta has several rows for each state, in order, these are the parts of a mixture:
+b_i is the sum over its parts, and sums of features are those of the parts.
+
 Transitions may change from row to row, in two ways. Into the steps ``switch_step`` of
 the lanes ``switch_lane``, sorted by step, lead those of a second matrix, ``other``.
 Or every row has a matrix of its own: ``matrices`` (n_tiles, n_states * n_states, TILE),
@@ -31,7 +34,7 @@ import numpy as np
 
 from skvrem.utils._jit import CONTRACT, kernel
 from skvrem.utils._math import exp, log
-from skvrem.utils._simd import WIDTH, fma, load, mul, ratio, splat, store
+from skvrem.utils._simd import WIDTH, add, fma, load, mul, ratio, splat, store
 
 LANES, STEPS = 16, 8
 TILE = LANES * STEPS
@@ -133,19 +136,44 @@ def _switch(other, n, source, at, stride, out, to, out_stride):
 
 
 @kernel(fastmath=CONTRACT)
-def _relative(joint, at, n, top):
+def _relative(joint, at, stride, n, top):
     """Turn l into b = exp(l - max l) in place; leave max l in top."""
     base = np.uint64(at)
     for t in range(U_TILE):
         top[t] = joint[base + t]
     for k in range(1, n):
-        to = np.uint64(at + k * ROW)
+        to = np.uint64(at + k * stride)
         for t in range(U_TILE):
             top[t] = joint[to + t] if joint[to + t] > top[t] else top[t]
     for k in range(n):
-        to = np.uint64(at + k * ROW)
+        to = np.uint64(at + k * stride)
         for t in range(U_TILE):
             joint[to + t] = exp(joint[to + t] - top[t])
+
+
+@kernel
+def _collapse(parts, n, n_parts, out, at, stride):
+    """Out (n, TILE) = sums over n_parts rows of parts each."""
+    for k in range(n):
+        for t in range(0, TILE, WIDTH):
+            total = splat(0.0)
+            for m in range(n_parts):
+                total = add(total, load(parts, (k * n_parts + m) * TILE + t))
+            store(out, at + k * stride + t, total)
+
+
+@kernel
+def _share_out(gamma, n, n_parts, parts):
+    """Turn parts into their shares of gamma (n, TILE), n_parts rows for each of n."""
+    for k in range(n):
+        for t in range(0, TILE, WIDTH):
+            total = splat(0.0)
+            for m in range(n_parts):
+                total = add(total, load(parts, (k * n_parts + m) * TILE + t))
+            each = ratio(load(gamma, k * TILE + t), total)
+            for m in range(n_parts):
+                at = (k * n_parts + m) * TILE + t
+                store(parts, at, mul(load(parts, at), each))
 
 
 @kernel(fastmath=CONTRACT)
@@ -228,12 +256,14 @@ def forward(
     lane where the density is 0, and ``rows``, where not empty, the rows' own shares.
     """
     n, n_features = start.size, first.size
+    wide = theta.size // n_features
     cut = n_features * TILE
     features, tile = scratch[:cut], scratch[cut : cut + n * ROW]
     cut += n * ROW
     top, c = scratch[cut : cut + TILE], scratch[cut + TILE : cut + 2 * TILE]
     cut += 2 * TILE
     pred = scratch[cut : cut + n * LANES]
+    parts = scratch[cut + n * LANES :]
     for k in range(n):
         for t in range(LANES):
             tile[k * ROW + t] = left[k * LANES + t]
@@ -241,8 +271,13 @@ def forward(
     for number in range(n_tiles):
         at = number * n * TILE
         _features(columns, number * n_columns * TILE, first, second, features)
-        _matmul(theta, n, n_features, features, 0, TILE, tile, LANES, ROW, TILE)
-        _relative(tile, LANES, n, top)
+        if wide == n:
+            _matmul(theta, n, n_features, features, 0, TILE, tile, LANES, ROW, TILE)
+            _relative(tile, LANES, ROW, n, top)
+        else:
+            _matmul(theta, wide, n_features, features, 0, TILE, parts, 0, TILE, TILE)
+            _relative(parts, 0, TILE, wide, top)
+            _collapse(parts, n, wide // n, tile, LANES, ROW)
         begun = event
         for s in range(STEPS):
             step = number * STEPS + s
@@ -328,6 +363,7 @@ def backward(
     n_columns,
     first,
     second,
+    theta,
     start,
     transitions,
     transposed,
@@ -373,6 +409,9 @@ def backward(
     pred = scratch[cut : cut + n * TILE]
     cut += n * TILE
     message = scratch[cut : cut + n * LANES]
+    wide = theta.size // n_features
+    top = scratch[cut + n * LANES : cut + n * LANES + TILE]
+    parts = scratch[cut + n * LANES + TILE :]
     for i in range(n * LANES):
         message[i] = right[i]
         heads[i] = 0.0
@@ -428,7 +467,13 @@ def backward(
                     message[k * LANES + lane] = event_weight[event]
                 event -= 1
         _features(columns, number * n_columns * TILE, first, second, features)
-        _outer(gamma, n, features, n_features, sum_features)
+        if wide == n:
+            _outer(gamma, n, features, n_features, sum_features)
+        else:
+            _matmul(theta, wide, n_features, features, 0, TILE, parts, 0, TILE, TILE)
+            _relative(parts, 0, TILE, wide, top)
+            _share_out(gamma, n, wide // n, parts)
+            _outer(parts, wide, features, n_features, sum_features)
         _outer(previous, n, rho, n, sum_pairs)
         if rows.size:
             for i in range(n * TILE):

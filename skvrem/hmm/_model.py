@@ -107,7 +107,9 @@ class HMMModel(FreeCoordinates, Averaging):
         """Return the parameters as kernels take them, to the power of beta."""
         theta = self.features.merge(self._theta(parameters.emission))
         if self.labelled:
-            forbidden = np.eye(len(theta)) * self.emission.IMPOSSIBLE
+            n = len(parameters.startprob)
+            forbidden = np.repeat(np.eye(n), len(theta) // n, axis=0)
+            forbidden *= self.emission.IMPOSSIBLE
             theta = np.hstack([theta, forbidden])
         start = parameters.startprob
         if beta != 1.0:
@@ -183,7 +185,7 @@ class HMMModel(FreeCoordinates, Averaging):
         statistics = Statistics(
             parameters.startprob / self.total,
             self.transitions.expected(parameters.transmat, weight),
-            weight[:, None] * self.emission.expected(parameters.emission),
+            self.emission.weighted(parameters.emission, weight),
             0.0,
             0.0,
         )
@@ -226,7 +228,7 @@ class HMMModel(FreeCoordinates, Averaging):
         before = point.statistics
         weight = np.maximum(self.emission.weight(before.features), 1e-12)
         spread = self.emission.spread(point.parameters.emission)
-        squares = np.square(sums.features / spread).sum(axis=1)
+        squares = np.square(sums.features / spread).reshape(len(weight), -1).sum(axis=1)
         squares += self.transitions.squares(sums.pairs)
         squares += np.square(sums.start)
         return float(np.sqrt((squares / weight).sum()))

@@ -105,7 +105,7 @@ class FreeCoordinates:
         expected = mean._replace(
             start=startprob * mean.start.sum(),
             pairs=self.transitions.model_sums(transmat, mean.pairs),
-            features=self.emission.expected(emission) * weight[:, None],
+            features=self.emission.weighted(emission, weight),
         )
         negative = -differences(
             lambda vector: self.slope(self.bind(vector, parameters), expected),

@@ -54,7 +54,8 @@ class Chain(NamedTuple):
     Attributes
     ----------
     theta : ndarray of shape (n_states, n_features)
-        Log-density of a row in state i is ``theta[i] @ features(row)``.
+        Log-density of a row in state i is ``theta[i] @ features(row)``. Several rows
+        a state, one state after the other, are parts of a mixture.
     start : ndarray of shape (n_states,)
     transitions : ndarray of shape (n_states, n_states)
         Neither need sum to 1.
@@ -96,12 +97,12 @@ class Passes:
         self.start = np.ascontiguousarray(chain.start)
         self.transitions = np.ascontiguousarray(chain.transitions).ravel()
         self.transposed = np.ascontiguousarray(chain.transitions.T).ravel()
-        self.n, self.n_features = chain.theta.shape
+        self.n, (self.wide, self.n_features) = len(chain.start), chain.theta.shape
         self.switches = chain.other is not None
         other = chain.other if self.switches else np.zeros((self.n, self.n))
         self.other = np.ascontiguousarray(other).ravel()
         self.coefficients, self.beta = chain.coefficients, chain.beta
-        size = (self.n_features + 5 * self.n + 3) * TILE
+        size = (self.n_features + 5 * self.n + self.wide + 4) * TILE
         self._scratch = size
 
     def forward(self):
@@ -298,7 +299,7 @@ class Passes:
         """Return zeros for `backward` of the kernels to add to: sums, then rho."""
         n = self.n
         rho = n_tiles * n * TILE if self.coefficients is not None else 0
-        sizes = n, n * n * WIDTH, n * n, n * self.n_features * WIDTH, rho
+        sizes = n, n * n * WIDTH, n * n, self.wide * self.n_features * WIDTH, rho
         return tuple(map(np.zeros, sizes))
 
     def add_up(self, part, sums):
@@ -313,7 +314,8 @@ class Passes:
         if self.coefficients is not None:
             explained = parallel_map(partial(self._explain, part), enumerate(sums))
             pairs = sum(explained)
-        features = sum(s[3].reshape(n, -1, WIDTH).sum(axis=2) for s in sums)
+        wide = self.wide, self.n_features, WIDTH
+        features = sum(s[3].reshape(wide).sum(axis=2) for s in sums)
         return start, pairs, features
 
     def _backward(self, g, tolerance=0.0):
@@ -343,6 +345,7 @@ class Passes:
             posteriors = self._of_part(posteriors, part)
         return _kernels.backward(
             *self._arguments(part, g),
+            self.theta,
             self.start,
             self.transitions,
             self.transposed,

@@ -44,18 +44,26 @@ def starting_parameters(model, rows, method, rng, inputs=None):
         labels = _in_segments(Z, *segments, phases, method, rng)
     else:
         labels = _cluster(emission, X, n, method, known, rng)
+    ends = np.cumsum([b - a for a, b in runs])[:-1]
+    inside = np.delete(np.arange(1, len(X)), ends - 1)
+    if emission.n_parts > 1 and known is None and method == "kmeans":
+        Z = _standard(emission.start_columns(X))
+        labels = _by_company(Z, inside, n, emission.n_parts, rng)
     features = rows.features(picked)
     if model.transitions.ordered and known is None:
         labels = _in_order(labels, picked, rows.bounds, n)
-    members = (labels[:, None] == np.arange(n)).astype(float)
+    parts = emission.n_parts
+    if parts > 1:
+        inner = _parts(_standard(emission.start_columns(X)), labels, n, parts, rng)
+        members = (inner[:, None] == np.arange(n * parts)).astype(float)
+    else:
+        members = (labels[:, None] == np.arange(n)).astype(float)
     sums = model.features.widen(members.T @ features)
     mean = model.features.widen(features.mean(axis=0, keepdims=True))
     sums += SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None] * mean
-    anywhere = np.repeat(mean, n, axis=0)
+    anywhere = np.repeat(mean, n * parts, axis=0)
     blank = emission.maximize(anywhere, emission.blank(), True)
     packed = emission.given_start(emission.maximize(sums, blank, True))
-    ends = np.cumsum([b - a for a, b in runs])[:-1]
-    inside = np.delete(np.arange(1, len(X)), ends - 1)
     before = None if inputs is None else inputs[picked[inside - 1]]
     pairs = model.transitions.start(labels[inside - 1], labels[inside], before)
     return Parameters(model.initial.start(), pairs, packed)
@@ -131,6 +139,30 @@ def _in_segments(Z, edges, whole, phases, method, rng):
         mean = total / np.maximum(np.bincount(found, minlength=phases[1]), 1)
         labels[rows] = kind * phases[1] + np.argsort(np.argsort(mean))[found]
     return labels
+
+
+def _by_company(Z, inside, n, parts, rng):
+    """Return labels of states whose rows are of several clusters each.
+
+    Clusters of a state are followed by much the same clusters.
+    """
+    fine, _ = _means(Z, n * parts, "kmeans", None, rng)
+    counts = np.full((n * parts, n * parts), 1.0 / (n * parts))
+    np.add.at(counts, (fine[inside - 1], fine[inside]), 1.0)
+    after = counts / counts.sum(axis=1, keepdims=True)
+    before = counts.T / counts.sum(axis=0)[:, None]
+    states, _ = _means(np.hstack([after, before]), n, "kmeans", None, rng)
+    return states[fine]
+
+
+def _parts(Z, labels, n, parts, rng):
+    """Return labels state * parts + part, clusters of the rows of each state."""
+    inner = labels * parts
+    for state in range(n):
+        rows = np.flatnonzero(labels == state)
+        if rows.size:
+            inner[rows] += _means(Z[rows], parts, "kmeans", None, rng)[0]
+    return inner
 
 
 def _standard(Z):

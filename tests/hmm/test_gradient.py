@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
+from scipy.special import logsumexp
 
 from skvrem import hmm
 from skvrem.hmm._model import HMMModel, Parameters
@@ -36,6 +37,19 @@ FAMILIES = {
     "full, much added": ("real", hmm.Gaussian("full", reg_covar=0.3)),
     "fixed means": ("real", hmm.Gaussian("full", mean=[[1.0, NAN], [NAN, NAN]])),
     "fixed covariances": ("real", hmm.Gaussian(covariance=[[1.0, 2.0], [2.0, 1.0]])),
+    "mixture": ("real", hmm.MixtureGaussian(2)),
+    "mixture, full": ("real", hmm.MixtureGaussian(2, "full")),
+    "mixture, tied": ("real", hmm.MixtureGaussian(2, "tied")),
+    "product with a mixture": (
+        "mixed",
+        hmm.Product(
+            [
+                ("code", hmm.Categorical(), [2]),
+                ("depth", hmm.MixtureGaussian(2), [0]),
+                ("end", hmm.Bernoulli(), [1]),
+            ]
+        ),
+    ),
     "poisson": ("counts", hmm.Poisson()),
     "fixed rates": ("counts", hmm.Poisson(rate=[[2.0, NAN], [NAN, 7.0]])),
     "bernoulli": ("events", hmm.Bernoulli()),
@@ -100,7 +114,7 @@ def make(family, transitions=None, startprob="free", missing=False, n=2, prior=1
     )
     initial = Initial(startprob, None, prior, n, transitions.first)
     model = HMMModel(emission, data.features, initial, transitions, data.total_weight)
-    members = rng.uniform(0.1, 1.0, (n, len(X)))
+    members = rng.uniform(0.1, 1.0, (n * emission.n_parts, len(X)))
     sums = data.features.widen(members @ data.rows.features(slice(None)))
     packed = emission.given_start(emission.maximize(sums, emission.blank(), True))
     guess = rng.integers(n, size=(2, 400))
@@ -116,6 +130,7 @@ def objective(model, data, parameters):
     """Penalised log-likelihood a row, by enumeration."""
     total = model.log_prior(parameters)
     joint = data.rows.features(slice(None)) @ model.chain(parameters).theta.T
+    joint = logsumexp(joint.reshape(len(joint), len(parameters.startprob), -1), axis=2)
     start, steps = parameters.startprob, parameters.transmat
     for w, (a, b) in zip(data.weight, pairwise(data.rows.bounds), strict=True):
         if data.inputs is not None:

@@ -201,6 +201,7 @@ def hidden_markov(
         "categorical": hmm.Categorical(prior=prior),
         "gamma": hmm.Gamma(zero_inflated=True),
         "von mises": hmm.VonMises(),
+        "mixture": hmm.MixtureGaussian(2),
         "product": hmm.Product(
             [("depth", hmm.Gaussian(), [1]), ("end", hmm.Bernoulli(), [0])]
         ),
@@ -250,7 +251,9 @@ def hidden_markov(
         keep_sums=keep_sums,
     )
     guess = np.where(rng.uniform(size=len(states)) < 0.6, states, rng.integers(n))
-    members = (guess == np.arange(n)[:, None]).astype(float)
+    guess = guess * emission.n_parts + rng.integers(emission.n_parts, size=len(guess))
+    members = (guess == np.arange(n * emission.n_parts)[:, None]).astype(float)
+    guess //= emission.n_parts
     sums = members @ data.rows.features(slice(None))
     other = np.full((n, n), 0.2) + 0.4 * np.eye(n), np.array([0.2, 0.3, 0.5])
     if inputs is not None:
@@ -302,6 +305,7 @@ CASES = {
     "hmm categorical": lambda: hidden_markov("categorical"),
     "hmm gamma": lambda: hidden_markov("gamma"),
     "hmm von mises": lambda: hidden_markov("von mises"),
+    "hmm mixture": lambda: hidden_markov("mixture"),
     "hmm product": lambda: hidden_markov("product"),
     "hmm with priors": lambda: hidden_markov("categorical", prior=2.0),
     "hmm missing": lambda: hidden_markov("gaussian", missing=True),
