@@ -99,20 +99,30 @@ class VRHMM(
     algorithm : {"viterbi", "map"}, default="viterbi"
         What `predict` returns: the most probable path, or the most probable state of
         each row.
-    solver : {"auto", "batch", "incremental"}, default="auto"
+    solver : {"auto", "batch", "incremental", "svrg", "saga"}, default="auto"
         "batch" is Baum-Welch; "auto" is that with SQUAREM. "incremental" cuts the rows
         into blocks that hand on their messages and updates the model after each:
-        fewer passes, of more work each.
+        fewer passes, of more work each. "svrg" and "saga" are those of [1]_: M steps
+        by variance-reduced gradients in free coordinates. They are slower where the M
+        step has a closed form, and more often leave a poor optimum.
     acceleration : {None, "squarem", "lbfgs"}, default=None
         On top of "batch": extrapolation [2]_; or, after 6 epochs, quasi-Newton steps
         by the exact gradient, whose first metric is the information of the complete
         data. Where Baum-Welch is slow, because states overlap, the latter needs the
         fewest passes.
     batch_size : int or "auto", default="auto"
-        Rows of a block of "incremental"; "auto" is 4096, and at least 8 blocks.
+        Rows of a block, rounded to a multiple of 128 or more. "auto" is 4096 for
+        "incremental", and at least 8 blocks; for "svrg" and "saga" single rows where
+        emissions are Gaussian with ``covariance_type="diag"`` and nothing is fixed,
+        masked, missing, weighted, labelled or has a prior, else a thousandth of the
+        rows.
+    partial_e_step : bool, default=True
+        "svrg" and "saga" renew the posteriors of the rows that they visit.
+    inner_passes : int, default=1
+        Times that "svrg" and "saga" visit every row between two full E steps.
     max_iter : int, default=500
         Epochs: passes over the data; of "incremental" a pass and two sweeps over the
-        blocks.
+        blocks, of "svrg" and "saga" a pass and a stochastic M step.
     tol : float, default=1e-6
         Converged when an epoch gains less than this, in nats a row.
     tempering : {None, "annealed"}, default=None
@@ -123,7 +133,8 @@ class VRHMM(
     annealing_iter : int, default=20
         Epochs it takes to come down to 1.
     step_size : float or "auto", default="auto"
-        Factor of the steps of :meth:`partial_fit`; "auto" is 1.
+        Factor of the steps of :meth:`partial_fit`, and of those of "svrg" and
+        "saga", which a line search finds; "auto" is 1.
     step_decay, step_offset : float, default=0.6, 2.0
         Steps of :meth:`partial_fit` are
         ``step_size * (t + step_offset) ** -step_decay``.
@@ -235,6 +246,8 @@ class VRHMM(
         solver="auto",
         acceleration=None,
         batch_size="auto",
+        partial_e_step=True,
+        inner_passes=1,
         max_iter=500,
         tol=1e-6,
         tempering=None,
@@ -264,6 +277,8 @@ class VRHMM(
         self.solver = solver
         self.acceleration = acceleration
         self.batch_size = batch_size
+        self.partial_e_step = partial_e_step
+        self.inner_passes = inner_passes
         self.max_iter = max_iter
         self.tol = tol
         self.tempering = tempering
@@ -287,7 +302,7 @@ class VRHMM(
         return tags
 
     def _check_parameters(self):
-        check_integer(self, "n_components", "verbose_interval", least=1)
+        check_integer(self, "n_components", "verbose_interval", "inner_passes", least=1)
         check_integer(self, "max_iter", "annealing_iter", "verbose")
         check_integer(self, "n_init", "batch_size", least=1, options=("auto",))
         check_real(self, "tol", "reg_covar")
@@ -299,7 +314,8 @@ class VRHMM(
             self,
             algorithm=("viterbi", "map"),
             covariance_type=("diag", "full", "tied", "spherical"),
-            solver=("auto", "batch", "incremental"),
+            solver=("auto", "batch", "incremental", "svrg", "saga"),
+            partial_e_step=(False, True),
             acceleration=(None, "squarem", "lbfgs"),
             tempering=(None, "annealed"),
             init_params=("kmeans", "random"),

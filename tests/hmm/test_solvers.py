@@ -10,6 +10,10 @@ SOLVERS = {
     "squarem": {"acceleration": "squarem"},
     "lbfgs": {"acceleration": "lbfgs"},
     "incremental": {"solver": "incremental"},
+    "svrg": {"solver": "svrg"},
+    "svrg, full E steps": {"solver": "svrg", "partial_e_step": False},
+    "saga, blocks": {"solver": "saga", "batch_size": 130},
+    "saga": {"solver": "saga", "inner_passes": 2},
     "incremental, small blocks": {"solver": "incremental", "batch_size": 130},
 }
 
