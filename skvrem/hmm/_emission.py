@@ -112,6 +112,8 @@ class Emission(BaseEstimator):
     allows_nan = True
     #: Rows that are averaged before they are clustered to find a start.
     window = 1
+    #: Parts of a mixture, for each of which coefficients and features have a row.
+    n_parts = 1
 
     def open(self, X, n_states, names=None):
         """Remember what concerns the data: sizes, centres, names of columns."""
@@ -165,6 +167,15 @@ class Emission(BaseEstimator):
 
     def _n_masks(self):
         return self.n_columns_
+
+    def weighted(self, parameters, weight):
+        """Return the sums of features to expect where states have such weights."""
+        return weight[:, None] * self.expected(parameters)
+
+    def permute(self, sums, order):
+        """Return sums of features with the states in another order."""
+        parts = np.arange(len(sums)).reshape(len(order), -1)
+        return sums[parts[order].ravel()]
 
     def log_prior(self, parameters):
         """Return the log-density of the prior, up to a constant."""

@@ -19,13 +19,18 @@ from skvrem.hmm._emission_gaussian import Gaussian
 from skvrem.hmm._inference import HMMInference, explain_impossible
 from skvrem.hmm._intervals import HMMIntervals
 from skvrem.hmm._model import HMMModel
-from skvrem.hmm._model_lanes import Impossible
+from skvrem.hmm._model_passes import Impossible
 from skvrem.hmm._outlook import HMMOutlook
 from skvrem.hmm._plan import check_solver, plan_fit
 from skvrem.hmm._sequences import SequenceSource, open_sequences
 from skvrem.hmm._start import starting_parameters
 from skvrem.hmm._stream import HMMStream
-from skvrem.hmm._transitions import Homogeneous, Initial, check_startprob
+from skvrem.hmm._transitions import (
+    Homogeneous,
+    Initial,
+    Transitions,
+    check_startprob,
+)
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._parallel import threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
@@ -78,8 +83,9 @@ class VRHMM(
         Of ``emission="gaussian"``; an object has its own.
     reg_covar : float, default=1e-6
         Added to the variances of ``emission="gaussian"``.
-    transitions : Homogeneous, default=None
-        Masks, fixed entries, starting values and priors of the transition matrix.
+    transitions : Homogeneous, Hierarchical or Covariates, default=None
+        Masks, fixed entries, starting values and priors of the transition matrix, or
+        transitions that change with columns of X.
     startprob : str or array-like of shape (n_components,), default="free"
         Distribution of the first state: "free" is estimated, "stationary" that of the
         long run under the transition matrix, an array is given.
@@ -155,6 +161,8 @@ class VRHMM(
     startprob_ : ndarray of shape (n_components,)
     transmat_ : ndarray of shape (n_components, n_components)
         Probability of the state in the column after that in the row.
+    transitions_ : family of transitions
+        With its fitted attributes, as ``transitions_.coarse_transmat_``.
     emission_ : emission family
         With its fitted attributes, as ``emission_.mean_``.
     means_, covars_ : ndarray
@@ -321,10 +329,17 @@ class VRHMM(
                 f"emission must be one of {', '.join(map(repr, EMISSIONS))} or an "
                 f"emission family, got {self.emission!r}."
             )
-        if not (self.transitions is None or isinstance(self.transitions, Homogeneous)):
+        if not (self.transitions is None or isinstance(self.transitions, Transitions)):
             raise ValueError(
-                f"transitions must be Homogeneous(...), got {self.transitions!r}."
+                "transitions must be Homogeneous(...) or another family of them, got "
+                f"{self.transitions!r}."
             )
+        if isinstance(self.startprob, str) and self.startprob == "stationary":
+            if not isinstance(self.transitions, Homogeneous | None):
+                raise ValueError(
+                    "startprob='stationary' is the long run of transitions that are "
+                    f"always the same, which {type(self.transitions).__name__} are not."
+                )
         if not (self.groups is None or isinstance(self.groups, str | int | np.integer)):
             raise ValueError(
                 "groups of the constructor is the name or number of a column of X; ids "
@@ -391,7 +406,16 @@ class VRHMM(
             self._fit(X, y, sample_weight, groups, lengths, state_labels)
         return self
 
-    def _open(self, X, groups, lengths, sample_weight, state_labels, first=True):
+    def _open(
+        self,
+        X,
+        groups,
+        lengths,
+        sample_weight,
+        state_labels,
+        first=True,
+        carried=None,
+    ):
         """Validate everything; return the source, the model and the dtype."""
         sequences = open_sequences(
             self, X, groups, lengths, sample_weight, state_labels, reset=first
@@ -408,12 +432,21 @@ class VRHMM(
         else:
             emission = self.emission_
             emission.check(sequences.X)
-        transitions = Homogeneous() if self.transitions is None else self.transitions
-        transitions = clone(transitions).open(self.n_components)
+        fitted = vars(self).get("transitions_")
+        if first or fitted is None:
+            transitions = clone(self.transitions or Homogeneous())
+            transitions.open(self.n_components)
+            transitions.prepare(sequences.inputs, fitted if self.warm_start else None)
+        else:
+            transitions = fitted
         initial = Initial(
-            self.startprob, self.startprob_init, self.startprob_prior, self.n_components
+            self.startprob,
+            self.startprob_init,
+            self.startprob_prior,
+            self.n_components,
+            transitions.first,
         )
-        data = SequenceSource(sequences, emission)
+        data = SequenceSource(sequences, emission, transitions, carried)
         model = HMMModel(
             emission,
             data.features,
@@ -519,28 +552,34 @@ class VRHMM(
     def _starting_point(self, model, data, number, rng, warm):
         if warm:
             parameters = self._parameters()
-            shape = (self.n_components, self.n_components)
             emission = model.emission.blank()
             same = parameters.emission.shape == emission.shape
-            if parameters.transmat.shape != shape or not same:
+            same = same and len(parameters.startprob) == self.n_components
+            if type(self._fitted_transitions()) is not type(model.transitions):
+                same = False
+            if not same:
                 raise ValueError(
                     "The earlier fit cannot be gone on from with these parameters and "
                     "features: use a new estimator, or warm_start=False."
                 )
             return model.start(parameters)
         method = self.init_params if number % 2 == 0 else "random"
-        return model.start(starting_parameters(model, data.rows, method, rng))
+        return model.start(
+            starting_parameters(model, data.rows, method, rng, data.inputs)
+        )
 
     def _attributes(self, model, point, dtype):
         """Return the fitted attributes of a point, and its statistics."""
         startprob, transmat, packed = point.parameters
         dtype = np.result_type(dtype, np.float32)
-        emission = clone(model.emission)
+        emission, transitions = clone(model.emission), clone(model.transitions)
         vars(emission).update(vars(model.emission))
+        vars(transitions).update(vars(model.transitions))
         emission.publish(packed, dtype)
         return {
             "startprob_": startprob.astype(dtype),
-            "transmat_": transmat.astype(dtype),
+            "transmat_": transitions.publish(transmat, dtype),
+            "transitions_": transitions,
             "emission_": emission,
             "_sums": tuple(point.statistics[:3]),
         }

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from skvrem.hmm._coordinates import SCALES
 from skvrem.hmm._inference import explain_impossible
 from skvrem.hmm._model_gradient import differences
-from skvrem.hmm._model_lanes import Impossible
+from skvrem.hmm._model_passes import Impossible
 from skvrem.utils._parallel import threads
 
 __all__ = ["HMMIntervals", "Intervals"]
@@ -22,7 +22,12 @@ LEAST = 1e-3
 
 
 class Limits(NamedTuple):
-    """A number for every parameter, in the shapes of the fitted attributes."""
+    """A number for every parameter, in the shapes of the fitted attributes.
+
+    With `Hierarchical` transitions ``transmat`` has two matrices, within and between
+    segments; with `Covariates` it has in its last axis the intercept and then a
+    coefficient for each of them.
+    """
 
     startprob: np.ndarray
     transmat: np.ndarray
@@ -147,10 +152,12 @@ class HMMIntervals:
 
 def _flatten(model, parameters):
     """All parameters as one vector, and their scales."""
-    values = np.concatenate([np.ravel(part) for part in parameters])
-    n_probabilities = parameters.startprob.size + parameters.transmat.size
-    scales = np.tile(np.asarray(model.emission.scales()), len(parameters.emission))
-    return values, np.append(np.repeat("probability", n_probabilities), scales)
+    start, transmat, emission = parameters
+    transmat = model.transitions.natural(transmat)
+    values = np.concatenate([np.ravel(p) for p in (start, transmat, emission)])
+    scales = np.tile(np.asarray(model.emission.scales()), len(emission))
+    of_chain = ["probability"] * start.size + [model.transitions.scale] * transmat.size
+    return values, np.append(of_chain, scales)
 
 
 def _rescale(values, scales, way):

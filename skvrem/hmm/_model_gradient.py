@@ -102,11 +102,10 @@ class FreeCoordinates:
         """Minus the Hessian of Q where sums are what the model expects of them."""
         startprob, transmat, emission = parameters
         weight = np.maximum(self.emission.weight(mean.features), 1e-12)
-        away = mean.pairs.sum(axis=1, keepdims=True)
         expected = mean._replace(
             start=startprob * mean.start.sum(),
-            pairs=transmat * np.maximum(away, 1e-12),
-            features=self.emission.expected(emission) * weight[:, None],
+            pairs=self.transitions.model_sums(transmat, mean.pairs),
+            features=self.emission.weighted(emission, weight),
         )
         negative = -differences(
             lambda vector: self.slope(self.bind(vector, parameters), expected),

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.hmm._kernels import LANES, STEPS
-from skvrem.hmm._model_lanes import NONE, Impossible, Passes, weighted_shares
+from skvrem.hmm._model_lanes import NONE
+from skvrem.hmm._model_passes import Impossible, Passes, weighted_shares
 from skvrem.utils._parallel import parallel_map
 
 __all__ = ["Relay", "Stretch"]
@@ -93,7 +94,7 @@ class Share(NamedTuple):
 
     def backward(self):
         """Return the block's sums."""
-        return self.relay.full.add_up(self.relay.full.sums[self.block])
+        return self.relay.full.added[self.block]
 
 
 class Visit(Passes):
@@ -102,6 +103,7 @@ class Visit(Passes):
     def __init__(self, relay, number, chain):
         super().__init__(relay.layout, chain)
         self.relay, self.alpha = relay, relay.alpha
+        self.matrices = self.all_matrices()
         self.number, self.part = number, relay.layout.parts[number]
 
     def forward(self):
@@ -131,8 +133,8 @@ class Visit(Passes):
         return sum(weighted_shares(*part) for part in parts)
 
     def _visit_forward(self, g):
-        tiles = self.part.first, self.part.first + self.part.n_tiles
-        alpha = self.layout.of_tiles(self.alpha[g], *tiles)
+        self.fill_matrices(self.part, g)
+        alpha = self._of_part(self.alpha[g], self.part)
         return self._forward_part(self.part, g, alpha)
 
     def _first_impossible(self):
@@ -144,7 +146,7 @@ class Visit(Passes):
     def backward(self):
         """Run backward; return sums of first states, pairs of states and features."""
         groups = range(len(self.part.groups))
-        sums = [self.no_sums() for _ in groups]
+        sums = [self.no_sums(self.part.n_tiles) for _ in groups]
         self.posteriors = [NONE for _ in groups]
         right = self._right()
         messages = self.relay.messages[self.number]
@@ -155,7 +157,7 @@ class Visit(Passes):
             )
 
         list(parallel_map(run, groups))
-        return self.add_up(sums)
+        return self.add_up(self.part, sums)
 
     def _right(self):
         """The message from the right, on the scale of what is to its left."""

@@ -1,8 +1,11 @@
 """Free coordinates and the exact gradient, against enumeration of all paths."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
+from scipy.special import logsumexp
 
 from skvrem import hmm
 from skvrem.hmm._model import HMMModel, Parameters
@@ -34,6 +37,19 @@ FAMILIES = {
     "full, much added": ("real", hmm.Gaussian("full", reg_covar=0.3)),
     "fixed means": ("real", hmm.Gaussian("full", mean=[[1.0, NAN], [NAN, NAN]])),
     "fixed covariances": ("real", hmm.Gaussian(covariance=[[1.0, 2.0], [2.0, 1.0]])),
+    "mixture": ("real", hmm.MixtureGaussian(2)),
+    "mixture, full": ("real", hmm.MixtureGaussian(2, "full")),
+    "mixture, tied": ("real", hmm.MixtureGaussian(2, "tied")),
+    "product with a mixture": (
+        "mixed",
+        hmm.Product(
+            [
+                ("code", hmm.Categorical(), [2]),
+                ("depth", hmm.MixtureGaussian(2), [0]),
+                ("end", hmm.Bernoulli(), [1]),
+            ]
+        ),
+    ),
     "poisson": ("counts", hmm.Poisson()),
     "fixed rates": ("counts", hmm.Poisson(rate=[[2.0, NAN], [NAN, 7.0]])),
     "bernoulli": ("events", hmm.Bernoulli()),
@@ -64,10 +80,21 @@ TRANSITIONS = {
     "fixed": hmm.Homogeneous(fixed=[[NAN, 0.2, NAN], [NAN, NAN, NAN], [0.1, 0.9, 0.0]]),
     "left-right": hmm.Homogeneous("left-right"),
 }
+CHANGING = {
+    "segments": hmm.Hierarchical(
+        2, 2, 0, coarse=hmm.Homogeneous(prior=2.0), fine=hmm.Homogeneous(prior=1.5)
+    ),
+    "covariates": hmm.Covariates([0, 1]),
+    "covariates with a mask": hmm.Covariates(
+        [0], alpha=2.0, mask=np.eye(4)[[1, 0, 2, 3]] + np.eye(4)[[2, 1, 0, 1]]
+    ),
+    "segments that go on": hmm.Hierarchical(1, 3, 0, upper_triangular=True),
+}
 
 
 def make(family, transitions=None, startprob="free", missing=False, n=2, prior=1.0):
     """A model, parameters away from any optimum, and data of three sequences."""
+    inputs = None
     kind, emission = family
     rng = np.random.default_rng(3)
     lengths = np.array([3, 1, 4])
@@ -78,14 +105,21 @@ def make(family, transitions=None, startprob="free", missing=False, n=2, prior=1
     emission = emission.open(X, n)
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     weight = np.array([1.0, 0.5, 2.0])
-    data = SequenceSource(Sequences(X, bounds, weight), emission)
     transitions = (transitions or hmm.Homogeneous()).open(n)
-    initial = Initial(startprob, None, prior, n)
+    if transitions.columns:
+        inputs = rng.integers(2, size=(len(X), len(transitions.columns))) + 0.0
+        transitions.prepare(inputs)
+    data = SequenceSource(
+        Sequences(X, bounds, weight, None, inputs), emission, transitions
+    )
+    initial = Initial(startprob, None, prior, n, transitions.first)
     model = HMMModel(emission, data.features, initial, transitions, data.total_weight)
-    members = rng.uniform(0.1, 1.0, (n, len(X)))
+    members = rng.uniform(0.1, 1.0, (n * emission.n_parts, len(X)))
     sums = data.features.widen(members @ data.rows.features(slice(None)))
     packed = emission.given_start(emission.maximize(sums, emission.blank(), True))
-    transmat = transitions.maximize(rng.uniform(1, 3, (n, n)), np.full((n, n), 1 / n))
+    guess = rng.integers(n, size=(2, 400))
+    at = None if inputs is None else inputs[rng.integers(len(X), size=400)]
+    transmat = transitions.start(*guess, at)
     first = initial.maximize(rng.uniform(0.5, 1.0, n), initial.start())
     if initial.stationary:
         first = initial.bind(np.empty(0), None, transmat)
@@ -96,13 +130,14 @@ def objective(model, data, parameters):
     """Penalised log-likelihood a row, by enumeration."""
     total = model.log_prior(parameters)
     joint = data.rows.features(slice(None)) @ model.chain(parameters).theta.T
-    for w, a, b in zip(
-        data.weight, data.rows.bounds[:-1], data.rows.bounds[1:], strict=True
-    ):
-        total += (
-            w
-            * enumerate_paths(joint[a:b], parameters.startprob, parameters.transmat)[0]
-        )
+    joint = logsumexp(joint.reshape(len(joint), len(parameters.startprob), -1), axis=2)
+    start, steps = parameters.startprob, parameters.transmat
+    for w, (a, b) in zip(data.weight, pairwise(data.rows.bounds), strict=True):
+        if data.inputs is not None:
+            own = data.inputs[a : b - 1]
+            tables, which = model.transitions.tables(parameters.transmat, own)
+            steps = tables[which]
+        total += w * enumerate_paths(joint[a:b], start, steps)[0]
     return total / model.total
 
 
@@ -145,3 +180,9 @@ def test_transitions(name, startprob):
     if startprob == "stationary" and name == "left-right":
         pytest.skip("it ends in one state")
     check(*make(FAMILIES["diag"], TRANSITIONS[name], startprob, n=3, prior=1.5))
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_changing_transitions(name):
+    n = 3 if name == "segments that go on" else 4
+    check(*make(FAMILIES["diag"], CHANGING[name], n=n, prior=1.5))

@@ -8,8 +8,10 @@ from scipy.stats import norm
 
 from skvrem.data._source import Batch
 from skvrem.hmm import Gaussian, _model_lanes
-from skvrem.hmm._model_lanes import Chain, Impossible, Layout, Passes, SequenceRows
+from skvrem.hmm._model_lanes import Layout
+from skvrem.hmm._model_passes import Chain, Impossible, Passes
 from skvrem.hmm._model_paths import log_densities, most_probable_paths
+from skvrem.hmm._model_rows import SequenceRows
 from skvrem.utils._parallel import threads
 from tests.hmm.oracle import enumerate_paths, recursions
 
@@ -197,6 +199,7 @@ def test_viterbi(n):
     rows, chain, joint = make([1, 6, 2, 5], n=n)
     with np.errstate(divide="ignore"):
         logs = np.log(chain.start), np.log(chain.transitions)
+    logs = logs[0], logs[1][None], np.empty(0, np.int64)
     states, scores = most_probable_paths(rows, chain.theta, *logs)
     for i, (a, b) in enumerate(zip(rows.bounds[:-1], rows.bounds[1:], strict=True)):
         *_, path, score = enumerate_paths(joint[a:b], chain.start, chain.transitions)
