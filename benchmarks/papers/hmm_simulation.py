@@ -99,7 +99,7 @@ def by_run(make, model, data, start, seed):
     return trace
 
 
-def by_scipy(method, model, data, start, seed):
+def by_scipy(method, model, data, start, seed, small=SMALL, most=MOST):
     """Maximize through the exact gradient."""
     trace, point = [], model.start(start)
 
@@ -111,7 +111,7 @@ def by_scipy(method, model, data, start, seed):
             return 1e10, np.zeros_like(vector)
         gradient, value = model.gradient(at, mean), model.objective(at, mean)
         trace.append((len(trace) + 1.0, value, np.linalg.norm(gradient)))
-        if trace[-1][2] < SMALL or len(trace) >= MOST:
+        if trace[-1][2] < small or len(trace) >= most:
             raise Found
         return -value, -gradient
 

@@ -79,11 +79,12 @@ class RowSweeps(_Sweeps):
         plain = plain and emission.mean is None and emission.covariance is None
         n = emission.n_states_
         free = [n - 1, n * (n - 1)]
+        prior = getattr(model.transitions, "prior", 1.0)
         return bool(
             plain
             and [part.n_parameters() for part in parts] == free
             and type(model.transitions).__name__ == "Homogeneous"
-            and not (model.initial.prior or model.transitions.prior != 1.0)
+            and not (model.initial.prior or np.any(np.not_equal(prior, 1.0)))
             and not np.isnan(rows.X.sum())
         )
 
@@ -109,7 +110,7 @@ class RowSweeps(_Sweeps):
             self.begins,
             self.ends,
             u,
-            model.emission.reg_covar,
+            float(model.emission.reg_covar),
             self.unit,
             n,
             *arrays,
