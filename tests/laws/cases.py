@@ -241,6 +241,7 @@ def hidden_markov(
     transitions.prepare(inputs)
     sequences = Sequences(X, bounds, weight, None, inputs)
     data = SequenceSource(sequences, emission, transitions)
+    emission = data.emission
     initial = Initial("free", None, prior, n, transitions.first)
     model = HMMModel(
         emission,
@@ -261,7 +262,11 @@ def hidden_markov(
     parameters = Parameters(
         other[1],
         other[0],
-        emission.maximize(data.features.widen(sums), emission.blank(), True),
+        emission.maximize(
+            emission.digest(data.features.widen(sums), emission.blank()),
+            emission.blank(),
+            True,
+        ),
     )
     solvers = (*Case._field_defaults["solvers"], "quasi-newton")
     return Case(model, model.start(parameters), data, X, "hmm", solvers=solvers)
@@ -310,6 +315,7 @@ CASES = {
     "hmm product": lambda: hidden_markov("product"),
     "hmm with priors": lambda: hidden_markov("categorical", prior=2.0),
     "hmm missing": lambda: hidden_markov("gaussian", missing=True),
+    "hmm missing in part": lambda: hidden_markov("full", missing=True),
     "hmm weighted": lambda: hidden_markov("gaussian", weighted=True),
     "hmm segments": lambda: hidden_markov(
         "gaussian", transitions=hmm.Hierarchical(2, 2, 0), n=4
