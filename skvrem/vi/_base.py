@@ -172,6 +172,10 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
             seconds=time.perf_counter() - began,
         )
         report.end()
+        point = result.point
+        if result.converged and isinstance(solver, solvers.Ascent):
+            # The step that is known already: it squares what is left of the error.
+            point = model.update(point, solver.last.mean, None, 1.0)
         promises = np.array(solver.promises, dtype=float)
         if not (result.converged or result.stopped) and self.max_iter > 0:
             self._warn_not_converged(result, promises)
@@ -181,7 +185,7 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
             history["gradient_variance"] = np.array(model.variances)
             model = model.model
         vars(self).update(
-            attributes(result.point.parameters),
+            attributes(point.parameters),
             elbo_=result.objective,
             converged_=result.converged,
             n_iter_=result.n_iter,
@@ -236,9 +240,9 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
             point = model.point_of(start)
             if point is not None:
                 return point
-        return model.start(self._first_mean(model, prior), data, rng)
+        return model.start(self._first_mean(model, data, prior), data, rng)
 
-    def _first_mean(self, model, prior):
+    def _first_mean(self, model, data, prior):
         """Return the means (p, k) that a cold fit starts from."""
         return prior.mean.reshape(model.k, -1).T.copy()
 
@@ -270,10 +274,16 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
             stacklevel=6,
         )
 
+    @property
+    def _seen_before(self):
+        """Rows that a batch of a stream comes after; none for a fit."""
+        return vars(self).get("_stream_rows", 0)
+
     def _stream(self, X, y, sample_weight):
         """Update the posterior with one batch, for which it is the prior."""
         began = time.perf_counter()
         first = not hasattr(self, "posterior_")
+        self._stream_rows = 0 if first else self.n_samples_seen_
         data, targets, dtype = self._open(X, y, sample_weight, reset=first)
         family = self._family(data.n_units)
         seen, elbo, start = 0, 0.0, None
@@ -286,6 +296,7 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
             self._infer(data, targets, family, prior, dtype, began, progress, start)
         self.n_samples_seen_ = seen + data.n_units
         self.elbo_ += elbo
+        del self._stream_rows
 
     def __getstate__(self):
         # Rows stay where they are: only what has been learnt travels.

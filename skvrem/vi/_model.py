@@ -22,11 +22,11 @@ nats, whatever the units of the features. A diagonal plus a low rank is moved al
 L-BFGS directions in the same metric.
 """
 
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve
 
 from skvrem.utils._algebra import accumulate, combination
 from skvrem.utils._parallel import parallel_map, row_chunks
@@ -347,13 +347,17 @@ class GaussianModel:
 
     # Updates
 
+    @cached_property
+    def _prior_precision(self):
+        """P_0, of shape (D,) or (D, D)."""
+        if not self.matrix:
+            return self.prior.precision_diagonal
+        return self.prior.precision_times(np.eye(self.prior.n_dim))
+
     def _target(self, sums, scale=1.0):
         """Return the precision P_0 + C, of shape (D,) or (D, D)."""
-        if not self.matrix:
-            return self.prior.precision_diagonal + scale * as_vector(sums.curvature)
-        return self.prior.precision_times(np.eye(self.prior.n_dim)) + (
-            scale * sums.curvature
-        )
+        curvature = sums.curvature if self.matrix else as_vector(sums.curvature)
+        return self._prior_precision + scale * curvature
 
     def _slope(self, parameters, sums):
         """Return the gradient by the mean, of shape (D,)."""
@@ -362,10 +366,14 @@ class GaussianModel:
         return fit - self.prior.precision_times(away)
 
     def _direction(self, point, sums):
-        """Return gradient, target precision and promise; an anchor's are kept."""
+        """Return step of the mean, target precision and promise; an anchor's are kept.
+
+        The step is the gradient for a full covariance, whose own step decides what it
+        is multiplied by.
+        """
         if self._directed[0] is not sums or self._directed[1] is not point:
             q = point.parameters
-            slope = self._slope(q, sums)
+            step = slope = self._slope(q, sums)
             target = self._target(sums, self.total_weight)
             if self.full:
                 drift = q.covariance @ target
@@ -375,36 +383,28 @@ class GaussianModel:
             else:
                 diagonal = target.diagonal() if self.matrix else target
                 relative = np.exp(2.0 * as_vector(q.log_scale)) * diagonal - 1.0
-                promise = 0.5 * slope @ self._solve(target, slope)
-                promise += 0.25 * relative @ relative
-            self._directed = sums, point, (slope, target, float(promise))
+                step = np.linalg.solve(target, slope) if self.matrix else slope / target
+                promise = 0.5 * slope @ step + 0.25 * relative @ relative
+            self._directed = sums, point, (step, target, float(promise))
         return self._directed[2]
-
-    def _solve(self, target, slope):
-        if target.ndim == 1:
-            return slope / target
-        root = np.linalg.cholesky(target)
-        return solve_triangular(
-            root, solve_triangular(root, slope, lower=True), lower=True, trans="T"
-        )
 
     def update(self, point, mean, correction, step):
         """Return the point after a natural-gradient step of size `step`."""
         sums = mean
         if mean is None or correction is not None:
             sums = combination((1.0, mean), (1.0, correction))
-        slope, target, _ = self._direction(point, sums)
+        direction, target, _ = self._direction(point, sums)
         q = point.parameters
         if self.full:
             precision = (1.0 - step) * q.precision + step * target
             moved = self._full(q.mean, precision)
-            change = step * (moved.covariance @ slope)
+            change = step * (moved.covariance @ direction)
             return Point(moved._replace(mean=q.mean + self._columns(change)))
         diagonal = target.diagonal() if self.matrix else target
         log_precision = -2.0 * as_vector(q.log_scale)
         ratio = (1.0 - step) + step * diagonal * np.exp(-log_precision)
         turn = np.clip(np.log(ratio), -LARGEST_CHANGE, LARGEST_CHANGE)
-        change = step * self._solve(target, slope)
+        change = step * direction
         return Point(
             q._replace(
                 mean=q.mean + self._columns(change),

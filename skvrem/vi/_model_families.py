@@ -7,6 +7,8 @@ in closed form; with K of them, sums over nodes of a quasi-Monte-Carlo rule whos
 and covariance are exact, so that they err from the fourth order on.
 """
 
+from functools import cache
+
 import numpy as np
 from scipy.special import expit, gammaln, ndtri, softmax
 
@@ -20,6 +22,7 @@ HERMITE_NODES = 20
 MANY_PAIRS, FEW_PAIRS, MANY_ROWS = 64, 16, 10_000
 
 
+@cache
 def hermite():
     """Return nodes and weights of the expectation under a standard normal."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(HERMITE_NODES)
@@ -75,15 +78,11 @@ class Logistic(_Family):
     def expectations(self, a, v, y, weight):
         """Return loss, residual (m, 1) and curvature (m, 1) for a, v of (m, 1)."""
         residual, curvature = np.empty(len(a)), np.empty(len(a))
+        nodes, node_weights = self.nodes, self.node_weights
+        if not v.any():  # nothing to integrate over
+            nodes, node_weights = np.zeros(1), np.ones(1)
         loss = _kernels.logistic_expectations(
-            a[:, 0],
-            v[:, 0],
-            y,
-            weight,
-            self.nodes,
-            self.node_weights,
-            residual,
-            curvature,
+            a[:, 0], v[:, 0], y, weight, nodes, node_weights, residual, curvature
         )
         return loss, residual[:, None], curvature[:, None]
 

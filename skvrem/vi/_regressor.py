@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score
@@ -44,7 +45,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         does not cover the intercept.
     noise_scale : float or None, default=None
         Standard deviation of the noise of "gaussian". None learns it, by the largest
-        evidence; streams need a number.
+        evidence, as no less than 1e-3 of the targets' root mean square.
     fit_intercept : bool, default=True
         Add an intercept.
     intercept_prior_scale : float, default=10.0
@@ -193,9 +194,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             )
         data = as_source(X, check_weight(sample_weight, X.shape[0]), dask=False)
         if self.family == "gaussian":
-            self.noise_scale_ = self.noise_scale
-            if self.noise_scale is None:
-                self.noise_scale_ = self._learn_noise(data, y)
+            given = self.noise_scale
+            self.noise_scale_ = self._learn_noise(data, y) if given is None else given
         return data, y, X.dtype
 
     def _family(self, n_rows):
@@ -204,36 +204,50 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
     def _learn_noise(self, data, y):
-        """Return the noise of the largest evidence: EM on the sums over rows."""
+        """Return the noise of the largest evidence, pooled with that of a stream."""
+        streaming = self._seen_before > 0
         prior = self._prior(data.n_features, 1)
+        if streaming:
+            prior = self.posterior_
+        variance = self._noise_of_rows(data, y, prior)
+        if streaming:
+            share = data.n_units / (data.n_units + self._seen_before)
+            variance = (1.0 - share) * self.noise_scale_**2 + share * variance
+        return float(np.sqrt(variance))
+
+    def _noise_of_rows(self, data, y, prior):
+        """EM on the sums over rows, along axes where prior and rows are diagonal."""
         model = GaussianModel(
             GaussianNoise(1.0), y, prior, data.total_weight, self.fit_intercept, "full"
         )
         p = prior.n_dim
-        origin = Point(Full(np.zeros((p, 1)), np.zeros((p, p)), np.eye(p)))
+        origin = Point(Full(prior.mean[:, None], np.zeros((p, p)), np.eye(p)))
         sums = data.chunks().sum(partial(model.statistics, origin, beta=1.0))
-        moment, cross = sums.curvature, sums.gradient[:, 0]
-        weight = data.weight if data.weight.size else np.ones(len(y))
-        square = float(weight @ np.square(y)) / data.total_weight
+        root = np.linalg.cholesky(prior.precision_times(np.eye(p)))
+        half = solve_triangular(root, sums.curvature, lower=True)
+        strength, axes = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
+        strength = np.maximum(strength, 0.0)
+        cross = axes.T @ solve_triangular(root, sums.gradient[:, 0], lower=True)
+        # The log-likelihood with noise 1 is -|y - X mu|^2 / 2 and a constant.
+        n = data.total_weight
+        square = max(0.0, -2.0 * float(sums.objective) / n - np.log(2.0 * np.pi))
         variance = max(square, np.finfo(float).tiny)
         for _ in range(NOISE_ROUNDS):
-            precision = moment / variance
-            precision.flat[:: p + 1] += prior.precision_diagonal
-            covariance = np.linalg.inv(precision)
-            mean = covariance @ cross / variance
-            fit = mean @ moment @ mean - 2.0 * mean @ cross
-            fit += np.sum(covariance * moment)
-            last, variance = variance, square + fit / data.total_weight
+            mean = cross / (strength + variance)
+            fit = strength * mean**2 - 2.0 * mean * cross
+            fit += strength * variance / (strength + variance)
+            last, variance = variance, square + float(fit.sum()) / n
             # Rows that fit exactly would leave no noise at all.
-            variance = max(variance, 1e-12 * square, np.finfo(float).tiny)
+            variance = max(variance, 1e-6 * square, np.finfo(float).tiny)
             if abs(variance - last) < NOISE_CHANGE * last:
                 break
-        return float(np.sqrt(variance))
+        return variance
 
-    def _first_mean(self, model, prior):
-        mean = super()._first_mean(model, prior)
+    def _first_mean(self, model, data, prior):
+        mean = super()._first_mean(model, data, prior)
         if self.family == "poisson" and self.fit_intercept:
-            mean[-1] = np.log(max(model.y.mean(), 1e-3))
+            weight = data.weight if data.weight.size else None
+            mean[-1] = np.log(max(np.average(model.y, weights=weight), 1e-3))
         return mean
 
     def _attributes(self, model, parameters, dtype):
@@ -267,18 +281,13 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         self : BayesianGLMRegressor
             The fitted model.
 
-        Raises
-        ------
-        ValueError
-            If the noise of "gaussian" is not given.
+        Notes
+        -----
+        Where the noise of "gaussian" is learnt, that of the batch is pooled with that
+        of the batches before, whose posterior stands as it is.
         """
         with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
             self._check_parameters()
-            if self.family == "gaussian" and self.noise_scale is None:
-                raise ValueError(
-                    "partial_fit of family='gaussian' needs noise_scale: one batch "
-                    "does not tell the noise of a stream. A fit of some rows does."
-                )
             self._stream(X, y, sample_weight)
         return self
 

@@ -67,6 +67,16 @@ def test_noise_is_learnt_by_the_evidence():
     np.testing.assert_allclose(model.coef_, ridge.coef_, atol=0.02)
 
 
+def test_a_stream_pools_its_noise():
+    X, y = numbers(3000)
+    stream = BayesianGLMRegressor()
+    for part in np.array_split(np.arange(len(X)), 3):
+        stream.partial_fit(X[part], y[part])
+    whole = BayesianGLMRegressor().fit(X, y)
+    assert stream.noise_scale_ == pytest.approx(whole.noise_scale_, rel=0.01)
+    np.testing.assert_allclose(stream.coef_, whole.coef_, atol=0.01)
+
+
 def test_rows_that_fit_exactly():
     X, _ = numbers()
     model = BayesianGLMRegressor().fit(X, X @ [1.0, 2.0, 3.0])
@@ -143,5 +153,3 @@ def test_what_is_wrong():
         BayesianGLMRegressor("gamma").fit(X, y)
     with pytest.raises(ValueError, match="noise_scale"):
         BayesianGLMRegressor(noise_scale=0.0).fit(X, y)
-    with pytest.raises(ValueError, match="needs noise_scale"):
-        BayesianGLMRegressor().partial_fit(X, y)
