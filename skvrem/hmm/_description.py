@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.hmm._columns import find_places
 from skvrem.utils._summary import summary_table
 
 __all__ = ["HMMDescription"]
@@ -47,7 +48,7 @@ class HMMDescription:
         "Probabilities of categories, a row a state.",
     )
 
-    def sample(self, n_samples=1, random_state=None):
+    def sample(self, n_samples=1, random_state=None, *, inputs=None):
         """Draw a sequence from the model.
 
         Parameters
@@ -56,6 +57,9 @@ class HMMDescription:
             Length of the sequence.
         random_state : int, RandomState instance or None, default=None
             None is that of the constructor.
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+            The columns that transitions depend on, where they do. Not needed where
+            states emit them.
 
         Returns
         -------
@@ -69,16 +73,47 @@ class HMMDescription:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
         seed = self.random_state if random_state is None else random_state
         rng = np.random.default_rng(check_random_state(seed).randint(2**31 - 1))
-        n = len(parameters.startprob)
         first = np.cumsum(parameters.startprob)
-        edges = np.cumsum(parameters.transmat, axis=1)
-        states = np.empty(n_samples, np.int64)
         u = rng.random(n_samples)
+        transitions, packed = self._fitted_transitions(), parameters.transmat
+        if transitions.columns and inputs is None and transitions.observed:
+            return self._sample_inputs(parameters, u, rng)
+        if transitions.columns:
+            inputs = self._check_sampled(inputs, n_samples)
+        tables, which = transitions.tables(packed, inputs)
+        edges = np.cumsum(tables, axis=2)
+        states = np.empty(n_samples, np.int64)
         for t in range(n_samples):
-            row = edges[states[t - 1]] if t else first
-            # Rounding may leave the last sum below 1.
-            states[t] = min(np.searchsorted(row, u[t] * row[-1], side="right"), n - 1)
+            table = which[t - 1] if which.size else 0
+            row = edges[table, states[t - 1]] if t else first
+            states[t] = _pick(row, u[t])
         return self.emission_.draw(parameters.emission, states, rng), states
+
+    def _check_sampled(self, inputs, n_samples):
+        transitions = self.transitions_
+        shape = n_samples, len(transitions.columns)
+        inputs = np.asarray(np.nan if inputs is None else inputs, float)
+        inputs = inputs[:, None] if inputs.ndim == 1 else inputs
+        if inputs.shape != shape or not np.isfinite(inputs).all():
+            raise ValueError(
+                f"Transitions depend on the columns {list(transitions.columns)} of X: "
+                f"give them as inputs, an array of shape {shape}."
+            )
+        return transitions.check_inputs(inputs)
+
+    def _sample_inputs(self, parameters, u, rng):
+        """Draw row by row where transitions depend on what has been drawn."""
+        states = np.empty(len(u), np.int64)
+        rows = np.empty((len(u), self.emission_.n_columns_))
+        edges, at = np.cumsum(parameters.startprob), self._input_places()
+        for t in range(len(u)):
+            states[t] = _pick(edges, u[t])
+            rows[t] = self.emission_.draw(parameters.emission, states[t : t + 1], rng)
+            tables, which = self.transitions_.tables(
+                parameters.transmat, rows[t : t + 1, at]
+            )
+            edges = np.cumsum(tables[which[0], states[t]])
+        return rows, states
 
     def relabel(self, order):
         """Put the states into another order, in place.
@@ -100,11 +135,17 @@ class HMMDescription:
             raise ValueError(
                 f"order must be a permutation of 0 to {n - 1}, got {order.tolist()}."
             )
-        self.startprob_ = self.startprob_[order]
-        self.transmat_ = self.transmat_[np.ix_(order, order)]
-        self.emission_.publish(parameters.emission[order], self.startprob_.dtype)
+        dtype, transitions = self.startprob_.dtype, self._fitted_transitions()
         start, pairs, features = self._sums
-        self._sums = start[order], pairs[np.ix_(order, order)], features[order]
+        packed = transitions.permute(parameters.transmat, order)
+        pairs = transitions.permute(pairs, order)
+        if hasattr(self, "transitions_"):
+            transitions.reorder(order)
+        self.startprob_ = self.startprob_[order]
+        self.transmat_ = transitions.publish(packed, dtype)
+        self.emission_.publish(parameters.emission[order], dtype)
+        features = self.emission_.permute(features, order)
+        self._sums = start[order], pairs, features
         return self
 
     def summary(self):
@@ -140,9 +181,20 @@ class HMMDescription:
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             names = [f"x{j}" for j in range(self.n_features_in_)]
-        if self.groups is None:
-            return list(names)
-        place = self.groups
-        if isinstance(place, str):
-            return [name for name in names if name != place]
-        return [name for j, name in enumerate(names) if j != place]
+        return [names[j] for j in self._places().observed]
+
+    def _places(self):
+        names = list(getattr(self, "feature_names_in_", ()))
+        return find_places(self, names, self.n_features_in_)
+
+    def _input_places(self):
+        """Numbers, among the observed columns, of inputs that are observed too."""
+        places = self._places()
+        return [places.observed.index(j) for j in places.inputs]
+
+
+def _pick(edges, u):
+    """Number of the interval that u, in [0, 1), falls into."""
+    # Rounding may leave the last sum below 1.
+    place = np.searchsorted(edges, u * edges[-1], side="right")
+    return min(place, len(edges) - 1)

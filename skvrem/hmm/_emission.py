@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skvrem.hmm._coordinates import SCALES
+
 __all__ = ["IMPOSSIBLE", "Emission", "bounded_log", "fill", "given"]
 
 # Stands for log 0: finite, so that times a feature of 0 it is 0 and not NaN.
@@ -91,10 +93,20 @@ class Emission(BaseEstimator):
     - ``publish(parameters, dtype)`` and ``parameters()``: the fitted attributes;
     - ``moments(parameters)``: mean and variance of the observed values, and
       ``tails(x, j, parameters)``: how much lies below and above x in column j;
+    - where rows need other features than the M step, ``bound(X)``, a copy that has
+      looked at X, its ``kernel_theta(parameters)`` and ``digest(sums, parameters)``;
     - ``check(X)``, ``draw(parameters, states, rng)``, ``n_parameters()``,
       ``describe(names)``, ``given_start(parameters)``, ``blank()``.
 
-    Parameters are one array, a row a state.
+    Parameters are one array, a row a state. Gradient methods and confidence intervals
+    see them in free coordinates (``_coordinates.py``), for which a subclass says
+
+    - ``scales()``: the scale of every column of the parameters;
+    - ``varies()``: which of them are free, bool of the parameters' shape;
+    - ``slopes(parameters, features)``: the gradient of
+      ``sum(features * theta(parameters))`` in the coordinate of every parameter;
+
+    or, where parameters are tied to each other, ``free``, ``bind`` and ``slope``.
     """
 
     ONE, MASK, IMPOSSIBLE = -1, -2, IMPOSSIBLE
@@ -102,6 +114,8 @@ class Emission(BaseEstimator):
     allows_nan = True
     #: Rows that are averaged before they are clustered to find a start.
     window = 1
+    #: Parts of a mixture, for each of which coefficients and features have a row.
+    n_parts = 1
 
     def open(self, X, n_states, names=None):
         """Remember what concerns the data: sizes, centres, names of columns."""
@@ -133,6 +147,22 @@ class Emission(BaseEstimator):
         unique, where = np.unique(pairs, axis=0, return_inverse=True)
         return Features(unique[:, 0].copy(), unique[:, 1].copy(), where.ravel())
 
+    def bound(self, X):
+        """Return the family for the values that are missing in X."""
+        return self
+
+    def kernel_theta(self, parameters):
+        """Return the coefficients of the features that rows are made into."""
+        return self.theta(parameters)
+
+    def digest(self, sums, parameters):
+        """Return sums of the family's features from those of the rows' features."""
+        return sums
+
+    def n_row_features(self):
+        """Return how many features rows are made into."""
+        return len(self._pairs())
+
     def columns(self, X, missing):
         """Return the columns of some rows."""
         X = np.asarray(X, np.float64)
@@ -156,9 +186,40 @@ class Emission(BaseEstimator):
     def _n_masks(self):
         return self.n_columns_
 
+    def weighted(self, parameters, weight):
+        """Return the sums of features to expect where states have such weights."""
+        return weight[:, None] * self.expected(parameters)
+
+    def permute(self, sums, order):
+        """Return sums of features with the states in another order."""
+        parts = np.arange(len(sums)).reshape(len(order), -1)
+        return sums[parts[order].ravel()]
+
     def log_prior(self, parameters):
         """Return the log-density of the prior, up to a constant."""
         return 0.0
+
+    def free(self, parameters):
+        """Return the free coordinates."""
+        return self._rescale(parameters, "to")[self.varies()]
+
+    def bind(self, vector, parameters):
+        """Return the parameters with these free coordinates."""
+        varies = self.varies()
+        coordinates = np.zeros(parameters.shape)
+        coordinates[varies] = vector
+        return np.where(varies, self._rescale(coordinates, "back"), parameters)
+
+    def slope(self, parameters, features):
+        """Return the gradient, in free coordinates, of Q and the prior."""
+        return self.slopes(parameters, features)[self.varies()]
+
+    def _rescale(self, values, way):
+        out, scales = np.empty(values.shape), np.asarray(self.scales())
+        for name in np.unique(scales):
+            columns = scales == name
+            out[:, columns] = getattr(SCALES[name], way)(values[:, columns])
+        return out
 
     def check(self, X):
         """Raise a ValueError where X holds values that the family does not know."""

@@ -16,7 +16,7 @@ MOST, STEPS = 1e8, 50
 class _TwoArrays(Emission):
     """A family with some parameters for each state and feature, named in `_names`.
 
-    Packed one after the other, (n_states, n_columns) each.
+    Their scales are `_scales`. Packed one after the other, (n_states, n_columns) each.
     """
 
     def _split(self, parameters):
@@ -45,14 +45,22 @@ class _TwoArrays(Emission):
         parts = [np.asarray(getattr(self, f"{name}_"), float) for name in self._names]
         return np.hstack(parts)
 
-    def n_parameters(self):
-        """Return the number of free parameters of all states."""
-        total = 0
+    def varies(self):
+        """Return which parameters are free."""
+        parts = []
         for name in self._names:
             value = self._given(name) if hasattr(self, name) else None
-            size = self.n_states_ * self.n_columns_
-            total += size if value is None else int(np.isnan(value).sum())
-        return total
+            shape = self.n_states_, self.n_columns_
+            parts.append(np.ones(shape, bool) if value is None else np.isnan(value))
+        return np.hstack(parts)
+
+    def scales(self):
+        """Return the scale of every parameter."""
+        return np.repeat(self._scales, self.n_columns_)
+
+    def n_parameters(self):
+        """Return the number of free parameters of all states."""
+        return int(self.varies().sum())
 
     def describe(self, names):
         """Return columns of a summary: every parameter of each feature."""
@@ -110,6 +118,7 @@ class Gamma(_TwoArrays):
     """
 
     _names = ("mean", "sd", "zero")
+    _scales = ("positive", "positive", "probability")
 
     def __init__(
         self,
@@ -223,10 +232,26 @@ class Gamma(_TwoArrays):
         share = np.where(total > 0.0, share, old_zero)
         return np.hstack([mean, self._fix("sd", sd), share])
 
-    def n_parameters(self):
-        """Return the number of free parameters of all states."""
-        fixed = 0 if self.zero_inflated else self.n_states_ * self.n_columns_
-        return super().n_parameters() - fixed
+    def varies(self):
+        """Return which parameters are free."""
+        varies = super().varies()
+        varies[:, 2 * self.n_columns_ :] &= self.zero_inflated
+        return varies
+
+    def slopes(self, parameters, features):
+        """Return the gradient in log mean, log sd and the log-odds of 0."""
+        zero, some, y, logs = np.split(features, 4, axis=1)
+        mean, sd, p = self._split(parameters)
+        shape, rate = np.square(mean / sd), mean / np.square(sd)
+        by_shape = shape * (some * (np.log(rate) - digamma(shape)) + logs)
+        by_rate = some * shape - rate * y
+        return np.hstack(
+            [
+                2.0 * by_shape + by_rate,
+                -2.0 * (by_shape + by_rate),
+                zero * (1.0 - p) - some * p,
+            ]
+        )
 
     def moments(self, parameters):
         """Return mean and variance of every feature."""
@@ -298,6 +323,7 @@ class VonMises(_TwoArrays):
     """
 
     _names = ("mean", "concentration")
+    _scales = ("real", "positive")
     window = 10
 
     def __init__(
@@ -375,6 +401,20 @@ class VonMises(_TwoArrays):
         length = np.clip(along / np.where(empty, 1.0, weight), 0.0, 1.0 - 1e-9)
         kappa = np.where(empty, old_kappa, _concentration(length))
         return np.hstack([mean, self._fix("concentration", kappa)])
+
+    def bind(self, vector, parameters):
+        """Return the parameters with these free coordinates, angles from -pi to pi."""
+        mean, kappa = self._split(super().bind(vector, parameters))
+        return np.hstack([mean - TWO_PI * np.ceil(mean / TWO_PI - 0.5), kappa])
+
+    def slopes(self, parameters, features):
+        """Return the gradient in mean angles and logarithms of concentrations."""
+        weight, cosine, sine = np.split(features, 3, axis=1)
+        mean, kappa = self._split(parameters)
+        along = cosine * np.cos(mean) + sine * np.sin(mean)
+        across = sine * np.cos(mean) - cosine * np.sin(mean)
+        length = i1e(kappa) / i0e(kappa)
+        return np.hstack([kappa * across, kappa * (along - weight * length)])
 
     def moments(self, parameters):
         """Return mean and variance of every feature, the latter of small angles."""

@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.special import gammaln, pdtr, pdtrc
 
+from skvrem.hmm._coordinates import Shares
 from skvrem.hmm._emission import Emission, bounded_log, fill, given
 from skvrem.utils._validation import check_integer, check_real
 
@@ -41,11 +42,15 @@ class _OneArray(Emission):
         """Return the fitted parameters."""
         return np.asarray(getattr(self, f"{self._parameter}_"), float)
 
-    def n_parameters(self):
-        """Return the number of free parameters of all states."""
+    def varies(self):
+        """Return which parameters are free."""
         shape = (self.n_states_, self.n_columns_)
         value = given(self, self._parameter, shape)
-        return shape[0] * shape[1] if value is None else int(np.isnan(value).sum())
+        return np.ones(shape, bool) if value is None else np.isnan(value)
+
+    def n_parameters(self):
+        """Return the number of free parameters of all states."""
+        return int(self.varies().sum())
 
     def describe(self, names):
         """Return columns of a summary: the parameter for each feature."""
@@ -149,6 +154,15 @@ class Poisson(_OneArray):
         rate = np.maximum(x, 0.0) / np.where(empty, 1.0, weight)
         return self._fix(np.where(empty, before, rate))
 
+    def scales(self):
+        """Return the scale of every parameter."""
+        return ["positive"] * self.n_columns_
+
+    def slopes(self, parameters, features):
+        """Return the gradient in the logarithms of the rates."""
+        weight, x, _ = np.split(features, 3, axis=1)
+        return x - weight * parameters
+
     def moments(self, parameters):
         """Return mean and variance of every feature."""
         return parameters, parameters
@@ -244,6 +258,15 @@ class Bernoulli(_OneArray):
         empty = yes + no <= 0.0
         share = yes / np.where(empty, 1.0, yes + no)
         return self._fix(np.where(empty, before, share))
+
+    def scales(self):
+        """Return the scale of every parameter."""
+        return ["probability"] * self.n_columns_
+
+    def slopes(self, parameters, features):
+        """Return the gradient in the log-odds."""
+        yes, no = np.split(features, 2, axis=1)
+        return yes * (1.0 - parameters) - no * parameters
 
     def moments(self, parameters):
         """Return mean and variance of every feature."""
@@ -372,6 +395,26 @@ class Categorical(_OneArray):
         total = counts.sum(axis=1, keepdims=True)
         share = counts / np.where(total > 0.0, total, 1.0)
         return np.where(total > 0.0, share, before)
+
+    def scales(self):
+        """Return the scale of every parameter."""
+        return ["probability"] * self.n_categories_
+
+    def _shares(self):
+        shape = (self.n_states_, self.n_categories_)
+        return Shares(np.full(shape, self.probability is None))
+
+    def free(self, parameters):
+        """Return the free coordinates, log-ratios to the first category."""
+        return self._shares().free(parameters)
+
+    def bind(self, vector, parameters):
+        """Return the probabilities with these free coordinates."""
+        return self._shares().bind(vector) if vector.size else parameters
+
+    def slope(self, parameters, features):
+        """Return the gradient, in free coordinates, of Q and the prior."""
+        return self._shares().slope(parameters, features + (self.prior - 1.0))
 
     def blank(self):
         """Return parameters for states that have no rows at all."""

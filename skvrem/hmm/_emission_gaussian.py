@@ -1,9 +1,13 @@
 """Gaussian emissions with the four covariance types."""
 
+from copy import copy
+
 import numpy as np
 from scipy.special import ndtr
 
+from skvrem.hmm._coordinates import EDGE, SCALES
 from skvrem.hmm._emission import Emission, given
+from skvrem.hmm._emission_patterns import Patterns
 from skvrem.utils._validation import check_options, check_real
 
 __all__ = ["Gaussian"]
@@ -67,18 +71,18 @@ class Gaussian(Emission):
     def _dense(self):
         return self.covariance_type in ("full", "tied")
 
-    @property
-    def allows_nan(self):
-        """Whether single values may be missing, and not only whole rows."""
-        return not self._dense
-
     def _prepare(self, X):
         check_options(self, covariance_type=("diag", "full", "tied", "spherical"))
         check_real(self, "reg_covar")
         # Second moments about a common centre: what far-away data would cancel.
         seen = ~np.isnan(X)
+        counts = np.maximum(seen.sum(axis=0), 1)
         sums = np.where(seen, X, 0.0).sum(axis=0, dtype=float)
-        self._centre = sums / np.maximum(seen.sum(axis=0), 1)
+        self._centre = sums / counts
+        # What gradient methods measure lengths in.
+        squares = np.where(seen, np.square(X - self._centre), 0.0).sum(axis=0)
+        self._width = np.sqrt(squares / counts)
+        self._width[self._width <= 0.0] = 1.0
         n, d = self.n_states_, self.n_columns_
         self._upper = np.triu_indices(d)
         for name in ("mean", "mean_init"):
@@ -95,18 +99,48 @@ class Gaussian(Emission):
         shapes = {"diag": (n, d), "full": (n, d, d), "tied": (d, d), "spherical": (n,)}
         return shapes[self.covariance_type]
 
-    def check(self, X):
-        """Raise a ValueError where a row is missing in part."""
-        missing = np.isnan(X)
-        if self._dense and (missing.any(axis=1) & ~missing.all(axis=1)).any():
-            row = int((missing.any(axis=1) & ~missing.all(axis=1)).argmax())
-            raise ValueError(
-                f"Row {row} of X is NaN in part. Rows that are missing as a whole "
-                "are integrated out with every covariance type, single values with "
-                f"'diag' and 'spherical' only, not {self.covariance_type!r}."
-            )
-
     # Features: masks, x, x x^T
+
+    _patterns = None
+
+    def bound(self, X):
+        """Return the family for the values that are missing in X."""
+        family, seen = copy(self), ~np.isnan(X)
+        partly = self._dense and (seen.any(axis=1) & ~seen.all(axis=1)).any()
+        family._patterns = Patterns(seen) if partly else None
+        return family
+
+    def n_row_features(self):
+        """Return how many features rows are made into."""
+        if self._patterns is None:
+            return super().n_row_features()
+        return len(self._patterns.pairs(self.ONE))
+
+    def features(self, missing):
+        """Return the columns of every feature, equal features merged."""
+        if self._patterns is None:
+            return super().features(missing)
+        return self._merge(np.asarray(self._patterns.pairs(self.ONE), np.int64))
+
+    def columns(self, X, missing):
+        """Return the columns of some rows."""
+        if self._patterns is None:
+            return super().columns(X, missing)
+        return self._patterns.columns(np.asarray(X, np.float64) - self._centre)
+
+    def kernel_theta(self, parameters):
+        """Return the coefficients of the features that rows are made into."""
+        if self._patterns is None:
+            return self.theta(parameters)
+        mean, covariance = self._split(parameters)
+        return self._patterns.theta(mean - self._centre, covariance, _dense_theta)
+
+    def digest(self, sums, parameters):
+        """Return sums of complete rows, missing values by their conditional moments."""
+        if self._patterns is None:
+            return sums
+        mean, covariance = self._split(parameters)
+        return self._patterns.complete(sums, mean - self._centre, covariance)
 
     def _columns(self, X):
         return X - self._centre
@@ -133,14 +167,7 @@ class Gaussian(Emission):
             precision = 1.0 / covariance
             constant = -0.5 * (LOG_2PI + np.log(covariance) + mean**2 * precision)
             return np.hstack([constant, mean * precision, -0.5 * precision])
-        precision = np.linalg.inv(covariance)
-        linear = np.einsum("kij,kj->ki", precision, mean)
-        constant = np.linalg.slogdet(covariance)[1] + (linear * mean).sum(axis=1)
-        constant += self.n_columns_ * LOG_2PI
-        products = -precision
-        products[:, range(self.n_columns_), range(self.n_columns_)] *= 0.5
-        products = products[:, *self._upper]
-        return np.hstack([-0.5 * constant[:, None], linear, products])
+        return _dense_theta(mean, covariance)
 
     def expected(self, parameters):
         """Return the means of the features."""
@@ -162,14 +189,16 @@ class Gaussian(Emission):
         i, j = self._upper
         return np.hstack([masks, sd, sd[:, i] * sd[:, j] * np.where(i == j, 2**0.5, 1)])
 
+    def _split_features(self, features):
+        n_masks = self._n_masks()
+        return np.split(features, [n_masks, n_masks + self.n_columns_], axis=1)
+
     # M step
 
     def maximize(self, features, before, repair):
         """Return means and covariances, or None where there are none."""
         n, d = self.n_states_, self.n_columns_
-        masks, x, xx = np.split(
-            features, [self._n_masks(), self._n_masks() + d], axis=1
-        )
+        masks, x, xx = self._split_features(features)
         empty = masks <= 0.0
         weight = np.where(empty, 1.0, masks)
         old_mean, old_covariance = self._split(before)
@@ -181,12 +210,7 @@ class Gaussian(Emission):
         if fixed is not None:
             covariance = self._spread_out(fixed)
         elif self._dense:
-            products = np.zeros((n, d, d))
-            products[:, *self._upper] = xx
-            products = products + np.triu(products, 1).swapaxes(1, 2)
-            cross = x[:, :, None] * mean[:, None, :]
-            scatter = products - cross - cross.swapaxes(1, 2)
-            scatter += masks[:, :, None] * mean[:, :, None] * mean[:, None, :]
+            scatter = self._scatter(mean, masks, x, xx)
             if self.covariance_type == "tied":
                 scatter = np.broadcast_to(scatter.sum(axis=0), scatter.shape)
                 weight = np.maximum(masks.sum(), 1e-300) * np.ones_like(weight)
@@ -195,7 +219,7 @@ class Gaussian(Emission):
             covariance = covariance + self.reg_covar * np.eye(d)
             covariance = np.where(empty[:, :, None], old_covariance, covariance)
         else:
-            scatter = xx - 2.0 * mean * x + masks * mean**2
+            scatter = self._scatter(mean, masks, x, xx)
             if self.covariance_type == "spherical":
                 scatter = np.broadcast_to(scatter.sum(1, keepdims=True), scatter.shape)
                 masks = np.broadcast_to(masks.sum(1, keepdims=True), masks.shape)
@@ -212,6 +236,17 @@ class Gaussian(Emission):
             good = good.reshape(-1, *[1] * (covariance.ndim - 1))
             covariance = np.where(good, covariance, old_covariance)
         return self._join(mean + self._centre, covariance)
+
+    def _scatter(self, mean, masks, x, xx):
+        """Sums of squares, or products, about means."""
+        if not self._dense:
+            return xx - 2.0 * mean * x + masks * mean**2
+        products = np.zeros((len(mean), self.n_columns_, self.n_columns_))
+        products[:, *self._upper] = xx
+        products = products + np.triu(products, 1).swapaxes(1, 2)
+        cross = x[:, :, None] * mean[:, None, :]
+        scatter = products - cross - cross.swapaxes(1, 2)
+        return scatter + masks[:, :, None] * mean[:, :, None] * mean[:, None, :]
 
     def _factor(self, covariance):
         """Cholesky factors, or None where one does not exist."""
@@ -288,6 +323,117 @@ class Gaussian(Emission):
         shared |= {"full": n * matrix, "tied": matrix}
         return free + shared[self.covariance_type]
 
+    # Free coordinates: means from the centre, in standard deviations of the rows; of
+    # covariances without reg_covar, in the same unit, logarithms of variances or
+    # Cholesky factors whose diagonals are logarithms
+
+    def scales(self):
+        """Return the scale of every parameter."""
+        d = self.n_columns_
+        real = ~np.eye(d, dtype=bool).ravel() if self._dense else np.zeros(d, bool)
+        return ["real"] * d + ["real" if r else "positive" for r in real]
+
+    def _free_means(self):
+        mean = given(self, "mean", (self.n_states_, self.n_columns_))
+        shape = self.n_states_, self.n_columns_
+        return np.ones(shape, bool) if mean is None else np.isnan(mean)
+
+    def _own(self, values):
+        """Of something for every state (and feature), what is not the same twice."""
+        if self.covariance_type == "tied":
+            return values[:1]
+        return values[:, :1] if self.covariance_type == "spherical" else values
+
+    def free(self, parameters):
+        """Return the free coordinates."""
+        mean, covariance = self._split(parameters)
+        means = ((mean - self._centre) / self._width)[self._free_means()]
+        if self.covariance is not None:
+            return means
+        covariance = self._own(covariance)
+        if not self._dense:
+            rest = np.maximum(covariance - self.reg_covar, EDGE * covariance)
+            return np.concatenate([means, SCALES["positive"].to(rest).ravel()])
+        factors = self._factors(covariance)
+        diagonal = np.arange(self.n_columns_)
+        factors[:, diagonal, diagonal] = np.log(factors[:, diagonal, diagonal])
+        lower = np.tril_indices(self.n_columns_)
+        return np.concatenate([means, factors[:, *lower].ravel()])
+
+    def _factors(self, covariance):
+        """Cholesky factors of matrices less reg_covar, in the unit of the rows."""
+        rest = covariance - self.reg_covar * np.eye(self.n_columns_)
+        values, vectors = np.linalg.eigh(
+            rest / (self._width[:, None] * self._width)  # a floor needs one unit
+        )
+        floor = EDGE * np.maximum(values[:, -1:], EDGE)
+        if (values >= floor).all():
+            rest = rest / (self._width[:, None] * self._width)
+        else:
+            values = np.maximum(values, floor)
+            rest = (vectors * values[:, None, :]) @ vectors.swapaxes(1, 2)
+        return np.linalg.cholesky(rest)
+
+    def bind(self, vector, parameters):
+        """Return the parameters with these free coordinates."""
+        mean, covariance = map(np.array, self._split(parameters))
+        varies = self._free_means()
+        means, rest = np.split(vector, [varies.sum()])
+        mean[varies] = (self._centre + self._width * self._at(varies, means))[varies]
+        if self.covariance is None and not self._dense:
+            own = SCALES["positive"].back(rest).reshape(self._own(covariance).shape)
+            covariance = np.broadcast_to(own + self.reg_covar, covariance.shape)
+        elif self.covariance is None:
+            factors = self._as_factors(rest) * self._width[:, None]
+            own = factors @ factors.swapaxes(1, 2)
+            own = own + self.reg_covar * np.eye(self.n_columns_)
+            covariance = np.broadcast_to(own, covariance.shape)
+        return self._join(mean, covariance)
+
+    @staticmethod
+    def _at(where, values):
+        out = np.zeros(where.shape)
+        out[where] = values
+        return out
+
+    def _as_factors(self, vector):
+        d = self.n_columns_
+        factors = np.zeros((vector.size // (d * (d + 1) // 2), d, d))
+        factors[:, *np.tril_indices(d)] = vector.reshape(len(factors), -1)
+        diagonal = np.arange(d)
+        logs = factors[:, diagonal, diagonal]
+        factors[:, diagonal, diagonal] = SCALES["positive"].back(logs)
+        return factors
+
+    def slope(self, parameters, features):
+        """Return the gradient, in free coordinates, of Q."""
+        masks, x, xx = self._split_features(features)
+        mean, covariance = self._split(parameters)
+        shift = mean - self._centre
+        scatter = self._scatter(shift, masks, x, xx)
+        residual = x - masks * shift
+        if not self._dense:
+            means = residual / covariance
+            slope = 0.5 * (scatter / covariance - masks) / covariance
+            if self.covariance_type == "spherical":
+                slope = slope.sum(axis=1, keepdims=True)
+            own = self._own(covariance)
+            slope = slope * np.maximum(own - self.reg_covar, EDGE * own)
+        else:
+            precision = np.linalg.inv(covariance)
+            means = np.einsum("kij,kj->ki", precision, residual)
+            slope = precision @ scatter @ precision - masks[:, :, None] * precision
+            if self.covariance_type == "tied":
+                slope = slope.sum(axis=0, keepdims=True)
+            width = self._width
+            factors = self._factors(self._own(covariance))
+            slope = (width[:, None] * slope * width) @ factors
+            diagonal = np.arange(self.n_columns_)
+            slope[:, diagonal, diagonal] *= factors[:, diagonal, diagonal]
+            slope = slope[:, *np.tril_indices(self.n_columns_)]
+        means = (means * self._width)[self._free_means()]
+        return means if self.covariance is not None else np.append(means, slope)
+
     def draw(self, parameters, states, rng):
         """Return a row for every state."""
         mean, covariance = self._split(parameters)
@@ -328,3 +474,16 @@ class Gaussian(Emission):
             columns[f"{name} mean"] = self.mean_[:, j]
             columns[f"{name} sd"] = sd[:, j]
         return columns
+
+
+def _dense_theta(mean, covariance):
+    """Coefficients of 1, x and the upper triangle of x x^T."""
+    d = mean.shape[1]
+    precision = np.linalg.inv(covariance)
+    linear = np.einsum("kij,kj->ki", precision, mean)
+    constant = np.linalg.slogdet(covariance)[1] + (linear * mean).sum(axis=1)
+    constant += d * LOG_2PI
+    products = -precision
+    products[:, range(d), range(d)] *= 0.5
+    products = products[:, *np.triu_indices(d)]
+    return np.hstack([-0.5 * constant[:, None], linear, products])

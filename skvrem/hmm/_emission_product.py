@@ -1,5 +1,6 @@
 """Products of families over columns: mixed observations."""
 
+from copy import copy
 from itertools import chain
 
 import numpy as np
@@ -114,7 +115,18 @@ class Product(Emission):
                 raise ValueError(f"Part {name!r} must be a family, got {family!r}.")
             part = X[:, self._places[name]]
             self.parts_[name] = clone(family).open(part, n_states)
+        mixed = [name for name, family in self.parts_.items() if family.n_parts > 1]
+        if len(mixed) > 1:
+            raise ValueError(
+                "One part of a Product can be a mixture: put their columns into one, "
+                f"got the mixtures {mixed}."
+            )
         return self
+
+    @property
+    def n_parts(self):
+        """Parts of the family that is a mixture."""
+        return max(family.n_parts for family in self._each())
 
     def _resolve(self, names, n_columns):
         """Return the numbers of the columns of every part."""
@@ -155,6 +167,15 @@ class Product(Emission):
         for family, part in self._each(X):
             family.check(part)
 
+    def bound(self, X):
+        """Return the families for the values that are missing in X."""
+        family = copy(self)
+        family.parts_ = {
+            name: part.bound(X[:, self._places[name]])
+            for name, part in self.parts_.items()
+        }
+        return family
+
     def columns(self, X, missing):
         """Return the columns of some rows."""
         X = np.asarray(X, np.float64)
@@ -185,8 +206,17 @@ class Product(Emission):
     # Everything else is the parts' own, side by side
 
     def _feature_parts(self, features):
-        sizes = [len(family._pairs()) for family in self._each()]
-        return np.split(features, np.cumsum(sizes)[:-1], axis=1)
+        return self._cut(features, [len(family._pairs()) for family in self._each()])
+
+    def _cut(self, features, sizes):
+        found = np.split(features, np.cumsum(sizes)[:-1], axis=1)
+        # Only a mixture tells the parts of a state apart.
+        return [
+            part
+            if family.n_parts == self.n_parts
+            else part.reshape(-1, self.n_parts, part.shape[1]).sum(axis=1)
+            for family, part in zip(self._each(), found, strict=True)
+        ]
 
     def _parameter_parts(self, parameters):
         sizes = [family.blank().shape[1] for family in self._each()]
@@ -196,17 +226,38 @@ class Product(Emission):
         parts = zip(self._each(), self._parameter_parts(parameters), strict=True)
         return [getattr(family, method)(part) for family, part in parts]
 
+    def _widened(self, method, parameters):
+        """Rows of the families side by side, repeated for the parts of a mixture."""
+        found = self._by_part(method, parameters)
+        wide = max(map(len, found))
+        return np.hstack([np.repeat(rows, wide // len(rows), axis=0) for rows in found])
+
     def theta(self, parameters):
         """Return the coefficients of the features."""
-        return np.hstack(self._by_part("theta", parameters))
+        return self._widened("theta", parameters)
 
-    def expected(self, parameters):
-        """Return the means of the features."""
-        return np.hstack(self._by_part("expected", parameters))
+    def kernel_theta(self, parameters):
+        """Return the coefficients of the features that rows are made into."""
+        return self._widened("kernel_theta", parameters)
+
+    def n_row_features(self):
+        """Return how many features rows are made into."""
+        return sum(family.n_row_features() for family in self._each())
+
+    def digest(self, sums, parameters):
+        """Return sums of the families' features from those of the rows' features."""
+        sums = self._cut(sums, [family.n_row_features() for family in self._each()])
+        parts = zip(self._each(), sums, self._parameter_parts(parameters), strict=True)
+        return _side_by_side([family.digest(own, part) for family, own, part in parts])
+
+    def weighted(self, parameters, weight):
+        """Return the sums of features to expect where states have such weights."""
+        parts = zip(self._each(), self._parameter_parts(parameters), strict=True)
+        return _side_by_side([family.weighted(part, weight) for family, part in parts])
 
     def spread(self, parameters):
         """Return standard deviations of the features."""
-        return np.hstack(self._by_part("spread", parameters))
+        return self._widened("spread", parameters)
 
     def given_start(self, parameters):
         """Put what the user gave in the place of starting values."""
@@ -215,6 +266,33 @@ class Product(Emission):
     def log_prior(self, parameters):
         """Return the log-density of the parts' priors."""
         return sum(self._by_part("log_prior", parameters))
+
+    def scales(self):
+        """Return the scale of every parameter."""
+        return list(chain.from_iterable(family.scales() for family in self._each()))
+
+    def free(self, parameters):
+        """Return the free coordinates, those of the parts one after another."""
+        return np.concatenate(self._by_part("free", parameters))
+
+    def bind(self, vector, parameters):
+        """Return the parameters with these free coordinates."""
+        sizes = [len(part) for part in self._by_part("free", parameters)]
+        vectors = np.split(vector, np.cumsum(sizes)[:-1])
+        parts = zip(
+            self._each(), vectors, self._parameter_parts(parameters), strict=True
+        )
+        return np.hstack([family.bind(own, part) for family, own, part in parts])
+
+    def slope(self, parameters, features):
+        """Return the gradient, in free coordinates, of Q and the priors."""
+        parts = zip(
+            self._each(),
+            self._parameter_parts(parameters),
+            self._feature_parts(features),
+            strict=True,
+        )
+        return np.concatenate([family.slope(*part) for family, *part in parts])
 
     def moments(self, parameters):
         """Return mean and variance of every feature."""
@@ -293,3 +371,10 @@ class Product(Emission):
             own = [names[j] for j in self._places[name]]
             columns |= family.describe(own)
         return columns
+
+
+def _side_by_side(sums):
+    """Sums of families; of those that are no mixture every part has an equal share."""
+    times = [max(map(len, sums)) // len(own) for own in sums]
+    parts = zip(sums, times, strict=True)
+    return np.hstack([np.repeat(own / k, k, axis=0) for own, k in parts])

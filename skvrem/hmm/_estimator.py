@@ -17,13 +17,20 @@ from skvrem.hmm._emission_continuous import Gamma, VonMises
 from skvrem.hmm._emission_discrete import Bernoulli, Categorical, Poisson
 from skvrem.hmm._emission_gaussian import Gaussian
 from skvrem.hmm._inference import HMMInference, explain_impossible
+from skvrem.hmm._intervals import HMMIntervals
 from skvrem.hmm._model import HMMModel
-from skvrem.hmm._model_lanes import Impossible
+from skvrem.hmm._model_passes import Impossible
 from skvrem.hmm._outlook import HMMOutlook
+from skvrem.hmm._plan import check_solver, plan_fit
 from skvrem.hmm._sequences import SequenceSource, open_sequences
 from skvrem.hmm._start import starting_parameters
 from skvrem.hmm._stream import HMMStream
-from skvrem.hmm._transitions import Homogeneous, Initial, check_startprob
+from skvrem.hmm._transitions import (
+    Homogeneous,
+    Initial,
+    Transitions,
+    check_startprob,
+)
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._parallel import threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
@@ -52,6 +59,7 @@ class VRHMM(
     HMMInference,
     HMMDescription,
     HMMOutlook,
+    HMMIntervals,
     HMMStream,
     CallbackSupportMixin,
     VersionedPickle,
@@ -75,8 +83,9 @@ class VRHMM(
         Of ``emission="gaussian"``; an object has its own.
     reg_covar : float, default=1e-6
         Added to the variances of ``emission="gaussian"``.
-    transitions : Homogeneous, default=None
-        Masks, fixed entries, starting values and priors of the transition matrix.
+    transitions : Homogeneous, Hierarchical or Covariates, default=None
+        Masks, fixed entries, starting values and priors of the transition matrix, or
+        transitions that change with columns of X.
     startprob : str or array-like of shape (n_components,), default="free"
         Distribution of the first state: "free" is estimated, "stationary" that of the
         long run under the transition matrix, an array is given.
@@ -90,12 +99,30 @@ class VRHMM(
     algorithm : {"viterbi", "map"}, default="viterbi"
         What `predict` returns: the most probable path, or the most probable state of
         each row.
-    solver : {"auto", "batch"}, default="auto"
-        "batch" is Baum-Welch; "auto" is that with SQUAREM.
-    acceleration : {None, "squarem"}, default=None
-        Extrapolation [2]_ on top of "batch".
+    solver : {"auto", "batch", "incremental", "svrg", "saga"}, default="auto"
+        "batch" is Baum-Welch; "auto" is that with SQUAREM. "incremental" cuts the rows
+        into blocks that hand on their messages and updates the model after each:
+        fewer passes, of more work each. "svrg" and "saga" are those of [1]_: M steps
+        by variance-reduced gradients in free coordinates. They are slower where the M
+        step has a closed form, and more often leave a poor optimum.
+    acceleration : {None, "squarem", "lbfgs"}, default=None
+        On top of "batch": extrapolation [2]_; or, after 6 epochs, quasi-Newton steps
+        by the exact gradient, whose first metric is the information of the complete
+        data. Where Baum-Welch is slow, because states overlap, the latter needs the
+        fewest passes.
+    batch_size : int or "auto", default="auto"
+        Rows of a block, rounded to a multiple of 128 or more. "auto" is 4096 for
+        "incremental", and at least 8 blocks; for "svrg" and "saga" single rows where
+        emissions are Gaussian with ``covariance_type="diag"`` and nothing is fixed,
+        masked, missing, weighted, labelled or has a prior, else a thousandth of the
+        rows.
+    partial_e_step : bool, default=True
+        "svrg" and "saga" renew the posteriors of the rows that they visit.
+    inner_passes : int, default=1
+        Times that "svrg" and "saga" visit every row between two full E steps.
     max_iter : int, default=500
-        Passes over the data.
+        Epochs: passes over the data; of "incremental" a pass and two sweeps over the
+        blocks, of "svrg" and "saga" a pass and a stochastic M step.
     tol : float, default=1e-6
         Converged when an epoch gains less than this, in nats a row.
     tempering : {None, "annealed"}, default=None
@@ -106,7 +133,8 @@ class VRHMM(
     annealing_iter : int, default=20
         Epochs it takes to come down to 1.
     step_size : float or "auto", default="auto"
-        Factor of the steps of :meth:`partial_fit`; "auto" is 1.
+        Factor of the steps of :meth:`partial_fit`, and of those of "svrg" and
+        "saga", which a line search finds; "auto" is 1.
     step_decay, step_offset : float, default=0.6, 2.0
         Steps of :meth:`partial_fit` are
         ``step_size * (t + step_offset) ** -step_decay``.
@@ -133,6 +161,8 @@ class VRHMM(
     startprob_ : ndarray of shape (n_components,)
     transmat_ : ndarray of shape (n_components, n_components)
         Probability of the state in the column after that in the row.
+    transitions_ : family of transitions
+        With its fitted attributes, as ``transitions_.coarse_transmat_``.
     emission_ : emission family
         With its fitted attributes, as ``emission_.mean_``.
     means_, covars_ : ndarray
@@ -168,9 +198,8 @@ class VRHMM(
 
     Notes
     -----
-    NaN is a value missing at random: it is integrated out, in whole rows with every
-    emission family, and in single values with all but "full" and "tied" covariances. A
-    state that loses all its rows keeps its parameters.
+    NaN is a value missing at random: it is integrated out, exactly, in single values
+    and in whole rows. A state that loses all its rows keeps its parameters.
 
     References
     ----------
@@ -215,6 +244,9 @@ class VRHMM(
         algorithm="viterbi",
         solver="auto",
         acceleration=None,
+        batch_size="auto",
+        partial_e_step=True,
+        inner_passes=1,
         max_iter=500,
         tol=1e-6,
         tempering=None,
@@ -243,6 +275,9 @@ class VRHMM(
         self.algorithm = algorithm
         self.solver = solver
         self.acceleration = acceleration
+        self.batch_size = batch_size
+        self.partial_e_step = partial_e_step
+        self.inner_passes = inner_passes
         self.max_iter = max_iter
         self.tol = tol
         self.tempering = tempering
@@ -266,9 +301,9 @@ class VRHMM(
         return tags
 
     def _check_parameters(self):
-        check_integer(self, "n_components", "verbose_interval", least=1)
+        check_integer(self, "n_components", "verbose_interval", "inner_passes", least=1)
         check_integer(self, "max_iter", "annealing_iter", "verbose")
-        check_integer(self, "n_init", least=1, options=("auto",))
+        check_integer(self, "n_init", "batch_size", least=1, options=("auto",))
         check_real(self, "tol", "reg_covar")
         check_real(self, "temperature", least=1.0)
         check_real(self, "step_size", above=True, options=("auto",))
@@ -278,12 +313,14 @@ class VRHMM(
             self,
             algorithm=("viterbi", "map"),
             covariance_type=("diag", "full", "tied", "spherical"),
-            solver=("auto", "batch"),
-            acceleration=(None, "squarem"),
+            solver=("auto", "batch", "incremental", "svrg", "saga"),
+            partial_e_step=(False, True),
+            acceleration=(None, "squarem", "lbfgs"),
             tempering=(None, "annealed"),
             init_params=("kmeans", "random"),
             warm_start=(False, True),
         )
+        check_solver(self)
         if isinstance(self.emission, str):
             check_options(self, emission=tuple(EMISSIONS))
         elif not isinstance(self.emission, Emission):
@@ -291,10 +328,17 @@ class VRHMM(
                 f"emission must be one of {', '.join(map(repr, EMISSIONS))} or an "
                 f"emission family, got {self.emission!r}."
             )
-        if not (self.transitions is None or isinstance(self.transitions, Homogeneous)):
+        if not (self.transitions is None or isinstance(self.transitions, Transitions)):
             raise ValueError(
-                f"transitions must be Homogeneous(...), got {self.transitions!r}."
+                "transitions must be Homogeneous(...) or another family of them, got "
+                f"{self.transitions!r}."
             )
+        if isinstance(self.startprob, str) and self.startprob == "stationary":
+            if not isinstance(self.transitions, Homogeneous | None):
+                raise ValueError(
+                    "startprob='stationary' is the long run of transitions that are "
+                    f"always the same, which {type(self.transitions).__name__} are not."
+                )
         if not (self.groups is None or isinstance(self.groups, str | int | np.integer)):
             raise ValueError(
                 "groups of the constructor is the name or number of a column of X; ids "
@@ -361,7 +405,16 @@ class VRHMM(
             self._fit(X, y, sample_weight, groups, lengths, state_labels)
         return self
 
-    def _open(self, X, groups, lengths, sample_weight, state_labels, first=True):
+    def _open(
+        self,
+        X,
+        groups,
+        lengths,
+        sample_weight,
+        state_labels,
+        first=True,
+        carried=None,
+    ):
         """Validate everything; return the source, the model and the dtype."""
         sequences = open_sequences(
             self, X, groups, lengths, sample_weight, state_labels, reset=first
@@ -378,14 +431,23 @@ class VRHMM(
         else:
             emission = self.emission_
             emission.check(sequences.X)
-        transitions = Homogeneous() if self.transitions is None else self.transitions
-        transitions = clone(transitions).open(self.n_components)
+        fitted = vars(self).get("transitions_")
+        if first or fitted is None:
+            transitions = clone(self.transitions or Homogeneous())
+            transitions.open(self.n_components)
+            transitions.prepare(sequences.inputs, fitted if self.warm_start else None)
+        else:
+            transitions = fitted
         initial = Initial(
-            self.startprob, self.startprob_init, self.startprob_prior, self.n_components
+            self.startprob,
+            self.startprob_init,
+            self.startprob_prior,
+            self.n_components,
+            transitions.first,
         )
-        data = SequenceSource(sequences, emission)
+        data = SequenceSource(sequences, emission, transitions, carried)
         model = HMMModel(
-            emission,
+            data.emission,
             data.features,
             initial,
             transitions,
@@ -399,7 +461,7 @@ class VRHMM(
         sequences, data, model = self._open(
             X, groups, lengths, sample_weight, state_labels
         )
-        plan = self._plan()
+        plan = plan_fit(self, data)
         dtype = sequences.X.dtype
         random_state = check_random_state(self.random_state)
         warm = self.warm_start and hasattr(self, "transmat_")
@@ -408,20 +470,20 @@ class VRHMM(
             one = self.n_components == 1 or self.tempering is not None
             n_init = 1 if one else STARTS
         n_init = 1 if warm else n_init
-        short = n_init > 1 and self.tempering is None
+        short = (n_init > 1 or plan.leads) and self.tempering is None
         temperature = schedules.Constant(1.0)
         if self.tempering is not None:
             temperature = schedules.Linear(self.temperature, self.annealing_iter)
         results, seconds = [], []
         with Progress(self, X, y, n_init) as progress:
 
-            def run(report, point, rng, max_iter, began, passes=0.0):
+            def run(solver, report, point, rng, max_iter, began, passes=0.0):
                 return solvers.run(
                     model,
-                    plan.solver,
-                    data,
+                    solver,
+                    plan.data,
                     point,
-                    step_size=plan.step_size,
+                    step_size=schedules.Constant(1.0),
                     temperature=temperature,
                     max_iter=max_iter,
                     tol=self.tol,
@@ -439,7 +501,8 @@ class VRHMM(
                     point = self._starting_point(model, data, number, rng, warm)
                     report = progress.start(number, attributes)
                     epochs = min(SHORT, self.max_iter) if short else self.max_iter
-                    results.append(run(report, point, rng, epochs, began))
+                    solver = plan.lead if short else plan.solver
+                    results.append(run(solver, report, point, rng, epochs, began))
                     seconds.append(began)
                     if not short and report.end():
                         break
@@ -447,7 +510,13 @@ class VRHMM(
                 chosen = int(np.where(np.isnan(scores), -np.inf, scores).argmax())
                 best = results[chosen]
                 if short and not (best.converged or best.stopped):
-                    best = self._continue(run, best, report, seconds[chosen], rng)
+                    more = partial(run, plan.solver, report)
+                    best = self._continue(more, best, seconds[chosen], rng)
+                if best.history and plan.leads:  # a point without its statistics
+                    statistics = model.mean(best.point, data)
+                    best = best._replace(
+                        point=best.point._replace(statistics=statistics)
+                    )
                 if short:
                     report.end()
             except Impossible as error:
@@ -468,51 +537,48 @@ class VRHMM(
             n_samples_seen_=len(sequences.X) + (self._seen() if warm else 0),
         )
 
-    def _continue(self, run, best, report, began, rng):
+    def _continue(self, run, best, began, rng):
         """Go on from the best of the short starts."""
         left = self.max_iter - best.n_iter
         if left <= 0:
             return best
         passes = best.history[-1].passes
-        more = run(report, best.point, rng, left, began, passes)
+        more = run(best.point, rng, left, began, passes)
         return more._replace(
             n_iter=best.n_iter + more.n_iter, history=best.history + more.history
-        )
-
-    def _plan(self):
-        accelerated = self.solver == "auto" or self.acceleration == "squarem"
-        return solvers.plan_em(
-            1,
-            1,
-            solver="batch",
-            acceleration="squarem" if accelerated else None,
         )
 
     def _starting_point(self, model, data, number, rng, warm):
         if warm:
             parameters = self._parameters()
-            shape = (self.n_components, self.n_components)
             emission = model.emission.blank()
             same = parameters.emission.shape == emission.shape
-            if parameters.transmat.shape != shape or not same:
+            same = same and len(parameters.startprob) == self.n_components
+            if type(self._fitted_transitions()) is not type(model.transitions):
+                same = False
+            if not same:
                 raise ValueError(
                     "The earlier fit cannot be gone on from with these parameters and "
                     "features: use a new estimator, or warm_start=False."
                 )
             return model.start(parameters)
         method = self.init_params if number % 2 == 0 else "random"
-        return model.start(starting_parameters(model, data.rows, method, rng))
+        return model.start(
+            starting_parameters(model, data.rows, method, rng, data.inputs)
+        )
 
     def _attributes(self, model, point, dtype):
         """Return the fitted attributes of a point, and its statistics."""
         startprob, transmat, packed = point.parameters
         dtype = np.result_type(dtype, np.float32)
-        emission = clone(model.emission)
+        emission, transitions = clone(model.emission), clone(model.transitions)
         vars(emission).update(vars(model.emission))
+        vars(transitions).update(vars(model.transitions))
         emission.publish(packed, dtype)
         return {
             "startprob_": startprob.astype(dtype),
-            "transmat_": transmat.astype(dtype),
+            "transmat_": transitions.publish(transmat, dtype),
+            "transitions_": transitions,
             "emission_": emission,
             "_sums": tuple(point.statistics[:3]),
         }

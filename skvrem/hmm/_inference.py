@@ -5,9 +5,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.hmm._emission import bounded_log
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm._model_lanes import Impossible
+from skvrem.hmm._model_passes import Impossible
 from skvrem.hmm._model_paths import most_probable_paths
 from skvrem.hmm._sequences import SequenceSource, open_sequences
+from skvrem.hmm._transitions import Homogeneous
 from skvrem.utils._parallel import threads
 
 __all__ = ["HMMInference", "explain_impossible"]
@@ -32,17 +33,22 @@ class HMMInference:
         check_is_fitted(self)
         return Parameters(
             np.asarray(self.startprob_, float),
-            np.asarray(self.transmat_, float),
+            self._fitted_transitions().parameters(np.asarray(self.transmat_, float)),
             self.emission_.parameters(),
         )
+
+    def _fitted_transitions(self):
+        # Models of before there were several families have no such attribute.
+        return vars(self).get("transitions_") or Homogeneous()
 
     def _open_fitted(self, X, groups, lengths, sample_weight=None):
         """Return sequences, their source and the model."""
         parameters = self._parameters()
         sequences = open_sequences(self, X, groups, lengths, sample_weight)
         self.emission_.check(sequences.X)
-        source = SequenceSource(sequences, self.emission_)
-        model = HMMModel(self.emission_, source.features, None, None, 1.0)
+        transitions = self._fitted_transitions()
+        source = SequenceSource(sequences, self.emission_, transitions)
+        model = HMMModel(source.emission, source.features, None, transitions, 1.0)
         return parameters, sequences, source, model
 
     def _run(self, X, groups, lengths, backward=False):
@@ -117,14 +123,16 @@ class HMMInference:
             posterior = self._state_probabilities(X, groups, lengths, True)
             states = posterior.argmax(axis=1)
             return float(posterior.max(axis=1).sum(dtype=float)), states
-        parameters, _, source, model = self._open_fitted(X, groups, lengths)
+        parameters, sequences, source, model = self._open_fitted(X, groups, lengths)
         chain = model.chain(parameters)
+        tables, which = model.transitions.tables(parameters.transmat, sequences.inputs)
         with threads(self.n_jobs):
             states, scores = most_probable_paths(
                 source.rows,
                 chain.theta,
                 bounded_log(chain.start),
-                bounded_log(chain.transitions),
+                bounded_log(tables),
+                which,
             )
         if scores.min() < -1e99:
             self._run(X, groups, lengths)  # says which row

@@ -20,16 +20,26 @@ a *tile* is ``STEPS`` steps of every lane, and in a tile of n columns entry
 lane stands in *events*, sorted by step: ``event_step``, ``event_lane``, and in
 ``event_weight`` the weight of the sequence that ends there. ``left`` and ``right``
 (n_states * LANES) are the messages at both ends of the lanes.
+
+Where theta has several rows for each state, in order, these are the parts of a mixture:
+b_i is the sum over its parts, and sums of features are those of the parts.
+
+Transitions may change from row to row, in two ways. Into the steps ``switch_step`` of
+the lanes ``switch_lane``, sorted by step, lead those of a second matrix, ``other``.
+Or every row has a matrix of its own: ``matrices`` (n_tiles, n_states * n_states, TILE),
+which is empty where the transitions are those of one matrix.
 """
 
 import numpy as np
 
 from skvrem.utils._jit import CONTRACT, kernel
 from skvrem.utils._math import exp, log
-from skvrem.utils._simd import WIDTH, fma, load, mul, ratio, splat, store
+from skvrem.utils._simd import WIDTH, add, fma, load, mul, ratio, splat, store
 
 LANES, STEPS = 16, 8
 TILE = LANES * STEPS
+# A tile with the step before it.
+ROW = LANES + TILE
 # Lets LLVM find a minimum in lanes.
 LEAST = {"nnan", "nsz", "reassoc"}
 # Log-densities below stand for minus infinity.
@@ -91,20 +101,79 @@ def _outer(x, n, y, m, out):
             store(out, by + j1 * WIDTH, b1)
 
 
+@kernel
+def _mix(matrices, base, n, source, at, stride, out, to, out_stride, width):
+    """Out (n, width) = source (n, width) times a matrix (n, n) a column."""
+    for j in range(n):
+        for t in range(0, width, WIDTH):
+            a = splat(0.0)
+            for i in range(n):
+                x = load(source, at + i * stride + t)
+                a = fma(x, load(matrices, base + (i * n + j) * TILE + t), a)
+            store(out, to + j * out_stride + t, a)
+
+
+@kernel
+def _mix_back(matrices, base, n, source, at, out):
+    """Out (n, LANES) = a matrix (n, n) a column times source (n, TILE)."""
+    for i in range(n):
+        for t in range(0, LANES, WIDTH):
+            a = splat(0.0)
+            for j in range(n):
+                x = load(source, at + j * TILE + t)
+                a = fma(x, load(matrices, base + (i * n + j) * TILE + t), a)
+            store(out, i * LANES + t, a)
+
+
+@kernel
+def _switch(other, n, source, at, stride, out, to, out_stride):
+    """One column of out = source times the other matrix."""
+    for j in range(n):
+        total = 0.0
+        for i in range(n):
+            total += source[at + i * stride] * other[i * n + j]
+        out[to + j * out_stride] = total
+
+
 @kernel(fastmath=CONTRACT)
-def _relative(joint, at, n, top):
+def _relative(joint, at, stride, n, top):
     """Turn l into b = exp(l - max l) in place; leave max l in top."""
     base = np.uint64(at)
     for t in range(U_TILE):
         top[t] = joint[base + t]
     for k in range(1, n):
-        to = np.uint64(at + k * TILE)
+        to = np.uint64(at + k * stride)
         for t in range(U_TILE):
             top[t] = joint[to + t] if joint[to + t] > top[t] else top[t]
     for k in range(n):
-        to = np.uint64(at + k * TILE)
+        to = np.uint64(at + k * stride)
         for t in range(U_TILE):
             joint[to + t] = exp(joint[to + t] - top[t])
+
+
+@kernel
+def _collapse(parts, n, n_parts, out, at, stride):
+    """Out (n, TILE) = sums over n_parts rows of parts each."""
+    for k in range(n):
+        for t in range(0, TILE, WIDTH):
+            total = splat(0.0)
+            for m in range(n_parts):
+                total = add(total, load(parts, (k * n_parts + m) * TILE + t))
+            store(out, at + k * stride + t, total)
+
+
+@kernel
+def _share_out(gamma, n, n_parts, parts):
+    """Turn parts into their shares of gamma (n, TILE), n_parts rows for each of n."""
+    for k in range(n):
+        for t in range(0, TILE, WIDTH):
+            total = splat(0.0)
+            for m in range(n_parts):
+                total = add(total, load(parts, (k * n_parts + m) * TILE + t))
+            each = ratio(load(gamma, k * TILE + t), total)
+            for m in range(n_parts):
+                at = (k * n_parts + m) * TILE + t
+                store(parts, at, mul(load(parts, at), each))
 
 
 @kernel(fastmath=CONTRACT)
@@ -141,11 +210,11 @@ def _step_forward(n, pred, tile, at, c):
     for t in range(0, LANES, WIDTH):
         total = splat(0.0)
         for j in range(n):
-            x, b = load(pred, j * LANES + t), load(tile, at + t + j * TILE)
+            x, b = load(pred, j * LANES + t), load(tile, LANES + at + t + j * ROW)
             total = fma(x, b, total)
         inverse = ratio(splat(1.0), total)
         for j in range(n):
-            to = at + t + j * TILE
+            to = LANES + at + t + j * ROW
             scaled = mul(load(pred, j * LANES + t), inverse)
             store(tile, to, mul(scaled, load(tile, to)))
         store(c, at + t, total)
@@ -160,8 +229,12 @@ def forward(
     theta,
     start,
     transposed,
+    other,
+    matrices,
     event_step,
     event_lane,
+    switch_step,
+    switch_lane,
     sizes,
     left,
     n_tiles,
@@ -183,29 +256,40 @@ def forward(
     lane where the density is 0, and ``rows``, where not empty, the rows' own shares.
     """
     n, n_features = start.size, first.size
+    wide = theta.size // n_features
     cut = n_features * TILE
-    features, tile = scratch[:cut], scratch[cut : cut + n * TILE]
-    cut += n * TILE
+    features, tile = scratch[:cut], scratch[cut : cut + n * ROW]
+    cut += n * ROW
     top, c = scratch[cut : cut + TILE], scratch[cut + TILE : cut + 2 * TILE]
     cut += 2 * TILE
     pred = scratch[cut : cut + n * LANES]
-    event = 0
+    parts = scratch[cut + n * LANES :]
+    for k in range(n):
+        for t in range(LANES):
+            tile[k * ROW + t] = left[k * LANES + t]
+    event = switch = 0
     for number in range(n_tiles):
         at = number * n * TILE
         _features(columns, number * n_columns * TILE, first, second, features)
-        _matmul(theta, n, n_features, features, 0, TILE, tile, 0, TILE, TILE)
-        _relative(tile, 0, n, top)
+        if wide == n:
+            _matmul(theta, n, n_features, features, 0, TILE, tile, LANES, ROW, TILE)
+            _relative(tile, LANES, ROW, n, top)
+        else:
+            _matmul(theta, wide, n_features, features, 0, TILE, parts, 0, TILE, TILE)
+            _relative(parts, 0, TILE, wide, top)
+            _collapse(parts, n, wide // n, tile, LANES, ROW)
         begun = event
         for s in range(STEPS):
-            if s:
-                at_step = s * LANES - LANES
-                _matmul(transposed, n, n, tile, at_step, TILE, pred, 0, LANES, LANES)
-            elif number:
-                back = at - n * TILE + TILE - LANES
-                _matmul(transposed, n, n, alpha, back, TILE, pred, 0, LANES, LANES)
-            else:
-                _matmul(transposed, n, n, left, 0, LANES, pred, 0, LANES, LANES)
             step = number * STEPS + s
+            if matrices.size:
+                by = at * n + s * LANES
+                _mix(matrices, by, n, tile, s * LANES, ROW, pred, 0, LANES, LANES)
+            else:
+                _matmul(transposed, n, n, tile, s * LANES, ROW, pred, 0, LANES, LANES)
+            while switch < switch_step.size and switch_step[switch] == step:
+                lane = switch_lane[switch]
+                _switch(other, n, tile, s * LANES + lane, ROW, pred, lane, LANES)
+                switch += 1
             while event < event_step.size and event_step[event] == step:
                 for j in range(n):
                     pred[j * LANES + event_lane[event]] = start[j]
@@ -233,15 +317,19 @@ def forward(
         if tolerance > 0.0:
             for k in range(n):
                 for t in range(LANES):
-                    i = k * TILE + TILE - LANES + t
-                    change = max(change, abs(tile[i] - alpha[at + i]))
-        for i in range(0, n * TILE, WIDTH):
-            store(alpha, at + i, load(tile, i))
+                    new = tile[k * ROW + TILE + t]
+                    old = alpha[at + (k + 1) * TILE - LANES + t]
+                    change = max(change, abs(new - old))
+        for k in range(n):
+            for t in range(0, TILE, WIDTH):
+                store(alpha, at + k * TILE + t, load(tile, LANES + k * ROW + t))
+            for t in range(0, LANES, WIDTH):
+                store(tile, k * ROW + t, load(tile, k * ROW + TILE + t))
         if tolerance > 0.0 and change <= tolerance:
             return number + 1
     for k in range(n):
         for t in range(LANES):
-            ends[k * LANES + t] = alpha[(n_tiles * n - n + k + 1) * TILE - LANES + t]
+            ends[k * LANES + t] = tile[k * ROW + t]
     return n_tiles
 
 
@@ -257,17 +345,35 @@ def _step_backward(n, alpha, at, message, gamma, pred, rho, to):
 
 
 @kernel
+def _switch_back(other, n, previous, rho, at, message, lane, sums):
+    """The message of a step that the other matrix leads to; its rho becomes 0."""
+    for i in range(n):
+        total = 0.0
+        for j in range(n):
+            total += other[i * n + j] * rho[at + j * TILE]
+            sums[i * n + j] += previous[at + i * TILE] * rho[at + j * TILE]
+        message[i * LANES + lane] = total
+    for j in range(n):
+        rho[at + j * TILE] = 0.0
+
+
+@kernel
 def backward(
     columns,
     n_columns,
     first,
     second,
+    theta,
     start,
     transitions,
     transposed,
+    other,
+    matrices,
     event_step,
     event_lane,
     event_weight,
+    switch_step,
+    switch_lane,
     left,
     right,
     n_tiles,
@@ -275,18 +381,21 @@ def backward(
     alpha,
     sum_start,
     sum_pairs,
+    sum_others,
     sum_features,
     heads,
     rows,
+    ratios,
     scratch,
 ):
     """Run backward from `right` over the tiles and add to the sums.
 
     Ends early where the posteriors are below the tolerance. ``sum_start`` (n_states)
     are posteriors of first rows, ``sum_pairs`` (n_states, n_states) sums of alpha rho,
-    ``sum_features`` (n_states, n_features) of gamma F. ``heads`` is the message to the
-    left of the lanes, 0 where the run ended before. gamma is added to ``rows``
-    (n_tiles * n_states * TILE) where it is not empty.
+    ``sum_others`` those where the other matrix leads, ``sum_features`` (n_states,
+    n_features) of gamma F. ``heads`` is the message to the left of the lanes, 0 where
+    the run ended before. gamma is added to ``rows`` and rho to ``ratios`` (n_tiles *
+    n_states * TILE) where they are not empty.
     """
     n, n_features = start.size, first.size
     cut = n_features * TILE
@@ -300,13 +409,18 @@ def backward(
     pred = scratch[cut : cut + n * TILE]
     cut += n * TILE
     message = scratch[cut : cut + n * LANES]
+    wide = theta.size // n_features
+    top = scratch[cut + n * LANES : cut + n * LANES + TILE]
+    parts = scratch[cut + n * LANES + TILE :]
     for i in range(n * LANES):
         message[i] = right[i]
         heads[i] = 0.0
-    event = event_step.size - 1
+    event, switch = event_step.size - 1, switch_step.size - 1
     # Events after the first tiles that are left out count for nothing here.
     while event >= 0 and event_step[event] >= n_tiles * STEPS:
         event -= 1
+    while switch >= 0 and switch_step[switch] >= n_tiles * STEPS:
+        switch -= 1
     for number in range(n_tiles - 1, -1, -1):
         at = number * n * TILE
         for k in range(n):
@@ -319,13 +433,31 @@ def backward(
             for t in range(0, TILE - LANES, WIDTH):
                 value = load(alpha, at + k * TILE + t)
                 store(previous, k * TILE + LANES + t, value)
-        _matmul(transposed, n, n, previous, 0, TILE, pred, 0, TILE, TILE)
+        if matrices.size:
+            _mix(matrices, at * n, n, previous, 0, TILE, pred, 0, TILE, TILE)
+        else:
+            _matmul(transposed, n, n, previous, 0, TILE, pred, 0, TILE, TILE)
+        at_switch = switch
+        while at_switch >= 0 and switch_step[at_switch] >= number * STEPS:
+            t = (switch_step[at_switch] - number * STEPS) * LANES
+            t += switch_lane[at_switch]
+            _switch(other, n, previous, t, TILE, pred, t, TILE)
+            at_switch -= 1
         for s in range(STEPS - 1, -1, -1):
             _step_backward(
                 n, alpha, at + s * LANES, message, gamma, pred, rho, s * LANES
             )
             step = number * STEPS + s
-            _matmul(transitions, n, n, rho, s * LANES, TILE, message, 0, LANES, LANES)
+            if matrices.size:
+                _mix_back(matrices, at * n + s * LANES, n, rho, s * LANES, message)
+            else:
+                to = s * LANES
+                _matmul(transitions, n, n, rho, to, TILE, message, 0, LANES, LANES)
+            while switch >= 0 and switch_step[switch] == step:
+                lane = switch_lane[switch]
+                t = s * LANES + lane
+                _switch_back(other, n, previous, rho, t, message, lane, sum_others)
+                switch -= 1
             while event >= 0 and event_step[event] == step:
                 lane = event_lane[event]
                 for k in range(n):
@@ -335,11 +467,20 @@ def backward(
                     message[k * LANES + lane] = event_weight[event]
                 event -= 1
         _features(columns, number * n_columns * TILE, first, second, features)
-        _outer(gamma, n, features, n_features, sum_features)
+        if wide == n:
+            _outer(gamma, n, features, n_features, sum_features)
+        else:
+            _matmul(theta, wide, n_features, features, 0, TILE, parts, 0, TILE, TILE)
+            _relative(parts, 0, TILE, wide, top)
+            _share_out(gamma, n, wide // n, parts)
+            _outer(parts, wide, features, n_features, sum_features)
         _outer(previous, n, rho, n, sum_pairs)
         if rows.size:
             for i in range(n * TILE):
                 rows[at + i] += gamma[i]
+        if ratios.size:
+            for i in range(n * TILE):
+                ratios[at + i] += rho[i]
         if tolerance > 0.0:
             largest = 0.0
             for k in range(n):

@@ -2,7 +2,7 @@ r"""The most probable path of states (Viterbi).
 
 With v_1 = log delta + l_1 and, along a sequence,
 
-    v_t,j = max_i (v_{t-1,i} + log A_ij) + l_t,j
+    v_t,j = max_i (v_{t-1,i} + log A_t,ij) + l_t,j
 
 where l are the log-densities of the rows in every state; then back from the best last
 state through the states that the maxima came from.
@@ -14,15 +14,15 @@ from skvrem.utils._jit import CONTRACT, kernel
 
 
 @kernel(fastmath=CONTRACT)
-def _advance(v, transitions, joint, t, new, origin):
+def _advance(v, transitions, m, joint, t, new, origin):
     """One step: new (n) from v (n), and where each maximum came from."""
     n = v.size
     for j in range(n):
-        new[j] = v[0] + transitions[0, j]
+        new[j] = v[0] + transitions[m, 0, j]
         origin[t, j] = 0
     for i in range(1, n):
         for j in range(n):
-            candidate = v[i] + transitions[i, j]
+            candidate = v[i] + transitions[m, i, j]
             if candidate > new[j]:
                 new[j] = candidate
                 origin[t, j] = i
@@ -31,10 +31,14 @@ def _advance(v, transitions, joint, t, new, origin):
 
 
 @kernel
-def viterbi(joint, bounds, first, last, start, transitions, origin, states, scores):
+def viterbi(
+    joint, bounds, first, last, start, transitions, which, origin, states, scores
+):
     """Fill states (n_rows) and scores (n_sequences) of sequences first..last.
 
-    `start` and `transitions` are logarithms, `origin` (n_rows, n_states) is memory.
+    `start` and `transitions` (n_matrices, n_states, n_states) are logarithms, `which`
+    (n_rows) numbers of the matrices that lead on from rows, empty where all is the
+    first, `origin` (n_rows, n_states) memory.
     """
     n = start.size
     v, new = np.empty(n), np.empty(n)
@@ -43,7 +47,8 @@ def viterbi(joint, bounds, first, last, start, transitions, origin, states, scor
         for j in range(n):
             v[j] = start[j] + joint[begin, j]
         for t in range(begin + 1, end):
-            _advance(v, transitions, joint, t, new, origin)
+            m = which[t - 1] if which.size else 0
+            _advance(v, transitions, m, joint, t, new, origin)
             v, new = new, v
         best = 0
         for j in range(1, n):

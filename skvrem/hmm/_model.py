@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.hmm._model_lanes import Chain, Passes
+from skvrem.hmm._model_gradient import FreeCoordinates
+from skvrem.hmm._model_passes import Chain
 from skvrem.utils._averaging import Averaging, AveragingPoint
 
 __all__ = ["HMMModel", "Parameters", "Statistics", "stationary"]
@@ -32,6 +33,7 @@ class Parameters(NamedTuple):
     ----------
     startprob : ndarray of shape (n_states,)
     transmat : ndarray of shape (n_states, n_states)
+        Or what else the family of transitions has.
     emission : ndarray of shape (n_states, n_parameters)
         Those of the family, a row a state.
     """
@@ -60,7 +62,7 @@ def stationary(transmat):
     return delta / delta.sum()
 
 
-class HMMModel(Averaging):
+class HMMModel(FreeCoordinates, Averaging):
     """Hidden Markov model whose units are sequences, and means are a row.
 
     Parameters
@@ -103,14 +105,16 @@ class HMMModel(Averaging):
 
     def chain(self, parameters, beta=1.0):
         """Return the parameters as kernels take them, to the power of beta."""
-        theta = self.features.merge(self._theta(parameters.emission))
+        theta = self.features.merge(self.emission.kernel_theta(parameters.emission))
         if self.labelled:
-            forbidden = np.eye(len(theta)) * self.emission.IMPOSSIBLE
+            n = len(parameters.startprob)
+            forbidden = np.repeat(np.eye(n), len(theta) // n, axis=0)
+            forbidden *= self.emission.IMPOSSIBLE
             theta = np.hstack([theta, forbidden])
-        start, transmat = parameters.startprob, parameters.transmat
+        start = parameters.startprob
         if beta != 1.0:
-            theta, start, transmat = theta * beta, start**beta, transmat**beta
-        return Chain(theta, start, transmat)
+            theta, start = theta * beta, start**beta
+        return Chain(theta, start, **self.transitions.chain(parameters.transmat, beta))
 
     def _theta(self, emission):
         # A point is evaluated several times.
@@ -121,8 +125,7 @@ class HMMModel(Averaging):
 
     def passes(self, parameters, batch, beta=1.0, by_row=False):
         """Return the forward and backward passes over a batch, not yet run."""
-        layout = batch.rows.layout(batch)
-        return Passes(layout, self.chain(parameters, beta), by_row)
+        return batch.rows.passes(batch, self.chain(parameters, beta), by_row)
 
     def statistics(self, point, batch, beta):
         """Return the statistics of a batch of sequences."""
@@ -132,7 +135,10 @@ class HMMModel(Averaging):
         """Run the passes and return their statistics."""
         objective = passes.forward() / beta
         start, pairs, features = passes.backward()
-        sums = Statistics(start, pairs, self.features.widen(features), objective, 0.0)
+        pairs = self.transitions.digest(pairs, point.parameters.transmat)
+        features = self.features.widen(features)
+        features = self.emission.digest(features, point.parameters.emission)
+        sums = Statistics(start, pairs, features, objective, 0.0)
         return sums._replace(entropy=objective - self._expected(point, sums))
 
     def remember(self, point, batch, beta):
@@ -150,18 +156,20 @@ class HMMModel(Averaging):
         """Return R(statistics), and that no part was left out."""
         before = point.parameters
         weight = self.emission.weight(statistics.features)
-        lowest = min(statistics.start.min(), statistics.pairs.min(), weight.min())
+        lowest = min(statistics.start.min(), weight.min())
         if not repair and not lowest >= 0.0:
             return None
-        start, pairs = np.maximum(statistics.start, 0), np.maximum(statistics.pairs, 0)
-        pairs, start = pairs * self.total, start * self.total
+        start = np.maximum(statistics.start, 0.0) * self.total
+        pairs = statistics.pairs * self.total
+        transmat = self.transitions.maximize(pairs, before.transmat, repair)
+        if transmat is None:
+            return None
         if self.initial.stationary:
             transmat = self.transitions.maximize_stationary(
-                pairs, start, before.transmat
+                np.maximum(pairs, 0.0), start, before.transmat
             )
             startprob = stationary(transmat)
         else:
-            transmat = self.transitions.maximize(pairs, before.transmat)
             startprob = self.initial.maximize(start, before.startprob)
         features = statistics.features * self.total
         emission = self.emission.maximize(features, before.emission, repair)
@@ -178,8 +186,8 @@ class HMMModel(Averaging):
         weight = np.full(n, 1.0 / n)
         statistics = Statistics(
             parameters.startprob / self.total,
-            weight[:, None] * parameters.transmat,
-            weight[:, None] * self.emission.expected(parameters.emission),
+            self.transitions.expected(parameters.transmat, weight),
+            self.emission.weighted(parameters.emission, weight),
             0.0,
             0.0,
         )
@@ -213,7 +221,7 @@ class HMMModel(Averaging):
         theta = self._theta(emission)
         return float(
             _sum_log(sums.start, startprob)
-            + _sum_log(sums.pairs, transmat)
+            + self.transitions.log_likelihood(sums.pairs, transmat)
             + np.sum(sums.features * theta, where=sums.features != 0.0)
         )
 
@@ -222,8 +230,8 @@ class HMMModel(Averaging):
         before = point.statistics
         weight = np.maximum(self.emission.weight(before.features), 1e-12)
         spread = self.emission.spread(point.parameters.emission)
-        squares = np.square(sums.features / spread).sum(axis=1)
-        squares += np.square(sums.pairs).sum(axis=1)
+        squares = np.square(sums.features / spread).reshape(len(weight), -1).sum(axis=1)
+        squares += self.transitions.squares(sums.pairs)
         squares += np.square(sums.start)
         return float(np.sqrt((squares / weight).sum()))
 

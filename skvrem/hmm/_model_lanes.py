@@ -1,71 +1,25 @@
-"""Sequences laid out side by side for the kernels, and the passes over them.
+"""Sequences laid out side by side for the kernels.
 
 Rows are cut into lanes, 16 to a group: whole sequences where that fills the lanes
 evenly, else stretches of equal length, whatever sequence they fall into. A group is a
-task for a thread. A lane that begins inside a sequence needs the message of the one
-before; it starts from a guess, and what was wrong is mended afterwards, which takes
-some dozen steps of thousands:
-
-- forward, the lanes run again from the right messages until they come to what they
-  have come to before;
-- backward, the recursion is linear, so the error of a message runs through the same
-  kernel until it has died out, and adds to the sums.
-
-A chain that never forgets would need as many such passes as there are lanes; after a
-few of them sequences are laid out whole, one lane each.
+task for a thread.
 """
 
-from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.hmm import _kernels
-from skvrem.hmm._kernels import LANES, STEPS, TILE
+from skvrem.hmm._kernels import LANES, STEPS
 from skvrem.utils._parallel import parallel_map
-from skvrem.utils._simd import WIDTH
 
-__all__ = ["Chain", "Impossible", "Layout", "Passes", "SequenceRows"]
+__all__ = ["NONE", "Group", "Layout", "Part"]
 
 # Rows of a group, and fewest steps of a lane that begins inside a sequence.
 GROUP_ROWS, LANE_STEPS = 50_000, 64
 # Whole sequences may leave this share of the lanes empty.
 UNEVEN = 1.2
-# Difference of messages, and of posteriors, that counts as none.
-TOLERANCE = 1e-13
-MOST_REPAIRS = 4
 NONE = np.empty(0)
-
-
-class Impossible(ValueError):
-    """A row that no path of states can reach has been seen.
-
-    Parameters
-    ----------
-    row : int
-        Number of the row among those of the layout.
-    """
-
-    def __init__(self, row):
-        super().__init__(f"row {row} has probability zero")
-        self.row = row
-
-
-class Chain(NamedTuple):
-    """A Markov chain and the log-densities of its states, as kernels take them.
-
-    Attributes
-    ----------
-    theta : ndarray of shape (n_states, n_features)
-        Log-density of a row in state i is ``theta[i] @ features(row)``.
-    start : ndarray of shape (n_states,)
-    transitions : ndarray of shape (n_states, n_states)
-        Neither need sum to 1.
-    """
-
-    theta: np.ndarray
-    start: np.ndarray
-    transitions: np.ndarray
 
 
 class Group(NamedTuple):
@@ -83,6 +37,10 @@ class Group(NamedTuple):
         Weight of the sequence that ends there, and of the one that begins.
     weight : ndarray of shape (LANES,)
         Weight of the sequence in a lane's last step.
+    switch_step, switch_lane : ndarray of int of shape (n_switches,)
+        What the other matrix of transitions leads to.
+    design : ndarray
+        Flat, (n_tiles, n_inputs, TILE).
     """
 
     columns: np.ndarray
@@ -93,72 +51,27 @@ class Group(NamedTuple):
     ends: np.ndarray
     begins: np.ndarray
     weight: np.ndarray
+    switch_step: np.ndarray
+    switch_lane: np.ndarray
+    design: np.ndarray
 
 
-class SequenceRows:
-    """The rows of many sequences, one after another.
+class Part(NamedTuple):
+    """Some consecutive tiles of all lanes.
 
-    Parameters
+    Attributes
     ----------
-    X : ndarray of shape (n_rows, n_features)
-    bounds : ndarray of int of shape (n_sequences + 1,)
-        Where sequences start, and the number of rows.
-    columns : callable
-        Makes of some rows the columns that features are products of.
-    first, second : ndarray of int
-        Columns of every feature; -1 is a column of ones.
-    labels : ndarray of int of shape (n_rows,), or None
-        Known states, -1 where unknown. They add a column for every state, 1 where a
-        row is known to be in another.
-    n_states : int
-        Needed with labels.
+    first : int
+        The first of these tiles.
+    n_tiles : int
+    groups : list of Group
+        Lanes without the other tiles: ``columns`` are views, ``weight`` is that of the
+        sequence in the last of these steps.
     """
 
-    def __init__(self, X, bounds, columns, first, second, labels=None, n_states=0):
-        self.X = X
-        self.bounds = bounds
-        self.columns = columns
-        self.labels = labels
-        self.n_states = n_states
-        n_columns = columns(X[:1]).shape[1]
-        added = np.arange(n_columns, n_columns + n_states)
-        self.first = np.concatenate([first, added]).astype(np.int64)
-        self.second = np.concatenate([second, np.full(n_states, -1)]).astype(np.int64)
-        self._layouts = {}
-
-    @property
-    def shape(self):
-        """Number of sequences and of observed features."""
-        return len(self.bounds) - 1, self.X.shape[1]
-
-    def take(self, selection):
-        """Return the columns of some rows."""
-        columns = self.columns(self.X[selection])
-        if self.labels is None:
-            return columns
-        labels = self.labels[selection, None]
-        others = (labels >= 0) & (labels != np.arange(self.n_states))
-        return np.hstack([columns, others])
-
-    def features(self, selection):
-        """Return the products of columns of some rows."""
-        columns = self.take(selection)
-        columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
-        return columns[:, self.first] * columns[:, self.second]
-
-    def forget(self):
-        """Drop the layouts."""
-        self._layouts = {}
-
-    def layout(self, batch):
-        """Return the layout of a batch of sequences, made once."""
-        key = id(batch.index) * bool(batch.index.size), batch.start, batch.stop
-        if key not in self._layouts:
-            weight = batch.weight[batch.ids] if batch.weight.size else None
-            layout = Layout(self, batch.ids, weight)
-            # The index is kept, so that no other gets its id.
-            self._layouts[key] = layout, batch.index
-        return self._layouts[key][0]
+    first: int
+    n_tiles: int
+    groups: list
 
 
 class Layout:
@@ -230,6 +143,43 @@ class Layout:
         self.goes_on = np.append(continues[1:], False).reshape(-1, LANES)
         self._buffers = {}
         self.groups = list(parallel_map(self._group, range(n_groups)))
+        self.parts = [Part(0, self.n_tiles, self.groups)]
+
+    def cut(self, n_parts):
+        """Cut the lanes into parts of about as many tiles each."""
+        edges = np.linspace(0, self.n_tiles, n_parts + 1).astype(int)
+        self.parts = [
+            Part(a, b - a, [self._slice(group, a, b) for group in self.groups])
+            for a, b in pairwise(edges.tolist())
+        ]
+
+    def _slice(self, group, a, b):
+        steps = a * STEPS, b * STEPS
+        first, last = np.searchsorted(group.step, steps)
+        begin, end = np.searchsorted(group.switch_step, steps)
+        # What the weight of a lane is before the events behind these tiles.
+        weight = group.weight.copy()
+        later = group.lane[last:], group.ends[last:] - group.begins[last:]
+        np.add.at(weight, *later)
+        start = np.minimum(group.start + a * STEPS, group.stop)
+        return Group(
+            self.of_tiles(group.columns, a, b),
+            start,
+            np.minimum(group.start + b * STEPS, group.stop),
+            group.step[first:last] - a * STEPS,
+            group.lane[first:last],
+            group.ends[first:last],
+            group.begins[first:last],
+            weight,
+            group.switch_step[begin:end] - a * STEPS,
+            group.switch_lane[begin:end],
+            self.of_tiles(group.design, a, b),
+        )
+
+    def of_tiles(self, array, a, b):
+        """Return the part of a flat array that is of some tiles."""
+        size = array.size // self.n_tiles
+        return array[a * size : b * size]
 
     def _group(self, number):
         steps, sizes = self.n_tiles * STEPS, np.diff(self.edges)
@@ -250,7 +200,7 @@ class Layout:
         last = self.weight[np.maximum(self._after(stop) - 1, 0)]
         last[padded] = 0.0
         return Group(
-            self._columns(start, stop, steps),
+            self._lay(self.rows.take, start, stop, steps),
             start,
             stop,
             step[order].astype(np.int64),
@@ -258,17 +208,33 @@ class Layout:
             self.weight[before[order]],
             after[order],
             last,
+            *self._switches(start, stop[-1]),
+            NONE
+            if self.rows.design is None
+            else self._lay(self.rows.design.__getitem__, start, stop, steps),
         )
+
+    def _switches(self, start, stop):
+        """Steps and lanes of switched rows, sorted by step."""
+        if self.rows.switched is None:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        numbers = self.row_numbers(start[0], stop)
+        at = start[0] + np.flatnonzero(self.rows.switched[numbers])
+        lane = np.searchsorted(start, at, side="right") - 1
+        step = at - start[lane]
+        order = np.argsort(step, kind="stable")
+        return step[order].astype(np.int64), lane[order].astype(np.int64)
 
     def _after(self, row):
         """Number of the sequence behind the one that ends at or holds row - 1."""
         return np.searchsorted(self.bounds, row, side="left")
 
-    def _columns(self, start, stop, steps):
-        parts = [self.rows.take(slice(0, 0))] * LANES
+    def _lay(self, take, start, stop, steps):
+        """Lay out what `take` makes of rows."""
+        parts = [take(slice(0, 0))] * LANES
         for lane, (a, b) in enumerate(zip(start, stop, strict=True)):
             if a < b:
-                parts[lane] = self.rows.take(self._select(a, b))
+                parts[lane] = take(self._select(a, b))
         laid = np.zeros((steps, parts[0].shape[1], LANES))
         for lane, part in enumerate(parts):
             laid[: len(part), :, lane] = part
@@ -298,210 +264,5 @@ class Layout:
         return out
 
 
-class Passes:
-    """The E step: a forward and a backward pass over a layout.
-
-    Parameters
-    ----------
-    layout : Layout
-    chain : Chain
-    by_row : bool
-        Keep what concerns single rows.
-    carried : ndarray of shape (n_states,), default=None
-        Of a layout that is opened: the states' probabilities in the row before.
-    """
-
-    def __init__(self, layout, chain, by_row=False, carried=None):
-        self.layout = layout
-        self.carried = carried
-        self.by_row = by_row
-        self.theta = np.ascontiguousarray(chain.theta).ravel()
-        self.start = np.ascontiguousarray(chain.start)
-        self.transitions = np.ascontiguousarray(chain.transitions).ravel()
-        self.transposed = np.ascontiguousarray(chain.transitions.T).ravel()
-        self.n, self.n_features = chain.theta.shape
-        size = (self.n_features + 5 * self.n + 3) * TILE
-        self._scratch = size
-
-    def forward(self):
-        """Run forward; return the weighted log-likelihood.
-
-        Raises
-        ------
-        Impossible
-            If a row has probability zero.
-        """
-        while True:
-            layout, n = self.layout, self.n
-            groups, tiles = layout.groups, layout.n_tiles
-            size = tiles * n * TILE
-            self.alpha = [layout.buffer(g, size) for g in range(len(groups))]
-            self.shares = [np.empty(tiles * LANES) for _ in groups]
-            self.before = [np.empty(group.step.size) for group in groups]
-            self.ends = np.empty((len(groups), n * LANES))
-            self.impossible = np.full((len(groups), 2), -1)
-            self.row_shares = [
-                np.empty(tiles * TILE) if self.by_row else NONE for _ in groups
-            ]
-            self.left = np.full((len(groups), n * LANES), 1.0 / n)
-            self._carry()
-            list(parallel_map(self._forward, range(len(groups))))
-            if self._mend_forward():
-                break
-            layout.lay_out_whole()
-        if self.impossible.max() >= 0:
-            raise Impossible(self._first_impossible())
-        return sum(map(self._objective, range(len(groups))))
-
-    def _mend_forward(self):
-        """Run again from the right messages; false where that has no end."""
-        for _ in range(MOST_REPAIRS):
-            before, self.left = self.left, self._to_the_right(self.ends)
-            self._carry()
-            wrong = np.flatnonzero(_largest(self.left - before) > TOLERANCE)
-            if not wrong.size:
-                return True
-            needed = parallel_map(partial(self._forward, tolerance=TOLERANCE), wrong)
-            if max(needed) < self.layout.n_tiles:  # nothing new at the ends
-                return True
-        return False
-
-    def _carry(self):
-        if self.carried is not None:
-            self.left[0, ::LANES] = self.carried
-
-    def _to_the_right(self, messages):
-        """Messages at the lanes' ends as those at the starts of the next."""
-        moved = np.empty_like(messages)
-        new, old = (m.reshape(-1, self.n, LANES) for m in (moved, messages))
-        new[:, :, 1:], new[1:, :, 0], new[0, :, 0] = (
-            old[:, :, :-1],
-            old[:-1, :, -1],
-            0.0,
-        )
-        new *= self.layout.continues[:, None]
-        return moved
-
-    def _to_the_left(self, messages):
-        """Messages at the lanes' starts as those at the ends of the ones before."""
-        moved = np.empty_like(messages)
-        new, old = (m.reshape(-1, self.n, LANES) for m in (moved, messages))
-        new[:, :, :-1], new[:-1, :, -1], new[-1, :, -1] = (
-            old[:, :, 1:],
-            old[1:, :, 0],
-            0,
-        )
-        new *= self.layout.goes_on[:, None]
-        return moved
-
-    def _arguments(self, g):
-        rows, columns = self.layout.rows, self.layout.groups[g].columns
-        n_columns = columns.size // (self.layout.n_tiles * TILE)
-        return columns, n_columns, rows.first, rows.second
-
-    def _forward(self, g, tolerance=0.0):
-        group = self.layout.groups[g]
-        return _kernels.forward(
-            *self._arguments(g),
-            self.theta,
-            self.start,
-            self.transposed,
-            group.step,
-            group.lane,
-            group.stop - group.start,
-            self.left[g],
-            self.layout.n_tiles,
-            tolerance,
-            self.alpha[g],
-            self.shares[g],
-            self.before[g],
-            self.ends[g],
-            self.impossible[g],
-            self.row_shares[g],
-            np.empty(self._scratch),
-        )
-
-    def _objective(self, g):
-        """Each sequence's share times its weight, from what had come before events."""
-        group, tiles = self.layout.groups[g], self.layout.n_tiles
-        total = np.zeros((tiles + 1, LANES))
-        np.cumsum(self.shares[g].reshape(tiles, LANES), axis=0, out=total[1:])
-        at = total[group.step // STEPS, group.lane] + self.before[g]
-        return float(group.weight @ total[-1] + (group.ends - group.begins) @ at)
-
-    def _first_impossible(self):
-        rows = [
-            self.layout.groups[g].start[lane] + step
-            for g, (step, lane) in enumerate(self.impossible)
-            if step >= 0
-        ]
-        return int(self.layout.row_numbers(min(rows), min(rows) + 1)[0])
-
-    def last(self):
-        """Return the states' probabilities in the last row, given all before."""
-        return self.layout.gather(self.alpha, self.n)[-1].copy()
-
-    def backward(self):
-        """Run backward; return sums of first states, pairs of states and features."""
-        layout, n = self.layout, self.n
-        groups, tiles = layout.groups, layout.n_tiles
-        self.sums = [
-            (
-                np.zeros(n),
-                np.zeros(n * n * WIDTH),
-                np.zeros(n * self.n_features * WIDTH),
-            )
-            for _ in groups
-        ]
-        self.posteriors = [
-            np.zeros(tiles * n * TILE) if self.by_row else NONE for _ in groups
-        ]
-        self.heads = np.zeros((len(groups), n * LANES))
-        inner = layout.goes_on[:, None]
-        weight = np.stack([group.weight for group in groups])
-        self.right = np.repeat(weight[:, None, :], n, axis=1).reshape(len(groups), -1)
-        list(parallel_map(self._backward, range(len(groups))))
-        error = self._to_the_left(self.heads)
-        error -= (self.right.reshape(len(groups), n, -1) * inner).reshape(error.shape)
-        while True:
-            wrong = np.flatnonzero(_largest(error) > 0.0)
-            if not wrong.size:
-                break
-            self.right, self.heads = error, np.zeros_like(self.heads)
-            ended = parallel_map(partial(self._backward, tolerance=TOLERANCE), wrong)
-            if min(ended) > 0:  # no error has come to a lane's start
-                break
-            error = self._to_the_left(self.heads)
-        start = sum(s[0] for s in self.sums)
-        pairs = sum(s[1].reshape(n, n, WIDTH).sum(axis=2) for s in self.sums)
-        features = sum(s[2].reshape(n, -1, WIDTH).sum(axis=2) for s in self.sums)
-        return start, pairs * self.transitions.reshape(n, n), features
-
-    def _backward(self, g, tolerance=0.0):
-        group = self.layout.groups[g]
-        return _kernels.backward(
-            *self._arguments(g),
-            self.start,
-            self.transitions,
-            self.transposed,
-            group.step,
-            group.lane,
-            np.zeros_like(group.ends) if tolerance else group.ends,
-            self.left[g],
-            self.right[g],
-            self.layout.n_tiles,
-            tolerance,
-            self.alpha[g],
-            *self.sums[g],
-            self.heads[g],
-            self.posteriors[g],
-            np.empty(self._scratch),
-        )
-
-
 def _whole_tiles(steps):
     return -(-max(int(steps), 1) // STEPS) * STEPS
-
-
-def _largest(messages):
-    return np.abs(messages).max(axis=1)

@@ -1,6 +1,7 @@
 """The most probable states of whole sequences."""
 
 import numpy as np
+from scipy.special import logsumexp
 
 from skvrem.hmm import _kernels_paths
 from skvrem.utils._parallel import parallel_map, row_chunks
@@ -25,14 +26,17 @@ def log_densities(rows, theta):
     return joint
 
 
-def most_probable_paths(rows, theta, log_start, log_transitions):
+def most_probable_paths(rows, theta, log_start, log_transitions, which):
     """Return the most probable state of every row, and each path's log-probability.
 
     Parameters
     ----------
     rows : SequenceRows
-    theta : ndarray of shape (n_states, n_merged)
-    log_start, log_transitions : ndarray
+    theta : ndarray of shape (n_states * n_parts, n_merged)
+    log_start : ndarray of shape (n_states,)
+    log_transitions : ndarray of shape (n_matrices, n_states, n_states)
+    which : ndarray of int of shape (n_rows,), or empty
+        The matrix that leads on from each row; empty is the first.
 
     Returns
     -------
@@ -41,6 +45,8 @@ def most_probable_paths(rows, theta, log_start, log_transitions):
         Joint log-probability of a sequence and its path.
     """
     joint, bounds = log_densities(rows, theta), np.asarray(rows.bounds, np.int64)
+    if len(theta) > len(log_start):  # mixtures
+        joint = logsumexp(joint.reshape(len(joint), len(log_start), -1), axis=2)
     origin = np.empty(joint.shape, np.int16)
     states = np.empty(len(joint), np.int64)
     scores = np.empty(len(bounds) - 1)
@@ -56,6 +62,7 @@ def most_probable_paths(rows, theta, log_start, log_transitions):
             edges[task + 1],
             log_start,
             log_transitions,
+            which,
             origin,
             states,
             scores,

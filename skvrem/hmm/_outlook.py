@@ -28,7 +28,7 @@ class Forecast(NamedTuple):
 class HMMOutlook:
     """Methods of a fitted model that look ahead of rows."""
 
-    def forecast(self, X, horizon=1, *, groups=None, lengths=None):
+    def forecast(self, X, horizon=1, *, groups=None, lengths=None, inputs=None):
         """Return the distribution of the rows after the end of each sequence.
 
         Parameters
@@ -41,6 +41,12 @@ class HMMOutlook:
             The id of each row's sequence; None is one sequence.
         lengths : array-like of int, default=None
             Lengths of the sequences, in place of `groups`.
+        inputs : array-like, default=None
+            Where transitions depend on columns of X: these in the rows ahead but the
+            last, shape (n_sequences, horizon - 1, n_inputs), or without the first axis
+            where they are the same for all. None is as in the last row of a sequence
+            with `Covariates`, and with `Hierarchical` the probability that the states
+            emit them, or no boundary.
 
         Returns
         -------
@@ -64,16 +70,50 @@ class HMMOutlook:
         parameters = self._parameters()
         sequences, passes = self._run(X, groups, lengths)
         filtered = passes.layout.gather(passes.alpha, passes.n)
-        state = filtered[sequences.bounds[1:] - 1]
-        states = np.empty((len(state), int(horizon), passes.n))
-        for step in range(int(horizon)):
-            state = state @ parameters.transmat
-            states[:, step] = state
         mean, variance = self.emission_.moments(parameters.emission)
+        ends = sequences.bounds[1:] - 1
+        states = self._states_ahead(
+            parameters.transmat,
+            filtered[ends],
+            None if sequences.inputs is None else sequences.inputs[ends],
+            self._future_inputs(inputs, len(ends), int(horizon)),
+            mean,
+            int(horizon),
+        )
         expected = states @ mean
         second = states @ (variance + np.square(mean))
         spread = np.sqrt(np.maximum(second - np.square(expected), 0.0))
         return Forecast(states, expected, spread)
+
+    def _states_ahead(self, packed, state, last, future, mean, horizon):
+        """States of the rows to come: (n_sequences, horizon, n_states)."""
+        transitions = self._fitted_transitions()
+        mean = mean[:, self._input_places()] if transitions.observed else None
+        states = np.empty((len(state), horizon, state.shape[1]))
+        for step in range(horizon):
+            if step == 0:
+                state = transitions.steps(packed, state, last)
+            elif future is not None:
+                state = transitions.steps(packed, state, future[:, step - 1])
+            else:
+                state = transitions.ahead(packed, state, last, mean)
+            states[:, step] = state
+        return states
+
+    def _future_inputs(self, inputs, n_sequences, horizon):
+        if inputs is None:
+            return None
+        transitions = self._fitted_transitions()
+        shape = n_sequences, horizon - 1, len(transitions.columns)
+        inputs = np.asarray(inputs, float)
+        if shape[2] == 0 or inputs.shape not in (shape, shape[1:]):
+            raise ValueError(
+                "inputs of a forecast are what transitions depend on in the rows ahead "
+                f"but the last, of shape {shape} or {shape[1:]}, got {inputs.shape}."
+            )
+        inputs = np.broadcast_to(inputs, shape)
+        transitions.check_inputs(inputs.reshape(-1, shape[2]))
+        return inputs
 
     def pseudo_residuals(self, X, *, groups=None, lengths=None):
         r"""Return how each value lies in its distribution given the rows before it.
@@ -105,7 +145,12 @@ class HMMOutlook:
         sequences, passes = self._run(X, groups, lengths)
         filtered = passes.layout.gather(passes.alpha, passes.n)
         predicted = np.empty_like(filtered)
-        predicted[1:] = filtered[:-1] @ parameters.transmat
+        transitions, inputs = self._fitted_transitions(), sequences.inputs
+        predicted[1:] = transitions.steps(
+            parameters.transmat,
+            filtered[:-1],
+            None if inputs is None else inputs[:-1],
+        )
         predicted[sequences.bounds[:-1]] = parameters.startprob
         rows = np.asarray(sequences.X, np.float64)
         residuals = np.empty_like(rows)

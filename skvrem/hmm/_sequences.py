@@ -4,14 +4,14 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils import check_array
-from sklearn.utils.validation import validate_data
 
 from skvrem.data._source import ArraySource, Partition, read_only
-from skvrem.hmm._model_lanes import SequenceRows
+from skvrem.hmm._columns import split_columns
+from skvrem.hmm._model_relay import Relay, Stretch
+from skvrem.hmm._model_rows import SequenceRows
 from skvrem.utils._validation import check_weight
 
-__all__ = ["SequenceSource", "Sequences", "has_missing", "open_sequences"]
+__all__ = ["Blocks", "SequenceSource", "Sequences", "has_missing", "open_sequences"]
 
 
 class Sequences(NamedTuple):
@@ -26,12 +26,15 @@ class Sequences(NamedTuple):
     weight : ndarray of shape (n_sequences,), or None
     labels : ndarray of int of shape (n_rows,), or None
         Known states, -1 where unknown.
+    inputs : ndarray of shape (n_rows, n_inputs), or None
+        What transitions depend on.
     """
 
     X: np.ndarray
     bounds: np.ndarray
     weight: np.ndarray | None = None
     labels: np.ndarray | None = None
+    inputs: np.ndarray | None = None
 
 
 def open_sequences(
@@ -51,7 +54,7 @@ def open_sequences(
         If ids are not contiguous, lengths do not add up, both are given, or weights
         differ within a sequence.
     """
-    X, ids = _split_column(estimator, X, reset)
+    X, inputs, ids = split_columns(estimator, X, reset)
     n_rows = len(X)
     given = [
         name
@@ -87,7 +90,7 @@ def open_sequences(
             )
         weight = first
     labels = _check_labels(state_labels, n_rows, estimator.n_components)
-    return Sequences(X, bounds, weight, labels)
+    return Sequences(X, bounds, weight, labels, inputs)
 
 
 def _check_labels(labels, n_rows, n_states):
@@ -103,41 +106,6 @@ def _check_labels(labels, n_rows, n_states):
             f"of the {n_rows} rows, or -1 where the state is unknown."
         )
     return labels.astype(np.int64) if (labels >= 0).any() else None
-
-
-def _split_column(estimator, X, reset):
-    """Return the observed features and the ids that stand in a column of X."""
-    options = {
-        "dtype": (np.float64, np.float32),
-        "order": "C",
-        "ensure_all_finite": "allow-nan",
-    }
-    column = estimator.groups
-    if column is None:
-        return validate_data(estimator, X, reset=reset, **options), None
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    names = list(getattr(X, "columns", ()))
-    if isinstance(column, str):
-        if column not in names:
-            raise ValueError(
-                f"groups={column!r} names a column of X: X "
-                f"{f'has the columns {names}' if names else 'is no data frame'}. Give "
-                "a frame with such a column, or the number of a column."
-            )
-        place = names.index(column)
-    else:
-        place = column
-    if names:
-        ids, rest = X.iloc[:, place], X.drop(columns=names[place])
-    else:
-        X = check_array(X, dtype=None, ensure_all_finite="allow-nan")
-        if not 0 <= place < X.shape[1]:
-            raise ValueError(
-                f"groups={place} is the number of a column of X, which has "
-                f"{X.shape[1]} columns."
-            )
-        ids, rest = X[:, place], np.delete(X, place, axis=1)
-    return check_array(rest, estimator=estimator, **options), np.asarray(ids)
 
 
 def _bounds_of_lengths(lengths, n_rows):
@@ -184,16 +152,27 @@ class SequenceSource(ArraySource):
     sequences : Sequences
     emission : Emission
         Opened on data like these.
+    transitions : Transitions, default=None
+        The same; needed where they depend on inputs.
+    carried : ndarray of shape (n_inputs,), default=None
+        Inputs of the row before, where the first sequence goes on from another.
     """
 
-    def __init__(self, sequences, emission):
-        X, bounds, weight, labels = sequences
+    def __init__(self, sequences, emission, transitions=None, carried=None):
+        X, bounds, weight, labels, inputs = sequences
         missing = has_missing(X)
+        #: The family, for what is missing in these rows.
+        self.emission = emission = emission.bound(X if missing else X[:0])
         self.features = emission.features(missing)
         columns = partial(emission.columns, missing=missing)
         first, second, _ = self.features
         n_states = 0 if labels is None else emission.n_states_
-        rows = SequenceRows(X, bounds, columns, first, second, labels, n_states)
+        self.inputs, entered = inputs, {}
+        if inputs is not None:
+            entered = transitions.enter(inputs, bounds, carried)
+        rows = SequenceRows(
+            X, bounds, columns, first, second, labels, n_states, **entered
+        )
         lengths = np.diff(bounds)
         unit = np.empty(0) if weight is None else np.asarray(weight, float)
         super().__init__(rows, len(lengths), read_only(unit))
@@ -207,6 +186,44 @@ class SequenceSource(ArraySource):
         """Return a fixed random partition of the sequences."""
         self.rows.forget()
         return super().blocks(n_blocks, rng)
+
+
+class Blocks:
+    """Sequences cut into blocks of consecutive rows, whatever their lengths.
+
+    Parameters
+    ----------
+    source : SequenceSource
+    """
+
+    def __init__(self, source):
+        self.source = source
+        self.n_units, self.total_weight = source.n_units, source.total_weight
+
+    def chunks(self):
+        """All sequences as one batch."""
+        return self.source.chunks()
+
+    def blocks(self, n_blocks, rng):
+        """Return a fixed partition of the rows."""
+        (batch,) = self.source.chunks().batches
+        return Stretches(Relay(self.source.rows.layout(batch), n_blocks), self)
+
+
+class Stretches(Partition):
+    """Blocks of consecutive rows, which hand on their messages."""
+
+    def __init__(self, relay, source):
+        batches = [Stretch(relay, block) for block in range(relay.n_blocks)]
+        super().__init__(batches, source.total_weight)
+
+    def map(self, function):
+        """Yield ``function(batch)`` in the order of the blocks; messages are exact."""
+        return (function(batch._replace(full=True)) for batch in self.batches)
+
+    def shuffled(self, rng):
+        """Yield every batch once, in order: each finds a fresh message from before."""
+        yield from self.batches
 
 
 def has_missing(X):

@@ -14,7 +14,7 @@ MOST_ROWS, RUN_ROWS, SHARED = 20_000, 100, 0.02
 LLOYD_ITERATIONS = 20
 
 
-def starting_parameters(model, rows, method, rng):
+def starting_parameters(model, rows, method, rng, inputs=None):
     """Return the parameters that a fit starts from.
 
     Parameters
@@ -24,6 +24,8 @@ def starting_parameters(model, rows, method, rng):
     method : {"kmeans", "random"}
         Clusters of rows; or the clusters of randomly chosen rows.
     rng : numpy.random.Generator
+    inputs : ndarray of shape (n_rows, n_inputs), default=None
+        What transitions depend on.
 
     Returns
     -------
@@ -34,22 +36,39 @@ def starting_parameters(model, rows, method, rng):
     picked = np.concatenate([np.arange(a, b) for a, b in runs])
     X = np.asarray(rows.X[picked], np.float64)
     known = None if rows.labels is None else rows.labels[picked]
-    labels = _cluster(emission, X, n, method, known, rng)
+    phases = model.transitions.phases
+    if phases is not None and known is None:
+        Z = emission.start_columns(X)
+        edges = np.cumsum([0] + [b - a for a, b in runs])[:-1]
+        segments = _segments(inputs[:, 0] > 0.0, picked, edges, rows.bounds)
+        labels = _in_segments(Z, *segments, phases, method, rng)
+    else:
+        labels = _cluster(emission, X, n, method, known, rng)
+    ends = np.cumsum([b - a for a, b in runs])[:-1]
+    inside = np.delete(np.arange(1, len(X)), ends - 1)
+    if emission.n_parts > 1 and known is None and method == "kmeans":
+        Z = _standard(emission.start_columns(X))
+        labels = _by_company(Z, inside, n, emission.n_parts, rng)
     features = rows.features(picked)
     if model.transitions.ordered and known is None:
         labels = _in_order(labels, picked, rows.bounds, n)
-    members = (labels[:, None] == np.arange(n)).astype(float)
+    parts = emission.n_parts
+    if parts > 1:
+        inner = _parts(_standard(emission.start_columns(X)), labels, n, parts, rng)
+        members = (inner[:, None] == np.arange(n * parts)).astype(float)
+    else:
+        members = (labels[:, None] == np.arange(n)).astype(float)
     sums = model.features.widen(members.T @ features)
     mean = model.features.widen(features.mean(axis=0, keepdims=True))
     sums += SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None] * mean
-    anywhere = np.repeat(mean, n, axis=0)
-    blank = emission.maximize(anywhere, emission.blank(), True)
+    anywhere = np.repeat(mean, n * parts, axis=0)
+    blank = emission.blank()
+    blank = emission.maximize(emission.digest(anywhere, blank), blank, True)
+    sums = emission.digest(sums, blank)
     packed = emission.given_start(emission.maximize(sums, blank, True))
-    counts = np.zeros((n, n))
-    ends = np.cumsum([b - a for a, b in runs])[:-1]
-    inside = np.delete(np.arange(1, len(X)), ends - 1)
-    np.add.at(counts, (labels[inside - 1], labels[inside]), 1.0)
-    return Parameters(model.initial.start(), model.transitions.start(counts), packed)
+    before = None if inputs is None else inputs[picked[inside - 1]]
+    pairs = model.transitions.start(labels[inside - 1], labels[inside], before)
+    return Parameters(model.initial.start(), pairs, packed)
 
 
 def _in_order(labels, picked, bounds, n):
@@ -83,8 +102,78 @@ def _cluster(emission, X, n, method, known, rng):
     edges = np.arange(0, len(X), window)
     counts = np.diff(np.append(edges, len(X)))
     Z = np.add.reduceat(Z, edges, axis=0) / counts[:, None]
+    labels, _ = _means(_standard(Z), n, method, known, rng)
+    return np.repeat(labels, counts)
+
+
+def _segments(flags, picked, edges, bounds):
+    """Return where segments start among the picked rows, and which are whole."""
+    after = np.flatnonzero(flags[picked[:-1]]) + 1
+    edges = np.union1d(edges, after)
+    first, last = picked[edges], picked[np.append(edges[1:], len(picked)) - 1]
+    begins = np.isin(first, bounds) | flags[np.maximum(first - 1, 0)]
+    return edges, begins & flags[last]
+
+
+def _in_segments(Z, edges, whole, phases, method, rng):
+    """Return labels kind * n_phases + phase of rows of segments that start at edges.
+
+    Kinds are clusters of whole segments, by mean, spread and length; phases clusters of
+    a kind's rows, by where they lie as well, in order of that.
+    """
+    counts = np.diff(np.append(edges, len(Z)))
+    segment = np.repeat(np.arange(len(edges)), counts)
+    Z = _standard(Z)
+    mean = np.add.reduceat(Z, edges, axis=0) / counts[:, None]
+    spread = np.add.reduceat(np.square(Z - mean[segment]), edges, axis=0)
+    spread = np.sqrt(spread / counts[:, None])
+    about = _standard(np.hstack([mean, spread, np.log(counts)[:, None]]))
+    some = about[whole] if whole.sum() >= phases[0] else about
+    _, centres = _means(some, phases[0], method, None, rng)
+    kinds = _nearest(about, centres)[segment]
+    place = (np.arange(len(Z)) - edges[segment] + 0.5) / counts[segment]
+    Z = np.hstack([Z, _standard(place[:, None])])
+    labels = np.empty(len(Z), np.int64)
+    for kind in np.unique(kinds):
+        rows = np.flatnonzero(kinds == kind)
+        found, _ = _means(Z[rows], phases[1], method, None, rng)
+        total = np.bincount(found, place[rows], phases[1])
+        mean = total / np.maximum(np.bincount(found, minlength=phases[1]), 1)
+        labels[rows] = kind * phases[1] + np.argsort(np.argsort(mean))[found]
+    return labels
+
+
+def _by_company(Z, inside, n, parts, rng):
+    """Return labels of states whose rows are of several clusters each.
+
+    Clusters of a state are followed by much the same clusters.
+    """
+    fine, _ = _means(Z, n * parts, "kmeans", None, rng)
+    counts = np.full((n * parts, n * parts), 1.0 / (n * parts))
+    np.add.at(counts, (fine[inside - 1], fine[inside]), 1.0)
+    after = counts / counts.sum(axis=1, keepdims=True)
+    before = counts.T / counts.sum(axis=0)[:, None]
+    states, _ = _means(np.hstack([after, before]), n, "kmeans", None, rng)
+    return states[fine]
+
+
+def _parts(Z, labels, n, parts, rng):
+    """Return labels state * parts + part, clusters of the rows of each state."""
+    inner = labels * parts
+    for state in range(n):
+        rows = np.flatnonzero(labels == state)
+        if rows.size:
+            inner[rows] += _means(Z[rows], parts, "kmeans", None, rng)[0]
+    return inner
+
+
+def _standard(Z):
     scale = Z.std(axis=0)
-    Z = (Z - Z.mean(axis=0)) / np.where(scale > 0.0, scale, 1.0)
+    return (Z - Z.mean(axis=0)) / np.where(scale > 0.0, scale, 1.0)
+
+
+def _means(Z, n, method, known, rng):
+    """Return labels and centres of n clusters by Lloyd's algorithm."""
     seed = int(rng.integers(2**31 - 1))
     if method == "random" or len(Z) < n:
         centres = Z[rng.choice(len(Z), n, replace=len(Z) < n)]
@@ -93,10 +182,8 @@ def _cluster(emission, X, n, method, known, rng):
     if known is not None:
         for state in np.unique(known[known >= 0]):
             centres[state] = Z[known == state].mean(axis=0)
-    norms = np.square(Z).sum(axis=1)
     for _ in range(LLOYD_ITERATIONS if method == "kmeans" else 1):
-        far = norms[:, None] - 2.0 * Z @ centres.T + np.square(centres).sum(axis=1)
-        labels = far.argmin(axis=1)
+        labels = _nearest(Z, centres)
         if known is not None:
             labels = np.where(known >= 0, known, labels)
         members = labels == np.arange(n)[:, None]
@@ -105,4 +192,9 @@ def _cluster(emission, X, n, method, known, rng):
         if np.array_equal(moved, centres):
             break
         centres = moved
-    return np.repeat(labels, counts)
+    return labels, centres
+
+
+def _nearest(Z, centres):
+    far = np.square(centres).sum(axis=1) - 2.0 * Z @ centres.T
+    return far.argmin(axis=1)

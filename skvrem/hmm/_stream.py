@@ -6,7 +6,8 @@ from sklearn.utils import check_random_state
 from skvrem import schedules
 from skvrem.hmm._inference import explain_impossible
 from skvrem.hmm._model import Statistics
-from skvrem.hmm._model_lanes import Impossible, Layout, Passes
+from skvrem.hmm._model_lanes import Layout
+from skvrem.hmm._model_passes import Impossible, Passes
 from skvrem.utils._algebra import scale as scale_sums
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._parallel import threads
@@ -70,8 +71,9 @@ class HMMStream:
                     "continues=True needs an earlier partial_fit, whose last row the "
                     "first of these rows follows."
                 )
+            carried, before = self._carried if continues else (None, None)
             sequences, data, model = self._open(
-                X, groups, lengths, sample_weight, state_labels, first
+                X, groups, lengths, sample_weight, state_labels, first, before
             )
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             rng = np.random.default_rng(seed)
@@ -89,7 +91,7 @@ class HMMStream:
             passes = Passes(
                 layout,
                 model.chain(point.parameters),
-                carried=self._carried if continues else None,
+                carried=carried,
             )
             try:
                 sums = model.collect(passes, point)
@@ -105,6 +107,8 @@ class HMMStream:
             objective = float(mean.objective)
             model.total = data.total_weight + seen
             point = model.update(point, None, mean, step)
+            inputs = sequences.inputs
+            last_inputs = None if inputs is None else inputs[-1].copy()
             for name in ("history_", "init_scores_"):
                 vars(self).pop(name, None)  # they are of a fit that is past
             vars(self).update(
@@ -115,6 +119,6 @@ class HMMStream:
                 solver_="stochastic",
                 n_parameters_=model.n_parameters(),
                 n_samples_seen_=seen + len(sequences.X),
-                _carried=passes.last(),
+                _carried=(passes.last(), last_inputs),
             )
         return self

@@ -4,15 +4,110 @@ import numpy as np
 from scipy import optimize
 from sklearn.base import BaseEstimator
 
+from skvrem.hmm._coordinates import Shares
 from skvrem.hmm._model import stationary
 from skvrem.utils._validation import check_real
 
-__all__ = ["Homogeneous", "Initial"]
+__all__ = ["Homogeneous", "Initial", "Transitions", "check_startprob"]
 
 MASKS = ("left-right", "upper-triangular")
 
 
-class Homogeneous(BaseEstimator):
+class Transitions(BaseEstimator):
+    """A family of transition probabilities.
+
+    Its parameters are one array, of shape (n_states, n_states) or of several such. A
+    transition may depend on *inputs*, columns of X in the row that it leads on from. A
+    subclass defines
+
+    - ``columns``: names or numbers of these columns, ``observed``: whether states emit
+      them as well, ``check_inputs(inputs)``;
+    - ``enter(inputs, bounds, carried)``: what rows must know of them;
+    - ``chain(parameters, beta)``: what kernels take, to the power of beta;
+    - ``tables(parameters, inputs)``: matrices, and which of them leads on from each
+      row, empty where there is one only;
+    - ``ahead(parameters, states, inputs, mean)``: the states after rows whose inputs
+      are not known, with those of the last known row and their expectations by state;
+    - ``first``: the states that sequences may start in, None for all;
+    - ``start(before, after, inputs)``: starting values from guessed pairs of states;
+    - ``maximize(sums, before, repair)``: the M step, or None where the sums, of
+      variance-reduced estimates, allow none and `repair` is false;
+    - ``open(n)``, ``log_prior(parameters)``, ``n_parameters()``;
+    - ``free(parameters)``, ``bind(vector, parameters)`` and ``slope(parameters, sums,
+      first)``, see ``_coordinates.py``;
+    - ``publish(parameters, dtype)``: the fitted attributes, and the estimator's
+      ``transmat_``; ``parameters(transmat)``.
+    """
+
+    columns, observed = (), False
+    first = None
+    #: Whether no state can come again once it is left.
+    ordered = False
+    #: Of the parameters, see ``_coordinates.py``.
+    scale = "probability"
+    #: Kinds of segments and phases of each, where rows come in segments.
+    phases = None
+
+    def enter(self, inputs, bounds, carried=None):
+        """Return what rows must know of their inputs."""
+        return {}
+
+    def chain(self, packed, beta=1.0):
+        """Return what kernels take."""
+        return {"transitions": packed**beta if beta != 1.0 else packed}
+
+    def log_likelihood(self, sums, packed):
+        """Return the expected log-probability of the transitions, from their sums."""
+        seen = sums != 0.0
+        with np.errstate(divide="ignore"):
+            return float(sums[seen] @ np.log(packed[seen]))
+
+    def expected(self, packed, weight):
+        """Return the sums that states with such weights lead to."""
+        return weight[:, None] * packed
+
+    def squares(self, sums):
+        """Return the squared length of a change of the sums, by state."""
+        return np.square(sums).reshape(-1, *sums.shape[-2:]).sum(axis=(0, 2))
+
+    def model_sums(self, packed, sums):
+        """Return the sums that the model expects where as much leaves every state."""
+        return packed * np.maximum(sums.sum(axis=-1, keepdims=True), 1e-12)
+
+    def steps(self, packed, states, inputs):
+        """Return the states' probabilities a row further, from those of some rows."""
+        tables, which = self.tables(packed, inputs)
+        if not which.size:
+            return states @ tables[0]
+        after = np.empty_like(states)
+        for number, table in enumerate(tables):
+            after[which == number] = states[which == number] @ table
+        return after
+
+    def permute(self, packed, order):
+        """Return the parameters, or sums, with the states in another order."""
+        return packed[..., order[:, None], order]
+
+    def reorder(self, order):
+        """Put what has been opened into another order."""
+
+    def prepare(self, inputs, fitted=None):
+        """Look at the inputs of a fit, or at a family fitted before."""
+
+    def check_inputs(self, inputs):
+        """Return inputs, or raise a ValueError where they are none."""
+        return inputs
+
+    def natural(self, packed):
+        """Return the parameters as fitted attributes have them."""
+        return packed
+
+    def digest(self, sums, packed):
+        """Return the statistics from what the passes add up."""
+        return sums
+
+
+class Homogeneous(Transitions):
     """Transition probabilities that are the same at all times.
 
     Parameters
@@ -101,6 +196,7 @@ class Homogeneous(BaseEstimator):
                 f"shape {(n, n)}, got {self.prior!r}."
             )
         self._extra = np.where(self._free, prior - 1.0, 0.0)
+        self._shares = Shares(self._free, np.arange(n))
         if self.init is not None:
             init = np.asarray(self.init, float)
             if init.shape != (n, n) or not (
@@ -110,18 +206,34 @@ class Homogeneous(BaseEstimator):
                     f"init of Homogeneous must be rows of probabilities of shape "
                     f"{(n, n)} that sum to 1, got {self.init!r}."
                 )
-        #: Whether no state can come again once it is left.
         self.ordered = n > 1 and not np.tril(self._free | (self._given > 0), -1).any()
         return self
 
-    def start(self, counts):
+    def tables(self, packed, inputs):
+        """Return the matrix, which leads on from every row."""
+        return packed[None], np.empty(0, np.int64)
+
+    def ahead(self, packed, states, inputs, mean):
+        """Return the states' probabilities a row ahead."""
+        return states @ packed
+
+    def start(self, before, after, inputs):
+        """Return the starting values, from a guess of states that follow each other."""
+        counts = np.zeros(self._free.shape)
+        np.add.at(counts, (before, after), 1.0)
+        return self.start_counts(counts)
+
+    def start_counts(self, counts):
         """Return the starting values, from rough counts of transitions."""
         n = len(counts)
         counts = counts + 1.0 if self.init is None else np.asarray(self.init, float)
         return self.maximize(counts - self._extra, np.full((n, n), 1.0 / n))
 
-    def maximize(self, counts, before):
+    def maximize(self, counts, before, repair=True):
         """Return the transition matrix from sums of pairs of states."""
+        if not repair and counts.min() < 0.0:
+            return None
+        counts = np.maximum(counts, 0.0)
         counts = np.where(self._free, counts + self._extra, 0.0)
         total = counts.sum(axis=1, keepdims=True)
         share = counts / np.where(total > 0.0, total, 1.0)
@@ -143,36 +255,20 @@ class Homogeneous(BaseEstimator):
         with counts C, sums s of first states and :math:`\delta \Gamma = \delta`.
         """
         counts = np.where(self._free, counts + self._extra, 0.0)
-        free, rest = self._free, np.maximum(self._rest, 0.0)
-        rows, columns = np.nonzero(free)
 
-        def matrix(logits):
-            weight = np.zeros(free.shape)
-            weight[rows, columns] = logits
-            weight = np.exp(weight - weight.max(axis=1, keepdims=True)) * free
-            share = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
-            return self._given + rest * share
-
-        def loss(logits):
-            transmat = matrix(logits)
+        def loss(vector):
+            transmat = self.bind(vector, before)
             safe = np.maximum(transmat, 1e-300)
             delta = np.maximum(stationary(transmat), 1e-300)
             value = (counts * np.log(safe)).sum() + first @ np.log(delta)
-            # How delta moves with an entry: through the fundamental matrix.
-            inverse = np.eye(len(delta)) - transmat + delta
-            reach = np.linalg.solve(inverse, first / delta)
-            slope = counts / safe + delta[:, None] * reach
-            inner = (transmat * slope * free).sum(axis=1, keepdims=True)
-            inner = inner / np.where(rest > 0.0, rest, 1.0)
-            gradient = transmat * (slope - inner) * free
-            return -value, -gradient[rows, columns]
+            return -value, -self.slope(transmat, counts - self._extra, first)
 
         scale = max(counts.sum() + first.sum(), 1.0)
         best = None
         for start in (self.maximize(counts - self._extra, before), before):
-            logits = np.log(np.maximum(start[rows, columns], 1e-12))
-            if best is None or loss(logits)[0] < loss(best)[0]:
-                best = logits
+            vector = self.free(start)
+            if best is None or loss(vector)[0] < loss(best)[0]:
+                best = vector
         found = optimize.minimize(
             lambda x: tuple(part / scale for part in loss(x)),
             best,
@@ -180,7 +276,33 @@ class Homogeneous(BaseEstimator):
             method="L-BFGS-B",
             options={"gtol": 1e-10, "ftol": 1e-15, "maxiter": 200},
         )
-        return matrix(found.x if loss(found.x)[0] <= loss(best)[0] else best)
+        best = found.x if loss(found.x)[0] <= loss(best)[0] else best
+        return self.bind(best, before)
+
+    def free(self, transmat):
+        """Return the free coordinates, log-ratios to staying where that is free."""
+        return self._shares.free(transmat - self._given)
+
+    def bind(self, vector, transmat):
+        """Return the matrix with these free coordinates."""
+        rest = np.maximum(self._rest, 0.0)
+        return self._given + rest * self._shares.bind(vector)
+
+    def slope(self, transmat, counts, first=None):
+        """Return the gradient, in free coordinates, of Q and the prior.
+
+        `first` are sums of first states where these follow the stationary
+        distribution.
+        """
+        counts = counts + self._extra
+        if first is not None:
+            # How delta moves with an entry: through the fundamental matrix.
+            delta = np.maximum(stationary(transmat), 1e-300)
+            inverse = np.eye(len(delta)) - transmat + delta
+            reach = np.linalg.solve(inverse, first / delta)
+            counts = counts + transmat * (delta[:, None] * reach)
+        rest = np.where(self._rest > 0.0, self._rest, 1.0)
+        return self._shares.slope((transmat - self._given) / rest, counts)
 
     def log_prior(self, transmat):
         """Return the log-density of the prior, up to a constant."""
@@ -192,6 +314,21 @@ class Homogeneous(BaseEstimator):
         """Return the number of free parameters."""
         return int(np.maximum(self._free.sum(axis=1) - 1, 0).sum())
 
+    def reorder(self, order):
+        """Put what has been opened into another order."""
+        both = np.ix_(order, order)
+        self._free, self._given = self._free[both], self._given[both]
+        self._extra, self._rest = self._extra[both], self._rest[order]
+        self._shares = Shares(self._free, np.arange(len(order)))
+
+    def publish(self, packed, dtype):
+        """Return the estimator's transmat_, which holds all there is."""
+        return packed.astype(dtype)
+
+    def parameters(self, transmat):
+        """Return the fitted parameters."""
+        return transmat
+
 
 class Initial:
     """The distribution of first states: free, fixed, or that in the long run.
@@ -202,39 +339,60 @@ class Initial:
     init : array-like of shape (n_states,), or None
     prior : float
     n : int
+    allowed : ndarray of bool of shape (n_states,), default=None
+        States that a sequence may start in; None is all.
     """
 
-    def __init__(self, startprob, init, prior, n):
+    def __init__(self, startprob, init, prior, n, allowed=None):
+        self.allowed = np.ones(n, bool) if allowed is None else allowed
         self.stationary = isinstance(startprob, str) and startprob == "stationary"
         self.fixed = None if isinstance(startprob, str) else startprob
         self.prior = prior - 1.0
         self.first = init if self.fixed is None else self.fixed
         self.n = n
+        varies = self.fixed is None and not self.stationary
+        self._shares = Shares(varies & self.allowed[None])
 
     def start(self):
         """Return the starting values."""
         if self.first is None:
-            return np.full(self.n, 1.0 / self.n)
+            return self.allowed / self.allowed.sum()
         return np.asarray(self.first, float)
 
     def maximize(self, sums, before):
         """Return the distribution from sums of first states."""
         if self.fixed is not None:
             return before
-        counts = sums + self.prior
+        counts = np.where(self.allowed, sums + self.prior, 0.0)
         total = counts.sum()
         return counts / total if total > 0.0 else before
+
+    def free(self, startprob):
+        """Return the free coordinates, log-ratios to the first."""
+        return self._shares.free(startprob[None])
+
+    def bind(self, vector, startprob, transmat):
+        """Return the distribution with these coordinates, or that in the long run."""
+        if self.stationary:
+            return stationary(transmat)
+        return self._shares.bind(vector)[0] if vector.size else startprob
+
+    def slope(self, startprob, sums):
+        """Return the gradient, in free coordinates, of Q and the prior."""
+        return self._shares.slope(startprob[None], sums[None] + self.prior)
 
     def log_prior(self, startprob):
         """Return the log-density of the prior, up to a constant."""
         if self.fixed is not None or self.stationary or self.prior == 0.0:
             return 0.0
         with np.errstate(divide="ignore"):
-            return float(self.prior * np.log(startprob).sum())
+            return float(self.prior * np.log(startprob[self.allowed]).sum())
 
     def n_parameters(self):
         """Return the number of free parameters."""
-        return 0 if self.fixed is not None or self.stationary else self.n - 1
+        if self.fixed is not None or self.stationary:
+            return 0
+        return int(self.allowed.sum()) - 1
 
 
 def check_startprob(estimator):
@@ -243,7 +401,7 @@ def check_startprob(estimator):
     Raises
     ------
     ValueError
-        If probabilities do not sum to 1.
+        If probabilities do not sum to 1, or start where transitions forbid it.
     """
     check_real(estimator, "startprob_prior", least=1.0)
     n = estimator.n_components
@@ -264,4 +422,11 @@ def check_startprob(estimator):
             free = "'free', 'stationary' or " if name == "startprob" else ""
             raise ValueError(
                 f"{name} must be {free}{n} probabilities that sum to 1, got {value!r}."
+            )
+        first = getattr(estimator.transitions, "first", None)
+        if first is not None and len(first) == n and array[~first].any():
+            state = int((~first & (array > 0.0)).argmax())
+            raise ValueError(
+                f"With {type(estimator.transitions).__name__} a sequence cannot start "
+                f"in state {state}, got {name}={value!r}."
             )

@@ -9,8 +9,6 @@ from skvrem.solvers._batch import Batch
 
 __all__ = ["QuasiNewton"]
 
-# Pairs of steps and changes of the gradient that are kept.
-MEMORY = 10
 # Share of the promised gain that a step must bring (Armijo), and trials of its length.
 SUFFICIENT, TRIALS = 1e-4, 30
 # The curvature is taken anew where a step gains more than this share of the one before,
@@ -43,25 +41,34 @@ class QuasiNewton(Batch):
     - ``precondition(point, vector)``: :math:`P^{-1}` times a vector;
     - ``recondition(point, data, rng)``: the point with P taken there (or the same
       point, for a model whose P is fixed), and the passes that this cost;
-    - ``metric_cost``: the time that takes, in passes for the gradient.
+    - ``metric_cost``: the time that takes, in passes for the gradient;
+    - ``longest_step``: how far a step may move a parameter, if there is a limit.
 
     Parameters
     ----------
     tol : float
         Where the fit will stop.
+    memory : int, default=10
+        Pairs of steps and changes of the gradient that are kept.
+    promises : bool, default=True
+        The estimate of what is left to gain may end the fit. It is right where the
+        metric is close to the curvature, as of a concave objective.
     """
 
     #: A step can be small by chance; what counts is the promise.
     patience = 3
 
-    def __init__(self, tol):
+    def __init__(self, tol, memory=10, promises=True):
         self.tol = tol
+        self.memory = memory
+        self.believed = promises
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         super().start(model, data, rng)
         self.data, self.rng = data, rng
-        self.pairs = deque(maxlen=MEMORY)
+        self.longest = getattr(model, "longest_step", math.inf)
+        self.pairs = deque(maxlen=self.memory)
         self.promises = []
         self.renewals = self.age = 0
         self.anchor = None
@@ -85,7 +92,7 @@ class QuasiNewton(Batch):
             # The point has moved already: nothing is left to update.
             mean=None,
             passes=passes + cost,
-            promise=self.promise / (1.0 - self._rate()),
+            promise=self.promise / (1.0 - self._rate()) if self.believed else math.inf,
         )
         return self.anchor
 
@@ -100,15 +107,19 @@ class QuasiNewton(Batch):
         slack = 1e-15 * abs(before.objective)
         for _ in range(TRIALS):
             step = length * self.direction
-            anchor = super().begin(self.model.move(before.point, step), beta)
-            passes += anchor.passes
-            gain = anchor.objective - before.objective
+            passes += 1.0
+            try:
+                anchor = super().begin(self.model.move(before.point, step), beta)
+                gain = anchor.objective - before.objective
+            except FloatingPointError:  # too far for the model
+                gain = -math.inf
             if gain >= SUFFICIENT * length * slope - slack:
                 break
             # The top of the parabola through value and slope here and value there.
             top = 0.5 * length * slope / max(slope - gain / length, 1e-300)
             length *= float(np.clip(top / length, 0.1, 0.5)) if top > 0.0 else 0.1
         else:
+            self.pairs.clear()  # they have led astray
             return super().begin(before.point, beta), passes + 1.0
         change = gradient - self.model.gradient(anchor.point, anchor.mean)
         curvature = float(step @ change)
@@ -152,6 +163,10 @@ class QuasiNewton(Batch):
             self.pairs, reversed(coefficients), strict=True
         ):
             vector += (a - float(change @ vector) / curvature) * step
+        vector = np.clip(vector, -self.longest, self.longest)
+        if self.pairs and not self.gradient @ vector > 0.0:
+            self.pairs.clear()
+            return self._direction()
         return vector
 
     def _rate(self):

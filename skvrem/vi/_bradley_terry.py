@@ -290,9 +290,8 @@ class BradleyTerry(
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, attributes)
-            runs, promises = self._run(
-                pairs, prior, kind, eta, tie_prior, began, report
-            )
+            ties = eta, tie_prior
+            runs, promises = self._run(pairs, prior, kind, ties, began, report)
             report.end()
         model, result = runs[-1]
         if not (result.converged or result.stopped) and self.max_iter > 0:

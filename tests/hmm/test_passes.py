@@ -8,8 +8,10 @@ from scipy.stats import norm
 
 from skvrem.data._source import Batch
 from skvrem.hmm import Gaussian, _model_lanes
-from skvrem.hmm._model_lanes import Chain, Impossible, Layout, Passes, SequenceRows
+from skvrem.hmm._model_lanes import Layout
+from skvrem.hmm._model_passes import Chain, Impossible, Passes
 from skvrem.hmm._model_paths import log_densities, most_probable_paths
+from skvrem.hmm._model_rows import SequenceRows
 from skvrem.utils._parallel import threads
 from tests.hmm.oracle import enumerate_paths, recursions
 
@@ -197,6 +199,7 @@ def test_viterbi(n):
     rows, chain, joint = make([1, 6, 2, 5], n=n)
     with np.errstate(divide="ignore"):
         logs = np.log(chain.start), np.log(chain.transitions)
+    logs = logs[0], logs[1][None], np.empty(0, np.int64)
     states, scores = most_probable_paths(rows, chain.theta, *logs)
     for i, (a, b) in enumerate(zip(rows.bounds[:-1], rows.bounds[1:], strict=True)):
         *_, path, score = enumerate_paths(joint[a:b], chain.start, chain.transitions)
@@ -250,3 +253,14 @@ def test_a_sequence_goes_on_from_a_carried_message(cut):
     _, _, gamma, _ = recursions(joint[:2000], chain.start, chain.transitions)
     np.testing.assert_allclose(posterior[: 2000 - cut], gamma[cut:], atol=1e-9)
     np.testing.assert_allclose(passes.last(), filtered[-1], atol=1e-10)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+def test_parts_are_the_whole(lengths):
+    rows, chain, _ = make(lengths)
+    layout = whole(rows, np.random.default_rng(1).uniform(0.5, 2.0, len(lengths)))
+    expected, wanted = run(layout, chain)
+    layout.cut(min(5, layout.n_tiles))
+    found, features = run(layout, chain)
+    for a, b in zip((*found, features), (*expected, wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)

@@ -201,10 +201,17 @@ def bayesian(structure, k=1, sparse=False, weighted=False):
     return Case(model, point, data, X, "vi", bounded, solvers=("batch", own))
 
 
-def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1.0):
-    """Sixty sequences of two or three states that are apart."""
+def hidden_markov(
+    family,
+    keep_sums=True,
+    missing=False,
+    weighted=False,
+    prior=1.0,
+    transitions=None,
+    n=3,
+):
+    """Sixty sequences of some states that are apart."""
     rng = np.random.default_rng(2)
-    n = 3
     lengths = rng.integers(5, 30, 60)
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     states = rng.integers(n, size=bounds[-1] // 4 + 1).repeat(4)[: bounds[-1]]
@@ -217,6 +224,7 @@ def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1
         "categorical": hmm.Categorical(prior=prior),
         "gamma": hmm.Gamma(zero_inflated=True),
         "von mises": hmm.VonMises(),
+        "mixture": hmm.MixtureGaussian(2),
         "product": hmm.Product(
             [("depth", hmm.Gaussian(), [1]), ("end", hmm.Bernoulli(), [0])]
         ),
@@ -247,9 +255,17 @@ def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1
         X[5] = np.nan
     weight = rng.uniform(0.5, 2.0, len(lengths)) if weighted else None
     emission = kinds[family].open(X, n)
-    transitions = hmm.Homogeneous(prior=prior).open(n)
-    data = SequenceSource(Sequences(X, bounds, weight), emission)
-    initial = Initial("free", None, prior, n)
+    inputs = None
+    if transitions is None:
+        transitions = hmm.Homogeneous(prior=prior)
+    else:
+        inputs = rng.integers(2, size=(len(X), len(transitions.columns))) + 0.0
+    transitions = transitions.open(n)
+    transitions.prepare(inputs)
+    sequences = Sequences(X, bounds, weight, None, inputs)
+    data = SequenceSource(sequences, emission, transitions)
+    emission = data.emission
+    initial = Initial("free", None, prior, n, transitions.first)
     model = HMMModel(
         emission,
         data.features,
@@ -259,14 +275,24 @@ def hidden_markov(family, keep_sums=True, missing=False, weighted=False, prior=1
         keep_sums=keep_sums,
     )
     guess = np.where(rng.uniform(size=len(states)) < 0.6, states, rng.integers(n))
-    members = (guess == np.arange(n)[:, None]).astype(float)
+    guess = guess * emission.n_parts + rng.integers(emission.n_parts, size=len(guess))
+    members = (guess == np.arange(n * emission.n_parts)[:, None]).astype(float)
+    guess //= emission.n_parts
     sums = members @ data.rows.features(slice(None))
+    other = np.full((n, n), 0.2) + 0.4 * np.eye(n), np.array([0.2, 0.3, 0.5])
+    if inputs is not None:
+        other = transitions.start(guess[:-1], guess[1:], inputs[:-1]), initial.start()
     parameters = Parameters(
-        np.array([0.2, 0.3, 0.5]),
-        np.full((n, n), 0.2) + 0.4 * np.eye(n),
-        emission.maximize(data.features.widen(sums), emission.blank(), True),
+        other[1],
+        other[0],
+        emission.maximize(
+            emission.digest(data.features.widen(sums), emission.blank()),
+            emission.blank(),
+            True,
+        ),
     )
-    return Case(model, model.start(parameters), data, X, "hmm")
+    solvers = (*Case._field_defaults["solvers"], "quasi-newton")
+    return Case(model, model.start(parameters), data, X, "hmm", solvers=solvers)
 
 
 CASES = {
@@ -311,9 +337,17 @@ CASES = {
     "hmm categorical": lambda: hidden_markov("categorical"),
     "hmm gamma": lambda: hidden_markov("gamma"),
     "hmm von mises": lambda: hidden_markov("von mises"),
+    "hmm mixture": lambda: hidden_markov("mixture"),
     "hmm product": lambda: hidden_markov("product"),
     "hmm with priors": lambda: hidden_markov("categorical", prior=2.0),
     "hmm missing": lambda: hidden_markov("gaussian", missing=True),
+    "hmm missing in part": lambda: hidden_markov("full", missing=True),
     "hmm weighted": lambda: hidden_markov("gaussian", weighted=True),
+    "hmm segments": lambda: hidden_markov(
+        "gaussian", transitions=hmm.Hierarchical(2, 2, 0), n=4
+    ),
+    "hmm covariates": lambda: hidden_markov(
+        "gaussian", transitions=hmm.Covariates([0, 1])
+    ),
     "hmm recomputed": lambda: hidden_markov("gaussian", keep_sums=False),
 }

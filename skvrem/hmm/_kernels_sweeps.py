@@ -1,0 +1,376 @@
+r"""Stochastic M steps row by row, for Gaussian emissions with diagonal covariances.
+
+Equation numbers are those of Sidrow et al. (2023). Free coordinates u (p) are, one
+after another, the logarithms of delta_i / delta_0 (i > 0), of A_ij / A_ii (j != i),
+the means, and the logarithms of the variances less `reg`. Rows z are standardised:
+means are in the same unit, and variances are (exp(u) + reg) unit, with `unit` (d).
+
+`begins` and `ends` (n_rows) say where sequences do. Messages alpha, beta (n_rows, n)
+and posteriors gamma (n_rows, n), xi (n_rows, n * n; of the pair that ends in the row)
+sum to 1 in each row.
+"""
+
+import numpy as np
+
+from skvrem.utils._jit import CONTRACT, kernel
+from skvrem.utils._math import exp, log
+
+# Posteriors below count as none, gradients below are not searched along; what a loss
+# may be off, relatively.
+NONE, SHORT, ROUNDING = 1e-12, 1e-8, 1e-14
+MOST_DOUBLINGS = 60
+
+
+@kernel
+def _softmax(u, at, n, own, out, to):
+    """Probabilities from n - 1 log-ratios to entry `own`."""
+    top = 0.0
+    for k in range(n - 1):
+        top = max(top, u[at + k])
+    total = 0.0
+    for k in range(n):
+        value = -top if k == own else u[at + k - (k > own)] - top
+        out[to + k] = exp(value)
+        total += out[to + k]
+    for k in range(n):
+        out[to + k] /= total
+
+
+@kernel
+def natural(u, n, d, reg, unit, delta, transitions, variance, constant):
+    """Fill delta (n), A (n * n), variances (n * d) and log-densities' constants (n)."""
+    _softmax(u, 0, n, 0, delta, 0)
+    for i in range(n):
+        _softmax(u, n - 1 + i * (n - 1), n, i, transitions, i * n)
+    at = (n - 1) * (n + 1) + n * d
+    for i in range(n):
+        total = 0.0
+        for j in range(d):
+            variance[i * d + j] = (exp(u[at + i * d + j]) + reg) * unit[j]
+            total += log(variance[i * d + j])
+        constant[i] = -0.5 * total
+
+
+@kernel
+def _densities(Z, t, u, n, d, variance, constant, out):
+    """Densities of row t, relative to the largest."""
+    at, top = (n - 1) * (n + 1), -np.inf
+    for i in range(n):
+        total = 0.0
+        for j in range(d):
+            x = Z[t, j] - u[at + i * d + j]
+            total += x * x / variance[i * d + j]
+        out[i] = constant[i] - 0.5 * total
+        top = max(top, out[i])
+    for i in range(n):
+        out[i] = exp(out[i] - top)
+
+
+@kernel
+def _normalise(x, n):
+    """Scale to sum 1; false where that is impossible."""
+    total = 0.0
+    for i in range(n):
+        total += x[i]
+    if not total > 0.0:
+        return False
+    for i in range(n):
+        x[i] /= total
+    return True
+
+
+@kernel
+def _alpha(begins, t, alpha, delta, transitions, n, b, out):
+    """Filtered probabilities from those of the row before (19)."""
+    for j in range(n):
+        pred = delta[j]
+        if not begins[t]:
+            pred = 0.0
+            for i in range(n):
+                pred += alpha[t - 1, i] * transitions[i * n + j]
+        out[j] = pred * b[j]
+    return _normalise(out, n)
+
+
+@kernel
+def _beta(ends, t, beta, transitions, n, after, out):
+    """Backward message from that of the next row, whose densities are `after` (20)."""
+    for i in range(n):
+        total = 1.0
+        if not ends[t]:
+            total = 0.0
+            for j in range(n):
+                total += transitions[i * n + j] * after[j] * beta[t + 1, j]
+        out[i] = total
+    return _normalise(out, n)
+
+
+@kernel
+def _posteriors(begins, t, alpha, beta, transitions, n, b, gamma, xi):
+    """Posteriors of row t and of the pair that ends in it (21, 22)."""
+    for i in range(n):
+        gamma[i] = alpha[t, i] * beta[t, i]
+    good = _normalise(gamma, n)
+    if begins[t]:
+        for i in range(n * n):
+            xi[i] = 0.0
+        return good
+    for i in range(n):
+        for j in range(n):
+            xi[i * n + j] = alpha[t - 1, i] * transitions[i * n + j] * b[j] * beta[t, j]
+    return _normalise(xi, n * n) and good
+
+
+@kernel(fastmath=CONTRACT)
+def messages(Z, begins, ends, u, reg, unit, n, alpha, beta, gamma, xi):
+    """The full E step: fill messages and posteriors of all rows (5-8)."""
+    n_rows, d = Z.shape
+    delta, transitions = np.empty(n), np.empty(n * n)
+    variance, constant = np.empty(n * d), np.empty(n)
+    b, now, posterior = np.empty(n), np.empty(n * n), np.empty(n)
+    natural(u, n, d, reg, unit, delta, transitions, variance, constant)
+    for t in range(n_rows):
+        _densities(Z, t, u, n, d, variance, constant, b)
+        _alpha(begins, t, alpha, delta, transitions, n, b, now)
+        for i in range(n):
+            alpha[t, i] = now[i]
+    for t in range(n_rows - 1, -1, -1):
+        if not ends[t]:
+            _densities(Z, t + 1, u, n, d, variance, constant, b)
+        _beta(ends, t, beta, transitions, n, b, now)
+        for i in range(n):
+            beta[t, i] = now[i]
+    for t in range(n_rows):
+        _densities(Z, t, u, n, d, variance, constant, b)
+        _posteriors(begins, t, alpha, beta, transitions, n, b, posterior, now)
+        for i in range(n):
+            gamma[t, i] = posterior[i]
+        for i in range(n * n):
+            xi[t, i] = now[i]
+
+
+@kernel(fastmath=CONTRACT)
+def _gradient(Z, t, first, gamma, xi, u, delta, transitions, variance, reg, unit, out):
+    """Gradient of F_t = G_t + H_t (31-33) in the coordinates."""
+    n, d = delta.size, unit.size
+    for k in range(n - 1):
+        out[k] = delta[k + 1] - gamma[k + 1] if first else 0.0
+    at = n - 1
+    for i in range(n):
+        total = 0.0
+        for j in range(n):
+            total += xi[i * n + j]
+        for j in range(n):
+            if j != i:
+                out[at] = total * transitions[i * n + j] - xi[i * n + j]
+                at += 1
+    for i in range(n):
+        for j in range(d):
+            k = i * d + j
+            x = Z[t, j] - u[at + k]
+            precision = 1.0 / variance[k]
+            out[at + k] = -gamma[i] * x * precision
+            # Only what exceeds reg moves with the coordinate.
+            moves = 1.0 - reg * unit[j] * precision
+            out[at + n * d + k] = 0.5 * gamma[i] * moves * (1.0 - x * x * precision)
+
+
+@kernel(fastmath=CONTRACT)
+def _emission_loss(Z, t, gamma, u, g, scale, n, d, reg, unit):
+    """G_t at u - scale g."""
+    at, loss = (n - 1) * (n + 1), 0.0
+    for i in range(n):
+        if gamma[i] > NONE:
+            total = 0.0
+            for j in range(d):
+                k = at + i * d + j
+                x = Z[t, j] - u[k] + scale * g[k]
+                k += n * d
+                value = (exp(u[k] - scale * g[k]) + reg) * unit[j]
+                total += log(value) + x * x / value
+            loss += 0.5 * gamma[i] * total
+    return loss
+
+
+@kernel(fastmath=CONTRACT)
+def _row_loss(u, g, scale, at, n, own, counts, start):
+    """Minus a sum of counts times log-probabilities, at u - scale g."""
+    top, total = 0.0, 0.0
+    for k in range(n - 1):
+        top = max(top, u[at + k] - scale * g[at + k])
+    norm, linear = exp(-top), 0.0
+    for k in range(n):
+        total += counts[start + k]
+        if k != own:
+            i = at + k - (k > own)
+            value = u[i] - scale * g[i]
+            norm += exp(value - top)
+            linear += counts[start + k] * value
+    return total * (top + log(norm)) - linear
+
+
+@kernel(fastmath=CONTRACT)
+def _chain_loss(first, gamma, xi, u, g, scale, n):
+    """H_t at u - scale g."""
+    if first:
+        return _row_loss(u, g, scale, 0, n, 0, gamma, 0)
+    loss = 0.0
+    for i in range(n):
+        total = 0.0
+        for j in range(n):
+            total += xi[i * n + j]
+        if total > NONE:
+            at = n - 1 + i * (n - 1)
+            loss += _row_loss(u, g, scale, at, n, i, xi, i * n)
+    return loss
+
+
+@kernel(fastmath=CONTRACT)
+def _search(Z, t, first, gamma, xi, u, g, cut, n, d, reg, unit, lipschitz):
+    """Double the Lipschitz estimates of H_t and G_t until (30) holds."""
+    for part in range(2):
+        start, stop = (0, cut) if part == 0 else (cut, u.size)
+        square = 0.0
+        for k in range(start, stop):
+            square += g[k] * g[k]
+        if square < SHORT * SHORT:
+            continue
+        here = 0.0
+        for trial in range(MOST_DOUBLINGS):
+            scale = 0.0 if trial == 0 else 1.0 / lipschitz[part]
+            if part == 0:
+                loss = _chain_loss(first, gamma, xi, u, g, scale, n)
+            else:
+                loss = _emission_loss(Z, t, gamma, u, g, scale, n, d, reg, unit)
+            if trial == 0:
+                here = loss
+            elif loss <= here - 0.5 * scale * square + ROUNDING * abs(here):
+                break
+            else:
+                lipschitz[part] *= 2.0
+
+
+@kernel(fastmath=CONTRACT)
+def fill_table(Z, begins, gamma, xi, u, reg, unit, table):
+    """Fill the gradients of all rows (n_rows, p)."""
+    n, d = gamma.shape[1], unit.size
+    delta, transitions = np.empty(n), np.empty(n * n)
+    variance, constant = np.empty(n * d), np.empty(n)
+    natural(u, n, d, reg, unit, delta, transitions, variance, constant)
+    g, gamma_t, xi_t = np.empty(u.size), np.empty(n), np.empty(n * n)
+    for t in range(Z.shape[0]):
+        for i in range(n):
+            gamma_t[i] = gamma[t, i]
+        for i in range(n * n):
+            xi_t[i] = xi[t, i]
+        _gradient(
+            Z,
+            t,
+            begins[t],
+            gamma_t,
+            xi_t,
+            u,
+            delta,
+            transitions,
+            variance,
+            reg,
+            unit,
+            g,
+        )
+        for k in range(u.size):
+            table[t, k] = g[k]
+
+
+@kernel(fastmath=CONTRACT)
+def sweep(
+    Z,
+    begins,
+    ends,
+    order,
+    partial,
+    factor,
+    u0,
+    mean,
+    reg,
+    unit,
+    gamma,
+    xi,
+    alpha,
+    beta,
+    table,
+    lipschitz,
+    u,
+):
+    """Algorithm 4: a step for every row of `order`, from the anchor `u0` on.
+
+    `mean` (p) is the mean gradient, and `u` where the steps lead. With `partial` the
+    row's messages (19, 20) and posteriors (21, 22) are renewed first. A `table` of
+    gradients that is not empty makes it SAGA (24, 25); otherwise it is SVRG, whose
+    gradients at the anchor are made again. `lipschitz` (2) are estimates for
+    transitions and emissions.
+    """
+    n_rows, d = Z.shape
+    n = alpha.shape[1]
+    p, cut = u.size, (n - 1) * (n + 1)
+    saga = table.size > 0
+    shrink = exp(-log(2.0) / n_rows)
+    delta, transitions = np.empty(n), np.empty(n * n)
+    variance, constant = np.empty(n * d), np.empty(n)
+    delta0, transitions0 = np.empty(n), np.empty(n * n)
+    variance0, constant0 = np.empty(n * d), np.empty(n)
+    natural(u0, n, d, reg, unit, delta0, transitions0, variance0, constant0)
+    b, now, gamma_t, xi_t = np.empty(n), np.empty(n), np.empty(n), np.empty(n * n)
+    g, old = np.empty(p), np.empty(p)
+    for m in range(order.size):
+        t = order[m]
+        first = begins[t]
+        for i in range(n):
+            gamma_t[i] = gamma[t, i]
+        for i in range(n * n):
+            xi_t[i] = xi[t, i]
+        if saga:
+            for k in range(p):
+                old[k] = table[t, k]
+        else:
+            _gradient(
+                Z,
+                t,
+                first,
+                gamma_t,
+                xi_t,
+                u0,
+                delta0,
+                transitions0,
+                variance0,
+                reg,
+                unit,
+                old,
+            )
+        natural(u, n, d, reg, unit, delta, transitions, variance, constant)
+        if partial:
+            if not ends[t]:
+                _densities(Z, t + 1, u, n, d, variance, constant, b)
+            if _beta(ends, t, beta, transitions, n, b, now):
+                for i in range(n):
+                    beta[t, i] = now[i]
+            _densities(Z, t, u, n, d, variance, constant, b)
+            if _alpha(begins, t, alpha, delta, transitions, n, b, now):
+                for i in range(n):
+                    alpha[t, i] = now[i]
+            if not _posteriors(
+                begins, t, alpha, beta, transitions, n, b, gamma_t, xi_t
+            ):
+                continue  # the row is impossible for the while
+        _gradient(
+            Z, t, first, gamma_t, xi_t, u, delta, transitions, variance, reg, unit, g
+        )
+        _search(Z, t, first, gamma_t, xi_t, u, g, cut, n, d, reg, unit, lipschitz)
+        for k in range(p):
+            length = factor / (3.0 * lipschitz[0 if k < cut else 1])
+            u[k] -= length * (g[k] - old[k] + mean[k])
+        if saga:
+            for k in range(p):
+                mean[k] += (g[k] - old[k]) / n_rows
+                table[t, k] = g[k]
+        lipschitz[0] *= shrink
+        lipschitz[1] *= shrink

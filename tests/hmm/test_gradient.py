@@ -1,0 +1,200 @@
+"""Free coordinates and the exact gradient, against enumeration of all paths."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+from scipy.special import logsumexp
+
+from skvrem import hmm
+from skvrem.hmm._model import HMMModel, Parameters
+from skvrem.hmm._sequences import Sequences, SequenceSource
+from skvrem.hmm._transitions import Initial
+from skvrem.solvers._batch import Batch
+from tests.hmm.oracle import enumerate_paths
+
+NAN = np.nan
+ROWS = {
+    "real": lambda rng, n: rng.normal(size=(n, 2)) @ [[1.0, 0.4], [0.0, 2.0]] + 5.0,
+    "counts": lambda rng, n: rng.poisson([2.0, 6.0], (n, 2)),
+    "events": lambda rng, n: rng.integers(2, size=(n, 2)),
+    "codes": lambda rng, n: rng.integers(3, size=(n, 1)),
+    "positive": lambda rng, n: rng.gamma([2.0, 9.0], 3.0, (n, 2)),
+    "zeros": lambda rng, n: (
+        rng.gamma([2.0, 9.0], 3.0, (n, 2)) * rng.integers(2, size=(n, 2))
+    ),
+    "angles": lambda rng, n: rng.vonmises([0.5, 3.0], [1.0, 9.0], (n, 2)),
+    "mixed": lambda rng, n: np.column_stack(
+        [rng.normal(size=n), rng.integers(2, size=n), rng.integers(3, size=n)]
+    ),
+}
+FAMILIES = {
+    "diag": ("real", hmm.Gaussian()),
+    "full": ("real", hmm.Gaussian("full")),
+    "tied": ("real", hmm.Gaussian("tied")),
+    "spherical": ("real", hmm.Gaussian("spherical", reg_covar=0.1)),
+    "full, much added": ("real", hmm.Gaussian("full", reg_covar=0.3)),
+    "fixed means": ("real", hmm.Gaussian("full", mean=[[1.0, NAN], [NAN, NAN]])),
+    "fixed covariances": ("real", hmm.Gaussian(covariance=[[1.0, 2.0], [2.0, 1.0]])),
+    "mixture": ("real", hmm.MixtureGaussian(2)),
+    "mixture, full": ("real", hmm.MixtureGaussian(2, "full")),
+    "mixture, tied": ("real", hmm.MixtureGaussian(2, "tied")),
+    "product with a mixture": (
+        "mixed",
+        hmm.Product(
+            [
+                ("code", hmm.Categorical(), [2]),
+                ("depth", hmm.MixtureGaussian(2), [0]),
+                ("end", hmm.Bernoulli(), [1]),
+            ]
+        ),
+    ),
+    "poisson": ("counts", hmm.Poisson()),
+    "fixed rates": ("counts", hmm.Poisson(rate=[[2.0, NAN], [NAN, 7.0]])),
+    "bernoulli": ("events", hmm.Bernoulli()),
+    "fixed events": ("events", hmm.Bernoulli(probability=[[0.2, NAN], [NAN, NAN]])),
+    "categorical": ("codes", hmm.Categorical()),
+    "categorical with a prior": ("codes", hmm.Categorical(prior=2.5)),
+    "fixed categories": ("codes", hmm.Categorical(probability=[[0.2, 0.3, 0.5]] * 2)),
+    "gamma": ("positive", hmm.Gamma()),
+    "zero-inflated gamma": ("zeros", hmm.Gamma(zero_inflated=True)),
+    "fixed gamma": ("positive", hmm.Gamma(mean=[[5.0, NAN], [NAN, NAN]])),
+    "von mises": ("angles", hmm.VonMises()),
+    "fixed angles": ("angles", hmm.VonMises(mean=0.3)),
+    "product": (
+        "mixed",
+        hmm.Product(
+            [
+                ("code", hmm.Categorical(), [2]),
+                ("depth", hmm.Gaussian(), [0]),
+                ("end", hmm.Bernoulli(probability=[[0.1], [NAN]]), [1]),
+            ]
+        ),
+    ),
+}
+TRANSITIONS = {
+    "free": hmm.Homogeneous(),
+    "with a prior": hmm.Homogeneous(prior=3.0),
+    "masked": hmm.Homogeneous([[1, 1, 1], [0, 1, 1], [1, 1, 0]]),
+    "fixed": hmm.Homogeneous(fixed=[[NAN, 0.2, NAN], [NAN, NAN, NAN], [0.1, 0.9, 0.0]]),
+    "left-right": hmm.Homogeneous("left-right"),
+}
+CHANGING = {
+    "segments": hmm.Hierarchical(
+        2, 2, 0, coarse=hmm.Homogeneous(prior=2.0), fine=hmm.Homogeneous(prior=1.5)
+    ),
+    "covariates": hmm.Covariates([0, 1]),
+    "covariates with a mask": hmm.Covariates(
+        [0], alpha=2.0, mask=np.eye(4)[[1, 0, 2, 3]] + np.eye(4)[[2, 1, 0, 1]]
+    ),
+    "segments that go on": hmm.Hierarchical(1, 3, 0, upper_triangular=True),
+}
+
+
+def make(family, transitions=None, startprob="free", missing=False, n=2, prior=1.0):
+    """A model, parameters away from any optimum, and data of three sequences."""
+    inputs = None
+    kind, emission = family
+    rng = np.random.default_rng(3)
+    lengths = np.array([3, 1, 4])
+    X = np.asarray(ROWS[kind](rng, lengths.sum()), float)
+    if missing:
+        X[rng.uniform(size=X.shape) < 0.2] = NAN
+        X[2] = NAN
+    emission = emission.open(X, n)
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    weight = np.array([1.0, 0.5, 2.0])
+    transitions = (transitions or hmm.Homogeneous()).open(n)
+    if transitions.columns:
+        inputs = rng.integers(2, size=(len(X), len(transitions.columns))) + 0.0
+        transitions.prepare(inputs)
+    data = SequenceSource(
+        Sequences(X, bounds, weight, None, inputs), emission, transitions
+    )
+    initial = Initial(startprob, None, prior, n, transitions.first)
+    emission = data.emission
+    model = HMMModel(emission, data.features, initial, transitions, data.total_weight)
+    members = rng.uniform(0.1, 1.0, (n * emission.n_parts, len(X)))
+    sums = data.features.widen(members @ data.rows.features(slice(None)))
+    sums = emission.digest(sums, emission.blank())
+    packed = emission.given_start(emission.maximize(sums, emission.blank(), True))
+    guess = rng.integers(n, size=(2, 400))
+    at = None if inputs is None else inputs[rng.integers(len(X), size=400)]
+    transmat = transitions.start(*guess, at)
+    first = initial.maximize(rng.uniform(0.5, 1.0, n), initial.start())
+    if initial.stationary:
+        first = initial.bind(np.empty(0), None, transmat)
+    return model, model.start(Parameters(first, transmat, packed)), data
+
+
+def objective(model, data, parameters):
+    """Penalised log-likelihood a row, by enumeration."""
+    total = model.log_prior(parameters)
+    joint = data.rows.features(slice(None)) @ model.chain(parameters).theta.T
+    joint = logsumexp(joint.reshape(len(joint), len(parameters.startprob), -1), axis=2)
+    start, steps = parameters.startprob, parameters.transmat
+    for w, (a, b) in zip(data.weight, pairwise(data.rows.bounds), strict=True):
+        if data.inputs is not None:
+            own = data.inputs[a : b - 1]
+            tables, which = model.transitions.tables(parameters.transmat, own)
+            steps = tables[which]
+        total += w * enumerate_paths(joint[a:b], start, steps)[0]
+    return total / model.total
+
+
+def check(model, point, data):
+    parameters = point.parameters
+    vector = model.free(parameters)
+    again = model.bind(vector, parameters)
+    for a, b in zip(again, parameters, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    assert len(vector) == model.n_parameters()
+    solver = Batch()
+    solver.start(model, data, None)
+    anchor = solver.begin(point, 1.0)
+    assert anchor.objective == pytest.approx(objective(model, data, parameters))
+    expected = approx_fprime(
+        vector, lambda v: objective(model, data, model.bind(v, parameters)), 1e-6
+    )
+    found = model.gradient(point, anchor.mean)
+    np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
+    moved = model.bind(vector + 0.3, parameters)
+    for a, b in zip(model.bind(model.free(moved), parameters), moved, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families(name):
+    check(*make(FAMILIES[name]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "diag",
+        "spherical",
+        "full",
+        "tied",
+        "mixture, full",
+        "poisson",
+        "zero-inflated gamma",
+        "product",
+    ],
+)
+def test_missing(name):
+    check(*make(FAMILIES[name], missing=True))
+
+
+@pytest.mark.parametrize("startprob", ["free", "stationary", [0.2, 0.3, 0.5]], ids=str)
+@pytest.mark.parametrize("name", TRANSITIONS)
+def test_transitions(name, startprob):
+    if startprob == "stationary" and name == "left-right":
+        pytest.skip("it ends in one state")
+    check(*make(FAMILIES["diag"], TRANSITIONS[name], startprob, n=3, prior=1.5))
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_changing_transitions(name):
+    n = 3 if name == "segments that go on" else 4
+    check(*make(FAMILIES["diag"], CHANGING[name], n=n, prior=1.5))

@@ -1,0 +1,183 @@
+"""Solvers of VRHMM: the same optimum, fixed points, blocks, bad combinations."""
+
+import numpy as np
+import pytest
+
+from skvrem import VRHMM
+from skvrem.hmm import Categorical, Gaussian, Homogeneous, Poisson
+from skvrem.hmm import _kernels_sweeps as kernels
+from skvrem.hmm._model_sweeps import RowSweeps
+from tests.hmm.oracle import recursions
+from tests.hmm.test_gradient import FAMILIES, make
+
+SOLVERS = {
+    "squarem": {"acceleration": "squarem"},
+    "lbfgs": {"acceleration": "lbfgs"},
+    "incremental": {"solver": "incremental"},
+    "svrg": {"solver": "svrg"},
+    "svrg, full E steps": {"solver": "svrg", "partial_e_step": False},
+    "saga, blocks": {
+        "solver": "saga",
+        "batch_size": 260,
+        "inner_passes": 5,
+        "tol": 1e-7,
+    },
+    "saga": {"solver": "saga", "inner_passes": 2},
+    "incremental, small blocks": {"solver": "incremental", "batch_size": 130},
+}
+
+
+@pytest.fixture(scope="module")
+def series():
+    """Three states of unequal length that overlap somewhat, in 5 sequences."""
+    rng = np.random.default_rng(0)
+    lengths = [700, 1, 330, 40, 600]
+    states = np.concatenate(
+        [rng.integers(3, size=n // 5 + 1).repeat(5)[:n] for n in lengths]
+    )
+    X = np.array([[0.0, 1.0], [2.0, -1.0], [4.0, 2.0]])[states]
+    return X + rng.normal(size=X.shape) * np.array([0.6, 1.0, 0.8])[
+        states, None
+    ], lengths
+
+
+def start(**more):
+    """The same first point, near enough that all solvers climb one hill."""
+    return VRHMM(
+        3,
+        **{
+            "emission": Gaussian(
+                mean_init=[[-0.5, 0.5], [2.0, 0.0], [4.5, 1.0]],
+                covariance_init=np.full((3, 2), 1.5),
+            ),
+            "transitions": Homogeneous(init=np.full((3, 3), 0.1) + 0.7 * np.eye(3)),
+            "n_init": 1,
+            "tol": 1e-10,
+            "max_iter": 1000,
+            "random_state": 0,
+        }
+        | more,
+    )
+
+
+@pytest.fixture(scope="module")
+def best(series):
+    X, lengths = series
+    return start(solver="batch").fit(X, lengths=lengths)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_all_come_to_the_same_optimum(series, best, name):
+    X, lengths = series
+    model = start(**SOLVERS[name]).fit(X, lengths=lengths)
+    assert model.converged_
+    close = 100 * model.tol
+    assert model.log_likelihood_ == pytest.approx(best.log_likelihood_, abs=close)
+    close = np.sqrt(100 * close)
+    np.testing.assert_allclose(model.means_, best.means_, atol=close)
+    np.testing.assert_allclose(model.transmat_, best.transmat_, atol=close)
+    objective = model.history_["objective"]
+    assert np.diff(objective).min() > -1e-9
+    # What summaries and streams use.
+    for a, b in zip(model._sums, best._sums, strict=True):
+        np.testing.assert_allclose(a, b, atol=10 * close)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_stationary_points_stay(series, best, name):
+    X, lengths = series
+    settings = SOLVERS[name] | {"tol": 0.0, "max_iter": 4, "reg_covar": 0.0}
+    emission = Gaussian(
+        mean_init=best.means_, covariance_init=best.emission_.covariance_, reg_covar=0.0
+    )
+    model = start(
+        emission=emission,
+        transitions=Homogeneous(init=best.transmat_),
+        startprob_init=best.startprob_,
+        **settings,
+    )
+    with pytest.warns(UserWarning, match="did not converge"):
+        model.fit(X, lengths=lengths)
+    np.testing.assert_allclose(model.means_, best.means_, atol=2e-4)
+    np.testing.assert_allclose(model.transmat_, best.transmat_, atol=2e-4)
+    assert np.ptp(model.history_["objective"]) < 1e-8
+
+
+def test_kernels_of_rows_are_the_model():
+    """Messages and gradients of single rows, by recursions in log space and sums."""
+    model, point, data = make(FAMILIES["diag"], n=3)
+    model.emission.reg_covar = 0.05
+    options = {"saga": True, "partial": True, "inner_passes": 1}
+    data.weight = np.empty(0)
+    model.total = data.total_weight = float(len(data.rows.X))
+    rows = RowSweeps(model, data, **options)
+    anchor = rows.evaluate(point)
+    _, beta, gamma, xi = anchor.memory
+    chain = model.chain(point.parameters)
+    joint = data.rows.features(slice(None)) @ chain.theta.T
+    for a, b in zip(data.rows.bounds[:-1], data.rows.bounds[1:], strict=True):
+        wanted = recursions(joint[a:b], chain.start, chain.transitions)
+        np.testing.assert_allclose(gamma[a:b], wanted[2], atol=1e-12)
+        pairs = xi[a:b].sum(axis=0).reshape(3, 3)
+        np.testing.assert_allclose(pairs, wanted[3], atol=1e-12)
+        np.testing.assert_allclose(beta[b - 1], 1 / 3)
+    u = model.free(point.parameters)
+    table = np.empty((len(rows.Z), len(u)))
+    kernels.fill_table(rows.Z, rows.begins, gamma, xi, u, 0.05, rows.unit, table)
+    slope = model.slope(point.parameters, anchor.mean)
+    np.testing.assert_allclose(-table.mean(axis=0), slope, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["lbfgs", "incremental"])
+@pytest.mark.parametrize("kind", ["counts", "codes", "stationary"])
+def test_other_models(name, kind):
+    rng = np.random.default_rng(1)
+    states = rng.integers(2, size=300).repeat(4)
+    X = rng.poisson(np.array([2.0, 7.0])[states])[:, None]
+    emission = Poisson(rate_init=[[1.0], [9.0]])
+    if kind == "codes":
+        X = np.minimum(X, 5)
+        rates = np.array([[6, 5, 4, 3, 2, 1], [1, 2, 3, 4, 5, 6]]) / 21
+        emission = Categorical(probability_init=rates, prior=1.5)
+    settings = {"emission": emission, "n_init": 1, "tol": 1e-9, "random_state": 0}
+    if kind == "stationary":
+        settings |= {"startprob": "stationary"}
+    expected = VRHMM(2, solver="batch", **settings).fit(X)
+    model = VRHMM(2, **SOLVERS[name], **settings).fit(X)
+    found, wanted = (m.history_["objective"][-1] for m in (model, expected))
+    assert found == pytest.approx(wanted, abs=1e-7)
+
+
+@pytest.mark.parametrize("solver", ["svrg", "saga"])
+def test_sweeps_over_blocks_climb(solver):
+    rng = np.random.default_rng(1)
+    states = rng.integers(2, size=300).repeat(4)
+    X = rng.poisson(np.array([2.0, 7.0])[states])[:, None]
+    settings = {"emission": Poisson(rate_init=[[1.0], [9.0]]), "n_init": 1}
+    best = VRHMM(2, solver="batch", tol=1e-9, **settings).fit(X)
+    model = VRHMM(2, solver=solver, inner_passes=5, max_iter=12, tol=0.0, **settings)
+    with pytest.warns(UserWarning, match="did not converge"):
+        model.fit(X)
+    objective = model.history_["objective"]
+    assert np.diff(objective).min() >= 0.0
+    assert best.log_likelihood_ - objective[-1] < 2e-3 < objective[-1] - objective[0]
+
+
+def test_bad_combinations(series):
+    X, _ = series
+    with pytest.raises(ValueError, match="of batch passes"):
+        start(solver="incremental", acceleration="lbfgs").fit(X)
+    with pytest.raises(ValueError, match="never lets the likelihood fall"):
+        start(solver="svrg", tempering="annealed").fit(X)
+    with pytest.raises(ValueError, match="batch_size=1 needs"):
+        start(solver="svrg", batch_size=1, emission=Gaussian("full")).fit(X)
+    with pytest.raises(ValueError, match="changes it"):
+        start(acceleration="lbfgs", tempering="annealed").fit(X)
+
+
+def test_short_starts_go_on_with_the_solver(series):
+    X, lengths = series
+    model = start(n_init=3, acceleration="lbfgs", emission="gaussian", tol=1e-7)
+    model.fit(X, lengths=lengths)
+    assert model.init_scores_.shape == (3,) and model.solver_ == "batch+lbfgs"
+    assert model.log_likelihood_ > model.init_scores_.max() - 1e-9
