@@ -14,12 +14,18 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from corpora import newsgroups_or_docstrings
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.decomposition import NMF, PCA, LatentDirichletAllocation
+from sklearn.decomposition import (
+    NMF,
+    PCA,
+    FactorAnalysis,
+    LatentDirichletAllocation,
+)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import BayesianRidge, LogisticRegression, SGDClassifier
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import train_test_split
@@ -29,6 +35,10 @@ from threadpoolctl import threadpool_limits
 from skvrem import (
     VRHMM,
     VRPLSA,
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianPPCA,
+    BradleyTerry,
     ComponentsDisplay,
     ConvergenceDisplay,
     FactorialMixture,
@@ -529,7 +539,127 @@ def demonstrate_factorial():
     save(figure, "factorial_components.png")
 
 
+# Parameters that say how strong a prior is.
+STRENGTHS = ("C", "prior_scale")
+
+
+def demonstrate_bayesian_logistic_regression():
+    """Compare with LogisticRegression where rows are few: how sure, and how right."""
+    rows = []
+    for name, data in (("breast cancer", load_breast_cancer()), ("wine", load_wine())):
+        X = StandardScaler().fit_transform(data.data)
+        split = train_test_split(X, data.target, train_size=40, random_state=0)
+        X, X_test, y, y_test = split
+        for estimator in (
+            LogisticRegression(C=np.inf, max_iter=10_000),
+            LogisticRegression(),
+            BayesianLogisticRegression(random_state=0),
+        ):
+            fit = estimator.fit(X, y)
+            p = fit.predict_proba(X_test)
+            with np.errstate(divide="ignore"):
+                loss = -np.mean(np.log(p[np.arange(len(p)), y_test]))
+            sure = f"{p.max(axis=1).mean():.3f}"
+            right = f"{fit.score(X_test, y_test):.3f}"
+            strength = {k: v for k, v in fit.get_params().items() if k in STRENGTHS}
+            label = f"{type(fit).__name__} {strength}"
+            rows.append([f"{name}, 40 rows", label, sure, right, f"{loss:.3f}"])
+    columns = ["data", "estimator", "sure", "right", "log-loss"]
+    show_table("Rows that were not seen: mean probability of the choice", columns, rows)
+    interval = fit.predict_proba_interval(X_test[:1])[0]
+    ends = ", ".join(f"{low:.2f} to {high:.2f}" for low, high in interval)
+    show(f"95 % intervals of the classes of one row: {ends}")
+
+
+def demonstrate_bayesian_glm_regressor():
+    """Compare with BayesianRidge: learnt noise, and how often intervals cover."""
+    rows, rng = [], np.random.default_rng(0)
+    for n, d in ((60, 20), (10_000, 200)):
+        X = rng.normal(size=(n + 1000, d))
+        y = X @ rng.normal(size=d) + 2.0 * rng.normal(size=n + 1000)
+        for estimator in (BayesianRidge(), BayesianGLMRegressor()):
+            fit, seconds = seconds_of(partial(estimator.fit, X[:n], y[:n]))
+            mean, std = fit.predict(X[n:], return_std=True)
+            inside = np.mean(abs(y[n:] - mean) < 1.96 * std)
+            noise = getattr(fit, "noise_scale_", None) or fit.alpha_**-0.5
+            cells = [f"{fit.score(X[n:], y[n:]):.3f}", f"{noise:.3f}"]
+            cells += [f"{100 * inside:.1f} %", f"{seconds:.3f}"]
+            rows.append([f"{n} x {d}, noise 2", type(fit).__name__, *cells])
+    columns = ["data", "estimator", "R2", "noise", "in 95 %", "seconds"]
+    show_table("Rows that were not seen", columns, rows)
+
+
+def demonstrate_bradley_terry():
+    """Skills of a simulated tour beside ridge regression on signed indicators."""
+    rows = []
+    for n_players, n in ((20, 2000), (500, 20_000), (5000, 200_000)):
+        X, y, skill = tour(n_players, n, seed=0)
+        train, test = slice(0, -n // 10), slice(-n // 10, None)
+        model = BradleyTerry()
+        model.fit(X[train][:100], y[train][:100])  # compiles the kernels
+        _, seconds = seconds_of(lambda m=model, X=X, y=y, t=train: m.fit(X[t], y[t]))
+        a, b = np.random.default_rng(1).choice(model.items_, (2, 1000))
+        _, lower, upper = model.difference_interval(a, b)
+        truth = skill[a] - skill[b]
+        inside = np.mean((lower <= truth) & (truth <= upper))
+        label = f"{n_players} players, {n} matches"
+        score = model.score(X[test], y[test])
+        cells = [f"{score:.4f}", f"{100 * inside:.1f} %", f"{seconds:.2f}"]
+        rows.append([label, "BradleyTerry", *cells])
+        ridge = LogisticRegression(C=1.0, fit_intercept=False, max_iter=1000)
+        signs = csr_array(
+            (np.tile([1.0, -1.0], n), (np.repeat(np.arange(n), 2), X.ravel())),
+            shape=(n, n_players),
+        )
+        _, seconds = seconds_of(
+            lambda r=ridge, D=signs, y=y, t=train: r.fit(D[t], y[t])
+        )
+        score = ridge.predict_log_proba(signs[test])[np.arange(n // 10), y[test]].mean()
+        rows.append(
+            [label, "LogisticRegression", f"{score:.4f}", "-", f"{seconds:.2f}"]
+        )
+    columns = ["data", "estimator", "held-out log-lik.", "true differences", "seconds"]
+    show_table("Skills; true differences inside 95 % intervals", columns, rows)
+
+
+def tour(n_players, n_matches, seed):
+    """Draw matches, more of the better players, and their results."""
+    rng = np.random.default_rng(seed)
+    skill = rng.normal(size=n_players)
+    chance = np.exp(skill) / np.exp(skill).sum()
+    X = rng.choice(n_players, (2 * n_matches, 2), p=chance)
+    X = X[X[:, 0] != X[:, 1]][:n_matches]
+    u = skill[X[:, 0]] - skill[X[:, 1]]
+    return X, (rng.uniform(size=n_matches) < 1 / (1 + np.exp(-u))).astype(int), skill
+
+
+def demonstrate_ppca():
+    """Held-out densities beside PCA and FactorAnalysis, with many rows and few."""
+    digits, cancer = load_digits().data / 4.0, load_breast_cancer().data
+    cancer = StandardScaler().fit_transform(cancer)
+    rows = []
+    for name, X, n, k in (
+        ("digits", digits, 900, 10),
+        ("digits", digits, 60, 10),
+        ("breast cancer", cancer, 300, 5),
+        ("breast cancer", cancer, 20, 5),
+    ):
+        order = np.random.default_rng(0).permutation(len(X))
+        train, test = X[order[:n]], X[order[-len(X) // 2 :]]
+        for estimator in (PCA(k), FactorAnalysis(k), BayesianPPCA(k, random_state=0)):
+            _, seconds = seconds_of(partial(estimator.fit, train))
+            score = f"{estimator.score(test):.2f}"
+            label = f"{name}, {n} x {X.shape[1]}, {k} components"
+            rows.append([label, type(estimator).__name__, score, f"{seconds:.3f}"])
+    columns = ["data", "estimator", "held-out log-density a row", "seconds"]
+    show_table("Components; few rows is where a posterior matters", columns, rows)
+
+
 DEMONSTRATIONS = {
+    "BayesianGLMRegressor": demonstrate_bayesian_glm_regressor,
+    "BayesianLogisticRegression": demonstrate_bayesian_logistic_regression,
+    "BayesianPPCA": demonstrate_ppca,
+    "BradleyTerry": demonstrate_bradley_terry,
     "TemperedLDA": demonstrate_lda,
     "FactorialMixture": demonstrate_factorial,
     "SBMLogisticRegression": demonstrate_logistic_regression,

@@ -11,6 +11,7 @@ from skvrem.hmm import VRHMM
 from skvrem.inspection import (
     ComponentsDisplay,
     ConvergenceDisplay,
+    GradientVarianceDisplay,
     ResidualsDisplay,
     StatesDisplay,
     TopicsDisplay,
@@ -20,11 +21,22 @@ from skvrem.linear import SBMLogisticRegression
 from skvrem.mixture import VRGaussianMixture
 from skvrem.plsa import VRPLSA
 from skvrem.utils import show_versions
+from skvrem.vi import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianPPCA,
+    BradleyTerry,
+)
 
 __all__ = [  # noqa: RUF022, sorted as strings are
+    "BayesianGLMRegressor",
+    "BayesianLogisticRegression",
+    "BayesianPPCA",
+    "BradleyTerry",
     "ComponentsDisplay",
     "ConvergenceDisplay",
     "FactorialMixture",
+    "GradientVarianceDisplay",
     "ResidualsDisplay",
     "SBMLogisticRegression",
     "StatesDisplay",

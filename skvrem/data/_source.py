@@ -226,7 +226,9 @@ def as_source(X, sample_weight=None, dask=True):
         np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
     )
     if sp.issparse(X):
-        parts = map(read_only, (X.data, X.indices, X.indptr))
+        # One type of index, so that kernels compile once.
+        numbers = (part.astype(np.int32, copy=False) for part in (X.indices, X.indptr))
+        parts = map(read_only, (X.data, *numbers))
         rows = CSRRows(*parts, X.shape[1])
         return ArraySource(rows, X.shape[0], weight)
     run = max(1, MEMMAP_RUN_BYTES // max(1, X.strides[0])) if is_memmap(X) else 1

@@ -93,6 +93,8 @@ class Emission(BaseEstimator):
     - ``publish(parameters, dtype)`` and ``parameters()``: the fitted attributes;
     - ``moments(parameters)``: mean and variance of the observed values, and
       ``tails(x, j, parameters)``: how much lies below and above x in column j;
+    - where rows need other features than the M step, ``bound(X)``, a copy that has
+      looked at X, its ``kernel_theta(parameters)`` and ``digest(sums, parameters)``;
     - ``check(X)``, ``draw(parameters, states, rng)``, ``n_parameters()``,
       ``describe(names)``, ``given_start(parameters)``, ``blank()``.
 
@@ -144,6 +146,22 @@ class Emission(BaseEstimator):
     def _merge(pairs):
         unique, where = np.unique(pairs, axis=0, return_inverse=True)
         return Features(unique[:, 0].copy(), unique[:, 1].copy(), where.ravel())
+
+    def bound(self, X):
+        """Return the family for the values that are missing in X."""
+        return self
+
+    def kernel_theta(self, parameters):
+        """Return the coefficients of the features that rows are made into."""
+        return self.theta(parameters)
+
+    def digest(self, sums, parameters):
+        """Return sums of the family's features from those of the rows' features."""
+        return sums
+
+    def n_row_features(self):
+        """Return how many features rows are made into."""
+        return len(self._pairs())
 
     def columns(self, X, missing):
         """Return the columns of some rows."""

@@ -1,10 +1,13 @@
 """Gaussian emissions with the four covariance types."""
 
+from copy import copy
+
 import numpy as np
 from scipy.special import ndtr
 
 from skvrem.hmm._coordinates import EDGE, SCALES
 from skvrem.hmm._emission import Emission, given
+from skvrem.hmm._emission_patterns import Patterns
 from skvrem.utils._validation import check_options, check_real
 
 __all__ = ["Gaussian"]
@@ -68,11 +71,6 @@ class Gaussian(Emission):
     def _dense(self):
         return self.covariance_type in ("full", "tied")
 
-    @property
-    def allows_nan(self):
-        """Whether single values may be missing, and not only whole rows."""
-        return not self._dense
-
     def _prepare(self, X):
         check_options(self, covariance_type=("diag", "full", "tied", "spherical"))
         check_real(self, "reg_covar")
@@ -101,18 +99,48 @@ class Gaussian(Emission):
         shapes = {"diag": (n, d), "full": (n, d, d), "tied": (d, d), "spherical": (n,)}
         return shapes[self.covariance_type]
 
-    def check(self, X):
-        """Raise a ValueError where a row is missing in part."""
-        missing = np.isnan(X)
-        if self._dense and (missing.any(axis=1) & ~missing.all(axis=1)).any():
-            row = int((missing.any(axis=1) & ~missing.all(axis=1)).argmax())
-            raise ValueError(
-                f"Row {row} of X is NaN in part. Rows that are missing as a whole "
-                "are integrated out with every covariance type, single values with "
-                f"'diag' and 'spherical' only, not {self.covariance_type!r}."
-            )
-
     # Features: masks, x, x x^T
+
+    _patterns = None
+
+    def bound(self, X):
+        """Return the family for the values that are missing in X."""
+        family, seen = copy(self), ~np.isnan(X)
+        partly = self._dense and (seen.any(axis=1) & ~seen.all(axis=1)).any()
+        family._patterns = Patterns(seen) if partly else None
+        return family
+
+    def n_row_features(self):
+        """Return how many features rows are made into."""
+        if self._patterns is None:
+            return super().n_row_features()
+        return len(self._patterns.pairs(self.ONE))
+
+    def features(self, missing):
+        """Return the columns of every feature, equal features merged."""
+        if self._patterns is None:
+            return super().features(missing)
+        return self._merge(np.asarray(self._patterns.pairs(self.ONE), np.int64))
+
+    def columns(self, X, missing):
+        """Return the columns of some rows."""
+        if self._patterns is None:
+            return super().columns(X, missing)
+        return self._patterns.columns(np.asarray(X, np.float64) - self._centre)
+
+    def kernel_theta(self, parameters):
+        """Return the coefficients of the features that rows are made into."""
+        if self._patterns is None:
+            return self.theta(parameters)
+        mean, covariance = self._split(parameters)
+        return self._patterns.theta(mean - self._centre, covariance, _dense_theta)
+
+    def digest(self, sums, parameters):
+        """Return sums of complete rows, missing values by their conditional moments."""
+        if self._patterns is None:
+            return sums
+        mean, covariance = self._split(parameters)
+        return self._patterns.complete(sums, mean - self._centre, covariance)
 
     def _columns(self, X):
         return X - self._centre
@@ -139,14 +167,7 @@ class Gaussian(Emission):
             precision = 1.0 / covariance
             constant = -0.5 * (LOG_2PI + np.log(covariance) + mean**2 * precision)
             return np.hstack([constant, mean * precision, -0.5 * precision])
-        precision = np.linalg.inv(covariance)
-        linear = np.einsum("kij,kj->ki", precision, mean)
-        constant = np.linalg.slogdet(covariance)[1] + (linear * mean).sum(axis=1)
-        constant += self.n_columns_ * LOG_2PI
-        products = -precision
-        products[:, range(self.n_columns_), range(self.n_columns_)] *= 0.5
-        products = products[:, *self._upper]
-        return np.hstack([-0.5 * constant[:, None], linear, products])
+        return _dense_theta(mean, covariance)
 
     def expected(self, parameters):
         """Return the means of the features."""
@@ -453,3 +474,16 @@ class Gaussian(Emission):
             columns[f"{name} mean"] = self.mean_[:, j]
             columns[f"{name} sd"] = sd[:, j]
         return columns
+
+
+def _dense_theta(mean, covariance):
+    """Coefficients of 1, x and the upper triangle of x x^T."""
+    d = mean.shape[1]
+    precision = np.linalg.inv(covariance)
+    linear = np.einsum("kij,kj->ki", precision, mean)
+    constant = np.linalg.slogdet(covariance)[1] + (linear * mean).sum(axis=1)
+    constant += d * LOG_2PI
+    products = -precision
+    products[:, range(d), range(d)] *= 0.5
+    products = products[:, *np.triu_indices(d)]
+    return np.hstack([-0.5 * constant[:, None], linear, products])

@@ -1,5 +1,7 @@
 """Mixtures of Gaussians as emissions."""
 
+from copy import copy
+
 import numpy as np
 
 from skvrem.hmm._coordinates import Shares
@@ -77,11 +79,6 @@ class MixtureGaussian(Emission):
         """Components of a state."""
         return self.n_mix
 
-    @property
-    def allows_nan(self):
-        """Whether single values may be missing, and not only whole rows."""
-        return Gaussian(self.covariance_type).allows_nan
-
     def _prepare(self, X):
         check_integer(self, "n_mix", least=1)
         #: Components of a state are the states of this.
@@ -118,11 +115,35 @@ class MixtureGaussian(Emission):
 
     # Features: 1, and those of a Gaussian
 
-    def _columns(self, X):
-        return self._inner._columns(X)
+    def bound(self, X):
+        """Return the family for the values that are missing in X."""
+        family = copy(self)
+        family._inner = self._inner.bound(X)
+        return family
 
-    def _seen(self, X):
-        return self._inner._seen(X)
+    def n_row_features(self):
+        """Return how many features rows are made into."""
+        return 1 + self._inner.n_row_features()
+
+    def features(self, missing):
+        """Return the columns of every feature, equal features merged."""
+        inner = self._inner.features(missing)
+        one = np.array([[self.ONE, self.ONE]])
+        pairs = np.column_stack([inner.first, inner.second])[inner.merged]
+        return self._merge(np.concatenate([one, pairs]))
+
+    def columns(self, X, missing):
+        """Return the columns of some rows."""
+        return self._inner.columns(X, missing)
+
+    def digest(self, sums, parameters):
+        """Return sums of complete rows, missing values by their conditional moments."""
+        _, inner = self._split(parameters)
+        sums = self._by_state(sums)
+        parts = zip(sums[:, :, 1:], inner, strict=True)
+        complete = np.stack([self._inner.digest(*part) for part in parts])
+        complete = np.concatenate([sums[:, :, :1], complete], axis=2)
+        return complete.reshape(-1, complete.shape[2])
 
     def _pairs(self):
         return [(self.ONE, self.ONE), *self._inner._pairs()]
@@ -148,8 +169,15 @@ class MixtureGaussian(Emission):
 
     def theta(self, parameters):
         """Return the coefficients, a row for each component of each state."""
+        return self._coefficients("theta", parameters)
+
+    def kernel_theta(self, parameters):
+        """Return the coefficients of the features that rows are made into."""
+        return self._coefficients("kernel_theta", parameters)
+
+    def _coefficients(self, method, parameters):
         weight, inner = self._split(parameters)
-        coefficients = self._each("theta", inner)
+        coefficients = self._each(method, inner)
         first = bounded_log(weight)[:, :, None]
         whole = np.concatenate([first, coefficients], axis=2)
         return whole.reshape(-1, whole.shape[2])

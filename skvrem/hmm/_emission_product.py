@@ -1,5 +1,6 @@
 """Products of families over columns: mixed observations."""
 
+from copy import copy
 from itertools import chain
 
 import numpy as np
@@ -166,6 +167,15 @@ class Product(Emission):
         for family, part in self._each(X):
             family.check(part)
 
+    def bound(self, X):
+        """Return the families for the values that are missing in X."""
+        family = copy(self)
+        family.parts_ = {
+            name: part.bound(X[:, self._places[name]])
+            for name, part in self.parts_.items()
+        }
+        return family
+
     def columns(self, X, missing):
         """Return the columns of some rows."""
         X = np.asarray(X, np.float64)
@@ -196,7 +206,9 @@ class Product(Emission):
     # Everything else is the parts' own, side by side
 
     def _feature_parts(self, features):
-        sizes = [len(family._pairs()) for family in self._each()]
+        return self._cut(features, [len(family._pairs()) for family in self._each()])
+
+    def _cut(self, features, sizes):
         found = np.split(features, np.cumsum(sizes)[:-1], axis=1)
         # Only a mixture tells the parts of a state apart.
         return [
@@ -224,21 +236,24 @@ class Product(Emission):
         """Return the coefficients of the features."""
         return self._widened("theta", parameters)
 
+    def kernel_theta(self, parameters):
+        """Return the coefficients of the features that rows are made into."""
+        return self._widened("kernel_theta", parameters)
+
+    def n_row_features(self):
+        """Return how many features rows are made into."""
+        return sum(family.n_row_features() for family in self._each())
+
+    def digest(self, sums, parameters):
+        """Return sums of the families' features from those of the rows' features."""
+        sums = self._cut(sums, [family.n_row_features() for family in self._each()])
+        parts = zip(self._each(), sums, self._parameter_parts(parameters), strict=True)
+        return _side_by_side([family.digest(own, part) for family, own, part in parts])
+
     def weighted(self, parameters, weight):
         """Return the sums of features to expect where states have such weights."""
-        found = [
-            family.weighted(part, weight)
-            for family, part in zip(
-                self._each(), self._parameter_parts(parameters), strict=True
-            )
-        ]
-        wide = max(map(len, found))
-        return np.hstack(
-            [
-                np.repeat(rows / (wide // len(rows)), wide // len(rows), 0)
-                for rows in found
-            ]
-        )
+        parts = zip(self._each(), self._parameter_parts(parameters), strict=True)
+        return _side_by_side([family.weighted(part, weight) for family, part in parts])
 
     def spread(self, parameters):
         """Return standard deviations of the features."""
@@ -356,3 +371,10 @@ class Product(Emission):
             own = [names[j] for j in self._places[name]]
             columns |= family.describe(own)
         return columns
+
+
+def _side_by_side(sums):
+    """Sums of families; of those that are no mixture every part has an equal share."""
+    times = [max(map(len, sums)) // len(own) for own in sums]
+    parts = zip(sums, times, strict=True)
+    return np.hstack([np.repeat(own / k, k, axis=0) for own, k in parts])

@@ -198,9 +198,8 @@ class VRHMM(
 
     Notes
     -----
-    NaN is a value missing at random: it is integrated out, in whole rows with every
-    emission family, and in single values with all but "full" and "tied" covariances. A
-    state that loses all its rows keeps its parameters.
+    NaN is a value missing at random: it is integrated out, exactly, in single values
+    and in whole rows. A state that loses all its rows keeps its parameters.
 
     References
     ----------
@@ -449,7 +448,7 @@ class VRHMM(
         )
         data = SequenceSource(sequences, emission, transitions, carried)
         model = HMMModel(
-            emission,
+            data.emission,
             data.features,
             initial,
             transitions,

@@ -48,7 +48,7 @@ class HMMInference:
         self.emission_.check(sequences.X)
         transitions = self._fitted_transitions()
         source = SequenceSource(sequences, self.emission_, transitions)
-        model = HMMModel(self.emission_, source.features, None, transitions, 1.0)
+        model = HMMModel(source.emission, source.features, None, transitions, 1.0)
         return parameters, sequences, source, model
 
     def _run(self, X, groups, lengths, backward=False):

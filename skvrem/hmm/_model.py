@@ -105,7 +105,7 @@ class HMMModel(FreeCoordinates, Averaging):
 
     def chain(self, parameters, beta=1.0):
         """Return the parameters as kernels take them, to the power of beta."""
-        theta = self.features.merge(self._theta(parameters.emission))
+        theta = self.features.merge(self.emission.kernel_theta(parameters.emission))
         if self.labelled:
             n = len(parameters.startprob)
             forbidden = np.repeat(np.eye(n), len(theta) // n, axis=0)
@@ -136,7 +136,9 @@ class HMMModel(FreeCoordinates, Averaging):
         objective = passes.forward() / beta
         start, pairs, features = passes.backward()
         pairs = self.transitions.digest(pairs, point.parameters.transmat)
-        sums = Statistics(start, pairs, self.features.widen(features), objective, 0.0)
+        features = self.features.widen(features)
+        features = self.emission.digest(features, point.parameters.emission)
+        sums = Statistics(start, pairs, features, objective, 0.0)
         return sums._replace(entropy=objective - self._expected(point, sums))
 
     def remember(self, point, batch, beta):

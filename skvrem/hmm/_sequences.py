@@ -161,6 +161,8 @@ class SequenceSource(ArraySource):
     def __init__(self, sequences, emission, transitions=None, carried=None):
         X, bounds, weight, labels, inputs = sequences
         missing = has_missing(X)
+        #: The family, for what is missing in these rows.
+        self.emission = emission = emission.bound(X if missing else X[:0])
         self.features = emission.features(missing)
         columns = partial(emission.columns, missing=missing)
         first, second, _ = self.features

@@ -62,7 +62,9 @@ def starting_parameters(model, rows, method, rng, inputs=None):
     mean = model.features.widen(features.mean(axis=0, keepdims=True))
     sums += SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None] * mean
     anywhere = np.repeat(mean, n * parts, axis=0)
-    blank = emission.maximize(anywhere, emission.blank(), True)
+    blank = emission.blank()
+    blank = emission.maximize(emission.digest(anywhere, blank), blank, True)
+    sums = emission.digest(sums, blank)
     packed = emission.given_start(emission.maximize(sums, blank, True))
     before = None if inputs is None else inputs[picked[inside - 1]]
     pairs = model.transitions.start(labels[inside - 1], labels[inside], before)

@@ -27,6 +27,7 @@ from skvrem.linear._plan import (
 )
 from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle
+from skvrem.utils._classes import stream_classes
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
@@ -488,27 +489,10 @@ class SBMLogisticRegression(
         first = not hasattr(self, "coef_")
         with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
             C, _ = self._check_parameters()
-            classes = self._stream_classes(first, classes)
+            classes = stream_classes(self, classes)
             with self._explained(X):
                 self._step(X, y, classes, sample_weight, C, first)
         return self
-
-    def _stream_classes(self, first, classes):
-        if first and classes is None:
-            raise ValueError(
-                "classes must be passed on the first call to partial_fit: all that "
-                "the stream will bring, as y of one batch may not hold them all."
-            )
-        if first:
-            return np.unique(classes)
-        if classes is not None and not np.array_equal(
-            np.unique(classes), self.classes_
-        ):
-            raise ValueError(
-                f"`classes={np.asarray(classes).tolist()}` is not the same as on last "
-                f"call to partial_fit, was: {self.classes_.tolist()}."
-            )
-        return self.classes_
 
     def _step(self, X, y, classes, sample_weight, C, first):
         rows = open_rows(self, X, y, sample_weight, first, classes)

@@ -1,4 +1,4 @@
-"""Loops over rows: losses, residuals, weights in curvatures, products with CSR rows.
+"""Loops over rows: losses, residuals, weights in curvatures.
 
 For a row with logits z (k,), target y and weight w, with p = softmax(z), or for two
 classes one logit z and p = 1 / (1 + exp(-z)):
@@ -15,15 +15,14 @@ weight times outer products of features.
 
 ``Z`` (m, k), or ``z`` (m,) for two classes, has the dtype of X, float32 or float64,
 and rules the precision of a row; ``y`` (m,) and ``weight`` (m,), empty for ones, go
-with it, and ``loss`` gets minus the log-likelihood of each row. CSR rows are ``ids`` of
-(data, indices, indptr). Outputs are added to where the docstring says so.
+with it, and ``loss`` gets minus the log-likelihood of each row.
 """
 
 import math
 
 import numpy as np
 
-from skvrem.utils._jit import CONTRACT, REDUCE, kernel
+from skvrem.utils._jit import CONTRACT, kernel
 from skvrem.utils._math import exp, log
 
 # Below, tanh(s / 2) / (2 s) is 1/4 - s^2 / 48 to rounding.
@@ -157,64 +156,6 @@ def partition_bound(features, log_alpha, order, sigma, g):
                 sigma[a, b] += beta * difference[a] * difference[b]
             g[a] += kappa * difference[a]
     return log_z
-
-
-@kernel(fastmath=REDUCE)
-def csr_times(data, indices, indptr, ids, M, out):
-    """Out (m, c) = rows of the CSR matrix times M (d, c)."""
-    c = M.shape[1]
-    for i in range(ids.size):
-        if c == 1:  # a loop of one turn would take as long as the rest
-            total = out.dtype.type(0.0)
-            for at in range(indptr[ids[i]], indptr[ids[i] + 1]):
-                total += data[at] * M[indices[at], 0]
-            out[i, 0] = total
-            continue
-        for j in range(c):
-            out[i, j] = 0.0
-        for at in range(indptr[ids[i]], indptr[ids[i] + 1]):
-            row, x = indices[at], data[at]
-            for j in range(c):
-                out[i, j] += x * M[row, j]
-
-
-@kernel(fastmath=REDUCE)
-def csr_add_transposed(data, indices, indptr, ids, R, out):
-    """Out (d, c) += rows of the CSR matrix, transposed, times R (m, c)."""
-    c = R.shape[1]
-    for i in range(ids.size):
-        for at in range(indptr[ids[i]], indptr[ids[i] + 1]):
-            row, x = indices[at], data[at]
-            for j in range(c):
-                out[row, j] += x * R[i, j]
-
-
-@kernel(fastmath=REDUCE)
-def csr_add_squares(data, indices, indptr, ids, R, out):
-    """Out (d, c) += squares of the rows of the CSR matrix, transposed, times R."""
-    c = R.shape[1]
-    for i in range(ids.size):
-        for at in range(indptr[ids[i]], indptr[ids[i] + 1]):
-            row, x = indices[at], data[at]
-            for j in range(c):
-                out[row, j] += x * x * R[i, j]
-
-
-@kernel
-def csr_add_gram(data, indices, indptr, ids, weight, intercept, out):
-    """Out (p, p) += sum of weight x x^T, x with a one behind it where asked for."""
-    d = out.shape[0] - 1
-    for i in range(ids.size):
-        start, stop = indptr[ids[i]], indptr[ids[i] + 1]
-        for at in range(start, stop):
-            x, row = weight[i] * data[at], indices[at]
-            for other in range(start, stop):
-                out[row, indices[other]] += x * data[other]
-            if intercept:
-                out[row, d] += x
-                out[d, row] += x
-        if intercept:
-            out[d, d] += weight[i]
 
 
 @kernel(fastmath=CONTRACT)

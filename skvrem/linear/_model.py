@@ -26,9 +26,9 @@ import numpy as np
 
 from skvrem.linear import _kernels
 from skvrem.linear._model_curvature import Factor
-from skvrem.linear._model_rows import tiles
 from skvrem.utils._algebra import accumulate, scale
 from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.utils._tiles import tiles
 
 __all__ = ["LogisticModel", "Parameters", "Point", "Statistics"]
 

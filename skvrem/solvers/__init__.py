@@ -1,6 +1,7 @@
 """Estimators of a mean, and the loop that fits with them."""
 
 from skvrem.solvers._acceleration import Squarem
+from skvrem.solvers._ascent import Ascent
 from skvrem.solvers._batch import Batch
 from skvrem.solvers._incremental import Incremental
 from skvrem.solvers._plan import BY_NAME, Plan, plan_em
@@ -10,11 +11,13 @@ from skvrem.solvers._saga import SAGA
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stochastic import Stochastic
 from skvrem.solvers._svrg import SVRG
+from skvrem.solvers._sweeps import Sweeps
 
 __all__ = [
     "BY_NAME",
     "SAGA",
     "SVRG",
+    "Ascent",
     "Batch",
     "Incremental",
     "Plan",
@@ -22,6 +25,7 @@ __all__ = [
     "Squarem",
     "Start",
     "Stochastic",
+    "Sweeps",
     "as_history",
     "plan_em",
     "run",

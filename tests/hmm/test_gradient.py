@@ -113,9 +113,11 @@ def make(family, transitions=None, startprob="free", missing=False, n=2, prior=1
         Sequences(X, bounds, weight, None, inputs), emission, transitions
     )
     initial = Initial(startprob, None, prior, n, transitions.first)
+    emission = data.emission
     model = HMMModel(emission, data.features, initial, transitions, data.total_weight)
     members = rng.uniform(0.1, 1.0, (n * emission.n_parts, len(X)))
     sums = data.features.widen(members @ data.rows.features(slice(None)))
+    sums = emission.digest(sums, emission.blank())
     packed = emission.given_start(emission.maximize(sums, emission.blank(), True))
     guess = rng.integers(n, size=(2, 400))
     at = None if inputs is None else inputs[rng.integers(len(X), size=400)]
@@ -168,7 +170,17 @@ def test_families(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["diag", "spherical", "poisson", "zero-inflated gamma", "product"]
+    "name",
+    [
+        "diag",
+        "spherical",
+        "full",
+        "tied",
+        "mixture, full",
+        "poisson",
+        "zero-inflated gamma",
+        "product",
+    ],
 )
 def test_missing(name):
     check(*make(FAMILIES[name], missing=True))

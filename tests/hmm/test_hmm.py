@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import sklearn
+from scipy.stats import multivariate_normal, norm
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -343,9 +344,75 @@ def test_whole_rows_may_be_missing(jumps, kind):
     np.testing.assert_allclose(
         model.score_samples(holes, groups=ids)[::7], 0, atol=1e-9
     )
-    holes[1, 0] = np.nan
-    with pytest.raises(ValueError, match="Row 1 of X is NaN in part"):
-        model.fit(holes, groups=ids)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied"])
+def test_rows_may_be_missing_in_part(jumps, kind):
+    """Every row has the density of what is observed of it."""
+    X, ids, states = jumps
+    rng = np.random.default_rng(1)
+    X = np.column_stack([X, X.sum(axis=1) + rng.normal(size=len(X))])
+    holes = X.copy()
+    holes[rng.uniform(size=X.shape) < 0.2] = np.nan
+    holes[30:35] = np.nan
+    model = VRHMM(3, covariance_type=kind, solver="batch", random_state=0)
+    model.set_params(tol=1e-8).fit(holes, groups=ids)
+    assert (np.diff(model.history_["objective"]) > -1e-10).all()
+    model.relabel(np.argsort(model.means_[:, 0]))
+    joint = np.zeros((len(X), 3))
+    for row, values in enumerate(holes):
+        seen = np.flatnonzero(~np.isnan(values))
+        for k in range(3 if seen.size else 0):
+            joint[row, k] = multivariate_normal(
+                model.means_[k, seen], model.covars_[k][np.ix_(seen, seen)]
+            ).logpdf(values[seen])
+    smoothed, total = [], 0.0
+    for i in np.unique(ids):
+        found = recursions(joint[ids == i], model.startprob_, model.transmat_)
+        total += found[0].sum()
+        smoothed.append(found[2])
+    assert model.score(holes, groups=ids) * len(X) == pytest.approx(total, rel=1e-9)
+    np.testing.assert_allclose(
+        model.predict_proba(holes, groups=ids), np.concatenate(smoothed), atol=1e-9
+    )
+    assert np.mean(model.predict(holes, groups=ids) == states) > 0.95
+    # Correlations come through the holes, to the precision of fewer rows.
+    whole = VRHMM(3, covariance_type=kind, random_state=0).fit(X, groups=ids)
+    whole.relabel(np.argsort(whole.means_[:, 0]))
+    np.testing.assert_allclose(model.means_, whole.means_, atol=0.3)
+    np.testing.assert_allclose(model.covars_, whole.covars_, atol=0.5)
+    # Other rows, with other holes, and a stream of them.
+    assert np.isfinite(model.score_samples(X[:50])).all()
+    model.partial_fit(X[:80]).partial_fit(holes[:80])
+    assert model.score(holes, groups=ids) > total / len(X) - 0.2
+
+
+def test_moments_of_what_is_missing():
+    """One state: EM for a normal sample with holes ends at the maximum."""
+    rng = np.random.default_rng(0)
+    X = rng.multivariate_normal([1.0, -2.0], [[1.0, 0.8], [0.8, 2.0]], size=300)
+    X[:100, 1] = np.nan
+    X[100:150, 0] = np.nan
+    model = VRHMM(1, covariance_type="full", tol=1e-13, reg_covar=0.0).fit(X)
+    mean, covariance = model.means_[0], model.covars_[0]
+
+    def likelihood(mean, covariance):
+        total = multivariate_normal(mean, covariance).logpdf(X[150:]).sum()
+        for j, rows in ((0, slice(100)), (1, slice(100, 150))):
+            sd = np.sqrt(covariance[j, j])
+            total += norm.logpdf(X[rows, j], mean[j], sd).sum()
+        return total / 300
+
+    best = likelihood(mean, covariance)
+    assert model.score(X) == pytest.approx(best, rel=1e-12)
+    for step in (1e-3, -1e-3):
+        for i in range(2):
+            assert likelihood(mean + step * np.eye(2)[i], covariance) < best
+            for j in range(2):
+                moved = covariance.copy()
+                moved[i, j] += step
+                moved[j, i] = moved[i, j]
+                assert likelihood(mean, moved) < best
 
 
 @pytest.mark.parametrize("family", ["poisson", "bernoulli", "categorical"])

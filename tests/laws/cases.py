@@ -24,6 +24,9 @@ from skvrem.linear._model_curvature import Curvature
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.mixture._start import _spheres
 from skvrem.plsa._model import PLSAModel
+from skvrem.vi._model import GaussianModel
+from skvrem.vi._model_families import Logistic, Softmax
+from skvrem.vi._model_posterior import MeanField
 from tests import multinomial_mixture as multinomial
 
 
@@ -178,6 +181,26 @@ def logistic(kind="gram", k=1, intercept=True, sparse=False, weighted=False):
     )
 
 
+def bayesian(structure, k=1, sparse=False, weighted=False):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(120, 3)) * [1.0, 0.5, 0.7]
+    if sparse:
+        X = sp.csr_matrix(X * (rng.uniform(size=X.shape) < 0.6))
+    weight = rng.uniform(0.5, 2.0, 120) if weighted else None
+    logits = X @ rng.normal(size=(3, max(2, k)))
+    y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    family = Logistic() if k == 1 else Softmax(k, 120)
+    y = y.astype(float) if k == 1 else y.astype(np.int32)
+    data = as_source(X, weight)
+    prior = MeanField(np.zeros(4 * k), np.ones(4 * k))
+    model = GaussianModel(family, y, prior, data.total_weight, True, structure)
+    point = model.start(0.1 * rng.normal(size=(4, k)), data, rng)
+    own = "ascent" if structure == "full" else "quasi-newton"
+    # The nodes of several classes give a bound whose slope errs a little.
+    bounded = k == 1
+    return Case(model, point, data, X, "vi", bounded, solvers=("batch", own))
+
+
 def hidden_markov(
     family,
     keep_sums=True,
@@ -241,6 +264,7 @@ def hidden_markov(
     transitions.prepare(inputs)
     sequences = Sequences(X, bounds, weight, None, inputs)
     data = SequenceSource(sequences, emission, transitions)
+    emission = data.emission
     initial = Initial("free", None, prior, n, transitions.first)
     model = HMMModel(
         emission,
@@ -261,7 +285,11 @@ def hidden_markov(
     parameters = Parameters(
         other[1],
         other[0],
-        emission.maximize(data.features.widen(sums), emission.blank(), True),
+        emission.maximize(
+            emission.digest(data.features.widen(sums), emission.blank()),
+            emission.blank(),
+            True,
+        ),
     )
     solvers = (*Case._field_defaults["solvers"], "quasi-newton")
     return Case(model, model.start(parameters), data, X, "hmm", solvers=solvers)
@@ -298,6 +326,9 @@ CASES = {
     "logistic weighted": lambda: logistic(weighted=True, intercept=False),
     "multinomial": lambda: logistic(k=3),
     "multinomial sparse": lambda: logistic(k=3, sparse=True),
+    "bayesian": lambda: bayesian("full", sparse=True, weighted=True),
+    "bayesian diagonal": lambda: bayesian("diagonal"),
+    "bayesian classes": lambda: bayesian("full", k=3),
     "hmm gaussian": lambda: hidden_markov("gaussian"),
     "hmm full": lambda: hidden_markov("full"),
     "hmm tied": lambda: hidden_markov("tied"),
@@ -310,6 +341,7 @@ CASES = {
     "hmm product": lambda: hidden_markov("product"),
     "hmm with priors": lambda: hidden_markov("categorical", prior=2.0),
     "hmm missing": lambda: hidden_markov("gaussian", missing=True),
+    "hmm missing in part": lambda: hidden_markov("full", missing=True),
     "hmm weighted": lambda: hidden_markov("gaussian", weighted=True),
     "hmm segments": lambda: hidden_markov(
         "gaussian", transitions=hmm.Hierarchical(2, 2, 0), n=4

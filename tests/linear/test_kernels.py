@@ -8,7 +8,7 @@ from scipy.special import expit, log_softmax, logsumexp, softmax
 from skvrem.data import as_source
 from skvrem.linear import _kernels, bound
 from skvrem.linear._model_curvature import Curvature, Factor, LowRankMetric
-from skvrem.linear._model_rows import tiles
+from skvrem.utils._tiles import tiles
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 SPARSE = pytest.mark.parametrize("sparse", [False, True])
@@ -166,6 +166,10 @@ def test_products_of_tiles(sparse, dtype, intercept, index, rng):
     out = np.ones((p, p))
     tile.add_gram(weight, out)
     np.testing.assert_allclose(out, 1.0 + (rows.T * weight) @ rows, **same)
+    np.testing.assert_allclose(tile.squares_times(M), np.square(rows) @ M, **same)
+    S = rng.normal(size=(p, p))
+    expected = np.einsum("ij,jk,ik->i", rows, S, rows)
+    np.testing.assert_allclose(tile.quadratic(S), expected, rtol=1e-4, atol=1e-4)
 
 
 @SPARSE

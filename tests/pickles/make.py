@@ -5,7 +5,7 @@ of builtins and arrays with
 
     version, state_format    what wrote it
     estimator                bytes, the pickle of a small fitted estimator
-    X                        rows it has not seen, shape (5, n_features), float64
+    X                        rows to be answered, shape (5, n_features), float64
     answers                  what its methods said about X, by name of the method
 
 Regenerate a file only where the state format has been raised on purpose.
@@ -24,6 +24,9 @@ PROTOCOL = 4
 METHODS = ("predict", "predict_proba", "score_samples", "transform")
 # Parameters of each estimator; one that is not named here gets its defaults.
 PARAMETERS = {
+    "BayesianLogisticRegression": {"fit_intercept": False},
+    "BayesianPPCA": {"n_components": 2},
+    "BradleyTerry": {"ties": "davidson", "home_advantage": True},
     "FactorialMixture": {"n_components": 2},
     "VRPLSA": {"n_components": 2},
     "TemperedLDA": {"n_components": 2},
@@ -40,11 +43,25 @@ def small_rows():
     return rng.poisson(groups).astype(np.float64), np.repeat([0, 1], 20)
 
 
+def small_matches():
+    """Items 0 to 3, which meet in pairs, and who won or tied."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(4, size=40)
+    second = (first + rng.integers(1, 4, size=40)) % 4
+    X = np.stack([first, second], axis=1).astype(np.float64)
+    return X, rng.choice([0.0, 0.5, 1.0], size=40)
+
+
+def rows_of(name):
+    """Return X and y for an estimator."""
+    return small_matches() if name == "BradleyTerry" else small_rows()
+
+
 def fitted(name, estimator_class):
     estimator = estimator_class(**PARAMETERS.get(name, {}))
     if "random_state" in estimator.get_params():
         estimator.set_params(random_state=0)
-    return estimator.fit(*small_rows())
+    return estimator.fit(*rows_of(name))
 
 
 def answers_of(estimator, X):
@@ -59,7 +76,7 @@ def answers_of(estimator, X):
 def main():
     for name, estimator_class in all_estimators():
         estimator = fitted(name, estimator_class)
-        X = small_rows()[0][::8] + 1.0
+        X = rows_of(name)[0][::8] + 1.0
         stored = {
             "version": skvrem.__version__,
             "state_format": estimator_class._state_format,

@@ -6,7 +6,7 @@ every row from memory once for its logits and its share of the gradient.
 
 import numpy as np
 
-from skvrem.linear import _kernels
+from skvrem.utils import _csr_kernels
 
 __all__ = ["tiles"]
 
@@ -63,6 +63,22 @@ class DenseTile:
         if self.intercept:
             out[d] += R.sum(axis=0, dtype=np.float64)
 
+    def squares_times(self, M):
+        """Squares of the rows times M (p, c), in the dtype of the rows."""
+        return DenseTile(np.square(self.x), self.intercept).times(M)
+
+    def quadratic(self, M):
+        """The quadratic form x^T M x of each row, of shape (m,), for M (p, p)."""
+        x, d = self.x, self.x.shape[1]
+        M = M.astype(x.dtype, copy=False)
+        image = x @ M[:d, :d]
+        if self.intercept:
+            image += M[:d, d] + M[d, :d]
+        out = np.einsum("ij,ij->i", image, x)
+        if self.intercept:
+            out += M[d, d]
+        return out
+
     def add_squares(self, R, out):
         """Out (p, c) += squares of the rows, transposed, times R (m, c)."""
         DenseTile(np.square(self.x), self.intercept).add_transposed(R, out)
@@ -89,25 +105,41 @@ class CSRTile:
         """Rows times M (p, c), in the dtype of the rows."""
         M = np.ascontiguousarray(M, self.dtype)
         out = np.empty((self.parts[3].size, M.shape[1]), self.dtype)
-        _kernels.csr_times(*self.parts, M, out)
+        _csr_kernels.csr_times(*self.parts, M, out)
         if self.intercept:
             out += M[-1]
+        return out
+
+    def squares_times(self, M):
+        """Squares of the rows times M (p, c), in the dtype of the rows."""
+        M = np.ascontiguousarray(M, self.dtype)
+        out = np.empty((self.parts[3].size, M.shape[1]), self.dtype)
+        _csr_kernels.csr_squares_times(*self.parts, M, out)
+        if self.intercept:
+            out += M[-1]
+        return out
+
+    def quadratic(self, M):
+        """The quadratic form x^T M x of each row, of shape (m,), for M (p, p)."""
+        M = np.ascontiguousarray(M, np.float64)
+        out = np.empty(self.parts[3].size)
+        _csr_kernels.csr_quadratic(*self.parts, self.intercept, M, out)
         return out
 
     def add_transposed(self, R, out):
         """Out (p, c) += rows, transposed, times R (m, c)."""
         R = np.ascontiguousarray(R, np.float64)
-        _kernels.csr_add_transposed(*self.parts, R, out)
+        _csr_kernels.csr_add_transposed(*self.parts, R, out)
         if self.intercept:
             out[-1] += R.sum(axis=0)
 
     def add_squares(self, R, out):
         """Out (p, c) += squares of the rows, transposed, times R (m, c)."""
         R = np.ascontiguousarray(R, np.float64)
-        _kernels.csr_add_squares(*self.parts, R, out)
+        _csr_kernels.csr_add_squares(*self.parts, R, out)
         if self.intercept:
             out[-1] += R.sum(axis=0)
 
     def add_gram(self, weight, out):
         """Out (p, p) += sum of weight x x^T."""
-        _kernels.csr_add_gram(*self.parts, weight, self.intercept, out)
+        _csr_kernels.csr_add_gram(*self.parts, weight, self.intercept, out)

@@ -1,0 +1,94 @@
+"""Where the variance of stochastic gradients comes from, and what is left of it."""
+
+import numpy as np
+
+from skvrem.utils._base import optional
+
+__all__ = ["GradientVarianceDisplay"]
+
+
+class GradientVarianceDisplay:
+    """Variances of gradient estimates, as bars.
+
+    Parameters
+    ----------
+    variances : dict of str to float
+        What ``gradient_variance`` of an estimator returns: the decomposition, whose
+        names begin with "V", and the estimators.
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+    figure_ : matplotlib.figure.Figure
+    bars_ : matplotlib.container.BarContainer
+
+    Examples
+    --------
+    >>> from skvrem import GradientVarianceDisplay
+    >>> variances = {"V(rows)": 9e4, "V(draws)": 2e3, "naive": 1e5, "joint": 3e2}
+    >>> GradientVarianceDisplay(variances).plot().ax_.get_xscale()
+    'log'
+    """
+
+    def __init__(self, variances):
+        self.variances = variances
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, ax=None, **kwargs):
+        """Measure the variances at a fitted posterior and draw them.
+
+        Parameters
+        ----------
+        estimator : BayesianLogisticRegression or BayesianGLMRegressor
+            Fitted.
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their targets.
+        ax : matplotlib Axes, default=None
+            Drawn on a new figure if None.
+        **kwargs : dict
+            Passed to the estimator's ``gradient_variance``.
+
+        Returns
+        -------
+        display : GradientVarianceDisplay
+        """
+        return cls(estimator.gradient_variance(X, y, **kwargs)).plot(ax=ax)
+
+    def plot(self, ax=None, **kwargs):
+        """Draw a bar for each variance, on a logarithmic scale.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Drawn on a new figure if None.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.barh`.
+
+        Returns
+        -------
+        display : GradientVarianceDisplay
+            With the attributes ``ax_``, ``figure_`` and ``bars_``.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If there is nothing to draw.
+        """
+        if not self.variances:
+            raise ValueError("There are no variances to draw.")
+        if ax is None:
+            pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
+            _, ax = pyplot.subplots(layout="constrained")
+        names = list(self.variances)
+        colors = ["C7" if name.startswith("V(") else "C0" for name in names]
+        kwargs = {"color": colors, **kwargs}
+        self.ax_, self.figure_ = ax, ax.figure
+        values = np.array([self.variances[name] for name in names])
+        self.bars_ = ax.barh(names, values, **kwargs)
+        ax.set(xscale="log", xlabel="variance of the gradient (trace)")
+        ax.invert_yaxis()
+        return self

@@ -1,0 +1,89 @@
+"""Classes of rows: found, checked, and numbered."""
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+
+__all__ = ["number_classes", "stream_classes"]
+
+
+def number_classes(estimator, y, weight, known=None):
+    """Return the classes of a fit and the number of each row's.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Named in messages.
+    y : ndarray of shape (n_samples,)
+    weight : ndarray of shape (n_samples,) or None
+    known : ndarray of shape (n_classes,), default=None
+        The classes of a stream, of which y may hold some.
+
+    Returns
+    -------
+    classes : ndarray of shape (n_classes,)
+    numbers : ndarray of int32 of shape (n_samples,)
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two classes, fewer than two with rows of positive
+        weight, or one that is not known.
+    """
+    if known is not None:
+        classes, numbers = known, _numbers(y, known)
+    else:
+        check_classification_targets(y)
+        classes, numbers = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"{type(estimator).__name__} needs samples of at least 2 classes in the "
+            f"data, but the data contains only one class: {classes[0]!r}"
+        )
+    numbers = numbers.astype(np.int32)
+    if weight is not None and known is None:
+        weighed = np.unique(numbers[weight > 0.0])
+        if len(weighed) < 2:
+            raise ValueError(
+                f"Only the class {classes[weighed[0]]!r} has rows of positive "
+                "weight: at least 2 classes are needed."
+            )
+    return classes, numbers
+
+
+def stream_classes(estimator, classes):
+    """Return the classes of a stream: given in the first call, the same in later ones.
+
+    Raises
+    ------
+    ValueError
+        If they are missing in the first call, or differ later.
+    """
+    first = not hasattr(estimator, "classes_")
+    if first and classes is None:
+        raise ValueError(
+            "classes must be passed on the first call to partial_fit: all that "
+            "the stream will bring, as y of one batch may not hold them all."
+        )
+    if first:
+        return np.unique(classes)
+    if classes is not None and not np.array_equal(
+        np.unique(classes), estimator.classes_
+    ):
+        raise ValueError(
+            f"`classes={np.asarray(classes).tolist()}` is not the same as on last "
+            f"call to partial_fit, was: {estimator.classes_.tolist()}."
+        )
+    return estimator.classes_
+
+
+def _numbers(y, classes):
+    """Return the numbers of classes that are known already."""
+    found, numbers = np.unique(y, return_inverse=True)
+    unseen = found[~np.isin(found, classes)].tolist()
+    if unseen:
+        raise ValueError(
+            f"y holds classes {unseen}, which are not among the classes "
+            f"{classes.tolist()} of the first call of partial_fit: give all of them "
+            "there."
+        )
+    return np.searchsorted(classes, found)[numbers]

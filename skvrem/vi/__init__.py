@@ -1,0 +1,13 @@
+"""Bayesian models by variational inference."""
+
+from skvrem.vi._bradley_terry import BradleyTerry
+from skvrem.vi._classifier import BayesianLogisticRegression
+from skvrem.vi._ppca import BayesianPPCA
+from skvrem.vi._regressor import BayesianGLMRegressor
+
+__all__ = [
+    "BayesianGLMRegressor",
+    "BayesianLogisticRegression",
+    "BayesianPPCA",
+    "BradleyTerry",
+]

@@ -1,0 +1,85 @@
+"""Posteriors for ArviZ: draws, log-likelihoods and data under the user's names."""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skvrem.utils._base import optional
+
+__all__ = ["ArviZMixin", "Draws", "feature_names"]
+
+
+class Draws(NamedTuple):
+    """What an estimator says of rows, as ArviZ groups it.
+
+    Attributes
+    ----------
+    posterior : dict of str to ndarray of shape (n_samples, ...)
+    dims : dict of str to list of str
+        Names of the axes of each variable, the draws left out.
+    coords : dict of str to list
+        Labels along the axes.
+    log_likelihood : ndarray of shape (n_samples, n_rows)
+        Of each row at each draw.
+    observed : ndarray of shape (n_rows, ...)
+    """
+
+    posterior: dict
+    dims: dict
+    coords: dict
+    log_likelihood: np.ndarray
+    observed: np.ndarray
+
+
+class ArviZMixin:
+    """Estimators with ``_draws(X, y, n_samples, rng)``, which returns `Draws`."""
+
+    def to_arviz(self, X, y=None, n_samples=1000, random_state=None):
+        """Return draws from the posterior and what they say of rows, for ArviZ.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows, as in `fit`: those that log-likelihoods are wanted of.
+        y : array-like, default=None
+            Their targets, as in `fit`.
+        n_samples : int, default=1000
+            How many draws, independent of each other: one chain.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        data : arviz.InferenceData
+            With the groups posterior, log_likelihood and observed_data, variables
+            labelled by features, classes or items.
+
+        Raises
+        ------
+        ImportError
+            Where ArviZ is not installed.
+        """
+        check_is_fitted(self)
+        arviz = optional("arviz", "arviz", "to_arviz")
+        rng = check_random_state(random_state)
+        draws = self._draws(X, y, n_samples, rng)
+        # An axis of chains goes first.
+        posterior = {name: value[None] for name, value in draws.posterior.items()}
+        axes = ["row", "column"][: draws.observed.ndim]
+        return arviz.from_dict(
+            posterior=posterior,
+            log_likelihood={"y": draws.log_likelihood[None]},
+            observed_data={"y": draws.observed},
+            coords=draws.coords,
+            dims={**draws.dims, "y": axes},
+        )
+
+
+def feature_names(estimator):
+    """Return the names of the features of an estimator."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return [f"x{j}" for j in range(estimator.n_features_in_)]
+    return list(names)

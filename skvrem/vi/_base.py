@@ -1,0 +1,547 @@
+"""What the estimators of generalised linear models share: fit, stream, posterior."""
+
+import time
+import warnings
+from functools import partial
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skvrem import schedules, solvers
+from skvrem.data import as_source
+from skvrem.utils._base import VersionedPickle
+from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
+from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
+from skvrem.utils._summary import summary_table
+from skvrem.utils._validation import (
+    all_or_nothing,
+    check_integer,
+    check_options,
+    check_real,
+)
+from skvrem.vi._arviz import ArviZMixin, Draws, feature_names
+from skvrem.vi._model import GaussianModel, structure_of
+from skvrem.vi._model_posterior import MeanField
+from skvrem.vi._model_steps import SteppingModel
+from skvrem.vi._pareto import pareto_k
+from skvrem.vi._plan import STOCHASTIC, as_structure, plan_fit
+from skvrem.vi._variance import ESTIMATORS, decompose
+
+__all__ = ["GaussianPosterior"]
+
+# Draws that the shape of the importance weights is taken from, and how many at once.
+PARETO_DRAWS, DRAWS_AT_ONCE = 1000, 50
+# Rows a task of a prediction.
+PREDICT_ROWS = 4096
+
+
+class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
+    """Estimators with coefficients, a Gaussian prior and a Gaussian posterior.
+
+    A class that inherits this has ``_open(X, y, sample_weight, reset)``, which returns
+    a source, targets as the family wants them and the dtype of the rows; and
+    ``_family(n_rows)``.
+    """
+
+    def _check_parameters(self):
+        check_integer(self, "max_iter", "verbose")
+        check_integer(self, "verbose_interval", "n_draws", least=1)
+        check_integer(self, "rank", least=1, options=(None,))
+        check_integer(self, "batch_size", least=1, options=("auto",))
+        check_real(self, "tol")
+        check_real(self, "intercept_prior_scale", above=True)
+        check_real(self, "step_size", above=True, options=("auto",))
+        check_options(
+            self,
+            posterior=("auto", "fullrank", "lowrank", "meanfield"),
+            solver=("auto", "batch", *STOCHASTIC),
+            expectation=("auto", "quadrature", "mc"),
+            optimizer=("auto", "natural", "lbfgs", "adam", "sgd"),
+            control_variate=(None, "taylor", "antithetic"),
+            control_scale=(True, False),
+            fit_intercept=(True, False),
+            warm_start=(True, False),
+        )
+        scale = np.asarray(self.prior_scale)
+        if not (
+            np.issubdtype(scale.dtype, np.number)
+            and scale.ndim < 2
+            and np.isfinite(scale).all()
+            and (scale > 0.0).all()
+        ):
+            raise ValueError(
+                f"prior_scale of {type(self).__name__} must be a positive number, or "
+                f"one for each feature, got {self.prior_scale!r}."
+            )
+
+    def _prior(self, n_features, n_predictors):
+        """Return the prior over all coefficients, class by class."""
+        scale = np.asarray(self.prior_scale, np.float64)
+        if scale.ndim and scale.shape != (n_features,):
+            raise ValueError(
+                f"prior_scale must be one number, or one for each of the {n_features} "
+                f"features, got {scale.size}."
+            )
+        scale = np.broadcast_to(scale, n_features)
+        if self.fit_intercept:
+            scale = np.append(scale, self.intercept_prior_scale)
+        scale = np.tile(scale, n_predictors)
+        return MeanField(np.zeros(scale.size), scale)
+
+    def fit(self, X, y, sample_weight=None):
+        """Fit the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : estimator
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            For parameters out of range or that do not go together, and rows or targets
+            that the model cannot have. The estimator is then as it was before.
+        TypeError
+            For a dask array.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        """
+        with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
+            self._check_parameters()
+            self._fit(X, y, sample_weight)
+        return self
+
+    @with_callbacks
+    def _fit(self, X, y, sample_weight):
+        began = time.perf_counter()
+        data, targets, dtype = self._open(X, y, sample_weight, reset=True)
+        family = self._family(data.n_units)
+        prior = self._prior(data.n_features, family.n_predictors)
+        with Progress(self, X, y, 1) as progress:
+            self._infer(data, targets, family, prior, dtype, began, progress)
+        self.n_samples_seen_ = data.n_units
+
+    def _infer(self, data, targets, family, prior, dtype, began, progress, start=None):
+        """Fit the posterior of rows given a prior, and set what has been fitted."""
+        plan = plan_fit(self, prior.n_dim, family.n_predictors)
+        rng = np.random.default_rng(
+            check_random_state(self.random_state).randint(2**31 - 1)
+        )
+        model = GaussianModel(
+            family,
+            targets,
+            prior,
+            data.total_weight,
+            self.fit_intercept,
+            as_structure(plan.posterior),
+            plan.rank,
+            plan.matrix,
+        )
+        point = self._start(model, data, prior, rng, start)
+        attributes = partial(self._attributes, model, dtype=dtype)
+        report = progress.start(0, lambda at: attributes(at.parameters))
+        solver, step_size, batch_size = plan.ascent(self.tol), 1.0, data.n_units
+        if plan.solver in STOCHASTIC:
+            model, step_size, batch_size = self._stepping(model, data, plan, point)
+            solver = solvers.Sweeps(2.0 if plan.solver == "svrg" else 1.0)
+        result = solvers.run(
+            model,
+            solver,
+            data,
+            point,
+            step_size=schedules.Constant(step_size),
+            temperature=schedules.Constant(1.0),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            rng=rng,
+            report=report,
+            seconds=time.perf_counter() - began,
+        )
+        report.end()
+        point = result.point
+        if result.converged and isinstance(solver, solvers.Ascent):
+            # The step that is known already: it squares what is left of the error.
+            point = model.update(point, solver.last.mean, None, 1.0)
+        promises = np.array(solver.promises, dtype=float)
+        if not (result.converged or result.stopped) and self.max_iter > 0:
+            self._warn_not_converged(result, promises)
+        history = solvers.as_history(result.history)
+        history["predicted_gain"] = promises
+        if plan.solver in STOCHASTIC:
+            history["gradient_variance"] = np.array(model.variances)
+            model = model.model
+        vars(self).update(
+            attributes(point.parameters),
+            elbo_=result.objective,
+            converged_=result.converged,
+            n_iter_=result.n_iter,
+            history_=history,
+            solver_=plan.solver,
+            expectation_=plan.expectation,
+            optimizer_=plan.optimizer,
+            step_size_=step_size,
+            batch_size_=batch_size,
+            _rows=(data, targets, prior),
+        )
+        vars(self).pop("_pareto_k", None)
+
+    def _stepping(self, model, data, plan, point):
+        """Return the model of minibatch steps, their size, and rows a batch."""
+        if not isinstance(data.rows, np.ndarray):
+            raise ValueError(
+                f"solver={plan.solver!r} needs dense rows: pass X.toarray(), or choose "
+                "solver='batch', which takes sparse ones."
+            )
+        if not isinstance(model.prior, MeanField):
+            raise ValueError(
+                f"solver={plan.solver!r} goes on from a mean-field posterior: choose "
+                "solver='batch', or fit with posterior='meanfield'."
+            )
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            batch_size = int(np.clip(data.n_units // 64, 5, 100))
+        control = self.control_variate
+        if plan.expectation == "quadrature":
+            control = "quadrature"
+        steps = SteppingModel(
+            model,
+            data,
+            plan.solver,
+            control,
+            self.control_scale,
+            plan.optimizer,
+            min(batch_size, data.n_units),
+            self.n_draws,
+        )
+        size = self.step_size
+        if size == "auto":
+            size = steps.auto_step(point)
+        return steps, float(size), steps.batch_size
+
+    def _start(self, model, data, prior, rng, start):
+        """Return the point to start from: a posterior, the last one, or the prior."""
+        if start is None and self.warm_start and hasattr(self, "posterior_"):
+            start = self.posterior_
+        if start is not None and start.n_dim == prior.n_dim:
+            point = model.point_of(start)
+            if point is not None:
+                return point
+        return model.start(self._first_mean(model, data, prior), data, rng)
+
+    def _first_mean(self, model, data, prior):
+        """Return the means (p, k) that a cold fit starts from."""
+        return prior.mean.reshape(model.k, -1).T.copy()
+
+    def _attributes(self, model, parameters, dtype):
+        """Return the fitted attributes of parameters."""
+        posterior = model.posterior(parameters)
+        mean, scale = (
+            part.reshape(model.k, -1) for part in (posterior.mean, posterior.scale)
+        )
+        d = mean.shape[1] - self.fit_intercept
+        zero = np.zeros(model.k)
+        return {
+            "posterior_": posterior,
+            "coef_": np.ascontiguousarray(mean[:, :d], dtype),
+            "coef_std_": np.ascontiguousarray(scale[:, :d], dtype),
+            "intercept_": (mean[:, d] if self.fit_intercept else zero).astype(dtype),
+            "intercept_std_": (scale[:, d] if self.fit_intercept else zero).astype(
+                dtype
+            ),
+        }
+
+    def _warn_not_converged(self, result, promises):
+        warnings.warn(
+            f"{type(self).__name__} did not converge in {result.n_iter} epochs: "
+            f"{promises[-1]:.3g} nats are left to gain, and tol is {self.tol:g}. Raise "
+            "max_iter, or tol if that is close enough; a smaller prior_scale, or "
+            "features on one scale, make the problem easier.",
+            ConvergenceWarning,
+            stacklevel=6,
+        )
+
+    @property
+    def _seen_before(self):
+        """Rows that a batch of a stream comes after; none for a fit."""
+        return vars(self).get("_stream_rows", 0)
+
+    def _stream(self, X, y, sample_weight):
+        """Update the posterior with one batch, for which it is the prior."""
+        began = time.perf_counter()
+        first = not hasattr(self, "posterior_")
+        self._stream_rows = 0 if first else self.n_samples_seen_
+        data, targets, dtype = self._open(X, y, sample_weight, reset=first)
+        family = self._family(data.n_units)
+        seen, elbo, start = 0, 0.0, None
+        if first:
+            prior = self._prior(data.n_features, family.n_predictors)
+        else:
+            prior = start = self.posterior_
+            seen, elbo, dtype = self.n_samples_seen_, self.elbo_, self.coef_.dtype
+        with Progress(self, X, y, 1) as progress:
+            self._infer(data, targets, family, prior, dtype, began, progress, start)
+        self.n_samples_seen_ = seen + data.n_units
+        self.elbo_ += elbo
+        del self._stream_rows
+
+    def __getstate__(self):
+        # Rows stay where they are: only what has been learnt travels.
+        state = super().__getstate__()
+        state.pop("_rows", None)
+        return state
+
+    # The posterior
+
+    def sample_posterior(self, n_samples=1, random_state=None):
+        """Draw coefficients from the posterior.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many draws.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        coef : ndarray of shape (n_samples, *coef_.shape)
+            Coefficients.
+        intercept : ndarray of shape (n_samples, *intercept_.shape)
+            Intercepts of the same draws.
+        """
+        check_is_fitted(self)
+        draws = self.posterior_.sample(n_samples, check_random_state(random_state))
+        k, d = np.atleast_2d(self.coef_).shape
+        draws = draws.reshape(n_samples, k, -1)
+        coef = draws[:, :, :d].reshape(n_samples, *self.coef_.shape)
+        if not self.fit_intercept:
+            return coef, np.zeros((n_samples, *np.shape(self.intercept_)))
+        return coef, draws[:, :, d].reshape(n_samples, *np.shape(self.intercept_))
+
+    def _draws(self, X, y, n_samples, rng):
+        """See `ArviZMixin`."""
+        state = dict(vars(self))
+        try:  # opening targets learns from them what is known already
+            if hasattr(self, "classes_"):
+                self._stream_classes = self.classes_
+            data, targets, _ = self._open(X, y, None, reset=False)
+        finally:
+            vars(self).clear()
+            vars(self).update(state)
+        draws = self.posterior_.sample(n_samples, rng)
+        model = self._posterior_model(data.n_units, targets)
+        each = model.log_likelihoods(draws, data.batch(0, data.n_units))
+        columns = draws.reshape(n_samples, self._n_predictors, -1)
+        d = self.n_features_in_
+        posterior = {"coef": columns[:, :, :d]}
+        if self.fit_intercept:
+            posterior["intercept"] = columns[:, :, d]
+        dims = {"coef": ["predictor", "feature"], "intercept": ["predictor"]}
+        coords = {"predictor": self._labels(), "feature": feature_names(self)}
+        return Draws(posterior, dims, coords, each, targets)
+
+    @property
+    def pareto_k_(self):
+        """How far the posterior can be trusted; below 0.7 it is near the exact one.
+
+        The shape of the tail of importance weights, from 1,000 draws: computed when it
+        is asked for, from the rows of the last fit, which a pickle does not carry.
+        """
+        check_is_fitted(self)
+        if "_pareto_k" in vars(self):
+            return self._pareto_k
+        if "_rows" not in vars(self):
+            raise AttributeError(
+                f"pareto_k_ of {type(self).__name__} needs the rows of the fit, which "
+                "are not in its pickle: ask for it before, or fit again."
+            )
+        data, targets, prior = self._rows
+        draws = self.posterior_.sample(PARETO_DRAWS, np.random.default_rng(0))
+        model = self._posterior_model(data.n_units, targets)
+        with threads(self.n_jobs), one_blas_thread():
+            total = np.concatenate(
+                [
+                    sum(self._weighed_log_likelihoods(model, data, some))
+                    for some in np.split(draws, PARETO_DRAWS // DRAWS_AT_ONCE)
+                ]
+            )
+        weights = total + prior.logpdf(draws) - self.posterior_.logpdf(draws)
+        self._pareto_k = pareto_k(weights)
+        return self._pareto_k
+
+    def _weighed_log_likelihoods(self, model, data, draws):
+        """Yield sums over chunks of rows of the log-likelihood at each draw."""
+
+        def total(chunk):
+            batch = data.batch(*chunk)
+            values = model.log_likelihoods(draws, batch)
+            weight = data.weight[slice(*chunk)] if data.weight.size else None
+            return values.sum(axis=1) if weight is None else values @ weight
+
+        return parallel_map(total, row_chunks(0, data.n_units, PREDICT_ROWS))
+
+    def _posterior_model(self, n_rows, targets=None):
+        """Return a model for predictions by the fitted posterior."""
+        if targets is None:
+            targets = np.zeros(n_rows, np.int32 if self._n_predictors > 1 else float)
+        return GaussianModel(
+            self._family(n_rows),
+            targets,
+            None,
+            float(n_rows),
+            self.fit_intercept,
+            *structure_of(self.posterior_),
+        )
+
+    def _predictor(self, X):
+        """Return the model, its parameters and the checked rows of a prediction."""
+        check_is_fitted(self)
+        X = validate_data(
+            self,
+            X,
+            reset=False,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            order="C",
+        )
+        data = as_source(X, dask=False)
+        model = self._posterior_model(data.n_units)
+        return model, model.point_of(self.posterior_).parameters, data
+
+    def _by_chunks(self, evaluate, data):
+        with threads(self.n_jobs), one_blas_thread():
+            chunks = row_chunks(0, data.n_units, PREDICT_ROWS)
+            return np.concatenate(list(parallel_map(evaluate, chunks)))
+
+    @property
+    def _n_predictors(self):
+        return len(np.atleast_2d(self.coef_))
+
+    def gradient_variance(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        estimators=ESTIMATORS,
+        batch_size=5,
+        n_draws=200,
+        random_state=None,
+    ):
+        """Return where the variance of stochastic gradients comes from.
+
+        At the fitted means and standard deviations, taken as independent, with one draw
+        a batch: as in Table 1 of Wang, Geffner and Domke (2024), but for the prior,
+        whose gradient is exact here. Anchors stand at the same point: what is left of
+        "joint" is the error of Taylor's approximation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+        estimators : sequence of str
+            Among "naive", "cv", "joint", "joint, scales" (with the scales controlled),
+            "antithetic" (joint, by pairs of opposite draws) and "quadrature"
+            (stochastic, without draws).
+        batch_size : int, default=5
+            Rows a batch.
+        n_draws : int, default=200
+            Draws that the variances over draws are estimated from.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        variances : dict of str to float
+            Traces: "V(rows, draws)", "V(rows)" with the draws integrated out,
+            "V(draws)" with all rows, then the estimators.
+        """
+        check_is_fitted(self)
+        unknown = sorted(set(estimators) - set(ESTIMATORS))
+        if unknown:
+            raise ValueError(
+                f"estimators are among {', '.join(ESTIMATORS)}; got {unknown}."
+            )
+        with all_or_nothing(self):
+            data, targets, _ = self._open(X, y, sample_weight, reset=False)
+        if not isinstance(data.rows, np.ndarray):
+            raise ValueError("gradient_variance needs dense rows: pass X.toarray().")
+        rows = np.asarray(data.rows, np.float64)
+        if self.fit_intercept:
+            rows = np.column_stack([rows, np.ones(len(rows))])
+        k = self._n_predictors
+        mean, scale = (
+            part.reshape(k, -1).T
+            for part in (self.posterior_.mean, self.posterior_.scale)
+        )
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        return decompose(
+            self._family(len(rows)),
+            rows,
+            targets,
+            data.weight,
+            mean,
+            scale,
+            estimators,
+            batch_size,
+            n_draws,
+            rng,
+        )
+
+    def summary(self):
+        """Return a table of the coefficients.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row a feature and, where there is one, the intercept; a column a class
+            (one for two classes, and for a regression) with the posterior's standard
+            deviations and 95 % intervals. The frame's ``attrs`` hold the evidence lower
+            bound, solver, passes and convergence; the text ends with them.
+        """
+        check_is_fitted(self)
+        coef, std = np.atleast_2d(self.coef_), np.atleast_2d(self.coef_std_)
+        names = list(getattr(self, "feature_names_in_", ()))
+        names = names or [f"x{j}" for j in range(coef.shape[1])]
+        if self.fit_intercept:
+            names.append("intercept")
+            coef = np.column_stack([coef, np.atleast_1d(self.intercept_)])
+            std = np.column_stack([std, np.atleast_1d(self.intercept_std_)])
+        columns = {}
+        for label, mean, scale in zip(self._labels(), coef, std, strict=True):
+            columns[label] = mean
+            columns[f"{label} sd"] = scale
+            columns[f"{label} 2.5 %"] = mean - 1.959964 * scale
+            columns[f"{label} 97.5 %"] = mean + 1.959964 * scale
+        kind = type(self.posterior_).__name__
+        facts = {
+            "elbo": self.elbo_,
+            "posterior": kind,
+            "solver": self.solver_,
+            "passes": float(self.history_["passes"][-1]),
+            "converged": self.converged_,
+        }
+        if kind == "MeanField":
+            facts["note"] = (
+                "a mean-field posterior has standard deviations that are too small "
+                "where features are correlated"
+            )
+        return summary_table(columns, names, facts)

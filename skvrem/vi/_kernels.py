@@ -1,0 +1,150 @@
+"""Loops over rows: what a likelihood is worth where its predictors are Gaussian.
+
+For a row with predictors z ~ N(a, V), target y and weight w, sums over nodes t_s with
+weights u_s stand for expectations, z_s = a + sqrt(V) t_s:
+
+    loss        -w sum_s u_s log p(y | z_s)
+    residual     w sum_s u_s d log p(y | z_s) / dz
+    curvature   -w sum_s u_s d^2 log p(y | z_s) / dz^2
+
+Gauss-Hermite nodes for one predictor, nodes of a quasi-Monte-Carlo rule for as many as
+there are classes. By the theorems of Bonnet and Price these are the gradients by a and
+V of the expected log-likelihood: residual, and minus half the curvature. One number a
+row is float64; ``weight`` (m,) is empty for ones.
+"""
+
+import math
+
+import numpy as np
+
+from skvrem.utils._jit import CONTRACT, REDUCE, kernel
+from skvrem.utils._math import exp, log
+
+
+@kernel(fastmath=CONTRACT)
+def logistic_expectations(a, v, y, weight, nodes, node_weights, residual, curvature):
+    """Fill residual and curvature (m,) of two classes; return the loss of all rows.
+
+    y (m,) lies in [0, 1]; in between it is a share of ones.
+    """
+    m = a.size
+    softplus = np.zeros(m)
+    spread = np.empty(m)
+    for i in range(m):
+        residual[i] = 0.0
+        curvature[i] = 0.0
+        spread[i] = math.sqrt(v[i])
+    for s in range(nodes.size):
+        t, u = nodes[s], node_weights[s]
+        for i in range(m):  # without branches, so that it vectorises
+            z = a[i] + t * spread[i]
+            e = exp(-abs(z))
+            small = e / (1.0 + e)
+            p = 1.0 - small if z > 0.0 else small
+            residual[i] += u * p
+            curvature[i] += u * p * (1.0 - p)
+            softplus[i] += u * ((z if z > 0.0 else 0.0) + log(1.0 + e))
+    loss = 0.0
+    for i in range(m):
+        w = weight[i] if weight.size else 1.0
+        loss += w * (softplus[i] - y[i] * a[i])
+        residual[i] = w * (y[i] - residual[i])
+        curvature[i] *= w
+    return loss
+
+
+@kernel(fastmath=REDUCE)
+def weighed(x, weight):
+    """Sum of x_s weight_s."""
+    total = 0.0
+    for s in range(x.size):
+        total += x[s] * weight[s]
+    return total
+
+
+@kernel(fastmath=REDUCE)
+def weighed_product(x, y, weight):
+    """Sum of x_s y_s weight_s."""
+    total = 0.0
+    for s in range(x.size):
+        total += x[s] * y[s] * weight[s]
+    return total
+
+
+@kernel(fastmath=CONTRACT)
+def softmax_expectations(A, half, y, weight, nodes, node_weights, residual, curvature):
+    """Fill residual (m, k) and curvature of several classes; return the loss.
+
+    half (m, k) has the standard deviations of independent predictors, and curvature
+    (m, k) then gets its diagonal; or half (m, k * k) has lower triangular roots of V,
+    and curvature (m, k * k) gets all of it. y (m,) are numbers of classes, nodes
+    (k, n_nodes).
+    """
+    m, k = A.shape
+    n = node_weights.size
+    full = half.shape[1] != k
+    p = np.empty((k, n))
+    top, mass = np.empty(n), np.empty(n)
+    loss = 0.0
+    for i in range(m):
+        w = weight[i] if weight.size else 1.0
+        for s in range(n):
+            top[s] = -math.inf
+            mass[s] = 0.0
+        for j in range(k):  # loops over nodes vectorise
+            for s in range(n):
+                p[j, s] = A[i, j]
+            for b in range(j + 1 if full else 1):
+                spread = half[i, j * k + b] if full else half[i, j]
+                c = b if full else j
+                for s in range(n):
+                    p[j, s] += spread * nodes[c, s]
+            for s in range(n):
+                top[s] = max(top[s], p[j, s])
+        for j in range(k):
+            for s in range(n):
+                p[j, s] = exp(max(p[j, s] - top[s], -700.0))
+                mass[s] += p[j, s]
+        total = 0.0
+        for s in range(n):
+            total += node_weights[s] * (top[s] + log(mass[s]))
+            mass[s] = 1.0 / mass[s]
+        for j in range(k):
+            for s in range(n):
+                p[j, s] *= mass[s]
+            residual[i, j] = weighed(p[j], node_weights)
+        if full:
+            for j in range(k):
+                for b in range(j + 1):
+                    both = weighed_product(p[j], p[b], node_weights)
+                    curvature[i, j * k + b] = -w * both
+                    curvature[i, b * k + j] = -w * both
+                curvature[i, j * k + j] += w * residual[i, j]
+        else:
+            for j in range(k):
+                both = weighed_product(p[j], p[j], node_weights)
+                curvature[i, j] = w * (residual[i, j] - both)
+        loss += w * (total - A[i, y[i]])
+        for j in range(k):
+            residual[i, j] *= -w
+        residual[i, y[i]] += w
+    return loss
+
+
+@kernel
+def roots(V, k):
+    """Put lower triangular roots in the place of covariances V (m, k * k).
+
+    A direction without variance gets a zero.
+    """
+    for i in range(V.shape[0]):
+        for a in range(k):
+            for b in range(a + 1):
+                total = V[i, a * k + b]
+                for c in range(b):
+                    total -= V[i, a * k + c] * V[i, b * k + c]
+                if a == b:
+                    V[i, a * k + a] = math.sqrt(max(total, 0.0))
+                else:
+                    pivot = V[i, b * k + b]
+                    V[i, a * k + b] = total / pivot if pivot > 0.0 else 0.0

@@ -1,0 +1,445 @@
+r"""An epoch of minibatch steps of a mean-field posterior, compiled as one sweep.
+
+A row x with weight w has predictors :math:`z = a + t`, :math:`a = \mu^T x` and
+:math:`t_k = s_k \xi_k` with :math:`s_k^2 = \sum_j \sigma_{kj}^2 x_j^2` and noise
+:math:`\xi` of its own. All families have :math:`\nabla \log p(y|z) = (y - m(z)) / \phi`
+with the mean m and a variance matrix V(m). What a batch B of N rows estimates are
+
+    G = sum_n E w r x,        r = (y - m(a + t)) / phi              by the means
+    C = -sum_n E w (r_k xi_k / s_k) x^2                             by the scales
+
+and the control variate is what another r gives in its place, with the same noise:
+
+    Taylor       (y - m(b) - V(m(b)) t) / phi
+    antithetic   (y - m(b) - (m(b + t) - m(b - t)) / 2) / phi
+
+both with the mean (y - m(b)) / phi; Taylor's C has the mean V_kk / phi. b is a (cv,
+Eq. 9 of Wang et al. 2024) or the a of an earlier point (joint, Eq. 5), where the sum
+over all rows of the mean is known. The exact expectations of r and V by quadrature need
+no control but that of the subsampling. A row remembers m(b) for Taylor, b for
+antithetic, and the two expectations for quadrature.
+"""
+
+import math
+
+import numpy as np
+
+from skvrem.utils._jit import CONTRACT, REDUCE, kernel
+from skvrem.utils._math import exp
+
+# Families, control variates and optimizers by number.
+LOGISTIC, POISSON, GAUSSIAN, SOFTMAX = 0, 1, 2, 3
+NONE, TAYLOR, ANTITHETIC, QUADRATURE = 0, 1, 2, 3
+NATURAL, ADAM, SGD = 0, 1, 2
+FARTHEST = 700.0
+# A natural step changes the logarithm of a scale by at most so much.
+LARGEST_TURN = 0.25
+
+
+@kernel(fastmath=REDUCE)
+def dot(x, row, d):
+    """Sum of x_j row_j over j < d, plus the rest of row."""
+    total = 0.0
+    for j in range(d):
+        total += x[j] * row[j]
+    return total + (row[d] if row.size > d else 0.0)
+
+
+@kernel(fastmath=REDUCE)
+def dot_squares(x, row, d):
+    """Sum of (x_j row_j)^2 over j < d, plus the square of the rest."""
+    total = 0.0
+    for j in range(d):
+        total += (x[j] * row[j]) * (x[j] * row[j])
+    return total + (row[d] * row[d] if row.size > d else 0.0)
+
+
+@kernel(fastmath=CONTRACT)
+def add_row(x, first, second, d, gradient, curvature):
+    """Add first x to gradient (p,) and second x^2 to curvature (p,)."""
+    for j in range(d):
+        gradient[j] += first * x[j]
+        curvature[j] += second * x[j] * x[j]
+    if gradient.size > d:
+        gradient[d] += first
+        curvature[d] += second
+
+
+@kernel
+def sigmoid(z):
+    """1 / (1 + exp(-z))."""
+    e = exp(-min(abs(z), FARTHEST))
+    return (1.0 if z > 0.0 else e) / (1.0 + e)
+
+
+@kernel
+def mean_of(family, z, out):
+    """Fill out (k,) with the mean of y at predictors z (k,)."""
+    k = z.size
+    if family == LOGISTIC:
+        out[0] = sigmoid(z[0])
+    elif family == POISSON:
+        out[0] = exp(max(min(z[0], FARTHEST), -FARTHEST))
+    elif family == GAUSSIAN:
+        out[0] = z[0]
+    else:
+        top = z[0]
+        for c in range(1, k):
+            top = max(top, z[c])
+        total = 0.0
+        for c in range(k):
+            out[c] = exp(max(z[c] - top, -FARTHEST))
+            total += out[c]
+        for c in range(k):
+            out[c] /= total
+
+
+@kernel
+def variance_times(family, m, t, out):
+    """Fill out (k,) with V(m) t."""
+    if family == LOGISTIC:
+        out[0] = m[0] * (1.0 - m[0]) * t[0]
+    elif family == POISSON:
+        out[0] = m[0] * t[0]
+    elif family == GAUSSIAN:
+        out[0] = t[0]
+    else:
+        inner = 0.0
+        for c in range(m.size):
+            inner += m[c] * t[c]
+        for c in range(m.size):
+            out[c] = m[c] * (t[c] - inner)
+
+
+@kernel
+def variance_of(family, m):
+    """Diagonal element of V at the mean m of one predictor."""
+    if family == POISSON:
+        return m
+    if family == GAUSSIAN:
+        return 1.0
+    return m * (1.0 - m)
+
+
+@kernel
+def expected_logistic(a, spread, y, nodes, node_weights):
+    """Return E(y - m(z)) and E V(m(z)) of two classes."""
+    first = second = 0.0
+    for s in range(nodes.size):
+        m = sigmoid(a + spread * nodes[s])
+        first += node_weights[s] * m
+        second += node_weights[s] * m * (1.0 - m)
+    return y - first, second
+
+
+@kernel
+def expected(family, a, spread, y, nodes, node_weights):
+    """Return E(y - m(z)) and E V(m(z)) of one predictor."""
+    if family == LOGISTIC:
+        return expected_logistic(a, spread, y, nodes, node_weights)
+    if family == POISSON:
+        m = exp(max(min(a + 0.5 * spread * spread, FARTHEST), -FARTHEST))
+        return y - m, m
+    return y - a, 1.0
+
+
+@kernel
+def step(
+    optimizer, size, gradient, curvature, mean, log_scale, scale, prior, moments, count
+):
+    """Move mean and log_scale (k, p) by one step; scale follows.
+
+    gradient and curvature are G and C; prior (2, k, p) has means and precisions, and
+    moments (4, k, p) are Adam's.
+    """
+    if optimizer == ADAM:
+        first = 1.0 - 0.9**count
+        second = 1.0 - 0.999**count
+    k, p = mean.shape
+    for c in range(k):
+        for j in range(p):
+            variance = scale[c, j] * scale[c, j]
+            g = gradient[c, j] - prior[1, c, j] * (mean[c, j] - prior[0, c, j])
+            turn = 1.0 - variance * (prior[1, c, j] + curvature[c, j])
+            if optimizer == NATURAL:
+                mean[c, j] += size * variance * g
+                turn = 0.5 * size * turn
+                log_scale[c, j] += max(-LARGEST_TURN, min(LARGEST_TURN, turn))
+            elif optimizer == SGD:
+                mean[c, j] += size * g
+                log_scale[c, j] += size * turn
+            else:
+                moments[0, c, j] += 0.1 * (g - moments[0, c, j])
+                moments[1, c, j] += 0.001 * (g * g - moments[1, c, j])
+                moments[2, c, j] += 0.1 * (turn - moments[2, c, j])
+                moments[3, c, j] += 0.001 * (turn * turn - moments[3, c, j])
+                mean[c, j] += (
+                    size
+                    * (moments[0, c, j] / first)
+                    / (math.sqrt(moments[1, c, j] / second) + 1e-8)
+                )
+                log_scale[c, j] += (
+                    size
+                    * (moments[2, c, j] / first)
+                    / (math.sqrt(moments[3, c, j] / second) + 1e-8)
+                )
+            scale[c, j] = math.exp(log_scale[c, j])
+
+
+@kernel
+def remember(family, control, a, spread, y, nodes, node_weights, m, memory):
+    """Fill what a row (k,) or, for quadrature, (2,) remembers of its predictors."""
+    if control == QUADRATURE:
+        memory[0], memory[1] = expected(family, a[0], spread[0], y, nodes, node_weights)
+    elif control == TAYLOR:
+        mean_of(family, a, m)
+        for c in range(a.size):
+            memory[c] = m[c]
+    else:
+        for c in range(a.size):
+            memory[c] = a[c]
+
+
+@kernel
+def sweep(
+    X,
+    y,
+    weight,
+    order,
+    batch_size,
+    noise,
+    family,
+    phi,
+    control,
+    control_scale,
+    reduced,
+    table,
+    nodes,
+    node_weights,
+    memory,
+    fresh,
+    total_gradient,
+    total_curvature,
+    change,
+    mean,
+    log_scale,
+    prior,
+    moments,
+    count,
+    optimizer,
+    size,
+    seen,
+):
+    """Make steps over the rows of `order`, in batches; return the steps made so far.
+
+    X (n, d), y (n,) float64, numbers of classes for several; weight (n,), empty for
+    ones; noise (rows of order, draws, k). reduced: the sums over all rows of what the
+    rows remember are known, total_gradient and total_curvature (k, p), and control the
+    subsampling. table: what rows remember of this visit goes to fresh, like memory, and
+    what that changes of the sums is added to change (2, k, p).
+    Without control_scale, C is not controlled by what Taylor knows of it. seen
+    (2, k, p): the estimates of G and C, and their squares, are added up.
+    """
+    k, p = mean.shape
+    d = X.shape[1]
+    draws = noise.shape[1]
+    gradient, curvature = np.empty((k, p)), np.empty((k, p))
+    scale = np.exp(log_scale)
+    a, spread, t, z = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
+    m, base, turned, other = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
+    first, second = np.empty(k), np.empty(k)
+    now = np.empty(memory.shape[1])
+    factor_of_all = 1.0 * X.shape[0]
+    start = 0
+    while start < order.size:
+        stop = min(start + batch_size, order.size)
+        factor = factor_of_all / (stop - start)
+        for c in range(k):
+            for j in range(p):
+                gradient[c, j] = 0.0
+                curvature[c, j] = 0.0
+        for at in range(start, stop):
+            i = order[at]
+            x = X[i]
+            w = (weight[i] if weight.size else 1.0) / phi
+            for c in range(k):
+                a[c] = dot(x, mean[c], d)
+                spread[c] = math.sqrt(dot_squares(x, scale[c], d))
+                first[c] = 0.0
+                second[c] = 0.0
+            if control == QUADRATURE:
+                first[0], second[0] = expected(
+                    family, a[0], spread[0], y[i], nodes, node_weights
+                )
+                if table:
+                    now[0], now[1] = first[0], second[0]
+                if reduced:
+                    first[0] -= memory[i, 0]
+                    second[0] -= memory[i, 1]
+            else:
+                own = int(y[i]) if family == SOFTMAX else 0
+                known = reduced and control != NONE
+                for c in range(k):  # where the approximation is taken
+                    base[c] = memory[i, c] if known else a[c]
+                if control == ANTITHETIC or (control == TAYLOR and not known):
+                    mean_of(family, base, turned)
+                    for c in range(k):
+                        m[c] = turned[c]
+                    if control == TAYLOR:
+                        for c in range(k):
+                            base[c] = m[c]
+                # m (antithetic) or base (Taylor) is m(b) from here on.
+                for s in range(draws):
+                    for c in range(k):
+                        t[c] = spread[c] * noise[at, s, c]
+                        z[c] = a[c] + t[c]
+                    mean_of(family, z, other)
+                    for c in range(k):
+                        target = y[i] if family != SOFTMAX else 1.0 * (c == own)
+                        z[c] = target - other[c]  # r, from here on
+                        first[c] += z[c] / draws
+                    if control == TAYLOR:
+                        variance_times(family, base, t, turned)
+                        for c in range(k):
+                            target = y[i] if family != SOFTMAX else 1.0 * (c == own)
+                            approximation = target - base[c] - turned[c]
+                            first[c] -= approximation / draws
+                            e = z[c]
+                            if control_scale:
+                                e -= approximation
+                            if spread[c] > 0.0:
+                                second[c] -= e * noise[at, s, c] / spread[c] / draws
+                    elif control == ANTITHETIC:
+                        for c in range(k):
+                            t[c] = base[c] + t[c]
+                        mean_of(family, t, turned)
+                        for c in range(k):
+                            t[c] = 2.0 * base[c] - t[c]
+                            first[c] += (m[c] + 0.5 * turned[c]) / draws
+                        mean_of(family, t, turned)
+                        for c in range(k):
+                            target = y[i] if family != SOFTMAX else 1.0 * (c == own)
+                            first[c] -= (target + 0.5 * turned[c]) / draws
+                            e = z[c]
+                            if not known:  # half the difference of the pair
+                                e = 0.5 * (turned[c] - other[c])
+                            if spread[c] > 0.0:
+                                second[c] -= e * noise[at, s, c] / spread[c] / draws
+                    else:
+                        for c in range(k):
+                            if spread[c] > 0.0:
+                                second[c] -= z[c] * noise[at, s, c] / spread[c] / draws
+                if not known and control != NONE:  # the mean of the approximation
+                    for c in range(k):
+                        target = y[i] if family != SOFTMAX else 1.0 * (c == own)
+                        first[c] += target - (base[c] if control == TAYLOR else m[c])
+                        if control == TAYLOR and control_scale:
+                            second[c] += variance_of(family, base[c])
+            for c in range(k):
+                add_row(x, w * first[c], w * second[c], d, gradient[c], curvature[c])
+            if table:
+                if control != QUADRATURE:
+                    remember(
+                        family, control, a, spread, y[i], nodes, node_weights, m, now
+                    )
+                exchange(
+                    family,
+                    control,
+                    x,
+                    w,
+                    memory[i],
+                    now,
+                    turned,
+                    other,
+                    change[0],
+                    change[1],
+                )
+                for c in range(now.size):
+                    fresh[i, c] = now[c]
+        for c in range(k):
+            for j in range(p):
+                g = factor * gradient[c, j]
+                h = factor * curvature[c, j]
+                if reduced:
+                    g += total_gradient[c, j]
+                    if control == QUADRATURE or (control == TAYLOR and control_scale):
+                        h += total_curvature[c, j]
+                gradient[c, j] = g
+                curvature[c, j] = h
+                seen[0, c, j] += g
+                seen[1, c, j] += g * g
+        count += 1
+        step(
+            optimizer,
+            size,
+            gradient,
+            curvature,
+            mean,
+            log_scale,
+            scale,
+            prior,
+            moments,
+            count,
+        )
+        start = stop
+    return count
+
+
+@kernel
+def exchange(
+    family, control, x, w, memory, now, before, after, total_gradient, total_curvature
+):
+    """Add to the sums what a row's memory of this visit changes of them."""
+    k, d = total_gradient.shape[0], x.size
+    for c in range(k):
+        first = second = 0.0
+        if control == QUADRATURE:
+            first, second = now[0] - memory[0], now[1] - memory[1]
+        elif control == TAYLOR:
+            first = memory[c] - now[c]
+            second = variance_of(family, now[c]) - variance_of(family, memory[c])
+        else:
+            if c == 0:
+                mean_of(family, memory, before)
+                mean_of(family, now, after)
+            first = before[c] - after[c]
+        add_row(x, w * first, w * second, d, total_gradient[c], total_curvature[c])
+
+
+@kernel
+def anchor(
+    X,
+    y,
+    weight,
+    start,
+    stop,
+    family,
+    phi,
+    control,
+    nodes,
+    node_weights,
+    mean,
+    scale,
+    memory,
+    total_gradient,
+    total_curvature,
+):
+    """Fill the memory of rows start..stop and add up the totals (k, p)."""
+    k, d = mean.shape[0], X.shape[1]
+    a, spread, m = np.empty(k), np.empty(k), np.empty(k)
+    for i in range(start, stop):
+        x = X[i]
+        w = (weight[i] if weight.size else 1.0) / phi
+        for c in range(k):
+            a[c] = dot(x, mean[c], d)
+            spread[c] = math.sqrt(dot_squares(x, scale[c], d))
+        remember(family, control, a, spread, y[i], nodes, node_weights, m, memory[i])
+        if control == ANTITHETIC:
+            mean_of(family, a, m)
+        for c in range(k):
+            if control == QUADRATURE:
+                first, second = memory[i, 0], memory[i, 1]
+            else:
+                first = (y[i] if family != SOFTMAX else 1.0 * (c == int(y[i]))) - m[c]
+                second = variance_of(family, m[c])
+            add_row(x, w * first, w * second, d, total_gradient[c], total_curvature[c])

@@ -1,0 +1,345 @@
+r"""Gaussian distributions over a vector: independent, full rank, low rank and diagonal.
+
+All have the same methods, and all are priors as well: an old posterior is the prior of
+new rows. With the mean :math:`\mu` and the covariance :math:`\Sigma` of d numbers,
+
+====================  ==========================================  ==================
+class                 covariance                                  memory
+====================  ==========================================  ==================
+:class:`MeanField`    :math:`\mathrm{diag}(s^2)`                  d
+:class:`FullRank`     :math:`L L^T`, L lower triangular           d²
+:class:`LowRank`      :math:`\mathrm{diag}(\delta) + U U^T`       d r
+====================  ==========================================  ==================
+
+The low rank is never multiplied out: its inverse and determinant are those of the r by
+r matrix :math:`M = I + U^T \mathrm{diag}(\delta)^{-1} U`.
+"""
+
+import copy
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import block_diag, solve_triangular
+
+__all__ = ["FullRank", "LowRank", "MeanField"]
+
+LOG_2PI = np.log(2.0 * np.pi)
+
+
+class _Gaussian:
+    """What all Gaussians have in common."""
+
+    def __eq__(self, other):
+        return type(self) is type(other) and all(
+            np.array_equal(value, vars(other)[name])
+            for name, value in vars(self).items()
+        )
+
+    __hash__ = None  # arrays can change
+
+    @property
+    def n_dim(self):
+        """Number of dimensions."""
+        return self.mean.size
+
+    @property
+    def scale(self):
+        """Standard deviation of each dimension, an array (d,)."""
+        return np.sqrt(self.variance)
+
+    def sample(self, n_samples=1, random_state=None):
+        """Draw vectors.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+        random_state : int, Generator, RandomState or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, d)
+            One vector a row.
+        """
+        if isinstance(random_state, np.random.RandomState):
+            random_state = random_state.randint(2**31 - 1)
+        return self.mean + self._draw(n_samples, np.random.default_rng(random_state))
+
+    def logpdf(self, Z):
+        """Return the log density of vectors.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n_samples, d) or (d,)
+            One vector a row.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,), or float
+            In nats.
+        """
+        delta = np.asarray(Z, np.float64) - self.mean
+        constant = self.n_dim * LOG_2PI + self.log_determinant
+        return -0.5 * (constant + np.sum(delta * self.precision_times(delta), axis=-1))
+
+    def moved(self, mean):
+        """Return the same distribution about another mean (d,)."""
+        other = copy.copy(self)
+        other.mean = mean
+        return other
+
+    def entropy(self):
+        """Return the entropy in nats."""
+        return 0.5 * (self.n_dim * (1.0 + LOG_2PI) + self.log_determinant)
+
+    def kl(self, prior):
+        """Return the Kullback-Leibler divergence to another Gaussian, in nats.
+
+        Parameters
+        ----------
+        prior : MeanField, FullRank or LowRank
+            Of the same dimension.
+
+        Returns
+        -------
+        divergence : float
+            E log(self / prior) under self.
+        """
+        delta = self.mean - prior.mean
+        distance = delta @ prior.precision_times(delta)
+        ratio = prior.log_determinant - self.log_determinant
+        return 0.5 * (prior.precision_trace(self) + distance - self.n_dim + ratio)
+
+
+class MeanField(_Gaussian):
+    """Independent Gaussians.
+
+    Parameters
+    ----------
+    mean, scale : array-like of shape (d,)
+        Means and standard deviations.
+    """
+
+    def __init__(self, mean, scale):
+        self.mean = np.asarray(mean, np.float64)
+        self.variance = np.asarray(scale, np.float64) ** 2
+
+    @property
+    def log_determinant(self):
+        """Logarithm of the determinant of the covariance."""
+        return float(np.log(self.variance).sum())
+
+    @property
+    def precision_diagonal(self):
+        """Diagonal of the inverse covariance, an array (d,)."""
+        return 1.0 / self.variance
+
+    @property
+    def precision(self):
+        """Inverse covariance, an array (d, d)."""
+        return np.diag(1.0 / self.variance)
+
+    def precision_times(self, Z):
+        """Return the inverse covariance times vectors, one a row."""
+        return Z / self.variance
+
+    def precision_trace(self, other):
+        """Return the trace of the inverse covariance times another's covariance."""
+        return float((other.variance / self.variance).sum())
+
+    def covariance(self, A=None):
+        """Return the covariance (m, m) of linear combinations, the rows of A (m, d)."""
+        if A is None:
+            return np.diag(self.variance)
+        A = np.asarray(A, np.float64)
+        return (A * self.variance) @ A.T
+
+    def covariance_times(self, Z):
+        """Return the covariance times vectors, one a row."""
+        return Z * self.variance
+
+    def predictor_variance(self, X):
+        """Return the variance (n,) of the linear predictor of each row of X (n, d)."""
+        return _square(X) @ self.variance
+
+    def marginal(self, index):
+        """Return the distribution of some of the dimensions."""
+        return MeanField(self.mean[index], self.scale[index])
+
+    def widened(self, n_more, scale):
+        """Return the distribution with independent dimensions added, about zero."""
+        mean = np.append(self.mean, np.zeros(n_more))
+        return MeanField(mean, np.append(self.scale, np.full(n_more, scale)))
+
+    def _draw(self, n_samples, rng):
+        return np.sqrt(self.variance) * rng.standard_normal((n_samples, self.n_dim))
+
+
+class FullRank(_Gaussian):
+    """A Gaussian with any covariance, held by its Cholesky factor.
+
+    Parameters
+    ----------
+    mean : array-like of shape (d,)
+    factor : array-like of shape (d, d)
+        Lower triangular; the covariance is the factor times its transpose.
+    """
+
+    def __init__(self, mean, factor):
+        self.mean = np.asarray(mean, np.float64)
+        self.factor = np.asarray(factor, np.float64)
+        self.variance = np.einsum("ij,ij->i", self.factor, self.factor)
+
+    @property
+    def log_determinant(self):
+        """Logarithm of the determinant of the covariance."""
+        return float(2.0 * np.log(np.diagonal(self.factor)).sum())
+
+    @property
+    def precision_diagonal(self):
+        """Diagonal of the inverse covariance, an array (d,)."""
+        return (self._whiten(np.eye(self.n_dim)) ** 2).sum(axis=0)
+
+    @property
+    def precision(self):
+        """Inverse covariance, an array (d, d)."""
+        half = self._whiten(np.eye(self.n_dim))
+        return half.T @ half
+
+    def precision_times(self, Z):
+        """Return the inverse covariance times vectors, one a row."""
+        white = self._whiten(np.asarray(Z, np.float64).T)
+        return solve_triangular(self.factor, white, lower=True, trans="T").T
+
+    def precision_trace(self, other):
+        """Return the trace of the inverse covariance times another's covariance."""
+        if isinstance(other, FullRank):
+            return float((self._whiten(other.factor) ** 2).sum())
+        return float(other.predictor_variance(self._whiten(np.eye(self.n_dim))).sum())
+
+    def covariance(self, A=None):
+        """Return the covariance (m, m) of linear combinations, the rows of A (m, d)."""
+        half = self.factor if A is None else np.asarray(A, np.float64) @ self.factor
+        return half @ half.T
+
+    def covariance_times(self, Z):
+        """Return the covariance times vectors, one a row."""
+        return (Z @ self.factor) @ self.factor.T
+
+    def predictor_variance(self, X):
+        """Return the variance (n,) of the linear predictor of each row of X (n, d)."""
+        half = X @ self.factor
+        return np.einsum("ij,ij->i", half, half)
+
+    def marginal(self, index):
+        """Return the distribution of some of the dimensions."""
+        half = self.factor[index]
+        return FullRank(self.mean[index], np.linalg.cholesky(half @ half.T))
+
+    def widened(self, n_more, scale):
+        """Return the distribution with independent dimensions added, about zero."""
+        factor = block_diag(self.factor, scale * np.eye(n_more))
+        return FullRank(np.append(self.mean, np.zeros(n_more)), factor)
+
+    def _whiten(self, columns):
+        return solve_triangular(self.factor, columns, lower=True)
+
+    def _draw(self, n_samples, rng):
+        return rng.standard_normal((n_samples, self.n_dim)) @ self.factor.T
+
+
+class LowRank(_Gaussian):
+    """A Gaussian whose covariance is a diagonal plus a low rank.
+
+    Parameters
+    ----------
+    mean : array-like of shape (d,)
+    diagonal : array-like of shape (d,)
+        Variances beside the low rank.
+    factor : array-like of shape (d, r)
+        The low rank is the factor times its transpose.
+    """
+
+    def __init__(self, mean, diagonal, factor):
+        self.mean = np.asarray(mean, np.float64)
+        self.diagonal = np.asarray(diagonal, np.float64)
+        self.factor = np.asarray(factor, np.float64)
+        self.variance = self.diagonal + np.einsum("ij,ij->i", self.factor, self.factor)
+
+    @property
+    def log_determinant(self):
+        """Logarithm of the determinant of the covariance."""
+        inner = np.diagonal(self._inner())
+        return float(np.log(self.diagonal).sum() + 2.0 * np.log(inner).sum())
+
+    @property
+    def precision_diagonal(self):
+        """Diagonal of the inverse covariance, an array (d,)."""
+        return 1.0 / self.diagonal - (self._correction() ** 2).sum(axis=0)
+
+    @property
+    def precision(self):
+        """Inverse covariance, an array (d, d)."""
+        half = self._correction()
+        return np.diag(1.0 / self.diagonal) - half.T @ half
+
+    def precision_times(self, Z):
+        """Return the inverse covariance times vectors, one a row."""
+        half = self._correction()
+        return Z / self.diagonal - (Z @ half.T) @ half
+
+    def precision_trace(self, other):
+        """Return the trace of the inverse covariance times another's covariance."""
+        rest = other.predictor_variance(self._correction()).sum()
+        return float((other.variance / self.diagonal).sum() - rest)
+
+    def covariance(self, A=None):
+        """Return the covariance (m, m) of linear combinations, the rows of A (m, d)."""
+        if A is None:
+            return np.diag(self.diagonal) + self.factor @ self.factor.T
+        A = np.asarray(A, np.float64)
+        half = A @ self.factor
+        return (A * self.diagonal) @ A.T + half @ half.T
+
+    def covariance_times(self, Z):
+        """Return the covariance times vectors, one a row."""
+        return Z * self.diagonal + (Z @ self.factor) @ self.factor.T
+
+    def marginal(self, index):
+        """Return the distribution of some of the dimensions."""
+        return LowRank(self.mean[index], self.diagonal[index], self.factor[index])
+
+    def widened(self, n_more, scale):
+        """Return the distribution with independent dimensions added, about zero."""
+        return LowRank(
+            np.append(self.mean, np.zeros(n_more)),
+            np.append(self.diagonal, np.full(n_more, scale**2)),
+            np.concatenate([self.factor, np.zeros((n_more, self.factor.shape[1]))]),
+        )
+
+    def predictor_variance(self, X):
+        """Return the variance (n,) of the linear predictor of each row of X (n, d)."""
+        half = X @ self.factor
+        return _square(X) @ self.diagonal + np.einsum("ij,ij->i", half, half)
+
+    def _inner(self):
+        """Cholesky factor of M."""
+        inner = self.factor.T @ (self.factor / self.diagonal[:, None])
+        inner.flat[:: len(inner) + 1] += 1.0
+        return np.linalg.cholesky(inner)
+
+    def _correction(self):
+        """Root (r, d) of what the low rank takes from the inverse of the diagonal."""
+        scaled = (self.factor / self.diagonal[:, None]).T
+        return solve_triangular(self._inner(), scaled, lower=True)
+
+    def _draw(self, n_samples, rng):
+        own = rng.standard_normal((n_samples, self.n_dim)) * np.sqrt(self.diagonal)
+        return own + rng.standard_normal((n_samples, self.factor.shape[1])) @ (
+            self.factor.T
+        )
+
+
+def _square(X):
+    return X.multiply(X) if sparse.issparse(X) else np.square(X)

@@ -1,0 +1,137 @@
+"""Which posterior, which solver: what "auto" means, and what does not go together."""
+
+from typing import NamedTuple
+
+from skvrem import solvers
+
+__all__ = ["Plan", "plan_fit", "takes_sparse_rows"]
+
+# Coefficients up to which "auto" keeps a full covariance, and the rank beyond.
+FULL_RANK, DEFAULT_RANK = 1000, 10
+# Coefficients up to which the mean of a diagonal posterior makes Newton's steps, with
+# one predictor a row, and with several, whose curvature takes k^2 / 2 products.
+NEWTON, NEWTON_CLASSES = 300, 60
+MOVES = {
+    "fullrank": ("natural",),
+    "meanfield": ("natural", "lbfgs"),
+    "lowrank": ("lbfgs",),
+}
+STOCHASTIC = ("stochastic", "svrg", "saga")
+
+
+class Plan(NamedTuple):
+    """How a posterior is fitted.
+
+    Attributes
+    ----------
+    posterior : {"fullrank", "lowrank", "meanfield"}
+    rank : int
+    solver : str
+    expectation : {"quadrature", "mc"}
+    optimizer : str
+    matrix : bool
+        Whether passes bring the whole curvature.
+    """
+
+    posterior: str
+    rank: int
+    solver: str
+    expectation: str
+    optimizer: str
+    matrix: bool
+
+    def ascent(self, tol):
+        """Return the solver of full passes."""
+        return (
+            solvers.QuasiNewton(tol) if self.optimizer == "lbfgs" else solvers.Ascent()
+        )
+
+
+def plan_fit(estimator, n_parameters, n_predictors):
+    """Return the `Plan` of an estimator whose parameters have been checked.
+
+    Raises
+    ------
+    ValueError
+        For parameters that do not go together.
+    """
+    solver, expectation, optimizer, posterior = (
+        getattr(estimator, name)
+        for name in ("solver", "expectation", "optimizer", "posterior")
+    )
+    steps = optimizer in ("adam", "sgd") or expectation == "mc"
+    if solver == "auto":
+        solver = "svrg" if steps else "batch"
+    if solver in STOCHASTIC:
+        return _plan_steps(estimator, solver, n_predictors)
+    if steps:
+        raise ValueError(
+            f"solver='batch' makes full passes without noise: it has no "
+            f"expectation={expectation!r} and no optimizer={optimizer!r}. Leave both "
+            "to 'auto', or choose solver='svrg'."
+        )
+    if posterior == "auto":
+        posterior = "fullrank" if n_parameters <= FULL_RANK else "lowrank"
+    if optimizer == "auto":
+        few = n_parameters <= (NEWTON if n_predictors == 1 else NEWTON_CLASSES)
+        newton = posterior == "fullrank" or (posterior == "meanfield" and few)
+        optimizer = "natural" if newton else "lbfgs"
+    if optimizer not in MOVES[posterior]:
+        raise ValueError(
+            f"optimizer={optimizer!r} does not go with posterior={posterior!r}: "
+            "'natural' moves 'fullrank' and 'meanfield', 'lbfgs' moves 'meanfield' and "
+            "'lowrank'."
+        )
+    rank = 0
+    if posterior == "lowrank":
+        rank = min(estimator.rank or DEFAULT_RANK, n_parameters)
+    return Plan(
+        posterior,
+        rank,
+        solver,
+        "quadrature",
+        optimizer,
+        optimizer == "natural" and n_parameters <= FULL_RANK,
+    )
+
+
+def _plan_steps(estimator, solver, n_predictors):
+    """Return the plan of a fit by minibatches."""
+    expectation, optimizer = estimator.expectation, estimator.optimizer
+    if estimator.posterior not in ("auto", "meanfield"):
+        raise ValueError(
+            f"solver={solver!r} is for posterior='meanfield' (or 'auto'), got "
+            f"{estimator.posterior!r}: choose solver='batch' for a full or low rank."
+        )
+    if optimizer == "lbfgs":
+        raise ValueError(
+            f"optimizer='lbfgs' needs full passes: choose 'natural', 'adam' or 'sgd' "
+            f"with solver={solver!r}."
+        )
+    if expectation == "quadrature" and n_predictors > 1:
+        raise ValueError(
+            "expectation='quadrature' of more than two classes is for "
+            f"solver='batch': choose expectation='mc' with solver={solver!r}."
+        )
+    if expectation == "auto":
+        expectation = "quadrature" if n_predictors == 1 else "mc"
+    needs = solver in ("svrg", "saga") and expectation == "mc"
+    if needs and estimator.control_variate is None:
+        raise ValueError(
+            f"solver={solver!r} with expectation='mc' needs a control variate whose "
+            "mean over the noise is known, or every step would need a full pass: "
+            "choose control_variate='taylor' or 'antithetic'."
+        )
+    optimizer = "natural" if optimizer == "auto" else optimizer
+    return Plan("meanfield", 0, solver, expectation, optimizer, False)
+
+
+def as_structure(posterior):
+    """Return what the model calls a posterior's covariance."""
+    return "full" if posterior == "fullrank" else "diagonal"
+
+
+def takes_sparse_rows(estimator):
+    """Whether the solver of an estimator is one by full passes."""
+    steps = estimator.optimizer in ("adam", "sgd") or estimator.expectation == "mc"
+    return estimator.solver == "batch" or (estimator.solver == "auto" and not steps)

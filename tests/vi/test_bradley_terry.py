@@ -1,0 +1,521 @@
+"""BradleyTerry: answers, intervals, input of every kind, and scikit-learn's manners."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import expit, ndtr
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.utils import estimator_checks, get_tags
+
+from skvrem import BradleyTerry
+from tests.watching import Recorder, Untouched, callbacks, needs_callbacks
+
+
+def season(n_items=8, n=300, seed=0, home=0.0, nu=0.0):
+    """Matches of items 0, 1, ...; returns X, y and the skills, which sum to zero."""
+    rng = np.random.default_rng(seed)
+    skill = rng.normal(size=n_items)
+    skill -= skill.mean()
+    a = rng.integers(n_items, size=n)
+    b = (a + 1 + rng.integers(n_items - 1, size=n)) % n_items
+    u = skill[a] - skill[b] + home
+    odds = np.stack([np.exp(-u / 2), np.full(n, nu), np.exp(u / 2)])
+    ends = np.cumsum(odds / odds.sum(axis=0), axis=0)
+    y = 0.5 * (rng.uniform(size=n) > ends[:2]).sum(axis=0)
+    return np.stack([a, b], axis=1), y, skill
+
+
+# Answers
+
+# choix 0.4.1: ep_pairwise(8, winners and losers of season(), 1.0, model="logit"), as
+# posterior means and standard deviations.
+EP_MEAN = [
+    -0.057006,
+    -0.681680,
+    0.540779,
+    -0.381489,
+    -0.748454,
+    0.100608,
+    0.866285,
+    0.360957,
+]
+EP_STD = [
+    0.403399,
+    0.424357,
+    0.418714,
+    0.407671,
+    0.415379,
+    0.418801,
+    0.414332,
+    0.410833,
+]
+
+
+def test_against_expectation_propagation():
+    X, y, _ = season()
+    q = BradleyTerry().fit(X, y).posterior_
+    np.testing.assert_allclose(q.mean, EP_MEAN, atol=3e-3)
+    np.testing.assert_allclose(q.scale, EP_STD, rtol=6e-3)
+
+
+def test_choix_still_says_so():
+    choix = pytest.importorskip("choix")
+    X, y, _ = season()
+    won = [tuple(map(int, row)) for row in np.where(y[:, None] == 1.0, X, X[:, ::-1])]
+    mean, covariance = choix.ep_pairwise(8, won, 1.0, model="logit")
+    np.testing.assert_allclose(mean, EP_MEAN, atol=1e-5)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), EP_STD, atol=1e-5)
+
+
+def test_intervals_cover():
+    inside = []
+    for seed in range(20):
+        X, y, skill = season(12, 150, seed)
+        model = BradleyTerry().fit(X, y)
+        a, b = np.triu_indices(12, 1)
+        _, lower, upper = model.difference_interval(a, b)
+        inside.append((lower < skill[a] - skill[b]) & (skill[a] - skill[b] < upper))
+    # 1,320 intervals that depend on each other: a few of 220 real ones miss.
+    assert 0.93 < np.mean(inside) < 0.97
+
+
+def test_ties_and_home_advantage_are_found():
+    X, y, skill = season(6, 20_000, home=0.4, nu=0.8)
+    model = BradleyTerry(ties="davidson", home_advantage=True).fit(X, y)
+    assert abs(model.tie_parameter_ - 0.8) < 0.05
+    assert abs(model.home_advantage_ - 0.4) < 4.0 * model.home_advantage_std_ < 0.1
+    z = (model.skill_ - skill) / model.skill_std_
+    assert np.abs(z).max() < 4.0
+    other = clone(model).set_params(ties="rao-kupper").fit(X, y)
+    # Skills are on another scale there, but mean the same.
+    assert other.tie_parameter_ > 1.0
+    proba, others = model.predict_proba(X[:100]), other.predict_proba(X[:100])
+    np.testing.assert_allclose(others, proba, atol=0.03)
+    np.testing.assert_array_equal(np.argsort(other.skill_), np.argsort(model.skill_))
+
+
+@pytest.mark.parametrize("ties", ["davidson", "rao-kupper"])
+def test_probabilities_are_those_of_the_definitions(ties):
+    X, y, _ = season(nu=0.7)
+    model = BradleyTerry(ties=ties).fit(X, y)
+    a, b = np.exp(model.skill_[X.T])
+    if ties == "davidson":
+        middle = model.tie_parameter_ * np.sqrt(a * b)
+        expected = np.stack([b, middle, a], axis=1) / (a + b + middle)[:, None]
+    else:
+        theta = model.tie_parameter_
+        win, loss = a / (a + theta * b), b / (b + theta * a)
+        expected = np.stack([loss, 1.0 - win - loss, win], axis=1)
+    np.testing.assert_allclose(model.predict_proba(X, "plugin"), expected)
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    assert np.abs(proba - expected).max() < 0.1
+    assert set(model.classes_) == {0.0, 0.5, 1.0}
+
+
+def test_predictions_average_over_the_posterior():
+    X, y, _ = season(n=40)
+    model = BradleyTerry().fit(X, y)
+    Z = model.sample_posterior(200_000, random_state=0)
+    np.testing.assert_allclose(Z.sum(axis=1), 0.0, atol=1e-12)
+    for a, b in ((0, 1), (2, 5)):
+        found = model.predict_proba([[a, b]])[0, 1]
+        np.testing.assert_allclose(found, expit(Z[:, a] - Z[:, b]).mean(), atol=3e-3)
+    np.testing.assert_allclose(Z.std(axis=0), model.skill_std_, rtol=0.01)
+    np.testing.assert_allclose(Z.mean(axis=0), model.skill_, atol=5e-3)
+    log_p = model.predict_log_proba(X)
+    each = np.where(y == 1.0, log_p[:, 1], log_p[:, 0])
+    np.testing.assert_allclose(model.score(X, y), each.mean())
+    np.testing.assert_array_equal(model.predict(X), log_p[:, 1] > log_p[:, 0])
+
+
+@pytest.mark.parametrize("posterior", ["fullrank", "lowrank", "meanfield"])
+def test_kinds_of_posterior(posterior):
+    X, y, _ = season(30, 2000)
+    model = BradleyTerry(posterior=posterior, rank=5).fit(X, y)
+    full = BradleyTerry().fit(X, y)
+    assert model.converged_
+    np.testing.assert_allclose(model.skill_, full.skill_, atol=0.01)
+    kind = type(model.posterior_).__name__
+    assert kind.lower() == posterior
+    table = str(getattr(model.summary(), "attrs", model.summary()))
+    assert ("too small" in table) == (posterior == "meanfield")
+    if posterior == "fullrank":
+        assert model.elbo_ == full.elbo_
+    else:
+        assert model.elbo_ < full.elbo_
+        assert model.posterior_.scale.mean() < full.posterior_.scale.mean()
+    interval = model.difference_interval(3, [4, 5])
+    draws = model.posterior_.sample(100_000, random_state=0)
+    np.testing.assert_allclose(
+        interval.upper - interval.mean,
+        1.959964 * (draws[:, [3]] - draws[:, [4, 5]]).std(axis=0),
+        rtol=0.02,
+    )
+
+
+# The same matches, told in other ways
+
+
+def same_fit(a, b, atol=1e-8):
+    np.testing.assert_allclose(a.skill_, b.skill_, atol=atol)
+    np.testing.assert_allclose(a.skill_std_, b.skill_std_, atol=atol)
+    np.testing.assert_allclose(a.elbo_, b.elbo_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("ties", [None, "davidson", "rao-kupper"])
+def test_who_comes_first_does_not_matter(ties, rng):
+    X, y, _ = season(nu=0.5)
+    model = BradleyTerry(ties=ties)
+    swap = rng.uniform(size=len(X)) < 0.5
+    order = rng.permutation(len(X))
+    X2, y2 = np.where(swap[:, None], X[:, ::-1], X), np.where(swap, 1.0 - y, y)
+    same_fit(clone(model).fit(X, y), clone(model).fit(X2[order], y2[order]))
+
+
+def test_home_advantage_swaps_sides():
+    X, y, _ = season(home=0.5)
+    model = BradleyTerry(home_advantage=True, posterior="meanfield")
+    one, other = clone(model).fit(X, y), clone(model).fit(X[:, ::-1], 1.0 - y)
+    same_fit(one, other)
+    np.testing.assert_allclose(one.home_advantage_, -other.home_advantage_, atol=1e-8)
+
+
+def test_weights_are_repetitions(rng):
+    X, y, _ = season(nu=0.5)
+    weight = rng.integers(3, size=len(X))
+    model = BradleyTerry(ties="davidson", home_advantage=True)
+    weighted = clone(model).fit(X, y, weight)
+    repeated = clone(model).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    same_fit(weighted, repeated)
+    np.testing.assert_array_equal(weighted.n_matches_, repeated.n_matches_)
+    # A match without weight is none, and its items are not there.
+    more = np.concatenate([X, [[98, 99]]])
+    again = clone(model).fit(more, np.append(y, 1.0), np.append(weight, 0.0))
+    same_fit(again, weighted)
+    assert 99 not in again.items_
+
+
+def test_half_a_win_each():
+    X, y, _ = season(nu=0.5)
+    tied = y == 0.5
+    X2 = np.concatenate([X, X[tied]])
+    y2 = np.concatenate([np.where(tied, 0.0, y), np.ones(tied.sum())])
+    weight = np.where(np.append(tied, np.ones(tied.sum(), bool)), 0.5, 1.0)
+    same_fit(BradleyTerry().fit(X, y), BradleyTerry().fit(X2, y2, weight))
+
+
+def test_labels_of_every_kind():
+    pd = pytest.importorskip("pandas")
+    X, y, _ = season()
+    reference = BradleyTerry().fit(X, y)
+    names = np.array([f"player {i}" for i in range(8)])[X]
+    frame = pd.DataFrame(names.astype(object), columns=["winner", "loser"])
+    for labels in (names, names.astype(object), frame, frame.astype("category")):
+        model = BradleyTerry().fit(labels, y)
+        same_fit(model, reference)
+        np.testing.assert_array_equal(model.predict(labels), reference.predict(X))
+        assert model.items_[3] == "player 3"
+        assert model.difference_interval("player 1", "player 2").mean < 10.0
+    assert list(model.feature_names_in_) == ["winner", "loser"]
+    same_fit(BradleyTerry().fit(X.astype(np.float32), y), reference)
+    same_fit(BradleyTerry().fit(X.tolist(), y.tolist()), reference)
+
+
+def test_all_won_without_y():
+    X, y, _ = season()
+    won = np.where(y[:, None] == 1.0, X, X[:, ::-1])
+    same_fit(BradleyTerry().fit(won), BradleyTerry().fit(X, y))
+    np.testing.assert_allclose(
+        BradleyTerry().fit(won).score(won), BradleyTerry().fit(X, y).score(X, y)
+    )
+
+
+# Items
+
+
+def test_unknown_items_have_the_skill_of_the_prior():
+    X, y, _ = season()
+    model = BradleyTerry(prior_scale=0.7).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba([[98, 99]]), 0.5)
+    mean, variance = model._predictors(np.array([[98, 99], [2, 99]]))
+    np.testing.assert_allclose(mean, [0.0, model.posterior_.mean[2]])
+    own = model.posterior_.variance[2]
+    np.testing.assert_allclose(variance, [0.98, 0.49 + own])
+    model.set_params(handle_unknown="error")
+    with pytest.raises(ValueError, match=r"2 items were not in the fit: 98, 99"):
+        model.predict([[98, 99], [1, 2]])
+    for call in (
+        lambda: model.difference_interval(1, 77),
+        lambda: model.rank_probability([1, 77]),
+    ):
+        with pytest.raises(ValueError, match="not in the fit: 77"):
+            call()
+
+
+def test_groups_that_never_meet_are_warned_of():
+    with pytest.warns(UserWarning, match=r"2 groups \(3, 2 items\)"):
+        model = BradleyTerry().fit([[0, 1], [1, 2], [3, 4]])
+    assert np.isfinite(model.skill_).all()
+
+
+def test_ranks():
+    X, y, _ = season(n=60)
+    model = BradleyTerry().fit(X, y)
+    P = model.rank_probability(n_samples=4000, random_state=0)
+    np.testing.assert_allclose(P.sum(axis=0), 1.0)
+    np.testing.assert_allclose(P.sum(axis=1), 1.0)
+    two = model.rank_probability([4, 1], n_samples=40_000, random_state=0)
+    mean, lower, _ = model.difference_interval(4, 1)
+    exact = ndtr(mean / ((mean - lower) / 1.959964))
+    np.testing.assert_allclose(two[0, 0], exact, atol=4.0 * 0.5 / 200.0)
+    np.testing.assert_array_equal(P, model.rank_probability(None, 4000, 0))
+
+
+def test_tables():
+    pd = pytest.importorskip("pandas")
+    X, y, _ = season()
+    model = BradleyTerry(home_advantage=True, ties="davidson")
+    y[:20] = 0.5
+    model.fit(X, y)
+    table = model.ranking(level=0.9, top=3)
+    assert isinstance(table, pd.DataFrame)
+    assert list(table.columns) == ["rank", "skill", "sd", "5 %", "95 %", "matches"]
+    assert list(table["rank"]) == [1, 2, 3]
+    assert table["skill"].is_monotonic_decreasing
+    assert table.attrs["tie parameter"] == model.tie_parameter_
+    whole = model.summary()
+    assert list(whole.index) == list(map(str, model.items_))
+    np.testing.assert_allclose(whole["skill"].sum(), 0.0, atol=1e-12)
+    assert whole["matches"].sum() == 2 * len(X)
+    with pytest.raises(ValueError, match="level must be a probability"):
+        model.ranking(level=95)
+
+
+# Streams
+
+
+@pytest.mark.parametrize("posterior", ["fullrank", "lowrank", "meanfield"])
+def test_stream_comes_near_the_fit(posterior):
+    X, y, _ = season(n=900, home=0.3, nu=0.6)
+    model = BradleyTerry(
+        posterior=posterior, rank=3, ties="davidson", home_advantage=True
+    )
+    whole = clone(model).fit(X, y)
+    for start in range(0, 900, 300):
+        rows = slice(start, start + 300)
+        model.partial_fit(X[rows], y[rows])
+    # Independent skills forget what they have in common at every batch.
+    atol = 0.15 if posterior == "meanfield" else 0.03
+    np.testing.assert_allclose(model.skill_, whole.skill_, atol=atol)
+    np.testing.assert_allclose(model.tie_parameter_, whole.tie_parameter_, rtol=0.02)
+    np.testing.assert_array_equal(model.n_matches_, whole.n_matches_)
+    if posterior == "fullrank":  # the chain rule of the evidence
+        np.testing.assert_allclose(model.elbo_, whole.elbo_, atol=2.0)
+    if posterior != "meanfield":
+        np.testing.assert_allclose(model.skill_std_, whole.skill_std_, rtol=0.03)
+
+
+def test_stream_brings_new_items():
+    X, y, _ = season()
+    old = (X < 5).all(axis=1)
+    model = BradleyTerry().partial_fit(X[old], y[old])
+    model = pickle.loads(pickle.dumps(model)).partial_fit(X[~old], y[~old])
+    whole = BradleyTerry().fit(X, y)
+    np.testing.assert_array_equal(model.items_, whole.items_)
+    np.testing.assert_allclose(model.skill_, whole.skill_, atol=0.02)
+    assert model.partial_fit([[-5, 0]]).items_[-1] == -5
+    np.testing.assert_array_equal(model.predict([[-5, 0]]).shape, [1])
+    # A fit begins anew.
+    same_fit(model.fit(X, y), whole)
+
+
+def test_stream_keeps_its_advantage():
+    X, y, _ = season()
+    model = BradleyTerry().partial_fit(X, y).set_params(home_advantage=True)
+    untouched = Untouched(model)
+    with pytest.raises(ValueError, match="home_advantage has changed"):
+        model.partial_fit(X, y)
+    untouched.check()
+
+
+# Bad input
+
+BAD = {
+    "no second column": (([[0], [1]], None), "two columns|expecting 2"),
+    "a third column": (([[0, 1, 2]], None), "two columns|expecting 2"),
+    "itself": (([[0, 1], [3, 3]], None), "Row 1 of X is a match of .*3.* against"),
+    "missing": (([[0.0, 1.0], [np.nan, 2.0]], None), "missing in row 1"),
+    "None": ((np.array([["a", "b"], ["a", None]], object), None), "missing in row 1"),
+    "mixed": ((np.array([["a", 1], ["b", 2]], object), None), "one type"),
+    "above": (([[0, 1], [1, 2]], [1.0, 2.0]), "y must be between .* got 2 in row 1"),
+    "NaN": (([[0, 1]], [np.nan]), "y contains NaN"),
+    "too few results": (([[0, 1], [1, 2]], [1.0]), "one result for each of the 2"),
+    "no match": ((np.empty((0, 2)), None), "0 sample"),
+    "weights": (([[0, 1]], [1.0], [-1.0]), "sample_weight must not be negative"),
+}
+
+
+@pytest.mark.parametrize("state", ["new", "fitted"])
+@pytest.mark.parametrize("kind", list(BAD))
+def test_bad_matches(kind, state):
+    arguments, message = BAD[kind]
+    X, y, _ = season()
+    model = BradleyTerry()
+    if state == "fitted":
+        model.fit(X, y)
+    untouched = Untouched(model)
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match=message):
+            method(*arguments)
+        untouched.check()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("prior_scale", 0.0),
+        ("prior_scale", -1.0),
+        ("prior_scale", np.inf),
+        ("ties", "half"),
+        ("home_advantage", "yes"),
+        ("posterior", "full"),
+        ("rank", 0),
+        ("handle_unknown", "ignore"),
+        ("tol", -1.0),
+        ("max_iter", 1.5),
+        ("n_jobs", 0),
+    ],
+)
+def test_bad_parameters(name, value):
+    with pytest.raises(ValueError, match=name):
+        BradleyTerry(**{name: value}).fit([[0, 1]])
+
+
+def test_ties_need_ties():
+    X, y, _ = season()
+    for results, what in ((y, "no tie"), (np.full(len(y), 0.5), "nothing but ties")):
+        with pytest.raises(ValueError, match=f"{what} in y"):
+            BradleyTerry(ties="davidson").fit(X, results)
+    with pytest.raises(ValueError, match=r"won, tied or lost; got 0\.3 in row 0"):
+        BradleyTerry(ties="davidson").fit([[0, 1]], [0.3])
+
+
+def test_too_few_steps_are_warned_of():
+    X, y, _ = season()
+    with pytest.warns(ConvergenceWarning, match="did not converge in 1 steps"):
+        model = BradleyTerry(max_iter=1).fit(X, y)
+    assert not model.converged_
+    # Certain results: the prior keeps skills finite.
+    model = BradleyTerry(prior_scale=5.0).fit([[0, 1]] * 1000)
+    assert model.converged_ and np.isfinite(model.skill_).all()
+    assert BradleyTerry(max_iter=0).fit(X, y).n_iter_ == 0
+
+
+# scikit-learn's manners
+
+WITHOUT_DATA = [
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimator_tags_renamed",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+    "check_valid_tag_types",
+]
+
+
+@pytest.mark.parametrize("check", WITHOUT_DATA)
+def test_sklearn_checks_that_need_no_data(check):
+    estimator = BradleyTerry()
+    # Two columns of labels are no matrix of features, as for IsotonicRegression.
+    assert not get_tags(estimator).input_tags.two_d_array
+    getattr(estimator_checks, check)("BradleyTerry", estimator)
+
+
+def test_what_the_other_checks_look_for():
+    X, y, _ = season()
+    X.flags.writeable = y.flags.writeable = False
+    model = BradleyTerry()
+    params = model.get_params()
+    for method in ("predict", "predict_proba", "score", "ranking", "summary"):
+        with pytest.raises(NotFittedError):
+            arguments = () if method in ("ranking", "summary") else (X,)
+            getattr(model, method)(*arguments)
+    assert model.fit(X, y) is model
+    assert model.get_params() == params
+    assert model.n_features_in_ == 2
+    before = pickle.dumps(model)
+    proba = model.predict_proba(X)
+    model.score(X, y), model.summary(), model.rank_probability([1, 2], 10)
+    assert pickle.dumps(model) == before
+    # Rows are answered one by one, in any order; a second fit is the first.
+    np.testing.assert_allclose(
+        np.concatenate([model.predict_proba(row[None]) for row in X[:20]]), proba[:20]
+    )
+    np.testing.assert_array_equal(model.fit(X, y).predict_proba(X), proba)
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        model.predict(X[:, :1])
+    with pytest.raises(ValueError, match="2D array"):
+        model.predict(X[0])
+
+
+def test_searches():
+    X, y, _ = season()
+    assert cross_val_score(BradleyTerry(), X, y).mean() > np.log(0.5)
+    search = GridSearchCV(BradleyTerry(), {"prior_scale": [0.01, 1.0]}).fit(X, y)
+    assert search.best_params_ == {"prior_scale": 1.0}
+
+
+def test_threads_and_repeats_give_the_same_bits(monkeypatch):
+    monkeypatch.setattr("skvrem.vi._model_pairs.CHUNK", 7)
+    X, y, _ = season(30, 2000, nu=0.4)
+    fits = [
+        BradleyTerry(ties="davidson", posterior="lowrank", n_jobs=n).fit(X, y)
+        for n in (1, 2, 1)
+    ]
+    for other in fits[1:]:
+        np.testing.assert_array_equal(other.skill_, fits[0].skill_)
+        np.testing.assert_array_equal(other.skill_std_, fits[0].skill_std_)
+    monkeypatch.undo()
+    same_fit(BradleyTerry(ties="davidson", posterior="lowrank").fit(X, y), fits[0])
+
+
+def test_interrupt_leaves_no_trace(monkeypatch):
+    X, y, _ = season()
+    model = BradleyTerry().fit(X, y)
+    untouched = Untouched(model)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("skvrem.vi._model_pairs.PairsModel.promise", interrupt)
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(KeyboardInterrupt):
+            method(X, y)
+        untouched.check()
+
+
+@needs_callbacks
+def test_callbacks_see_the_skills():
+    X, y, _ = season()
+    recorder = Recorder(X)
+    model = BradleyTerry().set_callbacks(recorder).fit(X, y)
+    assert callbacks is not None and model.converged_
+
+
+def test_history_and_lines(capsys):
+    X, y, _ = season()
+    model = BradleyTerry(verbose=2).fit(X, y)
+    assert capsys.readouterr().out.count("objective") == model.n_iter_
+    assert (np.diff(model.history_["objective"]) > 0.0).all()
+    assert model.history_["objective"][-1] == model.elbo_
+    gains = model.history_["predicted_gain"]
+    assert 0.0 < gains[-1] < model.tol < gains[0]
+    assert len(model.history_["passes"]) == model.n_iter_

@@ -1,0 +1,314 @@
+"""Sums over rows, bounds and steps against integrals and finite differences."""
+
+import numpy as np
+import pytest
+from scipy import integrate
+from scipy.optimize import minimize
+from scipy.special import expit, logsumexp, softmax
+from scipy.stats import norm
+
+from skvrem import schedules, solvers
+from skvrem.data import as_source
+from skvrem.vi._model import Diagonal, Full, GaussianModel, Point
+from skvrem.vi._model_families import (
+    GaussianNoise,
+    Logistic,
+    Poisson,
+    Softmax,
+    cubature,
+)
+from skvrem.vi._model_posterior import FullRank, MeanField
+
+NONE = np.empty(0)
+
+
+def family_of(name):
+    return {
+        "logistic": Logistic,
+        "poisson": Poisson,
+        "gaussian": lambda: GaussianNoise(0.7),
+        "softmax": lambda: Softmax(3, 100),
+    }[name]()
+
+
+def targets(name, n, rng):
+    if name == "softmax":
+        return rng.integers(3, size=n).astype(np.int32)
+    values = {"logistic": [0.0, 0.5, 1.0], "poisson": [0.0, 2.0, 5.0]}
+    return rng.choice(values.get(name, [-0.3, 0.8, 1.7]), n)
+
+
+def problem(name, structure, weighted=False, rank=0, matrix=False):
+    rng = np.random.default_rng(3)
+    family = family_of(name)
+    k, n, p = family.n_predictors, 40, 3
+    X = 0.7 * rng.normal(size=(n, p - 1))
+    X[:, 1] += 0.5 * X[:, 0]
+    weight = rng.uniform(0.5, 2.0, n) if weighted else None
+    data = as_source(X, weight)
+    prior = MeanField(0.1 * rng.normal(size=p * k), rng.uniform(0.5, 2.0, p * k))
+    model = GaussianModel(
+        family,
+        targets(name, n, rng),
+        prior,
+        data.total_weight,
+        True,
+        structure,
+        rank,
+        matrix,
+    )
+    mean = 0.3 * rng.normal(size=(p, k))
+    if structure == "full":
+        root = 0.2 * rng.normal(size=(p * k, p * k))
+        covariance = root @ root.T + 0.05 * np.eye(p * k)
+        parameters = Full(mean, covariance, np.linalg.inv(covariance))
+    else:
+        factor = 0.3 * rng.normal(size=(p, k, rank))
+        parameters = Diagonal(mean, rng.normal(-1.0, 0.2, (p, k)), factor)
+    return model, data, Point(parameters)
+
+
+def mean_of(model, data, point):
+    solver = solvers.Batch()
+    solver.start(model, data, None)
+    return solver.begin(point, 1.0)
+
+
+# Expectations of a row
+
+
+@pytest.mark.parametrize("name", ["logistic", "poisson", "gaussian"])
+def test_expectations_are_integrals(name, rng):
+    family = family_of(name)
+    a, v = rng.normal(0.0, 1.5, (6, 1)), rng.uniform(0.01, 3.0, (6, 1))
+    y, weight = targets(name, 6, rng), rng.uniform(0.5, 2.0, 6)
+    loss, residual, curvature = family.expectations(a, v, y, weight)
+    total, step = 0.0, 1e-3
+    for i in range(6):
+
+        def expected(shift, i=i):
+            def integrand(t):
+                z = np.array([[a[i, 0] + shift + np.sqrt(v[i, 0]) * t]])
+                return norm.pdf(t) * family.log_likelihood(z, y[i : i + 1])[0]
+
+            return integrate.quad(integrand, -12, 12, epsabs=1e-12, limit=200)[0]
+
+        values = [weight[i] * expected(s) for s in (-step, 0.0, step)]
+        total -= values[1]
+        slope = (values[2] - values[0]) / (2.0 * step)
+        bend = (values[2] - 2.0 * values[1] + values[0]) / step**2
+        assert residual[i, 0] == pytest.approx(slope, rel=1e-4, abs=1e-5)
+        assert -curvature[i, 0] == pytest.approx(bend, rel=1e-3, abs=1e-4)
+    assert loss == pytest.approx(total, rel=1e-6)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_softmax_expectations_are_sums_over_nodes(full, rng):
+    family, m, k = Softmax(3, 100), 5, 3
+    A, y = rng.normal(size=(m, k)), np.array([0, 1, 2, 1, 0], np.int32)
+    weight = rng.uniform(0.5, 2.0, m)
+    half = np.tril(0.4 * rng.normal(size=(m, k, k)))
+    if not full:
+        half = abs(half) * np.eye(k)
+    given = half.reshape(m, -1) if full else np.diagonal(half, axis1=1, axis2=2).copy()
+    loss, residual, curvature = family.expectations(A, given, y, weight)
+    z = A + np.einsum("mab,sb->sma", half, family.nodes)
+    p = softmax(z, axis=2)
+    u = family.node_weights
+    value = np.take_along_axis(z, y[None, :, None], 2)[..., 0] - logsumexp(z, axis=2)
+    np.testing.assert_allclose(loss, -(u @ value) @ weight, rtol=1e-12)
+    expected = weight[:, None] * (np.eye(k)[y] - np.einsum("s,smk->mk", u, p))
+    np.testing.assert_allclose(residual, expected, atol=1e-12)
+    bend = np.einsum("s,smk,kl->mkl", u, p, np.eye(k))
+    bend = weight[:, None, None] * (bend - np.einsum("s,smk,sml->mkl", u, p, p))
+    if not full:
+        bend = np.diagonal(bend, axis1=1, axis2=2)
+    np.testing.assert_allclose(curvature, bend.reshape(m, -1), atol=1e-12)
+
+
+@pytest.mark.parametrize(("n_dim", "error"), [(2, 2e-3), (5, 4e-3), (10, 4e-3)])
+def test_nodes_of_several_predictors_are_precise(n_dim, error, rng):
+    nodes, weights = cubature(n_dim, 64)
+    np.testing.assert_allclose(weights @ nodes, 0.0, atol=1e-14)
+    second = (nodes.T * weights) @ nodes
+    np.testing.assert_allclose(second, np.eye(n_dim), atol=1e-12)
+    draws = rng.standard_normal((200_000, n_dim))
+    for mean in rng.normal(0.0, 2.0, (5, n_dim)):
+        exact = logsumexp(mean + draws, axis=1).mean()
+        assert weights @ logsumexp(mean + nodes, axis=1) == pytest.approx(
+            exact, abs=error + 4.0 * logsumexp(draws, axis=1).std() / np.sqrt(200_000)
+        )
+
+
+# Sums over rows
+
+
+CASES = [
+    ("logistic", "full", 0, False),
+    ("logistic", "diagonal", 0, True),
+    ("logistic", "diagonal", 2, False),
+    ("poisson", "diagonal", 0, False),
+    ("gaussian", "full", 0, False),
+    ("softmax", "full", 0, False),
+    ("softmax", "diagonal", 0, False),
+    ("softmax", "diagonal", 0, True),
+    ("softmax", "diagonal", 2, False),
+]
+
+
+@pytest.mark.parametrize(("name", "structure", "rank", "matrix"), CASES)
+def test_the_bound_is_an_expectation_minus_a_divergence(name, structure, rank, matrix):
+    model, data, point = problem(name, structure, True, rank, matrix)
+    anchor = mean_of(model, data, point)
+    q = model.posterior(point.parameters)
+    draws = q.sample(40_000, np.random.default_rng(0))
+    values = model.log_likelihoods(draws, data.batch(0, data.n_units)) @ data.weight
+    values = values + model.prior.logpdf(draws) - q.logpdf(draws)
+    error = values.std() / np.sqrt(len(draws))
+    assert abs(values.mean() - anchor.objective) < 4.0 * error + 0.02 * (rank > 0)
+    assert error < 0.1
+
+
+@pytest.mark.parametrize(("name", "structure", "rank", "matrix"), CASES)
+def test_gradients_are_differences(name, structure, rank, matrix, rng):
+    """By the mean, and by the covariance: Bonnet and Price."""
+    model, data, point = problem(name, structure, True, rank, matrix)
+    sums, h = mean_of(model, data, point).mean, 1e-5
+    q = point.parameters
+    direction = rng.normal(size=q.mean.shape)
+
+    def value(parameters):
+        return (
+            data.total_weight * mean_of(model, data, Point(parameters)).mean.objective
+        )
+
+    ends = [value(q._replace(mean=q.mean + s * h * direction)) for s in (-1, 1)]
+    slope = data.total_weight * np.sum(sums.gradient * direction)
+    assert (ends[1] - ends[0]) / (2 * h) == pytest.approx(slope, rel=1e-5)
+    # What E log p changes with the covariance is minus half the curvature: exact for
+    # one predictor, to the precision of the nodes for several.
+    rough = 0.02 if name == "softmax" else 2e-4
+    n = data.total_weight
+    if structure == "full":
+        turn = 0.1 * rng.normal(size=q.covariance.shape)
+        turn = turn + turn.T
+        ends = [
+            value(q._replace(covariance=q.covariance + s * h * turn)) for s in (-1, 1)
+        ]
+        slope = -0.5 * n * np.sum(sums.curvature * turn)
+    else:
+        turn = rng.uniform(0.5, 1.0, q.log_scale.shape)
+        ends = [
+            value(q._replace(log_scale=q.log_scale + s * h * turn)) for s in (-1, 1)
+        ]
+        diagonal = sums.curvature
+        if matrix:
+            diagonal = diagonal.diagonal().reshape(model.k, -1).T
+        slope = -n * np.sum(diagonal * np.exp(2.0 * q.log_scale) * turn)
+    assert (ends[1] - ends[0]) / (2 * h) == pytest.approx(slope, rel=rough)
+    if rank:
+        turn = rng.normal(size=q.factor.shape)
+        ends = [value(q._replace(factor=q.factor + s * h * turn)) for s in (-1, 1)]
+        slope = -n * np.sum(sums.image * turn)
+        assert (ends[1] - ends[0]) / (2 * h) == pytest.approx(
+            slope, rel=rough, abs=0.02
+        )
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_gradient_of_the_bound_is_its_differences(rank, rng):
+    model, data, point = problem("logistic", "diagonal", True, rank)
+    gradient = model.gradient(point, mean_of(model, data, point).mean)
+    for _ in range(3):
+        step = 1e-5 * rng.normal(size=gradient.shape)
+        ends = [mean_of(model, data, model.move(point, s * step)) for s in (-1, 1)]
+        change = ends[1].objective - ends[0].objective
+        assert change == pytest.approx(2.0 * gradient @ step, rel=1e-4)
+
+
+# Steps
+
+
+def fit(model, data, point, solver, tol=1e-9):
+    return solvers.run(
+        model,
+        solver,
+        data,
+        point,
+        step_size=schedules.Constant(1.0),
+        temperature=schedules.Constant(1.0),
+        max_iter=500,
+        tol=tol,
+        rng=np.random.default_rng(0),
+    )
+
+
+@pytest.mark.parametrize(("name", "structure", "rank", "matrix"), CASES)
+def test_steps_only_gain_and_their_promise_is_kept(name, structure, rank, matrix):
+    model, data, point = problem(name, structure, False, rank, matrix)
+    natural = structure == "full" or matrix
+    solver = solvers.Ascent() if natural else solvers.QuasiNewton(1e-9)
+    result = fit(model, data, point, solver)
+    assert result.converged
+    objectives = np.array([row.objective for row in result.history])
+    assert (np.diff(objectives) > -1e-9).all()
+    left = objectives[-1] - objectives
+    late = (left < 0.1) & (left > 1e-5)
+    promises = np.array(solver.promises)
+    # The promise is right to a factor where little is left.
+    assert (promises[late] > 0.1 * left[late]).all()
+    assert (promises[late] < 10.0 * left[late]).all()
+
+
+def test_the_full_posterior_is_the_best_gaussian():
+    """Against a search over means and Cholesky factors with many nodes."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(30, 2))
+    X[:, 1] += X[:, 0]
+    y = (rng.random(30) < expit(X @ [1.0, -1.0])).astype(float)
+    data = as_source(X)
+    prior = FullRank(np.array([0.2, 0.0]), np.array([[1.0, 0.0], [0.5, 0.8]]))
+    model = GaussianModel(Logistic(), y, prior, 30.0, False, "full")
+    start = model.start(np.zeros((2, 1)), data, None)
+    result = fit(model, data, start, solvers.Ascent(), tol=1e-12)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    weights = weights / weights.sum()
+
+    def loss(w):
+        factor = np.array([[np.exp(w[2]), 0.0], [w[3], np.exp(w[4])]])
+        q = FullRank(w[:2], factor)
+        z = (X @ w[:2])[:, None] + np.sqrt(q.predictor_variance(X))[:, None] * nodes
+        value = y[:, None] * z - np.logaddexp(0.0, z)
+        return q.kl(prior) - (value @ weights).sum()
+
+    best = minimize(loss, np.array([0.0, 0.0, -1.0, 0.0, -1.0]), tol=1e-12)
+    assert result.objective == pytest.approx(-best.fun, abs=1e-6)
+    q = result.point.parameters
+    np.testing.assert_allclose(q.mean[:, 0], best.x[:2], atol=1e-4)
+    factor = np.array([[np.exp(best.x[2]), 0.0], [best.x[3], np.exp(best.x[4])]])
+    np.testing.assert_allclose(q.covariance, factor @ factor.T, atol=1e-4)
+
+
+def test_gaussian_noise_gives_the_exact_posterior():
+    model, data, point = problem("gaussian", "full", weighted=True)
+    result = fit(model, data, point, solvers.Ascent())
+    X = np.column_stack([data.rows, np.ones(data.n_units)])
+    precision = (X.T * data.weight) @ X / 0.7 + np.diag(model.prior.precision_diagonal)
+    np.testing.assert_allclose(
+        result.point.parameters.covariance, np.linalg.inv(precision), atol=1e-10
+    )
+    slope = X.T @ (data.weight * model.y) / 0.7
+    slope += model.prior.mean * model.prior.precision_diagonal
+    mean = np.linalg.solve(precision, slope)
+    np.testing.assert_allclose(result.point.parameters.mean[:, 0], mean, atol=1e-10)
+
+
+@pytest.mark.parametrize("rank", [None, 0, 2])
+def test_points_go_through_distributions(rank):
+    structure = "full" if rank is None else "diagonal"
+    model, _, point = problem("softmax", structure, rank=rank or 0)
+    again = model.point_of(model.posterior(point.parameters))
+    for a, b in zip(again.parameters, point.parameters, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    other = MeanField(np.zeros(9), np.ones(9))
+    assert (model.point_of(other) is None) == (rank != 0)

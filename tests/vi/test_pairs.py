@@ -1,0 +1,268 @@
+"""Pairs: kernels against dense integrals, steps and bounds against dense optimizers."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
+
+from skvrem import schedules, solvers
+from skvrem.vi._model_pairs import Pairs, PairsModel, hermite
+from skvrem.vi._model_pairs_posterior import conjugate_gradients
+from skvrem.vi._model_posterior import FullRank, LowRank, MeanField
+
+TIES = [None, "davidson", "rao-kupper"]
+D = 5
+
+
+def pairs_of(home, ties=True, n=9):
+    rng = np.random.default_rng(1)
+    first = rng.integers(D, size=n).astype(np.int32)
+    second = ((first + rng.integers(1, D, size=n)) % D).astype(np.int32)
+    win, loss, tie = rng.uniform(0.0, 3.0, (3, n))
+    offset = int(home)
+    tie = tie if ties else np.zeros(n)
+    home = 0 if home else -1
+    return Pairs(
+        first + np.int32(offset), second + np.int32(offset), home, win, loss, tie
+    )
+
+
+def design(pairs, n_dim):
+    X = np.zeros((pairs.first.size, n_dim))
+    rows = np.arange(len(X))
+    X[rows, pairs.first] += 1.0
+    X[rows, pairs.second] -= 1.0
+    if pairs.home >= 0:
+        X[:, pairs.home] += 1.0
+    return X
+
+
+def log_likelihood(ties, pairs, u, eta):
+    """By the definitions of the papers, u (n_pairs, n_nodes)."""
+    win, loss, tie = (part[:, None] for part in (pairs.win, pairs.loss, pairs.tie))
+    if ties is None:
+        return win * log_expit(u) + loss * log_expit(-u)
+    if ties == "davidson":
+        nu, a, b = np.exp(eta), np.exp(u), np.ones_like(u)
+        total = a + b + nu * np.sqrt(a * b)
+        p_win, p_loss, p_tie = a / total, b / total, nu * np.sqrt(a * b) / total
+    else:
+        theta, a, b = np.sqrt(1.0 + np.exp(eta)), np.exp(u), np.ones_like(u)
+        p_win, p_loss = a / (a + theta * b), b / (b + theta * a)
+        p_tie = 1.0 - p_win - p_loss
+    return win * np.log(p_win) + loss * np.log(p_loss) + tie * np.log(p_tie)
+
+
+def dense_expectation(ties, pairs, mean, variance, eta):
+    x = np.linspace(-9.0, 9.0, 2001)
+    w = np.exp(-0.5 * x**2)
+    u = mean[:, None] + np.sqrt(variance)[:, None] * x
+    return log_likelihood(ties, pairs, u, eta) @ (w / w.sum())
+
+
+def model_of(ties=None, home=False, kind="fullrank", rank=0, scale=1.0, n=9):
+    pairs = pairs_of(home, ties is not None, n)
+    n_dim = D + home
+    prior = MeanField(np.zeros(n_dim), np.full(n_dim, scale))
+    return PairsModel(pairs, prior, kind, ties, rank=rank)
+
+
+def fit(model, tol=1e-10):
+    one = schedules.Constant(1.0)
+    return solvers.run(
+        model,
+        solvers.Ascent(),
+        model.pairs,
+        model.start(model.prior.mean, 0.1),
+        step_size=one,
+        temperature=one,
+        max_iter=60,
+        tol=tol,
+        rng=None,
+    )
+
+
+# Kernels
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_expectations(ties, rng):
+    model = model_of(ties)
+    model.nodes, model.weights = hermite(9.0)
+    n, eta, step = model.pairs.first.size, 0.4, 1e-4
+    mean, variance = rng.normal(size=n), rng.uniform(0.1, 1.5, n)
+
+    def dense(shift=0.0, more=0.0, tie=0.0):
+        return dense_expectation(
+            ties, model.pairs, mean + shift, variance + more, eta + tie
+        )
+
+    found = model.expectation(mean, variance, eta)
+    np.testing.assert_allclose(found.objective, dense().sum(), rtol=1e-6)
+    slope = (dense(step) - dense(-step)) / (2 * step)
+    np.testing.assert_allclose(found.slope, slope, atol=1e-5)
+    # Price's theorem: the derivative by the variance is half the second by the mean.
+    bend = -(dense(more=step) - dense(more=-step)) / step
+    np.testing.assert_allclose(found.curvature, bend, atol=1e-5)
+    assert (found.curvature > 0.0).all()
+    if ties is None:
+        return
+    by_eta = (dense(tie=step) - dense(tie=-step)).sum() / (2 * step)
+    np.testing.assert_allclose(found.tie_slope, by_eta, atol=1e-5)
+    up, down = (model.expectation(mean, variance, eta + t) for t in (step, -step))
+    curvature = (down.tie_slope - up.tie_slope) / (2 * step)
+    np.testing.assert_allclose(found.tie_curvature, curvature, atol=1e-5)
+    cross = (down.slope - up.slope) / (2 * step)
+    np.testing.assert_allclose(found.cross, cross, atol=1e-5)
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_expectations_far_out_are_finite(ties):
+    model = model_of(ties)
+    n = model.pairs.first.size
+    for mean in (-800.0, 800.0):
+        for eta in (-700.0, 300.0):
+            found = model.expectation(np.full(n, mean), np.ones(n), eta)
+            assert np.isfinite(found.objective)
+            assert np.isfinite(found.slope).all()
+            assert np.isfinite(found.curvature).all()
+
+
+@pytest.mark.parametrize("home", [False, True])
+def test_rows_of_the_design(home, rng):
+    pairs, d = pairs_of(home), D + home
+    X = design(pairs, d)
+    theta, value = rng.normal(size=d), rng.uniform(size=len(X))
+    H = X.T @ (value[:, None] * X)
+    np.testing.assert_allclose(pairs.predictor(theta), X @ theta, atol=1e-14)
+    np.testing.assert_allclose(pairs.gather(value, d), X.T @ value, atol=1e-14)
+    np.testing.assert_allclose(pairs.curvature_diagonal(value, d), np.diag(H))
+    times = pairs.curvature_times(value, theta)
+    np.testing.assert_allclose(times, H @ theta, atol=1e-13)
+    np.testing.assert_allclose(pairs.curvature_matrix(value, d), H, atol=1e-14)
+    root = np.linalg.cholesky(H + np.eye(d))
+    for q in (
+        MeanField(theta, np.exp(theta)),
+        FullRank(theta, root),
+        LowRank(theta, np.exp(theta), root[:, :2]),
+    ):
+        expected = np.diag(X @ q.covariance() @ X.T)
+        np.testing.assert_allclose(pairs.variance(q), expected)
+
+
+def test_conjugate_gradients(rng):
+    A = rng.normal(size=(8, 8))
+    P = A @ A.T + np.eye(8)
+    target = rng.normal(size=8)
+    x = conjugate_gradients(lambda v: P @ v, np.diag(P), target)
+    left = target - P @ x
+    metric = 1.0 / np.diag(P)
+    assert left @ (metric * left) <= 1.0001e-4 * target @ (metric * target)
+    np.testing.assert_array_equal(
+        conjugate_gradients(lambda v: P @ v, np.diag(P), np.zeros(8)), np.zeros(8)
+    )
+
+
+# The bound and its optimum
+
+
+def dense_bound(model, mean, covariance, eta):
+    X = design(model.pairs, mean.size)
+    variance = np.einsum("pi,ij,pj->p", X, covariance, X)
+    value = dense_expectation(model.ties, model.pairs, X @ mean, variance, eta).sum()
+    prior = np.linalg.inv(model.prior.covariance())
+    away = mean - model.prior.mean
+    trace = np.trace(prior @ covariance) + away @ prior @ away - mean.size
+    logs = np.linalg.slogdet(prior)[1] + np.linalg.slogdet(covariance)[1]
+    return value - 0.5 * (trace - logs)
+
+
+@pytest.mark.parametrize("home", [False, True])
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("kind", ["meanfield", "fullrank"])
+def test_optimum_of_the_bound(kind, ties, home):
+    model = model_of(ties, home, kind)
+    model.nodes, model.weights = hermite(9.0)
+    result = fit(model)
+    assert result.converged
+    q, d = result.point.posterior, D + home
+    bound = dense_bound(model, q.mean, q.covariance(), result.point.eta)
+    np.testing.assert_allclose(result.objective, bound, rtol=1e-6)
+    lower = np.tril_indices(d)
+
+    def loss(parameters):
+        eta = parameters[-1] if ties else 0.0
+        if kind == "meanfield":
+            covariance = np.diag(np.exp(parameters[d : 2 * d]))
+        else:
+            L = np.zeros((d, d))
+            L[lower] = parameters[d:-1]
+            covariance = L @ L.T + 1e-12 * np.eye(d)
+        return -dense_bound(model, parameters[:d], covariance, eta)
+
+    spread = np.zeros(d) if kind == "meanfield" else np.eye(d)[lower]
+    start = np.concatenate([np.zeros(d), spread, [0.0]])
+    best = minimize(loss, start, method="L-BFGS-B", options={"maxfun": 50_000})
+    np.testing.assert_allclose(result.objective, -best.fun, atol=2e-5)
+    np.testing.assert_allclose(q.mean, best.x[:d], atol=5e-3)
+
+
+def test_low_rank_lies_between_and_gets_there():
+    bounds = {
+        kind: fit(model_of(kind=kind, n=40)).objective
+        for kind in ("meanfield", "fullrank")
+    }
+    low = [
+        fit(model_of(kind="lowrank", rank=rank, n=40), tol=1e-7).objective
+        for rank in (1, 2, D - 1)
+    ]
+    assert bounds["meanfield"] < low[0] < low[1] < low[2]
+    # A rank less than full is enough: the diagonal makes up for one dimension.
+    np.testing.assert_allclose(low[2], bounds["fullrank"], atol=1e-3)
+
+
+def test_direction_promises_what_a_step_gains():
+    model = model_of("davidson", True)
+    point = fit(model, tol=1e-3).point
+    found = model.statistics(point, model.pairs, 1.0)
+    promise = model.promise(point, found)
+    after = model.update(point, found, None, 1.0)
+    gain = model.objective(after, model.statistics(after, model.pairs, 1.0))
+    gain -= model.objective(point, found)
+    assert 0.0 < promise < 1e-3
+    np.testing.assert_allclose(gain, promise, rtol=0.3)
+
+
+def test_any_gaussian_is_a_prior(rng):
+    A = rng.normal(size=(D, D))
+    root = np.linalg.cholesky(A @ A.T / D + 0.1 * np.eye(D))
+    mean = rng.normal(size=D)
+    for prior in (FullRank(mean, root), LowRank(mean, np.ones(D), root[:, :2])):
+        for kind in ("meanfield", "lowrank", "fullrank"):
+            pairs = pairs_of(False, False)
+            model = PairsModel(pairs, prior, kind, rank=2)
+            model.nodes, model.weights = hermite(9.0)
+            result = fit(model, tol=1e-6)
+            q = result.point.posterior
+            bound = dense_bound(model, q.mean, q.covariance(), 0.0)
+            np.testing.assert_allclose(result.objective, bound, rtol=1e-6)
+
+
+def test_exact_evidence_is_above_the_bound():
+    # Two items: the evidence is an integral over the difference of their skills.
+    index = np.zeros(1, np.int32), np.ones(1, np.int32), -1
+    pairs = Pairs(*index, np.array([7.0]), np.array([3.0]), np.zeros(1))
+    model = PairsModel(pairs, MeanField(np.zeros(2), np.ones(2)), "fullrank")
+    result = fit(model)
+    u = np.linspace(-12.0, 12.0, 100_001)
+    density = np.exp(-0.25 * u**2) / np.sqrt(4.0 * np.pi)
+    density *= expit(u) ** 7 * expit(-u) ** 3
+    evidence = density.sum() * (u[1] - u[0])
+    mean = (u * density).sum() / density.sum()
+    sd = np.sqrt(((u - mean) ** 2 * density).sum() / density.sum())
+    gap = np.log(evidence) - result.objective
+    assert 0.0 < gap < 0.01
+    q, contrast = result.point.posterior, np.array([[1.0, -1.0]])
+    np.testing.assert_allclose(contrast @ q.mean, mean, atol=0.01)
+    found = np.sqrt(q.predictor_variance(contrast))
+    np.testing.assert_allclose(found, sd, rtol=0.02)

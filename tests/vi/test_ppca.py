@@ -1,0 +1,306 @@
+"""BayesianPPCA: derivatives, the bound, what it says of rows, by dense algebra."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+
+from skvrem import BayesianPPCA
+from skvrem.vi._model_ppca import (
+    Moments,
+    PPCAModel,
+    hessian_diagonal,
+    hessian_times,
+    likelihood,
+    start_loadings,
+)
+from tests.watching import Untouched
+
+NOISE = 0.7
+
+
+def rows(n=40, d=5, k=2, seed=0, noise=0.6):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, k)) @ rng.normal(size=(k, d))
+    return X + noise * rng.normal(size=(n, d)) + rng.normal(size=d)
+
+
+def dense_log_likelihood(X, W, noise):
+    C = W @ W.T + noise * np.eye(len(W))
+    return multivariate_normal(X.mean(axis=0), C).logpdf(X).mean()
+
+
+# The likelihood
+
+
+@pytest.mark.parametrize("n", [40, 4])
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_likelihood_and_derivatives(n, k):
+    X = rows(n)
+    moments = Moments(X, X.mean(axis=0), None)
+    assert (moments.matrix is None) == (n == 4)
+    rng = np.random.default_rng(1)
+    W, V = rng.normal(size=(2, 5, k))
+    at = likelihood(moments, W, NOISE)
+    np.testing.assert_allclose(at.value, dense_log_likelihood(X, W, NOISE))
+    step, units = 1e-5, np.eye(5 * k).reshape(-1, 5, k)
+    up = likelihood(moments, W + step * units, NOISE)
+    down = likelihood(moments, W - step * units, NOISE)
+    slope = (up.value - down.value) / (2 * step)
+    np.testing.assert_allclose(at.gradient.ravel(), slope, atol=1e-8)
+    hessian = (up.gradient - down.gradient) / (2 * step)
+    hessian = hessian.reshape(5 * k, 5 * k)
+    times = hessian_times(moments, W, NOISE, at, np.stack([V, 2.0 * V]))
+    expected = (hessian @ V.ravel()).reshape(5, k)
+    np.testing.assert_allclose(times, [expected, 2.0 * expected], atol=1e-7)
+    diagonal = hessian_diagonal(moments, W, NOISE, at)
+    np.testing.assert_allclose(diagonal.ravel(), np.diag(hessian), atol=1e-7)
+    two = np.stack([V, W])
+    both = hessian_diagonal(moments, two, NOISE, likelihood(moments, two, NOISE))
+    np.testing.assert_allclose(both[1], diagonal, atol=1e-12)
+    more, less = (likelihood(moments, W, NOISE * np.exp(t)) for t in (step, -step))
+    by_noise = (more.value - less.value) / (2 * step)
+    np.testing.assert_allclose(at.by_noise, by_noise, atol=1e-8)
+
+
+@pytest.mark.parametrize("n", [40, 4])
+def test_weighted_moments(n):
+    X = rows(n)
+    weight = np.arange(1.0, n + 1.0)
+    mean = np.average(X, axis=0, weights=weight)
+    S = np.cov(X.T, aweights=weight, ddof=0)
+    moments = Moments(X, mean, weight)
+    np.testing.assert_allclose(moments.times(np.eye(5)), S, atol=1e-14)
+    np.testing.assert_allclose(moments.diagonal, np.diag(S))
+    np.testing.assert_allclose(moments.trace, np.trace(S))
+    for k in (2, 5):
+        values, vectors = moments.largest(k)
+        np.testing.assert_allclose(values, np.linalg.eigvalsh(S)[::-1][:k], atol=1e-12)
+        np.testing.assert_allclose(S @ vectors, vectors * values, atol=1e-12)
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(k), atol=1e-12)
+
+
+def test_start_is_the_highest_density():
+    X = rows(60)
+    moments = Moments(X, X.mean(axis=0), None)
+    W, noise = start_loadings(*moments.largest(2), moments.trace, 60.0, 0.4, 0.3)
+    assert noise == 0.3
+    slope = 60.0 * likelihood(moments, W, noise).gradient - W / 0.4**2
+    np.testing.assert_allclose(slope, 0.0, atol=1e-10)
+    W, noise = start_loadings(*moments.largest(2), moments.trace, 60.0, 1e6, None)
+    # Without a prior it is the maximum of the likelihood, which PCA knows.
+    pca = PCA(2).fit(X)
+    np.testing.assert_allclose(noise, pca.noise_variance_ * 59 / 60)
+    at = likelihood(moments, W, noise)
+    np.testing.assert_allclose(at.gradient, 0.0, atol=1e-8)
+    np.testing.assert_allclose(at.by_noise, 0.0, atol=1e-8)
+
+
+# The bound
+
+
+def dense_bound(X, mean, scale, noise, prior_scale=1.0):
+    """By quadrature over two loadings: d = 2, k = 1."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    weights = weights / weights.sum()
+    a, b = np.meshgrid(nodes, nodes, indexing="ij")
+    W = mean + scale * np.stack([a.ravel(), b.ravel()], axis=1)
+    S = np.cov(X.T, ddof=0)
+    C = W[:, :, None] * W[:, None, :] + noise * np.eye(2)
+    misfit = np.trace(np.linalg.solve(C, np.broadcast_to(S, C.shape)), 0, 1, 2)
+    value = -0.5 * (2 * np.log(2 * np.pi) + np.linalg.slogdet(C)[1] + misfit)
+    expected = len(X) * np.outer(weights, weights).ravel() @ value
+    ratio = scale / prior_scale
+    distance = (mean / prior_scale) ** 2
+    return expected - 0.5 * np.sum(ratio**2 + distance - 1.0 - 2.0 * np.log(ratio))
+
+
+def test_bound_is_the_highest():
+    X = rows(30, 2, 1)
+    model = BayesianPPCA(1, noise_variance=0.4, n_draws=400, tol=1e-8, random_state=0)
+    model.fit(X)
+    q = model.posterior_
+    found = dense_bound(X, q.mean, q.scale, 0.4)
+    assert model.elbo_se_ < 0.01
+    assert abs(model.elbo_ - found) < 4.0 * model.elbo_se_
+
+    def loss(parameters):
+        return -dense_bound(X, parameters[:2], np.exp(parameters[2:]), 0.4)
+
+    best = minimize(loss, np.append(q.mean, np.log(q.scale)), method="BFGS")
+    assert 0.0 <= found + best.fun + 1e-9 < 1e-3 + 1e-9 or -best.fun - found < 1e-3
+    np.testing.assert_allclose(q.mean, best.x[:2], atol=0.02)
+    np.testing.assert_allclose(q.scale, np.exp(best.x[2:]), rtol=0.03)
+
+
+def test_evidence_is_above_the_bound():
+    # The posterior has two modes, W and -W, of which q has one: log 2 at least.
+    X = rows(30, 2, 1)
+    S, grid = np.cov(X.T, ddof=0), np.linspace(-6.0, 6.0, 601)
+    a, b = np.meshgrid(grid, grid, indexing="ij")
+    W = np.stack([a.ravel(), b.ravel()], axis=1)
+    C = W[:, :, None] * W[:, None, :] + 0.4 * np.eye(2)
+    misfit = np.trace(np.linalg.solve(C, np.broadcast_to(S, C.shape)), 0, 1, 2)
+    value = -0.5 * (2 * np.log(2 * np.pi) + np.linalg.slogdet(C)[1] + misfit)
+    log_joint = 30 * value - 0.5 * (W**2).sum(axis=1) - np.log(2 * np.pi)
+    evidence = np.logaddexp.reduce(log_joint) + 2.0 * np.log(grid[1] - grid[0])
+    model = BayesianPPCA(1, noise_variance=0.4, n_draws=100, random_state=0).fit(X)
+    assert np.log(2.0) < evidence - model.elbo_ < np.log(2.0) + 0.2
+
+
+def test_gradient_of_the_bound():
+    X = rows()
+    moments = Moments(X, X.mean(axis=0), None)
+    rng = np.random.default_rng(2)
+    model = PPCAModel(moments, 40.0, 0.8, True, rng.standard_normal((3, 5, 2)))
+    point = model.start(*start_loadings(*moments.largest(2), moments.trace, 40, 1, 0.3))
+    point = model.move(point, 0.1 * rng.normal(size=11))
+    gradient = model.statistics(point, moments, 1.0).gradient
+    for i in range(11):
+        unit = 1e-5 * np.eye(11)[i]
+        up, down = (
+            model.statistics(model.move(point, sign * unit), moments, 1.0).objective
+            for sign in (1.0, -1.0)
+        )
+        np.testing.assert_allclose(gradient[i], (up - down) / 2e-5, rtol=1e-5)
+
+
+def test_control_variate_makes_draws_precise():
+    X = rows(400, 8, 3)
+    bounds = {
+        draws: [
+            BayesianPPCA(3, n_draws=draws, random_state=seed).fit(X).elbo_
+            for seed in range(4)
+        ]
+        for draws in (8, 64)
+    }
+    # Without it the standard deviation of 8 draws is about 5 nats.
+    assert np.std(bounds[8]) < 0.2
+    np.testing.assert_allclose(np.mean(bounds[8]), np.mean(bounds[64]), atol=0.3)
+
+
+# What it says of rows
+
+
+@pytest.fixture
+def fitted():
+    return BayesianPPCA(2, random_state=0).fit(rows())
+
+
+def test_rows_are_gaussian(fitted):
+    X = rows(seed=3)
+    C = fitted.get_covariance()
+    dense = multivariate_normal(fitted.mean_, C)
+    np.testing.assert_allclose(fitted.score_samples(X), dense.logpdf(X))
+    np.testing.assert_allclose(fitted.score(X), dense.logpdf(X).mean())
+    np.testing.assert_allclose(fitted.get_precision(), np.linalg.inv(C), atol=1e-10)
+    best = (X - fitted.mean_) @ np.linalg.inv(C) @ fitted.components_.T
+    np.testing.assert_allclose(fitted.transform(X), best, atol=1e-12)
+    X = rows()  # those of the fit
+    back = fitted.inverse_transform(fitted.transform(X))
+    assert np.square(X - back).mean() < 2.0 * fitted.noise_variance_
+    draws = fitted.sample(50_000, random_state=0)
+    np.testing.assert_allclose(draws.mean(axis=0), fitted.mean_, atol=0.05)
+    np.testing.assert_allclose(np.cov(draws.T), C, atol=0.15)
+
+
+def test_covariance_averages_over_the_posterior(fitted):
+    W = fitted.sample_posterior(100_000, random_state=0)
+    assert W.shape == (100_000, 2, 5)
+    average = np.einsum("ski,skj->ij", W, W) / len(W)
+    average += fitted.noise_variance_ * np.eye(5)
+    np.testing.assert_allclose(fitted.get_covariance(), average, atol=0.03)
+
+
+def test_many_rows_agree_with_pca():
+    X = rows(20_000, 6, 2)
+    model, pca = BayesianPPCA(2, random_state=0).fit(X), PCA(2).fit(X)
+    np.testing.assert_allclose(model.noise_variance_, pca.noise_variance_, rtol=1e-3)
+    np.testing.assert_allclose(model.score(X), pca.score(X), rtol=1e-4)
+    cosines = np.linalg.svd(
+        np.linalg.qr(model.components_.T)[0].T @ pca.components_.T, compute_uv=False
+    )
+    np.testing.assert_allclose(cosines, 1.0, atol=1e-4)
+    assert model.components_std_.max() < 0.05
+
+
+def test_prior_shrinks_where_rows_are_few():
+    X = rows(10, 8, 2)
+    lengths = [
+        np.square(BayesianPPCA(2, prior_scale=s, random_state=0).fit(X).components_)
+        for s in (0.1, 1.0, 10.0)
+    ]
+    assert lengths[0].sum() < lengths[1].sum() < lengths[2].sum()
+
+
+def test_summary(fitted):
+    pd = pytest.importorskip("pandas")
+    table = fitted.summary()
+    assert isinstance(table, pd.DataFrame)
+    assert list(table.index) == ["bayesianppca0", "bayesianppca1"]
+    rest = 5 * fitted.noise_variance_ / np.trace(fitted.get_covariance())
+    np.testing.assert_allclose(table["share"].sum() + rest, 1.0)
+
+
+# Manners
+
+
+def test_float32_comes_near():
+    X = rows(200)
+    model = BayesianPPCA(2, random_state=0).fit(X)
+    single = BayesianPPCA(2, random_state=0).fit(X.astype(np.float32))
+    assert single.components_.dtype == np.float32
+    assert single.transform(X.astype(np.float32)).dtype == np.float32
+    np.testing.assert_allclose(single.components_, model.components_, atol=1e-3)
+    np.testing.assert_allclose(single.elbo_, model.elbo_, rtol=1e-5)
+
+
+def test_seeds_and_pickles():
+    X = rows()
+    one, other = (BayesianPPCA(2, random_state=5).fit(X) for _ in range(2))
+    np.testing.assert_array_equal(one.components_, other.components_)
+    again = pickle.loads(pickle.dumps(one))
+    np.testing.assert_array_equal(again.transform(X), one.transform(X))
+    assert again.posterior_ == one.posterior_
+
+
+@pytest.mark.parametrize(
+    ("params", "X", "message"),
+    [
+        ({"n_components": 6}, rows(), "n_components=6 must be at most n_features=5"),
+        ({"n_components": 0}, rows(), "n_components"),
+        ({"prior_scale": 0.0}, rows(), "prior_scale"),
+        ({"noise_variance": 0.0}, rows(), "noise_variance"),
+        ({"noise_variance": "auto"}, rows(), "noise_variance"),
+        ({"n_draws": "few"}, rows(), "n_draws"),
+        ({"n_draws": 3}, rows(), "n_draws must be even"),
+        ({}, np.ones((10, 3)), "All rows of X are the same"),
+        ({}, rows(1), "minimum of 2"),
+        ({}, np.full((4, 3), np.nan), "NaN"),
+    ],
+)
+def test_bad_input(params, X, message):
+    model = BayesianPPCA(random_state=0).fit(rows()).set_params(**params)
+    untouched = Untouched(model)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X)
+    untouched.check()
+
+
+def test_too_few_steps_are_warned_of():
+    with pytest.warns(ConvergenceWarning, match="did not converge in 1 steps"):
+        model = BayesianPPCA(max_iter=1, random_state=0).fit(rows())
+    assert not model.converged_
+    assert BayesianPPCA(max_iter=0, random_state=0).fit(rows()).n_iter_ == 0
+
+
+def test_history(capsys):
+    model = BayesianPPCA(verbose=2, random_state=0).fit(rows())
+    assert model.converged_
+    assert capsys.readouterr().out.count("objective") == model.n_iter_
+    assert len(model.history_["objective"]) == model.n_iter_
+    assert (np.diff(model.history_["passes"]) > 0.0).all()

@@ -1,0 +1,155 @@
+"""Bayesian linear and Poisson regression."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from sklearn.linear_model import BayesianRidge
+
+from skvrem import BayesianGLMRegressor
+
+
+def rows(n=120):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    X[:, 1] += 0.8 * X[:, 0]
+    return X, X @ [0.8, -0.5, 0.2] + 0.5, rng
+
+
+def counts(n=120):
+    X, eta, rng = rows(n)
+    return X, rng.poisson(np.exp(eta)).astype(float)
+
+
+def numbers(n=120):
+    X, eta, rng = rows(n)
+    return X, eta + 0.6 * rng.normal(size=n)
+
+
+def design(X):
+    return np.column_stack([X, np.ones(len(X))])
+
+
+def test_gaussian_posterior_is_exact():
+    X, y = numbers()
+    model = BayesianGLMRegressor(noise_scale=0.6).fit(X, y)
+    D = design(X)
+    precision = D.T @ D / 0.36 + np.diag([1.0, 1.0, 1.0, 0.01])
+    mean = np.linalg.solve(precision, D.T @ y / 0.36)
+    np.testing.assert_allclose(
+        np.append(model.coef_, model.intercept_), mean, atol=1e-9
+    )
+    sd = np.sqrt(np.linalg.inv(precision).diagonal())
+    np.testing.assert_allclose(np.append(model.coef_std_, model.intercept_std_), sd)
+    # The bound is the evidence itself.
+    covariance = 0.36 * np.eye(len(y)) + D @ np.diag([1.0, 1.0, 1.0, 100.0]) @ D.T
+    _, determinant = np.linalg.slogdet(2.0 * np.pi * covariance)
+    evidence = -0.5 * (determinant + y @ np.linalg.solve(covariance, y))
+    assert model.elbo_ == pytest.approx(evidence, abs=1e-8)
+    mean, std = model.predict(X[:5], return_std=True)
+    np.testing.assert_allclose(mean, model.intercept_ + X[:5] @ model.coef_)
+    half = np.einsum("ij,jk,ik->i", D[:5], np.linalg.inv(precision), D[:5])
+    np.testing.assert_allclose(std, np.sqrt(half + 0.36))
+
+
+def test_noise_is_learnt_by_the_evidence():
+    X, y = numbers()
+    weight = np.random.default_rng(1).integers(1, 4, len(y))
+    model = BayesianGLMRegressor().fit(X, y, weight)
+
+    def loss(log_scale):
+        fit = BayesianGLMRegressor(noise_scale=float(np.exp(log_scale[0])))
+        return -fit.fit(X, y, weight).elbo_
+
+    best = minimize(loss, [np.log(0.5)], method="Nelder-Mead", tol=1e-5)
+    assert model.noise_scale_ == pytest.approx(np.exp(best.x[0]), rel=1e-3)
+    ridge = BayesianRidge().fit(X, y, weight)
+    np.testing.assert_allclose(model.coef_, ridge.coef_, atol=0.02)
+
+
+def test_a_stream_pools_its_noise():
+    X, y = numbers(3000)
+    stream = BayesianGLMRegressor()
+    for part in np.array_split(np.arange(len(X)), 3):
+        stream.partial_fit(X[part], y[part])
+    whole = BayesianGLMRegressor().fit(X, y)
+    assert stream.noise_scale_ == pytest.approx(whole.noise_scale_, rel=0.01)
+    np.testing.assert_allclose(stream.coef_, whole.coef_, atol=0.01)
+
+
+def test_rows_that_fit_exactly():
+    X, _ = numbers()
+    model = BayesianGLMRegressor().fit(X, X @ [1.0, 2.0, 3.0])
+    assert model.noise_scale_ > 0.0 and model.score(X, X @ [1.0, 2.0, 3.0]) > 0.999
+
+
+def test_poisson_against_importance_sampling():
+    X, y = counts()
+    model = BayesianGLMRegressor("poisson", tol=1e-6).fit(X, y)
+    draws = model.posterior_.sample(100_000, np.random.default_rng(0))
+    eta = draws @ design(X).T
+    log_p = (y * eta - np.exp(eta)).sum(axis=1)
+    log_p -= 0.5 * np.square(draws / [1.0, 1.0, 1.0, 10.0]).sum(axis=1)
+    weight = log_p - model.posterior_.logpdf(draws)
+    weight = np.exp(weight - weight.max())
+    weight /= weight.sum()
+    mean = weight @ draws
+    sd = np.sqrt(weight @ np.square(draws - mean))
+    off = (np.append(model.coef_, model.intercept_) - mean) / sd
+    assert abs(off).max() < 0.05
+    np.testing.assert_allclose(model.posterior_.scale, sd, rtol=0.03)
+    assert model.pareto_k_ < 0.5
+    rate = weight @ np.exp(eta[:, :5])
+    np.testing.assert_allclose(model.predict(X[:5]), rate, rtol=0.02)
+    spread = np.sqrt(weight @ np.square(np.exp(eta[:, :5])) - rate**2 + rate)
+    np.testing.assert_allclose(
+        model.predict(X[:5], return_std=True)[1], spread, rtol=0.02
+    )
+    low, high = model.predict_mean_interval(X[:5], level=0.5).T
+    inside = (np.exp(eta[:, :5]) > low) & (np.exp(eta[:, :5]) < high)
+    np.testing.assert_allclose(weight @ inside, 0.5, atol=0.03)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_poisson_with_large_counts(scale):
+    X, y = counts()
+    model = BayesianGLMRegressor("poisson").fit(X, np.round(scale * y))
+    assert model.converged_
+    assert model.intercept_ == pytest.approx(0.5 + np.log(scale), abs=0.2)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+@pytest.mark.parametrize("solver", ["svrg", "saga"])
+@pytest.mark.parametrize("expectation", ["quadrature", "mc"])
+def test_steps_end_near_the_batch_fit(family, solver, expectation):
+    X, y = counts() if family == "poisson" else numbers()
+    params = {"family": family, "noise_scale": 0.6, "posterior": "meanfield"}
+    best = BayesianGLMRegressor(tol=1e-6, **params).fit(X, y)
+    model = BayesianGLMRegressor(
+        solver=solver, expectation=expectation, tol=0.05, random_state=0, **params
+    ).fit(X, y)
+    assert best.elbo_ - model.elbo_ < 0.2
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_streams_and_sparse_rows(family):
+    X, y = counts() if family == "poisson" else numbers()
+    model = BayesianGLMRegressor(family, noise_scale=0.6, tol=1e-6).fit(X, y)
+    stream = BayesianGLMRegressor(family, noise_scale=0.6, tol=1e-6)
+    for part in np.array_split(np.arange(len(X)), 3):
+        stream.partial_fit(sp.csr_array(X[part]), y[part])
+    tolerance = 1e-8 if family == "gaussian" else 0.05
+    np.testing.assert_allclose(stream.coef_, model.coef_, atol=tolerance)
+    if family == "gaussian":
+        assert stream.elbo_ == pytest.approx(model.elbo_, abs=1e-6)
+    assert "coefficient 97.5 %" in model.summary()
+
+
+def test_what_is_wrong():
+    X, y = numbers()
+    with pytest.raises(ValueError, match=r"not negative: y is .* in row"):
+        BayesianGLMRegressor("poisson").fit(X, y)
+    with pytest.raises(ValueError, match="family"):
+        BayesianGLMRegressor("gamma").fit(X, y)
+    with pytest.raises(ValueError, match="noise_scale"):
+        BayesianGLMRegressor(noise_scale=0.0).fit(X, y)
