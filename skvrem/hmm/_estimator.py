@@ -223,6 +223,7 @@ class VRHMM(
     (200,)
     """
 
+    _state_format = 2
     # Sequence ids go with X wherever metadata routing is on.
     __metadata_request__fit: ClassVar = {"groups": True}
     __metadata_request__predict: ClassVar = {"groups": True}
