@@ -291,7 +291,7 @@ def demonstrate_lda():
     """Compare with LatentDirichletAllocation on texts; show the hottest of them."""
     k, seed = 20, {"random_state": 0}
     models = [
-        TemperedLDA(k, solver="stochastic", **seed),
+        TemperedLDA(k, **seed),
         TemperedLDA(k, solver="stochastic", tempering=None, **seed),
         TemperedLDA(k, solver="stochastic", tempering="local", **seed),
         TemperedLDA(k, solver="batch", **seed),

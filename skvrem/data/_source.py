@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.utils._algebra import accumulate, read_only
+from skvrem.utils._algebra import accumulate, dense, read_only
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._remote import is_dask
 
@@ -96,7 +96,8 @@ class Partition:
 
     def sum(self, function):
         """Return the sum of ``function(batch)``, reduced in a fixed order."""
-        return reduce(accumulate, self.map(function), None)
+        parts = iter(self.map(function))
+        return reduce(accumulate, parts, dense(next(parts), copy=False))
 
     def shuffled(self, rng):
         """Yield every batch once, in random order."""

@@ -37,8 +37,9 @@ from skvrem.utils._validation import (
 __all__ = ["TemperedLDA"]
 
 SOLVERS = ("batch", "stochastic", "svrg")
-# From so many minibatches on, "auto" is "stochastic".
-FEWEST_BLOCKS = 8
+# From so many minibatches on "auto" makes use of them, and from so many epochs on by
+# "svrg", whose epochs cost two passes.
+FEWEST_BLOCKS, FEWEST_EPOCHS = 8, 4
 # Minibatches of "svrg", and its step times their number.
 BLOCKS, BLOCK_DOCUMENTS, STEPS_AN_EPOCH = 20, 64, 7.0
 DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
@@ -85,8 +86,9 @@ class TemperedLDA(
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How the mean of the topics' statistics is estimated. "batch" is variational
         EM; "stochastic" is stochastic variational inference [2]_; "svrg" is its
-        variance-reduced form; "auto" is "stochastic" from 8 minibatches on, "batch"
-        below.
+        variance-reduced form; "auto" is "batch" for fewer than 8 minibatches, then
+        "svrg" where `max_iter` is at least 4, else "stochastic" (as it is where
+        `step_decay` or `step_offset` is given, or `tempering` is "local").
     step_size : float, default="auto"
         For "svrg" the constant step, "auto" is 7 / n_batches, at most 1; for
         "stochastic" and `partial_fit` the factor of the decreasing step, "auto" is 1.
@@ -369,10 +371,14 @@ class TemperedLDA(
     def _plan(self, n_documents):
         """Choose solver, blocks and step."""
         solver = METHODS.get(self.learning_method, self.solver)
+        _, offset, decay = self._steps
         size = DEFAULT_BATCH if self.batch_size == "auto" else self.batch_size
         if solver == "auto":
-            many = n_documents >= FEWEST_BLOCKS * size
-            solver = "stochastic" if many else "batch"
+            solver = "batch"
+            if n_documents >= FEWEST_BLOCKS * size:
+                reduced = self.max_iter >= FEWEST_EPOCHS and self.tempering != "local"
+                decreasing = (offset, decay) != (DEFAULT_OFFSET, DEFAULT_DECAY)
+                solver = "svrg" if reduced and not decreasing else "stochastic"
         if solver == "svrg" and self.batch_size == "auto":
             n_blocks = max(1, min(BLOCKS, n_documents // BLOCK_DOCUMENTS))
             size = n_documents / n_blocks
@@ -380,7 +386,6 @@ class TemperedLDA(
         if step_size == "auto":
             step_size = min(1.0, STEPS_AN_EPOCH * size / n_documents)
             step_size = step_size if solver == "svrg" else 1.0
-        _, offset, decay = self._steps
         return solvers.plan_em(
             n_documents,
             1,

@@ -14,7 +14,8 @@ import numpy as np
 
 from skvrem.utils._jit import REDUCE, kernel
 from skvrem.utils._math import digamma, exp, log, log_gamma
-from skvrem.utils._token_kernels import sum_over_tokens
+from skvrem.utils._simd import lanes
+from skvrem.utils._token_kernels import settle_document
 
 # Times a document's posteriors are found anew at another temperature of its own.
 TURNS = 4
@@ -181,10 +182,12 @@ def infer_documents(
     zero, one = rows.dtype.type(0.0), rows.dtype.type(1.0)
     old, new = np.empty(K, rows.dtype), np.empty(K, rows.dtype)
     t, g = np.empty(K, rows.dtype), np.empty(K, rows.dtype)
-    n_topics = 0
+    n_topics, longest = 0, 0
     for k in range(K):
         n_topics += prior[k] > zero
-    limit = tol * n_topics
+    for i in range(start, stop):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    work = np.empty((K + 3) * (longest + lanes(rows)), rows.dtype)
     total = 0.0
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
@@ -193,17 +196,23 @@ def infer_documents(
             length += counts[j]
         for k in range(K):
             new[k] = prior[k] + length / n_topics if prior[k] > zero else zero
-        for _ in range(n_steps):
-            for k in range(K):
-                old[k] = new[k]
-                t[k] = exp(b * digamma(old[k]))
-            sum_over_tokens(counts, index, low, high, rows, t, g, w)
-            change = zero
-            for k in range(K):
-                new[k] = prior[k] + b * t[k] * g[k]
-                change += abs(new[k] - old[k])
-            if change < limit:
-                break
+        settle_document(
+            counts,
+            index,
+            low,
+            high,
+            rows,
+            prior,
+            b,
+            n_steps,
+            tol,
+            old,
+            new,
+            t,
+            g,
+            w,
+            work,
+        )
         share = weight[i] if weight.size else one
         psi_total = zero
         for k in range(K):
@@ -300,7 +309,7 @@ def infer_tempered_documents(
         longest = max(longest, indptr[i + 1] - indptr[i])
     rows = np.empty((longest, K), logs.dtype)
     own = np.arange(longest)
-    limit = tol * n_topics
+    work = np.empty((K + 3) * (longest + lanes(logs)), logs.dtype)
     total = 0.0
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
@@ -315,19 +324,23 @@ def infer_tempered_documents(
             for u in range(n_words):
                 for k in range(K):
                     rows[u, k] = exp(b * logs[index[low + u], k])
-            for _ in range(n_steps):
-                for k in range(K):
-                    old[k] = new[k]
-                    t[k] = exp(b * digamma(old[k]))
-                sum_over_tokens(
-                    counts[low:high], own, 0, n_words, rows, t, g, w[low:high]
-                )
-                change = zero
-                for k in range(K):
-                    new[k] = prior[k] + b * t[k] * g[k]
-                    change += abs(new[k] - old[k])
-                if change < limit:
-                    break
+            settle_document(
+                counts[low:high],
+                own,
+                0,
+                n_words,
+                rows,
+                prior,
+                b,
+                n_steps,
+                tol,
+                old,
+                new,
+                t,
+                g,
+                w[low:high],
+                work,
+            )
             if turn == TURNS - 1 or n_words == 0:
                 break
             # q(T_d), at the posteriors of this turn

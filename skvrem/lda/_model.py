@@ -24,11 +24,13 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from skvrem.lda import _kernels as kernels
-from skvrem.utils._padding import pad, padded_zeros
+from skvrem.utils._padding import pad, padded_empty
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._word_sums import (
     NO_WORDS,
+    TASK_WORDS,
     WordSums,
+    column_sums,
     cut_documents,
     expected_counts,
     take_rows,
@@ -36,8 +38,6 @@ from skvrem.utils._word_sums import (
 
 __all__ = ["LDAModel", "LDAPoint", "Parameters"]
 
-# Words that are worth a task of their own.
-TASK_WORDS = 4096
 # Rounds that a document takes, about: for the size of tasks only.
 USUAL_ROUNDS = 20
 
@@ -228,7 +228,7 @@ class LDAModel:
 
     def expect_log(self, topics, psi_totals):
         """Return E log β relative to its largest entry over topics, and that entry."""
-        logs = padded_zeros(*topics.shape, self.dtype)
+        logs = padded_empty(*topics.shape, self.dtype)
         top = np.empty(len(topics), self.dtype)
         psi_totals = psi_totals.astype(self.dtype)
         _by_words(kernels.expect_log, len(topics), topics, psi_totals, out=(logs, top))
@@ -241,7 +241,7 @@ class LDAModel:
 
     def psi_totals(self, topics):
         """Return ψ(Σ_v λ_kv), 0 for padding."""
-        return self._psi(topics.sum(axis=0, dtype=np.float64))
+        return self._psi(column_sums(topics))
 
     def _psi(self, totals):
         return np.where(totals > 0.0, digamma(np.where(totals > 0.0, totals, 1.0)), 0.0)
@@ -263,7 +263,7 @@ class LDAModel:
             return take_rows(point.parameters.topics, words)
         sums = point.sums
         n_features, width = sums.base.shape
-        topics = padded_zeros(len(words) or n_features, width, self.dtype)
+        topics = padded_empty(len(words) or n_features, width, self.dtype)
         arguments = (
             sums.base,
             sums.deviation,
@@ -302,7 +302,7 @@ class LDAModel:
     def divergence(self, topics):
         """Return Σ_k KL(q(β_k) | p(β_k)), in nats."""
         k = self.n_components
-        totals = topics.sum(axis=0, dtype=np.float64)
+        totals = column_sums(topics)
         psi = self._psi(totals)
         prior = self._prior_totals(len(topics))
         parts = parallel_map(

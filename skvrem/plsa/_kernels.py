@@ -177,10 +177,10 @@ def topics_of(base, deviation, factor, prior, inverse, words, start, stop, b, ou
 
 
 @kernel(fastmath=REDUCE)
-def sum_statistics(base, deviation, factor, out):
-    """Σ_v max(s_kv, 0), added to `out` (float64)."""
+def sum_statistics(base, deviation, factor, start, stop, out):
+    """Σ_v max(s_kv, 0) over the words `start` to `stop`, added to `out` (float64)."""
     zero = base.dtype.type(0.0)
-    for v in range(base.shape[0]):
+    for v in range(start, stop):
         for k in range(base.shape[1]):
             out[k] += max(base[v, k] + factor * deviation[v, k], zero)
 

@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.plsa import _kernels as kernels
-from skvrem.utils._padding import pad, padded_zeros
+from skvrem.utils._padding import pad, padded_empty
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._word_sums import (
     NO_WORDS,
+    TASK_WORDS,
     WordSums,
     cut_documents,
     expected_counts,
@@ -32,9 +33,6 @@ from skvrem.utils._word_sums import (
 )
 
 __all__ = ["PLSAModel", "PLSAPoint", "Parameters"]
-
-# Words that are worth a task of their own.
-TASK_WORDS = 8192
 
 
 class Parameters(NamedTuple):
@@ -257,7 +255,7 @@ class PLSAModel:
     def _maximize(self, sums, totals, words, beta):
         """M step for the words (none named: all); see `kernels.topics_of`."""
         n_features, width = sums.base.shape
-        topics = padded_zeros(len(words) or n_features, width, self.dtype)
+        topics = padded_empty(len(words) or n_features, width, self.dtype)
         total = totals + self._prior_totals(n_features)
         inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
         inverse = inverse.astype(self.dtype)
@@ -306,8 +304,7 @@ class PLSAModel:
         if point.settled:
             return point
         sums = point.sums
-        totals = np.zeros(sums.base.shape[1])
-        kernels.sum_statistics(sums.base, sums.deviation, sums.scale, totals)
+        totals = self._clipped_totals(sums)
         topics = self._maximize(sums, totals, NO_WORDS, 1.0)
         # Without a prior a topic can lose every token: any distribution will do.
         lost = totals + self._prior_totals(len(topics)) <= 0.0
@@ -318,6 +315,14 @@ class PLSAModel:
             after=point.parameters.theta,
             settled=True,
         )
+
+    def _clipped_totals(self, sums):
+        def add(part):
+            totals = np.zeros(sums.base.shape[1])
+            kernels.sum_statistics(sums.base, sums.deviation, sums.scale, *part, totals)
+            return totals
+
+        return sum(parallel_map(add, row_chunks(0, len(sums.base), TASK_WORDS)))
 
     def objective(self, point, mean):
         """Return the objective a token, from statistics taken at `point`."""

@@ -62,11 +62,18 @@ def _map(function, first, *others):
     return type(first)(*map(function, first, *others))
 
 
-def dense(sums):
-    """Return a copy of `sums` without sparse rows, for `accumulate` to write into."""
-    return _map(
-        lambda leaf: leaf.toarray() if isinstance(leaf, Rows) else np.array(leaf), sums
-    )
+def dense(sums, copy=True):
+    """Return a copy of `sums` without sparse rows, for `accumulate` to write into.
+
+    `copy=False` leaves arrays as they are, for sums that nobody else has.
+    """
+
+    def leaf(part):
+        if isinstance(part, Rows):
+            return part.toarray()
+        return np.array(part, copy=copy or None)
+
+    return _map(leaf, sums)
 
 
 def _accumulate_leaf(total, part):

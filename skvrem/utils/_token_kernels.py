@@ -6,11 +6,17 @@ probabilities t_k rows_vk / s_dv with s_dv = Σ_k t_k rows_vk, and all that is n
 sums of these, weighted with the counts c_dv.
 """
 
+import numpy as np
+
 from skvrem.utils._jit import REDUCE, kernel
-from skvrem.utils._simd import add, fma, lanes, load, mul, splat, store, total
+from skvrem.utils._math import digamma, exp
+from skvrem.utils._simd import add, fma, lanes, load, mul, ratio, splat, store, total
 
 # Keeps a word that no topic expects from dividing by zero; c / TINY stays finite.
 TINY = 1e-25
+# A topic is at rest that a round changes by less than this share of the tolerance.
+# Rounds leave such topics out where the others are one of so many.
+CALM, FEW = 0.25, 2
 
 
 @kernel(fastmath=REDUCE)
@@ -70,8 +76,191 @@ def sum_over_tokens(counts, index, low, high, rows, t, g, w):
 
 
 @kernel(fastmath=REDUCE)
-def sum_over_words(w, index, indptr, at, first, last, out):
-    """A_vk = Σ_d w_dv t_dk for words `first` to `last`, short of the factor rows_vk.
+def settle_document(
+    counts, index, low, high, rows, prior, b, n_steps, tol, old, new, t, g, w, work
+):
+    """Rounds on q(θ_d) and q(z_d) of one document until γ_d is at rest.
+
+    γ_dk ← α_k + b t_k Σ_v w_v rows_vk,   t_k = exp(b ψ(γ_dk)),
+    w_v = c_dv / Σ_k t_k rows_vk
+
+    Most topics are at rest after a few rounds: γ_dk is α_k or near it. The rounds of
+    `settle_moving` leave those out; another one of all topics tells whether all are.
+
+    Parameters
+    ----------
+    counts, index : arrays of shape (n_nonzeros,)
+    low, high : int
+        Nonzeros of the document.
+    rows : array of shape (n_words, K)
+    prior : array of shape (K,)
+    b : float
+    n_steps : int
+        Most rounds.
+    tol : float
+        At rest: a round changes γ by less than this a topic.
+    old, new : arrays of shape (K,)
+        `new` is γ to begin with. Written: γ before and after the last round.
+    t, g : arrays of shape (K,)
+        Written: t and the sum over words, of the last round.
+    w : array of shape (n_nonzeros,)
+        Written from `low` to `high`.
+    work : array of shape ((K + 3) * m,)
+        m is at least the number of words and a multiple of `lanes`.
+    """
+    K = rows.shape[1]
+    zero = rows.dtype.type(0.0)
+    n_topics = 0
+    for k in range(K):
+        n_topics += prior[k] > zero
+    limit, calm = tol * n_topics, tol * rows.dtype.type(CALM)
+    moving = np.empty(K, np.int64)
+    n_rounds = 0
+    while True:
+        for k in range(K):
+            old[k] = new[k]
+            t[k] = exp(b * digamma(old[k]))
+        sum_over_tokens(counts, index, low, high, rows, t, g, w)
+        change = zero
+        n_moving = 0
+        for k in range(K):
+            new[k] = prior[k] + b * t[k] * g[k]
+            change += abs(new[k] - old[k])
+        n_rounds += 1
+        if change < limit or n_rounds == n_steps:
+            return
+        for k in range(K):
+            if abs(new[k] - old[k]) > calm:
+                moving[n_moving] = k
+                n_moving += 1
+        if n_moving * FEW <= n_topics and n_rounds + 2 <= n_steps:
+            n_rounds += settle_moving(
+                counts,
+                index,
+                low,
+                high,
+                rows,
+                prior,
+                b,
+                n_steps - n_rounds - 1,
+                limit / 2,
+                calm,
+                moving,
+                n_moving,
+                new,
+                t,
+                work,
+            )
+
+
+@kernel(fastmath=REDUCE)
+def settle_moving(
+    counts,
+    index,
+    low,
+    high,
+    rows,
+    prior,
+    b,
+    n_steps,
+    limit,
+    calm,
+    moving,
+    n_moving,
+    new,
+    t,
+    work,
+):
+    """Rounds of `settle_document` on some topics, those of the others held.
+
+    Their part of the rows is laid out topic by topic, so that words are side by side. A
+    topic that comes to rest joins the others.
+
+    Parameters
+    ----------
+    counts, index, low, high, rows, prior, b, n_steps, new, t, work :
+        As there; `t` is spent.
+    limit : float
+        The last round is the first that changes γ by less than this in sum.
+    calm : float
+        A topic is at rest that changes by less.
+    moving : int64 array of shape (K,)
+        The first `n_moving` are those topics; spent.
+    n_moving : int
+
+    Returns
+    -------
+    n_rounds : int
+    """
+    K, n, width = rows.shape[1], high - low, lanes(rows)
+    m = (n + width - 1) // width * width
+    rest, s, c = K * m, (K + 1) * m, (K + 2) * m  # where these begin
+    for k in range(K):
+        t[k] = exp(b * digamma(new[k]))
+    for a in range(n_moving):
+        t[moving[a]] = rows.dtype.type(0.0)
+    for j in range(n):
+        v = index[low + j]
+        x = rows.dtype.type(TINY)
+        for k in range(K):
+            x += t[k] * rows[v, k]
+        work[rest + j] = x
+        work[c + j] = counts[low + j]
+        for a in range(n_moving):
+            work[a * m + j] = rows[v, moving[a]]
+    for j in range(n, m):
+        work[rest + j] = work[c + j] = rows.dtype.type(0.0)
+        for a in range(n_moving):
+            work[a * m + j] = rows.dtype.type(0.0)
+    place = np.arange(n_moving) * m
+    n_rounds = 0
+    while n_moving and n_rounds < n_steps:
+        for a in range(n_moving):
+            t[a] = exp(b * digamma(new[moving[a]]))
+        for j in range(rest, rest + m, width):
+            store(work, j + m, load(work, j))
+        pairs = n_moving // 2 * 2
+        for a in range(0, pairs, 2):
+            x0, x1 = t[a], t[a + 1]
+            p0, p1 = place[a], place[a + 1]
+            for j in range(0, m, width):
+                y = fma(x0, load(work, p0 + j), load(work, s + j))
+                store(work, s + j, fma(x1, load(work, p1 + j), y))
+        if pairs < n_moving:
+            x0, p0 = t[pairs], place[pairs]
+            for j in range(0, m, width):
+                store(work, s + j, fma(x0, load(work, p0 + j), load(work, s + j)))
+        for j in range(s, s + m, width):
+            store(work, j, ratio(load(work, j + m), load(work, j)))
+        change = rows.dtype.type(0.0)
+        n_left = 0
+        for a in range(n_moving):
+            k, p = moving[a], place[a]
+            y = splat(rows.dtype.type(0.0))
+            for j in range(0, m, width):
+                y = fma(load(work, s + j), load(work, p + j), y)
+            x = prior[k] + b * t[a] * total(y)
+            step = abs(x - new[k])
+            new[k] = x
+            change += step
+            if step > calm:
+                moving[n_left], place[n_left] = k, p
+                n_left += 1
+            else:
+                x = exp(b * digamma(x))
+                for j in range(0, m, width):
+                    y = fma(x, load(work, p + j), load(work, rest + j))
+                    store(work, rest + j, y)
+        n_moving = n_left
+        n_rounds += 1
+        if change < limit:
+            break
+    return n_rounds
+
+
+@kernel(fastmath=REDUCE)
+def sum_over_words(w, index, indptr, at, rows, first, last, out):
+    """Σ_d w_dv t_dk rows_vk for words `first` to `last`.
 
     Threads share the words, not the documents: every sum has one order and one place.
 
@@ -81,12 +270,15 @@ def sum_over_words(w, index, indptr, at, first, last, out):
     indptr : int64 array of shape (n_documents + 1,)
     at : array of shape (n_documents, K)
         t of every document.
+    rows : array of shape (n_words, K)
     first, last : int
     out : array of shape (n_words, K)
-        Added to.
+        Written: rows of these words.
     """
     K, width = at.shape[1], lanes(at)
-    shares, sums = at.reshape(-1), out.reshape(-1)
+    shares, sums, factors = at.reshape(-1), out.reshape(-1), rows.reshape(-1)
+    for k in range(first * K, last * K, width):
+        store(sums, k, splat(rows.dtype.type(0.0)))
     for i in range(indptr.shape[0] - 1):
         for j in range(indptr[i], indptr[i + 1]):
             v = index[j]
@@ -96,6 +288,16 @@ def sum_over_words(w, index, indptr, at, first, last, out):
             for k in range(0, K, width):
                 added = fma(x, load(shares, i * K + k), load(sums, v * K + k))
                 store(sums, v * K + k, added)
+    for k in range(first * K, last * K, width):
+        store(sums, k, mul(load(factors, k), load(sums, k)))
+
+
+@kernel(fastmath=REDUCE)
+def add_columns(array, start, stop, out):
+    """Σ_v array_vk over the words `start` to `stop`, added to `out` (float64)."""
+    for v in range(start, stop):
+        for k in range(array.shape[1]):
+            out[k] += array[v, k]
 
 
 @kernel(fastmath=REDUCE)

@@ -6,14 +6,16 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.utils._algebra import Rows
-from skvrem.utils._padding import LANES, padded_zeros
-from skvrem.utils._parallel import parallel_map, thread_count
-from skvrem.utils._token_kernels import add_rows, sum_over_words
+from skvrem.utils._padding import LANES, padded_empty
+from skvrem.utils._parallel import parallel_map, row_chunks, thread_count
+from skvrem.utils._token_kernels import add_columns, add_rows, sum_over_words
 
 __all__ = [
     "NO_WORDS",
+    "TASK_WORDS",
     "WordSums",
     "by_topics",
+    "column_sums",
     "cut_documents",
     "expected_counts",
     "take_rows",
@@ -24,6 +26,8 @@ __all__ = [
 SMALLEST_FACTOR = 1e-5
 # Multiplications that are worth a task of their own.
 TASK_WORK = 1_000_000
+# Words that are worth a task of their own.
+TASK_WORDS = 2048
 # Tokens that show how words are distributed.
 SAMPLE = 2000
 # In place of the words of a batch: the whole vocabulary.
@@ -68,7 +72,7 @@ class WordSums(NamedTuple):
             for p in (base, deviation)
         ]
         totals = [
-            np.zeros(like.shape[1]) if p is None else p.sum(axis=0, dtype=np.float64)
+            np.zeros(like.shape[1]) if p is None else column_sums(p)
             for p in (base, deviation)
         ]
         return cls(*parts, 1.0, *totals, base is not None)
@@ -139,11 +143,22 @@ class WordSums(NamedTuple):
             self.deviation_totals[:] += coefficient * change.sum(axis=0, dtype=float)
 
 
+def column_sums(array):
+    """Return the float64 sums of a padded array's columns."""
+
+    def add(part):
+        total = np.zeros(array.shape[1])
+        add_columns(array, *part, total)
+        return total
+
+    return sum(parallel_map(add, row_chunks(0, len(array), TASK_WORDS)))
+
+
 def take_rows(matrix, rows):
     """Return rows of a padded matrix (none named: the matrix itself)."""
     if not rows.size:
         return matrix
-    chosen = padded_zeros(len(rows), matrix.shape[1], matrix.dtype)
+    chosen = padded_empty(len(rows), matrix.shape[1], matrix.dtype)
     return np.take(matrix, rows, axis=0, out=chosen, mode="clip")
 
 
@@ -166,12 +181,11 @@ def expected_counts(batch, w, at, rows):
     counts = batch.rows
 
     def add(words):
-        sum_over_words(w, counts.index, counts.indptr, at, *words, sums)
+        sum_over_words(w, counts.index, counts.indptr, at, rows, *words, sums)
 
-    sums = padded_zeros(*rows.shape, rows.dtype)
+    sums = padded_empty(*rows.shape, rows.dtype)
     for _ in parallel_map(add, _cut_words(counts.index, len(rows))):
         pass
-    sums *= rows
     return word_rows(batch, sums)
 
 

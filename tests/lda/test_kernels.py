@@ -249,12 +249,12 @@ def tempered_oracle(batch, topics, prior, n_steps, tol):
 
 @pytest.mark.parametrize("k", [1, 3, 16, 17])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("n_steps", "tol"), [(1, 0.0), (60, 1e-3)])
+@pytest.mark.parametrize(("n_steps", "tol"), [(1, 0.0), (60, 0.0), (5000, 1e-12)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_documents_with_temperatures(dtype, n_steps, tol, weighted, k):
+    if tol and dtype == np.float32:
+        pytest.skip("rounding keeps float32 from coming to rest")
     batch, topics, prior = make(dtype, k, weighted)
-    if n_steps > 1 and dtype == np.float32:
-        tol = 0.0  # whether a round is the last hangs on rounding
     found = infer_tempered(batch, topics, prior, n_steps=n_steps, tol=tol, dtype=dtype)
     bound, gamma, at, w, inverse, relative = found
     expected = tempered_oracle(batch, topics, prior, n_steps, tol)

@@ -213,7 +213,8 @@ def test_planted_topics_are_found(solver, tempering):
         n_init=4,
     ).fit(X)
     assert matched(normalized(model.components_), topics)[1].max() < 0.12
-    assert model.solver_ == ("stochastic" if solver == "auto" else solver)
+    chosen = "stochastic" if tempering == "local" else "svrg"
+    assert model.solver_ == (chosen if solver == "auto" else solver)
     assert model.history_["temperature"][-1] == 1.0
     assert ("doc_temperature_" in vars(model)) == (tempering == "local")
 
@@ -223,6 +224,11 @@ def test_few_documents_are_fitted_in_batch():
     assert (model.solver_, model.batch_size_) == ("batch", 600)
     model = lda(batch_size="auto", max_iter=1).fit(planted(1100, length=5)[0])
     assert (model.solver_, model.batch_size_) == ("stochastic", 123)
+    X = planted(1100, length=5)[0]
+    model = lda(batch_size="auto", max_iter=4).fit(X)
+    assert (model.solver_, model.batch_size_) == ("svrg", 65)
+    model = lda(batch_size="auto", max_iter=4, learning_decay=0.6).fit(X)
+    assert model.solver_ == "stochastic"
     model = lda(batch_size="auto", solver="svrg", max_iter=1).fit(planted(640)[0])
     assert (model.batch_size_, model.step_size_) == (64, 0.7)
 
