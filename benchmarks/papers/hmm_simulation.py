@@ -99,7 +99,7 @@ def by_run(make, model, data, start, seed):
     return trace
 
 
-def by_scipy(method, model, data, start, seed):
+def by_scipy(method, model, data, start, seed, small=SMALL, most=MOST):
     """Maximize through the exact gradient."""
     trace, point = [], model.start(start)
 
@@ -111,7 +111,7 @@ def by_scipy(method, model, data, start, seed):
             return 1e10, np.zeros_like(vector)
         gradient, value = model.gradient(at, mean), model.objective(at, mean)
         trace.append((len(trace) + 1.0, value, np.linalg.norm(gradient)))
-        if trace[-1][2] < SMALL or len(trace) >= MOST:
+        if trace[-1][2] < small or len(trace) >= most:
             raise Found
         return -value, -gradient
 
@@ -150,7 +150,7 @@ METHODS = {
 }
 
 
-def run(experiments, n_data, n_starts):
+def run(experiments, n_data, n_starts, methods):
     """Run everything; return a row for every run."""
     rows = []
     for T, N, d in experiments:
@@ -161,7 +161,8 @@ def run(experiments, n_data, n_starts):
             model, data = open_model(X, N)
             for begin in range(n_starts):
                 start = draw_start(X, N, rng)
-                for name, method in METHODS.items():
+                for name in methods:
+                    method = METHODS[name]
                     clock = time.process_time()
                     trace = method(model, data, start, begin)
                     epochs, value, norm = trace[-1]
@@ -187,7 +188,7 @@ def summarise(rows):
     print("| method | " + " | ".join(heads) + " | BFGS / method | reached | gap |")
     print("|---" * (len(heads) + 4) + "|")
     runs = sorted({key[0] for key in pairs})
-    for name in METHODS:
+    for name in dict.fromkeys(row[5] for row in rows):
         medians = [np.median(table[key, name]) for key in experiments]
         ratios = [
             min(pairs[key, "BFGS"][0], MOST) / pairs[key, name][0] for key in runs
@@ -239,15 +240,18 @@ def main():
     matplotlib.use("Agg")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="1000 rows only")
+    parser.add_argument("--rows", type=int, nargs="+", default=[1000, 100_000])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--data", type=int, default=2, help="data sets, the paper's 5")
     parser.add_argument("--starts", type=int, default=2, help="of each, the paper's 5")
     parser.add_argument(
         "--figures", type=Path, default=Path(__file__).resolve().parent / "figures"
     )
     options = parser.parse_args()
-    lengths = [1000] if options.quick else [1000, 100_000]
+    lengths = [1000] if options.quick else options.rows
     warnings.simplefilter("ignore", RuntimeWarning)
-    rows = run(list(product(lengths, [3, 6], [3, 6])), options.data, options.starts)
+    experiments = list(product(lengths, [3, 6], [3, 6]))
+    rows = run(experiments, options.data, options.starts, options.methods)
     options.figures.mkdir(parents=True, exist_ok=True)
     with open(options.figures / "hmm_simulation.csv", "w", newline="") as file:
         writer = csv.writer(file)

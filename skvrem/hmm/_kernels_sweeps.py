@@ -15,8 +15,9 @@ import numpy as np
 from skvrem.utils._jit import CONTRACT, kernel
 from skvrem.utils._math import exp, log
 
-# Posteriors below count as none, gradients below are not searched along.
-NONE, SHORT = 1e-12, 1e-8
+# Posteriors below count as none, gradients below are not searched along; what a loss
+# may be off, relatively.
+NONE, SHORT, ROUNDING = 1e-12, 1e-8, 1e-14
 MOST_DOUBLINGS = 60
 
 
@@ -126,7 +127,7 @@ def messages(Z, begins, ends, u, reg, unit, n, alpha, beta, gamma, xi):
     n_rows, d = Z.shape
     delta, transitions = np.empty(n), np.empty(n * n)
     variance, constant = np.empty(n * d), np.empty(n)
-    b, now = np.empty(n), np.empty(n * n)
+    b, now, posterior = np.empty(n), np.empty(n * n), np.empty(n)
     natural(u, n, d, reg, unit, delta, transitions, variance, constant)
     for t in range(n_rows):
         _densities(Z, t, u, n, d, variance, constant, b)
@@ -141,9 +142,9 @@ def messages(Z, begins, ends, u, reg, unit, n, alpha, beta, gamma, xi):
             beta[t, i] = now[i]
     for t in range(n_rows):
         _densities(Z, t, u, n, d, variance, constant, b)
-        _posteriors(begins, t, alpha, beta, transitions, n, b, b, now)
+        _posteriors(begins, t, alpha, beta, transitions, n, b, posterior, now)
         for i in range(n):
-            gamma[t, i] = b[i]
+            gamma[t, i] = posterior[i]
         for i in range(n * n):
             xi[t, i] = now[i]
 
@@ -243,7 +244,7 @@ def _search(Z, t, first, gamma, xi, u, g, cut, n, d, reg, unit, lipschitz):
                 loss = _emission_loss(Z, t, gamma, u, g, scale, n, d, reg, unit)
             if trial == 0:
                 here = loss
-            elif loss <= here - 0.5 * scale * square:
+            elif loss <= here - 0.5 * scale * square + ROUNDING * abs(here):
                 break
             else:
                 lipschitz[part] *= 2.0

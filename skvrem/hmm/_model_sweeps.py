@@ -24,8 +24,8 @@ from skvrem.utils._algebra import scale
 __all__ = ["BlockSweeps", "RowSweeps"]
 
 LIPSCHITZ = 100.0 / 3.0
-# Gradients below are not searched along.
-SHORT, MOST_DOUBLINGS = 1e-8, 60
+# Gradients below are not searched along; what a loss may be off, relatively.
+SHORT, MOST_DOUBLINGS, ROUNDING = 1e-8, 60, 1e-13
 
 
 class Anchored(NamedTuple):
@@ -79,11 +79,12 @@ class RowSweeps(_Sweeps):
         plain = plain and emission.mean is None and emission.covariance is None
         n = emission.n_states_
         free = [n - 1, n * (n - 1)]
+        prior = getattr(model.transitions, "prior", 1.0)
         return bool(
             plain
             and [part.n_parameters() for part in parts] == free
             and type(model.transitions).__name__ == "Homogeneous"
-            and not (model.initial.prior or model.transitions.prior != 1.0)
+            and not (model.initial.prior or np.any(np.not_equal(prior, 1.0)))
             and not np.isnan(rows.X.sum())
         )
 
@@ -109,7 +110,7 @@ class RowSweeps(_Sweeps):
             self.begins,
             self.ends,
             u,
-            model.emission.reg_covar,
+            float(model.emission.reg_covar),
             self.unit,
             n,
             *arrays,
@@ -204,6 +205,7 @@ class BlockSweeps(_Sweeps):
             ascent = slope - table[block] + mean
             for number, part in enumerate(parts):
                 self._search(point, share, u, slope, part, number)
+            for number, part in enumerate(parts):
                 u[part] += factor / (3.0 * self.lipschitz[number]) * ascent[part]
             parameters = model.bind(u, parameters)
             if self.saga:
@@ -220,11 +222,12 @@ class BlockSweeps(_Sweeps):
         if square < SHORT**2:
             return
         here = model.surrogate(point, share)
+        slack = ROUNDING * abs(here)
         for _ in range(MOST_DOUBLINGS):
             trial = u.copy()
             trial[part] += slope[part] / self.lipschitz[number]
             there = point._replace(parameters=model.bind(trial, point.parameters))
             gain = model.surrogate(there, share) - here
-            if gain >= 0.5 * square / self.lipschitz[number]:
+            if gain >= 0.5 * square / self.lipschitz[number] - slack:
                 return
             self.lipschitz[number] *= 2.0

@@ -268,7 +268,8 @@ def hidden_markov(
             True,
         ),
     )
-    return Case(model, model.start(parameters), data, X, "hmm")
+    solvers = (*Case._field_defaults["solvers"], "quasi-newton")
+    return Case(model, model.start(parameters), data, X, "hmm", solvers=solvers)
 
 
 CASES = {

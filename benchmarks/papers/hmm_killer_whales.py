@@ -1,0 +1,206 @@
+r"""The case study of Sidrow et al. (2023, section 6): dives of killer whales.
+
+    SKVREM_DATA=... python benchmarks/papers/hmm_killer_whales.py
+
+Nine states: three types of dives with three phases each (descent, bottom, ascent). A
+row is two seconds: the change of depth, normal in each state, and whether the dive ends
+there, which only the last phase may do. Within a dive the type stays and the phases go
+on; the next dive has a type drawn by a matrix of its own (Eqs. 36 and 37). Starts are
+those of section 6.3. The paper's own file is not to be had: `killer_whale_subdive.npz`
+holds dives of 30 m and more, on the same kind of tag. Sequences are the rows of a tag
+without an hour's gap.
+
+Passes are epochs as the paper counts them. The stochastic M steps visit blocks of 128
+rows in NumPy, which is slow, so they have fewer starts.
+"""
+
+import argparse
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from hmm_simulation import by_scipy
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+
+from skvrem import VRHMM
+from skvrem.hmm import Bernoulli, Gaussian, Hierarchical, Homogeneous, Product
+
+GAP = 3600.0
+TYPES, PHASES = 3, 3
+SOLVERS = {
+    "Baum-Welch": {"solver": "batch"},
+    "SQUAREM": {"acceleration": "squarem"},
+    "L-BFGS": {"acceleration": "lbfgs"},
+    "incremental": {"solver": "incremental", "batch_size": 2048},
+}
+STOCHASTIC = {
+    "SVRG": {"solver": "svrg", "partial_e_step": False},
+    "SVRG PE": {"solver": "svrg"},
+    "SAGA": {"solver": "saga", "partial_e_step": False},
+    "SAGA PE": {"solver": "saga"},
+}
+
+
+def load(folder):
+    """Rows (change of depth, end of a dive), ids of sequences, and what is drawn."""
+    with np.load(Path(folder) / "killer_whale_subdive.npz") as file:
+        change, time_ = file["X"][:, 0], file["time"]
+        depth, lengths = file["depth_m"], file["lengths"]
+    ends = np.zeros(len(change))
+    ends[np.cumsum(lengths) - 1] = 1.0
+    breaks = np.append(False, np.diff(time_) > GAP) & np.append(False, ends[:-1] > 0)
+    return np.column_stack([change, ends]), np.cumsum(breaks), time_, depth, lengths
+
+
+def draw_start(X, rng, **options):
+    """An estimator that begins where section 6.3 says."""
+    change, ends = X[:, 0], X[:, 1].mean()
+    mean, sd, n = np.nanmean(change), np.nanstd(change), TYPES * PHASES
+    variances = np.exp(2.0 * rng.normal(np.log(sd), 1.0, (n, 1)))
+    fixed = np.tile([0.0, 0.0, np.nan], TYPES)[:, None]
+    odds = np.log(ends / (1.0 - ends)) + rng.normal(size=(n, 1))
+    chance = np.where(np.isnan(fixed), 1.0 / (1.0 + np.exp(-odds)), fixed)
+    coarse = rng.normal(-3.0, 1.0, (TYPES, TYPES))
+    fine = rng.normal(-1.0, 1.0, (TYPES, PHASES, PHASES))
+    coarse[range(TYPES), range(TYPES)] = 0.0
+    fine[:, range(PHASES), range(PHASES)] = 0.0
+    fine = np.where(np.triu(np.ones((PHASES, PHASES))) > 0, fine, -np.inf)
+    first = np.zeros(n)
+    first[::PHASES] = softmax(np.append(0.0, rng.normal(size=TYPES - 1)))
+    depth = Gaussian(mean_init=rng.normal(mean, sd, (n, 1)), covariance_init=variances)
+    end = Bernoulli(probability=fixed, probability_init=chance)
+    transitions = Hierarchical(
+        TYPES,
+        PHASES,
+        1,
+        upper_triangular=True,
+        observed=True,
+        coarse=Homogeneous(init=softmax(coarse, axis=1)),
+        fine=Homogeneous(init=softmax(fine, axis=2)),
+    )
+    return VRHMM(
+        n,
+        emission=Product([("change", depth, [0]), ("end", end, [1])]),
+        transitions=transitions,
+        startprob_init=first,
+        n_init=1,
+        random_state=int(rng.integers(2**31 - 1)),
+        **options,
+    )
+
+
+def run(X, ids, starts, slow_starts, max_iter):
+    """Fit from all starts; return name, passes, likelihood, seconds, and the best."""
+    rows, best = [], None
+    for number in range(starts):
+        methods = SOLVERS | (STOCHASTIC if number < slow_starts else {})
+        for name, options in methods.items():
+            began = time.process_time()
+            rng = np.random.default_rng(number)
+            model = draw_start(X, rng, max_iter=max_iter, **options)
+            model.fit(X, groups=ids)
+            seconds = time.process_time() - began
+            passes = model.history_["passes"][-1]
+            rows.append((name, passes, model.score(X, groups=ids), seconds))
+            if best is None or rows[-1][2] > best[0]:
+                best = rows[-1][2], model
+        for method in ("BFGS", "CG"):
+            began = time.process_time()
+            model = draw_start(X, np.random.default_rng(number), max_iter=0)
+            model.fit(X, groups=ids)
+            _, data, inner = model._open(X, ids, None, None, None, first=False)
+            start = model._parameters()
+            trace = by_scipy(method, inner, data, start, number, 1e-5, max_iter)
+            seconds = time.process_time() - began
+            value = max(value for _, value, _ in trace)
+            rows.append((method, trace[-1][0], value, seconds))
+        print(f"start {number}", flush=True)
+    return rows, best[1]
+
+
+def summarise(rows):
+    """Print passes, log-likelihoods and seconds."""
+    top = max(row[2] for row in rows)
+    print(f"\nBest log-likelihood {top:.5f} nats a row.\n")
+    print("| method | starts | passes | below the best | within 1e-3 | CPU s |")
+    print("|---|---|---|---|---|---|")
+    for name in dict.fromkeys(row[0] for row in rows):
+        own = np.array([row[1:] for row in rows if row[0] == name])
+        gap = top - own[:, 1]
+        print(
+            f"| {name} | {len(own)} | {np.median(own[:, 0]):g} | {np.median(gap):.4f} "
+            f"({gap.min():.4f}) | {np.mean(gap < 1e-3):.0%} | "
+            f"{np.median(own[:, 2]):.2f} |"
+        )
+    print("\nMedians over starts, in brackets the best of them.")
+
+
+def draw(model, X, ids, depth, lengths, path):
+    """Depth and change of depth by type of dive and by phase, as in Figure 5."""
+    import matplotlib.pyplot as plt
+
+    states = model.predict(X, groups=ids)
+    types, phases = states // PHASES, states % PHASES
+    deepest = [depth[types == k].max(initial=0.0) for k in range(TYPES)]
+    types = np.argsort(np.argsort(deepest))[types]
+    # The tag with the most dives.
+    whale = np.bincount(ids, weights=X[:, 1]).argmax()
+    rows = np.flatnonzero(ids == whale)[: int(lengths.mean() * 12)]
+    minutes = np.arange(len(rows)) * 2.0 / 60.0
+    figure, axes = plt.subplots(4, 1, figsize=(9, 8), sharex=True)
+    panels = [
+        (depth, types, "depth, m", ["shallow", "medium", "deep"]),
+        (depth, phases, "depth, m", ["descent", "bottom", "ascent"]),
+        (X[:, 0], types, "change, m", None),
+        (X[:, 0], phases, "change, m", None),
+    ]
+    for axis, (values, kind, label, names) in zip(axes, panels, strict=True):
+        for k in range(3):
+            mine = kind[rows] == k
+            name = None if names is None else names[k]
+            axis.scatter(minutes[mine], values[rows][mine], s=4, label=name)
+        axis.set_ylabel(label)
+        if names is not None:
+            axis.invert_yaxis()
+            axis.legend(fontsize=7, loc="lower right")
+    axes[-1].set_xlabel("minutes under water")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main():
+    """Run, print the table and save the picture."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--starts", type=int, default=50)
+    parser.add_argument("--slow-starts", type=int, default=5)
+    parser.add_argument("--max-iter", type=int, default=300)
+    parser.add_argument(
+        "--figures", type=Path, default=Path(__file__).resolve().parent / "figures"
+    )
+    options = parser.parse_args()
+    if "SKVREM_DATA" not in os.environ:
+        raise SystemExit("SKVREM_DATA names no folder with killer_whale_subdive.npz.")
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    warnings.simplefilter("ignore", RuntimeWarning)
+    X, ids, _, depth, lengths = load(os.environ["SKVREM_DATA"])
+    print(f"{len(X)} rows, {len(lengths)} dives, {ids[-1] + 1} sequences")
+    rows, best = run(X, ids, options.starts, options.slow_starts, options.max_iter)
+    summarise(rows)
+    emission, transitions = best.emission_, best.transitions_
+    print("\nmean change of depth (m in 2 s), type x phase:")
+    print(emission["change"].mean_.reshape(TYPES, PHASES).round(2))
+    print("coarse transitions:")
+    print(transitions.coarse_transmat_.round(2))
+    options.figures.mkdir(parents=True, exist_ok=True)
+    draw(best, X, ids, depth, lengths, options.figures / "hmm_killer_whales.png")
+
+
+if __name__ == "__main__":
+    main()
