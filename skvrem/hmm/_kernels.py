@@ -22,12 +22,13 @@ lane stands in *events*, sorted by step: ``event_step``, ``event_lane``, and in
 (n_states * LANES) are the messages at both ends of the lanes.
 
 Where theta has several rows for each state, in order, these are the parts of a mixture:
-b_i is the sum over its parts, and sums of features are those of the parts.
+b_i is the sum over its `n_parts`, and sums of features are those of the parts.
 
 Transitions may change from row to row, in two ways. Into the steps ``switch_step`` of
 the lanes ``switch_lane``, sorted by step, lead those of a second matrix, ``other``.
-Or every row has a matrix of its own: ``matrices`` (n_tiles, n_states * n_states, TILE),
-which is empty where the transitions are those of one matrix.
+Or every row has a matrix of its own: ``matrices`` (n_tiles, n_states * n_states, TILE).
+``n_parts``, ``other`` and ``matrices`` are None where there is no such thing, and the
+compiler leaves out what is about them.
 """
 
 import numpy as np
@@ -231,6 +232,7 @@ def forward(
     transposed,
     other,
     matrices,
+    n_parts,
     event_step,
     event_lane,
     switch_step,
@@ -256,7 +258,7 @@ def forward(
     lane where the density is 0, and ``rows``, where not empty, the rows' own shares.
     """
     n, n_features = start.size, first.size
-    wide = theta.size // n_features
+    wide = n if n_parts is None else n * n_parts
     cut = n_features * TILE
     features, tile = scratch[:cut], scratch[cut : cut + n * ROW]
     cut += n * ROW
@@ -271,25 +273,26 @@ def forward(
     for number in range(n_tiles):
         at = number * n * TILE
         _features(columns, number * n_columns * TILE, first, second, features)
-        if wide == n:
+        if n_parts is None:
             _matmul(theta, n, n_features, features, 0, TILE, tile, LANES, ROW, TILE)
             _relative(tile, LANES, ROW, n, top)
         else:
             _matmul(theta, wide, n_features, features, 0, TILE, parts, 0, TILE, TILE)
             _relative(parts, 0, TILE, wide, top)
-            _collapse(parts, n, wide // n, tile, LANES, ROW)
+            _collapse(parts, n, n_parts, tile, LANES, ROW)
         begun = event
         for s in range(STEPS):
             step = number * STEPS + s
-            if matrices.size:
+            if matrices is not None:
                 by = at * n + s * LANES
                 _mix(matrices, by, n, tile, s * LANES, ROW, pred, 0, LANES, LANES)
             else:
                 _matmul(transposed, n, n, tile, s * LANES, ROW, pred, 0, LANES, LANES)
-            while switch < switch_step.size and switch_step[switch] == step:
-                lane = switch_lane[switch]
-                _switch(other, n, tile, s * LANES + lane, ROW, pred, lane, LANES)
-                switch += 1
+            if other is not None:
+                while switch < switch_step.size and switch_step[switch] == step:
+                    lane = switch_lane[switch]
+                    _switch(other, n, tile, s * LANES + lane, ROW, pred, lane, LANES)
+                    switch += 1
             while event < event_step.size and event_step[event] == step:
                 for j in range(n):
                     pred[j * LANES + event_lane[event]] = start[j]
@@ -369,6 +372,7 @@ def backward(
     transposed,
     other,
     matrices,
+    n_parts,
     event_step,
     event_lane,
     event_weight,
@@ -409,7 +413,7 @@ def backward(
     pred = scratch[cut : cut + n * TILE]
     cut += n * TILE
     message = scratch[cut : cut + n * LANES]
-    wide = theta.size // n_features
+    wide = n if n_parts is None else n * n_parts
     top = scratch[cut + n * LANES : cut + n * LANES + TILE]
     parts = scratch[cut + n * LANES + TILE :]
     for i in range(n * LANES):
@@ -433,31 +437,33 @@ def backward(
             for t in range(0, TILE - LANES, WIDTH):
                 value = load(alpha, at + k * TILE + t)
                 store(previous, k * TILE + LANES + t, value)
-        if matrices.size:
+        if matrices is not None:
             _mix(matrices, at * n, n, previous, 0, TILE, pred, 0, TILE, TILE)
         else:
             _matmul(transposed, n, n, previous, 0, TILE, pred, 0, TILE, TILE)
-        at_switch = switch
-        while at_switch >= 0 and switch_step[at_switch] >= number * STEPS:
-            t = (switch_step[at_switch] - number * STEPS) * LANES
-            t += switch_lane[at_switch]
-            _switch(other, n, previous, t, TILE, pred, t, TILE)
-            at_switch -= 1
+        if other is not None:
+            at_switch = switch
+            while at_switch >= 0 and switch_step[at_switch] >= number * STEPS:
+                t = (switch_step[at_switch] - number * STEPS) * LANES
+                t += switch_lane[at_switch]
+                _switch(other, n, previous, t, TILE, pred, t, TILE)
+                at_switch -= 1
         for s in range(STEPS - 1, -1, -1):
             _step_backward(
                 n, alpha, at + s * LANES, message, gamma, pred, rho, s * LANES
             )
             step = number * STEPS + s
-            if matrices.size:
+            if matrices is not None:
                 _mix_back(matrices, at * n + s * LANES, n, rho, s * LANES, message)
             else:
                 to = s * LANES
                 _matmul(transitions, n, n, rho, to, TILE, message, 0, LANES, LANES)
-            while switch >= 0 and switch_step[switch] == step:
-                lane = switch_lane[switch]
-                t = s * LANES + lane
-                _switch_back(other, n, previous, rho, t, message, lane, sum_others)
-                switch -= 1
+            if other is not None:
+                while switch >= 0 and switch_step[switch] == step:
+                    lane = switch_lane[switch]
+                    t = s * LANES + lane
+                    _switch_back(other, n, previous, rho, t, message, lane, sum_others)
+                    switch -= 1
             while event >= 0 and event_step[event] == step:
                 lane = event_lane[event]
                 for k in range(n):
@@ -467,12 +473,12 @@ def backward(
                     message[k * LANES + lane] = event_weight[event]
                 event -= 1
         _features(columns, number * n_columns * TILE, first, second, features)
-        if wide == n:
+        if n_parts is None:
             _outer(gamma, n, features, n_features, sum_features)
         else:
             _matmul(theta, wide, n_features, features, 0, TILE, parts, 0, TILE, TILE)
             _relative(parts, 0, TILE, wide, top)
-            _share_out(gamma, n, wide // n, parts)
+            _share_out(gamma, n, n_parts, parts)
             _outer(parts, wide, features, n_features, sum_features)
         _outer(previous, n, rho, n, sum_pairs)
         if rows.size:

@@ -1,6 +1,7 @@
 """What all estimators share beyond scikit-learn's own base class."""
 
 import importlib
+import inspect
 
 from skvrem import __version__
 
@@ -35,7 +36,15 @@ class VersionedPickle:
                 f"{self._state_format}. Fit it again, or load it with "
                 f"skvrem {version}."
             )
-        super().__setstate__(state)
+        # Parameters that have come since have their defaults.
+        parameters = inspect.signature(type(self).__init__).parameters.values()
+        kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+        new = {
+            p.name: p.default
+            for p in parameters
+            if p.kind not in kinds and p.default is not inspect.Parameter.empty
+        }
+        super().__setstate__(new | state)
 
 
 def optional(module, extra, purpose):
