@@ -4,7 +4,6 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
 from scipy.special import ndtri
 from sklearn.base import clone
 
@@ -180,7 +179,7 @@ def _rates(values, scales):
 def _standard_errors(model, parameters, vector, hessian):
     """Standard errors on the scales of the parameters, NaN where there are none."""
     information = -0.5 * (hessian + hessian.T)
-    values, vectors = eigh(information)
+    values, vectors = np.linalg.eigh(information)
     known = values > LEAST
     _, scales = _flatten(model, parameters)
 
