@@ -16,7 +16,7 @@ __all__ = ["show_versions"]
 
 # As in pyproject.toml, which a source tree that is only on the path does not carry.
 DEPENDENCIES = ("joblib", "numba", "numpy", "scikit-learn", "scipy", "threadpoolctl")
-OPTIONAL = ("dask", "distributed", "jax", "matplotlib", "pandas", "rich")
+OPTIONAL = ("arviz", "dask", "distributed", "jax", "matplotlib", "pandas", "rich")
 
 
 def show_versions(file=None):
