@@ -96,7 +96,7 @@ class HMMIntervals:
         >>> X = np.random.default_rng(0).normal(size=(400, 1))
         >>> intervals = VRHMM().fit(X).confidence_intervals(X)
         >>> intervals.standard_error.emission.mean_.round(3)  # sd / 20
-        array([[0.047]])
+        array([[0.05]])
         >>> bool(intervals.lower.emission.mean_ < 0.0 < intervals.upper.emission.mean_)
         True
         """
