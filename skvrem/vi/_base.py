@@ -318,10 +318,10 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
 
         Returns
         -------
-        coef : ndarray of shape (n_samples, *coef_.shape)
-            Coefficients.
-        intercept : ndarray of shape (n_samples, *intercept_.shape)
-            Intercepts of the same draws.
+        coef : ndarray of shape (n_samples, ...)
+            Coefficients, each draw in the shape of ``coef_``.
+        intercept : ndarray of shape (n_samples, ...)
+            Intercepts of the same draws, in that of ``intercept_``.
         """
         check_is_fitted(self)
         draws = self.posterior_.sample(n_samples, check_random_state(random_state))
