@@ -322,7 +322,7 @@ class Homogeneous(Transitions):
         self._shares = Shares(self._free, np.arange(len(order)))
 
     def publish(self, packed, dtype):
-        """Return the estimator's transmat_, which holds all there is."""
+        """Return the estimator's ``transmat_``, which holds all there is."""
         return packed.astype(dtype)
 
     def parameters(self, transmat):

@@ -259,7 +259,7 @@ class Hierarchical(Transitions):
     # Fitted attributes
 
     def publish(self, packed, dtype):
-        """Set the fitted attributes; return the estimator's transmat_."""
+        """Set the fitted attributes; return the estimator's ``transmat_``."""
         coarse, fine = self._split(packed)
         self.coarse_transmat_ = coarse.astype(dtype)
         self.fine_transmat_ = fine.astype(dtype)
