@@ -178,8 +178,12 @@ def svrg_rows(name, problem, settings):
 def memory_rows(name, problem, settings):
     """Peak of memory that a fit allocates beyond X, and that of d x d float64."""
     X, y = problem.X, problem.y
-    for solver in ("auto", "stochastic"):
-        model = ours(1, solver=solver, max_iter=3)
+    for solver, params in {
+        "auto": {},
+        "rank=10": {"rank": 10},
+        "stochastic": {"solver": "stochastic"},
+    }.items():
+        model = ours(1, max_iter=3, **params)
         model.fit(X[:2000], y[:2000])
         tracemalloc.start()
         model.fit(X, y)

@@ -55,8 +55,9 @@ def open_labels(estimator, X, reset):
     same = np.asarray(labels[:, 0] == labels[:, 1], bool)
     if same.any():
         row = int(same.argmax())
+        item = labels[row].tolist()[0]
         raise ValueError(
-            f"Row {row} of X is a match of {labels[row, 0]!r} against itself: leave "
+            f"Row {row} of X is a match of {item!r} against itself: leave "
             f"such rows out ({int(same.sum())} of {len(same)})."
         )
     return labels
