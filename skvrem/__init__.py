@@ -26,6 +26,7 @@ from skvrem.vi import (
     BayesianLogisticRegression,
     BayesianPPCA,
     BradleyTerry,
+    VariationalInference,
 )
 
 __all__ = [  # noqa: RUF022, sorted as strings are
@@ -45,5 +46,6 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "VRGaussianMixture",
     "VRHMM",
     "VRPLSA",
+    "VariationalInference",
     "show_versions",
 ]

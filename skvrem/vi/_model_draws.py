@@ -2,22 +2,26 @@ r"""A Gaussian posterior of parameters whose log density is a user's own functio
 
 Expectations under :math:`q = N(\mu, L L^T)` are averages over fixed draws
 :math:`\mu \pm v_s`, :math:`v_s = L \epsilon_s`, in pairs of opposite sign, so that the
-bound is a smooth function of q with an exact gradient. Its control variate is a
-quadratic with a fixed curvature A, near the negative Hessian:
+bound is a smooth function of q with an exact gradient:
 
-.. math:: E \ell \approx \frac1S \sum_s \Big[ \tfrac12 \ell(\mu + v_s)
-          + \tfrac12 \ell(\mu - v_s) + \tfrac12 v_s^T A v_s \Big]
-          - \tfrac12 \mathrm{tr}(A L L^T) .
+.. math:: E \ell \approx \frac1S \sum_s \tfrac12 \ell(\mu + v_s)
+          + \tfrac12 \ell(\mu - v_s) + \mathrm{tr}(K^T L) - c .
 
-The mean over the draws is that of what the log density has beyond its second order,
-and it is unbiased for any A. With the gradients :math:`g_s^\pm` at the two ends, the
-derivatives by :math:`\mu` and L are the means of
+With the gradients :math:`g_s^\pm` at the two ends its derivatives by :math:`\mu` and L
+are the means of
 
-.. math:: \tfrac12 (g_s^+ + g_s^-), \qquad
-          \big(\tfrac12 (g_s^+ - g_s^-) + A v_s\big) \epsilon_s^T - A L ,
+.. math:: \tfrac12 (g_s^+ + g_s^-), \qquad \tfrac12 (g_s^+ - g_s^-) \epsilon_s^T + K ,
 
 which `GaussianModel` knows as G and, divided by L, as -C. For a full covariance L is
 triangular, and so is what counts of the second.
+
+K and c are the control variate. Were the log density quadratic, with a curvature A, the
+draws would make the error :math:`A L (\hat E - I)` in the second derivative, where
+:math:`\hat E` is the mean of :math:`\epsilon_s \epsilon_s^T`; K is minus that, at the L
+where the control variate is taken, and unbiased for any A. It stays when L moves: a
+quadratic that moved along would leave the bound without a maximum where draws are fewer
+than parameters. Where they are more, they are made to have :math:`\hat E = I`, and
+there is nothing to control.
 """
 
 from typing import NamedTuple
@@ -27,7 +31,13 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from skvrem.vi._model import GaussianModel, Statistics
 
-__all__ = ["DrawnModel", "dense_curvature", "probed_curvature"]
+__all__ = [
+    "DrawnModel",
+    "Products",
+    "dense_curvature",
+    "opposite_draws",
+    "probed_curvature",
+]
 
 # A precision is at least this share of the prior's, and of its own largest eigenvalue:
 # away from the optimum a log density may be convex.
@@ -56,6 +66,10 @@ class Dense(NamedTuple):
         """Return A times vectors, one a row."""
         return V @ self.matrix
 
+    def trace(self, posterior):
+        """Return the trace of A times a covariance."""
+        return float(np.sum(self.matrix * posterior.covariance()))
+
 
 class Products(NamedTuple):
     """The curvature at a point, by products with vectors.
@@ -77,15 +91,11 @@ class Products(NamedTuple):
         rows = [-self.target.hessian_times(self.at, v) for v in V]
         return np.stack(rows) if rows else np.zeros(V.shape)
 
-
-class Free(NamedTuple):
-    """No control variate: A = 0."""
-
-    diagonal: float = 0.0
-
-    def times(self, V):
-        """Return zeros."""
-        return np.zeros(V.shape)
+    def trace(self, posterior):
+        """Return the trace of A times a covariance, a diagonal and a low rank."""
+        own = getattr(posterior, "diagonal", posterior.variance)
+        low = getattr(posterior, "factor", np.zeros((own.size, 0))).T
+        return float(self.diagonal @ own + np.sum(low * self.times(low)))
 
 
 def dense_curvature(target, at, prior):
@@ -106,12 +116,41 @@ def probed_curvature(target, at, rng, n_probes):
     return found._replace(diagonal=(signs * found.times(signs)).mean(axis=0))
 
 
-def natural_start(mean, curvature, prior, full):
-    """Return the precisions (d, d) or (d,) that a fit starts with at a mean."""
-    if full:
-        return prior.precision_times(np.eye(mean.size)) + curvature.matrix
-    least = np.maximum(LEAST_PRECISION * prior.precision_diagonal, 1e-12)
-    return np.maximum(prior.precision_diagonal + np.abs(curvature.diagonal), least)
+def opposite_draws(rng, n_pairs, width):
+    """Return standard normal numbers (n_pairs, width), for both signs.
+
+    Draws are orthogonal, as many as there are dimensions at a time; where there are
+    as many or more, their second moments are made those of the normal.
+    """
+    blocks, left = [], n_pairs
+    while left > 0:
+        block = rng.standard_normal((width, min(left, width)))
+        length = np.sqrt(rng.chisquare(width, block.shape[1]))
+        blocks.append((np.linalg.qr(block)[0] * length).T)
+        left -= block.shape[1]
+    draws = np.concatenate(blocks)
+    if n_pairs < width:
+        return draws
+    root = np.linalg.cholesky(draws.T @ draws / n_pairs)
+    return solve_triangular(root, draws.T, lower=True).T
+
+
+class Control(NamedTuple):
+    """The control variate of a `DrawnModel`.
+
+    Attributes
+    ----------
+    own : ndarray of shape (d, d) or (d,), or 0
+        K, of a full covariance or of a diagonal.
+    low : ndarray of shape (d, r), or 0
+        K of a low rank.
+    level : float
+        c
+    """
+
+    own: np.ndarray | float = 0.0
+    low: np.ndarray | float = 0.0
+    level: float = 0.0
 
 
 class Parameters:
@@ -126,80 +165,95 @@ class DrawnModel(GaussianModel):
     Parameters
     ----------
     target : Target
-    prior : MeanField, FullRank or Flat
+    prior : MeanField or Flat
         What is not in the target's own log density.
     structure : {"full", "diagonal"}
     rank : int
     draws : ndarray of shape (n_pairs, n_parameters + rank)
-        Standard normal numbers, each used with both signs.
+        As `opposite_draws` makes them; each is used with both signs.
     """
 
     def __init__(self, target, prior, structure, rank, draws):
         super().__init__(Parameters, None, prior, 1.0, False, structure, rank)
         self.target = target
         self.draws = draws
-        self.curvature = Free()
-        self.error = np.nan
+        self._metric, self._control = None, Control()
 
-    def control(self, curvature):
-        """Use another curvature from here on, for the draws and as the metric."""
-        self.curvature, self._metric = curvature, None
-        if isinstance(curvature, Dense) and not self.full:
-            P = self.prior.precision_times(np.eye(self.target.n_dim))
+    def start(self, mean, curvature, rng):
+        """Return the point at a mean with the precisions of a curvature."""
+        known = self.prior.precision_diagonal
+        if self.full:
+            precision = np.diag(known) + curvature.matrix
+        else:
+            least = np.maximum(LEAST_PRECISION * known, LEAST_SHARE)
+            precision = np.maximum(known + np.abs(curvature.diagonal), least)
+        return self.spread(mean[:, None], precision, rng)
+
+    def scale_by(self, curvature):
+        """Take a dense curvature as the metric of the means, where q has none."""
+        if not self.full:
+            P = np.diag(self.prior.precision_diagonal)
             self._metric = cho_factor(P + curvature.matrix, lower=True)
 
-    def start(self, mean, rng):
-        """Return the point at a mean with the precisions of the curvature."""
-        precision = natural_start(mean, self.curvature, self.prior, self.full)
-        return self.spread(mean[:, None], precision, rng)
+    def control(self, curvature, point):
+        """Take the control variate of a curvature at a point."""
+        q, n = point.parameters, len(self.draws)
+        d = q.mean.size
+        E, low = self.draws[:, :d], self.draws[:, d:]
+        bent = curvature.times(self._away(q))
+        if self.full:
+            root = np.linalg.cholesky(q.covariance)
+            K = bent.T @ E / n - curvature.times(root.T).T
+            self._control = Control(K, 0.0, 0.5 * np.sum(np.tril(K) * root))
+            return
+        scale, factor = np.exp(q.log_scale[:, 0]), q.factor[:, 0]
+        k = (bent * E).mean(axis=0) - curvature.diagonal * scale
+        K = bent.T @ low / n - curvature.times(factor.T).T
+        self._control = Control(k, K, 0.5 * (k @ scale + np.sum(K * factor)))
+
+    def _away(self, q):
+        """Return the draws about the mean, (s, d)."""
+        d = q.mean.size
+        E, low = self.draws[:, :d], self.draws[:, d:]
+        if self.full:
+            return E @ np.linalg.cholesky(q.covariance).T
+        return np.exp(q.log_scale[:, 0]) * E + low @ q.factor[:, 0].T
 
     def statistics(self, point, batch, beta):
         """Return the averages over all draws. There is nothing latent to temper."""
-        q = point.parameters
-        mean, d = q.mean[:, 0], q.mean.shape[0]
+        q, n, control = point.parameters, len(self.draws), self._control
+        d = q.mean.size
         E, low = self.draws[:, :d], self.draws[:, d:]
+        V, mean = self._away(q), q.mean[:, 0]
+        density, slope = self.target.log_density, self.target.gradient
+        objective, even, odd = -control.level, np.zeros(d), np.zeros(V.shape)
+        for s, v in enumerate(V):
+            objective += 0.5 * (density(mean + v) + density(mean - v)) / n
+            ahead, behind = slope(mean + v), slope(mean - v)
+            even += 0.5 * (ahead + behind) / n
+            odd[s] = 0.5 * (ahead - behind)
+        image = np.zeros((d, 1, 0))
         if self.full:
             root = np.linalg.cholesky(q.covariance)
-            V = E @ root.T
+            objective += np.sum(np.tril(control.own) * root)
+            curvature = self._whole(root, -root.T @ (odd.T @ E / n + control.own))
         else:
             scale, factor = np.exp(q.log_scale[:, 0]), q.factor[:, 0]
-            V = scale * E + low @ factor.T
-        bent = self.curvature.times(V)
-        each = 0.5 * np.einsum("sj,sj->s", V, bent)
-        even, odd = np.zeros(V.shape), bent
-        density, slope = self.target.log_density, self.target.gradient
-        for s, v in enumerate(V):
-            up, down = mean + v, mean - v
-            each[s] += 0.5 * (density(up) + density(down))
-            ahead, behind = slope(up), slope(down)
-            even[s] = 0.5 * (ahead + behind)
-            odd[s] += 0.5 * (ahead - behind)
-        self.error = each.std() / np.sqrt(max(1, len(each) - 1))
-        gradient, objective = even.mean(axis=0)[:, None], each.mean()
-        n = len(E)
-        if self.full:
-            within = self.curvature.times(root.T) @ root
-            objective -= 0.5 * within.trace()
-            curvature = self._whole(root, within - root.T @ (odd.T @ E) / n)
-            image = np.zeros((d, 1, 0))
-        else:
-            known = self.curvature.times(factor.T).T
-            objective -= 0.5 * np.sum(self.curvature.diagonal * scale**2)
-            objective -= 0.5 * np.sum(factor * known)
-            curvature = self.curvature.diagonal - (odd * E).mean(axis=0) / scale
-            curvature = curvature[:, None]
-            image = (known - odd.T @ low / n)[:, None]
-        finite = np.isfinite(objective) and np.isfinite(gradient).all()
+            objective += np.sum(control.own * scale) + np.sum(control.low * factor)
+            by_scale = (odd * E).mean(axis=0) + control.own
+            curvature = -(by_scale / scale)[:, None]
+            image = -(odd.T @ low / n + control.low)[:, None]
+        finite = np.isfinite(objective) and np.isfinite(even).all()
         if not (finite and np.isfinite(curvature).all()):
             objective = -np.inf  # too far: whoever tries a step makes it shorter
-        return Statistics(gradient, curvature, image, float(objective))
+        return Statistics(even[:, None], curvature, image, float(objective))
 
     def _whole(self, root, within):
         """Return C of what it is in the metric of q, of which the lower half counts."""
         within = np.tril(within) + np.tril(within, -1).T
         if not np.isfinite(within).all():
             return within
-        known = root.T @ self.prior.precision_times(root.T).T
+        known = root.T @ (self.prior.precision_diagonal[:, None] * root)
         values, vectors = np.linalg.eigh(known + within)
         if values[0] < LEAST_RELATIVE:
             values = np.maximum(values, LEAST_RELATIVE)
@@ -207,12 +261,30 @@ class DrawnModel(GaussianModel):
         half = solve_triangular(root, within, lower=True, trans="T")
         return solve_triangular(root, half.T, lower=True, trans="T")
 
-    def bound(self, point, draws):
-        """Return the bound on other draws, and its standard error."""
+    def objective(self, point, mean):
+        """Return the bound, in nats; minus infinity where there is none."""
+        if not np.isfinite(mean.objective):
+            return -np.inf
+        try:
+            return super().objective(point, mean)
+        except np.linalg.LinAlgError:  # a low rank beyond all measure
+            return -np.inf
+
+    def bound(self, point, draws, curvature=None):
+        """Return the bound by other draws, controlled by a curvature; and its error."""
+        q = point.parameters
         kept, self.draws = self.draws, draws
-        value = self.objective(point, self.statistics(point, None, 1.0))
+        V, mean = self._away(q), q.mean[:, 0]
         self.draws = kept
-        return value, float(self.error)
+        density = self.target.log_density
+        each = np.array([0.5 * (density(mean + v) + density(mean - v)) for v in V])
+        posterior, trace = self.posterior(q), 0.0
+        if curvature is not None:
+            each += 0.5 * np.einsum("sj,sj->s", V, curvature.times(V))
+            trace = curvature.trace(posterior)
+        error = np.std(each) / np.sqrt(max(1, len(each) - 1))
+        value = each.mean() - 0.5 * trace - posterior.kl(self.prior)
+        return float(value), float(error)
 
     def distance(self, point, mean):
         """Return how far a point is from a mean, in its standard deviations."""

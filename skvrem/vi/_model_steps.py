@@ -8,7 +8,7 @@ from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi import _kernels_steps
 from skvrem.vi._model import STEP_ROWS, Point
 
-__all__ = ["OPTIMIZERS", "Steps", "SteppingModel"]
+__all__ = ["OPTIMIZERS", "SteppingModel", "Steps"]
 
 CONTROLS = {
     None: _kernels_steps.NONE,

@@ -23,7 +23,7 @@ import numpy as np
 
 from skvrem.vi import _kernels_steps
 from skvrem.vi._model import Point
-from skvrem.vi._model_draws import Free, Products
+from skvrem.vi._model_draws import Products
 from skvrem.vi._model_steps import Steps
 from skvrem.vi._model_target import Batch
 
@@ -72,14 +72,15 @@ class TargetSteps(Steps):
             control_scale and control == "taylor" and self.target.knows_diagonal
         )
         self.n_batches = -(-self.target.rows.size // batch_size)
-        self.partition = self.visited = None
+        self.partition = self.visited = self.curvature = None
 
     def statistics(self, point, batch, beta):
         """Return the averages over all draws, controlled by the curvature there."""
         if self.target.knows_diagonal:
             at = point.parameters.mean[:, 0]
             diagonal = -self.target.hessian_diagonal(at)
-            self.model.control(Products(self.target, at, diagonal))
+            self.curvature = Products(self.target, at, diagonal)
+            self.model.control(self.curvature, point)
         return self.model.statistics(point, batch, beta)
 
     def batches(self, rng):
@@ -187,7 +188,11 @@ class TargetSteps(Steps):
 
     def _remember(self, mean, batch):
         """Return a point, and gradient and diagonal of a batch there."""
-        return mean.copy(), self.target.gradient(mean, batch), self._diagonal(mean, batch)
+        return (
+            mean.copy(),
+            self.target.gradient(mean, batch),
+            self._diagonal(mean, batch),
+        )
 
     def _diagonal(self, mean, batch=None):
         if not self.control_scale:
@@ -196,8 +201,6 @@ class TargetSteps(Steps):
 
     def _known_diagonal(self, mean):
         """Return that of all rows, which the pass at the same point has."""
-        known = self.model.curvature
-        if self.control_scale and not isinstance(known, Free):
-            if np.array_equal(known.at, mean):
-                return known.diagonal
+        if self.control_scale and np.array_equal(self.curvature.at, mean):
+            return self.curvature.diagonal
         return self._diagonal(mean)
