@@ -2,6 +2,7 @@
 
 from skvrem.vi._bradley_terry import BradleyTerry
 from skvrem.vi._classifier import BayesianLogisticRegression
+from skvrem.vi._jax import JaxModel
 from skvrem.vi._own import VariationalInference
 from skvrem.vi._ppca import BayesianPPCA
 from skvrem.vi._regressor import BayesianGLMRegressor
@@ -11,5 +12,6 @@ __all__ = [
     "BayesianLogisticRegression",
     "BayesianPPCA",
     "BradleyTerry",
+    "JaxModel",
     "VariationalInference",
 ]

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from skvrem.vi._model import GaussianModel, Statistics
+from skvrem.vi._model import Diagonal, GaussianModel, Point, Statistics
 
 __all__ = [
     "DrawnModel",
@@ -42,6 +42,8 @@ __all__ = [
 # A precision is at least this share of the prior's, and of its own largest eigenvalue:
 # away from the optimum a log density may be convex.
 LEAST_PRECISION, LEAST_SHARE = 0.1, 1e-10
+# Share of a variance that is left beside a low rank, at least.
+LEAST_VARIANCE = 0.01
 # Of the relative precision that a step of a full covariance aims at.
 LEAST_RELATIVE = 0.05
 
@@ -182,12 +184,32 @@ class DrawnModel(GaussianModel):
     def start(self, mean, curvature, rng):
         """Return the point at a mean with the precisions of a curvature."""
         known = self.prior.precision_diagonal
-        if self.full:
+        if isinstance(curvature, Dense):
             precision = np.diag(known) + curvature.matrix
+            if self.rank:
+                return Point(Diagonal(mean[:, None], *self._split(precision)))
         else:
             least = np.maximum(LEAST_PRECISION * known, LEAST_SHARE)
             precision = np.maximum(known + np.abs(curvature.diagonal), least)
         return self.spread(mean[:, None], precision, rng)
+
+    def _split(self, precision):
+        """Return log scales and a low rank near the inverse of a precision.
+
+        By the largest eigenvalues of the correlations, as principal components do.
+        """
+        covariance = cho_solve(
+            cho_factor(precision, lower=True), np.eye(len(precision))
+        )
+        sd = np.sqrt(covariance.diagonal())
+        values, vectors = np.linalg.eigh(covariance / sd / sd[:, None])
+        rest, values = values[: -self.rank], values[-self.rank :]
+        level = rest.mean() if rest.size else 0.5 * values[0]
+        factor = sd[:, None] * vectors[:, -self.rank :]
+        factor *= np.sqrt(np.maximum(values - level, LEAST_VARIANCE))
+        own = sd**2 - np.square(factor).sum(axis=1)
+        own = np.maximum(own, LEAST_VARIANCE * sd**2)
+        return 0.5 * np.log(own)[:, None], factor[:, None]
 
     def scale_by(self, curvature):
         """Take a dense curvature as the metric of the means, where q has none."""
@@ -203,8 +225,8 @@ class DrawnModel(GaussianModel):
         bent = curvature.times(self._away(q))
         if self.full:
             root = np.linalg.cholesky(q.covariance)
-            K = bent.T @ E / n - curvature.times(root.T).T
-            self._control = Control(K, 0.0, 0.5 * np.sum(np.tril(K) * root))
+            K = np.tril(bent.T @ E / n - curvature.times(root.T).T)
+            self._control = Control(K, 0.0, 0.5 * np.sum(K * root))
             return
         scale, factor = np.exp(q.log_scale[:, 0]), q.factor[:, 0]
         k = (bent * E).mean(axis=0) - curvature.diagonal * scale
@@ -235,7 +257,7 @@ class DrawnModel(GaussianModel):
         image = np.zeros((d, 1, 0))
         if self.full:
             root = np.linalg.cholesky(q.covariance)
-            objective += np.sum(np.tril(control.own) * root)
+            objective += np.sum(control.own * root)
             curvature = self._whole(root, -root.T @ (odd.T @ E / n + control.own))
         else:
             scale, factor = np.exp(q.log_scale[:, 0]), q.factor[:, 0]
@@ -269,6 +291,16 @@ class DrawnModel(GaussianModel):
             return super().objective(point, mean)
         except np.linalg.LinAlgError:  # a low rank beyond all measure
             return -np.inf
+
+    def promise(self, point, mean):
+        """Return what a natural-gradient step is about to gain, in nats."""
+        if self.full:
+            return super().promise(point, mean)
+        # The curvature is a noisy one, and may be negative: the metric is q's own.
+        q = point.parameters
+        slope, variance = self._slope(q, mean), np.exp(2.0 * q.log_scale[:, 0])
+        relative = variance * self._target(mean) - 1.0
+        return float(0.5 * variance @ slope**2 + 0.25 * relative @ relative)
 
     def bound(self, point, draws, curvature=None):
         """Return the bound by other draws, controlled by a curvature; and its error."""

@@ -34,7 +34,7 @@ __all__ = ["VariationalInference"]
 
 # Pairs of draws of full passes: fewer where rows are many, as these leave the log
 # density close to its second order, which the draws are not needed for.
-PAIRS, ROWS_OF_PAIRS = (4, 16), 200_000
+PAIRS, ROWS_OF_PAIRS = (4, 64), 200_000
 # Full passes have as many pairs as parameters where that costs no more than so many
 # numbers: rows times parameters twice.
 CHEAP = 100_000_000
@@ -100,7 +100,8 @@ class VariationalInference(
         rows. One draw serves a minibatch.
     n_draws : int or "auto", default="auto"
         Draws that full passes take expectations over, in pairs of opposite sign: an
-        even number. "auto" is 32 up to 12,500 rows, 8 from 50,000 on.
+        even number. "auto" is 128 up to 3,000 rows, 8 from 50,000 on, and at least two
+        a parameter where passes are cheap.
     max_iter : int, default=500
         Epochs: full passes at all draws, each followed by a pass over the minibatches
         where there are any.
@@ -309,7 +310,8 @@ class VariationalInference(
         start = prior.mean
         if given is not None:
             start = check_vector(given, target.n_dim, "initial of the model")
-        target.check(start)
+        whole = plan.solver == "batch" and target.n_dim <= FULL_RANK
+        target.check(start, target.curvature_methods(whole))
         width = target.n_dim + plan.rank
         n_pairs = self._n_pairs(target.rows.size, width, plan)
         model = DrawnModel(
