@@ -119,35 +119,135 @@ class JaxModel:
     # The protocol of a model
 
     def log_likelihood(self, parameters, indices):
-        """Return log p(row | parameters) of rows, (n_rows,)."""
+        """Return log p(row | parameters) of rows.
+
+        Parameters
+        ----------
+        parameters : array-like of shape (n_parameters,)
+            In one vector.
+        indices : array-like of int of shape (n_rows,)
+            Numbers of rows.
+
+        Returns
+        -------
+        values : ndarray of shape (n_rows,)
+            In the order of the indices.
+        """
         return self._call("each", indices, parameters)[: len(indices)]
 
     def gradient(self, parameters, indices):
-        """Return the gradient of the rows' sum, (n_parameters,)."""
+        """Return the gradient of the rows' sum.
+
+        Parameters
+        ----------
+        parameters : array-like of shape (n_parameters,)
+            In one vector.
+        indices : array-like of int of shape (n_rows,)
+            Numbers of rows.
+
+        Returns
+        -------
+        gradient : ndarray of shape (n_parameters,)
+            By the parameters.
+        """
         return self._call("gradient", indices, parameters)
 
     def hessian_vector_product(self, parameters, vector, indices):
-        """Return the Hessian of the rows' sum times a vector, (n_parameters,)."""
+        """Return the Hessian of the rows' sum times a vector.
+
+        Parameters
+        ----------
+        parameters : array-like of shape (n_parameters,)
+            In one vector.
+        vector : array-like of shape (n_parameters,)
+            What the Hessian is multiplied by.
+        indices : array-like of int of shape (n_rows,)
+            Numbers of rows.
+
+        Returns
+        -------
+        product : ndarray of shape (n_parameters,)
+            In double precision.
+        """
         return self._call("product", indices, parameters, vector)
 
     def hessian_diagonal(self, parameters, indices):
-        """Return the diagonal of the Hessian of the rows' sum, (n_parameters,)."""
+        """Return the diagonal of the Hessian of the rows' sum.
+
+        Parameters
+        ----------
+        parameters : array-like of shape (n_parameters,)
+            In one vector.
+        indices : array-like of int of shape (n_rows,)
+            Numbers of rows.
+
+        Returns
+        -------
+        diagonal : ndarray of shape (n_parameters,)
+            That of `hessian`.
+        """
         return self.hessian(parameters, indices).diagonal().copy()
 
     def hessian(self, parameters, indices):
-        """Return the Hessian of the rows' sum, (n_parameters, n_parameters)."""
+        """Return the Hessian of the rows' sum.
+
+        Parameters
+        ----------
+        parameters : array-like of shape (n_parameters,)
+            In one vector.
+        indices : array-like of int of shape (n_rows,)
+            Numbers of rows.
+
+        Returns
+        -------
+        hessian : ndarray of shape (n_parameters, n_parameters)
+            Formed column by column.
+        """
         return self._call("hessian", indices, parameters)
 
     def log_prior(self, parameters):
-        """Return the log density of the prior."""
+        """Return the log density of the prior.
+
+        Parameters
+        ----------
+        parameters : array-like of shape (n_parameters,)
+            In one vector.
+
+        Returns
+        -------
+        value : ndarray of shape ()
+            One number.
+        """
         return self._call("prior", None, parameters)
 
     def log_prior_gradient(self, parameters):
-        """Return its gradient, (n_parameters,)."""
+        """Return the gradient of the log density of the prior.
+
+        Parameters
+        ----------
+        parameters : array-like of shape (n_parameters,)
+            In one vector.
+
+        Returns
+        -------
+        gradient : ndarray of shape (n_parameters,)
+            By the parameters.
+        """
         return self._call("prior_gradient", None, parameters)
 
     def unravel(self, parameters):
-        """Return parameters (n, n_parameters) in the shapes that they were given in."""
+        """Return vectors of parameters in the shapes that they were given in.
+
+        Parameters
+        ----------
+        parameters : array-like of shape (n, n_parameters)
+            Draws, one a row.
+
+        Returns
+        -------
+        shaped : ndarray, or dict, tuple or list of them
+            As `parameters` of the constructor, behind an axis of n draws.
+        """
         jax = optional("jax", "jax", "JaxModel")
         with _double(jax):
             shaped = jax.vmap(self._unravel)(jax.numpy.asarray(parameters))

@@ -32,9 +32,10 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from skvrem.vi._model import Diagonal, GaussianModel, Point, Statistics
 
 __all__ = [
+    "Dense",
     "DrawnModel",
     "Products",
-    "dense_curvature",
+    "convex",
     "opposite_draws",
     "probed_curvature",
 ]
@@ -54,7 +55,6 @@ class Dense(NamedTuple):
     Attributes
     ----------
     matrix : ndarray of shape (d, d)
-        With the prior's precision, positive definite.
     """
 
     matrix: np.ndarray
@@ -100,10 +100,10 @@ class Products(NamedTuple):
         return float(self.diagonal @ own + np.sum(low * self.times(low)))
 
 
-def dense_curvature(target, at, prior):
-    """Return the negative Hessian at a point, made convex where it is not."""
-    P = prior.precision_times(np.eye(target.n_dim))
-    values, vectors = np.linalg.eigh(P - target.hessian(at))
+def convex(matrix, prior):
+    """Return a curvature that with a prior's is positive definite."""
+    P = np.diag(prior.precision_diagonal)
+    values, vectors = np.linalg.eigh(P + matrix)
     least = LEAST_PRECISION * prior.precision_diagonal.min()
     values = np.maximum(np.abs(values), max(least, LEAST_SHARE * np.abs(values).max()))
     return Dense((vectors * values) @ vectors.T - P)
@@ -213,9 +213,8 @@ class DrawnModel(GaussianModel):
 
     def scale_by(self, curvature):
         """Take a dense curvature as the metric of the means, where q has none."""
-        if not self.full:
-            P = np.diag(self.prior.precision_diagonal)
-            self._metric = cho_factor(P + curvature.matrix, lower=True)
+        P = np.diag(self.prior.precision_diagonal)
+        self._metric = cho_factor(P + curvature.matrix, lower=True)
 
     def control(self, curvature, point):
         """Take the control variate of a curvature at a point."""
@@ -296,11 +295,18 @@ class DrawnModel(GaussianModel):
         """Return what a natural-gradient step is about to gain, in nats."""
         if self.full:
             return super().promise(point, mean)
-        # The curvature is a noisy one, and may be negative: the metric is q's own.
+        # The curvature of the draws is a noisy one, and may be negative.
         q = point.parameters
         slope, variance = self._slope(q, mean), np.exp(2.0 * q.log_scale[:, 0])
         relative = variance * self._target(mean) - 1.0
-        return float(0.5 * variance @ slope**2 + 0.25 * relative @ relative)
+        by_mean = slope @ self.turned(slope, variance)
+        return float(0.5 * by_mean + 0.25 * relative @ relative)
+
+    def turned(self, slope, variance):
+        """Return the natural direction of the means, in the metric of a diagonal q."""
+        if self._metric is None:
+            return variance * slope
+        return cho_solve(self._metric, slope)
 
     def bound(self, point, draws, curvature=None):
         """Return the bound by other draws, controlled by a curvature; and its error."""
@@ -330,8 +336,7 @@ class DrawnModel(GaussianModel):
         The means' part is that of the curvature where it is at hand: a diagonal
         posterior knows nothing of how parameters go together.
         """
-        out = super().precondition(point, vector)
+        out, d = super().precondition(point, vector), self.target.n_dim
         if self._metric is not None:
-            d = self.target.n_dim
-            out[:d] = cho_solve(self._metric, vector[:d])
+            out[:d] = self.turned(vector[:d], None)
         return out

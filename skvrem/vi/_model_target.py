@@ -16,8 +16,9 @@ __all__ = ["Batch", "Target"]
 
 # Rows that the model is given at once.
 ROWS = 16_384
-# Parameters up to which the diagonal of a Hessian is worth differences of gradients.
-FEW_PARAMETERS = 32
+# Parameters up to which the Hessian is worth differences of gradients at every pass;
+# and up to which it is formed, where the model has it.
+FEW_PARAMETERS, MANY_PARAMETERS = 32, 1000
 # Rows on which derivatives are compared with differences, and the relative error that
 # is more than what differences make.
 COMPARED, WRONG = 1024, 1e-2
@@ -58,8 +59,10 @@ class Target:
         self.n_dim = int(model.n_parameters)
         self.n_evaluated = 0
         self.has_prior = self._method("log_prior") is not None
-        can = self._method("hessian_diagonal") or self._method("hessian")
-        self.knows_diagonal = bool(can) or self.n_dim <= FEW_PARAMETERS
+        few, whole = self.n_dim <= FEW_PARAMETERS, self._method("hessian") is not None
+        self.knows_hessian = few or (whole and self.n_dim <= MANY_PARAMETERS)
+        known = self._method("hessian_diagonal") is not None
+        self.knows_diagonal = few or whole or known
 
     def chunks(self):
         """All rows, at once."""

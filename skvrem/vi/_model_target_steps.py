@@ -23,7 +23,7 @@ import numpy as np
 
 from skvrem.vi import _kernels_steps
 from skvrem.vi._model import Point
-from skvrem.vi._model_draws import Products
+from skvrem.vi._model_draws import Dense, Products, convex
 from skvrem.vi._model_steps import Steps
 from skvrem.vi._model_target import Batch
 
@@ -72,14 +72,18 @@ class TargetSteps(Steps):
             control_scale and control == "taylor" and self.target.knows_diagonal
         )
         self.n_batches = -(-self.target.rows.size // batch_size)
-        self.partition = self.visited = self.curvature = None
+        self.partition = self.visited = self.curvature = self.at = None
 
     def statistics(self, point, batch, beta):
         """Return the averages over all draws, controlled by the curvature there."""
-        if self.target.knows_diagonal:
-            at = point.parameters.mean[:, 0]
-            diagonal = -self.target.hessian_diagonal(at)
-            self.curvature = Products(self.target, at, diagonal)
+        self.at = point.parameters.mean[:, 0]
+        if self.target.knows_hessian:
+            self.curvature = Dense(-self.target.hessian(self.at))
+            self.model.scale_by(convex(self.curvature.matrix, self.model.prior))
+        elif self.target.knows_diagonal:
+            diagonal = -self.target.hessian_diagonal(self.at)
+            self.curvature = Products(self.target, self.at, diagonal)
+        if self.curvature is not None:
             self.model.control(self.curvature, point)
         return self.model.statistics(point, batch, beta)
 
@@ -140,6 +144,8 @@ class TargetSteps(Steps):
                 continue
             seen += [found, np.square(found)]
             self.count += 1
+            if self.optimizer == _kernels_steps.NATURAL:
+                found[0] = self._turned(found[0], at[0], scale[0] ** 2, prior)
             _kernels_steps.step(
                 self.optimizer,
                 size,
@@ -153,6 +159,11 @@ class TargetSteps(Steps):
             )
         self._see(seen, self.count - began)
         return Point(q._replace(mean=at.T.copy(), log_scale=log_scale.T.copy()))
+
+    def _turned(self, gradient, mean, variance, prior):
+        """Return the gradient whose natural step is that in the model's metric."""
+        pull = prior[1, 0] * (mean - prior[0, 0])
+        return self.model.turned(gradient - pull, variance) / variance + pull
 
     # Anchors
 
@@ -201,6 +212,6 @@ class TargetSteps(Steps):
 
     def _known_diagonal(self, mean):
         """Return that of all rows, which the pass at the same point has."""
-        if self.control_scale and np.array_equal(self.curvature.at, mean):
+        if self.control_scale and self.at is not None and np.array_equal(self.at, mean):
             return self.curvature.diagonal
         return self._diagonal(mean)

@@ -19,7 +19,7 @@ from skvrem.utils._validation import (
 )
 from skvrem.vi._model_draws import (
     DrawnModel,
-    dense_curvature,
+    convex,
     opposite_draws,
     probed_curvature,
 )
@@ -57,7 +57,8 @@ class VariationalInference(
     become more probable. Nothing is to be tuned: full passes take expectations over
     fixed draws with the second order of the log density as their control variate,
     start at the mode, and stop where less than `tol` nats are left to gain; steps by
-    minibatches have the joint control variate of [1]_, for rows and draws together.
+    minibatches start there too, and have the joint control variate of [1]_, for rows
+    and draws together.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ class VariationalInference(
     n_draws : int or "auto", default="auto"
         Draws that full passes take expectations over, in pairs of opposite sign: an
         even number. "auto" is 128 up to 3,000 rows, 8 from 50,000 on, and at least two
-        a parameter where passes are cheap.
+        a parameter where passes are cheap; a quarter of it beside minibatches.
     max_iter : int, default=500
         Epochs: full passes at all draws, each followed by a pass over the minibatches
         where there are any.
@@ -375,8 +376,9 @@ class VariationalInference(
         if self.n_draws != "auto":
             return self.n_draws // 2
         few = int(np.clip(ROWS_OF_PAIRS // n_rows, *PAIRS))
-        cheap = plan.solver == "batch" and n_rows * width**2 <= CHEAP
-        return max(few, width) if cheap else few
+        if plan.solver != "batch":  # one pass of many, which only checks
+            return max(few // 4, PAIRS[0])
+        return max(few, width) if n_rows * width**2 <= CHEAP else few
 
     def _warm(self, model):
         """Return the point of the last posterior, or None."""
@@ -385,19 +387,23 @@ class VariationalInference(
             return None
         return model.point_of(last)
 
+    def _curvature(self, model, at, rng, whole):
+        """Return the curvature at a point, as a matrix or by products."""
+        if whole:
+            return convex(-model.target.hessian(at), model.prior)
+        return probed_curvature(model.target, at, rng, PROBES)
+
     def _climb(self, model, plan, start, rng, began, report):
         """Fit by full passes; return the point, the runs and what they came to."""
         target, runs, promises = model.target, [], []
         point, left, passes = self._warm(model), self.max_iter, 0.0
         centre = _mode(model, start) if point is None else point.parameters.mean[:, 0]
         for _ in range(TURNS):
-            if target.n_dim <= FULL_RANK:
-                curvature = dense_curvature(target, centre, model.prior)
-            else:
-                curvature = probed_curvature(target, centre, rng, PROBES)
+            whole = target.n_dim <= FULL_RANK
+            curvature = self._curvature(model, centre, rng, whole)
             if point is None:
                 point = model.start(centre, curvature, rng)
-            if target.n_dim <= FULL_RANK:
+            if whole and not model.full:
                 model.scale_by(curvature)
             if self.control_variate == "taylor":
                 model.control(curvature, point)
@@ -432,7 +438,8 @@ class VariationalInference(
         """Fit by minibatches, like `_climb`."""
         target, point, batch_size = model.target, self._warm(model), self.batch_size
         if point is None:
-            curvature = probed_curvature(target, start, rng, PROBES)
+            start = _mode(model, start)
+            curvature = self._curvature(model, start, rng, target.knows_hessian)
             point = model.start(start, curvature, rng)
         if batch_size == "auto":
             batch_size = int(np.clip(target.rows.size // 64, 5, 500))
