@@ -4,6 +4,7 @@ import math
 from collections import deque
 
 import numpy as np
+from scipy.linalg.blas import daxpy
 
 from skvrem.solvers._batch import Batch
 
@@ -153,7 +154,7 @@ class QuasiNewton(Batch):
         vector, coefficients = self.gradient.copy(), []
         for step, change, curvature in reversed(self.pairs):
             coefficients.append(float(step @ vector) / curvature)
-            vector -= coefficients[-1] * change
+            vector = daxpy(change, vector, a=-coefficients[-1])  # in place
         vector = self.model.precondition(self.point, vector)
         if self.pairs:
             _, change, curvature = self.pairs[-1]
@@ -162,8 +163,9 @@ class QuasiNewton(Batch):
         for (step, change, curvature), a in zip(
             self.pairs, reversed(coefficients), strict=True
         ):
-            vector += (a - float(change @ vector) / curvature) * step
-        vector = np.clip(vector, -self.longest, self.longest)
+            vector = daxpy(step, vector, a=a - float(change @ vector) / curvature)
+        if self.longest < math.inf:
+            vector = np.clip(vector, -self.longest, self.longest)
         if self.pairs and not self.gradient @ vector > 0.0:
             self.pairs.clear()
             return self._direction()
