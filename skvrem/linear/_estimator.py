@@ -87,7 +87,8 @@ class SBMLogisticRegression(
         Seeds the sample that the curvature is taken from, and the minibatches.
     solver : str, default="auto"
         "auto", "batch", "stochastic" or "svrg"; scikit-learn's names mean "auto".
-        "batch" is bound majorization [1]_; "stochastic" its stochastic form [2]_ in
+        "batch" is bound majorization [1]_ (with `rank` or a diagonal, whose steps are
+        no longer the bound's, their length is searched); "stochastic" its stochastic form [2]_ in
         blocks, at the level of the sampling error after one pass (``max_iter=1``);
         "svrg" has the bound as the preconditioner of a variance-reduced gradient.
         "auto" is "batch" with ``acceleration="lbfgs"``. The choice is in ``solver_``.

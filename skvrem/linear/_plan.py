@@ -175,6 +175,8 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
         own=accelerated or solver != "batch",
         stream=stream,
     )
+    # Steps of the whole bound need no check; those of a part of it are searched.
+    majorizes = solver == "batch" and not accelerated and curvature.kind == "gram"
     ridge = np.full(p, 1.0 / C)
     if estimator.fit_intercept and not estimator.penalize_intercept:
         ridge[-1] = 0.0
@@ -192,7 +194,7 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
         bool(estimator.fit_intercept),
         curvature,
         kind=kind,
-        every=stream or (solver == "batch" and not accelerated),
+        every=stream or majorizes,
         sample_rows=sample_rows,
         metric_cost=metric_cost(curvature, data, k, sample_rows),
         online=Online(estimator.gradient_memory, factor, 1.0 / n_blocks)
@@ -208,7 +210,10 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
     if solver == "svrg":
         constant = schedules.Constant(factor)
         return Fit(solver, model, solvers.SVRG(n_blocks), constant, n_blocks)
-    return Fit(solver, model, solvers.Batch(), ONE, 1)
+    if majorizes:
+        return Fit(solver, model, solvers.Batch(), ONE, 1)
+    searched = solvers.QuasiNewton(estimator.tol, memory=0)
+    return Fit(solver, model, searched, ONE, 1)
 
 
 class Chunks(NamedTuple):
