@@ -15,7 +15,7 @@ SUFFICIENT, TRIALS = 1e-4, 30
 # The curvature is taken anew where a step gains more than this share of the one before,
 # at least so many steps after the last time, and at most so often; and where the steps
 # that it saves, at the rate of a good curvature, are worth its cost.
-SLOW, STEPS_BETWEEN, RENEWALS, GOOD_RATE = 0.25, 3, 4, 0.05
+SLOW, STEPS_BETWEEN, RENEWALS, GOOD_RATE = 0.25, 3, 2, 0.05
 # Steps over which the rate of convergence is measured, and the slowest believed.
 RATE_STEPS, SLOWEST_RATE = 5, 0.95
 
