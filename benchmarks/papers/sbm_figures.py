@@ -3,7 +3,8 @@
     SKVREM_DATA=... python benchmarks/papers/sbm_figures.py
 
 Prints a table and saves a picture; with ``--results FILE`` sets measured before, which
-the file keeps, are drawn too (SecStr takes 15 minutes, all others 10). Real data comes from the folder SKVREM_DATA names.
+the file keeps, are drawn too (SecStr takes 15 minutes, all others 10). Real data comes
+from the folder SKVREM_DATA names.
 Nine tenths of the rows train, the rest test; all methods have the penalised objective
 of the paper, the intercept penalised too, at the paper's lambda.
 """
