@@ -90,7 +90,8 @@ class SBMLogisticRegression(
         "batch" is bound majorization [1]_ (with `rank` or a diagonal, whose steps are
         no longer the bound's, their length is searched); "stochastic" its stochastic
         form [2]_ in blocks, at the level of the sampling error after one pass
-        (``max_iter=1``); "svrg" has the bound as the preconditioner of a variance-reduced gradient.
+        (``max_iter=1``); "svrg" has the bound as the preconditioner of a
+        variance-reduced gradient.
         "auto" is "batch" with ``acceleration="lbfgs"``. The choice is in ``solver_``.
     max_iter : int, default=500
         Epochs: passes for "batch", steps with "lbfgs", passes over the minibatches for

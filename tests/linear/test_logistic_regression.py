@@ -619,9 +619,9 @@ def test_batch_steps_of_a_part_of_the_curvature_only_climb(params, k, rng):
     X = sp.hstack([np.ones((300, 20)) / 3.0, X], "csr")
     y = rng.integers(k, size=300)
     model = SBMLogisticRegression(
-        solver="batch", tol=1e-12, max_iter=3000, fit_intercept=False, **params
+        solver="batch", tol=1e-14, max_iter=3000, fit_intercept=False, **params
     ).fit(X, y)
-    twin = LogisticRegression(tol=1e-10, max_iter=5000, fit_intercept=False)
+    twin = LogisticRegression(solver="newton-cg", tol=1e-9, fit_intercept=False)
     assert np.all(np.diff(model.history_["objective"]) > -1e-12)
     assert model.solver_ == "batch"
     np.testing.assert_allclose(model.coef_, twin.fit(X, y).coef_, atol=1e-5)
