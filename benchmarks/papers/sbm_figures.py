@@ -249,11 +249,19 @@ def draw(rows, path):
     from matplotlib import pyplot as plt
 
     names = list(dict.fromkeys(row[0] for row in rows))
+    methods = list(dict.fromkeys(row[1] for row in rows if row[1] != "optimum"))
+    colour = {method: f"C{i}" for i, method in enumerate(methods)}
     figure, axes = plt.subplots(2, 4, figsize=(14, 6), layout="constrained")
     for ax, name in zip(axes.flat, names, strict=False):
         for _, method, gaps, _, _ in (row for row in rows if row[0] == name):
             if method != "optimum":
-                ax.loglog(PASSES, np.maximum(gaps, 1e-12), marker=".", label=method)
+                ax.loglog(
+                    PASSES,
+                    np.maximum(gaps, 1e-12),
+                    marker=".",
+                    color=colour[method],
+                    label=method,
+                )
         ax.set(title=name, xlabel="passes or epochs", ylabel="relative gap")
     for ax in axes.flat[len(names) :]:
         ax.set_axis_off()
@@ -264,7 +272,7 @@ def draw(rows, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--sets", nargs="*", choices=SETS, default=list(SETS))
     parser.add_argument("--results", type=Path, help="a JSON file to keep them in")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
