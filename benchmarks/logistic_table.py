@@ -117,12 +117,13 @@ def optimum_rows(name, problem, settings):
     # Its Hessian has (k d)^2 elements.
     n_parameters = X.shape[1] * (k if k > 2 else 1)
     if n_parameters > MOST_PARAMETERS:
-        best, name = lower_bound(X, y), "a lower bound"
+        best, name, coef = lower_bound(X, y), "a lower bound", None
     else:
         exact = LogisticRegression(
             solver="newton-cholesky", fit_intercept=False, tol=1e-13, max_iter=100
         )
-        best, name = objective(X, y, exact.fit(X, y).coef_), "newton-cholesky"
+        coef = exact.fit(X, y).coef_
+        best, name = objective(X, y, coef), "newton-cholesky"
     fits = {"auto": {}, "batch": {"solver": "batch"}}
     fits["batch, lbfgs"] = {"solver": "batch", "acceleration": "lbfgs"}
     if not hasattr(X, "indptr") and len(y) >= 20 * X.shape[1]:
@@ -130,10 +131,13 @@ def optimum_rows(name, problem, settings):
     for solver, params in fits.items():
         if settings.solvers and solver not in settings.solvers:
             continue
-        model = ours(settings.threads, tol=1e-14, max_iter=3000, **params)
+        model = ours(settings.threads, tol=1e-16, max_iter=3000, **params)
         seconds, _ = timed(lambda model=model: model.fit(X, y))
         gap = objective(X, y, model.coef_) / best - 1.0
-        yield {"solver": solver, "gap": gap, "against": name, "seconds": seconds}
+        row = {"solver": solver, "gap": gap, "against": name, "seconds": seconds}
+        if coef is not None:
+            row["largest difference of coef_"] = float(abs(model.coef_ - coef).max())
+        yield row
 
 
 def one_pass_rows(name, problem, settings):
