@@ -1,4 +1,4 @@
-"""Figures 2 and 3 of Wang, Geffner and Domke (2024) at small size, with their baselines.
+"""Figures 2 and 3 of Wang, Geffner and Domke (2024), with their baselines.
 
     python benchmarks/papers/joint_cv_baselines.py [--tasks sonar australian]
 
@@ -70,12 +70,7 @@ def estimate(kind, X, y, w, table, sums, rows, eps):
     gradients at the table's means, and the curvatures.
     """
     n, d = X.shape
-    g, own, old, mean = (
-        np.zeros(2 * d),
-        np.empty(2 * d),
-        np.empty(2 * d),
-        np.empty(2 * d),
-    )
+    g, own, old, mean = np.zeros(2 * d), w.copy(), w.copy(), w.copy()
     for i in rows:
         likelihood_gradient(X[i], y[i], w, eps, own)
         g += own / rows.size
@@ -142,12 +137,11 @@ def bound(X, y, w, nodes, weights):
 @njit(cache=True)
 def descend(kind, X, y, w, table, sums, order, noise, size, nodes, weights, every):
     """Make a step with each row of `order` (k, batch); return bounds by the way."""
-    n, d = X.shape
+    n = len(X)
     bounds = np.empty(len(order) // every)
     for k in range(len(order)):
         rows = order[k]
         if kind == SMISO:  # w is the mean of the table
-            g = estimate(NAIVE, X, y, w, table, sums, rows, noise[k])
             gamma = size * n / (ALPHA * rows.size)
             new = w.copy()
             for i in rows:
@@ -198,20 +192,8 @@ def figure_3(X, y, best, n_steps, n_seeds):
                 w, table, sums = begin(X, y, rng)
                 order = batches(len(X), n_steps, rng)
                 noise = rng.standard_normal((n_steps, X.shape[1]))
-                found = descend(
-                    kind,
-                    X,
-                    y,
-                    w,
-                    table,
-                    sums,
-                    order,
-                    noise,
-                    size,
-                    nodes,
-                    weights,
-                    EVERY,
-                )
+                state = X, y, w, table, sums, order, noise
+                found = descend(kind, *state, size, nodes, weights, EVERY)
                 gaps.append(best - found)
             least = min(least, np.median([g[-1] for g in gaps]))
             for gap in GAPS:

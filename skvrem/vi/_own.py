@@ -3,11 +3,9 @@
 import time
 
 import numpy as np
-from scipy.optimize import minimize
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from skvrem import schedules, solvers
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._messages import warn_nats_left
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
@@ -17,33 +15,16 @@ from skvrem.utils._validation import (
     check_options,
     check_real,
 )
-from skvrem.vi._model_draws import (
-    DrawnModel,
-    convex,
-    opposite_draws,
-    probed_curvature,
-)
+from skvrem.vi._model_draws import DrawnModel, opposite_draws
 from skvrem.vi._model_posterior import Flat, MeanField
 from skvrem.vi._model_target import Target
-from skvrem.vi._model_target_steps import TargetSteps
+from skvrem.vi._own_fit import climb, pairs_of_draws, step
 from skvrem.vi._own_inference import OwnInference
 from skvrem.vi._own_input import check_model, check_rows, check_vector
 from skvrem.vi._plan import FULL_RANK, STOCHASTIC, as_structure, plan_fit
 
 __all__ = ["VariationalInference"]
 
-# Pairs of draws of full passes: fewer where rows are many, as these leave the log
-# density close to its second order, which the draws are not needed for.
-PAIRS, ROWS_OF_PAIRS = (4, 64), 200_000
-# Full passes have as many pairs as parameters where that costs no more than so many
-# numbers: rows times parameters twice.
-CHEAP = 100_000_000
-# The curvature is taken anew where a fit ends so many standard deviations away from
-# where it was taken, and so often at most.
-FAR, TURNS = 0.3, 5
-# Steps to the mode of the density, where a fit starts, and random signs for the
-# diagonal of a Hessian.
-MODE_STEPS, PROBES = 200, 32
 # Pairs of fresh draws that the bound is estimated from at the end, at most.
 BOUND_PAIRS = 50
 
@@ -313,8 +294,9 @@ class VariationalInference(
             start = check_vector(given, target.n_dim, "initial of the model")
         whole = plan.solver == "batch" and target.n_dim <= FULL_RANK
         target.check(start, target.curvature_methods(whole))
+        names = self._names(target.n_dim)
         width = target.n_dim + plan.rank
-        n_pairs = self._n_pairs(target.rows.size, width, plan)
+        n_pairs = pairs_of_draws(self, plan, target.rows.size, width)
         model = DrawnModel(
             target,
             prior,
@@ -324,14 +306,15 @@ class VariationalInference(
         )
         with Progress(self, X, None, 1) as progress:
             report = progress.start(0, lambda at: self._attributes(model, at))
-            fit = self._climb if plan.solver == "batch" else self._step
-            point, runs, curvature, fitted = fit(model, plan, start, rng, began, report)
+            how = climb if plan.solver == "batch" else step
+            fit = how(self, model, plan, start, rng, began, report)
             report.end()
+        point, runs = fit.point, fit.runs
         draws = rng.standard_normal((min(BOUND_PAIRS, 2 * n_pairs), width))
-        elbo, error = model.bound(point, draws, curvature)
+        elbo, error = model.bound(point, draws, fit.curvature)
         vars(self).update(
             self._attributes(model, point),
-            parameter_names_=self._names(target.n_dim),
+            parameter_names_=names,
             elbo_=elbo,
             elbo_se_=error,
             converged_=runs[-1].converged,
@@ -341,7 +324,7 @@ class VariationalInference(
             solver_=plan.solver,
             optimizer_=plan.optimizer,
             _rows=(target.rows, prior),
-            **fitted,
+            **fit.attributes,
         )
         vars(self).pop("_pareto_k", None)
         if not (runs[-1].converged or runs[-1].stopped) and self.max_iter > 0:
@@ -371,109 +354,6 @@ class VariationalInference(
             )
         return MeanField(check_vector(self.prior_mean, d, f"prior_mean {name}"), scale)
 
-    def _n_pairs(self, n_rows, width, plan):
-        """Return how many pairs of draws full passes have."""
-        if self.n_draws != "auto":
-            return self.n_draws // 2
-        few = int(np.clip(ROWS_OF_PAIRS // n_rows, *PAIRS))
-        if plan.solver != "batch":  # one pass of many, which only checks
-            return max(few // 4, PAIRS[0])
-        return max(few, width) if n_rows * width**2 <= CHEAP else few
-
-    def _warm(self, model):
-        """Return the point of the last posterior, or None."""
-        last = getattr(self, "posterior_", None) if self.warm_start else None
-        if last is None or last.n_dim != model.target.n_dim:
-            return None
-        return model.point_of(last)
-
-    def _curvature(self, model, at, rng, whole):
-        """Return the curvature at a point, as a matrix or by products."""
-        if whole:
-            return convex(-model.target.hessian(at), model.prior)
-        return probed_curvature(model.target, at, rng, PROBES)
-
-    def _climb(self, model, plan, start, rng, began, report):
-        """Fit by full passes; return the point, the runs and what they came to."""
-        target, runs, promises = model.target, [], []
-        point, left, passes = self._warm(model), self.max_iter, 0.0
-        centre = _mode(model, start) if point is None else point.parameters.mean[:, 0]
-        for _ in range(TURNS):
-            whole = target.n_dim <= FULL_RANK
-            curvature = self._curvature(model, centre, rng, whole)
-            if point is None:
-                point = model.start(centre, curvature, rng)
-            if whole and not model.full:
-                model.scale_by(curvature)
-            if self.control_variate == "taylor":
-                model.control(curvature, point)
-            solver = plan.ascent(self.tol)
-            result = solvers.run(
-                model,
-                solver,
-                target,
-                point,
-                step_size=schedules.Constant(1.0),
-                temperature=schedules.Constant(1.0),
-                max_iter=left,
-                tol=self.tol,
-                rng=rng,
-                report=report,
-                passes=passes,
-                seconds=time.perf_counter() - began,
-            )
-            runs.append(result)
-            promises += solver.promises
-            point, left = result.point, left - result.n_iter
-            near = model.distance(point, centre) < FAR
-            if near or result.stopped or left <= 0:
-                break
-            passes, centre = result.history[-1].passes, point.parameters.mean[:, 0]
-        history = solvers.as_history([epoch for run in runs for epoch in run.history])
-        history["predicted_gain"] = np.array(promises, dtype=float)
-        fitted = {"history_": history, "step_size_": 1.0}
-        return point, runs, curvature, fitted | {"batch_size_": target.rows.size}
-
-    def _step(self, model, plan, start, rng, began, report):
-        """Fit by minibatches, like `_climb`."""
-        target, point, batch_size = model.target, self._warm(model), self.batch_size
-        if point is None:
-            start = _mode(model, start)
-            curvature = self._curvature(model, start, rng, target.knows_hessian)
-            point = model.start(start, curvature, rng)
-        if batch_size == "auto":
-            batch_size = int(np.clip(target.rows.size // 64, 5, 500))
-        batch_size = min(batch_size, target.rows.size)
-        steps = TargetSteps(
-            model,
-            plan.solver,
-            self.control_variate,
-            self.control_scale,
-            plan.optimizer,
-            batch_size,
-        )
-        size = self.step_size
-        size = float(steps.auto_step(point) if size == "auto" else size)
-        solver = solvers.Sweeps(1.0)
-        result = solvers.run(
-            steps,
-            solver,
-            target,
-            point,
-            step_size=schedules.Constant(size),
-            temperature=schedules.Constant(1.0),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            rng=rng,
-            report=report,
-            seconds=time.perf_counter() - began,
-        )
-        history = solvers.as_history(result.history)
-        history["predicted_gain"] = np.array(solver.promises, dtype=float)
-        history["gradient_variance"] = np.array(steps.variances)
-        fitted = {"history_": history, "step_size_": size, "batch_size_": batch_size}
-        return result.point, [result], steps.curvature, fitted
-
     def _attributes(self, model, point):
         parameters = getattr(point, "parameters", point)
         posterior = model.posterior(parameters)
@@ -493,21 +373,3 @@ class VariationalInference(
                 f"parameter_names of the model must be {n_dim} names, got {len(names)}."
             )
         return names
-
-
-def _mode(model, start):
-    """Return where the log density is highest, or as far as that is to be found."""
-    target, prior = model.target, model.prior
-    first = target.log_density(start)
-
-    def lack(z):
-        away = prior.precision_times(z - prior.mean)
-        value = first - target.log_density(z) + 0.5 * (z - prior.mean) @ away
-        slope = away - target.gradient(z)
-        if np.isfinite(value) and np.isfinite(slope).all():
-            return value, slope
-        return 1e10 * (1.0 + abs(first)), np.zeros(z.size)  # a step too far
-
-    return minimize(
-        lack, start, jac=True, method="L-BFGS-B", options={"maxiter": MODE_STEPS}
-    ).x
