@@ -495,14 +495,14 @@ class TemperedLDA(
     def _attributes(self, model, point):
         """Return the fitted attributes of a point."""
         point = model.recentre(point)
-        topics = point.parameters.topics[:, : self.n_components]
-        sums = point.statistics.sum_z[:, : self.n_components]
-        shares = np.maximum(sums, 0.0).sum(axis=0, dtype=np.float64)
+        topics = model.parameters(point).topics[:, : self.n_components]
+        sums = point.sums.toarray()[:, : self.n_components]
+        shares = point.sums.totals[: self.n_components]
         total = shares.sum()
         return {
             "components_": np.ascontiguousarray(topics.T),
             "topic_shares_": shares / total if total > 0.0 else shares,
-            "_sums": sums,
+            "_sums": np.ascontiguousarray(sums),
         }
 
     def partial_fit(self, X, y=None, sample_weight=None):

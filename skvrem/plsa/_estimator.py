@@ -325,10 +325,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             topics = given
             if topics is None:
                 topics = self._random_topics(data, word_prior, rng)
-            theta = np.full(
-                (data.n_units, self.n_components), 1.0 / self.n_components, data.dtype
-            )
-            point = model.start((topics.T, theta))
+            point = model.start((topics.T, model.uniform(data.n_units)))
             attributes = partial(self._attributes, model, doc_prior, word_prior)
             return solvers.Start(model, point, attributes, temperature=temperature)
 
@@ -382,15 +379,15 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
     def _attributes(self, model, doc_prior, word_prior, point):
         """Return the fitted attributes of a point: all that its methods need."""
         point = model.recentre(point)
-        topics = point.parameters.topics[:, : self.n_components]
-        sums = point.statistics.sum_z[:, : self.n_components]
-        shares = np.maximum(sums, 0.0).sum(axis=0, dtype=np.float64)
+        topics = model.parameters(point).topics[:, : self.n_components]
+        sums = point.sums.toarray()[:, : self.n_components]
+        shares = point.sums.totals[: self.n_components]
         return {
             "components_": np.ascontiguousarray(topics.T),
             "topic_shares_": shares / shares.sum(),
             "doc_topic_prior_": doc_prior,
             "topic_word_prior_": word_prior[()],
-            "_sums": sums,
+            "_sums": np.ascontiguousarray(sums),
         }
 
     def partial_fit(self, X, y=None, sample_weight=None):
