@@ -25,6 +25,7 @@ from skvrem.utils._padding import pad, padded_empty, padded_zeros
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._word_sums import (
     NO_WORDS,
+    SUM_WORDS,
     TASK_WORDS,
     WordSums,
     cut_documents,
@@ -258,7 +259,8 @@ class PLSAModel:
                 topics,
             )
 
-        for _ in parallel_map(fill, row_chunks(0, len(topics), TASK_WORDS)):
+        size = SUM_WORDS if beta == 1.0 else TASK_WORDS
+        for _ in parallel_map(fill, row_chunks(0, len(topics), size)):
             pass
         # Without a prior a topic can lose every token: any distribution will do.
         lost = np.flatnonzero(total[: self.n_components] <= 0.0)

@@ -12,6 +12,7 @@ from skvrem.utils._token_kernels import add_columns, add_rows, project, sum_over
 
 __all__ = [
     "NO_WORDS",
+    "SUM_WORDS",
     "TASK_WORDS",
     "WordRows",
     "WordSums",
@@ -27,7 +28,8 @@ __all__ = [
 SMALLEST_FACTOR = 1e-5
 # Multiplications that are worth a task of their own.
 TASK_WORK = 1_000_000
-# Words that are worth a task of their own.
+# Words that are worth a task of their own: of sums, and of logarithms and the like.
+SUM_WORDS = 4096
 TASK_WORDS = 2048
 # Tokens that show how words are distributed.
 SAMPLE = 2000
@@ -109,7 +111,7 @@ class WordSums(NamedTuple):
             return totals
 
         n_words = len(self.deviation)
-        totals = sum(parallel_map(work, row_chunks(0, n_words, TASK_WORDS)))
+        totals = sum(parallel_map(work, row_chunks(0, n_words, SUM_WORDS)))
         zero = np.zeros_like(totals)
         return WordSums(None, self.deviation, 1.0, zero, totals, True)
 
@@ -168,7 +170,7 @@ class WordSums(NamedTuple):
             )
             return totals
 
-        parts = row_chunks(0, len(change.index), TASK_WORDS)
+        parts = row_chunks(0, len(change.index), SUM_WORDS)
         self.deviation_totals[:] += sum(parallel_map(add, parts))
 
 
@@ -196,7 +198,7 @@ def column_sums(array):
         add_columns(array, *part, total)
         return total
 
-    return sum(parallel_map(add, row_chunks(0, len(array), TASK_WORDS)))
+    return sum(parallel_map(add, row_chunks(0, len(array), SUM_WORDS)))
 
 
 def take_rows(matrix, rows):
