@@ -26,6 +26,7 @@ from skvrem.vi import (
     BayesianLogisticRegression,
     BayesianPPCA,
     BradleyTerry,
+    HierarchicalSoftmaxClassifier,
 )
 
 __all__ = [  # noqa: RUF022, sorted as strings are
@@ -37,6 +38,7 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "ConvergenceDisplay",
     "FactorialMixture",
     "GradientVarianceDisplay",
+    "HierarchicalSoftmaxClassifier",
     "ResidualsDisplay",
     "SBMLogisticRegression",
     "StatesDisplay",
