@@ -1,5 +1,7 @@
 """Columns of X that a parameter names: by name for a frame, else by number."""
 
+from numbers import Integral
+
 __all__ = ["check_column", "column_number"]
 
 
@@ -12,8 +14,7 @@ def check_column(estimator, name):
         If it is something else, as ids themselves are.
     """
     value = getattr(estimator, name)
-    integer = hasattr(value, "__index__") and not isinstance(value, bool)
-    if not (value is None or isinstance(value, str) or integer):
+    if not (value is None or isinstance(value, str | Integral)):
         raise ValueError(
             f"{name} of the constructor is the name or number of a column of X; ids "
             f"themselves go to fit(X, {name}=...), got {value!r}."
