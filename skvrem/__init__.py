@@ -26,6 +26,7 @@ from skvrem.vi import (
     BayesianLogisticRegression,
     BayesianPPCA,
     BradleyTerry,
+    GaussianDropoutClassifier,
     HierarchicalSoftmaxClassifier,
 )
 
@@ -37,6 +38,7 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "ComponentsDisplay",
     "ConvergenceDisplay",
     "FactorialMixture",
+    "GaussianDropoutClassifier",
     "GradientVarianceDisplay",
     "HierarchicalSoftmaxClassifier",
     "ResidualsDisplay",

@@ -103,8 +103,8 @@ def check_known(y, classes):
     if unknown.any():
         row = int(unknown.argmax())
         raise ValueError(
-            f"y[{row}] is {y[row]!r}, which is none of the classes of the fit, "
-            f"{classes.tolist()}."
+            f"y[{row}] is {y.tolist()[row]!r}, which is none of the classes of the "
+            f"fit, {classes.tolist()}."
         )
 
 

@@ -35,9 +35,9 @@ import numpy as np
 
 from skvrem.utils._algebra import Rows, combination
 from skvrem.vi import _kernels_groups
-from skvrem.vi._model import LARGEST_CHANGE, Point
+from skvrem.vi._model import LARGEST_CHANGE, PlainModel, Point
 
-__all__ = ["Hierarchical", "HierarchicalModel", "HierarchicalPrior", "Sums"]
+__all__ = ["Hierarchical", "HierarchicalModel", "HierarchicalPrior", "predictors"]
 
 
 class HierarchicalPrior(NamedTuple):
@@ -139,7 +139,7 @@ class Sums(NamedTuple):
     objective: float
 
 
-class HierarchicalModel:
+class HierarchicalModel(PlainModel):
     """Rows of groups with coefficients of their own.
 
     Parameters
@@ -154,10 +154,6 @@ class HierarchicalModel:
     total_weight : float
         Of the rows.
     """
-
-    recall_passes = 0
-    keep_sums = True
-    metric_cost = 0.0
 
     def __init__(self, family, y, group, n_groups, prior, total_weight):
         self.family = family
@@ -205,7 +201,7 @@ class HierarchicalModel:
             group_log_scale=q.group_log_scale[touched],
         )
         place = place.astype(np.int64, copy=False)
-        a, spread = self.predictors(part, batch, place)
+        a, spread = predictors(part.group_mean, part.group_variance, batch, place)
         weight = batch.weight[rows] if batch.weight.size else batch.weight
         loss, first, second = self.family.expectations(a, spread, self.y[rows], weight)
         gradient, curvature = (np.zeros(part.group_mean.shape) for _ in range(2))
@@ -214,22 +210,6 @@ class HierarchicalModel:
         )
         gradient = Rows(touched, gradient, self.n_groups)
         return Sums(gradient, Rows(touched, curvature, self.n_groups), -loss)
-
-    def predictors(self, q, batch, place):
-        """Return means and standard deviations (m, k) of the predictors of rows.
-
-        place (m,) has the numbers of their groups in q.
-        """
-        return predictors(q.group_mean, q.group_variance, batch, place)
-
-    def remember(self, point, batch, beta):
-        """Return the sums of a batch, which are all that need be kept."""
-        sums = self.statistics(point, batch, beta)
-        return sums, sums
-
-    def recall(self, memory, point, batch):
-        """Return the sums of a batch where they were remembered."""
-        return memory
 
     # What the solvers ask for
 
@@ -326,18 +306,6 @@ class HierarchicalModel:
             sums = combination((1.0, mean), (1.0, correction))
         direction = self.precondition(point, self.gradient(point, sums))
         return self.move(point, step * direction)
-
-    def recondition(self, point, data, rng):
-        """Return the point: its metric is its own, at no cost."""
-        return point, 0.0
-
-    def recentre(self, point):
-        """Return the point: there is no reference."""
-        return point
-
-    def revive(self, point, data, rng):
-        """Return the point: no part of it can collapse."""
-        return point
 
 
 def predictors(mean, variance, batch, place):
