@@ -5,25 +5,18 @@ from functools import partial
 from numbers import Integral
 
 import numpy as np
-from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source, is_dask
 from skvrem.utils._base import VersionedPickle
-from skvrem.utils._classes import (
-    PredictsByProba,
-    check_known,
-    number_classes,
-    stream_classes,
-)
+from skvrem.utils._classes import number_classes, stream_classes
 from skvrem.utils._messages import warn_not_converged
-from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
+from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
-from skvrem.utils._summary import summary_table
 from skvrem.utils._validation import (
     all_or_nothing,
     check_integer,
@@ -31,20 +24,17 @@ from skvrem.utils._validation import (
     check_real,
     check_weight,
 )
+from skvrem.vi._dropout_inference import DropoutInference
+from skvrem.vi._dropout_plan import Watch, hidden_sizes, plan_dropout
 from skvrem.vi._model import Point
 from skvrem.vi._model_dropout import ACTIVATIONS, DropoutModel, Network, Weights
-from skvrem.vi._model_families import Logistic, Softmax, expected_probabilities
+from skvrem.vi._model_families import MANY_ROWS, Logistic, Softmax
 
 __all__ = ["GaussianDropoutClassifier"]
 
-# Rows a task of a prediction, and draws of the noise for method="mc".
-PREDICT_ROWS, DRAWS = 2048, 200
-# Epochs without a gain, on held-out rows too, that end a fit; as `Sweeps` has it.
-PATIENCE = 10
-
 
 class GaussianDropoutClassifier(
-    PredictsByProba,
+    DropoutInference,
     ClassifierMixin,
     CallbackSupportMixin,
     VersionedPickle,
@@ -73,7 +63,7 @@ class GaussianDropoutClassifier(
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How means over rows are estimated: by full passes, by minibatches, or by those
         with the control variate of Algorithm 2 of [1]_. "auto" is "batch" without
-        hidden layers and where rows are fewer than 1,000, else "stochastic".
+        hidden layers, else "stochastic".
     expectation : {"auto", "quadrature", "mc"}, default="auto"
         How the noise is averaged over. "quadrature" integrates over the logits, "mc"
         draws it anew in each step. "auto" is "quadrature" for "batch" and for two
@@ -219,60 +209,11 @@ class GaussianDropoutClassifier(
             early_stopping=(True, False),
             warm_start=(True, False),
         )
-        if not all(isinstance(n, Integral) and n > 0 for n in self._hidden):
+        if not all(isinstance(n, Integral) and n > 0 for n in hidden_sizes(self)):
             raise ValueError(
                 f"hidden_layer_sizes of {type(self).__name__} must be positive whole "
                 f"numbers, got {self.hidden_layer_sizes!r}."
             )
-
-    @property
-    def _hidden(self):
-        sizes = self.hidden_layer_sizes
-        return tuple(sizes) if np.iterable(sizes) else (sizes,)
-
-    def _plan(self, n_rows, n_classes, stream=False):
-        """Return solver, expectation, optimizer, step size and rows a batch.
-
-        Raises
-        ------
-        ValueError
-            For parameters that do not go together.
-        """
-        solver, expectation, optimizer = self.solver, self.expectation, self.optimizer
-        if solver == "auto":
-            steps = optimizer in ("adam", "sgd") or expectation == "mc"
-            few = not self._hidden or n_rows < 1000
-            few = few or optimizer == "lbfgs"
-            solver = "batch" if few and not (steps or stream) else "stochastic"
-        if expectation == "auto":
-            noiseless = solver == "batch" or n_classes == 2
-            expectation = "quadrature" if noiseless else "mc"
-        if optimizer == "auto":
-            optimizer = "lbfgs" if solver == "batch" else "adam"
-        if (solver == "batch") != (optimizer == "lbfgs"):
-            raise ValueError(
-                f"optimizer={optimizer!r} does not go with solver={solver!r}: 'lbfgs' "
-                "is for 'batch', 'adam' and 'sgd' are for 'stochastic' and 'svrg'."
-            )
-        if solver == "batch" and (expectation == "mc" or stream):
-            raise ValueError(
-                "solver='batch' makes full passes without noise: it has no "
-                "expectation='mc', and no partial_fit. Choose solver='stochastic'."
-            )
-        mc = expectation == "mc"
-        if solver == "svrg" and mc and self.control_variate is None:
-            raise ValueError(
-                "solver='svrg' with expectation='mc' needs a control variate whose "
-                "mean over the noise is known: choose control_variate='taylor'."
-            )
-        step_size, batch_size = self.step_size, self.batch_size
-        if step_size == "auto":
-            adam = 1e-3 if self._hidden else 1e-2
-            step_size = {"lbfgs": 1.0, "adam": adam, "sgd": 0.1}[optimizer]
-        if batch_size == "auto":
-            batch_size = 200
-        batch_size = n_rows if solver == "batch" else min(batch_size, n_rows)
-        return solver, expectation, optimizer, float(step_size), batch_size
 
     def fit(self, X, y, sample_weight=None):
         """Fit the weights.
@@ -344,8 +285,8 @@ class GaussianDropoutClassifier(
             concave = len(model.network.shapes) == 1
             solver = solvers.QuasiNewton(self.tol, promises=concave)
         else:
-            step_size = self._plan(len(rows), len(self.classes_))[3]
-        watch = _Watch(self, model, held_out)
+            step_size = plan_dropout(self, len(rows), len(self.classes_)).step_size
+        watch = Watch(self, model, held_out)
         with Progress(self, X, y, 1) as progress:
             attributes = partial(self._attributes, model.network, dtype=rows.dtype)
             report = progress.start(0, lambda at: attributes(at.parameters))
@@ -384,20 +325,22 @@ class GaussianDropoutClassifier(
     def _model(self, rows, numbers, weight, stream=False):
         """Return the model of rows."""
         k = len(self.classes_)
-        family = Logistic() if k == 2 else Softmax(k, len(rows))
+        plan = plan_dropout(self, len(rows), k, stream)
+        # Where steps draw the noise, nodes serve to watch the objective only.
+        nodes_for = len(rows) if plan.expectation == "quadrature" else MANY_ROWS
+        family = Logistic() if k == 2 else Softmax(k, nodes_for)
         targets = numbers.astype(np.float64) if k == 2 else numbers
-        solver, expectation, optimizer, _, batch_size = self._plan(len(rows), k, stream)
-        sizes = (rows.shape[1], *self._hidden, family.n_predictors)
+        sizes = (rows.shape[1], *hidden_sizes(self), family.n_predictors)
         return DropoutModel(
             family,
             targets,
             Network(sizes, self.activation, self.noise_scale),
             self.alpha,
             as_source(rows, weight, dask=False),
-            solver,
-            "quadrature" if expectation == "quadrature" else self.control_variate,
-            optimizer,
-            batch_size,
+            plan.solver,
+            "quadrature" if plan.expectation == "quadrature" else self.control_variate,
+            plan.optimizer,
+            plan.batch_size,
         )
 
     def _epoch_passes(self, model):
@@ -418,14 +361,10 @@ class GaussianDropoutClassifier(
         if self.warm_start and hasattr(self, "coefs_"):
             same = np.array_equal(classes, self.classes_)
             if same and [W.shape for W in self.coefs_] == network.shapes:
-                return self._vector(network)
-        if not self._hidden:
+                return self._weights(network)
+        if not hidden_sizes(self):
             return np.zeros(network.n_weights)
         return network.start(rng)
-
-    def _vector(self, network):
-        pairs = zip(self.coefs_, self.intercepts_, strict=True)
-        return network.vector(pairs).astype(np.float64)
 
     def _attributes(self, network, parameters, dtype):
         """Return the fitted attributes of weights."""
@@ -477,10 +416,10 @@ class GaussianDropoutClassifier(
         model = self._model(rows, numbers, weight, stream=True)
         random = check_random_state(self.random_state)
         rng = np.random.default_rng(random.randint(2**31 - 1))
-        vector = model.network.start(rng) if first else self._vector(model.network)
+        vector = model.network.start(rng) if first else self._weights(model.network)
         if vars(self).get("_moments", np.empty(0)).shape == model.moments.shape:
             model.moments, model.count = self._moments.copy(), self._count
-        step_size = self._plan(len(rows), len(classes), stream=True)[3]
+        step_size = plan_dropout(self, len(rows), len(classes), True).step_size
         vector = model.epoch(vector, rng, step_size)
         sums = model.data.chunks().sum(
             lambda batch: model.statistics(Point(Weights(vector)), batch, 1.0)
@@ -498,156 +437,3 @@ class GaussianDropoutClassifier(
             _count=model.count,
             **self._used(model, step_size),
         )
-
-    # Predictions
-
-    def predict_proba(self, X, method="quadrature"):
-        """Return the probabilities of the classes, averaged over the noise.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        method : {"quadrature", "mc", "plugin"}, default="quadrature"
-            "quadrature" integrates over the logits of a row, "mc" averages over 200
-            draws of the noise, "plugin" leaves it out, as dropout usually does.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
-        """
-        check_is_fitted(self)
-        if method not in ("quadrature", "mc", "plugin"):
-            raise ValueError(
-                f"method must be 'quadrature', 'mc' or 'plugin', got {method!r}."
-            )
-        options = {"dtype": (np.float64, np.float32), "order": "C"}
-        X = validate_data(self, X, reset=False, **options)
-        sizes = (len(self.coefs_[0]), *(len(b) for b in self.intercepts_))
-        network = Network(sizes, self.activation, self.noise_scale)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-
-        def evaluate(chunk):
-            rng = np.random.default_rng([seed, chunk[0]])
-            return self._probabilities(network, X[slice(*chunk)], method, rng)
-
-        with threads(self.n_jobs), one_blas_thread():
-            chunks = row_chunks(0, len(X), PREDICT_ROWS)
-            return np.concatenate(list(parallel_map(evaluate, chunks)))
-
-    def _probabilities(self, network, X, method, rng):
-        layers = network.layers(self._vector(network))
-        inputs, a = network.forward(layers, X)
-        x, (W, b) = inputs[-1], layers[-1]
-        if method == "plugin":
-            return _outcomes(a)
-        if method == "quadrature":
-            k = len(self.classes_)
-            family = Logistic() if k == 2 else Softmax(k, 0)
-            return expected_probabilities(family, a, network.spread(layers, x))
-        total = 0.0
-        for _ in range(DRAWS):
-            noise = 1.0 + self.noise_scale * rng.standard_normal(x.shape)
-            total = total + _outcomes((noise * x) @ W + b)
-        return total / DRAWS
-
-    def score(self, X, y, sample_weight=None):
-        """Return the share of rows whose class is the most probable one.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Their classes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Rows count so many times.
-
-        Returns
-        -------
-        accuracy : float
-            Between 0 and 1.
-
-        Raises
-        ------
-        ValueError
-            If y has a class that was not in the fit.
-        """
-        check_is_fitted(self)
-        check_known(y, self.classes_)
-        return super().score(X, y, sample_weight)
-
-    def summary(self):
-        """Return a table of the layers.
-
-        Returns
-        -------
-        table : pandas.DataFrame, or str where pandas is not installed
-            A row a layer: inputs, units, weights and their root mean square. The
-            frame's ``attrs`` hold the loss, solver and convergence; the text ends with
-            them.
-        """
-        check_is_fitted(self)
-        columns = {
-            "inputs": [len(W) for W in self.coefs_],
-            "units": [W.shape[1] for W in self.coefs_],
-            "weights": [W.size + W.shape[1] for W in self.coefs_],
-            "size": [float(np.sqrt(np.mean(np.square(W)))) for W in self.coefs_],
-        }
-        names = [f"hidden {i + 1}" for i in range(len(self.coefs_) - 1)] + ["output"]
-        facts = {
-            "loss": self.loss_,
-            "noise_scale": self.noise_scale,
-            "solver": self.solver_,
-            "expectation": self.expectation_,
-            "epochs": self.n_iter_,
-            "converged": self.converged_,
-        }
-        return summary_table(columns, names, facts)
-
-
-class _Watch:
-    """Scores held-out rows after each epoch, and ends a fit that they do not like."""
-
-    def __init__(self, estimator, model, held_out):
-        self.estimator = estimator
-        self.model = model
-        self.held_out = held_out
-        self.scores, self.calm = [], 0
-        self.best, self.highest = None, -np.inf
-        #: Whether held-out rows have ended the fit.
-        self.ended = False
-
-    def after(self, report):
-        """Return what `run` calls: a report, and then the scores."""
-        if self.held_out is None:
-            return report
-
-        def both(epoch, point):
-            stopped = report(epoch, point)
-            self._look(epoch, point)
-            return stopped or self.ended
-
-        return both
-
-    def _look(self, epoch, point):
-        X, numbers = self.held_out
-        network = self.model.network
-        layers = network.layers(point.parameters.vector)
-        _, a = network.forward(layers, X)
-        found = a.argmax(axis=1) if a.shape[1] > 1 else a[:, 0] > 0.0
-        score = float(np.mean(found == numbers))
-        self.scores.append(score)
-        self.calm = 0 if score > self.highest + self.estimator.tol else self.calm + 1
-        if score > self.highest:
-            self.highest = score
-            self.best = point.parameters, epoch.objective
-        self.ended = self.calm >= PATIENCE
-
-
-def _outcomes(z):
-    """Return probabilities (m, n_classes) at logits."""
-    if z.shape[1] > 1:
-        return softmax(z, axis=1)
-    return np.column_stack([expit(-z[:, 0]), expit(z[:, 0])])

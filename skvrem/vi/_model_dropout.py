@@ -152,6 +152,16 @@ class Network:
         by_inputs = R @ W.T - self.noise_variance * x * (C @ products.T)
         return by_weights, R.sum(axis=0), by_inputs
 
+    def by_taylor(self, layers, x, R, weight, p):
+        """Return what `by_moments` does for C = diag(p) - p p^T, times weights."""
+        W, variance = layers[-1][0], self.noise_variance
+        weighed, along = weight * p, p @ W.T
+        square = np.square(x)
+        by_weights = x.T @ R - variance * (W * (square.T @ weighed))
+        by_weights += variance * ((square * along).T @ weighed)
+        both = weight * (p @ np.square(W).T - np.square(along))
+        return by_weights, R.sum(axis=0), R @ W.T - variance * x * both
+
     def by_noise(self, layers, x, noise, r):
         """Return the same at one draw of the noise of each row."""
         W = layers[-1][0]
@@ -220,37 +230,51 @@ class DropoutModel(PlainModel):
     # Sums over rows
 
     def statistics(self, point, batch, beta):
-        """Return the sums of a batch, without noise."""
-        layers = self.network.layers(point.parameters.vector)
-        evaluate = partial(self._sums, layers, batch.ids, False)
-        chunks = row_chunks(0, batch.n_units, PASS_ROWS)
+        """Return the sums of a batch, without noise; for steps, no gradient."""
+        kind = "full" if self.kind == "batch" else "loss"
+        return self._total(point.parameters.vector, batch.ids, kind)
+
+    def _total(self, vector, ids, kind):
+        evaluate = partial(self._sums, self.network.layers(vector), ids, kind)
+        chunks = row_chunks(0, len(ids), PASS_ROWS)
         return reduce(accumulate, parallel_map(evaluate, chunks), None)
 
-    def _sums(self, layers, ids, taylor, chunk):
+    def _sums(self, layers, ids, kind, chunk):
         rows = ids[slice(*chunk)]
         inputs, a = self.network.forward(layers, self.data.rows[rows])
-        loss, R, C = self._moments(layers, inputs[-1], a, rows, taylor)
-        last = self.network.by_moments(layers, inputs[-1], R, C)
+        x, loss = inputs[-1], 0.0
+        if kind == "loss":
+            half = self.network.spread(layers, x)
+            loss = self._expectations(a, half, rows)[0]
+            return Gradient(np.zeros(0), -loss)
+        if kind == "taylor":
+            last = self._taylor(layers, x, a, rows)
+        else:
+            loss, last = self._expected(layers, x, a, rows)
         return Gradient(self.network.backward(layers, inputs, last), -loss)
 
     def _weight(self, rows):
         weight = self.data.weight
         return weight[rows] if weight.size else weight
 
-    def _moments(self, layers, x, a, rows, taylor=False):
-        """Return loss, R and C of rows; of Taylor's approximation where asked for."""
-        weight, y = self._weight(rows), self.y[rows]
-        if not taylor:
-            half = self.network.spread(layers, x)
-            return self.family.expectations(a, half, y, weight)
-        w = weight[:, None] if weight.size else 1.0
-        mean = self.family.mean(a)
-        k = mean.shape[1]
-        if k == 1:
-            return 0.0, w * self.family.residual(a, y), w * mean * (1.0 - mean)
-        C = -mean[:, :, None] * mean[:, None, :]
-        C[:, range(k), range(k)] += mean
-        return 0.0, w * self.family.residual(a, y), w * C.reshape(-1, k * k)
+    def _expectations(self, a, half, rows):
+        """Return the loss of rows, and R and C."""
+        return self.family.expectations(a, half, self.y[rows], self._weight(rows))
+
+    def _expected(self, layers, x, a, rows):
+        """Return loss and gradients by the last layer, the noise integrated out."""
+        half = self.network.spread(layers, x)
+        loss, R, C = self._expectations(a, half, rows)
+        return loss, self.network.by_moments(layers, x, R, C)
+
+    def _taylor(self, layers, x, a, rows):
+        """Return what gradients of Taylor's approximation are on average."""
+        R, p = self._residual(a, rows), self.family.mean(a)
+        weight = self._weight(rows)
+        weight = weight[:, None] if weight.size else 1.0
+        if p.shape[1] == 1:
+            return self.network.by_moments(layers, x, R, weight * p * (1.0 - p))
+        return self.network.by_taylor(layers, x, R, weight, p)
 
     def _residual(self, z, rows):
         """Return r at logits, times the weights of the rows."""
@@ -285,7 +309,7 @@ class DropoutModel(PlainModel):
         x = inputs[-1]
         noise = None
         if self.control == "quadrature":
-            last = network.by_moments(layers, x, *self._moments(layers, x, a, rows)[1:])
+            last = self._expected(layers, x, a, rows)[1]
         else:
             noise = rng.standard_normal(x.shape)
             noise *= np.sqrt(network.noise_variance)
@@ -298,9 +322,7 @@ class DropoutModel(PlainModel):
                 r = r - self._approximation(a, z - a, rows)
             last = network.by_noise(layers, x, noise, r)
             if controlled:
-                known = self._moments(layers, x, a, rows, taylor=True)[1:]
-                mean = network.by_moments(layers, x, *known)
-                last = tuple(map(np.add, last, mean))
+                last = tuple(map(np.add, last, self._taylor(layers, x, a, rows)))
         gradient = network.backward(layers, inputs, last)
         scale = self.data.n_units / (len(rows) * self.total_weight)
         if anchor is None:
@@ -315,8 +337,7 @@ class DropoutModel(PlainModel):
         inputs, a = network.forward(layers, self.data.rows[rows])
         x = inputs[-1]
         if noise is None:
-            moments = self._moments(layers, x, a, rows)[1:]
-            last = network.by_moments(layers, x, *moments)
+            last = self._expected(layers, x, a, rows)[1]
         else:
             t = ((noise - 1.0) * x) @ layers[-1][0]
             last = network.by_noise(layers, x, noise, self._approximation(a, t, rows))
@@ -324,14 +345,8 @@ class DropoutModel(PlainModel):
 
     def anchored(self, vector):
         """Return the mean over rows and noise of what `estimate` subtracts."""
-        evaluate = partial(
-            self._sums,
-            self.network.layers(vector),
-            np.arange(self.data.n_units),
-            self.control == "taylor",
-        )
-        chunks = row_chunks(0, self.data.n_units, PASS_ROWS)
-        total = reduce(accumulate, parallel_map(evaluate, chunks), None)
+        kind = "taylor" if self.control == "taylor" else "full"
+        total = self._total(vector, np.arange(self.data.n_units), kind)
         return total.gradient / self.total_weight
 
     def update(self, point, mean, correction, step):

@@ -15,6 +15,7 @@ from scipy.special import expit, gammaln, ndtri, softmax
 from skvrem.vi import _kernels
 
 __all__ = [
+    "MANY_ROWS",
     "GaussianNoise",
     "Logistic",
     "Poisson",
