@@ -63,7 +63,7 @@ class GaussianDropoutClassifier(
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How means over rows are estimated: by full passes, by minibatches, or by those
         with the control variate of Algorithm 2 of [1]_. "auto" is "batch" without
-        hidden layers, else "stochastic".
+        hidden layers and for up to 200 rows, else "stochastic".
     expectation : {"auto", "quadrature", "mc"}, default="auto"
         How the noise is averaged over. "quadrature" integrates over the logits, "mc"
         draws it anew in each step. "auto" is "quadrature" for "batch" and for two
@@ -381,7 +381,8 @@ class GaussianDropoutClassifier(
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Make an epoch of minibatch steps over one batch of a stream.
 
-        Goes on from a `fit` or the batch before, with the optimizer's moments.
+        Goes on from a `fit` or the batch before, with the optimizer's moments. The
+        steps are those of "stochastic" and "adam" where the fit makes full passes.
 
         Parameters
         ----------
@@ -402,8 +403,8 @@ class GaussianDropoutClassifier(
         Raises
         ------
         ValueError
-            If `classes` is missing in the first call or differs later, y holds a class
-            that is not among them, or the solver is "batch".
+            If `classes` is missing in the first call or differs later, or y holds a
+            class that is not among them.
         """
         with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
             self._check_parameters()

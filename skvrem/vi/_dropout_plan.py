@@ -8,6 +8,8 @@ __all__ = ["DropoutPlan", "Watch", "hidden_sizes", "plan_dropout"]
 
 # Epochs without a gain on held-out rows that end a fit.
 PATIENCE = 10
+# Rows a minibatch.
+BATCH_ROWS = 200
 
 
 class DropoutPlan(NamedTuple):
@@ -46,11 +48,16 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
         estimator.expectation,
         estimator.optimizer,
     )
+    if stream:  # one batch after the other, so that full passes have no place
+        solver = "stochastic" if solver in ("auto", "batch") else solver
+        optimizer = "adam" if optimizer in ("auto", "lbfgs") else optimizer
     if solver == "auto":
         steps = optimizer in ("adam", "sgd") or expectation == "mc"
-        # Full passes fit a network to the last row, and it generalises worse.
-        full = not hidden_sizes(estimator) or optimizer == "lbfgs"
-        solver = "batch" if full and not (steps or stream) else "stochastic"
+        # Full passes fit a network to the last row, and it generalises worse; where
+        # a minibatch would be all rows, there is no difference but in speed.
+        full = not hidden_sizes(estimator) or n_rows <= BATCH_ROWS
+        full = full or optimizer == "lbfgs"
+        solver = "batch" if full and not steps else "stochastic"
     if expectation == "auto":
         noiseless = solver == "batch" or n_classes == 2
         expectation = "quadrature" if noiseless else "mc"
@@ -61,10 +68,10 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
             f"optimizer={optimizer!r} does not go with solver={solver!r}: 'lbfgs' "
             "is for 'batch', 'adam' and 'sgd' are for 'stochastic' and 'svrg'."
         )
-    if solver == "batch" and (expectation == "mc" or stream):
+    if solver == "batch" and expectation == "mc":
         raise ValueError(
             "solver='batch' makes full passes without noise: it has no "
-            "expectation='mc', and no partial_fit. Choose solver='stochastic'."
+            "expectation='mc'. Leave it to 'auto', or choose solver='stochastic'."
         )
     mc = expectation == "mc"
     if solver == "svrg" and mc and estimator.control_variate is None:
@@ -77,7 +84,7 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
         adam = 1e-3 if hidden_sizes(estimator) else 1e-2
         step_size = {"lbfgs": 1.0, "adam": adam, "sgd": 0.1}[optimizer]
     if batch_size == "auto":
-        batch_size = 200
+        batch_size = BATCH_ROWS
     batch_size = n_rows if solver == "batch" else min(batch_size, n_rows)
     return DropoutPlan(solver, expectation, optimizer, float(step_size), batch_size)
 

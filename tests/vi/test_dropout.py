@@ -236,8 +236,8 @@ def test_a_stream_learns():
     for other in (model, middle):
         other.partial_fit(X[:50], y[:50])
     np.testing.assert_array_equal(model.coefs_[0], middle.coefs_[0])
-    with pytest.raises(ValueError, match="no partial_fit"):
-        model.set_params(solver="batch").partial_fit(X, y)
+    model.set_params(solver="batch").fit(X, y).partial_fit(X, y)
+    assert model.solver_ == "stochastic" and model.n_iter_ > 1
 
 
 def test_warm_start_goes_on():
