@@ -87,9 +87,11 @@ class SBMLogisticRegression(
         Seeds the sample that the curvature is taken from, and the minibatches.
     solver : str, default="auto"
         "auto", "batch", "stochastic" or "svrg"; scikit-learn's names mean "auto".
-        "batch" is bound majorization [1]_; "stochastic" its stochastic form [2]_ in
-        blocks, at the level of the sampling error after one pass (``max_iter=1``);
-        "svrg" has the bound as the preconditioner of a variance-reduced gradient.
+        "batch" is bound majorization [1]_ (with `rank` or a diagonal, whose steps are
+        no longer the bound's, their length is searched); "stochastic" its stochastic
+        form [2]_ in blocks, at the level of the sampling error after one pass
+        (``max_iter=1``); "svrg" has the bound as the preconditioner of a
+        variance-reduced gradient.
         "auto" is "batch" with ``acceleration="lbfgs"``. The choice is in ``solver_``.
     max_iter : int, default=500
         Epochs: passes for "batch", steps with "lbfgs", passes over the minibatches for
@@ -118,7 +120,8 @@ class SBMLogisticRegression(
         classes, 2 for more, 1 with `rank` or a diagonal and in :meth:`partial_fit`).
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" makes 32 minibatches for "svrg", blocks of 64 to 256
-        rows for "stochastic" and of about 1,024 for :meth:`partial_fit`.
+        rows, or as many as features, for "stochastic" and of about 1,024 for
+        :meth:`partial_fit`.
     gradient_memory : float, default=0.0
         Share of the rows seen whose gradients "stochastic" remembers: 0 forgets all
         but the newest block's; 1 is the form of [2]_, which does not converge in useful
@@ -501,8 +504,10 @@ class SBMLogisticRegression(
         total = seen + data.total_weight
         n_total = max(total, self.total_samples or 0.0)
         model = plan_fit(self, "stochastic", rows, C, n_total).model
-        n_blocks = count_blocks("stochastic", data.n_units, self.batch_size, True)
         shape = (len(model.ridge), model.k)
+        n_blocks = count_blocks(
+            "stochastic", data.n_units, shape[0], self.batch_size, stream=True
+        )
         dtype = rows.dtype if first else self.coef_.dtype
         theta = np.zeros(shape) if first else self._theta(classes, shape)
         point = model.start(Parameters(theta))

@@ -298,8 +298,11 @@ class LogisticModel:
         memory = online.memory
         fresh = 1.0 if memory == 0.0 else min(1.0, step / memory)
         gradient = before.gradient + fresh * (batch.gradient - before.gradient)
-        curvature = before.curvature + step * (batch.curvature - before.curvature)
-        if not before.curvature.any():
+        if before.curvature.any():
+            curvature = (1.0 - step) * before.curvature
+            batch.curvature[:] *= step  # nobody else's; it may be large
+            curvature += batch.curvature
+        else:
             gradient, curvature = batch.gradient, batch.curvature
         statistics = Statistics(gradient, curvature, 0.0)
         point = point._replace(statistics=statistics)
@@ -310,6 +313,7 @@ class LogisticModel:
         """Return what solves with a mean curvature and the ridge."""
         # Those of an anchor are used by all visits of its epoch.
         if self._factored[0] is not curvature:
+            self._factored = None, None  # so that two are never there at once
             self._factored = curvature, self.curvature.metric(curvature, self.ridge)
         return self._factored[1]
 

@@ -124,14 +124,16 @@ def start_rows(p, n_rows):
     return rows if rows * WORTH_IT <= n_rows else 0
 
 
-def count_blocks(solver, n_rows, batch_size, stream=False):
+def count_blocks(solver, n_rows, p, batch_size, stream=False):
     """Return the number of minibatches."""
     if batch_size != "auto":
         return max(1, round(n_rows / batch_size)) if solver in BLOCKED else 1
     if stream:
         return max(1, round(n_rows / PARTIAL_ROWS))
     if solver == "stochastic":
-        rows = min(STOCHASTIC_ROWS, max(64, n_rows // 20))
+        # As many as features, or the first blocks know little of most directions.
+        rows = max(STOCHASTIC_ROWS, p if p <= MOST_FEATURES else 0)
+        rows = min(rows, max(64, n_rows // 20))
         return max(1, round(n_rows / rows))
     return max(1, min(SVRG_BLOCKS, n_rows // SVRG_ROWS)) if solver == "svrg" else 1
 
@@ -175,10 +177,12 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
         own=accelerated or solver != "batch",
         stream=stream,
     )
+    # Steps of the whole bound need no check; those of a part of it are searched.
+    majorizes = solver == "batch" and not accelerated and curvature.kind == "gram"
     ridge = np.full(p, 1.0 / C)
     if estimator.fit_intercept and not estimator.penalize_intercept:
         ridge[-1] = 0.0
-    n_blocks = count_blocks(solver, data.n_units, estimator.batch_size)
+    n_blocks = count_blocks(solver, data.n_units, p, estimator.batch_size)
     factor = 1.0 if estimator.step_size == "auto" else float(estimator.step_size)
     if stream and estimator.step_size == "auto":
         gram = GRAM_STEP if k == 1 else GRAM_STEP_CLASSES
@@ -192,7 +196,7 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
         bool(estimator.fit_intercept),
         curvature,
         kind=kind,
-        every=stream or (solver == "batch" and not accelerated),
+        every=stream or majorizes,
         sample_rows=sample_rows,
         metric_cost=metric_cost(curvature, data, k, sample_rows),
         online=Online(estimator.gradient_memory, factor, 1.0 / n_blocks)
@@ -208,7 +212,10 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
     if solver == "svrg":
         constant = schedules.Constant(factor)
         return Fit(solver, model, solvers.SVRG(n_blocks), constant, n_blocks)
-    return Fit(solver, model, solvers.Batch(), ONE, 1)
+    if majorizes:
+        return Fit(solver, model, solvers.Batch(), ONE, 1)
+    searched = solvers.QuasiNewton(estimator.tol, memory=0)
+    return Fit(solver, model, searched, ONE, 1)
 
 
 class Chunks(NamedTuple):

@@ -4,6 +4,7 @@ import math
 from collections import deque
 
 import numpy as np
+from scipy.linalg.blas import daxpy
 
 from skvrem.solvers._batch import Batch
 
@@ -14,7 +15,7 @@ SUFFICIENT, TRIALS = 1e-4, 30
 # The curvature is taken anew where a step gains more than this share of the one before,
 # at least so many steps after the last time, and at most so often; and where the steps
 # that it saves, at the rate of a good curvature, are worth its cost.
-SLOW, STEPS_BETWEEN, RENEWALS, GOOD_RATE = 0.25, 3, 4, 0.05
+SLOW, STEPS_BETWEEN, RENEWALS, GOOD_RATE = 0.25, 3, 2, 0.05
 # Steps over which the rate of convergence is measured, and the slowest believed.
 RATE_STEPS, SLOWEST_RATE = 5, 0.95
 
@@ -153,7 +154,7 @@ class QuasiNewton(Batch):
         vector, coefficients = self.gradient.copy(), []
         for step, change, curvature in reversed(self.pairs):
             coefficients.append(float(step @ vector) / curvature)
-            vector -= coefficients[-1] * change
+            vector = daxpy(change, vector, a=-coefficients[-1])  # in place
         vector = self.model.precondition(self.point, vector)
         if self.pairs:
             _, change, curvature = self.pairs[-1]
@@ -162,8 +163,9 @@ class QuasiNewton(Batch):
         for (step, change, curvature), a in zip(
             self.pairs, reversed(coefficients), strict=True
         ):
-            vector += (a - float(change @ vector) / curvature) * step
-        vector = np.clip(vector, -self.longest, self.longest)
+            vector = daxpy(step, vector, a=a - float(change @ vector) / curvature)
+        if self.longest < math.inf:
+            vector = np.clip(vector, -self.longest, self.longest)
         if self.pairs and not self.gradient @ vector > 0.0:
             self.pairs.clear()
             return self._direction()

@@ -608,3 +608,20 @@ def test_balanced_weights_are_not_for_streams():
     weighted.partial_fit(X, y, classes=[0, 1])
     plain = SBMLogisticRegression().partial_fit(X, y, classes=[0, 1])
     assert weighted.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()
+
+
+@pytest.mark.parametrize("params", [{}, {"rank": 3}])
+@pytest.mark.parametrize("k", [2, 3])
+def test_batch_steps_of_a_part_of_the_curvature_only_climb(params, k, rng):
+    """A diagonal is no bound: on rows of common words its whole steps diverge."""
+    X = sp.random(120, 2100, 0.01, "csr", random_state=0)
+    X.data[:] = 1.0
+    X = sp.hstack([np.ones((120, 20)) / 3.0, X], "csr")
+    y = rng.integers(k, size=120)
+    model = SBMLogisticRegression(
+        solver="batch", tol=1e-14, max_iter=3000, fit_intercept=False, **params
+    ).fit(X, y)
+    twin = LogisticRegression(solver="newton-cg", tol=1e-9, fit_intercept=False)
+    assert np.all(np.diff(model.history_["objective"]) > -1e-12)
+    assert model.solver_ == "batch"
+    np.testing.assert_allclose(model.coef_, twin.fit(X, y).coef_, atol=1e-5)

@@ -52,8 +52,8 @@ def _glum(solver):
             from glum import GeneralizedLinearRegressor
         except ImportError:
             return
-        if len(np.unique(y)) > 2:
-            return
+        if len(np.unique(y)) > 2 or (solver == "irls-ls" and X.shape[1] > 5000):
+            return  # several arrays of the square of its columns
         for tol in (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8):
             model = GeneralizedLinearRegressor(
                 family="binomial",
