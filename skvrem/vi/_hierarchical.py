@@ -125,7 +125,8 @@ shape (n_classes,)
     -----
     Coefficients of a group are independent in the posterior but for what they share,
     the means of the population: their standard deviations are too small where features
-    are correlated. Memory is a few times n_groups x n_features x n_classes numbers.
+    are correlated. A fit needs some 70 numbers for each coefficient of a group, most of
+    them for the last directions of L-BFGS.
 
     References
     ----------
