@@ -108,9 +108,7 @@ def expected_failures(estimator):
     ):
         reason = "minibatches are drawn from rows, of which there is another number"
         return {WEIGHTS + "dense_data": reason, WEIGHTS + "sparse_data": reason}
-    if isinstance(estimator, GaussianDropoutClassifier) and not (
-        estimator.solver == "batch"
-    ):
+    if isinstance(estimator, GaussianDropoutClassifier) and estimator.solver == "svrg":
         reason = "minibatches are drawn from rows, of which there is another number"
         return {WEIGHTS + "dense_data": reason}
     if isinstance(estimator, VRHMM):

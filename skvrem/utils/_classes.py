@@ -109,7 +109,11 @@ def check_known(y, classes):
 
 
 class PredictsByProba:
-    """Classifiers whose ``predict_proba(X)`` says all."""
+    """Classifiers whose ``predict_proba(X)`` says all.
+
+    One that knows better has ``_most_probable(X)``, numbers of classes, and
+    ``_log_proba(X)``.
+    """
 
     def predict_log_proba(self, X):
         """Return the logarithms of the probabilities.
@@ -124,8 +128,7 @@ class PredictsByProba:
         log_probabilities : ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``.
         """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+        return self._log_proba(X)
 
     def predict(self, X):
         """Return the most probable class of rows.
@@ -141,5 +144,11 @@ class PredictsByProba:
             Elements of ``classes_``.
         """
         check_is_fitted(self)
-        numbers = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[numbers]
+        return self.classes_[self._most_probable(X)]
+
+    def _log_proba(self, X):
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def _most_probable(self, X):
+        return self.predict_proba(X).argmax(axis=1)
