@@ -32,6 +32,7 @@ from skvrem.hmm._transitions import (
     check_startprob,
 )
 from skvrem.utils._base import VersionedPickle
+from skvrem.utils._columns import check_column
 from skvrem.utils._parallel import threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
@@ -340,11 +341,7 @@ class VRHMM(
                     "startprob='stationary' is the long run of transitions that are "
                     f"always the same, which {type(self.transitions).__name__} are not."
                 )
-        if not (self.groups is None or isinstance(self.groups, str | int | np.integer)):
-            raise ValueError(
-                "groups of the constructor is the name or number of a column of X; ids "
-                f"themselves go to fit(X, groups=...), got {self.groups!r}."
-            )
+        check_column(self, "groups")
         check_startprob(self)
 
     def _family(self):
