@@ -492,7 +492,7 @@ def _means(X, of=np.asarray):
     """Return column means of what a function makes of X, over what is not missing."""
     counts, sums = np.zeros(X.shape[1]), np.zeros(X.shape[1])
     for a, b in row_chunks(0, len(X), BLOCK):
-        seen = ~np.isnan(X[a:b])
-        counts += seen.sum(axis=0)
-        sums += np.where(seen, of(X[a:b]), 0.0).sum(axis=0, dtype=float)
+        seen, ones = ~np.isnan(X[a:b]), np.ones(b - a)  # as a product, it is quicker
+        counts += ones @ seen
+        sums += ones @ np.where(seen, of(X[a:b]), 0.0)
     return sums / np.maximum(counts, 1.0)

@@ -39,8 +39,6 @@ from skvrem.utils._simd import WIDTH, add, fma, largest, load, mul, ratio, splat
 
 LANES, STEPS = 16, 8
 TILE = LANES * STEPS
-# A tile with the step before it.
-ROW = LANES + TILE
 # Log-densities below stand for minus infinity.
 NOWHERE = -1e90
 # Products below may have lost digits.
@@ -132,34 +130,34 @@ def _switch(other, n, source, at, stride, out, to, out_stride):
 
 
 @kernel
-def _largest(joint, at, stride, n, top):
+def _largest(joint, at, n, top):
     """Top (TILE) = the largest of n rows."""
     for t in range(0, TILE, WIDTH):
         value = load(joint, at + t)
         for k in range(1, n):
-            value = largest(load(joint, at + k * stride + t), value)
+            value = largest(load(joint, at + k * TILE + t), value)
         store(top, t, value)
 
 
 @kernel(fastmath=CONTRACT)
-def _relative(joint, at, stride, n, top):
-    """Turn l into b = exp(l - max l) in place; leave max l in top."""
-    _largest(joint, at, stride, n, top)
+def _relative(joint, at, n, top):
+    """Turn l (n, TILE) into b = exp(l - max l) in place; leave max l in top."""
+    _largest(joint, at, n, top)
     for k in range(n):
-        to = np.uint64(at + k * stride)
+        to = np.uint64(at + k * TILE)
         for t in range(U_TILE):
             joint[to + t] = exp(joint[to + t] - top[t])
 
 
 @kernel
-def _collapse(parts, n, n_parts, out, at, stride):
+def _collapse(parts, n, n_parts, out, at):
     """Out (n, TILE) = sums over n_parts rows of parts each."""
     for k in range(n):
         for t in range(0, TILE, WIDTH):
             total = splat(0.0)
             for m in range(n_parts):
                 total = add(total, load(parts, (k * n_parts + m) * TILE + t))
-            store(out, at + k * stride + t, total)
+            store(out, at + k * TILE + t, total)
 
 
 @kernel
@@ -225,23 +223,26 @@ def _find_impossible(c, top, first, sizes, impossible):
 
 
 @kernel
-def _step_forward(n, pred, tile, at, c):
-    """Tile (n, LANES), b before, becomes alpha = pred b / c."""
+def _step_forward(n, pred, alpha, at, c, to, last):
+    """Alpha (n, LANES), b before, becomes pred b / c, and `last` the same."""
     x = y = splat(0.0)
     for j in range(n):
-        by, to = j * LANES, LANES + at + j * ROW
-        u = mul(load(pred, by), load(tile, to))
-        v = mul(load(pred, by + WIDTH), load(tile, to + WIDTH))
-        store(tile, to, u)
-        store(tile, to + WIDTH, v)
+        by, here = j * LANES, at + j * TILE
+        u = mul(load(pred, by), load(alpha, here))
+        v = mul(load(pred, by + WIDTH), load(alpha, here + WIDTH))
+        store(last, by, u)
+        store(last, by + WIDTH, v)
         x, y = add(x, u), add(y, v)
-    store(c, at, x)
-    store(c, at + WIDTH, y)
+    store(c, to, x)
+    store(c, to + WIDTH, y)
     x, y = ratio(splat(1.0), x), ratio(splat(1.0), y)
     for j in range(n):
-        to = LANES + at + j * ROW
-        store(tile, to, mul(load(tile, to), x))
-        store(tile, to + WIDTH, mul(load(tile, to + WIDTH), y))
+        by, here = j * LANES, at + j * TILE
+        u, v = mul(load(last, by), x), mul(load(last, by + WIDTH), y)
+        store(last, by, u)
+        store(last, by + WIDTH, v)
+        store(alpha, here, u)
+        store(alpha, here + WIDTH, v)
 
 
 @kernel
@@ -282,45 +283,48 @@ def forward(
     """
     n, n_features = start.size, first.size
     wide = n if n_parts is None else n * n_parts
-    cut = n_features * TILE
-    features, tile = scratch[:cut], scratch[cut : cut + n * ROW]
-    cut += n * ROW
+    cut, size = n_features * TILE, n * LANES
+    features = scratch[:cut]
     top, c = scratch[cut : cut + TILE], scratch[cut + TILE : cut + 2 * TILE]
     cut += 2 * TILE
-    pred = scratch[cut : cut + n * LANES]
-    parts = scratch[cut + n * LANES :]
-    for k in range(n):
-        for t in range(LANES):
-            tile[k * ROW + t] = left[k * LANES + t]
+    pred, last = scratch[cut : cut + size], scratch[cut + size : cut + 2 * size]
+    cut += 2 * size
+    earlier, parts = scratch[cut : cut + size], scratch[cut + size :]
+    for i in range(size):
+        last[i] = left[i]
     event = switch = 0
     for number in range(n_tiles):
         at = number * n * TILE
+        if tolerance > 0.0:
+            for i in range(size):
+                end = at + (i // LANES + 1) * TILE - LANES
+                earlier[i] = alpha[end + i % LANES]
         _features(columns, number * n_columns * TILE, first, second, features)
         if n_parts is None:
-            _matmul(theta, n, n_features, features, 0, TILE, tile, LANES, ROW, TILE)
-            _relative(tile, LANES, ROW, n, top)
+            _matmul(theta, n, n_features, features, 0, TILE, alpha, at, TILE, TILE)
+            _relative(alpha, at, n, top)
         else:
             _matmul(theta, wide, n_features, features, 0, TILE, parts, 0, TILE, TILE)
-            _relative(parts, 0, TILE, wide, top)
-            _collapse(parts, n, n_parts, tile, LANES, ROW)
+            _relative(parts, 0, wide, top)
+            _collapse(parts, n, n_parts, alpha, at)
         begun = event
         for s in range(STEPS):
-            step = number * STEPS + s
+            step, here = number * STEPS + s, s * LANES
             if matrices is not None:
-                by = at * n + s * LANES
-                _mix(matrices, by, n, tile, s * LANES, ROW, pred, 0, LANES, LANES)
+                by = at * n + here
+                _mix(matrices, by, n, last, 0, LANES, pred, 0, LANES, LANES)
             else:
-                _matmul(transposed, n, n, tile, s * LANES, ROW, pred, 0, LANES, LANES)
+                _matmul(transposed, n, n, last, 0, LANES, pred, 0, LANES, LANES)
             if other is not None:
                 while switch < switch_step.size and switch_step[switch] == step:
                     lane = switch_lane[switch]
-                    _switch(other, n, tile, s * LANES + lane, ROW, pred, lane, LANES)
+                    _switch(other, n, last, lane, LANES, pred, lane, LANES)
                     switch += 1
             while event < event_step.size and event_step[event] == step:
                 for j in range(n):
                     pred[j * LANES + event_lane[event]] = start[j]
                 event += 1
-            _step_forward(n, pred, tile, s * LANES, c)
+            _step_forward(n, pred, alpha, at + here, c, here, last)
         done = _shares(c, top, pred, shares, number * LANES)
         if not done or begun < event or rows.size:
             _row_shares(c, top, shares, number * LANES)
@@ -328,31 +332,21 @@ def forward(
                 _find_impossible(c, top, number * STEPS, sizes, impossible)
         while begun < event:
             # What the lane has had in this tile before the event.
-            last = event_step[begun] - number * STEPS
             before[begun] = 0.0
-            for s in range(last):
+            for s in range(event_step[begun] - number * STEPS):
                 before[begun] += top[s * LANES + event_lane[begun]]
             begun += 1
         if rows.size:
             for t in range(0, TILE, WIDTH):
                 store(rows, number * TILE + t, load(top, t))
-        change = 0.0
         if tolerance > 0.0:
-            for k in range(n):
-                for t in range(LANES):
-                    new = tile[k * ROW + TILE + t]
-                    old = alpha[at + (k + 1) * TILE - LANES + t]
-                    change = max(change, abs(new - old))
-        for k in range(n):
-            for t in range(0, TILE, WIDTH):
-                store(alpha, at + k * TILE + t, load(tile, LANES + k * ROW + t))
-            for t in range(0, LANES, WIDTH):
-                store(tile, k * ROW + t, load(tile, k * ROW + TILE + t))
-        if tolerance > 0.0 and change <= tolerance:
-            return number + 1
-    for k in range(n):
-        for t in range(LANES):
-            ends[k * LANES + t] = tile[k * ROW + t]
+            change = 0.0
+            for i in range(size):
+                change = max(change, abs(last[i] - earlier[i]))
+            if change <= tolerance:
+                return number + 1
+    for i in range(size):
+        ends[i] = last[i]
     return n_tiles
 
 
@@ -497,7 +491,7 @@ def backward(
             _outer(gamma, n, features, n_features, sum_features)
         else:
             _matmul(theta, wide, n_features, features, 0, TILE, parts, 0, TILE, TILE)
-            _relative(parts, 0, TILE, wide, top)
+            _relative(parts, 0, wide, top)
             _share_out(gamma, n, n_parts, parts)
             _outer(parts, wide, features, n_features, sum_features)
         _outer(previous, n, rho, n, sum_pairs)
