@@ -235,10 +235,11 @@ class Layout:
         for lane, (a, b) in enumerate(zip(start, stop, strict=True)):
             if a < b:
                 parts[lane] = take(self._select(a, b))
-        laid = np.zeros((steps // STEPS, parts[0].shape[1], STEPS, LANES))
+        n_columns = parts[0].shape[1]
+        laid = np.zeros((steps // STEPS, n_columns, STEPS, LANES))
         for lane, part in enumerate(parts):
             n_whole, rest = divmod(len(part), STEPS)
-            whole = part[: n_whole * STEPS].reshape(n_whole, STEPS, -1)
+            whole = part[: n_whole * STEPS].reshape(n_whole, STEPS, n_columns)
             laid[:n_whole, :, :, lane] = whole.transpose(0, 2, 1)
             if rest:
                 laid[n_whole, :, :rest, lane] = part[-rest:].T
