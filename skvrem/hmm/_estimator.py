@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from skvrem.hmm._description import HMMDescription
