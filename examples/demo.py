@@ -40,6 +40,7 @@ from sklearn.linear_model import (
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
@@ -53,6 +54,8 @@ from skvrem import (
     ComponentsDisplay,
     ConvergenceDisplay,
     FactorialMixture,
+    GaussianDropoutClassifier,
+    HierarchicalSoftmaxClassifier,
     SBMLogisticRegression,
     StatesDisplay,
     TemperedLDA,
@@ -667,6 +670,79 @@ def demonstrate_ppca():
     show_table("Components; few rows is where a posterior matters", columns, rows)
 
 
+def demonstrate_groups():
+    """Ratings by users with tastes of their own, beside one fit and fits with users."""
+    rows = []
+    for n_users, n in ((50, 2000), (1000, 20_000)):
+        X, user, y = ratings(n_users, 2 * n, seed=0)
+        # The features, and behind them once more for each user.
+        columns = 6 * (user[:, None] + 1) + np.arange(6)
+        values = np.concatenate([X.ravel(), X.ravel()])
+        columns = np.concatenate([np.tile(np.arange(6), 2 * n), columns.ravel()])
+        number = np.tile(np.repeat(np.arange(2 * n), 6), 2)
+        own = csr_array((values, (number, columns)), (2 * n, 6 * n_users + 6))
+        for label, estimator, data, groups in (
+            ("one for all", LogisticRegression(max_iter=1000), X, None),
+            ("and by user, ridge", LogisticRegression(max_iter=1000), own, None),
+            ("", HierarchicalSoftmaxClassifier(), X, user),
+        ):
+            known = {} if groups is None else {"groups": groups[:n]}
+            fit, seconds = seconds_of(
+                lambda e=estimator, d=data, y=y, k=known, n=n: e.fit(d[:n], y[:n], **k)
+            )
+            new = {} if groups is None else {"groups": groups[n:]}
+            p = fit.predict_proba(data[n:], **new)
+            loss = -np.mean(np.log(p[np.arange(n), y[n:]]))
+            name = f"{type(fit).__name__} {label}".strip()
+            rows.append(
+                [f"{n_users} users, {n} rows", name, f"{loss:.4f}", f"{seconds:.2f}"]
+            )
+    columns = ["data", "estimator", "log-loss of new rows", "seconds"]
+    show_table("Ratings from 1 to 3 by users with tastes", columns, rows)
+
+
+def ratings(n_users, n, seed):
+    """Draw films with genres, and ratings by users with tastes of their own."""
+    rng = np.random.default_rng(seed)
+    user = rng.choice(n_users, n, p=rng.dirichlet(np.ones(n_users)))
+    taste = rng.normal([1.0, 0.5, 0.0, 0.0, -0.5, -1.0], 1.0, (n_users, 6))
+    X = (rng.uniform(size=(n, 6)) < 0.4).astype(float)
+    liking = np.sum(X * taste[user], axis=1) + rng.logistic(size=n)
+    return X, user, np.digitize(liking, [-1.0, 1.0])
+
+
+def demonstrate_dropout():
+    """Compare with MLPClassifier: how right, and how right the probabilities are."""
+    rows = []
+    for name, data in (
+        ("breast cancer", load_breast_cancer()),
+        ("digits", load_digits()),
+    ):
+        X = StandardScaler().fit_transform(data.data)
+        split = train_test_split(X, data.target, test_size=0.5, random_state=0)
+        X, X_test, y, y_test = split
+        for estimator in (
+            MLPClassifier(random_state=0),
+            GaussianDropoutClassifier(random_state=0),
+            GaussianDropoutClassifier(solver="svrg", random_state=0),
+            GaussianDropoutClassifier((), random_state=0),
+        ):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                fit, seconds = seconds_of(partial(estimator.fit, X, y))
+            p = fit.predict_proba(X_test)
+            loss = -np.mean(np.log(p[np.arange(len(p)), y_test]))
+            cells = [
+                f"{fit.score(X_test, y_test):.3f}",
+                f"{loss:.3f}",
+                f"{seconds:.2f}",
+            ]
+            hidden = f"{type(fit).__name__} {fit.hidden_layer_sizes}"
+            rows.append([name, f"{hidden} {getattr(fit, 'solver_', '')}", *cells])
+    columns = ["data", "estimator", "right", "log-loss", "seconds"]
+    show_table("Rows that were not seen", columns, rows)
+
+
 class RobustRegression:
     """Linear regression with Student's t of 3 degrees of freedom for its noise."""
 
@@ -723,6 +799,8 @@ DEMONSTRATIONS = {
     "BradleyTerry": demonstrate_bradley_terry,
     "TemperedLDA": demonstrate_lda,
     "FactorialMixture": demonstrate_factorial,
+    "GaussianDropoutClassifier": demonstrate_dropout,
+    "HierarchicalSoftmaxClassifier": demonstrate_groups,
     "SBMLogisticRegression": demonstrate_logistic_regression,
     "VRGaussianMixture": demonstrate_gaussian_mixture,
     "VRHMM": demonstrate_hidden_markov,

@@ -26,6 +26,8 @@ from skvrem.vi import (
     BayesianLogisticRegression,
     BayesianPPCA,
     BradleyTerry,
+    GaussianDropoutClassifier,
+    HierarchicalSoftmaxClassifier,
     VariationalInference,
 )
 
@@ -37,7 +39,9 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "ComponentsDisplay",
     "ConvergenceDisplay",
     "FactorialMixture",
+    "GaussianDropoutClassifier",
     "GradientVarianceDisplay",
+    "HierarchicalSoftmaxClassifier",
     "ResidualsDisplay",
     "SBMLogisticRegression",
     "StatesDisplay",

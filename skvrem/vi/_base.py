@@ -26,6 +26,7 @@ from skvrem.vi._model_posterior import MeanField
 from skvrem.vi._model_steps import SteppingModel
 from skvrem.vi._pareto import pareto_k
 from skvrem.vi._plan import STOCHASTIC, as_structure, plan_fit
+from skvrem.vi._prior import check_prior_scale, prior_scales
 from skvrem.vi._variance import ESTIMATORS, decompose
 
 __all__ = ["GaussianPosterior"]
@@ -63,30 +64,11 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
             fit_intercept=(True, False),
             warm_start=(True, False),
         )
-        scale = np.asarray(self.prior_scale)
-        if not (
-            np.issubdtype(scale.dtype, np.number)
-            and scale.ndim < 2
-            and np.isfinite(scale).all()
-            and (scale > 0.0).all()
-        ):
-            raise ValueError(
-                f"prior_scale of {type(self).__name__} must be a positive number, or "
-                f"one for each feature, got {self.prior_scale!r}."
-            )
+        check_prior_scale(self)
 
     def _prior(self, n_features, n_predictors):
         """Return the prior over all coefficients, class by class."""
-        scale = np.asarray(self.prior_scale, np.float64)
-        if scale.ndim and scale.shape != (n_features,):
-            raise ValueError(
-                f"prior_scale must be one number, or one for each of the {n_features} "
-                f"features, got {scale.size}."
-            )
-        scale = np.broadcast_to(scale, n_features)
-        if self.fit_intercept:
-            scale = np.append(scale, self.intercept_prior_scale)
-        scale = np.tile(scale, n_predictors)
+        scale = np.tile(prior_scales(self, n_features), n_predictors)
         return MeanField(np.zeros(scale.size), scale)
 
     def fit(self, X, y, sample_weight=None):

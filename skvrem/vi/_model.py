@@ -34,7 +34,7 @@ from skvrem.utils._tiles import tiles
 from skvrem.vi import _kernels
 from skvrem.vi._model_posterior import FullRank, LowRank, MeanField
 
-__all__ = ["Diagonal", "Full", "GaussianModel", "Point", "Statistics"]
+__all__ = ["Diagonal", "Full", "GaussianModel", "PlainModel", "Point", "Statistics"]
 
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
@@ -116,7 +116,36 @@ def structure_of(posterior):
     return "diagonal", getattr(posterior, "factor", np.zeros((0, 0))).shape[1]
 
 
-class GaussianModel:
+class PlainModel:
+    """What solvers ask for and models without latent variables or references lack."""
+
+    recall_passes = 0
+    keep_sums = True
+    metric_cost = 0.0
+
+    def remember(self, point, batch, beta):
+        """Return the sums of a batch, which are all that need be kept."""
+        sums = self.statistics(point, batch, beta)
+        return sums, sums
+
+    def recall(self, memory, point, batch):
+        """Return the sums of a batch where they were remembered."""
+        return memory
+
+    def recentre(self, point):
+        """Return the point: there is no reference."""
+        return point
+
+    def revive(self, point, data, rng):
+        """Return the point: no part of it can collapse."""
+        return point
+
+    def recondition(self, point, data, rng):
+        """Return the point: its metric is its own, at no cost."""
+        return point, 0.0
+
+
+class GaussianModel(PlainModel):
     """Rows with a likelihood, coefficients with a Gaussian prior and posterior.
 
     Parameters
@@ -137,10 +166,6 @@ class GaussianModel:
         Statistics bring all of C, also where the posterior is diagonal: then the step
         of the mean is Newton's.
     """
-
-    recall_passes = 0
-    keep_sums = True
-    metric_cost = 0.0
 
     def __init__(
         self, family, y, prior, total_weight, intercept, structure, rank=0, matrix=False
@@ -315,15 +340,6 @@ class GaussianModel:
         flat = out.reshape(len(out), k * rank)
         tile.add_transposed(turned.reshape(m, k * rank), flat)
 
-    def remember(self, point, batch, beta):
-        """Return the sums of a batch, which are all that need be kept."""
-        sums = self.statistics(point, batch, beta)
-        return sums, sums
-
-    def recall(self, memory, point, batch):
-        """Return the sums of a batch where they were remembered."""
-        return memory
-
     # Predictions
 
     def predictors(self, parameters, batch):
@@ -427,14 +443,6 @@ class GaussianModel:
         """Return what a natural-gradient step is about to gain, in nats."""
         return self._direction(point, mean)[2]
 
-    def recentre(self, point):
-        """Return the point: there is no reference."""
-        return point
-
-    def revive(self, point, data, rng):
-        """Return the point: no part of it can collapse."""
-        return point
-
     # What preconditioned L-BFGS asks for
 
     def gradient(self, point, mean):
@@ -480,7 +488,3 @@ class GaussianModel:
             low = variance[:, None] * vector[2 * D :].reshape(D, self.rank)
             parts.append(low.ravel())
         return np.concatenate(parts)
-
-    def recondition(self, point, data, rng):
-        """Return the point: its metric is its own covariance, at no cost."""
-        return point, 0.0

@@ -29,6 +29,8 @@ PARAMETERS = {
     "BayesianPPCA": {"n_components": 2},
     "BradleyTerry": {"ties": "davidson", "home_advantage": True},
     "FactorialMixture": {"n_components": 2},
+    "GaussianDropoutClassifier": {"hidden_layer_sizes": (3,), "optimizer": "lbfgs"},
+    "HierarchicalSoftmaxClassifier": {"groups": 1},
     "VRPLSA": {"n_components": 2},
     "TemperedLDA": {"n_components": 2},
     "SBMLogisticRegression": {"compute_std": True},
