@@ -16,7 +16,13 @@ import numpy as np
 from corpora import newsgroups_or_docstrings
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    load_iris,
+    load_wine,
+)
 from sklearn.decomposition import (
     NMF,
     PCA,
@@ -25,10 +31,16 @@ from sklearn.decomposition import (
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import BayesianRidge, LogisticRegression, SGDClassifier
+from sklearn.linear_model import (
+    BayesianRidge,
+    HuberRegressor,
+    LogisticRegression,
+    SGDClassifier,
+)
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
@@ -42,10 +54,13 @@ from skvrem import (
     ComponentsDisplay,
     ConvergenceDisplay,
     FactorialMixture,
+    GaussianDropoutClassifier,
+    HierarchicalSoftmaxClassifier,
     SBMLogisticRegression,
     StatesDisplay,
     TemperedLDA,
     TopicsDisplay,
+    VariationalInference,
     VRGaussianMixture,
 )
 from skvrem.text import coherence, document_completion
@@ -655,6 +670,128 @@ def demonstrate_ppca():
     show_table("Components; few rows is where a posterior matters", columns, rows)
 
 
+def demonstrate_groups():
+    """Ratings by users with tastes of their own, beside one fit and fits with users."""
+    rows = []
+    for n_users, n in ((50, 2000), (1000, 20_000)):
+        X, user, y = ratings(n_users, 2 * n, seed=0)
+        # The features, and behind them once more for each user.
+        columns = 6 * (user[:, None] + 1) + np.arange(6)
+        values = np.concatenate([X.ravel(), X.ravel()])
+        columns = np.concatenate([np.tile(np.arange(6), 2 * n), columns.ravel()])
+        number = np.tile(np.repeat(np.arange(2 * n), 6), 2)
+        own = csr_array((values, (number, columns)), (2 * n, 6 * n_users + 6))
+        for label, estimator, data, groups in (
+            ("one for all", LogisticRegression(max_iter=1000), X, None),
+            ("and by user, ridge", LogisticRegression(max_iter=1000), own, None),
+            ("", HierarchicalSoftmaxClassifier(), X, user),
+        ):
+            known = {} if groups is None else {"groups": groups[:n]}
+            fit, seconds = seconds_of(
+                lambda e=estimator, d=data, y=y, k=known, n=n: e.fit(d[:n], y[:n], **k)
+            )
+            new = {} if groups is None else {"groups": groups[n:]}
+            p = fit.predict_proba(data[n:], **new)
+            loss = -np.mean(np.log(p[np.arange(n), y[n:]]))
+            name = f"{type(fit).__name__} {label}".strip()
+            rows.append(
+                [f"{n_users} users, {n} rows", name, f"{loss:.4f}", f"{seconds:.2f}"]
+            )
+    columns = ["data", "estimator", "log-loss of new rows", "seconds"]
+    show_table("Ratings from 1 to 3 by users with tastes", columns, rows)
+
+
+def ratings(n_users, n, seed):
+    """Draw films with genres, and ratings by users with tastes of their own."""
+    rng = np.random.default_rng(seed)
+    user = rng.choice(n_users, n, p=rng.dirichlet(np.ones(n_users)))
+    taste = rng.normal([1.0, 0.5, 0.0, 0.0, -0.5, -1.0], 1.0, (n_users, 6))
+    X = (rng.uniform(size=(n, 6)) < 0.4).astype(float)
+    liking = np.sum(X * taste[user], axis=1) + rng.logistic(size=n)
+    return X, user, np.digitize(liking, [-1.0, 1.0])
+
+
+def demonstrate_dropout():
+    """Compare with MLPClassifier: how right, and how right the probabilities are."""
+    rows = []
+    for name, data in (
+        ("breast cancer", load_breast_cancer()),
+        ("digits", load_digits()),
+    ):
+        X = StandardScaler().fit_transform(data.data)
+        split = train_test_split(X, data.target, test_size=0.5, random_state=0)
+        X, X_test, y, y_test = split
+        for estimator in (
+            MLPClassifier(random_state=0),
+            GaussianDropoutClassifier(random_state=0),
+            GaussianDropoutClassifier(solver="svrg", random_state=0),
+            GaussianDropoutClassifier((), random_state=0),
+        ):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                fit, seconds = seconds_of(partial(estimator.fit, X, y))
+            p = fit.predict_proba(X_test)
+            loss = -np.mean(np.log(p[np.arange(len(p)), y_test]))
+            cells = [
+                f"{fit.score(X_test, y_test):.3f}",
+                f"{loss:.3f}",
+                f"{seconds:.2f}",
+            ]
+            hidden = f"{type(fit).__name__} {fit.hidden_layer_sizes}"
+            rows.append([name, f"{hidden} {getattr(fit, 'solver_', '')}", *cells])
+    columns = ["data", "estimator", "right", "log-loss", "seconds"]
+    show_table("Rows that were not seen", columns, rows)
+
+
+class RobustRegression:
+    """Linear regression with Student's t of 3 degrees of freedom for its noise."""
+
+    def __init__(self, X, y):
+        self.X, self.y = np.column_stack([np.ones(len(X)), X]), y
+        self.n_samples, self.n_parameters = len(y), self.X.shape[1] + 1
+
+    def log_likelihood(self, parameters, indices):
+        r = self._residuals(parameters, indices)
+        return -2.0 * np.log1p(r**2 / 3.0) - parameters[-1]
+
+    def gradient(self, parameters, indices):
+        r = self._residuals(parameters, indices)
+        pull = 4.0 * r / (3.0 + r**2)
+        by_line = self.X[indices].T @ pull / np.exp(parameters[-1])
+        return np.append(by_line, (pull * r - 1.0).sum())
+
+    def _residuals(self, parameters, indices):
+        away = self.y[indices] - self.X[indices] @ parameters[:-1]
+        return away / np.exp(parameters[-1])
+
+
+def demonstrate_own_model():
+    """Rows of diabetes, some of them spoilt: a likelihood of one's own."""
+    X, y = load_diabetes(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X), (y - y.mean()) / y.std()
+    rows, rng = [], np.random.default_rng(0)
+    for share in (0.0, 0.1):
+        order = rng.permutation(len(y))
+        train, test = order[:300], order[300:]
+        spoilt = y[train] + 10.0 * (rng.random(300) < share) * rng.normal(size=300)
+        own = VariationalInference(RobustRegression(X[train], spoilt), random_state=0)
+        _, seconds = seconds_of(own.fit)
+        mean = own.mean_[0] + X[test] @ own.mean_[1:-1]
+        label = f"diabetes, {share:.0%} spoilt"
+        fits = [("VariationalInference, Student's t", mean, seconds)]
+        for peer in (BayesianRidge(), HuberRegressor(max_iter=1000)):
+            _, seconds = seconds_of(partial(peer.fit, X[train], spoilt))
+            fits.append((type(peer).__name__, peer.predict(X[test]), seconds))
+        for name, mean, seconds in fits:
+            error = f"{np.abs(y[test] - mean).mean():.3f}"
+            rows.append([label, name, error, f"{seconds:.3f}"])
+        show(
+            f"{label}: sd of slopes {own.std_[1:-1].mean():.3f}, k {own.pareto_k_:.2f}"
+        )
+    columns = ["data", "estimator", "mean absolute error", "seconds"]
+    show_table("Rows that were not seen", columns, rows)
+
+
 DEMONSTRATIONS = {
     "BayesianGLMRegressor": demonstrate_bayesian_glm_regressor,
     "BayesianLogisticRegression": demonstrate_bayesian_logistic_regression,
@@ -662,10 +799,13 @@ DEMONSTRATIONS = {
     "BradleyTerry": demonstrate_bradley_terry,
     "TemperedLDA": demonstrate_lda,
     "FactorialMixture": demonstrate_factorial,
+    "GaussianDropoutClassifier": demonstrate_dropout,
+    "HierarchicalSoftmaxClassifier": demonstrate_groups,
     "SBMLogisticRegression": demonstrate_logistic_regression,
     "VRGaussianMixture": demonstrate_gaussian_mixture,
     "VRHMM": demonstrate_hidden_markov,
     "VRPLSA": demonstrate_plsa,
+    "VariationalInference": demonstrate_own_model,
 }
 
 

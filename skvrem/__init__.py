@@ -26,6 +26,9 @@ from skvrem.vi import (
     BayesianLogisticRegression,
     BayesianPPCA,
     BradleyTerry,
+    GaussianDropoutClassifier,
+    HierarchicalSoftmaxClassifier,
+    VariationalInference,
 )
 
 __all__ = [  # noqa: RUF022, sorted as strings are
@@ -36,7 +39,9 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "ComponentsDisplay",
     "ConvergenceDisplay",
     "FactorialMixture",
+    "GaussianDropoutClassifier",
     "GradientVarianceDisplay",
+    "HierarchicalSoftmaxClassifier",
     "ResidualsDisplay",
     "SBMLogisticRegression",
     "StatesDisplay",
@@ -45,5 +50,6 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "VRGaussianMixture",
     "VRHMM",
     "VRPLSA",
+    "VariationalInference",
     "show_versions",
 ]

@@ -12,6 +12,8 @@ from skvrem import (
     BayesianGLMRegressor,
     BayesianLogisticRegression,
     FactorialMixture,
+    GaussianDropoutClassifier,
+    HierarchicalSoftmaxClassifier,
     SBMLogisticRegression,
     TemperedLDA,
     VRGaussianMixture,
@@ -72,6 +74,9 @@ def variants():
     for solver in ("stochastic", "svrg", "saga"):
         yield BayesianLogisticRegression(solver=solver, tol=0.5, batch_size=10)
     yield BayesianLogisticRegression(solver="svrg", expectation="mc", tol=0.5)
+    yield HierarchicalSoftmaxClassifier(fit_intercept=False, warm_start=True, tol=0.1)
+    for solver in ("batch", "svrg"):
+        yield GaussianDropoutClassifier((), solver=solver, max_iter=300, tol=1e-2)
     for covariance_type in ("full", "tied", "spherical"):
         yield make(VRHMM, covariance_type=covariance_type, n_init=1)
     yield make(VRHMM, solver="batch", init_params="random", algorithm="map")
@@ -103,6 +108,9 @@ def expected_failures(estimator):
     ):
         reason = "minibatches are drawn from rows, of which there is another number"
         return {WEIGHTS + "dense_data": reason, WEIGHTS + "sparse_data": reason}
+    if isinstance(estimator, GaussianDropoutClassifier) and estimator.solver == "svrg":
+        reason = "minibatches are drawn from rows, of which there is another number"
+        return {WEIGHTS + "dense_data": reason}
     if isinstance(estimator, VRHMM):
         reason = "a sequence counts as a whole: its rows have one weight"
         return {

@@ -6,6 +6,8 @@ import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from skvrem.utils._columns import column_number
+
 __all__ = ["Places", "find_places", "split_columns"]
 
 
@@ -38,7 +40,7 @@ def find_places(estimator, names, n_columns):
     transitions = estimator.transitions
     ids = None
     if estimator.groups is not None:
-        ids = _place(estimator.groups, "groups", names, n_columns)
+        ids = column_number(estimator.groups, "groups", names, n_columns)
     columns = () if transitions is None else transitions.columns
     name = type(transitions).__name__
     if isinstance(columns, str):
@@ -46,7 +48,7 @@ def find_places(estimator, names, n_columns):
             f"columns of {name} must be a list of names or numbers of columns of X, "
             f"got {columns!r}."
         )
-    inputs = [_place(column, name, names, n_columns) for column in columns]
+    inputs = [column_number(column, name, names, n_columns) for column in columns]
     if len(set(inputs)) < len(inputs) or ids in inputs:
         raise ValueError(
             f"A column of X is named twice, by {name}({list(columns)})"
@@ -54,23 +56,6 @@ def find_places(estimator, names, n_columns):
         )
     hidden = {ids} if not columns or transitions.observed else {ids, *inputs}
     return Places(ids, inputs, [j for j in range(n_columns) if j not in hidden])
-
-
-def _place(column, use, names, n_columns):
-    if isinstance(column, str):
-        if column not in names:
-            raise ValueError(
-                f"{use}={column!r} names a column of X: X "
-                f"{f'has the columns {names}' if names else 'is no data frame'}. Give "
-                "a frame with such a column, or the number of a column."
-            )
-        return names.index(column)
-    if not 0 <= column < n_columns:
-        raise ValueError(
-            f"{use}={column} is the number of a column of X, which has {n_columns} "
-            "columns."
-        )
-    return int(column)
 
 
 def split_columns(estimator, X, reset):

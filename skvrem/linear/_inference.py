@@ -6,12 +6,13 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skvrem.utils._classes import PredictsByProba
 from skvrem.utils._summary import summary_table
 
 __all__ = ["LogisticInference"]
 
 
-class LogisticInference:
+class LogisticInference(PredictsByProba):
     """Methods that use ``coef_``, ``intercept_`` and ``classes_`` only."""
 
     def decision_function(self, X):
@@ -34,21 +35,9 @@ class LogisticInference:
         Z = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return Z[:, 0] if Z.shape[1] == 1 else Z
 
-    def predict(self, X):
-        """Return the most probable class of rows.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Elements of ``classes_``.
-        """
+    def _most_probable(self, X):
         Z = self.decision_function(X)
-        return self.classes_[(Z > 0).astype(int) if Z.ndim == 1 else Z.argmax(axis=1)]
+        return (Z > 0).astype(int) if Z.ndim == 1 else Z.argmax(axis=1)
 
     def predict_proba(self, X):
         """Return the probabilities of the classes.
@@ -68,19 +57,8 @@ class LogisticInference:
             return np.stack([expit(-Z), expit(Z)], axis=1)
         return softmax(Z, axis=1)
 
-    def predict_log_proba(self, X):
-        """Return the logarithms of the probabilities, exact where those round to 0.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
-        """
+    def _log_proba(self, X):
+        # Exact where probabilities round to 0.
         Z = self.decision_function(X)
         if Z.ndim == 1:
             return np.stack([log_expit(-Z), log_expit(Z)], axis=1)

@@ -2,8 +2,9 @@
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["number_classes", "stream_classes"]
+__all__ = ["PredictsByProba", "check_known", "number_classes", "stream_classes"]
 
 
 def number_classes(estimator, y, weight, known=None):
@@ -87,3 +88,67 @@ def _numbers(y, classes):
             "there."
         )
     return np.searchsorted(classes, found)[numbers]
+
+
+def check_known(y, classes):
+    """Check that targets to be scored are among the classes of the fit.
+
+    Raises
+    ------
+    ValueError
+        With the first row that has another one.
+    """
+    y = np.asarray(y)
+    unknown = ~np.isin(y, classes)
+    if unknown.any():
+        row = int(unknown.argmax())
+        raise ValueError(
+            f"y[{row}] is {y.tolist()[row]!r}, which is none of the classes of the "
+            f"fit, {classes.tolist()}."
+        )
+
+
+class PredictsByProba:
+    """Classifiers whose ``predict_proba(X)`` says all.
+
+    One that knows better has ``_most_probable(X)``, numbers of classes, and
+    ``_log_proba(X)``.
+    """
+
+    def predict_log_proba(self, X):
+        """Return the logarithms of the probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        return self._log_proba(X)
+
+    def predict(self, X):
+        """Return the most probable class of rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Elements of ``classes_``.
+        """
+        check_is_fitted(self)
+        return self.classes_[self._most_probable(X)]
+
+    def _log_proba(self, X):
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def _most_probable(self, X):
+        return self.predict_proba(X).argmax(axis=1)

@@ -1,17 +1,16 @@
 """What the estimators of generalised linear models share: fit, stream, posterior."""
 
 import time
-import warnings
 from functools import partial
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source
 from skvrem.utils._base import VersionedPickle
+from skvrem.utils._messages import warn_nats_left
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._summary import summary_table
@@ -27,6 +26,7 @@ from skvrem.vi._model_posterior import MeanField
 from skvrem.vi._model_steps import SteppingModel
 from skvrem.vi._pareto import pareto_k
 from skvrem.vi._plan import STOCHASTIC, as_structure, plan_fit
+from skvrem.vi._prior import check_prior_scale, prior_scales
 from skvrem.vi._variance import ESTIMATORS, decompose
 
 __all__ = ["GaussianPosterior"]
@@ -64,30 +64,11 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
             fit_intercept=(True, False),
             warm_start=(True, False),
         )
-        scale = np.asarray(self.prior_scale)
-        if not (
-            np.issubdtype(scale.dtype, np.number)
-            and scale.ndim < 2
-            and np.isfinite(scale).all()
-            and (scale > 0.0).all()
-        ):
-            raise ValueError(
-                f"prior_scale of {type(self).__name__} must be a positive number, or "
-                f"one for each feature, got {self.prior_scale!r}."
-            )
+        check_prior_scale(self)
 
     def _prior(self, n_features, n_predictors):
         """Return the prior over all coefficients, class by class."""
-        scale = np.asarray(self.prior_scale, np.float64)
-        if scale.ndim and scale.shape != (n_features,):
-            raise ValueError(
-                f"prior_scale must be one number, or one for each of the {n_features} "
-                f"features, got {scale.size}."
-            )
-        scale = np.broadcast_to(scale, n_features)
-        if self.fit_intercept:
-            scale = np.append(scale, self.intercept_prior_scale)
-        scale = np.tile(scale, n_predictors)
+        scale = np.tile(prior_scales(self, n_features), n_predictors)
         return MeanField(np.zeros(scale.size), scale)
 
     def fit(self, X, y, sample_weight=None):
@@ -178,7 +159,14 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
             point = model.update(point, solver.last.mean, None, 1.0)
         promises = np.array(solver.promises, dtype=float)
         if not (result.converged or result.stopped) and self.max_iter > 0:
-            self._warn_not_converged(result, promises)
+            warn_nats_left(
+                self,
+                result.n_iter,
+                promises[-1],
+                "a smaller prior_scale, or features on one scale, make the problem "
+                "easier",
+                stacklevel=5,
+            )
         history = solvers.as_history(result.history)
         history["predicted_gain"] = promises
         if plan.solver in STOCHASTIC:
@@ -263,16 +251,6 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
                 dtype
             ),
         }
-
-    def _warn_not_converged(self, result, promises):
-        warnings.warn(
-            f"{type(self).__name__} did not converge in {result.n_iter} epochs: "
-            f"{promises[-1]:.3g} nats are left to gain, and tol is {self.tol:g}. Raise "
-            "max_iter, or tol if that is close enough; a smaller prior_scale, or "
-            "features on one scale, make the problem easier.",
-            ConvergenceWarning,
-            stacklevel=6,
-        )
 
     @property
     def _seen_before(self):

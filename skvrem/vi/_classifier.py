@@ -4,14 +4,14 @@ import numpy as np
 from scipy.special import expit, ndtri, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from skvrem.data import as_source, is_dask
-from skvrem.utils._classes import number_classes, stream_classes
+from skvrem.utils._classes import PredictsByProba, number_classes, stream_classes
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._validation import all_or_nothing, check_weight
 from skvrem.vi._base import GaussianPosterior
-from skvrem.vi._model_families import Logistic, Softmax
+from skvrem.vi._model_families import Logistic, Softmax, expected_probabilities
 from skvrem.vi._plan import takes_sparse_rows
 
 __all__ = ["BayesianLogisticRegression"]
@@ -22,7 +22,9 @@ DRAWS = 1000
 BLOCK = 4_000_000
 
 
-class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimator):
+class BayesianLogisticRegression(
+    PredictsByProba, GaussianPosterior, ClassifierMixin, BaseEstimator
+):
     r"""Logistic regression whose coefficients have a posterior distribution.
 
     Coefficients have a Gaussian prior and, by variational inference, a Gaussian
@@ -289,42 +291,9 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
             a, half = model.predictors(parameters, batch)
             if method == "plugin":
                 half = np.zeros_like(half)
-            return self._expected(model.family, a, half)
+            return expected_probabilities(model.family, a, half)
 
         return self._by_chunks(evaluate, data)
-
-    def predict_log_proba(self, X):
-        """Return the logarithms of the probabilities.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
-        """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    def predict(self, X):
-        """Return the most probable class of rows.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Elements of ``classes_``.
-        """
-        check_is_fitted(self)
-        numbers = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[numbers]
 
     def predict_proba_interval(self, X, level=0.95):
         """Return central credible intervals of the probabilities of the classes.
@@ -355,17 +324,6 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
             return _softmax_interval(a, half, noise, tail)
 
         return self._by_chunks(evaluate, data)
-
-    def _expected(self, family, a, half):
-        """Return expected probabilities (m, n_classes) of Gaussian logits."""
-        y = np.zeros(len(a), np.int32 if family.n_predictors > 1 else np.float64)
-        _, residual, _ = family.expectations(a, half, y, np.empty(0))
-        # A residual is the indicator of the class, here the first, minus probability.
-        if family.n_predictors == 1:
-            return np.column_stack([1.0 + residual[:, 0], -residual[:, 0]])
-        p = -residual
-        p[:, 0] += 1.0
-        return np.clip(p, 0.0, None)
 
     def _averaged(self, model, draws, batch):
         """Return probabilities averaged over draws of the coefficients."""

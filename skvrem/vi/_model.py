@@ -34,7 +34,7 @@ from skvrem.utils._tiles import tiles
 from skvrem.vi import _kernels
 from skvrem.vi._model_posterior import FullRank, LowRank, MeanField
 
-__all__ = ["Diagonal", "Full", "GaussianModel", "Point", "Statistics"]
+__all__ = ["Diagonal", "Full", "GaussianModel", "PlainModel", "Point", "Statistics"]
 
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
@@ -116,7 +116,36 @@ def structure_of(posterior):
     return "diagonal", getattr(posterior, "factor", np.zeros((0, 0))).shape[1]
 
 
-class GaussianModel:
+class PlainModel:
+    """What solvers ask for and models without latent variables or references lack."""
+
+    recall_passes = 0
+    keep_sums = True
+    metric_cost = 0.0
+
+    def remember(self, point, batch, beta):
+        """Return the sums of a batch, which are all that need be kept."""
+        sums = self.statistics(point, batch, beta)
+        return sums, sums
+
+    def recall(self, memory, point, batch):
+        """Return the sums of a batch where they were remembered."""
+        return memory
+
+    def recentre(self, point):
+        """Return the point: there is no reference."""
+        return point
+
+    def revive(self, point, data, rng):
+        """Return the point: no part of it can collapse."""
+        return point
+
+    def recondition(self, point, data, rng):
+        """Return the point: its metric is its own, at no cost."""
+        return point, 0.0
+
+
+class GaussianModel(PlainModel):
     """Rows with a likelihood, coefficients with a Gaussian prior and posterior.
 
     Parameters
@@ -137,10 +166,6 @@ class GaussianModel:
         Statistics bring all of C, also where the posterior is diagonal: then the step
         of the mean is Newton's.
     """
-
-    recall_passes = 0
-    keep_sums = True
-    metric_cost = 0.0
 
     def __init__(
         self, family, y, prior, total_weight, intercept, structure, rank=0, matrix=False
@@ -205,12 +230,16 @@ class GaussianModel:
         rank, self.rank = self.rank, 0
         sums = data.chunks().sum(partial(self.statistics, Point(near), beta=1.0))
         self.rank = rank
-        precision = self._target(sums)
+        return self.spread(mean, self._target(sums), rng)
+
+    def spread(self, mean, precision, rng):
+        """Return the point of means (p, k) and precisions (D, D) or (D,)."""
         if self.full:
             return Point(self._full(mean, precision))
-        if self.matrix:
+        if precision.ndim > 1:
             precision = precision.diagonal()
         log_scale = self._columns(-0.5 * np.log(precision))
+        rank = self.rank
         factor = rng.standard_normal((*mean.shape, rank)) / np.sqrt(max(1, rank))
         factor *= 0.1 * np.exp(log_scale)[:, :, None]
         return Point(Diagonal(mean, log_scale, factor))
@@ -310,15 +339,6 @@ class GaussianModel:
             turned = curve.reshape(m, k, k) @ low
         flat = out.reshape(len(out), k * rank)
         tile.add_transposed(turned.reshape(m, k * rank), flat)
-
-    def remember(self, point, batch, beta):
-        """Return the sums of a batch, which are all that need be kept."""
-        sums = self.statistics(point, batch, beta)
-        return sums, sums
-
-    def recall(self, memory, point, batch):
-        """Return the sums of a batch where they were remembered."""
-        return memory
 
     # Predictions
 
@@ -423,14 +443,6 @@ class GaussianModel:
         """Return what a natural-gradient step is about to gain, in nats."""
         return self._direction(point, mean)[2]
 
-    def recentre(self, point):
-        """Return the point: there is no reference."""
-        return point
-
-    def revive(self, point, data, rng):
-        """Return the point: no part of it can collapse."""
-        return point
-
     # What preconditioned L-BFGS asks for
 
     def gradient(self, point, mean):
@@ -476,7 +488,3 @@ class GaussianModel:
             low = variance[:, None] * vector[2 * D :].reshape(D, self.rank)
             parts.append(low.ravel())
         return np.concatenate(parts)
-
-    def recondition(self, point, data, rng):
-        """Return the point: its metric is its own covariance, at no cost."""
-        return point, 0.0

@@ -14,7 +14,14 @@ from scipy.special import expit, gammaln, ndtri, softmax
 
 from skvrem.vi import _kernels
 
-__all__ = ["GaussianNoise", "Logistic", "Poisson", "Softmax"]
+__all__ = [
+    "MANY_ROWS",
+    "GaussianNoise",
+    "Logistic",
+    "Poisson",
+    "Softmax",
+    "expected_probabilities",
+]
 
 HERMITE_NODES = 20
 # Pairs of nodes for several predictors, where rows are few and where they are many:
@@ -213,3 +220,18 @@ class Softmax(_Family):
 def _numbers(y, z):
     """Numbers of classes, in the shape that indexes the last axis of z."""
     return np.broadcast_to(y[:, None], (*z.shape[:-1], 1))
+
+
+def expected_probabilities(family, a, half):
+    """Return expected probabilities (m, n_classes) of classes with Gaussian logits.
+
+    `family` is Logistic or Softmax; a and half are as it wants them.
+    """
+    y = np.zeros(len(a), np.int32 if family.n_predictors > 1 else np.float64)
+    _, residual, _ = family.expectations(a, half, y, np.empty(0))
+    # A residual is the indicator of the class, here the first, minus probability.
+    if family.n_predictors == 1:
+        return np.column_stack([1.0 + residual[:, 0], -residual[:, 0]])
+    p = -residual
+    p[:, 0] += 1.0
+    return np.clip(p, 0.0, None)

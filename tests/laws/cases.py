@@ -24,8 +24,10 @@ from skvrem.linear._model_curvature import Curvature
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.mixture._start import _spheres
 from skvrem.plsa._model import PLSAModel
-from skvrem.vi._model import GaussianModel
+from skvrem.vi._model import GaussianModel, Point
+from skvrem.vi._model_dropout import DropoutModel, Network, Weights
 from skvrem.vi._model_families import Logistic, Softmax
+from skvrem.vi._model_groups import HierarchicalModel, HierarchicalPrior
 from skvrem.vi._model_posterior import MeanField
 from tests import multinomial_mixture as multinomial
 
@@ -201,6 +203,40 @@ def bayesian(structure, k=1, sparse=False, weighted=False):
     return Case(model, point, data, X, "vi", bounded, solvers=("batch", own))
 
 
+def hierarchical(weighted=False):
+    """Three classes of a few groups, whose sums touch the groups of a batch only."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(120, 2))
+    group = np.sort(rng.integers(5, size=120))
+    Z = rng.normal(size=(5, 3, 3))
+    logits = np.einsum("nj,njk->nk", np.column_stack([X, np.ones(120)]), Z[group])
+    y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1).astype(np.int32)
+    data = as_source(X, rng.uniform(0.5, 2.0, 120) if weighted else None)
+    prior = HierarchicalPrior(np.ones((3, 1)), 0.0, 1.0)
+    model = HierarchicalModel(Softmax(3, 120), y, group, 5, prior, data.total_weight)
+    point = model.start(data)
+    return Case(model, point, data, X, "vi", False, solvers=("quasi-newton",))
+
+
+def dropout(k, hidden=()):
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(120, 3)) * [1.0, 0.5, 0.7]
+    logits = X @ rng.normal(size=(3, k))
+    y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    family = Logistic() if k == 2 else Softmax(k, 120)
+    y = y.astype(float) if k == 2 else y.astype(np.int32)
+    data = as_source(X, rng.uniform(0.5, 2.0, 120))
+    network = Network((3, *hidden, family.n_predictors), "tanh", 0.5)
+    model = DropoutModel(
+        family, y, network, 10.0, data, "batch", "quadrature", "lbfgs", 120
+    )
+    point = Point(Weights(network.start(rng)))
+    # The nodes of several classes give an objective whose slope errs a little.
+    bounded = k == 2 and not hidden
+    own = ("batch", "quasi-newton") if not hidden else ("quasi-newton",)
+    return Case(model, point, data, X, "vi", bounded, solvers=own)
+
+
 def hidden_markov(
     family,
     keep_sums=True,
@@ -329,6 +365,11 @@ CASES = {
     "bayesian": lambda: bayesian("full", sparse=True, weighted=True),
     "bayesian diagonal": lambda: bayesian("diagonal"),
     "bayesian classes": lambda: bayesian("full", k=3),
+    "hierarchical": lambda: hierarchical(),
+    "hierarchical weighted": lambda: hierarchical(weighted=True),
+    "dropout": lambda: dropout(2),
+    "dropout classes": lambda: dropout(3),
+    "dropout network": lambda: dropout(3, (4,)),
     "hmm gaussian": lambda: hidden_markov("gaussian"),
     "hmm full": lambda: hidden_markov("full"),
     "hmm tied": lambda: hidden_markov("tied"),

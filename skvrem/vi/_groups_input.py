@@ -1,0 +1,77 @@
+"""Rows and the groups they belong to: ids in a column of X, or beside X."""
+
+import numpy as np
+from sklearn.utils import check_array, check_X_y
+from sklearn.utils.validation import validate_data
+
+from skvrem.data import as_source, is_dask
+from skvrem.utils._columns import column_number
+
+__all__ = ["number_groups", "open_groups"]
+
+OPTIONS = {"dtype": (np.float64, np.float32), "order": "C"}
+
+
+def open_groups(estimator, X, y=None, groups=None, *, reset):
+    """Return rows without the column of ids, targets, and ids or None.
+
+    Raises
+    ------
+    ValueError
+        If ids are given twice, are missing, or are not one a row.
+    TypeError
+        For a dask array.
+    """
+    if is_dask(X):
+        as_source(X, dask=False)  # says what to do
+    target = {} if y is None else {"y": y}
+    if estimator.groups is None:
+        rows = validate_data(estimator, X, reset=reset, **target, **OPTIONS)
+        rows, y = rows if target else (rows, None)
+    else:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        names = list(getattr(X, "columns", ()))
+        if not names:
+            X = check_array(X, dtype=None)
+        at = column_number(estimator.groups, "groups", names, X.shape[1])
+        rest = [j for j in range(X.shape[1]) if j != at]
+        take = (lambda j: X.iloc[:, j]) if names else (lambda j: X[:, j])
+        checked = {**OPTIONS, "estimator": estimator}
+        if y is None:
+            rows = check_array(take(rest), input_name="X", **checked)
+        else:
+            rows, y = check_X_y(take(rest), y, **checked)
+        ids = np.asarray(take(at))
+        if groups is not None and not np.array_equal(ids, np.asarray(groups)):
+            raise ValueError(
+                f"Groups are given twice, by the column {estimator.groups!r} and by "
+                "groups, and differ: give one of the two."
+            )
+        groups = ids
+    if groups is not None:
+        groups = _check_ids(groups, len(rows))
+    return rows, y, groups
+
+
+def _check_ids(ids, n_rows):
+    ids = np.asarray(ids)
+    if ids.shape != (n_rows,):
+        raise ValueError(
+            f"groups must have one id for each of the {n_rows} rows, got shape "
+            f"{ids.shape}."
+        )
+    missing = np.zeros(n_rows, bool)
+    if ids.dtype.kind in "fO":  # None, and NaN, which is not itself
+        missing = np.array([one is None or one != one for one in ids.tolist()])
+    if missing.any():
+        raise ValueError(f"groups has no id in row {int(missing.argmax())}.")
+    if ids.dtype.kind == "O" and len({type(one) for one in ids.tolist()}) > 1:
+        raise ValueError("groups has ids of several types, which have no order.")
+    return ids
+
+
+def number_groups(ids, groups, unseen):
+    """Return the numbers of ids among groups (int64), and `unseen` for others."""
+    known = {group: number for number, group in enumerate(groups.tolist())}
+    numbers = [known.get(one, unseen) for one in ids.tolist()]
+    return np.array(numbers, np.int64)

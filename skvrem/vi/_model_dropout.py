@@ -1,0 +1,418 @@
+r"""Networks whose last layer has Gaussian noise on its inputs: bound, gradient, steps.
+
+Hidden layers make x of a row, :math:`x = \phi(\dots \phi(u W_1 + b_1) \dots)`; without
+any, x is the row u. The logits are those of Eqs. 54-56 of Wang et al. (2024),
+
+.. math:: z = (\epsilon \circ x) W + b, \qquad \epsilon_j \sim N(1, \sigma^2),
+
+Gaussian with the mean :math:`a = x W + b` and the covariance
+:math:`V = \sigma^2 W^T \mathrm{diag}(x^2) W`. The objective is the expected
+log-likelihood a row, less :math:`\alpha |W|^2 / 2n`. With the expectations R of
+:math:`\nabla \log p(y|z)` and C of minus its Hessian (``_kernels.py``) the gradients of
+a row are, by the theorems of Bonnet and Price,
+
+.. math:: x R^T - \sigma^2 \mathrm{diag}(x^2) W C \quad \text{by } W, \qquad
+          W R - \sigma^2 x \circ \mathrm{diag}(W C W^T) \quad \text{by } x .
+
+A draw has :math:`(\epsilon \circ x) r^T` and :math:`\epsilon \circ W r` in their place,
+:math:`r = \nabla \log p(y | z)`. Taylor's approximation about :math:`\epsilon = 1`
+(Eq. 57, with the point of expansion held) has :math:`\tilde r = r(a) - V_y (z - a)`,
+with the variance :math:`V_y` of y at a, for r. What it is on average (Eq. 58) are the
+first formulas, with R = r(a) and C = :math:`V_y`. So with the same noise
+
+====================  ===================================================
+naive                 g(w; n, ε)
+cv                    g(w; n, ε) - g̃(w; n, ε) + E g̃(w; n, ·)
+joint (svrg)          g(w; n, ε) - g̃(w̃; n, ε) + mean over n of E g̃(w̃; n, ·)
+====================  ===================================================
+
+are unbiased, for a network as well: its layers before the last are linear in what comes
+back from it.
+"""
+
+from functools import partial, reduce
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from skvrem.utils._algebra import accumulate
+from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.vi import _kernels
+from skvrem.vi._model import PlainModel, Point
+
+__all__ = ["DropoutModel", "Gradient", "Network", "Weights"]
+
+# Rows a task of a full pass takes.
+PASS_ROWS = 2048
+
+
+class Weights(NamedTuple):
+    """All weights and biases, layer by layer.
+
+    Attributes
+    ----------
+    vector : ndarray of shape (n_weights,)
+    """
+
+    vector: np.ndarray
+
+
+class Gradient(NamedTuple):
+    """Sums over rows.
+
+    Attributes
+    ----------
+    gradient : ndarray of shape (n_weights,)
+        Of the expected log-likelihood.
+    objective : float
+        The expected log-likelihood.
+    """
+
+    gradient: np.ndarray
+    objective: float
+
+
+def _relu(z):
+    return np.maximum(z, 0.0)
+
+
+# Functions, and their derivatives by what they return.
+ACTIVATIONS = {
+    "identity": (lambda z: z, np.ones_like),
+    "logistic": (expit, lambda h: h * (1.0 - h)),
+    "tanh": (np.tanh, lambda h: 1.0 - h * h),
+    "relu": (_relu, lambda h: (h > 0.0).astype(h.dtype)),
+}
+
+
+class Network:
+    """Layers, and noise on the inputs of the last.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Features, units of the hidden layers, logits.
+    activation : {"identity", "logistic", "tanh", "relu"}
+    noise_scale : float
+    """
+
+    def __init__(self, sizes, activation, noise_scale):
+        self.sizes = tuple(sizes)
+        self.function, self.derivative = ACTIVATIONS[activation]
+        self.noise_variance = noise_scale**2
+        self.shapes = list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
+        ends = np.cumsum([size for a, b in self.shapes for size in (a * b, b)])
+        self.n_weights, self.ends = int(ends[-1]), ends[:-1]
+
+    def layers(self, vector):
+        """Return views of weights and biases, a pair a layer."""
+        parts = np.split(vector, self.ends)
+        pairs = zip(parts[::2], parts[1::2], self.shapes, strict=True)
+        return [(W.reshape(shape), b) for W, b, shape in pairs]
+
+    def vector(self, pairs):
+        """Return weights and biases as one vector."""
+        return np.concatenate([np.ravel(part) for pair in pairs for part in pair])
+
+    def start(self, rng):
+        """Return random weights of the scale that keeps that of the rows."""
+        pairs = []
+        for before, after in self.shapes:
+            bound = np.sqrt(6.0 / (before + after))
+            pairs.append((rng.uniform(-bound, bound, (before, after)), np.zeros(after)))
+        return self.vector(pairs)
+
+    def forward(self, layers, X):
+        """Return the rows, what hidden layers make of them, and mean logits."""
+        inputs = [np.asarray(X, np.float64)]
+        for W, b in layers[:-1]:
+            inputs.append(self.function(inputs[-1] @ W + b))
+        W, b = layers[-1]
+        return inputs, inputs[-1] @ W + b
+
+    def spread(self, layers, x):
+        """Return variances (m, 1) of one logit, or roots (m, k * k) of several."""
+        W = layers[-1][0]
+        k = W.shape[1]
+        products = (W[:, :, None] * W[:, None, :]).reshape(len(W), k * k)
+        V = self.noise_variance * (np.square(x) @ products)
+        if k > 1:
+            _kernels.roots(V, k)
+        return V
+
+    def by_moments(self, layers, x, R, C):
+        """Return gradients by the last layer and its inputs, noise integrated out."""
+        W = layers[-1][0]
+        d, k = W.shape
+        square = (np.square(x).T @ C).reshape(d, k, k)
+        by_weights = x.T @ R
+        by_weights -= self.noise_variance * (square @ W[:, :, None])[:, :, 0]
+        products = (W[:, :, None] * W[:, None, :]).reshape(d, k * k)
+        by_inputs = R @ W.T - self.noise_variance * x * (C @ products.T)
+        return by_weights, R.sum(axis=0), by_inputs
+
+    def by_taylor(self, layers, x, R, weight, p):
+        """Return what `by_moments` does for C = diag(p) - p p^T, times weights."""
+        W, variance = layers[-1][0], self.noise_variance
+        weighed, along = weight * p, p @ W.T
+        square = np.square(x)
+        by_weights = x.T @ R - variance * (W * (square.T @ weighed))
+        by_weights += variance * ((square * along).T @ weighed)
+        both = weight * (p @ np.square(W).T - np.square(along))
+        return by_weights, R.sum(axis=0), R @ W.T - variance * x * both
+
+    def by_noise(self, layers, x, noise, r):
+        """Return the same at one draw of the noise of each row."""
+        W = layers[-1][0]
+        return (noise * x).T @ r, r.sum(axis=0), noise * (r @ W.T)
+
+    def backward(self, layers, inputs, last):
+        """Return the gradient by all weights from that by the last layer."""
+        by_weights, by_bias, by_inputs = last
+        pairs = [(by_weights, by_bias)]
+        for number in range(len(layers) - 2, -1, -1):
+            by_logits = by_inputs * self.derivative(inputs[number + 1])
+            pairs.append((inputs[number].T @ by_logits, by_logits.sum(axis=0)))
+            if number:
+                by_inputs = by_logits @ layers[number][0].T
+        return self.vector(pairs[::-1])
+
+
+class DropoutModel(PlainModel):
+    """Rows, a network, and what solvers and minibatch steps ask for.
+
+    Parameters
+    ----------
+    family : Logistic or Softmax
+    y : ndarray of shape (n,)
+        As the family wants them.
+    network : Network
+    alpha : float
+        Strength of the L2 penalty.
+    data : source
+        Dense rows in memory.
+    kind : {"batch", "stochastic", "svrg"}
+    control : {None, "taylor", "quadrature"}
+        Of steps; "quadrature" has no noise.
+    optimizer : {"lbfgs", "adam", "sgd"}
+    batch_size : int
+    """
+
+    def __init__(
+        self, family, y, network, alpha, data, kind, control, optimizer, batch_size
+    ):
+        self.family = family
+        self.y = y
+        self.network = network
+        self.data = data
+        self.kind = kind
+        self.control = control
+        self.optimizer = optimizer
+        self.batch_size = batch_size
+        self.total_weight = data.total_weight
+        #: What a weight's square costs a row; biases are free.
+        self.penalty = network.vector(
+            [(np.full(s, alpha), np.zeros(s[1])) for s in network.shapes]
+        )
+        self.penalty /= self.total_weight
+        self.metric = self._metric() if len(network.shapes) == 1 else 1.0
+        self.forget()
+
+    def _metric(self):
+        """Return a bound of the curvature of a network without hidden layers."""
+        square = np.einsum("ij,ij->i", self.data.rows, self.data.rows, dtype=np.float64)
+        weight = self.data.weight
+        mean = np.average(square, weights=weight if weight.size else None)
+        most = 0.25 if self.family.n_predictors == 1 else 0.5
+        return most * (1.0 + (1.0 + self.network.noise_variance) * mean)
+
+    # Sums over rows
+
+    def statistics(self, point, batch, beta):
+        """Return the sums of a batch, without noise; for steps, no gradient."""
+        kind = "full" if self.kind == "batch" else "loss"
+        return self._total(point.parameters.vector, batch.ids, kind)
+
+    def _total(self, vector, ids, kind):
+        evaluate = partial(self._sums, self.network.layers(vector), ids, kind)
+        chunks = row_chunks(0, len(ids), PASS_ROWS)
+        return reduce(accumulate, parallel_map(evaluate, chunks), None)
+
+    def _sums(self, layers, ids, kind, chunk):
+        rows = ids[slice(*chunk)]
+        inputs, a = self.network.forward(layers, self.data.rows[rows])
+        x, loss = inputs[-1], 0.0
+        if kind == "loss":
+            half = self.network.spread(layers, x)
+            loss = self._expectations(a, half, rows)[0]
+            return Gradient(np.zeros(0), -loss)
+        if kind == "taylor":
+            last = self._taylor(layers, x, a, rows)
+        else:
+            loss, last = self._expected(layers, x, a, rows)
+        return Gradient(self.network.backward(layers, inputs, last), -loss)
+
+    def _weight(self, rows):
+        weight = self.data.weight
+        return weight[rows] if weight.size else weight
+
+    def _expectations(self, a, half, rows):
+        """Return the loss of rows, and R and C."""
+        return self.family.expectations(a, half, self.y[rows], self._weight(rows))
+
+    def _expected(self, layers, x, a, rows):
+        """Return loss and gradients by the last layer, the noise integrated out."""
+        half = self.network.spread(layers, x)
+        loss, R, C = self._expectations(a, half, rows)
+        return loss, self.network.by_moments(layers, x, R, C)
+
+    def _taylor(self, layers, x, a, rows):
+        """Return what gradients of Taylor's approximation are on average."""
+        R, p = self._residual(a, rows), self.family.mean(a)
+        weight = self._weight(rows)
+        weight = weight[:, None] if weight.size else 1.0
+        if p.shape[1] == 1:
+            return self.network.by_moments(layers, x, R, weight * p * (1.0 - p))
+        return self.network.by_taylor(layers, x, R, weight, p)
+
+    def _residual(self, z, rows):
+        """Return r at logits, times the weights of the rows."""
+        weight = self._weight(rows)
+        r = self.family.residual(z, self.y[rows])
+        return r * weight[:, None] if weight.size else r
+
+    def _approximation(self, a, t, rows):
+        """Return Taylor's r at logits a + t, times the weights of the rows."""
+        weight = self._weight(rows)
+        r = self.family.residual(a, self.y[rows])
+        r = r - self.family.variance_times(self.family.mean(a), t)
+        return r * weight[:, None] if weight.size else r
+
+    # Steps
+
+    def estimate(self, vector, rows, rng, anchor=None):
+        """Return an unbiased estimate of the gradient of the mean log-likelihood.
+
+        Parameters
+        ----------
+        vector : ndarray of shape (n_weights,)
+        rows : ndarray of int
+            Numbers of the rows of a minibatch.
+        rng : numpy.random.Generator
+        anchor : tuple (vector, gradient), default=None
+            Weights of an earlier point, and what `anchored` returns there.
+        """
+        network = self.network
+        layers = network.layers(vector)
+        inputs, a = network.forward(layers, self.data.rows[rows])
+        x = inputs[-1]
+        noise = None
+        if self.control == "quadrature":
+            last = self._expected(layers, x, a, rows)[1]
+        else:
+            noise = rng.standard_normal(x.shape)
+            noise *= np.sqrt(network.noise_variance)
+            noise += 1.0
+            W, b = layers[-1]
+            z = (noise * x) @ W + b
+            r = self._residual(z, rows)
+            controlled = self.control == "taylor" and anchor is None
+            if controlled:
+                r = r - self._approximation(a, z - a, rows)
+            last = network.by_noise(layers, x, noise, r)
+            if controlled:
+                last = tuple(map(np.add, last, self._taylor(layers, x, a, rows)))
+        gradient = network.backward(layers, inputs, last)
+        scale = self.data.n_units / (len(rows) * self.total_weight)
+        if anchor is None:
+            return scale * gradient
+        before, mean = anchor
+        return scale * (gradient - self._at_anchor(before, rows, noise)) + mean
+
+    def _at_anchor(self, vector, rows, noise):
+        """Return the approximation of a minibatch's gradient at an earlier point."""
+        network = self.network
+        layers = network.layers(vector)
+        inputs, a = network.forward(layers, self.data.rows[rows])
+        x = inputs[-1]
+        if noise is None:
+            last = self._expected(layers, x, a, rows)[1]
+        else:
+            t = ((noise - 1.0) * x) @ layers[-1][0]
+            last = network.by_noise(layers, x, noise, self._approximation(a, t, rows))
+        return network.backward(layers, inputs, last)
+
+    def anchored(self, vector):
+        """Return the mean over rows and noise of what `estimate` subtracts."""
+        kind = "taylor" if self.control == "taylor" else "full"
+        total = self._total(vector, np.arange(self.data.n_units), kind)
+        return total.gradient / self.total_weight
+
+    def update(self, point, mean, correction, step):
+        """Return the point after an epoch of steps, or one along a mean gradient.
+
+        `correction` is the noise of the epoch, a generator, or a correction.
+        """
+        if isinstance(correction, np.random.Generator):
+            vector = self.epoch(point.parameters.vector, correction, step)
+            return Point(Weights(vector))
+        if self.kind != "batch":
+            return point
+        sums = mean if correction is None else accumulate(mean, correction)
+        direction = self.precondition(point, self.gradient(point, sums))
+        return self.move(point, step * direction)
+
+    def epoch(self, vector, rng, step, rows=None):
+        """Return the weights after a pass over rows in random order, in minibatches."""
+        vector = vector.copy()
+        anchor = None
+        if self.kind == "svrg":
+            anchor = vector.copy(), self.anchored(vector)
+        order = rng.permutation(self.data.n_units)
+        for start in range(0, len(order), self.batch_size):
+            batch = order[start : start + self.batch_size]
+            gradient = self.estimate(vector, batch, rng, anchor)
+            gradient -= self.penalty * vector
+            vector += self._step(gradient, step)
+        return vector
+
+    def _step(self, gradient, step):
+        if self.optimizer == "sgd":
+            return step * gradient
+        first, second = self.moments
+        self.count += 1
+        first += 0.1 * (gradient - first)
+        second += 0.001 * (gradient * gradient - second)
+        size = step / (1.0 - 0.9**self.count)
+        root = np.sqrt(second / (1.0 - 0.999**self.count))
+        return size * first / (root + 1e-8)
+
+    def forget(self):
+        """Forget the moments of steps, as those that have been taken back."""
+        adam = self.optimizer == "adam"
+        self.moments = np.zeros((2, self.network.n_weights if adam else 0))
+        self.count = 0
+
+    # What the solvers ask for
+
+    def objective(self, point, mean):
+        """Return the penalised expected log-likelihood, in nats a row."""
+        vector = point.parameters.vector
+        return float(mean.objective - 0.5 * self.penalty @ np.square(vector))
+
+    def gradient(self, point, mean):
+        """Return its gradient."""
+        return mean.gradient - self.penalty * point.parameters.vector
+
+    def move(self, point, step):
+        """Return the point with its weights moved."""
+        return Point(Weights(point.parameters.vector + step))
+
+    def precondition(self, point, vector):
+        """Divide by a bound of the curvature, where there is one."""
+        return vector / (self.metric + self.penalty)
+
+    def promise(self, point, mean):
+        """Return infinity: nobody knows what is left to gain."""
+        return np.inf

@@ -1,0 +1,302 @@
+"""Networks with Gaussian dropout: gradients, estimates, what a user meets."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_classification
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression
+
+from skvrem import GaussianDropoutClassifier
+from skvrem.data import as_source
+from skvrem.vi._model import Point
+from skvrem.vi._model_dropout import DropoutModel, Network, Weights
+from skvrem.vi._model_families import Logistic, Softmax
+from tests.watching import Untouched
+
+
+def rows(n=200, k=2, seed=0):
+    X, y = make_classification(
+        n, 5, n_informative=4, n_redundant=0, n_classes=k, random_state=seed
+    )
+    return X, y
+
+
+def small_model(k, hidden, kind="stochastic", control="taylor", weighted=False, n=24):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, 4)), rng.integers(k, size=n)
+    weight = rng.uniform(0.5, 2.0, n) if weighted else None
+    family = Logistic() if k == 2 else Softmax(k, 0)
+    y = y.astype(float) if k == 2 else y.astype(np.int32)
+    network = Network((4, *hidden, family.n_predictors), "tanh", 0.6)
+    data = as_source(X, weight)
+    model = DropoutModel(family, y, network, 0.3, data, kind, control, "adam", 6)
+    return model, 2.0 * network.start(rng), rng
+
+
+def objective(model, vector):
+    """And its gradient, which models of minibatches leave out."""
+    kind, model.kind, point = model.kind, "batch", Point(Weights(vector))
+    sums = model.data.chunks().sum(lambda batch: model.statistics(point, batch, 1.0))
+    mean = type(sums)(*(part / model.total_weight for part in sums))
+    model.kind = kind
+    return model.objective(point, mean), model.gradient(point, mean)
+
+
+# The model
+
+
+@pytest.mark.parametrize("hidden", [(), (3,), (3, 2)])
+@pytest.mark.parametrize(("k", "atol"), [(2, 1e-7), (3, 5e-3)])
+def test_gradient_is_that_of_the_objective(k, atol, hidden):
+    """To rounding for two classes; of three, the nodes err a little."""
+    model, vector, _ = small_model(k, hidden, weighted=True)
+    gradient = objective(model, vector)[1]
+    numeric = np.empty_like(gradient)
+    for i in range(vector.size):
+        step = np.zeros(vector.size)
+        step[i] = 1e-5
+        up, down = (objective(model, vector + s)[0] for s in (step, -step))
+        numeric[i] = (up - down) / 2e-5
+    np.testing.assert_allclose(gradient, numeric, atol=atol)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_objective_is_an_average_over_the_noise(k):
+    model, vector, rng = small_model(k, (3,))
+    layers = model.network.layers(vector)
+    inputs, _ = model.network.forward(layers, model.data.rows)
+    noise = 1.0 + 0.6 * rng.standard_normal((5_000, 1, 3))
+    W, b = layers[-1]
+    # One draw for all rows has the same mean.
+    values = model.family.log_likelihood((noise * inputs[-1]) @ W + b, model.y)
+    each = values.mean(axis=1)
+    penalty = 0.5 * model.penalty @ vector**2
+    error = each.std() / np.sqrt(len(each))
+    assert abs(each.mean() - penalty - objective(model, vector)[0]) < 4.0 * error
+
+
+@pytest.mark.parametrize(
+    ("kind", "control"),
+    [
+        ("stochastic", None),
+        ("stochastic", "taylor"),
+        ("stochastic", "quadrature"),
+        ("svrg", "taylor"),
+        ("svrg", "quadrature"),
+    ],
+)
+@pytest.mark.parametrize(("k", "hidden"), [(2, (3,)), (3, ()), (3, (3,))])
+def test_estimates_are_unbiased(kind, control, k, hidden):
+    """Over all batches of a partition and many draws, against the noiseless sums."""
+    model, vector, rng = small_model(k, hidden, kind, control, weighted=True)
+    anchor = None
+    if kind == "svrg":
+        before = vector + 0.1 * rng.normal(size=vector.size)
+        anchor = before, model.anchored(before)
+    found = []
+    for _ in range(1 if control == "quadrature" else 500):
+        parts = np.split(rng.permutation(24), 4)
+        found.append(
+            np.mean([model.estimate(vector, p, rng, anchor) for p in parts], 0)
+        )
+    expected = objective(model, vector)[1] + model.penalty * vector
+    off = np.mean(found, axis=0) - expected
+    if control == "quadrature":
+        np.testing.assert_allclose(off, 0.0, atol=1e-12)
+        return
+    error = np.std(found, axis=0) / np.sqrt(len(found))
+    # The slopes of nodes for three classes err by some 1e-3 themselves.
+    assert np.all(abs(off) < 4.5 * error + (0.0 if k == 2 else 3e-3))
+    assert error.max() < 0.05
+
+
+def test_controls_take_out_noise():
+    variances = {}
+    for name, kind, control in [
+        ("naive", "stochastic", None),
+        ("cv", "stochastic", "taylor"),
+        ("rows", "stochastic", "quadrature"),
+        ("joint", "svrg", "taylor"),
+        ("none", "svrg", "quadrature"),
+    ]:
+        model, vector, rng = small_model(3, (3,), kind, control)
+        vector *= 0.5
+        anchor = (vector, model.anchored(vector)) if kind == "svrg" else None
+        some = [
+            model.estimate(vector, rng.permutation(24)[:6], rng, anchor)
+            for _ in range(500)
+        ]
+        variances[name] = np.var(some, axis=0).sum()
+    assert variances["naive"] > 1.2 * variances["cv"] > 1.1 * variances["rows"]
+    assert variances["joint"] < 0.5 * variances["cv"]
+    assert variances["none"] < 1e-25
+
+
+# Fits
+
+
+def test_without_noise_it_is_a_logistic_regression():
+    for k in (2, 3):
+        X, y = rows(k=k)
+        model = GaussianDropoutClassifier((), noise_scale=0.0, alpha=1.0, tol=1e-10)
+        model.fit(X, y)
+        peer = LogisticRegression(C=1.0, tol=1e-8).fit(X, y)
+        np.testing.assert_allclose(
+            model.predict_proba(X), peer.predict_proba(X), atol=1e-4
+        )
+
+
+def test_noise_shrinks_and_spreads():
+    X, y = rows()
+    quiet, loud = (
+        GaussianDropoutClassifier((), noise_scale=s).fit(X, y) for s in (0.1, 1.0)
+    )
+    assert np.linalg.norm(loud.coefs_[0]) < 0.8 * np.linalg.norm(quiet.coefs_[0])
+    np.testing.assert_allclose(loud.coef_std_, abs(loud.coefs_[0]))
+    p = loud.predict_proba(X)
+    np.testing.assert_allclose(p, loud.predict_proba(X, "mc"), atol=0.12)
+    assert loud.predict_proba(X, "plugin").max(axis=1).mean() > p.max(axis=1).mean()
+
+
+@pytest.mark.parametrize("params", [{}, {"expectation": "mc"}], ids=str)
+@pytest.mark.parametrize("solver", ["stochastic", "svrg"])
+def test_steps_end_where_full_passes_end(solver, params):
+    X, y = rows(400, 3)
+    full = GaussianDropoutClassifier((), tol=1e-8).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        steps = GaussianDropoutClassifier(
+            (), solver=solver, batch_size=40, max_iter=60, random_state=0, **params
+        ).fit(X, y)
+    assert steps.solver_ == solver and steps.optimizer_ == "adam"
+    assert full.loss_ - 1e-6 < steps.loss_ < full.loss_ + 4e-3
+
+
+def test_a_network_learns_what_is_not_linear():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (600, 2))
+    y = (X[:, 0] * X[:, 1] > 0.0).astype(int)
+    model = GaussianDropoutClassifier(
+        (20,), noise_scale=0.2, solver="batch", random_state=0
+    )
+    assert model.fit(X, y).score(X, y) > 0.95
+    assert GaussianDropoutClassifier(()).fit(X, y).score(X, y) < 0.7
+    assert [W.shape for W in model.coefs_] == [(2, 20), (20, 1)]
+    assert len(model.summary()) == 2 if hasattr(model.summary(), "index") else True
+
+
+def test_the_same_seed_gives_the_same_bits():
+    X, y = rows(300, 3)
+    model = GaussianDropoutClassifier(
+        (8,), solver="svrg", max_iter=20, tol=9.0, random_state=0, n_jobs=1
+    ).fit(X, y)
+    again = clone(model).set_params(n_jobs=3).fit(X, y)
+    for a, b in zip(model.coefs_, again.coefs_, strict=True):
+        np.testing.assert_array_equal(a, b)
+    single = clone(model).fit(X.astype(np.float32), y)
+    assert single.coefs_[0].dtype == np.float32
+    np.testing.assert_allclose(single.coefs_[0], model.coefs_[0], atol=1e-3)
+    loaded = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_early_stopping_keeps_the_best():
+    X, y = load_digits(return_X_y=True)
+    X = X[:600] / 16.0
+    model = GaussianDropoutClassifier(
+        (20,),
+        solver="stochastic",
+        step_size=0.01,
+        early_stopping=True,
+        random_state=0,
+    ).fit(X, y[:600])
+    scores = model.validation_scores_
+    assert model.converged_ and model.n_iter_ == len(scores) < 200
+    assert scores.max() > 0.85 and scores[-10:].max() <= scores.max()
+    plain = clone(model).set_params(early_stopping=False, max_iter=2)
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        plain.fit(X, y[:600])
+    assert not hasattr(plain, "validation_scores_")
+
+
+def test_a_stream_learns():
+    X, y = rows(600, 3)
+    model = GaussianDropoutClassifier((), random_state=0, step_size=0.05)
+    with pytest.raises(ValueError, match="classes must be passed"):
+        model.partial_fit(X[:50], y[:50])
+    for start in range(0, 600, 50):
+        some = slice(start, start + 50)
+        model.partial_fit(X[some], y[some], classes=[0, 1, 2])
+    assert model.n_iter_ == 12 and model.score(X, y) > 0.6
+    middle = pickle.loads(pickle.dumps(model))
+    for other in (model, middle):
+        other.partial_fit(X[:50], y[:50])
+    np.testing.assert_array_equal(model.coefs_[0], middle.coefs_[0])
+    model.set_params(solver="batch").fit(X, y).partial_fit(X, y)
+    assert model.solver_ == "stochastic" and model.n_iter_ > 1
+
+
+def test_warm_start_goes_on():
+    X, y = rows(k=3)
+    model = GaussianDropoutClassifier((), warm_start=True, tol=1e-6).fit(X, y)
+    cold, loss = model.n_iter_, model.loss_
+    assert model.fit(X, y).n_iter_ < cold
+    assert model.loss_ == pytest.approx(loss, abs=1e-5)
+
+
+@pytest.mark.parametrize("state", ["new", "fitted"])
+def test_bad_input_is_explained_and_leaves_no_trace(state):
+    X, y = rows()
+    model = GaussianDropoutClassifier(())
+    if state == "fitted":
+        model.fit(X, y)
+    untouched = Untouched(model)
+    missing = X.copy()
+    missing[7, 1] = np.nan
+    for args, message in [
+        ((X, np.zeros(200)), "only one class"),
+        ((missing, y), "NaN"),
+        ((X, y[:50]), "inconsistent"),
+        ((X, y, -np.ones(200)), "sample_weight"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.fit(*args)
+        untouched.check()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"hidden_layer_sizes": (3, 0)}, "hidden_layer_sizes"),
+        ({"noise_scale": -0.1}, "noise_scale"),
+        ({"alpha": -1.0}, "alpha"),
+        ({"activation": "step"}, "activation"),
+        ({"solver": "batch", "optimizer": "adam"}, "does not go with"),
+        ({"solver": "svrg", "optimizer": "lbfgs"}, "does not go with"),
+        ({"solver": "batch", "expectation": "mc"}, "without noise"),
+        (
+            {"solver": "svrg", "expectation": "mc", "control_variate": None},
+            "control_variate='taylor'",
+        ),
+        ({"validation_fraction": 1.0}, "validation_fraction"),
+    ],
+)
+def test_bad_parameters(params, message):
+    with pytest.raises(ValueError, match=message):
+        GaussianDropoutClassifier(**params).fit(*rows())
+
+
+def test_scores_of_other_classes_are_refused():
+    X, y = rows()
+    model = GaussianDropoutClassifier(())
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    model.fit(X, y)
+    with pytest.raises(ValueError, match=r"y\[0\] is \d, .* none of the classes"):
+        model.score(X, y + 7)
+    with pytest.raises(ValueError, match="method"):
+        model.predict_proba(X, "guess")

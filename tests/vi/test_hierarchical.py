@@ -1,0 +1,406 @@
+"""Coefficients by group: bound and gradient, then what a user meets."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from scipy.stats import norm
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+
+from skvrem import BayesianLogisticRegression, HierarchicalSoftmaxClassifier
+from skvrem.data import as_source
+from skvrem.utils._algebra import rescale
+from skvrem.vi import _kernels_groups
+from skvrem.vi._model import Point
+from skvrem.vi._model_families import Softmax
+from skvrem.vi._model_groups import Hierarchical, HierarchicalModel, HierarchicalPrior
+from tests.watching import Untouched
+
+
+def rows(n=600, n_groups=20, d=2, k=3, seed=0):
+    """Rows in random order, and the coefficients (n_groups, d + 1, k) behind them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    group = rng.integers(n_groups, size=n)
+    mean = rng.normal(size=(d + 1, k))
+    Z = mean + 0.7 * rng.normal(size=(n_groups, d + 1, k))
+    z = np.einsum("nj,njk->nk", np.column_stack([X, np.ones(n)]), Z[group])
+    y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    return X, y, group, Z
+
+
+class Normal:
+    """Real numbers with two predictors: expectations without an error of nodes."""
+
+    n_predictors = 2
+
+    def expectations(self, a, spread, y, weight):
+        w = weight[:, None] if weight.size else np.ones((len(a), 1))
+        away = y[:, None] - a
+        loss = 0.5 * np.sum(w * (away**2 + spread**2))
+        return loss, w * away, w * np.ones_like(a)
+
+
+def small_model(family, weighted):
+    X, y, group, _ = rows(40, 4)
+    rng = np.random.default_rng(1)
+    data = as_source(X, rng.uniform(0.5, 2.0, 40) if weighted else None)
+    prior = HierarchicalPrior(np.array([[1.3], [0.5], [4.0]]), 0.2, 0.8)
+    model = HierarchicalModel(
+        family, y.astype(np.int32), group, 4, prior, data.total_weight
+    )
+    q = model.start(data).parameters
+    q = Hierarchical(*(part + 0.2 * rng.normal(size=part.shape) for part in q))
+    return model, data, Point(q)
+
+
+def evaluate(model, data, point):
+    sums = data.chunks().sum(lambda batch: model.statistics(point, batch, 1.0))
+    mean = rescale(sums, 1.0 / data.total_weight)
+    return model.objective(point, mean), mean
+
+
+# The model
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_kernels_are_the_formulas(intercept):
+    rng = np.random.default_rng(0)
+    X, place = rng.normal(size=(9, 2)), rng.integers(3, size=5)
+    X[X < -0.5] = 0.0
+    index = rng.integers(9, size=5)
+    mean, variance = (
+        rng.normal(size=(3, 2 + intercept, 4)),
+        rng.random((3, 2 + intercept, 4)),
+    )
+    x = np.column_stack([X, np.ones(9)])[index][:, : 2 + intercept]
+    a, spread = np.empty((5, 4)), np.empty((5, 4))
+    _kernels_groups.group_predictors(X, index, place, mean, variance, a, spread)
+    np.testing.assert_allclose(a, np.einsum("nj,njk->nk", x, mean[place]))
+    v = np.einsum("nj,njk->nk", x**2, variance[place])
+    np.testing.assert_allclose(spread, np.sqrt(v))
+    first, second = rng.normal(size=(2, 5, 4))
+    sums = np.zeros((2, 3, 2 + intercept, 4))
+    _kernels_groups.add_group_sums(X, index, place, first, second, *sums)
+    for g in range(3):
+        own = place == g
+        np.testing.assert_allclose(sums[0, g], x[own].T @ first[own], atol=1e-14)
+        np.testing.assert_allclose(sums[1, g], (x**2)[own].T @ second[own], atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("family", "atol"),
+    [(Normal(), 1e-6), (Softmax(3, 40), 0.1)],
+    ids=["exact", "nodes"],
+)
+def test_gradient_is_that_of_the_bound(family, atol):
+    model, data, point = small_model(family, weighted=True)
+    gradient = model.gradient(point, evaluate(model, data, point)[1])
+    numeric = np.empty_like(gradient)
+    for i in range(gradient.size):
+        step = np.zeros(gradient.size)
+        step[i] = 1e-5
+        up, down = (
+            evaluate(model, data, model.move(point, s))[0] for s in (step, -step)
+        )
+        numeric[i] = (up - down) / 2e-5
+    np.testing.assert_allclose(gradient, numeric, atol=atol)
+
+
+def test_bound_is_an_average_over_the_posterior():
+    """Of log p(y, Z, mu, tau) - log q, term by term by densities of draws."""
+    model, data, point = small_model(Softmax(3, 40), weighted=False)
+    q, prior = point.parameters, model.prior
+    rng = np.random.default_rng(0)
+    n = 20_000
+    mu, tau, Z = q.sample(n, rng)
+    X = np.column_stack([data.rows, np.ones(data.n_units)])
+    z = np.einsum("nj,snjk->snk", X, Z[:, model.group])
+    value = model.family.log_likelihood(z, model.y).sum(axis=1)
+    value += norm.logpdf(Z, mu[:, None], tau[:, None]).sum(axis=(1, 2, 3))
+    value += norm.logpdf(mu, 0.0, np.sqrt(prior.variance)).sum(axis=(1, 2))
+    value += norm.logpdf(np.log(tau), 0.2, 0.8).sum(axis=(1, 2))
+    centre = q.group_mean + q.shares * (mu - q.mean)[:, None]
+    value -= norm.logpdf(Z, centre, np.exp(q.group_log_scale)).sum(axis=(1, 2, 3))
+    value -= norm.logpdf(mu, q.mean, np.exp(q.log_scale)).sum(axis=(1, 2))
+    scale = np.exp(q.log_tau_log_scale)
+    value -= norm.logpdf(np.log(tau), q.log_tau, scale).sum(axis=(1, 2))
+    error = value.std() / np.sqrt(n)
+    assert abs(value.mean() - evaluate(model, data, point)[0]) < 4.0 * error < 0.5
+    np.testing.assert_allclose(Z.var(axis=0), q.group_variance, rtol=0.06)
+
+
+def test_metric_is_symmetric_and_positive():
+    model, _, point = small_model(Normal(), weighted=True)
+    size = sum(part.size for part in point.parameters)
+    metric = np.array([model.precondition(point, row) for row in np.eye(size)])
+    np.testing.assert_allclose(metric, metric.T, atol=1e-14)
+    assert np.linalg.eigvalsh(metric).min() > 0.0
+
+
+# The posterior
+
+
+def test_one_group_with_a_known_scale_is_a_mean_field():
+    """Its coefficients have the prior N(0, 1 + 1), and the mean its exact posterior."""
+    X, y, _, _ = rows(150, 1)
+    one = HierarchicalSoftmaxClassifier(
+        intercept_prior_scale=1.0, population_scale_spread=1e-5, tol=1e-6
+    ).fit(X, y)
+    other = BayesianLogisticRegression(
+        np.sqrt(2.0),
+        intercept_prior_scale=np.sqrt(2.0),
+        posterior="meanfield",
+        tol=1e-7,
+    ).fit(X, y)
+    assert one.elbo_ == pytest.approx(other.elbo_, abs=2e-3)
+    # The nodes of the two err by as much; standard deviations are 0.3.
+    np.testing.assert_allclose(one.group_coef_[0], other.coef_, atol=5e-3)
+    np.testing.assert_allclose(one.group_coef_std_[0], other.coef_std_, rtol=2e-3)
+    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=2e-3)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y, group, Z = rows(3000, 60, seed=3)
+    return HierarchicalSoftmaxClassifier().fit(X, y, groups=group), X, y, group, Z
+
+
+def test_groups_are_recovered_and_intervals_cover(fitted):
+    model, _, _, group, Z = fitted
+    # Logits are known up to a constant: compare the differences of classes.
+    truth = Z[:, :2] - Z[:, :2].mean(axis=2, keepdims=True)
+    draws = model.sample_posterior(400, random_state=0).group_coef.swapaxes(2, 3)
+    draws = draws - draws.mean(axis=3, keepdims=True)
+    low, high = np.quantile(draws, [0.025, 0.975], axis=0)
+    covered = np.mean((low < truth) & (truth < high))
+    assert 0.90 < covered < 0.99
+    means = draws.mean(axis=0)
+    assert np.corrcoef(means.ravel(), truth.ravel())[0, 1] > 0.9
+    assert model.converged_ and np.array_equal(
+        model.n_group_samples_, np.bincount(group)
+    )
+    assert np.all(np.diff(model.history_["objective"]) > -1e-6)
+
+
+def test_groups_beat_one_set_of_coefficients(fitted):
+    model, X, y, group, _ = fitted
+    new = rows(3000, 60, seed=3)[0]
+    assert model.score(X, y, groups=group) > model.score(X, y) + 0.05
+    p = model.predict_proba(new, groups=group)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    by_draws = model.predict_proba(new, groups=group, method="mc")
+    np.testing.assert_allclose(p, by_draws, atol=0.05)
+    sure = model.predict_proba(new, groups=group, method="plugin")
+    assert sure.max(axis=1).mean() > p.max(axis=1).mean()
+
+
+def test_an_unseen_group_is_the_populations(fitted):
+    model, X = fitted[:2]
+    p = model.predict_proba(X[:5], groups=np.full(5, 999))
+    np.testing.assert_array_equal(p, model.predict_proba(X[:5]))
+    mu, tau, _ = model.posterior_.sample(4000, np.random.default_rng(0))
+    Z = mu + tau * np.random.default_rng(1).standard_normal(mu.shape)
+    z = np.column_stack([X[:5], np.ones(5)]) @ Z
+    np.testing.assert_allclose(p, softmax(z, axis=2).mean(axis=0), atol=0.03)
+    # A group of which little is known is between its rows and the population.
+    assert model.group_coef_std_.max() < np.sqrt(model.posterior_.new_variance).max()
+
+
+def test_draws_have_the_moments_of_the_attributes(fitted):
+    model = fitted[0]
+    draws = model.sample_posterior(2000, groups=[3, 5], random_state=0)
+    assert draws.group_intercept.shape == (2000, 2, 3)
+    std = model.group_coef_std_[[3, 5]]
+    centre = model.group_coef_[[3, 5]]
+    assert abs(draws.group_coef.mean(axis=0) - centre).max() < 0.12 * std.max()
+    np.testing.assert_allclose(draws.group_coef.std(axis=0), std, rtol=0.08)
+    mean = draws.population_mean.mean(axis=0)
+    np.testing.assert_allclose(mean, model.population_mean_, atol=0.05)
+    scale = np.median(draws.population_scale, axis=0)
+    np.testing.assert_allclose(scale, model.population_scale_, rtol=0.05)
+    with pytest.raises(ValueError, match="not in the fit: \\[999\\]"):
+        model.sample_posterior(groups=[999])
+
+
+# What a user meets
+
+
+def attributes(model):
+    return {
+        name: value
+        for name, value in vars(model).items()
+        if name.endswith("_") and isinstance(value, np.ndarray)
+    }
+
+
+def test_order_of_rows_and_threads_do_not_matter():
+    X, y, group, _ = rows()
+    model = HierarchicalSoftmaxClassifier(tol=1e-5, n_jobs=1).fit(X, y, group)
+    again = clone(model).set_params(n_jobs=3).fit(X, y, group)
+    for name, value in attributes(model).items():
+        np.testing.assert_array_equal(value, getattr(again, name))
+    order = np.random.default_rng(0).permutation(len(X))
+    mixed = clone(model).fit(X[order], y[order], group[order])
+    np.testing.assert_allclose(mixed.group_coef_, model.group_coef_, atol=5e-3)
+    doubled = clone(model).fit(X, y, group, sample_weight=np.full(len(X), 2.0))
+    twice = clone(model).fit(*(np.concatenate([a, a]) for a in (X, y, group)))
+    np.testing.assert_allclose(doubled.group_coef_, twice.group_coef_, atol=5e-3)
+
+
+def test_ids_may_be_a_column_of_a_frame():
+    pd = pytest.importorskip("pandas")
+    X, y, group, _ = rows(300, 5)
+    names = np.array(["ann", "bea", "cem", "dan", "eva"])[group]
+    frame = pd.DataFrame({"a": X[:, 0], "user": names, "b": X[:, 1]})
+    model = HierarchicalSoftmaxClassifier("user").fit(frame, y)
+    beside = HierarchicalSoftmaxClassifier().fit(X, y, groups=names)
+    np.testing.assert_array_equal(model.group_coef_, beside.group_coef_)
+    assert list(model.groups_) == ["ann", "bea", "cem", "dan", "eva"]
+    np.testing.assert_array_equal(model.predict(frame), beside.predict(X, names))
+    assert model.score(frame, y) == beside.score(X, y, names)
+    assert list(model.summary().index[:2]) == ["0, a", "0, b"]
+    assert "user" not in " ".join(model.summary().index)
+    assert cross_val_score(model, frame, y, cv=3).mean() > 0.5
+    number = HierarchicalSoftmaxClassifier(2).fit(np.column_stack([X, group]), y)
+    np.testing.assert_array_equal(number.group_coef_, model.group_coef_)
+    with pytest.raises(ValueError, match="given twice"):
+        model.fit(frame, y, groups=names[::-1])
+    with pytest.raises(ValueError, match="names a column of X"):
+        HierarchicalSoftmaxClassifier("artist").fit(frame, y)
+
+
+def test_groups_are_routed():
+    X, y, group, _ = rows(300, 6)
+    with config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            HierarchicalSoftmaxClassifier(),
+            {"population_scale": [0.5]},
+            cv=GroupKFold(3),
+        )
+        search.fit(X, y, groups=group)
+    assert len(search.best_estimator_.groups_) == 6
+
+
+def test_float32_and_pickle():
+    X, y, group, _ = rows(300, 6)
+    model = HierarchicalSoftmaxClassifier(tol=1e-5).fit(X, y, group)
+    single = clone(model).fit(X.astype(np.float32), y, group)
+    assert single.group_coef_.dtype == single.population_scale_.dtype == np.float32
+    np.testing.assert_allclose(single.group_coef_, model.group_coef_, atol=5e-3)
+    loaded = pickle.loads(pickle.dumps(model))
+    p = model.predict_proba(X, group)
+    np.testing.assert_array_equal(loaded.predict_proba(X, group), p)
+
+
+def test_warm_start_is_near_the_end():
+    X, y, group, _ = rows()
+    model = HierarchicalSoftmaxClassifier(warm_start=True).fit(X, y, group)
+    cold, elbo = model.n_iter_, model.elbo_
+    model.fit(X, y, group)
+    assert model.n_iter_ <= cold // 3 and model.elbo_ == pytest.approx(elbo, abs=0.1)
+    model.fit(X, y, group + 1)  # one group less, and a new one
+    assert model.converged_
+
+
+def test_without_intercept_the_intercepts_are_zero():
+    X, y, group, _ = rows(200, 4)
+    model = HierarchicalSoftmaxClassifier(fit_intercept=False).fit(X, y, group)
+    assert (
+        not model.group_intercept_.any() and not model.population_intercept_mean_.any()
+    )
+    assert not model.sample_posterior(2).group_intercept.any()
+    assert len(model.summary()) == 6 if hasattr(model.summary(), "index") else True
+
+
+def test_a_constant_column_is_left_to_the_prior():
+    X, y, group, _ = rows(200, 4)
+    X = np.column_stack([X, np.zeros(len(X))])
+    model = HierarchicalSoftmaxClassifier(tol=1e-6).fit(X, y, group)
+    assert abs(model.group_coef_[:, :, 2]).max() < 1e-3
+    np.testing.assert_allclose(model.population_mean_std_[:, 2], 1.0, rtol=0.01)
+
+
+def test_arviz_gets_draws():
+    model, X, y = None, *rows(60, 3)[:2]
+    ids = rows(60, 3)[2]
+    X = np.column_stack([ids, X])
+    model = HierarchicalSoftmaxClassifier(0).fit(X, y)
+    draws = model._draws(X, y, 7, np.random.RandomState(0))
+    assert draws.log_likelihood.shape == (7, 60)
+    assert draws.posterior["group_coef"].shape == (7, 3, 3, 2)
+    assert draws.coords["feature"] == ["x1", "x2"]
+    with pytest.raises(ValueError, match="to_arviz"):
+        unknown = X.copy()
+        unknown[0, 0] = 77
+        model._draws(unknown, y, 2, np.random.RandomState(0))
+
+
+def test_out_of_steps_warns_with_what_is_left():
+    X, y, group, _ = rows()
+    with pytest.warns(ConvergenceWarning, match="nats are left to gain"):
+        model = HierarchicalSoftmaxClassifier(max_iter=2).fit(X, y, group)
+    assert not model.converged_ and model.n_iter_ == 2
+
+
+@pytest.mark.parametrize("state", ["new", "fitted"])
+def test_bad_input_is_explained_and_leaves_no_trace(state):
+    X, y, group, _ = rows(100, 4)
+    model = HierarchicalSoftmaxClassifier()
+    if state == "fitted":
+        model.fit(X, y, group)
+    untouched = Untouched(model)
+    missing = X.copy()
+    missing[7, 1] = np.nan
+    unnamed = group.astype(float)
+    unnamed[3] = np.nan
+    mixed = np.array(["a", 1] * 50, dtype=object)
+    for args, message in [
+        ((X, np.zeros(100), group), "only one class"),
+        ((missing, y, group), "NaN"),
+        ((X, y, group[:50]), "one id for each of the 100 rows"),
+        ((X, y, unnamed), "no id in row 3"),
+        ((X, y, mixed), "several types"),
+        ((X, y[:50], group), "inconsistent"),
+        ((X, y, group, -np.ones(100)), "sample_weight"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.fit(*args)
+        untouched.check()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"prior_scale": 0.0}, "prior_scale"),
+        ({"prior_scale": [1.0, 1.0, 1.0]}, "2 features"),
+        ({"population_scale": -1.0}, "population_scale"),
+        ({"population_scale_spread": 0.0}, "population_scale_spread"),
+        ({"groups": np.arange(100)}, "name or number of a column"),
+        ({"groups": 5}, "2 columns"),
+    ],
+)
+def test_bad_parameters(params, message):
+    X, y, group, _ = rows(100, 4)
+    with pytest.raises(ValueError, match=message):
+        HierarchicalSoftmaxClassifier(**params).fit(X, y, group)
+
+
+def test_scores_of_other_classes_are_refused():
+    X, y, group, _ = rows(100, 4)
+    model = HierarchicalSoftmaxClassifier()
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    model.fit(X, y, group)
+    other = y.copy()
+    other[4] = 6
+    with pytest.raises(ValueError, match=r"y\[4\] is .*6.* none of the classes"):
+        model.score(X, other, group)
+    with pytest.raises(ValueError, match="one id for each"):
+        model.predict(X, group[:3])
+    with pytest.raises(ValueError, match="method"):
+        model.predict_proba(X, group, method="guess")
