@@ -55,9 +55,10 @@ class VariationalInference(
         Its standard deviation; None is 1.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
-        "auto" is "fullrank" up to 1,000 parameters, beyond "lowrank"; with a solver by
-        minibatches it is "meanfield". The standard deviations of "meanfield" are too
-        small where parameters go together, and so are its intervals.
+        "auto" is "fullrank" up to 1,000 parameters, "meanfield" beyond and with a
+        solver by minibatches. The standard deviations of "meanfield" are too small
+        where parameters go together, and so are its intervals. "lowrank" takes as many
+        pairs of draws as there are parameters.
     rank : int or None, default=None
         Of "lowrank"; None is 10.
     solver : {"auto", "batch", "stochastic", "svrg", "saga"}, default="auto"
@@ -310,8 +311,11 @@ class VariationalInference(
             fit = how(self, model, plan, start, rng, began, report)
             report.end()
         point, runs = fit.point, fit.runs
+        # A diagonal that is an estimate would be an error that the draws do not know.
+        exact = target.n_dim <= FULL_RANK or target.knows_diagonal
+        curvature = fit.curvature if exact else None
         draws = rng.standard_normal((min(BOUND_PAIRS, 2 * n_pairs), width))
-        elbo, error = model.bound(point, draws, fit.curvature)
+        elbo, error = model.bound(point, draws, curvature)
         vars(self).update(
             self._attributes(model, point),
             parameter_names_=names,

@@ -20,11 +20,12 @@ PAIRS, ROWS_OF_PAIRS = (4, 64), 200_000
 # numbers: rows times parameters twice.
 CHEAP = 100_000_000
 # The curvature is taken anew where a fit ends so many standard deviations away from
-# where it was taken, and so often at most.
-FAR, TURNS = 0.3, 5
+# where it was taken; the control variate, which few draws need, where the posterior is
+# so many nats away. Both so often at most.
+FAR, MOVED, TURNS = 0.3, 0.1, 10
 # Steps to the mode of the density, where a fit starts, and random signs for the
 # diagonal of a Hessian.
-MODE_STEPS, PROBES = 200, 32
+MODE_STEPS, PROBES = 200, 200
 
 
 class Fit(NamedTuple):
@@ -53,7 +54,9 @@ def pairs_of_draws(estimator, plan, n_rows, width):
     few = int(np.clip(ROWS_OF_PAIRS // n_rows, *PAIRS))
     if plan.solver != "batch":  # one pass of many, which only checks
         return max(few // 4, PAIRS[0])
-    return max(few, width) if n_rows * width**2 <= CHEAP else few
+    # A low rank would be fitted to few draws rather than to the density.
+    cheap = plan.rank or n_rows * width**2 <= CHEAP
+    return max(few, width) if cheap else few
 
 
 def _warm(estimator, model):
@@ -76,15 +79,20 @@ def climb(estimator, model, plan, start, rng, began, report):
     target, runs, promises = model.target, [], []
     point, left, passes = _warm(estimator, model), estimator.max_iter, 0.0
     centre = _mode(model, start) if point is None else point.parameters.mean[:, 0]
+    whole, curvature = target.n_dim <= FULL_RANK, None
+    controlled = estimator.control_variate == "taylor"
     for _ in range(TURNS):
-        whole = target.n_dim <= FULL_RANK
-        curvature = _curvature(model, centre, rng, whole)
+        if curvature is None or model.distance(point, centre) > FAR:
+            if curvature is not None:
+                centre = point.parameters.mean[:, 0]
+            curvature = _curvature(model, centre, rng, whole)
+            if whole and not model.full:
+                model.scale_by(curvature)
         if point is None:
             point = model.start(centre, curvature, rng)
-        if whole and not model.full:
-            model.scale_by(curvature)
-        if estimator.control_variate == "taylor":
+        if controlled:
             model.control(curvature, point)
+        before = model.posterior(point.parameters)
         solver = plan.ascent(estimator.tol)
         result = solvers.run(
             model,
@@ -103,10 +111,12 @@ def climb(estimator, model, plan, start, rng, began, report):
         runs.append(result)
         promises += solver.promises
         point, left = result.point, left - result.n_iter
+        passes = result.history[-1].passes
         near = model.distance(point, centre) < FAR
+        if controlled and model.full and len(model.draws) < target.n_dim:
+            near = near and model.posterior(point.parameters).kl(before) < MOVED
         if near or result.stopped or left <= 0:
             break
-        passes, centre = result.history[-1].passes, point.parameters.mean[:, 0]
     history = solvers.as_history([epoch for run in runs for epoch in run.history])
     history["predicted_gain"] = np.array(promises, dtype=float)
     fitted = {"history_": history, "step_size_": 1.0}

@@ -77,7 +77,8 @@ def plan_fit(estimator, n_parameters, n_predictors):
             f"optimizer={optimizer!r}. Leave that to 'auto', or choose solver='svrg'."
         )
     if posterior == "auto":
-        posterior = "fullrank" if n_parameters <= FULL_RANK else "lowrank"
+        many = "meanfield" if expectation == "draws" else "lowrank"
+        posterior = "fullrank" if n_parameters <= FULL_RANK else many
     if optimizer == "auto":
         few = n_parameters <= (NEWTON if n_predictors == 1 else NEWTON_CLASSES)
         newton = "natural" in moves[posterior] and (posterior == "fullrank" or few)

@@ -77,6 +77,20 @@ def test_few_draws_are_controlled():
     assert off[0].max() < 0.05 < 0.5 < off[1].max()
 
 
+def test_more_parameters_than_a_matrix_is_formed_for():
+    """The curvature is that of products, its diagonal known or by random signs."""
+    X, y = logistic_problem(25, 1001)
+    X = X / 25.0  # logits that are known to within 1.3 before any row
+    exact = BayesianLogisticRegression(
+        fit_intercept=False, posterior="meanfield", tol=1e-4
+    ).fit(X, y)
+    for own, rtol in ((RichLogistic(X, y), 0.05), (Logistic(X, y), 0.25)):
+        model = fit(own, n_draws=32)
+        assert type(model.posterior_).__name__ == "MeanField"
+        assert abs((model.mean_ - exact.coef_[0]) / exact.coef_std_[0]).max() < 0.2
+        np.testing.assert_allclose(model.std_, exact.coef_std_[0], rtol=rtol)
+
+
 def test_a_gaussian_model_is_exact():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(50, 3))
