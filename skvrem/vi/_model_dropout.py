@@ -242,8 +242,8 @@ class DropoutModel(PlainModel):
                 gram += X.T @ (some * X)
         diagonal = most * variance * square + self.penalty[:: self.network.sizes[1]]
         diagonal[d] = 0.0  # the bias sees no noise
-        # A column of zeros without a penalty has no curvature at all.
-        diagonal += 1e-12 * (1.0 + square.max())
+        # A column of zeros has no curvature, nor have some of collinear ones.
+        diagonal += np.where(square > 0.0, 1e-12 * square, 1.0)
         if d > MATRIX:
             return most * square + diagonal
         gram *= most
