@@ -16,7 +16,13 @@ import numpy as np
 from corpora import newsgroups_or_docstrings
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    load_iris,
+    load_wine,
+)
 from sklearn.decomposition import (
     NMF,
     PCA,
@@ -25,7 +31,12 @@ from sklearn.decomposition import (
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import BayesianRidge, LogisticRegression, SGDClassifier
+from sklearn.linear_model import (
+    BayesianRidge,
+    HuberRegressor,
+    LogisticRegression,
+    SGDClassifier,
+)
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import train_test_split
@@ -49,6 +60,7 @@ from skvrem import (
     StatesDisplay,
     TemperedLDA,
     TopicsDisplay,
+    VariationalInference,
     VRGaussianMixture,
 )
 from skvrem.text import coherence, document_completion
@@ -731,6 +743,55 @@ def demonstrate_dropout():
     show_table("Rows that were not seen", columns, rows)
 
 
+class RobustRegression:
+    """Linear regression with Student's t of 3 degrees of freedom for its noise."""
+
+    def __init__(self, X, y):
+        self.X, self.y = np.column_stack([np.ones(len(X)), X]), y
+        self.n_samples, self.n_parameters = len(y), self.X.shape[1] + 1
+
+    def log_likelihood(self, parameters, indices):
+        r = self._residuals(parameters, indices)
+        return -2.0 * np.log1p(r**2 / 3.0) - parameters[-1]
+
+    def gradient(self, parameters, indices):
+        r = self._residuals(parameters, indices)
+        pull = 4.0 * r / (3.0 + r**2)
+        by_line = self.X[indices].T @ pull / np.exp(parameters[-1])
+        return np.append(by_line, (pull * r - 1.0).sum())
+
+    def _residuals(self, parameters, indices):
+        away = self.y[indices] - self.X[indices] @ parameters[:-1]
+        return away / np.exp(parameters[-1])
+
+
+def demonstrate_own_model():
+    """Rows of diabetes, some of them spoilt: a likelihood of one's own."""
+    X, y = load_diabetes(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X), (y - y.mean()) / y.std()
+    rows, rng = [], np.random.default_rng(0)
+    for share in (0.0, 0.1):
+        order = rng.permutation(len(y))
+        train, test = order[:300], order[300:]
+        spoilt = y[train] + 10.0 * (rng.random(300) < share) * rng.normal(size=300)
+        own = VariationalInference(RobustRegression(X[train], spoilt), random_state=0)
+        _, seconds = seconds_of(own.fit)
+        mean = own.mean_[0] + X[test] @ own.mean_[1:-1]
+        label = f"diabetes, {share:.0%} spoilt"
+        fits = [("VariationalInference, Student's t", mean, seconds)]
+        for peer in (BayesianRidge(), HuberRegressor(max_iter=1000)):
+            _, seconds = seconds_of(partial(peer.fit, X[train], spoilt))
+            fits.append((type(peer).__name__, peer.predict(X[test]), seconds))
+        for name, mean, seconds in fits:
+            error = f"{np.abs(y[test] - mean).mean():.3f}"
+            rows.append([label, name, error, f"{seconds:.3f}"])
+        show(
+            f"{label}: sd of slopes {own.std_[1:-1].mean():.3f}, k {own.pareto_k_:.2f}"
+        )
+    columns = ["data", "estimator", "mean absolute error", "seconds"]
+    show_table("Rows that were not seen", columns, rows)
+
+
 DEMONSTRATIONS = {
     "BayesianGLMRegressor": demonstrate_bayesian_glm_regressor,
     "BayesianLogisticRegression": demonstrate_bayesian_logistic_regression,
@@ -744,6 +805,7 @@ DEMONSTRATIONS = {
     "VRGaussianMixture": demonstrate_gaussian_mixture,
     "VRHMM": demonstrate_hidden_markov,
     "VRPLSA": demonstrate_plsa,
+    "VariationalInference": demonstrate_own_model,
 }
 
 

@@ -28,6 +28,7 @@ from skvrem.vi import (
     BradleyTerry,
     GaussianDropoutClassifier,
     HierarchicalSoftmaxClassifier,
+    VariationalInference,
 )
 
 __all__ = [  # noqa: RUF022, sorted as strings are
@@ -49,5 +50,6 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "VRGaussianMixture",
     "VRHMM",
     "VRPLSA",
+    "VariationalInference",
     "show_versions",
 ]

@@ -95,7 +95,7 @@ KERNEL_UTILS = ("_csr_kernels", "_jit", "_math", "_simd", "_token_kernels")
 KERNEL_STDLIB = {"__future__", "math"}
 DASK = {"dask", "distributed"}
 # Inside functions only, and only where users meet them.
-OPTIONAL = {"matplotlib", "pandas", "rich"}
+OPTIONAL = {"jax", "matplotlib", "pandas", "rich"}
 OPTIONAL_PLACES = {"estimator", "inspection", "utils"}
 # What a place must not reach through a module of utils either.
 NOT_THROUGH_UTILS = {

@@ -71,7 +71,7 @@ def test_public_names_are_sorted_and_documented():
     assert not missing, "doc/api.rst lists every public name"
 
 
-OPTIONAL = {"dask", "distributed", "matplotlib", "pandas", "rich"}
+OPTIONAL = {"dask", "distributed", "jax", "matplotlib", "pandas", "rich"}
 
 
 def run_python(code):

@@ -118,7 +118,9 @@ def peak_memory(problem, *arguments, **environment):
     return run_python(code, *arguments, **environment)["extra"]
 
 
-def first_fits(imports, problem, arguments, measure, repeats, targets=(8.0, 1.0)):
+def first_fits(
+    imports, problem, arguments, measure, repeats, targets=(8.0, 1.0), unseen=None
+):
     """Yield rows of the first fit of a process, with kernels to compile and without.
 
     Parameters
@@ -131,16 +133,21 @@ def first_fits(imports, problem, arguments, measure, repeats, targets=(8.0, 1.0)
     repeats : int
     targets : tuple of float
         Seconds with nothing cached, and cached.
+    unseen : tuple of str, default=None
+        Arguments of another problem, which is to find all it needs in the cache.
     """
     code = FIRST_FIT.format(imports=imports, problem=problem)
-    cold, warm = [], []
+    cold, warm, other = [], [], []
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as folder:
             for times in (cold, warm, warm):
                 times.append(run_python(code, *arguments, NUMBA_CACHE_DIR=folder))
-    for state, times, target in zip(
-        ("nothing cached", "cached"), (cold, warm), targets, strict=True
-    ):
+            if unseen is not None:
+                other.append(run_python(code, *unseen, NUMBA_CACHE_DIR=folder))
+    states = [("nothing cached", cold, targets[0]), ("cached", warm, targets[1])]
+    if unseen is not None:
+        states.append(("cached by another problem", other, targets[1]))
+    for state, times, target in states:
         fit, cpu, process = (
             min(item[key] for item in times) for key in ("fit", "cpu", "process")
         )

@@ -16,6 +16,7 @@ rows in NumPy, which is slow, so they have fewer starts.
 
 import argparse
 import os
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -37,10 +38,10 @@ SOLVERS = {
     "incremental": {"solver": "incremental", "batch_size": 2048},
 }
 STOCHASTIC = {
-    "SVRG": {"solver": "svrg", "partial_e_step": False},
     "SVRG PE": {"solver": "svrg"},
-    "SAGA": {"solver": "saga", "partial_e_step": False},
+    "SVRG": {"solver": "svrg", "partial_e_step": False},
     "SAGA PE": {"solver": "saga"},
+    "SAGA": {"solver": "saga", "partial_e_step": False},
 }
 
 
@@ -105,6 +106,7 @@ def run(X, ids, starts, slow_starts, max_iter):
             seconds = time.process_time() - began
             passes = model.history_["passes"][-1]
             rows.append((name, passes, model.score(X, groups=ids), seconds))
+            log(number, *rows[-1])
             if best is None or rows[-1][2] > best[0]:
                 best = rows[-1][2], model
         for method in ("BFGS", "CG"):
@@ -117,8 +119,14 @@ def run(X, ids, starts, slow_starts, max_iter):
             seconds = time.process_time() - began
             value = max(value for _, value, _ in trace)
             rows.append((method, trace[-1][0], value, seconds))
-        print(f"start {number}", flush=True)
+            log(number, *rows[-1])
     return rows, best[1]
+
+
+def log(number, name, passes, value, seconds):
+    """Say what a fit came to, at once: a long run may be cut short."""
+    line = f"start {number}, {name}: {passes:g} passes, {value:.5f} nats a row"
+    print(f"{line}, {seconds:.1f} s", file=sys.stderr, flush=True)
 
 
 def summarise(rows):

@@ -151,7 +151,7 @@ METHODS = {
 
 
 def run(experiments, n_data, n_starts, methods):
-    """Run everything; return a row for every run."""
+    """Run everything; yield the rows of all runs so far after every experiment."""
     rows = []
     for T, N, d in experiments:
         began = time.process_time()
@@ -172,7 +172,16 @@ def run(experiments, n_data, n_starts, methods):
                         (T, N, d, number, begin, name, epochs, value, norm, seconds)
                     )
         print(f"T={T} N={N} d={d}: {time.process_time() - began:.0f} s", flush=True)
-    return rows
+        yield rows
+
+
+def save(rows, path):
+    """Write a line for every run."""
+    names = "T,N,d,data,start,method,epochs,log_likelihood,norm,seconds"
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names.split(","))
+        writer.writerows([*row[:6], *(f"{x:.6g}" for x in row[6:])] for row in rows)
 
 
 def summarise(rows):
@@ -251,15 +260,12 @@ def main():
     lengths = [1000] if options.quick else options.rows
     warnings.simplefilter("ignore", RuntimeWarning)
     experiments = list(product(lengths, [3, 6], [3, 6]))
-    rows = run(experiments, options.data, options.starts, options.methods)
     options.figures.mkdir(parents=True, exist_ok=True)
-    with open(options.figures / "hmm_simulation.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        names = "T,N,d,data,start,method,epochs,log_likelihood,norm,seconds"
-        writer.writerow(names.split(","))
-        writer.writerows([*row[:6], *(f"{x:.6g}" for x in row[6:])] for row in rows)
-    summarise(rows)
-    draw(rows, options.figures / "hmm_simulation.png")
+    for rows in run(experiments, options.data, options.starts, options.methods):
+        # Now: a long run may be cut short.
+        save(rows, options.figures / "hmm_simulation.csv")
+        draw(rows, options.figures / "hmm_simulation.png")
+        summarise(rows)
 
 
 if __name__ == "__main__":

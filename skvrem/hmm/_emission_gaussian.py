@@ -8,11 +8,14 @@ from scipy.special import ndtr
 from skvrem.hmm._coordinates import EDGE, SCALES
 from skvrem.hmm._emission import Emission, given
 from skvrem.hmm._emission_patterns import Patterns
+from skvrem.utils._parallel import row_chunks
 from skvrem.utils._validation import check_options, check_real
 
 __all__ = ["Gaussian"]
 
 LOG_2PI = float(np.log(2.0 * np.pi))
+# Rows that are looked at together, so that no copy of all is made.
+BLOCK = 8192
 
 
 class Gaussian(Emission):
@@ -75,13 +78,9 @@ class Gaussian(Emission):
         check_options(self, covariance_type=("diag", "full", "tied", "spherical"))
         check_real(self, "reg_covar")
         # Second moments about a common centre: what far-away data would cancel.
-        seen = ~np.isnan(X)
-        counts = np.maximum(seen.sum(axis=0), 1)
-        sums = np.where(seen, X, 0.0).sum(axis=0, dtype=float)
-        self._centre = sums / counts
+        self._centre = _means(X)
         # What gradient methods measure lengths in.
-        squares = np.where(seen, np.square(X - self._centre), 0.0).sum(axis=0)
-        self._width = np.sqrt(squares / counts)
+        self._width = np.sqrt(_means(X, lambda x: np.square(x - self._centre)))
         self._width[self._width <= 0.0] = 1.0
         n, d = self.n_states_, self.n_columns_
         self._upper = np.triu_indices(d)
@@ -487,3 +486,13 @@ def _dense_theta(mean, covariance):
     products[:, range(d), range(d)] *= 0.5
     products = products[:, *np.triu_indices(d)]
     return np.hstack([-0.5 * constant[:, None], linear, products])
+
+
+def _means(X, of=np.asarray):
+    """Return column means of what a function makes of X, over what is not missing."""
+    counts, sums = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for a, b in row_chunks(0, len(X), BLOCK):
+        seen, ones = ~np.isnan(X[a:b]), np.ones(b - a)  # as a product, it is quicker
+        counts += ones @ seen
+        sums += ones @ np.where(seen, of(X[a:b]), 0.0)
+    return sums / np.maximum(counts, 1.0)

@@ -7,7 +7,7 @@ from skvrem.hmm._emission import bounded_log
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm._model_passes import Impossible
 from skvrem.hmm._model_paths import most_probable_paths
-from skvrem.hmm._sequences import SequenceSource, open_sequences
+from skvrem.hmm._sequences import SequenceSource, of_sequences, open_sequences
 from skvrem.hmm._transitions import Homogeneous
 from skvrem.utils._parallel import threads
 
@@ -72,17 +72,14 @@ class HMMInference:
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         return probabilities.astype(sequences.X.dtype, copy=False)
 
+    @of_sequences
     def predict(self, X, *, groups=None, lengths=None):
         """Return the state of each row, by `algorithm`.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
+        {rows}
+        {ids}
 
         Returns
         -------
@@ -92,17 +89,14 @@ class HMMInference:
         """
         return self.decode(X, groups=groups, lengths=lengths)[1]
 
+    @of_sequences
     def decode(self, X, *, groups=None, lengths=None, algorithm=None):
         """Return the states of the rows and how probable they are.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
+        {rows}
+        {ids}
         algorithm : {"viterbi", "map"}, default=None
             None is that of the constructor.
 
@@ -138,17 +132,14 @@ class HMMInference:
             self._run(X, groups, lengths)  # says which row
         return float(scores.sum()), states
 
+    @of_sequences
     def predict_proba(self, X, *, groups=None, lengths=None):
         """Return the probability of each state for each row, given its whole sequence.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
+        {rows}
+        {ids}
 
         Returns
         -------
@@ -157,17 +148,14 @@ class HMMInference:
         """
         return self._state_probabilities(X, groups, lengths, True)
 
+    @of_sequences
     def filter_proba(self, X, *, groups=None, lengths=None):
         """Return the probability of each state given the sequence up to each row.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
+        {rows}
+        {ids}
 
         Returns
         -------
@@ -176,17 +164,14 @@ class HMMInference:
         """
         return self._state_probabilities(X, groups, lengths, False)
 
+    @of_sequences
     def score_samples(self, X, *, groups=None, lengths=None):
         """Return the log-density of each row given the rows of its sequence before it.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
+        {rows}
+        {ids}
 
         Returns
         -------
@@ -197,21 +182,18 @@ class HMMInference:
         shares = passes.layout.gather(passes.row_shares, 1)[:, 0]
         return shares.astype(sequences.X.dtype, copy=False)
 
+    @of_sequences
     def score(self, X, y=None, *, sample_weight=None, groups=None, lengths=None):
         """Return the log-likelihood in nats a row.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
+        {rows}
         y : Ignored
             Present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
             The same for all rows of a sequence.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
+        {ids}
 
         Returns
         -------
@@ -229,17 +211,14 @@ class HMMInference:
                 raise explain_impossible(error, sequences) from None
         return float(total / source.total_weight)
 
+    @of_sequences
     def aic(self, X, *, groups=None, lengths=None):
         """Return the Akaike information criterion on X.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
+        {rows}
+        {ids}
 
         Returns
         -------
@@ -249,17 +228,14 @@ class HMMInference:
         shares = self.score_samples(X, groups=groups, lengths=lengths)
         return float(2.0 * self.n_parameters_ - 2.0 * shares.sum(dtype=float))
 
+    @of_sequences
     def bic(self, X, *, groups=None, lengths=None):
         """Return the Bayesian information criterion on X.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
+        {rows}
+        {ids}
 
         Returns
         -------

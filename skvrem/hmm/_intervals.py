@@ -11,6 +11,7 @@ from skvrem.hmm._coordinates import SCALES
 from skvrem.hmm._inference import explain_impossible
 from skvrem.hmm._model_gradient import differences
 from skvrem.hmm._model_passes import Impossible
+from skvrem.hmm._sequences import of_sequences
 from skvrem.utils._parallel import threads
 
 __all__ = ["HMMIntervals", "Intervals"]
@@ -51,6 +52,7 @@ class Intervals(NamedTuple):
 class HMMIntervals:
     """What the curvature of the likelihood says of a fitted model."""
 
+    @of_sequences
     def confidence_intervals(
         self, X, level=0.95, *, sample_weight=None, groups=None, lengths=None
     ):
@@ -71,10 +73,7 @@ class HMMIntervals:
             rows.
         sample_weight : array-like of shape (n_samples,), default=None
             The same for all rows of a sequence.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
+        {ids}
 
         Returns
         -------

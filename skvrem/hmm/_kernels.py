@@ -35,16 +35,14 @@ import numpy as np
 
 from skvrem.utils._jit import CONTRACT, kernel
 from skvrem.utils._math import exp, log
-from skvrem.utils._simd import WIDTH, add, fma, load, mul, ratio, splat, store
+from skvrem.utils._simd import WIDTH, add, fma, largest, load, mul, ratio, splat, store
 
 LANES, STEPS = 16, 8
 TILE = LANES * STEPS
-# A tile with the step before it.
-ROW = LANES + TILE
-# Lets LLVM find a minimum in lanes.
-LEAST = {"nnan", "nsz", "reassoc"}
 # Log-densities below stand for minus infinity.
 NOWHERE = -1e90
+# Products below may have lost digits.
+TINY = 1e-290
 U_TILE = np.uint64(TILE)
 
 
@@ -64,21 +62,16 @@ def _features(columns, at, first, second, out):
 @kernel
 def _matmul(matrix, n, m, source, at, stride, out, to, out_stride, width):
     """Out (n, width) = matrix (n, m) @ source (m, width), rows strides apart."""
-    for k in range(0, n, 4):
-        # Rows beyond the last are the last again.
-        k1, k2, k3 = min(k + 1, n - 1), min(k + 2, n - 1), min(k + 3, n - 1)
-        for t in range(0, width, WIDTH):
-            a = b = c = d = splat(0.0)
+    for t in range(0, width, LANES):
+        for k in range(n):
+            a = b = splat(0.0)
             for p in range(m):
-                x = load(source, at + p * stride + t)
-                a = fma(matrix[k * m + p], x, a)
-                b = fma(matrix[k1 * m + p], x, b)
-                c = fma(matrix[k2 * m + p], x, c)
-                d = fma(matrix[k3 * m + p], x, d)
-            store(out, to + k * out_stride + t, a)
-            store(out, to + k1 * out_stride + t, b)
-            store(out, to + k2 * out_stride + t, c)
-            store(out, to + k3 * out_stride + t, d)
+                x, by = matrix[k * m + p], at + p * stride + t
+                a = fma(x, load(source, by), a)
+                b = fma(x, load(source, by + WIDTH), b)
+            by = to + k * out_stride + t
+            store(out, by, a)
+            store(out, by + WIDTH, b)
 
 
 @kernel
@@ -136,31 +129,35 @@ def _switch(other, n, source, at, stride, out, to, out_stride):
         out[to + j * out_stride] = total
 
 
+@kernel
+def _largest(joint, at, n, top):
+    """Top (TILE) = the largest of n rows."""
+    for t in range(0, TILE, WIDTH):
+        value = load(joint, at + t)
+        for k in range(1, n):
+            value = largest(load(joint, at + k * TILE + t), value)
+        store(top, t, value)
+
+
 @kernel(fastmath=CONTRACT)
-def _relative(joint, at, stride, n, top):
-    """Turn l into b = exp(l - max l) in place; leave max l in top."""
-    base = np.uint64(at)
-    for t in range(U_TILE):
-        top[t] = joint[base + t]
-    for k in range(1, n):
-        to = np.uint64(at + k * stride)
-        for t in range(U_TILE):
-            top[t] = joint[to + t] if joint[to + t] > top[t] else top[t]
+def _relative(joint, at, n, top):
+    """Turn l (n, TILE) into b = exp(l - max l) in place; leave max l in top."""
+    _largest(joint, at, n, top)
     for k in range(n):
-        to = np.uint64(at + k * stride)
+        to = np.uint64(at + k * TILE)
         for t in range(U_TILE):
             joint[to + t] = exp(joint[to + t] - top[t])
 
 
 @kernel
-def _collapse(parts, n, n_parts, out, at, stride):
+def _collapse(parts, n, n_parts, out, at):
     """Out (n, TILE) = sums over n_parts rows of parts each."""
     for k in range(n):
         for t in range(0, TILE, WIDTH):
             total = splat(0.0)
             for m in range(n_parts):
                 total = add(total, load(parts, (k * n_parts + m) * TILE + t))
-            store(out, at + k * stride + t, total)
+            store(out, at + k * TILE + t, total)
 
 
 @kernel
@@ -178,21 +175,41 @@ def _share_out(gamma, n, n_parts, parts):
 
 
 @kernel(fastmath=CONTRACT)
-def _log_c(c, top):
+def _log_c(c, size, top, at):
     """Add log c to top; of c = 0 some number."""
-    for t in range(U_TILE):
-        top[t] += log(c[t])
+    for t in range(np.uint64(size)):
+        top[np.uint64(at) + t] += log(c[t])
 
 
-@kernel(fastmath=LEAST)
-def _log_shares(c, top):
-    """Turn top into the rows' shares; return the smallest c and share."""
-    _log_c(c, top)
-    least, lowest = c[0], top[0]
-    for t in range(U_TILE):
-        least = c[t] if c[t] < least else least
-        lowest = top[t] if top[t] < lowest else lowest
-    return least, lowest
+@kernel
+def _shares(c, top, products, shares, at):
+    """Share of a tile in every lane, with one logarithm; false where that is wrong.
+
+    It is where a product of c is too small, and where a row's density is 0.
+    """
+    for t in range(0, LANES, WIDTH):
+        product, total = load(c, t), load(top, t)
+        for s in range(1, STEPS):
+            product = mul(product, load(c, s * LANES + t))
+            total = add(total, load(top, s * LANES + t))
+        store(products, t, product)
+        store(shares, at + t, total)
+    for t in range(LANES):
+        if not (products[t] > TINY and shares[at + t] > NOWHERE):
+            return False
+    _log_c(products, LANES, shares, at)
+    return True
+
+
+@kernel
+def _row_shares(c, top, shares, at):
+    """Turn top into the rows' shares, and sum them."""
+    _log_c(c, TILE, top, 0)
+    for t in range(0, LANES, WIDTH):
+        total = load(top, t)
+        for s in range(1, STEPS):
+            total = add(total, load(top, s * LANES + t))
+        store(shares, at + t, total)
 
 
 @kernel
@@ -206,19 +223,26 @@ def _find_impossible(c, top, first, sizes, impossible):
 
 
 @kernel
-def _step_forward(n, pred, tile, at, c):
-    """Tile (n, LANES), b before, becomes alpha = pred b / c."""
-    for t in range(0, LANES, WIDTH):
-        total = splat(0.0)
-        for j in range(n):
-            x, b = load(pred, j * LANES + t), load(tile, LANES + at + t + j * ROW)
-            total = fma(x, b, total)
-        inverse = ratio(splat(1.0), total)
-        for j in range(n):
-            to = LANES + at + t + j * ROW
-            scaled = mul(load(pred, j * LANES + t), inverse)
-            store(tile, to, mul(scaled, load(tile, to)))
-        store(c, at + t, total)
+def _step_forward(n, pred, alpha, at, c, to, last):
+    """Alpha (n, LANES), b before, becomes pred b / c, and `last` the same."""
+    x = y = splat(0.0)
+    for j in range(n):
+        by, here = j * LANES, at + j * TILE
+        u = mul(load(pred, by), load(alpha, here))
+        v = mul(load(pred, by + WIDTH), load(alpha, here + WIDTH))
+        store(last, by, u)
+        store(last, by + WIDTH, v)
+        x, y = add(x, u), add(y, v)
+    store(c, to, x)
+    store(c, to + WIDTH, y)
+    x, y = ratio(splat(1.0), x), ratio(splat(1.0), y)
+    for j in range(n):
+        by, here = j * LANES, at + j * TILE
+        u, v = mul(load(last, by), x), mul(load(last, by + WIDTH), y)
+        store(last, by, u)
+        store(last, by + WIDTH, v)
+        store(alpha, here, u)
+        store(alpha, here + WIDTH, v)
 
 
 @kernel
@@ -259,80 +283,70 @@ def forward(
     """
     n, n_features = start.size, first.size
     wide = n if n_parts is None else n * n_parts
-    cut = n_features * TILE
-    features, tile = scratch[:cut], scratch[cut : cut + n * ROW]
-    cut += n * ROW
+    cut, size = n_features * TILE, n * LANES
+    features = scratch[:cut]
     top, c = scratch[cut : cut + TILE], scratch[cut + TILE : cut + 2 * TILE]
     cut += 2 * TILE
-    pred = scratch[cut : cut + n * LANES]
-    parts = scratch[cut + n * LANES :]
-    for k in range(n):
-        for t in range(LANES):
-            tile[k * ROW + t] = left[k * LANES + t]
+    pred, last = scratch[cut : cut + size], scratch[cut + size : cut + 2 * size]
+    cut += 2 * size
+    earlier, parts = scratch[cut : cut + size], scratch[cut + size :]
+    for i in range(size):
+        last[i] = left[i]
     event = switch = 0
     for number in range(n_tiles):
         at = number * n * TILE
+        if tolerance > 0.0:
+            for i in range(size):
+                end = at + (i // LANES + 1) * TILE - LANES
+                earlier[i] = alpha[end + i % LANES]
         _features(columns, number * n_columns * TILE, first, second, features)
         if n_parts is None:
-            _matmul(theta, n, n_features, features, 0, TILE, tile, LANES, ROW, TILE)
-            _relative(tile, LANES, ROW, n, top)
+            _matmul(theta, n, n_features, features, 0, TILE, alpha, at, TILE, TILE)
+            _relative(alpha, at, n, top)
         else:
             _matmul(theta, wide, n_features, features, 0, TILE, parts, 0, TILE, TILE)
-            _relative(parts, 0, TILE, wide, top)
-            _collapse(parts, n, n_parts, tile, LANES, ROW)
+            _relative(parts, 0, wide, top)
+            _collapse(parts, n, n_parts, alpha, at)
         begun = event
         for s in range(STEPS):
-            step = number * STEPS + s
+            step, here = number * STEPS + s, s * LANES
             if matrices is not None:
-                by = at * n + s * LANES
-                _mix(matrices, by, n, tile, s * LANES, ROW, pred, 0, LANES, LANES)
+                by = at * n + here
+                _mix(matrices, by, n, last, 0, LANES, pred, 0, LANES, LANES)
             else:
-                _matmul(transposed, n, n, tile, s * LANES, ROW, pred, 0, LANES, LANES)
+                _matmul(transposed, n, n, last, 0, LANES, pred, 0, LANES, LANES)
             if other is not None:
                 while switch < switch_step.size and switch_step[switch] == step:
                     lane = switch_lane[switch]
-                    _switch(other, n, tile, s * LANES + lane, ROW, pred, lane, LANES)
+                    _switch(other, n, last, lane, LANES, pred, lane, LANES)
                     switch += 1
             while event < event_step.size and event_step[event] == step:
                 for j in range(n):
                     pred[j * LANES + event_lane[event]] = start[j]
                 event += 1
-            _step_forward(n, pred, tile, s * LANES, c)
-        least, lowest = _log_shares(c, top)
-        if impossible[0] < 0 and not (least > 0.0 and lowest >= NOWHERE):
-            _find_impossible(c, top, number * STEPS, sizes, impossible)
+            _step_forward(n, pred, alpha, at + here, c, here, last)
+        done = _shares(c, top, pred, shares, number * LANES)
+        if not done or begun < event or rows.size:
+            _row_shares(c, top, shares, number * LANES)
+            if impossible[0] < 0:
+                _find_impossible(c, top, number * STEPS, sizes, impossible)
         while begun < event:
             # What the lane has had in this tile before the event.
-            last = event_step[begun] - number * STEPS
             before[begun] = 0.0
-            for s in range(last):
+            for s in range(event_step[begun] - number * STEPS):
                 before[begun] += top[s * LANES + event_lane[begun]]
             begun += 1
-        for t in range(0, LANES, WIDTH):
-            total = splat(0.0)
-            for s in range(STEPS):
-                total = fma(1.0, load(top, s * LANES + t), total)
-            store(shares, number * LANES + t, total)
         if rows.size:
             for t in range(0, TILE, WIDTH):
                 store(rows, number * TILE + t, load(top, t))
-        change = 0.0
         if tolerance > 0.0:
-            for k in range(n):
-                for t in range(LANES):
-                    new = tile[k * ROW + TILE + t]
-                    old = alpha[at + (k + 1) * TILE - LANES + t]
-                    change = max(change, abs(new - old))
-        for k in range(n):
-            for t in range(0, TILE, WIDTH):
-                store(alpha, at + k * TILE + t, load(tile, LANES + k * ROW + t))
-            for t in range(0, LANES, WIDTH):
-                store(tile, k * ROW + t, load(tile, k * ROW + TILE + t))
-        if tolerance > 0.0 and change <= tolerance:
-            return number + 1
-    for k in range(n):
-        for t in range(LANES):
-            ends[k * LANES + t] = tile[k * ROW + t]
+            change = 0.0
+            for i in range(size):
+                change = max(change, abs(last[i] - earlier[i]))
+            if change <= tolerance:
+                return number + 1
+    for i in range(size):
+        ends[i] = last[i]
     return n_tiles
 
 
@@ -477,7 +491,7 @@ def backward(
             _outer(gamma, n, features, n_features, sum_features)
         else:
             _matmul(theta, wide, n_features, features, 0, TILE, parts, 0, TILE, TILE)
-            _relative(parts, 0, TILE, wide, top)
+            _relative(parts, 0, wide, top)
             _share_out(gamma, n, n_parts, parts)
             _outer(parts, wide, features, n_features, sum_features)
         _outer(previous, n, rho, n, sum_pairs)

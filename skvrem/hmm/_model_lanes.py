@@ -235,17 +235,21 @@ class Layout:
         for lane, (a, b) in enumerate(zip(start, stop, strict=True)):
             if a < b:
                 parts[lane] = take(self._select(a, b))
-        laid = np.zeros((steps, parts[0].shape[1], LANES))
+        n_columns = parts[0].shape[1]
+        laid = np.zeros((steps // STEPS, n_columns, STEPS, LANES))
         for lane, part in enumerate(parts):
-            laid[: len(part), :, lane] = part
-        laid = laid.reshape(-1, STEPS, *laid.shape[1:]).transpose(0, 2, 1, 3)
-        return np.ascontiguousarray(laid).ravel()
+            n_whole, rest = divmod(len(part), STEPS)
+            whole = part[: n_whole * STEPS].reshape(n_whole, STEPS, n_columns)
+            laid[:n_whole, :, :, lane] = whole.transpose(0, 2, 1)
+            if rest:
+                laid[n_whole, :, :rest, lane] = part[-rest:].T
+        return laid.ravel()
 
     def _select(self, a, b):
-        numbers = self.row_numbers(a, b)
-        if numbers[-1] - numbers[0] == b - a - 1:  # almost always: no copy
-            return slice(numbers[0], numbers[-1] + 1)
-        return numbers
+        first, last = (int(self.row_numbers(i, i + 1)[0]) for i in (a, b - 1))
+        if last - first == b - a - 1:  # almost always: no copy
+            return slice(first, last + 1)
+        return self.row_numbers(a, b)
 
     def buffer(self, number, size):
         """Memory of a group that is kept from pass to pass."""

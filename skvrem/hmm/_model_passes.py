@@ -373,10 +373,13 @@ class Passes:
 
 def weighted_shares(group, shares, before):
     """Each sequence's share times its weight, from what had come before events."""
-    total = np.zeros((shares.size // LANES + 1, LANES))
-    np.cumsum(shares.reshape(-1, LANES), axis=0, out=total[1:])
-    at = total[group.step // STEPS, group.lane] + before
-    return float(group.weight @ total[-1] + (group.ends - group.begins) @ at)
+    shares = shares.reshape(-1, LANES)
+    at, tile = before.copy(), group.step // STEPS
+    late = np.flatnonzero(tile)
+    if late.size:
+        at[late] += np.cumsum(shares, axis=0)[tile[late] - 1, group.lane[late]]
+    total = shares.sum(axis=0)
+    return float(group.weight @ total + (group.ends - group.begins) @ at)
 
 
 def _largest(messages):

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from skvrem.hmm._sequences import of_sequences
+
 __all__ = ["Forecast", "HMMOutlook"]
 
 
@@ -28,19 +30,16 @@ class Forecast(NamedTuple):
 class HMMOutlook:
     """Methods of a fitted model that look ahead of rows."""
 
+    @of_sequences
     def forecast(self, X, horizon=1, *, groups=None, lengths=None, inputs=None):
         """Return the distribution of the rows after the end of each sequence.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
+        {rows}
         horizon : int, default=1
             How many rows ahead.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
+        {ids}
         inputs : array-like, default=None
             Where transitions depend on columns of X: these in the rows ahead but the
             last, shape (n_sequences, horizon - 1, n_inputs), or without the first axis
@@ -115,6 +114,7 @@ class HMMOutlook:
         transitions.check_inputs(inputs.reshape(-1, shape[2]))
         return inputs
 
+    @of_sequences
     def pseudo_residuals(self, X, *, groups=None, lengths=None):
         r"""Return how each value lies in its distribution given the rows before it.
 
@@ -124,12 +124,8 @@ class HMMOutlook:
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
+        {rows}
+        {ids}
 
         Returns
         -------

@@ -9,9 +9,27 @@ from skvrem.data._source import ArraySource, Partition, read_only
 from skvrem.hmm._columns import split_columns
 from skvrem.hmm._model_relay import Relay, Stretch
 from skvrem.hmm._model_rows import SequenceRows
+from skvrem.utils._docs import documented
 from skvrem.utils._validation import check_weight
 
-__all__ = ["Blocks", "SequenceSource", "Sequences", "has_missing", "open_sequences"]
+__all__ = [
+    "Blocks",
+    "SequenceSource",
+    "Sequences",
+    "has_missing",
+    "of_sequences",
+    "open_sequences",
+]
+
+# What methods of a fitted model say of the rows that they take.
+of_sequences = documented(
+    rows="""X : array-like of shape (n_samples, n_features)
+    Rows of sequences, one after another.""",
+    ids="""groups : array-like of shape (n_samples,), default=None
+    The id of each row's sequence; None is one sequence.
+lengths : array-like of int, default=None
+    Lengths of the sequences, in place of `groups`.""",
+)
 
 
 class Sequences(NamedTuple):

@@ -32,6 +32,11 @@ def starting_parameters(model, rows, method, rng, inputs=None):
     parameters : Parameters
     """
     emission, n = model.emission, model.emission.n_states_
+    packed = emission.given_start(np.full_like(emission.blank(), np.nan))
+    if model.transitions.starts_given and not np.isnan(packed).any():
+        none = np.empty(0, np.int64)
+        pairs = model.transitions.start(none, none, None)
+        return Parameters(model.initial.start(), pairs, packed)
     runs = _runs(rows.bounds, rng)
     picked = np.concatenate([np.arange(a, b) for a, b in runs])
     X = np.asarray(rows.X[picked], np.float64)

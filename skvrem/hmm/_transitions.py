@@ -47,6 +47,8 @@ class Transitions(BaseEstimator):
     scale = "probability"
     #: Kinds of segments and phases of each, where rows come in segments.
     phases = None
+    #: Whether starting values need no guess of the states.
+    starts_given = False
 
     def enter(self, inputs, bounds, carried=None):
         """Return what rows must know of their inputs."""
@@ -216,6 +218,11 @@ class Homogeneous(Transitions):
     def ahead(self, packed, states, inputs, mean):
         """Return the states' probabilities a row ahead."""
         return states @ packed
+
+    @property
+    def starts_given(self):
+        """Whether starting values need no guess of the states."""
+        return self.init is not None
 
     def start(self, before, after, inputs):
         """Return the starting values, from a guess of states that follow each other."""

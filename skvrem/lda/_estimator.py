@@ -31,12 +31,10 @@ from skvrem.utils._validation import (
     check_integer,
     check_options,
     check_real,
-    check_weight,
 )
 
 __all__ = ["TemperedLDA"]
 
-SOLVERS = ("batch", "stochastic", "svrg")
 # From so many minibatches on "auto" makes use of them, and from so many epochs on by
 # "svrg", whose epochs cost two passes.
 FEWEST_BLOCKS, FEWEST_EPOCHS = 8, 4
@@ -292,24 +290,17 @@ class TemperedLDA(
         self.random_state = random_state
 
     def _check_parameters(self):
-        check_integer(self, "n_components", "n_init", "max_doc_update_iter", least=1)
-        check_integer(self, "verbose_interval", least=1)
-        check_integer(self, "max_iter", "annealing_iter", "verbose")
+        self._check_common_parameters()
         check_integer(self, "evaluate_every", least=-(2**31))
-        check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol", "mean_change_tol", "perp_tol")
+        check_real(self, "perp_tol")
         check_real(self, "total_samples", above=True, options=(None,))
         check_real(self, "step_size", above=True, options=("auto",))
         check_real(self, "step_decay", most=1.0)
-        check_real(self, "step_offset", above=True)
         check_real(self, "learning_decay", most=1.0, options=(None,))
         check_real(self, "learning_offset", above=True, options=(None,))
-        check_real(self, "temperature", least=1.0)
         check_options(
             self,
-            solver=("auto", *SOLVERS),
             tempering=("auto", None, "annealed", "global", "local"),
-            warm_start=(False, True),
             learning_method=(None, *METHODS),
         )
         check_aliases(self, ALIASES)
@@ -353,12 +344,6 @@ class TemperedLDA(
             self._check_parameters()
             self._fit(X, y, sample_weight)
         return self
-
-    def _open(self, X, sample_weight, reset):
-        """Validate counts and weights; return the source of documents."""
-        X = self._check_X(X, reset)
-        weight = check_weight(sample_weight, X.shape[0])
-        return open_documents(X, weight, self._dtype(X, reset))
 
     @property
     def _steps(self):
@@ -406,7 +391,7 @@ class TemperedLDA(
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
-        data = self._open(X, sample_weight, reset=True)
+        data = open_documents(*self._check_counts(X, sample_weight, reset=True))
         plan = self._plan(data.n_units)
         doc_prior, word_prior = self._priors(data.n_features)
         tempering = self.tempering
@@ -441,7 +426,9 @@ class TemperedLDA(
             return solvers.Start(
                 model,
                 model.start((topics.T,)),
-                lambda point: self._attributes(model, point) | constants,
+                lambda point: (
+                    self._topic_attributes(model, model.recentre(point)) | constants
+                ),
                 temperature=self._temperature(tempering, length, model, data, rng),
             )
 
@@ -469,16 +456,6 @@ class TemperedLDA(
         vars(self).pop("doc_temperature_", None)
         vars(self).update(self._of_training_data(data))
 
-    def _start_topics(self, n_features, warm):
-        """Parameters of given topics, None where they are to be drawn."""
-        if warm:
-            return self._given_topics(
-                self.components_, "the last fit's topics", n_features
-            )
-        if self.components_init is None:
-            return None
-        return self._given_topics(self.components_init, "components_init", n_features)
-
     def _priors(self, n_features):
         """Validate the priors of shares and topics."""
         k = self.n_components
@@ -491,19 +468,6 @@ class TemperedLDA(
         # Parameters near 1, as scikit-learn's: they are forgotten after a few steps.
         topics = rng.gamma(100.0, 0.01, (self.n_components, data.n_features))
         return topics + (word_prior - word_prior.min())  # what seeds have more
-
-    def _attributes(self, model, point):
-        """Return the fitted attributes of a point."""
-        point = model.recentre(point)
-        topics = point.parameters.topics[:, : self.n_components]
-        sums = point.statistics.sum_z[:, : self.n_components]
-        shares = np.maximum(sums, 0.0).sum(axis=0, dtype=np.float64)
-        total = shares.sum()
-        return {
-            "components_": np.ascontiguousarray(topics.T),
-            "topic_shares_": shares / total if total > 0.0 else shares,
-            "_sums": sums,
-        }
 
     def partial_fit(self, X, y=None, sample_weight=None):
         """Update the topics with one batch of a stream of documents.
@@ -536,12 +500,9 @@ class TemperedLDA(
         first = not hasattr(self, "components_")
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            data = self._open(X, sample_weight, reset=first)
-            if not first and len(self.components_) != self.n_components:
-                raise ValueError(
-                    f"n_components={self.n_components}, but the model has "
-                    f"{len(self.components_)} topics: call fit."
-                )
+            data = open_documents(*self._check_counts(X, sample_weight, reset=first))
+            if not first:
+                self._check_stream()
             doc_prior, word_prior = self._priors(data.n_features)
             if not first:  # in the order of the topics, which may have been relabelled
                 doc_prior = self.doc_topic_prior_
@@ -578,22 +539,14 @@ class TemperedLDA(
             n_batches = 0 if first else self.n_batch_iter_ - 1
             step = schedules.Power(factor, offset, decay)(n_batches)
             point = model.recentre(model.update(point, None, sums, step))
-            for name in ("history_", "init_scores_", "doc_temperature_"):
-                vars(self).pop(name, None)  # they are of a fit that is past
             lower_bound = model.objective(point, sums)
-            vars(self).update(
-                self._attributes(model, point),
-                lower_bound_=lower_bound,
-                bound_=perplexity_of(lower_bound),
-                converged_=False,
-                n_iter_=getattr(self, "n_iter_", 0) + 1,
-                n_batch_iter_=n_batches + 2,
-                n_tokens_seen_=seen + tokens,
-                n_documents_seen_=documents,
-                doc_topic_prior_=doc_prior,
-                topic_word_prior_=word_prior[()],
-                solver_="stochastic",
-                step_size_=step,
-                batch_size_=data.n_units,
-            )
+            found = self._topic_attributes(model, point) | {
+                "lower_bound_": lower_bound,
+                "bound_": perplexity_of(lower_bound),
+                "n_batch_iter_": n_batches + 2,
+                "n_documents_seen_": documents,
+                "doc_topic_prior_": doc_prior,
+                "topic_word_prior_": word_prior[()],
+            }
+            self._record_batch(found, step, data.n_units, seen + tokens)
         return self

@@ -65,7 +65,8 @@ def topics_of(base, deviation, factor, mass, prior, words, start, stop, out):
 
     Parameters
     ----------
-    base, deviation : arrays of shape (n_features, K)
+    base : array of shape (n_features, K), or (1, K) for all words
+    deviation : array of shape (n_features, K)
     factor, mass : float
         `mass` is N, the number of tokens.
     prior : array of shape (n_features, K), or (1, K) for all words
@@ -76,9 +77,10 @@ def topics_of(base, deviation, factor, mass, prior, words, start, stop, out):
     zero = out.dtype.type(0.0)
     for u in range(start, stop):
         v = words[u] if words.size else u
+        r = v if base.shape[0] > 1 else 0
         p = v if prior.shape[0] > 1 else 0
-        for k in range(base.shape[1]):
-            s = max(base[v, k] + factor * deviation[v, k], zero)
+        for k in range(deviation.shape[1]):
+            s = max(base[r, k] + factor * deviation[v, k], zero)
             out[u, k] = mass * s + prior[p, k]
 
 

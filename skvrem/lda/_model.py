@@ -74,22 +74,19 @@ class LDAPoint(NamedTuple):
 
     Attributes
     ----------
-    parameters : Parameters
-        As of the last `recentre`.
-    divergence : float
-        KL of their topics, a token.
     sums : WordSums
-        The statistics s.
+        The statistics s, which λ is made of where it is needed.
+    divergence : float
+        KL of the topics, a token, as of the last `recentre`.
     settled : bool
-        `parameters` are those of the statistics.
+        There was no update since.
     partition : ndarray of shape (n_temperatures, K), or None
-        S_k(b) of `parameters`, for documents with temperatures of their own.
+        S_k(b) as of then, for documents with temperatures of their own.
     """
 
-    parameters: Parameters
-    divergence: float
     sums: WordSums
-    settled: bool
+    divergence: float = 0.0
+    settled: bool = False
     partition: np.ndarray | None = None
     reference: None = None
     trials: int = 0
@@ -148,17 +145,17 @@ class LDAModel:
         They are what a fit first sees, even where they are below the prior; the
         statistics are those nearest to them.
         """
-        topics = pad(parameters[0], self.dtype)
-        sums = np.maximum(topics - self.word_prior, self.dtype.type(0.0))
-        point = self._unsettled(sums / self.dtype.type(self.n_tokens))
-        return self._settle(point, topics)
+        sums = pad(parameters[0], self.dtype)
+        # An array more, only where it is needed.
+        given = sums.copy() if (sums < self.word_prior).any() else None
+        sums -= self.word_prior
+        np.maximum(sums, self.dtype.type(0.0), out=sums)
+        sums /= self.dtype.type(self.n_tokens)
+        return self.recentre(LDAPoint(WordSums.of(sums, given=given)))
 
     def resume(self, sums):
         """Return the point of given statistics, (n_features, n_components) a token."""
-        return self.recentre(self._unsettled(pad(sums, self.dtype)))
-
-    def _unsettled(self, sums):
-        return LDAPoint(None, 0.0, WordSums.about(None, sums), settled=False)
+        return self.recentre(LDAPoint(WordSums.of(pad(sums, self.dtype))))
 
     def statistics(self, point, batch, beta):
         """Return the sums of a batch."""
@@ -166,18 +163,16 @@ class LDAModel:
 
     def remember(self, point, batch, beta):
         """Return the sums of a batch, and what gives them again without rounds."""
-        topics = self._topics(point, batch.rows.words)
-        logs, top = self.expect_log(topics, self._psi_totals(point))
+        logs, top = self.words_of(point.sums, batch)
         rows = self.temper(logs, beta)
         _, objective, w, at = self.infer(rows, top, batch, beta)
         sums = expected_counts(batch, self.dtype.type(beta) * w, at, rows)
-        return Statistics(sums, objective), (w, at, point.parameters, beta)
+        return Statistics(sums, objective), (w, at, point.sums, beta)
 
     def recall(self, memory, point, batch):
         """Return the sums where `memory` was made."""
-        w, at, parameters, beta = memory
-        topics = take_rows(parameters.topics, batch.rows.words)
-        logs, _ = self.expect_log(topics, self.psi_totals(parameters.topics))
+        w, at, sums, beta = memory
+        logs, _ = self.words_of(sums, batch)
         rows = self.temper(logs, beta)
         sums = expected_counts(batch, self.dtype.type(beta) * w, at, rows)
         return Statistics(sums, 0.0)
@@ -251,29 +246,36 @@ class LDAModel:
         totals = self.word_prior.sum(axis=0, dtype=np.float64)
         return totals * n_features if len(self.word_prior) == 1 else totals
 
-    def _psi_totals(self, point):
-        if point.settled:
-            return self.psi_totals(point.parameters.topics)
-        prior = self._prior_totals(len(point.sums.base))
-        return self._psi(prior + self.n_tokens * point.sums.totals)
+    def words_of(self, sums, batch):
+        """Return `expect_log` of the words of a batch, from the statistics."""
+        topics = self._topics(sums, batch.rows.words)
+        return self.expect_log(topics, self._psi(self._totals(sums)))
 
-    def _topics(self, point, words):
-        """Return λ of the words (none named: all) at the point."""
-        if point.settled:
-            return take_rows(point.parameters.topics, words)
-        sums = point.sums
-        n_features, width = sums.base.shape
+    def _totals(self, sums):
+        """Return Σ_v λ_kv."""
+        if sums.given is not None:
+            return column_sums(sums.given)
+        prior = self._prior_totals(len(sums.deviation))
+        return prior + self.n_tokens * sums.totals
+
+    def _topics(self, sums, words):
+        """Return λ of the words (none named: all)."""
+        if sums.given is not None:
+            return take_rows(sums.given, words)
+        n_features, width = sums.deviation.shape
         topics = padded_empty(len(words) or n_features, width, self.dtype)
         arguments = (
-            sums.base,
-            sums.deviation,
-            sums.scale,
+            *sums.parts,
             self.dtype.type(self.n_tokens),
             self.word_prior,
             words,
         )
         _by_words(kernels.topics_of, len(topics), *arguments, out=(topics,))
         return topics
+
+    def parameters(self, point):
+        """Return the parameters of a point."""
+        return Parameters(self._topics(point.sums, NO_WORDS))
 
     def update(self, point, mean, correction, step):
         """Return the point after one step; see :meth:`WordSums.step`.
@@ -287,17 +289,15 @@ class LDAModel:
         return point._replace(sums=sums, settled=False)
 
     def recentre(self, point):
-        """Return the point with the parameters of its statistics."""
+        """Return the point with its statistics in one array.
+
+        What its last steps wrote to is written to, so `point` is spent.
+        """
         if point.settled:
             return point
-        return self._settle(point, self._topics(point, NO_WORDS))
-
-    def _settle(self, point, topics):
-        return point._replace(
-            parameters=Parameters(topics),
-            divergence=self.divergence(topics) / self.n_tokens,
-            settled=True,
-        )
+        sums = point.sums.settle()
+        divergence = self.divergence(self._topics(sums, NO_WORDS)) / self.n_tokens
+        return point._replace(sums=sums, divergence=divergence, settled=True)
 
     def divergence(self, topics):
         """Return Σ_k KL(q(β_k) | p(β_k)), in nats."""
@@ -361,7 +361,7 @@ class LDAModel:
             c(b)
         """
         k, words = self.n_components, batch.rows.words
-        topics = point.parameters.topics
+        topics = self._topics(point.sums, NO_WORDS)
         means = topics / np.where(topics.any(axis=0), topics.sum(axis=0), 1.0)
         with np.errstate(divide="ignore"):
             logs = np.log(means)

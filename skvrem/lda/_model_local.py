@@ -10,7 +10,7 @@ import numpy as np
 from skvrem.lda import _kernels as kernels
 from skvrem.lda._model import LDAModel, Statistics
 from skvrem.utils._padding import padded_zeros
-from skvrem.utils._word_sums import by_topics, take_rows, word_rows
+from skvrem.utils._word_sums import NO_WORDS, by_topics, word_rows
 
 __all__ = ["LocallyTemperedLDAModel"]
 
@@ -28,19 +28,17 @@ class LocallyTemperedLDAModel(LDAModel):
 
     def remember(self, point, batch, beta):
         """Return the sums of a batch, and what gives them again without rounds."""
-        topics = self._topics(point, batch.rows.words)
-        logs, top = self.expect_log(topics, self._psi_totals(point))
+        logs, top = self.words_of(point.sums, batch)
         _, objective, w, at, inverse = self.infer_tempered(
             logs, top, batch, beta, point.partition
         )
         sums = self._tempered_counts(batch, w, at, inverse, logs)
-        return Statistics(sums, objective), (w, at, inverse, point.parameters)
+        return Statistics(sums, objective), (w, at, inverse, point.sums)
 
     def recall(self, memory, point, batch):
         """Return the sums where `memory` was made."""
-        w, at, inverse, parameters = memory
-        topics = take_rows(parameters.topics, batch.rows.words)
-        logs, _ = self.expect_log(topics, self.psi_totals(parameters.topics))
+        w, at, inverse, sums = memory
+        logs, _ = self.words_of(sums, batch)
         return Statistics(self._tempered_counts(batch, w, at, inverse, logs), 0.0)
 
     def infer_tempered(self, logs, top, batch, beta, partition):
@@ -81,8 +79,12 @@ class LocallyTemperedLDAModel(LDAModel):
         by_topics(add, logs.shape[1])
         return word_rows(batch, sums)
 
-    def _settle(self, point, topics):
-        point = super()._settle(point, topics)
+    def recentre(self, point):
+        """Return as there, with the partition functions of its topics."""
+        if point.settled:
+            return point
+        point = super().recentre(point)
+        topics = self._topics(point.sums, NO_WORDS)
         logs, top = self.expect_log(topics, self.psi_totals(topics))
         return point._replace(partition=self.partition(logs, top, GRID))
 

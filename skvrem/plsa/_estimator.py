@@ -20,12 +20,10 @@ from skvrem.utils._validation import (
     check_integer,
     check_options,
     check_real,
-    check_weight,
 )
 
 __all__ = ["VRPLSA"]
 
-SOLVERS = ("batch", "stochastic", "svrg")
 # Chosen by the objective that is reached in the time of 60 batch passes: 20 minibatches
 # of at least 64 documents, a step of 7 / n_blocks, 8 EM steps on a document a visit.
 BLOCKS, BLOCK_DOCUMENTS, FEWEST_BLOCKS = 20, 64, 5
@@ -221,22 +219,12 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         self.verbose_interval = verbose_interval
 
     def _check_parameters(self):
-        check_integer(self, "n_components", "n_init", "max_doc_update_iter", least=1)
-        check_integer(self, "verbose_interval", least=1)
-        check_integer(self, "max_iter", "annealing_iter", "verbose")
-        check_integer(self, "batch_size", "doc_update_iter", least=1, options=("auto",))
-        check_real(self, "tol", "mean_change_tol")
+        self._check_common_parameters()
+        check_integer(self, "doc_update_iter", least=1, options=("auto",))
         most = np.inf if self.solver == "stochastic" else 1.0
         check_real(self, "step_size", above=True, most=most, options=("auto",))
         check_real(self, "step_decay", above=True, most=1.0)
-        check_real(self, "step_offset", above=True)
-        check_real(self, "temperature", least=1.0)
-        check_options(
-            self,
-            solver=("auto", *SOLVERS),
-            tempering=(None, "annealed"),
-            warm_start=(False, True),
-        )
+        check_options(self, tempering=(None, "annealed"))
         warn_annealing_too_long(self)
 
     def fit(self, X, y=None, sample_weight=None):
@@ -272,12 +260,6 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             self._fit(X, y, sample_weight)
         return self
 
-    def _open(self, X, sample_weight, reset):
-        """Validate counts and weights; return the source of documents."""
-        X = self._check_X(X, reset)
-        weight = check_weight(sample_weight, X.shape[0])
-        return open_documents(X, weight, self._dtype(X, reset))
-
     def _plan(self, n_documents):
         """Choose solver, blocks and step."""
         n_blocks = max(1, min(BLOCKS, n_documents // BLOCK_DOCUMENTS))
@@ -303,7 +285,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
-        data = self._open(X, sample_weight, reset=True)
+        data = open_documents(*self._check_counts(X, sample_weight, reset=True))
         plan = self._plan(data.n_units)
         doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
         word_prior = self._word_prior(data.n_features)
@@ -325,10 +307,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             topics = given
             if topics is None:
                 topics = self._random_topics(data, word_prior, rng)
-            theta = np.full(
-                (data.n_units, self.n_components), 1.0 / self.n_components, data.dtype
-            )
-            point = model.start((topics.T, theta))
+            point = model.start((topics.T, model.uniform(data.n_units)))
             attributes = partial(self._attributes, model, doc_prior, word_prior)
             return solvers.Start(model, point, attributes, temperature=temperature)
 
@@ -357,13 +336,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         return check_word_prior(self.topic_word_prior, self.n_components, n_features)
 
     def _start_topics(self, n_features, warm):
-        """Topics of the last fit or of the user, None where they are to be drawn."""
-        if not warm and self.components_init is None:
-            return None
-        name = "the last fit's topics" if warm else "components_init"
-        given = self.components_ if warm else self.components_init
-        given = self._given_topics(given, name, n_features)
-        return given / given.sum(axis=1, keepdims=True)
+        given = super()._start_topics(n_features, warm)
+        return None if given is None else given / given.sum(axis=1, keepdims=True)
 
     def _random_topics(self, data, word_prior, rng):
         # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
@@ -381,16 +355,9 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
 
     def _attributes(self, model, doc_prior, word_prior, point):
         """Return the fitted attributes of a point: all that its methods need."""
-        point = model.recentre(point)
-        topics = point.parameters.topics[:, : self.n_components]
-        sums = point.statistics.sum_z[:, : self.n_components]
-        shares = np.maximum(sums, 0.0).sum(axis=0, dtype=np.float64)
-        return {
-            "components_": np.ascontiguousarray(topics.T),
-            "topic_shares_": shares / shares.sum(),
+        return self._topic_attributes(model, model.recentre(point)) | {
             "doc_topic_prior_": doc_prior,
             "topic_word_prior_": word_prior[()],
-            "_sums": sums,
         }
 
     def partial_fit(self, X, y=None, sample_weight=None):
@@ -425,7 +392,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         first = not hasattr(self, "components_")
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            data = self._open(X, sample_weight, reset=first)
+            data = open_documents(*self._check_counts(X, sample_weight, reset=first))
             doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
             word_prior = self._word_prior(data.n_features)
             if not first:  # in the order of the topics, which may have been relabelled
@@ -449,28 +416,15 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             schedule = schedules.Power(factor, self.step_offset, self.step_decay)
             step = schedule(seen / tokens)
             point = model.recentre(model.update(point, None, sums, step))
-            for name in ("history_", "init_scores_"):
-                vars(self).pop(name, None)  # they are of a fit that is past
-            vars(self).update(
-                self._attributes(model, doc_prior, word_prior, point),
-                objective_=model.objective(point, sums),
-                converged_=False,
-                n_iter_=getattr(self, "n_iter_", 0) + 1,
-                n_tokens_seen_=seen + tokens,
-                solver_="stochastic",
-                step_size_=step,
-                batch_size_=data.n_units,
-            )
+            found = self._attributes(model, doc_prior, word_prior, point)
+            found["objective_"] = model.objective(point, sums)
+            self._record_batch(found, step, data.n_units, seen + tokens)
         return self
 
     def _previous_sums(self, data, word_prior, first):
         """Return the statistics of a stream so far, word by word."""
         if not first:
-            if len(self.components_) != self.n_components:
-                raise ValueError(
-                    f"n_components={self.n_components}, but the model has "
-                    f"{len(self.components_)} topics: call fit."
-                )
+            self._check_stream()
             return self._sums
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         topics = self._start_topics(data.n_features, False)

@@ -70,7 +70,6 @@ class PLSAInference(TopicModelMixin):
         """
         check_is_fitted(self)
         X = self._check_X(X, reset=False)
-        k = len(self.components_)
         data = as_documents(X, dtype=self._dtype(X))
         model = PLSAModel(
             self.doc_topic_prior_,
@@ -80,10 +79,9 @@ class PLSAInference(TopicModelMixin):
             self.max_doc_update_iter,
             self.mean_change_tol,
         )
-        theta = np.full((data.n_units, k), 1.0 / k, data.dtype)
         (batch,) = data.chunks().batches
         with threads(self.n_jobs):
-            return model.infer(self.components_.T, theta, batch)
+            return model.infer(self.components_.T, model.uniform(data.n_units), batch)
 
     def score(self, X, y=None):
         """Return the log-likelihood of one half of each document given the other.

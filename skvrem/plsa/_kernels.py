@@ -141,12 +141,12 @@ def topics_of(base, deviation, factor, prior, inverse, words, start, stop, b, ou
     φ_kv = (max(s_kv, 0) + β_kv) / (Σ_v s_kv + Σ_v β_kv),   s = base + factor deviation
 
     Variance reduction can lead s below zero. What counts there is its projection; s
-    itself moves on unprojected. At a fixed point s equals sums of γ, which are not
-    negative, so no fixed point moves.
+    itself moves on unprojected until the epoch ends, see `WordSums.settle`.
 
     Parameters
     ----------
-    base, deviation : arrays of shape (n_features, K)
+    base : array of shape (n_features, K), or (1, K) for all words
+    deviation : array of shape (n_features, K)
     factor : float
     prior : array of shape (n_features, K), or (1, K) for all words
         β, a token.
@@ -157,7 +157,7 @@ def topics_of(base, deviation, factor, prior, inverse, words, start, stop, b, ou
     b : float
     out : array of shape (n_words, K)
     """
-    K = base.shape[1]
+    K = deviation.shape[1]
     zero, one, small = (
         out.dtype.type(0.0),
         out.dtype.type(1.0),
@@ -165,9 +165,10 @@ def topics_of(base, deviation, factor, prior, inverse, words, start, stop, b, ou
     )
     for u in range(start, stop):
         v = words[u] if words.size else u
+        r = v if base.shape[0] > 1 else 0
         p = v if prior.shape[0] > 1 else 0
         for k in range(K):
-            s = max(base[v, k] + factor * deviation[v, k], zero)
+            s = max(base[r, k] + factor * deviation[v, k], zero)
             out[u, k] = (s + prior[p, k]) * inverse[k]
         if b != one:
             for k in range(K):
@@ -177,20 +178,11 @@ def topics_of(base, deviation, factor, prior, inverse, words, start, stop, b, ou
 
 
 @kernel(fastmath=REDUCE)
-def sum_statistics(base, deviation, factor, start, stop, out):
-    """Σ_v max(s_kv, 0) over the words `start` to `stop`, added to `out` (float64)."""
-    zero = base.dtype.type(0.0)
-    for v in range(start, stop):
-        for k in range(base.shape[1]):
-            out[k] += max(base[v, k] + factor * deviation[v, k], zero)
-
-
-@kernel(fastmath=REDUCE)
-def log_prior(phi, prior, start, stop):
-    """Σ_kv β_kv log φ_kv over the words `start` to `stop`."""
+def log_prior(phi, prior):
+    """Σ_kv β_kv log φ_kv over words, whose prior may have one row for all."""
     total = 0.0
     zero, small = phi.dtype.type(0.0), phi.dtype.type(1e-37)
-    for v in range(start, stop):
+    for v in range(phi.shape[0]):
         p = v if prior.shape[0] > 1 else 0
         row = zero
         for k in range(phi.shape[1]):

@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.plsa import _kernels as kernels
-from skvrem.utils._padding import pad, padded_empty
+from skvrem.utils._padding import pad, padded_empty, padded_zeros
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._word_sums import (
     NO_WORDS,
+    SUM_WORDS,
     TASK_WORDS,
     WordSums,
     cut_documents,
@@ -70,22 +71,22 @@ class PLSAPoint(NamedTuple):
 
     Attributes
     ----------
-    parameters : Parameters
-        As of the last `recentre`.
-    log_prior : float
-        Log prior of their topics a token.
     sums : WordSums
-        The statistics.
+        The statistics, which topics are made of where they are needed.
+    theta : ndarray of shape (n_documents, K)
+        θ as of the last `recentre`.
     after : ndarray of shape (n_documents, K)
-        θ of the documents visited since, the next `parameters.theta`.
+        θ of the documents visited since, the next `theta`.
+    log_prior : float
+        Log prior of the topics a token, as of the last `recentre`.
     settled : bool
-        `parameters` are those of the statistics.
+        There was no update since.
     """
 
-    parameters: Parameters
-    log_prior: float
     sums: WordSums
+    theta: np.ndarray
     after: np.ndarray
+    log_prior: float = 0.0
     settled: bool = True
     reference: None = None
     trials: int = 0
@@ -147,12 +148,8 @@ class PLSAModel:
             padded already.
         """
         topics, theta = (pad(part, self.dtype) for part in parameters)
-        return PLSAPoint(
-            Parameters(topics, theta),
-            self._log_prior(topics),
-            WordSums.about(None, topics * self.dtype.type(1.0 / self.n_components)),
-            theta.copy(),
-        )
+        sums = WordSums.of(topics, 1.0 / self.n_components, given=topics)
+        return PLSAPoint(sums, theta, theta.copy(), self._log_prior(sums))
 
     def resume(self, sums, n_documents):
         """Return the point of statistics, for documents never seen.
@@ -163,15 +160,15 @@ class PLSAModel:
             Mean statistics a token.
         n_documents : int
         """
-        share = 1.0 / self.n_components
-        theta = pad(np.full((n_documents, self.n_components), share), self.dtype)
-        return PLSAPoint(
-            Parameters(None, theta),
-            0.0,
-            WordSums.about(None, pad(sums, self.dtype)),
-            np.empty_like(theta),
-            settled=False,
-        )
+        theta = self.uniform(n_documents)
+        sums = WordSums.of(pad(sums, self.dtype))
+        return PLSAPoint(sums, theta, np.empty_like(theta), settled=False)
+
+    def uniform(self, n_documents):
+        """Return θ of documents that nothing is known of."""
+        theta = padded_zeros(n_documents, self.n_components, self.dtype)
+        theta[:, : self.n_components] = 1.0 / self.n_components
+        return theta
 
     def statistics(self, point, batch, beta):
         """Return the sums of a batch after EM steps on its documents' own θ."""
@@ -180,13 +177,13 @@ class PLSAModel:
     def remember(self, point, batch, beta):
         """Return the sums at θ as it stands, and the tokens' weights there."""
         sums, w = self._visit(point, batch, beta, 1)
-        return sums, (w, point.parameters, beta)
+        return sums, (w, point.sums, point.theta, beta)
 
     def recall(self, memory, point, batch):
         """Return the sums where `memory` was made: weights times θ times φ of then."""
-        w, parameters, beta = memory
-        phi = self._rows(parameters.topics, batch.rows.words, beta)
-        theta = self._rows(parameters.theta, batch.ids, beta)
+        w, sums, theta, beta = memory
+        phi = self._topics(sums, batch.rows.words, beta)
+        theta = _power(take_rows(theta, batch.ids), beta)
         return Statistics(expected_counts(batch, w, theta, phi), 0.0)
 
     def infer(self, topics, theta, batch):
@@ -195,21 +192,21 @@ class PLSAModel:
         Parameters
         ----------
         topics : ndarray of shape (n_features, n_components)
-        theta : ndarray of shape (n_documents, n_components)
-            Where to start.
+        theta : ndarray of shape (n_documents, K)
+            Where to start, padded.
         batch : batch of all documents
         """
         k = self.n_components
-        phi = self._rows(pad(topics, self.dtype), batch.rows.words, 1.0)
-        theta = pad(theta, self.dtype)
+        phi = take_rows(pad(topics, self.dtype), batch.rows.words)
         after = np.empty_like(theta)
         self._e_step(phi, theta, after, batch, 1.0, self.doc_update_iter)
         return np.ascontiguousarray(after[:, :k])
 
     def _visit(self, point, batch, beta, n_steps):
-        phi = self._topics(point, batch.rows.words, beta)
-        theta = point.parameters.theta
-        objective, w, at = self._e_step(phi, theta, point.after, batch, beta, n_steps)
+        phi = self._topics(point.sums, batch.rows.words, beta)
+        objective, w, at = self._e_step(
+            phi, point.theta, point.after, batch, beta, n_steps
+        )
         return Statistics(expected_counts(batch, w, at, phi), objective), w
 
     def _e_step(self, phi, theta, after, batch, beta, n_steps):
@@ -241,30 +238,19 @@ class PLSAModel:
         tasks = cut_documents(rows.indptr, n_steps * theta.shape[1])
         return sum(parallel_map(infer, tasks)), w, at
 
-    def _rows(self, matrix, rows, beta):
-        """Return rows of a matrix (none named: all) to the power of beta."""
-        chosen = take_rows(matrix, rows)
-        return chosen if beta == 1.0 else chosen**beta
-
-    def _topics(self, point, words, beta):
-        """Return φ^b of the words (none named: all) at the point."""
-        if point.settled:
-            return self._rows(point.parameters.topics, words, beta)
-        return self._maximize(point.sums, point.sums.totals, words, beta)
-
-    def _maximize(self, sums, totals, words, beta):
-        """M step for the words (none named: all); see `kernels.topics_of`."""
-        n_features, width = sums.base.shape
+    def _topics(self, sums, words, beta):
+        """M step for the words (none named: all), φ^b; see `kernels.topics_of`."""
+        if sums.given is not None:
+            return _power(take_rows(sums.given, words), beta)
+        n_features, width = sums.deviation.shape
         topics = padded_empty(len(words) or n_features, width, self.dtype)
-        total = totals + self._prior_totals(n_features)
+        total = sums.totals + self._prior_totals(n_features)
         inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
         inverse = inverse.astype(self.dtype)
 
         def fill(part):
             kernels.topics_of(
-                sums.base,
-                sums.deviation,
-                sums.scale,
+                *sums.parts,
                 self.word_prior,
                 inverse,
                 words,
@@ -273,8 +259,12 @@ class PLSAModel:
                 topics,
             )
 
-        for _ in parallel_map(fill, row_chunks(0, len(topics), TASK_WORDS)):
+        size = SUM_WORDS if beta == 1.0 else TASK_WORDS
+        for _ in parallel_map(fill, row_chunks(0, len(topics), size)):
             pass
+        # Without a prior a topic can lose every token: any distribution will do.
+        lost = np.flatnonzero(total[: self.n_components] <= 0.0)
+        topics[:, lost] = n_features ** -float(beta)
         return topics
 
     def _prior_totals(self, n_features):
@@ -282,11 +272,16 @@ class PLSAModel:
         totals = self.word_prior.sum(axis=0, dtype=np.float64)
         return totals * n_features if len(self.word_prior) == 1 else totals
 
-    def _log_prior(self, topics):
+    def _log_prior(self, sums):
         def evaluate(part):
-            return kernels.log_prior(topics, self.word_prior, *part)
+            words = np.arange(*part, dtype=np.int32)
+            topics = self._topics(sums, words, 1.0)
+            prior = self.word_prior
+            own = prior[slice(*part)] if len(prior) > 1 else prior
+            return kernels.log_prior(topics, own)
 
-        return sum(parallel_map(evaluate, row_chunks(0, len(topics), TASK_WORDS)))
+        n_features = len(sums.deviation)
+        return sum(parallel_map(evaluate, row_chunks(0, n_features, TASK_WORDS)))
 
     def update(self, point, mean, correction, step):
         r"""Return the point after one step; see :meth:`WordSums.step`.
@@ -300,29 +295,24 @@ class PLSAModel:
         return point._replace(sums=sums, settled=False)
 
     def recentre(self, point):
-        """Return the point with the parameters of its statistics."""
+        """Return the point with its statistics in one array, and θ as last visited.
+
+        What its last steps wrote to is written to, so `point` is spent.
+        """
         if point.settled:
             return point
-        sums = point.sums
-        totals = self._clipped_totals(sums)
-        topics = self._maximize(sums, totals, NO_WORDS, 1.0)
-        # Without a prior a topic can lose every token: any distribution will do.
-        lost = totals + self._prior_totals(len(topics)) <= 0.0
-        topics[:, np.flatnonzero(lost[: self.n_components])] = 1.0 / len(topics)
+        sums = point.sums.settle()
         return point._replace(
-            parameters=Parameters(topics, point.after),
-            log_prior=self._log_prior(topics),
-            after=point.parameters.theta,
+            sums=sums,
+            theta=point.after,
+            after=point.theta,
+            log_prior=self._log_prior(sums),
             settled=True,
         )
 
-    def _clipped_totals(self, sums):
-        def add(part):
-            totals = np.zeros(sums.base.shape[1])
-            kernels.sum_statistics(sums.base, sums.deviation, sums.scale, *part, totals)
-            return totals
-
-        return sum(parallel_map(add, row_chunks(0, len(sums.base), TASK_WORDS)))
+    def parameters(self, point):
+        """Return the topics and shares of a point."""
+        return Parameters(self._topics(point.sums, NO_WORDS, 1.0), point.theta)
 
     def objective(self, point, mean):
         """Return the objective a token, from statistics taken at `point`."""
@@ -339,3 +329,7 @@ class PLSAModel:
     def revive(self, point, data, rng):
         """Return the point: topics are kept alive by their priors."""
         return point
+
+
+def _power(rows, beta):
+    return rows if beta == 1.0 else rows**beta

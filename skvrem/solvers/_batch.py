@@ -27,6 +27,7 @@ class Batch:
 
     def begin(self, point, beta):
         """Evaluate the mean at the point."""
+        self.anchor = None  # free to go
         sums = self.partition.sum(partial(_statistics, self.model, point, beta))
         mean = rescale(sums, 1.0 / self.partition.total_weight)
         self.anchor = Anchor(mean, self.model.objective(point, mean), 1.0, point)

@@ -112,6 +112,7 @@ def run(
     for n_iter in range(1, max_iter + 1):
         hot = temperature(n_iter - 1)
         point = model.recentre(model.revive(point, data, rng))
+        anchor = None  # free to go, where it is not the last good one
         anchor = solver.begin(point, 1.0 / hot)
         point = anchor.point
         passes += anchor.passes
@@ -136,7 +137,7 @@ def run(
         else:
             gain = math.nan if fresh else anchor.objective - last_objective
             n_calm = n_calm + 1 if abs(gain) < tol else 0
-            good, dips, fresh = anchor, 0, False
+            good, dips, fresh = anchor if solver.certifies else None, 0, False
         last_objective = anchor.objective
         stopped = report is not None and bool(report(history[-1], point))
         calm = n_calm >= solver.patience or anchor.promise < tol
@@ -145,10 +146,10 @@ def run(
             break
         rejected = visited = 0
         for visit in solver.visits(rng):
-            mean, correction = solver.estimate(visit, point)
             if not solver.unit_step:
                 step = step_size(n_steps) * pace.factor
-            point = model.update(point, mean, correction, step)
+            # In one line, so that no name keeps the estimate longer than its step.
+            point = model.update(point, *solver.estimate(visit, point), step)
             rejected += point.trials > 0
             visited += 1
             n_steps += 1

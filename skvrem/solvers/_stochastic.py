@@ -32,7 +32,7 @@ class Stochastic(Blocks):
         objective = np.nan if self.seen is None else self.seen[0] / self.seen[1]
         self.beta = beta
         self.seen = (0.0, 0.0)
-        return Anchor(point.statistics, objective, 0.0, point)
+        return Anchor(None, objective, 0.0, point)
 
     def visits(self, rng):
         """Each block once, unless its rows weigh nothing."""

@@ -4,7 +4,7 @@ from functools import partial
 
 from skvrem.solvers._blocks import Blocks
 from skvrem.solvers._protocols import Anchor
-from skvrem.utils._algebra import accumulate, difference, rescale, scale
+from skvrem.utils._algebra import accumulate, difference, rescale
 
 __all__ = ["SVRG"]
 
@@ -28,11 +28,13 @@ class SVRG(Blocks):
 
     def begin(self, point, beta):
         """Make the anchor: a full pass at the point, each batch remembered."""
-        total, self.memory = None, []  # the last epoch's memory is free to go
+        # What the last epoch needed is free to go.
+        total, self.memory, self.anchor = None, [], None
         evaluate = partial(_remember, self.model, point, beta)
         for sums, kept in self.partition.map(evaluate):
             total = accumulate(total, sums)
             self.memory.append(kept)
+            del sums  # before the next are made
         mean = rescale(total, 1.0 / self.partition.total_weight)
         self.beta = beta
         objective = self.model.objective(point, mean)
@@ -44,7 +46,7 @@ class SVRG(Blocks):
         now = self.model.statistics(point, visit, self.beta)
         then = self.model.recall(self.memory[visit.block], point, visit)
         factor = len(self.partition) / self.partition.total_weight
-        return self.anchor.mean, scale(difference(now, then), factor)
+        return self.anchor.mean, rescale(difference(now, then), factor)
 
 
 def _remember(model, point, beta, batch):

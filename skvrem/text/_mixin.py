@@ -12,7 +12,13 @@ from sklearn.utils.validation import (
 from skvrem.text._words import top_words
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._summary import fit_facts, summary_table
-from skvrem.utils._validation import check_order
+from skvrem.utils._validation import (
+    check_integer,
+    check_options,
+    check_order,
+    check_real,
+    check_weight,
+)
 
 __all__ = ["TopicModelMixin", "check_prior"]
 
@@ -57,9 +63,11 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     scikit-learn's mixins are bases of this class since `set_output` wraps `transform`
     only where a subclass of theirs defines it.
 
-    A subclass names its other arrays by topic in `_by_topic` and its objective in
-    `_objective_name`.
+    A subclass names its other arrays by topic in `_by_topic`, its objective in
+    `_objective_name`, and what a fit has and a stream has not in `_of_fit`.
     """
+
+    _of_fit = ("history_", "init_scores_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -71,6 +79,23 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     @property
     def _n_features_out(self):
         return self.components_.shape[0]
+
+    def _check_common_parameters(self):
+        """Check the parameters that all topic models have."""
+        check_integer(self, "n_components", "n_init", "max_doc_update_iter", least=1)
+        check_integer(self, "verbose_interval", least=1)
+        check_integer(self, "max_iter", "annealing_iter", "verbose")
+        check_integer(self, "batch_size", least=1, options=("auto",))
+        check_real(self, "tol", "mean_change_tol")
+        check_real(self, "step_offset", above=True)
+        check_real(self, "temperature", least=1.0)
+        solvers = ("auto", "batch", "stochastic", "svrg")
+        check_options(self, solver=solvers, warm_start=(False, True))
+
+    def _check_counts(self, X, sample_weight, reset):
+        """Validate counts and weights; return both, and the dtype to compute in."""
+        X = self._check_X(X, reset)
+        return X, check_weight(sample_weight, X.shape[0]), self._dtype(X, reset)
 
     def _check_X(self, X, reset):
         """Validate counts."""
@@ -104,6 +129,49 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
                 "every row."
             )
         return given
+
+    def _start_topics(self, n_features, warm):
+        """Topics of the last fit or of the user, None where they are to be drawn."""
+        if warm:
+            return self._given_topics(
+                self.components_, "the last fit's topics", n_features
+            )
+        if self.components_init is None:
+            return None
+        return self._given_topics(self.components_init, "components_init", n_features)
+
+    def _check_stream(self):
+        """Check that the topics of a stream are as many as before."""
+        if len(self.components_) != self.n_components:
+            raise ValueError(
+                f"n_components={self.n_components}, but the model has "
+                f"{len(self.components_)} topics: call fit."
+            )
+
+    def _topic_attributes(self, model, point):
+        """Return the fitted attributes that the topics of a point give."""
+        k = self.n_components
+        shares = point.sums.totals[:k]
+        total = shares.sum()
+        return {
+            "components_": np.ascontiguousarray(model.parameters(point).topics.T[:k]),
+            "topic_shares_": shares / total if total > 0.0 else shares,
+            "_sums": np.ascontiguousarray(point.sums.toarray()[:, :k]),
+        }
+
+    def _record_batch(self, attributes, step, n_documents, n_tokens):
+        """Set the attributes after one step of a stream, made at the last batch."""
+        for name in self._of_fit:
+            vars(self).pop(name, None)  # of a fit that is past
+        vars(self).update(
+            attributes,
+            converged_=False,
+            n_iter_=getattr(self, "n_iter_", 0) + 1,
+            n_tokens_seen_=n_tokens,
+            solver_="stochastic",
+            step_size_=step,
+            batch_size_=n_documents,
+        )
 
     def inverse_transform(self, X):
         r"""Return the word probabilities of documents.

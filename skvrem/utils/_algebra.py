@@ -40,16 +40,20 @@ class Rows:
         self.n_rows = n_rows
 
     def __reduce__(self):
-        return Rows, (self.index, self.values, self.n_rows)
+        return type(self), (self.index, self.values, self.n_rows)
 
     def __sub__(self, other):
         """Difference of two of the same rows (two evaluations of one batch)."""
         if not np.array_equal(self.index, other.index):
             raise ValueError("two evaluations of a batch must touch the same rows")
-        return Rows(self.index, self.values - other.values, self.n_rows)
+        return type(self)(self.index, self.values - other.values, self.n_rows)
 
     def __mul__(self, factor):
-        return Rows(self.index, self.values * factor, self.n_rows)
+        return type(self)(self.index, self.values * factor, self.n_rows)
+
+    def add_to(self, total):
+        """Add to an array, in place."""
+        total[self.index] += self.values
 
     def toarray(self):
         """The array, zeros included."""
@@ -78,7 +82,7 @@ def dense(sums, copy=True):
 
 def _accumulate_leaf(total, part):
     if isinstance(part, Rows):
-        total[part.index] += part.values
+        part.add_to(total)
     elif total.ndim == 0:
         return total + part
     else:
@@ -105,10 +109,14 @@ def scale(sums, factor):
 
 
 def rescale(total, factor):
-    """Return `factor * total`, in the place of a total that `accumulate` has made."""
+    """Return `factor * total`, in the place of sums that nobody else has."""
 
     def leaf(part):
-        return np.multiply(part, factor, out=part) if np.ndim(part) else part * factor
+        array = part.values if isinstance(part, Rows) else part
+        if not np.ndim(array):
+            return part * factor
+        np.multiply(array, factor, out=array)
+        return part
 
     return _map(leaf, total)
 

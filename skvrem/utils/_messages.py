@@ -4,7 +4,7 @@ import warnings
 
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["warn_annealing_too_long", "warn_not_converged"]
+__all__ = ["warn_annealing_too_long", "warn_nats_left", "warn_not_converged"]
 
 
 def warn_not_converged(estimator, result, unit="row"):
@@ -17,6 +17,17 @@ def warn_not_converged(estimator, result, unit="row"):
         "max_iter, or tol if that is close enough.",
         ConvergenceWarning,
         stacklevel=4,
+    )
+
+
+def warn_nats_left(estimator, n_iter, left, advice, stacklevel):
+    """Warn that a fit of a bound ran out of epochs, with what is left to gain."""
+    warnings.warn(
+        f"{type(estimator).__name__} did not converge in {n_iter} epochs: {left:.3g} "
+        f"nats are left to gain, and tol is {estimator.tol:g}. Raise max_iter, or tol "
+        f"if that is close enough; {advice}.",
+        ConvergenceWarning,
+        stacklevel=stacklevel + 1,
     )
 
 

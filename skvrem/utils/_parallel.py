@@ -11,7 +11,7 @@ reduced in order, so the bits of a result do not depend on `n_jobs`.
 import os
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from numbers import Real
@@ -133,27 +133,49 @@ def thread_count():
 def parallel_map(function, items):
     """Yield `function(item)` in the order of `items`.
 
-    Runs in threads where :func:`threads` allows; within a thread of the pool it is
-    serial, so that nested maps neither deadlock nor oversubscribe.
+    Runs in threads where :func:`threads` allows, of which the caller's is one: what no
+    other has begun by the time that it is waited for, it does itself. Within one of
+    them a map is serial, so that nested maps neither deadlock nor oversubscribe.
     """
     n_threads = thread_count()
     items = list(items)
     if n_threads == 1 or len(items) < 2:
         yield from map(function, items)
         return
-    pool = _pool(n_threads)
+    pool = _pool(n_threads - 1)
     # A bounded window, so that results waiting for their turn stay few.
     pending = deque()
     try:
         for item in items:
             if len(pending) == 4 * n_threads:
-                yield pending.popleft().result()
-            pending.append(pool.submit(function, item))
+                yield _first(pending, function)
+            pending.append((pool.submit(function, item), item))
         while pending:
-            yield pending.popleft().result()
+            yield _first(pending, function)
     finally:
-        for future in pending:
+        for future, _ in pending:
             future.cancel()
+
+
+def _first(pending, function):
+    """Take the first result, and make results until it is there."""
+    for at, (future, item) in enumerate(pending):
+        if pending[0][0].done():
+            break
+        if future.cancel():
+            mine = Future()
+            mine.set_result(_here(function, item))
+            pending[at] = mine, item
+    return pending.popleft()[0].result()
+
+
+def _here(function, item):
+    _state.pooled, before = True, thread_count()
+    _state.n_threads = 1
+    try:
+        return function(item)
+    finally:
+        _state.pooled, _state.n_threads = False, before
 
 
 def row_chunks(start, stop, size):

@@ -9,6 +9,7 @@ registers: one of AVX-512, two of AVX2, four of SSE2 or Neon.
     splat(x)                                x in every lane
     add(a, b), mul(a, b), fma(a, b, c) = a b + c
     ratio(a, b) = a / b, and 0 where b <= 0
+    largest(a, b)                           the larger of each
     total(v)                                the sum of the lanes
 
 Positions are not checked.
@@ -24,6 +25,7 @@ __all__ = [
     "add",
     "fma",
     "lanes",
+    "largest",
     "load",
     "mul",
     "ratio",
@@ -164,6 +166,17 @@ def ratio(typing_context, a, b):
         zero = ir.Constant(a.type, [0.0] * a.type.count)
         positive = builder.fcmp_ordered(">", b, zero)
         return builder.select(positive, builder.fdiv(a, b), zero)
+
+    return a(a, a), generate
+
+
+@intrinsic
+def largest(typing_context, a, b):
+    """The larger of each; of a NaN the second."""
+
+    def generate(context, builder, signature, arguments):
+        a, b = arguments
+        return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
     return a(a, a), generate
 

@@ -301,21 +301,45 @@ def add_columns(array, start, stop, out):
 
 
 @kernel(fastmath=REDUCE)
-def add_rows(deviation, totals, words, values, coefficient):
+def add_rows(deviation, totals, words, values, coefficient, start, stop):
     """deviation_vk += coefficient values_uk for the words v of a batch.
 
     Parameters
     ----------
     deviation : array of shape (n_features, K)
     totals : float64 array of shape (K,)
-        Column sums, moved along.
+        What is added, summed over words, is added here.
     words : int32 array of shape (n_words,)
     values : array of shape (n_words, K)
     coefficient : float
+    start, stop : int
+        Of the words of the batch.
     """
-    for u in range(words.shape[0]):
+    for u in range(start, stop):
         v = words[u]
         for k in range(deviation.shape[1]):
             step = coefficient * values[u, k]
             deviation[v, k] += step
             totals[k] += step
+
+
+@kernel(fastmath=REDUCE)
+def project(base, deviation, factor, start, stop, totals):
+    """deviation_vk ← max(base_vk + factor deviation_vk, 0), for words start to stop.
+
+    Parameters
+    ----------
+    base : array of shape (n_features, K), or (1, K) for all words
+    deviation : array of shape (n_features, K)
+    factor : float
+    start, stop : int
+    totals : float64 array of shape (K,)
+        Sums over these words are added to it.
+    """
+    zero = deviation.dtype.type(0.0)
+    for v in range(start, stop):
+        r = v if base.shape[0] > 1 else 0
+        for k in range(deviation.shape[1]):
+            s = max(base[r, k] + factor * deviation[v, k], zero)
+            deviation[v, k] = s
+            totals[k] += s

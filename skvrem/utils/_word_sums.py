@@ -6,13 +6,15 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.utils._algebra import Rows
-from skvrem.utils._padding import LANES, padded_empty
+from skvrem.utils._padding import LANES, padded_empty, padded_zeros
 from skvrem.utils._parallel import parallel_map, row_chunks, thread_count
-from skvrem.utils._token_kernels import add_columns, add_rows, sum_over_words
+from skvrem.utils._token_kernels import add_columns, add_rows, project, sum_over_words
 
 __all__ = [
     "NO_WORDS",
+    "SUM_WORDS",
     "TASK_WORDS",
+    "WordRows",
     "WordSums",
     "by_topics",
     "column_sums",
@@ -26,7 +28,8 @@ __all__ = [
 SMALLEST_FACTOR = 1e-5
 # Multiplications that are worth a task of their own.
 TASK_WORK = 1_000_000
-# Words that are worth a task of their own.
+# Words that are worth a task of their own: of sums, and of logarithms and the like.
+SUM_WORDS = 4096
 TASK_WORDS = 2048
 # Tokens that show how words are distributed.
 SAMPLE = 2000
@@ -44,43 +47,42 @@ class WordSums(NamedTuple):
 
     Attributes
     ----------
-    base : ndarray of shape (n_features, K)
-        Mean of the solver's anchor, never written to; zeros where there is none.
+    base : ndarray of shape (n_features, K), or None for zero
+        Mean of the solver's anchor, never written to.
     deviation : ndarray of shape (n_features, K)
-        Written to by `step`: older tuples that share it are spent.
+        Where it is not frozen, `step` and `settle` write to it: older tuples that share
+        it are spent.
     factor : float
     base_totals, deviation_totals : float64 ndarrays of shape (K,)
         Column sums.
-    anchored : bool
-        There is an anchor.
+    frozen : bool
+        `deviation` is never written to, and there is no base.
+    given : ndarray of shape (n_features, K), or None
+        Topics to be used in place of those that the statistics give: where a fit
+        starts, until its first step.
     """
 
-    base: np.ndarray
+    base: np.ndarray | None
     deviation: np.ndarray
     factor: float
     base_totals: np.ndarray
     deviation_totals: np.ndarray
-    anchored: bool
+    frozen: bool
+    given: np.ndarray | None = None
 
     @classmethod
-    def about(cls, base, deviation=None):
-        """Return base + deviation; either may be None, for zero."""
-        like = deviation if base is None else base
-        # Pages of np.zeros take no memory before they are written to.
-        parts = [
-            np.zeros(like.shape, like.dtype) if p is None else p
-            for p in (base, deviation)
-        ]
-        totals = [
-            np.zeros(like.shape[1]) if p is None else column_sums(p)
-            for p in (base, deviation)
-        ]
-        return cls(*parts, 1.0, *totals, base is not None)
+    def of(cls, array, factor=1.0, given=None):
+        """Return ``factor * array``, frozen."""
+        zero = np.zeros(array.shape[1])
+        return cls(None, array, factor, zero, column_sums(array), True, given)
 
     @property
-    def scale(self):
-        """The factor in the dtype of the arrays, for kernels."""
-        return self.deviation.dtype.type(self.factor)
+    def parts(self):
+        """Base (one row of zeros for none), deviation and factor, for kernels."""
+        base, deviation = self.base, self.deviation
+        if base is None:
+            base = padded_zeros(1, deviation.shape[1], deviation.dtype)
+        return base, deviation, deviation.dtype.type(self.factor)
 
     @property
     def totals(self):
@@ -88,8 +90,30 @@ class WordSums(NamedTuple):
         return self.base_totals + self.factor * self.deviation_totals
 
     def toarray(self):
-        """Return s."""
-        return self.base + self.scale * self.deviation
+        """Return s, not to be written to."""
+        if self.base is None and self.factor == 1.0:
+            return self.deviation
+        base, deviation, factor = self.parts
+        return base + factor * deviation
+
+    def settle(self):
+        """Return the statistics in one array, frozen.
+
+        Variance reduction can lead s below zero; it goes on from the projection. At a
+        fixed point s is a sum of probabilities, so no fixed point moves.
+        """
+        if self.frozen:
+            return self
+
+        def work(part):
+            totals = np.zeros(self.deviation.shape[1])
+            project(*self.parts, *part, totals)
+            return totals
+
+        n_words = len(self.deviation)
+        totals = sum(parallel_map(work, row_chunks(0, n_words, SUM_WORDS)))
+        zero = np.zeros_like(totals)
+        return WordSums(None, self.deviation, 1.0, zero, totals, True)
 
     def step(self, mean, correction, rho):
         r"""Return :math:`(1 - \rho) s + \rho (F + c)`.
@@ -98,15 +122,15 @@ class WordSums(NamedTuple):
         ----------
         mean : ndarray of shape (n_features, K), or None for zero
             F. The same object during an epoch.
-        correction : Rows, ndarray or None for zero
+        correction : WordRows, ndarray or None for zero
             c
         rho : float
         """
         if correction is None and rho == 1.0:
-            return WordSums.about(mean)
+            return WordSums.of(mean)
         sums = self
-        if mean is not self.base and (mean is not None or self.anchored):
-            sums = WordSums.about(mean, self._deviation_from(mean))
+        if self.frozen or mean is not self.base:
+            sums = self._about(mean)
         factor = sums.factor * (1.0 - rho)
         if factor < SMALLEST_FACTOR:
             sums.deviation[:] *= factor
@@ -117,30 +141,53 @@ class WordSums(NamedTuple):
             sums._add(correction, rho / factor)
         return sums
 
-    def _deviation_from(self, mean):
-        """Return s - mean, in the place of the deviation."""
+    def _about(self, mean):
+        """Return the same statistics about another base."""
+        totals = self.totals
         deviation = self.deviation
-        if self.factor != 1.0:
-            deviation *= self.scale
-        if self.anchored:
+        if self.frozen:
+            deviation = padded_empty(*deviation.shape, deviation.dtype)
+        np.multiply(self.deviation, self.parts[-1], out=deviation)
+        if self.base is not None:
             deviation += self.base
-        if mean is not None:
-            deviation -= mean
-        return deviation
+        if mean is None:
+            return WordSums(None, deviation, 1.0, np.zeros_like(totals), totals, False)
+        deviation -= mean
+        base_totals = column_sums(mean)
+        return WordSums(mean, deviation, 1.0, base_totals, totals - base_totals, False)
 
     def _add(self, change, coefficient):
         coefficient = self.deviation.dtype.type(coefficient)
-        if isinstance(change, Rows):
-            add_rows(
-                self.deviation,
-                self.deviation_totals,
-                change.index,
-                change.values,
-                coefficient,
-            )
-        else:
+        if not isinstance(change, WordRows):
             self.deviation[:] += change * coefficient
             self.deviation_totals[:] += coefficient * change.sum(axis=0, dtype=float)
+            return
+
+        def add(part):
+            totals = np.zeros(self.deviation.shape[1])
+            add_rows(
+                self.deviation, totals, change.index, change.values, coefficient, *part
+            )
+            return totals
+
+        parts = row_chunks(0, len(change.index), SUM_WORDS)
+        self.deviation_totals[:] += sum(parallel_map(add, parts))
+
+
+class WordRows(Rows):
+    """Rows of words, added by a kernel.
+
+    NumPy would gather the rows, add and put them back, and let no other thread run
+    meanwhile.
+    """
+
+    __slots__ = ()
+
+    def add_to(self, total):
+        """Add to an array, in place."""
+        one = total.dtype.type(1.0)
+        sums, n_words = np.zeros(total.shape[1]), len(self.index)
+        add_rows(total, sums, self.index, self.values, one, 0, n_words)
 
 
 def column_sums(array):
@@ -151,7 +198,7 @@ def column_sums(array):
         add_columns(array, *part, total)
         return total
 
-    return sum(parallel_map(add, row_chunks(0, len(array), TASK_WORDS)))
+    return sum(parallel_map(add, row_chunks(0, len(array), SUM_WORDS)))
 
 
 def take_rows(matrix, rows):
@@ -176,7 +223,7 @@ def expected_counts(batch, w, at, rows):
 
     Returns
     -------
-    sums : Rows, or ndarray where the batch has all words
+    sums : WordRows, or ndarray where the batch has all words
     """
     counts = batch.rows
 
@@ -209,7 +256,9 @@ def by_topics(function, width):
 def word_rows(batch, sums):
     """Return sums over the words of a batch as rows of the vocabulary."""
     counts = batch.rows
-    return Rows(counts.words, sums, counts.n_features) if counts.words.size else sums
+    if not counts.words.size:
+        return sums
+    return WordRows(counts.words, sums, counts.n_features)
 
 
 def cut_documents(indptr, work):

@@ -23,14 +23,14 @@ class Draws(NamedTuple):
         Labels along the axes.
     log_likelihood : ndarray of shape (n_samples, n_rows)
         Of each row at each draw.
-    observed : ndarray of shape (n_rows, ...)
+    observed : ndarray of shape (n_rows, ...), or None
     """
 
     posterior: dict
     dims: dict
     coords: dict
     log_likelihood: np.ndarray
-    observed: np.ndarray
+    observed: np.ndarray | None
 
 
 class ArviZMixin:
@@ -67,11 +67,14 @@ class ArviZMixin:
         draws = self._draws(X, y, n_samples, rng)
         # An axis of chains goes first.
         posterior = {name: value[None] for name, value in draws.posterior.items()}
-        axes = ["row", "column"][: draws.observed.ndim]
+        axes, observed = ["row"], None
+        if draws.observed is not None:
+            axes = ["row", "column"][: draws.observed.ndim]
+            observed = {"y": draws.observed}
         return arviz.from_dict(
             posterior=posterior,
             log_likelihood={"y": draws.log_likelihood[None]},
-            observed_data={"y": draws.observed},
+            observed_data=observed,
             coords=draws.coords,
             dims={**draws.dims, "y": axes},
         )

@@ -1,17 +1,16 @@
 """What the estimators of generalised linear models share: fit, stream, posterior."""
 
 import time
-import warnings
 from functools import partial
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source
 from skvrem.utils._base import VersionedPickle
+from skvrem.utils._messages import warn_nats_left
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._summary import summary_table
@@ -160,7 +159,14 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
             point = model.update(point, solver.last.mean, None, 1.0)
         promises = np.array(solver.promises, dtype=float)
         if not (result.converged or result.stopped) and self.max_iter > 0:
-            self._warn_not_converged(result, promises)
+            warn_nats_left(
+                self,
+                result.n_iter,
+                promises[-1],
+                "a smaller prior_scale, or features on one scale, make the problem "
+                "easier",
+                stacklevel=5,
+            )
         history = solvers.as_history(result.history)
         history["predicted_gain"] = promises
         if plan.solver in STOCHASTIC:
@@ -245,16 +251,6 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
                 dtype
             ),
         }
-
-    def _warn_not_converged(self, result, promises):
-        warnings.warn(
-            f"{type(self).__name__} did not converge in {result.n_iter} epochs: "
-            f"{promises[-1]:.3g} nats are left to gain, and tol is {self.tol:g}. Raise "
-            "max_iter, or tol if that is close enough; a smaller prior_scale, or "
-            "features on one scale, make the problem easier.",
-            ConvergenceWarning,
-            stacklevel=6,
-        )
 
     @property
     def _seen_before(self):

@@ -230,12 +230,16 @@ class GaussianModel(PlainModel):
         rank, self.rank = self.rank, 0
         sums = data.chunks().sum(partial(self.statistics, Point(near), beta=1.0))
         self.rank = rank
-        precision = self._target(sums)
+        return self.spread(mean, self._target(sums), rng)
+
+    def spread(self, mean, precision, rng):
+        """Return the point of means (p, k) and precisions (D, D) or (D,)."""
         if self.full:
             return Point(self._full(mean, precision))
-        if self.matrix:
+        if precision.ndim > 1:
             precision = precision.diagonal()
         log_scale = self._columns(-0.5 * np.log(precision))
+        rank = self.rank
         factor = rng.standard_normal((*mean.shape, rank)) / np.sqrt(max(1, rank))
         factor *= 0.1 * np.exp(log_scale)[:, :, None]
         return Point(Diagonal(mean, log_scale, factor))

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import block_diag, solve_triangular
 
-__all__ = ["FullRank", "LowRank", "MeanField"]
+__all__ = ["Flat", "FullRank", "LowRank", "MeanField"]
 
 LOG_2PI = np.log(2.0 * np.pi)
 
@@ -339,6 +339,34 @@ class LowRank(_Gaussian):
         return own + rng.standard_normal((n_samples, self.factor.shape[1])) @ (
             self.factor.T
         )
+
+
+class Flat:
+    """No prior at all: a density that is 1 everywhere.
+
+    The divergence of a Gaussian to it is minus its entropy.
+
+    Parameters
+    ----------
+    n_dim : int
+    """
+
+    def __init__(self, n_dim):
+        self.n_dim = n_dim
+        self.mean = self.precision_diagonal = np.zeros(n_dim)
+        self.log_determinant = -n_dim * LOG_2PI
+
+    def logpdf(self, Z):
+        """Return the logarithms of the density."""
+        return np.zeros(np.shape(Z)[:-1])
+
+    def precision_times(self, Z):
+        """Return zeros."""
+        return np.zeros(np.shape(Z))
+
+    def precision_trace(self, other):
+        """Return zero."""
+        return 0.0
 
 
 def _square(X):

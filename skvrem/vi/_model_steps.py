@@ -8,7 +8,7 @@ from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi import _kernels_steps
 from skvrem.vi._model import STEP_ROWS, Point
 
-__all__ = ["SteppingModel"]
+__all__ = ["OPTIMIZERS", "SteppingModel", "Steps"]
 
 CONTROLS = {
     None: _kernels_steps.NONE,
@@ -33,59 +33,26 @@ class Totals(NamedTuple):
     curvature: np.ndarray
 
 
-class SteppingModel:
-    """A `GaussianModel` whose update is an epoch of steps.
+class Steps:
+    """What models have in common whose update is an epoch of steps.
 
     Parameters
     ----------
     model : GaussianModel
         With a diagonal posterior and prior; makes the anchors' passes.
-    data : source
-        Dense rows in memory.
     kind : {"stochastic", "svrg", "saga"}
-    control : {None, "taylor", "antithetic", "quadrature"}
-        "quadrature" has no noise to control.
-    control_scale : bool
     optimizer : {"natural", "adam", "sgd"}
-    batch_size, n_draws : int
+    batch_size : int
     """
 
-    def __init__(
-        self,
-        model,
-        data,
-        kind,
-        control,
-        control_scale,
-        optimizer,
-        batch_size,
-        n_draws,
-    ):
+    def __init__(self, model, kind, optimizer, batch_size):
         self.model = model
-        self.data = data
         self.kind = kind
-        self.control = CONTROLS[control]
-        self.control_scale = control_scale
         self.optimizer = OPTIMIZERS[optimizer]
         self.batch_size = batch_size
-        self.n_draws = n_draws
-        self.order = np.arange(data.n_units, dtype=np.int32)
-        self.y = np.asarray(model.y, np.float64)
-        family = model.family
-        scalar = control == "quadrature" and family.code == _kernels_steps.LOGISTIC
-        self.nodes = (
-            (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
-        )
-        self.phi = float(family.dispersion)
-        k = model.k
-        shape = (k, model.prior.n_dim // k)
-        width = 2 if control == "quadrature" else k
-        n_memory = 0 if kind == "stochastic" else data.n_units
-        self.memory = np.empty((n_memory, width))
-        self.fresh = np.empty((n_memory if kind == "saga" else 0, width))
-        self.totals = Totals(np.zeros(shape), np.zeros(shape))
         self.filled = False
-        self.moments, self.count = np.zeros((4, *shape)), 0
+        self.shape = (model.k, model.prior.n_dim // model.k)
+        self.moments, self.count = np.zeros((4, *self.shape)), 0
         self.variances, self._variance = [], np.nan
 
     @property
@@ -121,6 +88,86 @@ class SteppingModel:
         self.filled = False
         self.moments[:] = 0.0
         self.count = 0
+
+    def _prior(self):
+        prior = self.model.prior
+        return np.stack(
+            [
+                prior.mean.reshape(self.shape),
+                prior.precision_diagonal.reshape(self.shape),
+            ]
+        )
+
+    def _see(self, seen, n_steps):
+        """Take note of the variance of estimates whose sums have been added up."""
+        first, second = seen / max(1, n_steps)
+        self._variance = float(np.sum(second - first * first))
+
+    def auto_step(self, point):
+        """Return a size of steps that seldom overshoots.
+
+        For "natural", half of one over the trace of covariance times curvature, which
+        the largest eigenvalue of a single row's share does not exceed by much; the more
+        rows a batch has, the closer its curvature is to that of all. "sgd" makes as
+        long a step along the narrowest coefficient; "adam" steps by 0.02.
+        """
+        if self.optimizer == _kernels_steps.ADAM:
+            return 0.02
+        variance = np.exp(2.0 * point.parameters.log_scale)
+        precision = self.model.prior.precision_diagonal.reshape(self.model.k, -1).T
+        effective = float(np.sum(np.maximum(1.0 - variance * precision, 0.0)))
+        size = 0.5 / (1.0 + effective / np.sqrt(self.batch_size))
+        if self.optimizer == _kernels_steps.NATURAL:
+            return size
+        return size * float(variance.min())
+
+
+class SteppingModel(Steps):
+    """A `GaussianModel` whose update is an epoch of steps.
+
+    Parameters
+    ----------
+    model : GaussianModel
+        With a diagonal posterior and prior; makes the anchors' passes.
+    data : source
+        Dense rows in memory.
+    kind : {"stochastic", "svrg", "saga"}
+    control : {None, "taylor", "antithetic", "quadrature"}
+        "quadrature" has no noise to control.
+    control_scale : bool
+    optimizer : {"natural", "adam", "sgd"}
+    batch_size, n_draws : int
+    """
+
+    def __init__(
+        self,
+        model,
+        data,
+        kind,
+        control,
+        control_scale,
+        optimizer,
+        batch_size,
+        n_draws,
+    ):
+        super().__init__(model, kind, optimizer, batch_size)
+        self.data = data
+        self.control = CONTROLS[control]
+        self.control_scale = control_scale
+        self.n_draws = n_draws
+        self.order = np.arange(data.n_units, dtype=np.int32)
+        self.y = np.asarray(model.y, np.float64)
+        family = model.family
+        scalar = control == "quadrature" and family.code == _kernels_steps.LOGISTIC
+        self.nodes = (
+            (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
+        )
+        self.phi = float(family.dispersion)
+        width = 2 if control == "quadrature" else model.k
+        n_memory = 0 if kind == "stochastic" else data.n_units
+        self.memory = np.empty((n_memory, width))
+        self.fresh = np.empty((n_memory if kind == "saga" else 0, width))
+        self.totals = Totals(np.zeros(self.shape), np.zeros(self.shape))
 
     def update(self, point, mean, rng, size):
         """Return the point after an epoch of steps; without noise, the point."""
@@ -169,19 +216,12 @@ class SteppingModel:
             self.memory, self.fresh = self.fresh, self.memory
             for total, part in zip(self.totals, change, strict=True):
                 total += part
-        first, second = seen / max(1, self.count - began)
-        self._variance = float(np.sum(second - first * first))
+        self._see(seen, self.count - began)
         mean, log_scale = (np.ascontiguousarray(part.T) for part in at)
         return Point(q._replace(mean=mean, log_scale=log_scale))
 
     def _rows(self):
         return self.data.rows, self.y, self.data.weight
-
-    def _prior(self):
-        prior, shape = self.model.prior, self.totals.gradient.shape
-        return np.stack(
-            [prior.mean.reshape(shape), prior.precision_diagonal.reshape(shape)]
-        )
 
     def _anchor(self, mean, log_scale):
         """Let rows remember this point, where they do not remember their visits."""
@@ -209,21 +249,3 @@ class SteppingModel:
         parts = list(parallel_map(fill, chunks))
         self.totals = Totals(*(sum(part) for part in zip(*parts, strict=True)))
         self.filled = True
-
-    def auto_step(self, point):
-        """Return a size of steps that seldom overshoots.
-
-        For "natural", half of one over the trace of covariance times curvature, which
-        the largest eigenvalue of a single row's share does not exceed by much; the more
-        rows a batch has, the closer its curvature is to that of all. "sgd" makes as
-        long a step along the narrowest coefficient; "adam" steps by 0.02.
-        """
-        if self.optimizer == _kernels_steps.ADAM:
-            return 0.02
-        variance = np.exp(2.0 * point.parameters.log_scale)
-        precision = self.model.prior.precision_diagonal.reshape(self.model.k, -1).T
-        effective = float(np.sum(np.maximum(1.0 - variance * precision, 0.0)))
-        size = 0.5 / (1.0 + effective / np.sqrt(self.batch_size))
-        if self.optimizer == _kernels_steps.NATURAL:
-            return size
-        return size * float(variance.min())

@@ -16,6 +16,9 @@ MOVES = {
     "meanfield": ("natural", "lbfgs"),
     "lowrank": ("lbfgs",),
 }
+# Of posteriors whose expectations are averages over draws, which know the curvature
+# roughly.
+MOVES_BY_DRAWS = MOVES | {"meanfield": ("lbfgs",)}
 STOCHASTIC = ("stochastic", "svrg", "saga")
 
 
@@ -27,7 +30,7 @@ class Plan(NamedTuple):
     posterior : {"fullrank", "lowrank", "meanfield"}
     rank : int
     solver : str
-    expectation : {"quadrature", "mc"}
+    expectation : {"quadrature", "mc", "draws"}
     optimizer : str
     matrix : bool
         Whether passes bring the whole curvature.
@@ -50,37 +53,40 @@ class Plan(NamedTuple):
 def plan_fit(estimator, n_parameters, n_predictors):
     """Return the `Plan` of an estimator whose parameters have been checked.
 
+    An estimator without `expectation` has nothing but draws.
+
     Raises
     ------
     ValueError
         For parameters that do not go together.
     """
-    solver, expectation, optimizer, posterior = (
-        getattr(estimator, name)
-        for name in ("solver", "expectation", "optimizer", "posterior")
+    solver, optimizer, posterior = (
+        getattr(estimator, name) for name in ("solver", "optimizer", "posterior")
     )
+    expectation = getattr(estimator, "expectation", "draws")
+    moves = MOVES_BY_DRAWS if expectation == "draws" else MOVES
     steps = optimizer in ("adam", "sgd") or expectation == "mc"
     if solver == "auto":
         solver = "svrg" if steps else "batch"
     if solver in STOCHASTIC:
         return _plan_steps(estimator, solver, n_predictors)
     if steps:
+        other = f"expectation={expectation!r} and no " if expectation == "mc" else ""
         raise ValueError(
-            f"solver='batch' makes full passes without noise: it has no "
-            f"expectation={expectation!r} and no optimizer={optimizer!r}. Leave both "
-            "to 'auto', or choose solver='svrg'."
+            f"solver='batch' makes full passes without noise: it has no {other}"
+            f"optimizer={optimizer!r}. Leave that to 'auto', or choose solver='svrg'."
         )
     if posterior == "auto":
         posterior = "fullrank" if n_parameters <= FULL_RANK else "lowrank"
     if optimizer == "auto":
         few = n_parameters <= (NEWTON if n_predictors == 1 else NEWTON_CLASSES)
-        newton = posterior == "fullrank" or (posterior == "meanfield" and few)
+        newton = "natural" in moves[posterior] and (posterior == "fullrank" or few)
         optimizer = "natural" if newton else "lbfgs"
-    if optimizer not in MOVES[posterior]:
+    if optimizer not in moves[posterior]:
+        allowed = " or ".join(map(repr, moves[posterior]))
         raise ValueError(
-            f"optimizer={optimizer!r} does not go with posterior={posterior!r}: "
-            "'natural' moves 'fullrank' and 'meanfield', 'lbfgs' moves 'meanfield' and "
-            "'lowrank'."
+            f"optimizer={optimizer!r} does not go with posterior={posterior!r}, which "
+            f"is moved by {allowed}."
         )
     rank = 0
     if posterior == "lowrank":
@@ -89,7 +95,7 @@ def plan_fit(estimator, n_parameters, n_predictors):
         posterior,
         rank,
         solver,
-        "quadrature",
+        "draws" if expectation == "draws" else "quadrature",
         optimizer,
         optimizer == "natural" and n_parameters <= FULL_RANK,
     )
@@ -97,7 +103,8 @@ def plan_fit(estimator, n_parameters, n_predictors):
 
 def _plan_steps(estimator, solver, n_predictors):
     """Return the plan of a fit by minibatches."""
-    expectation, optimizer = estimator.expectation, estimator.optimizer
+    optimizer = estimator.optimizer
+    expectation = getattr(estimator, "expectation", "draws")
     if estimator.posterior not in ("auto", "meanfield"):
         raise ValueError(
             f"solver={solver!r} is for posterior='meanfield' (or 'auto'), got "
@@ -115,11 +122,11 @@ def _plan_steps(estimator, solver, n_predictors):
         )
     if expectation == "auto":
         expectation = "quadrature" if n_predictors == 1 else "mc"
-    needs = solver in ("svrg", "saga") and expectation == "mc"
+    needs = solver in ("svrg", "saga") and expectation in ("mc", "draws")
     if needs and estimator.control_variate is None:
         raise ValueError(
-            f"solver={solver!r} with expectation='mc' needs a control variate whose "
-            "mean over the noise is known, or every step would need a full pass: "
+            f"solver={solver!r} by draws needs a control variate whose mean over them "
+            "is known, or every step would need a full pass: "
             "choose control_variate='taylor' or 'antithetic'."
         )
     optimizer = "natural" if optimizer == "auto" else optimizer

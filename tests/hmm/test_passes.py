@@ -174,6 +174,21 @@ def test_a_chain_that_never_forgets():
     assert layout.whole
 
 
+def test_shares_too_small_for_a_product():
+    """The product of a tile's densities, of which one logarithm is taken, is 0."""
+    rows, chain, joint = make([40, 300, 1, 90], n=2)
+    states = np.arange(len(joint)) // 3 % 2
+    far = 400.0 * (np.arange(2) != states[:, None])
+    columns = np.column_stack([np.ones(len(far)), joint - far])
+    none = np.full(3, -1)
+    rows = SequenceRows(columns, rows.bounds, np.asarray, np.arange(3), none)
+    unlikely = np.array([[1.0, 1e-160], [1e-160, 1.0]])
+    chain = Chain(np.eye(3)[1:], chain.start, unlikely)
+    log_c = expected(rows, chain, joint - far)[3] - (joint - far).max(axis=1)
+    assert log_c[:8].sum() < np.log(np.finfo(float).tiny)
+    compare(rows, chain, joint - far, whole(rows))
+
+
 def test_left_right():
     mask = np.triu(np.ones((4, 4))) * np.tri(4, k=1)
     rows, chain, joint = make([1500, 1200], n=4, mask=mask, sticky=0.99)

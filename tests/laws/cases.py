@@ -127,7 +127,7 @@ def dirichlet_documents(weighted=False, words_of_topics=False, model=LDAModel):
     # and to the same optimum: with sparse priors it may have several.
     # The start is near what the documents were drawn from: farther away, different
     # solvers may end in different optima.
-    near = like.point.parameters.topics[:, :3]
+    near = like.model.parameters(like.point).topics[:, :3]
     mass = like.data.total_weight / 3
     topics = mass * (0.2 * near + 0.8 * _planted_topics(np.random.default_rng(2)).T)
     point = model.start((topics + 0.1,))

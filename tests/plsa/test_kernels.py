@@ -327,36 +327,23 @@ def test_topics_of_nothing_are_zero(b):
     assert not out.any()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_sum_statistics(dtype):
-    base, deviation, factor, _ = make_statistics(dtype)
-    out = np.ones(16)
-    arguments = pad(base, dtype), pad(deviation, dtype), dtype(factor)
-    for part in ((0, 7), (7, len(base))):
-        _kernels.sum_statistics(*arguments, *part, out)
-    expected = np.maximum(base + factor * deviation, 0.0).sum(axis=0)
-    assert_close(out[:3] - 1.0, expected, dtype)
-    assert (out[3:] == 1.0).all()
-
-
 @pytest.mark.parametrize("per_topic", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_log_prior(dtype, per_topic):
     *_, prior = make_statistics(dtype, per_topic=per_topic)
     phi = np.random.default_rng(0).dirichlet(np.ones(20), size=3).T
-    arguments = pad(phi, dtype), pad(prior, dtype)
-    parts = [_kernels.log_prior(*arguments, *part) for part in ((0, 7), (7, 20))]
+    found = _kernels.log_prior(pad(phi, dtype), pad(prior, dtype))
     expected = sum(
         prior[v if per_topic else 0, c] * np.log(phi[v, c])
         for v in range(20)
         for c in range(3)
     )
-    assert_close(sum(parts), expected, dtype)
+    assert_close(found, expected, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_log_prior_of_words_without_probability(dtype):
     phi, prior = np.array([[0.0, 1.0], [1.0, 0.0]]), np.zeros((1, 2))
-    assert _kernels.log_prior(pad(phi, dtype), pad(prior, dtype), 0, 2) == 0.0
-    found = _kernels.log_prior(pad(phi, dtype), pad(prior + 0.5, dtype), 0, 2)
+    assert _kernels.log_prior(pad(phi, dtype), pad(prior, dtype)) == 0.0
+    found = _kernels.log_prior(pad(phi, dtype), pad(prior + 0.5, dtype))
     assert -np.inf < found < -50.0

@@ -176,7 +176,9 @@ def test_add_rows(dtype):
     start, values = rng.normal(size=(N_WORDS, 3)), rng.normal(size=(3, 3))
     words = read_only(np.array([2, 3, 7], np.int32))
     found, totals = pad(start, dtype), np.ones(16)
-    kernels.add_rows(found, totals, words, pad(values, dtype), dtype(0.3))
+    values_of_words = pad(values, dtype)
+    for part in ((0, 2), (2, 3)):
+        kernels.add_rows(found, totals, words, values_of_words, dtype(0.3), *part)
     expected = start.copy()
     expected[words] += 0.3 * values
     atol = RTOL[dtype]

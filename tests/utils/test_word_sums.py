@@ -5,9 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from skvrem.utils._algebra import Rows
 from skvrem.utils._padding import pad
-from skvrem.utils._word_sums import WordSums, cut_documents, take_rows
+from skvrem.utils._word_sums import WordRows, WordSums, cut_documents, take_rows
 
 V, K = 12, 16
 
@@ -16,7 +15,7 @@ def corrections(rng, n):
     """Corrections of some words each, and the same as arrays."""
     for _ in range(n):
         words = np.sort(rng.choice(V, 4, replace=False)).astype(np.int32)
-        change = Rows(words, rng.normal(size=(4, K)), V)
+        change = WordRows(words, rng.normal(size=(4, K)), V)
         whole = np.zeros((V, K))
         whole[words] = change.values
         yield change, whole
@@ -34,18 +33,18 @@ def test_steps_are_plain_averages(anchored, as_rows, rho, rng):
     s = rng.uniform(size=(V, K))
     mean = rng.uniform(size=(V, K)) if anchored else None
     F = mean if anchored else 0.0
-    sums = WordSums.about(None, s.copy())
+    sums = WordSums.of(s.copy())
     # Of so many steps that the factor is folded in on the way.
     for change, whole in corrections(rng, 60):
         sums = sums.step(mean, change if as_rows else whole, rho)
         s = (1.0 - rho) * s + rho * (F + whole)
         assert_is(sums, s)
-    assert sums.anchored == anchored
+    assert sums.base is mean
 
 
 def test_anchors_change(rng):
     s = rng.uniform(size=(V, K))
-    sums = WordSums.about(None, s.copy())
+    sums = WordSums.of(s.copy())
     for mean in (rng.uniform(size=(V, K)), None, rng.uniform(size=(V, K))):
         for change, whole in corrections(rng, 3):
             sums = sums.step(mean, change, 0.3)
@@ -59,17 +58,46 @@ def test_anchors_change(rng):
 
 def test_a_whole_step_is_the_mean(rng):
     mean = rng.uniform(size=(V, K))
-    sums = WordSums.about(None, rng.uniform(size=(V, K))).step(mean, None, 1.0)
+    sums = WordSums.of(rng.uniform(size=(V, K))).step(mean, None, 1.0)
     assert np.array_equal(sums.toarray(), mean)
-    assert sums.base is mean
+    assert sums.toarray() is mean
 
 
 def test_the_mean_is_never_written_to(rng):
     mean = rng.uniform(size=(V, K))
     mean.flags.writeable = False
-    sums = WordSums.about(None, rng.uniform(size=(V, K)))
+    sums = WordSums.of(rng.uniform(size=(V, K)))
     for change, _ in corrections(rng, 5):
         sums = sums.step(mean, change, 0.5)
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_settling_projects(anchored, rng):
+    mean = rng.uniform(size=(V, K)) if anchored else None
+    sums = WordSums.of(rng.uniform(size=(V, K)))
+    for change, _ in corrections(rng, 5):
+        sums = sums.step(mean, change, 0.5)
+    s = sums.toarray().copy()
+    assert s.min() < 0.0
+    settled = sums.settle()
+    assert_is(settled, np.maximum(s, 0.0))
+    assert settled.settle() is settled
+
+
+def test_what_is_settled_is_never_written_to(rng):
+    sums = WordSums.of(rng.uniform(size=(V, K)), 0.25, given=rng.uniform(size=(V, K)))
+    before = sums.toarray().copy()
+    mean = rng.uniform(size=(V, K))
+    moved = sums
+    for change, _ in corrections(rng, 5):
+        moved = moved.step(mean, change, 0.5)
+    assert moved.given is None
+    settled = moved.settle()
+    copy = settled.toarray().copy()
+    for change, _ in corrections(rng, 5):
+        settled.step(mean, change, 0.5)
+    assert np.array_equal(settled.toarray(), copy)
+    assert np.array_equal(sums.toarray(), before)
 
 
 def test_take_rows(rng):

@@ -1,0 +1,217 @@
+r"""Minibatch steps on the log density of a user's own model.
+
+With :math:`z = \mu + v`, :math:`v = \sigma \epsilon`, one draw for a batch, and the
+batch's gradient g and Hessian H (times the number of batches, and with the prior's), an
+estimate of the gradient of the expected log density by :math:`\mu`, and of minus its
+curvature by the scales, is
+
+    naive (Eq. 4 of Wang et al. 2024)     g(z),                       g(z) eps / sigma
+    cv (Eq. 9)                            g(z) - H(mu) v,             the same
+    joint (Eq. 5)                         g(z) - g(b) - H(b) v + G,   the same
+
+where b is an earlier point, of all rows (Algorithm 2) or of the batch's last visit
+(Algorithm 1), and G the sum over all rows of g(b). As the mean of H v is zero whatever
+:math:`\sigma` is, today's will do. Where the diagonal of H is known, the scales are
+controlled likewise: g(z) - g(b) - H(b) v takes the place of g(z) there, plus the
+diagonal of all rows. H(b) v may be half of g(b + v) - g(b - v), which is odd in
+:math:`\epsilon` as well ("antithetic").
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skvrem.vi import _kernels_steps
+from skvrem.vi._model import Point
+from skvrem.vi._model_draws import Dense, Products, convex
+from skvrem.vi._model_steps import Steps
+from skvrem.vi._model_target import Batch
+
+__all__ = ["Anchor", "TargetSteps"]
+
+
+class Anchor(NamedTuple):
+    """What is known of an earlier point.
+
+    Attributes
+    ----------
+    at : ndarray of shape (d,)
+    own : ndarray of shape (d,), or None
+        The batch's gradient there, if it has been kept.
+    gradient : ndarray of shape (d,)
+        That of all rows.
+    diagonal : ndarray of shape (d,), or None
+        Of minus the Hessian of all rows, if the scales are controlled.
+    """
+
+    at: np.ndarray
+    own: np.ndarray | None
+    gradient: np.ndarray
+    diagonal: np.ndarray | None
+
+
+class TargetSteps(Steps):
+    """A `DrawnModel` whose update is an epoch of steps.
+
+    Parameters
+    ----------
+    model : DrawnModel
+        With a diagonal posterior.
+    kind : {"stochastic", "svrg", "saga"}
+    control : {None, "taylor", "antithetic"}
+    control_scale : bool
+    optimizer : {"natural", "adam", "sgd"}
+    batch_size : int
+    """
+
+    def __init__(self, model, kind, control, control_scale, optimizer, batch_size):
+        super().__init__(model, kind, optimizer, batch_size)
+        self.target = model.target
+        self.control = control
+        self.control_scale = (
+            control_scale and control == "taylor" and self.target.knows_diagonal
+        )
+        self.n_batches = -(-self.target.rows.size // batch_size)
+        self.partition = self.visited = self.curvature = self.at = None
+
+    def statistics(self, point, batch, beta):
+        """Return the averages over all draws, controlled by the curvature there."""
+        self.at = point.parameters.mean[:, 0]
+        if self.target.knows_hessian:
+            self.curvature = Dense(-self.target.hessian(self.at))
+            self.model.scale_by(convex(self.curvature.matrix, self.model.prior))
+        elif self.target.knows_diagonal:
+            diagonal = -self.target.hessian_diagonal(self.at)
+            self.curvature = Products(self.target, self.at, diagonal)
+        if self.curvature is not None:
+            self.model.control(self.curvature, point)
+        return self.model.statistics(point, batch, beta)
+
+    def batches(self, rng):
+        """Return all rows as batches in random order."""
+        rows = rng.permutation(self.target.rows)
+        parts = np.array_split(rows, self.n_batches)
+        return [Batch(part, float(self.n_batches)) for part in parts]
+
+    def estimate(self, mean, scale, noise, batch, anchor=None):
+        """Return a batch's estimates of G and C, (d,) each, at one draw.
+
+        Parameters
+        ----------
+        mean, scale, noise : ndarray of shape (d,)
+        batch : Batch
+        anchor : Anchor, default=None
+            Of svrg and saga.
+        """
+        target, v = self.target, scale * noise
+        slope = target.gradient(mean + v, batch)
+        if self.control is None:
+            return slope, -slope * noise / scale
+        if anchor is None and self.control == "antithetic":
+            other = target.gradient(mean - v, batch)
+            return 0.5 * (slope + other), -0.5 * (slope - other) * noise / scale
+        base = mean if anchor is None else anchor.at
+        if self.control == "taylor":
+            bent = target.hessian_times(base, v, batch)
+        else:
+            ahead, behind = (target.gradient(base + u, batch) for u in (v, -v))
+            bent = 0.5 * (ahead - behind)
+        level = anchor.own if anchor is not None else None
+        if level is None and (anchor is not None or self.control_scale):
+            level = target.gradient(base, batch)
+        first = slope - bent
+        if anchor is not None:
+            first += anchor.gradient - level
+        if not self.control_scale:
+            return first, -slope * noise / scale
+        second = -(slope - level - bent) * noise / scale
+        if anchor is None:
+            return first, second - target.hessian_diagonal(mean, batch)
+        return first, second + anchor.diagonal
+
+    def update(self, point, mean, rng, size):
+        """Return the point after an epoch of steps; without noise, the point."""
+        if rng is None:
+            return point
+        q = point.parameters
+        at, log_scale = q.mean.T.copy(), q.log_scale.T.copy()
+        scale, prior = np.exp(log_scale), self._prior()
+        seen, began = np.zeros((2, 2, at.size)), self.count
+        for batch, anchor in self._visits(at[0], rng):
+            noise = rng.standard_normal(at.size)
+            found = np.stack(self.estimate(at[0], scale[0], noise, batch, anchor))
+            if not np.isfinite(found).all():
+                continue
+            seen += [found, np.square(found)]
+            self.count += 1
+            if self.optimizer == _kernels_steps.NATURAL:
+                found[0] = self._turned(found[0], at[0], scale[0] ** 2, prior)
+            _kernels_steps.step(
+                self.optimizer,
+                size,
+                *found[:, None],
+                at,
+                log_scale,
+                scale,
+                prior,
+                self.moments,
+                self.count,
+            )
+        self._see(seen, self.count - began)
+        return Point(q._replace(mean=at.T.copy(), log_scale=log_scale.T.copy()))
+
+    def _turned(self, gradient, mean, variance, prior):
+        """Return the gradient whose natural step is that in the model's metric."""
+        pull = prior[1, 0] * (mean - prior[0, 0])
+        return self.model.turned(gradient - pull, variance) / variance + pull
+
+    # Anchors
+
+    def _visits(self, mean, rng):
+        """Yield batches with what is known of them; mean moves meanwhile."""
+        if not self.reduced:
+            for batch in self.batches(rng):
+                yield batch, None
+        elif self.kind == "svrg":
+            at, diagonal = mean.copy(), self._known_diagonal(mean)
+            anchor = Anchor(at, None, self.target.gradient(at), diagonal)
+            for batch in self.batches(rng):
+                yield batch, anchor
+        else:
+            yield from self._table_visits(mean, rng)
+
+    def _table_visits(self, mean, rng):
+        """Visit a fixed partition; what is remembered counts from the next epoch on."""
+        if not self.filled:
+            self.partition = self.batches(rng)
+            self.visited = [self._remember(mean, b) for b in self.partition]
+            self.filled = True
+        totals = [
+            None if parts[0] is None else np.mean(parts, axis=0)
+            for parts in zip(*self.visited, strict=True)
+        ]
+        fresh = list(self.visited)
+        for number in rng.permutation(self.n_batches):
+            batch, (at, own, _) = self.partition[number], self.visited[number]
+            fresh[number] = self._remember(mean, batch)
+            yield batch, Anchor(at, own, totals[1], totals[2])
+        self.visited = fresh
+
+    def _remember(self, mean, batch):
+        """Return a point, and gradient and diagonal of a batch there."""
+        return (
+            mean.copy(),
+            self.target.gradient(mean, batch),
+            self._diagonal(mean, batch),
+        )
+
+    def _diagonal(self, mean, batch=None):
+        if not self.control_scale:
+            return None
+        return -self.target.hessian_diagonal(mean, batch)
+
+    def _known_diagonal(self, mean):
+        """Return that of all rows, which the pass at the same point has."""
+        if self.control_scale and self.at is not None and np.array_equal(self.at, mean):
+            return self.curvature.diagonal
+        return self._diagonal(mean)

@@ -1,0 +1,73 @@
+"""Models such as a user would write, for tests."""
+
+import numpy as np
+from scipy.special import expit
+
+
+class Logistic:
+    """Logistic regression, with no more than what is needed."""
+
+    def __init__(self, X, y):
+        self.X, self.y = np.asarray(X), np.asarray(y)
+        self.n_samples, self.n_parameters = self.X.shape
+
+    def __eq__(self, other):
+        return type(self) is type(other) and all(
+            np.array_equal(a, b) for a, b in ((self.X, other.X), (self.y, other.y))
+        )
+
+    __hash__ = None
+
+    def log_likelihood(self, parameters, indices):
+        z = self.X[indices] @ parameters
+        return self.y[indices] * z - np.logaddexp(0.0, z)
+
+    def gradient(self, parameters, indices):
+        X = self.X[indices]
+        return X.T @ (self.y[indices] - expit(X @ parameters))
+
+
+class RichLogistic(Logistic):
+    """Logistic regression with all that a model may have."""
+
+    def __init__(self, X, y, prior_scale=None):
+        super().__init__(X, y)
+        self.parameter_names = [f"x{j}" for j in range(self.n_parameters)]
+        self.prior_scale = prior_scale
+        if prior_scale is None:
+            self.log_prior = self.log_prior_gradient = None
+
+    def _weight(self, parameters, X):
+        mean = expit(X @ parameters)
+        return mean * (1.0 - mean)
+
+    def hessian_vector_product(self, parameters, vector, indices):
+        X = self.X[indices]
+        return -X.T @ (self._weight(parameters, X) * (X @ vector))
+
+    def hessian_diagonal(self, parameters, indices):
+        X = self.X[indices]
+        return -np.square(X).T @ self._weight(parameters, X)
+
+    def hessian(self, parameters, indices):
+        X = self.X[indices]
+        return -(X.T * self._weight(parameters, X)) @ X
+
+    def log_prior(self, parameters):
+        z = parameters / self.prior_scale
+        log_scale = np.log(np.sqrt(2.0 * np.pi) * self.prior_scale)
+        return -0.5 * z @ z - parameters.size * log_scale
+
+    def log_prior_gradient(self, parameters):
+        return -parameters / self.prior_scale**2
+
+    def unravel(self, parameters):
+        return {"slope": parameters[:, :-1], "level": parameters[:, -1]}
+
+
+def logistic_problem(n=60, d=3):
+    """Rows with correlated features and targets."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    X[:, 1] += 0.8 * X[:, 0]
+    return X, (rng.random(n) < expit(X @ np.linspace(1.0, -0.5, d))).astype(float)
