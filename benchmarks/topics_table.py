@@ -41,13 +41,22 @@ def main(arguments=None):
         "--corpora", nargs="+", choices=corpora.CORPORA, default=list(corpora.CORPORA)
     )
     parser.add_argument("--topics", nargs="+", type=int, default=[50, 100])
+    parser.add_argument("--temperings", nargs="+", choices=lda.TEMPERINGS)
     options = parser.parse_args(arguments)
     quick = options.quick
     repeats = min(2, options.repeats) if quick else options.repeats
     seeds = 1 if quick else options.seeds
 
     def settings(log):
-        return Settings(quick, repeats, seeds, options.corpora, options.topics, log)
+        return Settings(
+            quick,
+            repeats,
+            seeds,
+            options.corpora,
+            options.topics,
+            log,
+            options.temperings or lda.TEMPERINGS,
+        )
 
     table.measure(GROUPS, options, settings)
 

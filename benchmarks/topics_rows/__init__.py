@@ -31,6 +31,8 @@ class Settings(NamedTuple):
     topics : list of int
     log : callable
         Called with a line of text as things happen.
+    temperings : iterable of str
+        Names of those compared in "lda-temperings".
     """
 
     quick: bool
@@ -39,6 +41,7 @@ class Settings(NamedTuple):
     corpora: list
     topics: list
     log: object
+    temperings: object
 
 
 def each_corpus(settings):

@@ -180,7 +180,8 @@ def tempering_rows(settings):
         halves = evaluation.halve(corpus.test)
         for alpha, eta in ((1.0 / n_topics, 1.0 / n_topics), (0.1, 0.05)):
             priors = {"doc_topic_prior": alpha, "topic_word_prior": eta}
-            for name, params in TEMPERINGS.items():
+            for name in settings.temperings:
+                params = TEMPERINGS[name]
                 settings.log(f"temperings, {corpus.name}, {name}, priors {alpha}")
                 fits = [
                     _fit(corpus, n_topics, seed, **priors, **params)

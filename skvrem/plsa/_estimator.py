@@ -140,10 +140,12 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
     anything about. A visit therefore takes whole EM steps on them, where Eq. 5 of [1]_,
     read literally, would scale their change by the number of minibatches and leave the
     simplex; the fixed points are the same. Under variance reduction a statistic can
-    be negative for a while; what counts is then its projection to zero.
+    be negative for a while; what counts is then its projection to zero, from which the
+    next epoch goes on.
 
     A minibatch costs its nonzeros times `n_components`, whatever the vocabulary. Memory
-    beyond X: a few arrays of the size of topics and shares, 12 bytes a nonzero.
+    beyond X: three ("batch") or four arrays of the size of the topics, `n_components`
+    rounded up to a multiple of 16, two of the shares, and 12 bytes a nonzero.
 
     References
     ----------

@@ -34,6 +34,7 @@ from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
 from skvrem.utils._algebra import accumulate
@@ -45,6 +46,8 @@ __all__ = ["DropoutModel", "Gradient", "Network", "Weights"]
 
 # Rows a task of a full pass takes.
 PASS_ROWS = 2048
+# Features up to which the metric of a linear classifier is a matrix.
+MATRIX = 1000
 
 
 class Weights(NamedTuple):
@@ -216,16 +219,36 @@ class DropoutModel(PlainModel):
             [(np.full(s, alpha), np.zeros(s[1])) for s in network.shapes]
         )
         self.penalty /= self.total_weight
-        self.metric = self._metric() if len(network.shapes) == 1 else 1.0
+        linear = kind == "batch" and len(network.shapes) == 1
+        self.curvature = self._curvature() if linear else None
         self.forget()
 
-    def _metric(self):
-        """Return a bound of the curvature of a network without hidden layers."""
-        square = np.einsum("ij,ij->i", self.data.rows, self.data.rows, dtype=np.float64)
-        weight = self.data.weight
-        mean = np.average(square, weights=weight if weight.size else None)
+    def _curvature(self):
+        """Return a bound of the curvature of a linear classifier, the same by class.
+
+        A Cholesky factor, or a diagonal that is none where features are many.
+        """
+        weight = self._weight(slice(None))
+        share = weight / self.total_weight if weight.size else 1.0 / self.total_weight
         most = 0.25 if self.family.n_predictors == 1 else 0.5
-        return most * (1.0 + (1.0 + self.network.noise_variance) * mean)
+        d, variance = self.network.sizes[0], self.network.noise_variance
+        square, gram = np.zeros(d + 1), np.zeros((d + 1, d + 1))
+        for start, stop in row_chunks(0, self.data.n_units, PASS_ROWS):
+            X = np.ones((stop - start, d + 1))
+            X[:, :d] = self.data.rows[start:stop]
+            some = share[start:stop, None] if weight.size else share
+            square += np.sum(some * np.square(X), axis=0)
+            if d <= MATRIX:
+                gram += X.T @ (some * X)
+        diagonal = most * variance * square + self.penalty[:: self.network.sizes[1]]
+        diagonal[d] = 0.0  # the bias sees no noise
+        # A column of zeros has no curvature, nor have some of collinear ones.
+        diagonal += np.where(square > 0.0, 1e-12 * square, 1.0)
+        if d > MATRIX:
+            return most * square + diagonal
+        gram *= most
+        gram.flat[:: d + 2] += diagonal
+        return cho_factor(gram)
 
     # Sums over rows
 
@@ -411,7 +434,12 @@ class DropoutModel(PlainModel):
 
     def precondition(self, point, vector):
         """Divide by a bound of the curvature, where there is one."""
-        return vector / (self.metric + self.penalty)
+        if self.curvature is None:
+            return vector.copy()
+        columns = vector.reshape(-1, self.network.sizes[1])
+        if isinstance(self.curvature, tuple):
+            return cho_solve(self.curvature, columns).ravel()
+        return (columns / self.curvature[:, None]).ravel()
 
     def promise(self, point, mean):
         """Return infinity: nobody knows what is left to gain."""

@@ -150,6 +150,17 @@ def test_without_noise_it_is_a_logistic_regression():
         )
 
 
+def test_scales_of_features_do_not_matter():
+    """Of a linear classifier without a penalty: nor does the path to the optimum."""
+    X, y = rows()
+    scales = np.array([1e-3, 1.0, 30.0, 1e3, 0.2])
+    plain = GaussianDropoutClassifier((), alpha=0.0, tol=1e-8).fit(X, y)
+    scaled = clone(plain).fit(X * scales, y)
+    assert plain.n_iter_ <= 20 and scaled.n_iter_ == plain.n_iter_
+    found = scaled.coefs_[0] * scales[:, None]
+    np.testing.assert_allclose(found, plain.coefs_[0], rtol=1e-3, atol=1e-5)
+
+
 def test_noise_shrinks_and_spreads():
     X, y = rows()
     quiet, loud = (
