@@ -95,12 +95,11 @@ class HierarchicalSoftmaxClassifier(
         Medians of how far groups lie from the mean of the population.
     population_log_scale_std_ : ndarray of shape (n_classes, n_features)
         Standard deviations of the logarithms of these.
-    population_intercept_mean_, population_intercept_mean_std_ : ndarray of shape \
-(n_classes,)
-        Of the intercepts.
-    population_intercept_scale_, population_intercept_log_scale_std_ : ndarray of \
-shape (n_classes,)
-        Of the intercepts.
+    population_intercept_mean_ : ndarray of shape (n_classes,)
+        The same of the intercepts, as the next three.
+    population_intercept_mean_std_ : ndarray of shape (n_classes,)
+    population_intercept_scale_ : ndarray of shape (n_classes,)
+    population_intercept_log_scale_std_ : ndarray of shape (n_classes,)
     n_group_samples_ : ndarray of shape (n_groups,)
         Rows of each group.
     posterior_ : Hierarchical
@@ -125,8 +124,10 @@ shape (n_classes,)
     -----
     Coefficients of a group are independent in the posterior but for what they share,
     the means of the population: their standard deviations are too small where features
-    are correlated. A fit needs some 70 numbers for each coefficient of a group, most of
-    them for the last directions of L-BFGS.
+    are correlated. Nor is the bound concave: where groups differ little it has saddles,
+    at which fits are slow and rounding decides where they go on. A fit needs some 70
+    numbers for each coefficient of a group, most of them for the last directions of
+    L-BFGS.
 
     References
     ----------
