@@ -131,7 +131,7 @@ def optimum_rows(name, problem, settings):
     for solver, params in fits.items():
         if settings.solvers and solver not in settings.solvers:
             continue
-        model = ours(settings.threads, tol=1e-16, max_iter=3000, **params)
+        model = ours(settings.threads, tol=1e-16, max_iter=settings.max_iter, **params)
         seconds, _ = timed(lambda model=model: model.fit(X, y))
         gap = objective(X, y, model.coef_) / best - 1.0
         row = {"solver": solver, "gap": gap, "against": name, "seconds": seconds}
@@ -265,6 +265,7 @@ def main():
     parser.add_argument("--problems", nargs="+", default=list(PROBLEMS))
     parser.add_argument("--peers", nargs="+", help="only these")
     parser.add_argument("--solvers", nargs="+", help="only these, in 'optimum'")
+    parser.add_argument("--max-iter", type=int, default=3000, help="of 'optimum'")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", metavar="FILE")
