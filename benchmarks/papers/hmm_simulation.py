@@ -2,6 +2,9 @@ r"""Figures 2 to 4 of Sidrow et al. (2023): hidden Markov models, the simulation
 
     python benchmarks/papers/hmm_simulation.py               # 8 experiments
     python benchmarks/papers/hmm_simulation.py --quick       # those of 1000 rows
+    python benchmarks/papers/hmm_simulation.py --rows 100000 --states 6
+
+What has been measured before stays in the table unless it is measured again.
 
 T in {1e3, 1e5} rows, N in {3, 6} states, d in {3, 6} features: means of the states from
 N(0, I), variances exp(-2), states that stay with probability 0.9 (T = 1e3) or 0.999.
@@ -150,10 +153,13 @@ METHODS = {
 }
 
 
-def run(experiments, n_data, n_starts, methods):
-    """Run everything; yield the rows of all runs so far after every experiment."""
-    rows = []
+def run(experiments, n_data, n_starts, methods, rows):
+    """Run everything; yield the rows of all runs so far after every experiment.
+
+    Rows of an experiment that is run again go.
+    """
     for T, N, d in experiments:
+        rows = [row for row in rows if row[:3] != (T, N, d)]
         began = time.process_time()
         for number in range(n_data):
             rng = np.random.default_rng([T, N, d, number])
@@ -173,6 +179,15 @@ def run(experiments, n_data, n_starts, methods):
                     )
         print(f"T={T} N={N} d={d}: {time.process_time() - began:.0f} s", flush=True)
         yield rows
+
+
+def load(path):
+    """Rows that were measured before."""
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        _, *lines = csv.reader(file)
+    return [(*map(int, line[:5]), line[5], *map(float, line[6:])) for line in lines]
 
 
 def save(rows, path):
@@ -250,6 +265,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="1000 rows only")
     parser.add_argument("--rows", type=int, nargs="+", default=[1000, 100_000])
+    parser.add_argument("--states", type=int, nargs="+", default=[3, 6])
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--data", type=int, default=2, help="data sets, the paper's 5")
     parser.add_argument("--starts", type=int, default=2, help="of each, the paper's 5")
@@ -259,11 +275,12 @@ def main():
     options = parser.parse_args()
     lengths = [1000] if options.quick else options.rows
     warnings.simplefilter("ignore", RuntimeWarning)
-    experiments = list(product(lengths, [3, 6], [3, 6]))
+    experiments = list(product(lengths, options.states, [3, 6]))
     options.figures.mkdir(parents=True, exist_ok=True)
-    for rows in run(experiments, options.data, options.starts, options.methods):
-        # Now: a long run may be cut short.
-        save(rows, options.figures / "hmm_simulation.csv")
+    path = options.figures / "hmm_simulation.csv"
+    sizes = options.data, options.starts
+    for rows in run(experiments, *sizes, options.methods, load(path)):
+        save(rows, path)  # now: a long run may be cut short
         draw(rows, options.figures / "hmm_simulation.png")
         summarise(rows)
 

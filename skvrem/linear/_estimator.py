@@ -87,11 +87,11 @@ class SBMLogisticRegression(
         Seeds the sample that the curvature is taken from, and the minibatches.
     solver : str, default="auto"
         "auto", "batch", "stochastic" or "svrg"; scikit-learn's names mean "auto".
-        "batch" is bound majorization [1]_ (with `rank` or a diagonal, whose steps are
-        no longer the bound's, their length is searched); "stochastic" its stochastic
-        form [2]_ in blocks, at the level of the sampling error after one pass
-        (``max_iter=1``); "svrg" has the bound as the preconditioner of a
-        variance-reduced gradient.
+        "batch" is bound majorization [1]_ (steps that are no longer the bound's, of
+        the Hessian, a `rank` or a diagonal, have their length searched);
+        "stochastic" its stochastic form [2]_ in blocks, at the level of the sampling
+        error after one pass (``max_iter=1``); "svrg" has the bound as the
+        preconditioner of a variance-reduced gradient.
         "auto" is "batch" with ``acceleration="lbfgs"``. The choice is in ``solver_``.
     max_iter : int, default=500
         Epochs: passes for "batch", steps with "lbfgs", passes over the minibatches for
@@ -110,7 +110,8 @@ class SBMLogisticRegression(
         L-BFGS steps in its metric on all rows, each checked. With "batch" or "auto".
     curvature : {"auto", "bound", "hessian"}, default="auto"
         Row weights of the curvature: of the bound or of the Hessian. "auto" is the
-        Hessian with acceleration, else the bound.
+        Hessian with acceleration, else the bound; "batch" goes on with the Hessian
+        where the bound is slow.
     rank : int or None, default=None
         Keep the curvature as this rank plus a diagonal, in memory of ``rank`` numbers
         a feature. None is a matrix for up to 2,000 features, beyond a diagonal (sparse

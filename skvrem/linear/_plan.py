@@ -1,5 +1,6 @@
 """How a fit is made: which curvature, from how many rows, which solver and steps."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,7 +99,7 @@ def curvature_rows(curvature, p, k, n_rows, row_entries):
     if curvature.kind != "gram":
         return min(n_rows, max(4096, n_rows // 4))
     affordable = CURVATURE_PASSES * 4.0 * n_rows * k / row_entries / curvature.columns
-    rows = np.clip(affordable, FEW_ROWS * p, MANY_ROWS * p)
+    rows = min(max(affordable, FEW_ROWS * p), MANY_ROWS * p)
     return int(min(n_rows, max(rows, 1024)))
 
 
@@ -158,27 +159,24 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
     p = data.n_features + bool(estimator.fit_intercept)
     k = 1 if len(classes) == 2 else len(classes)
     accelerated = solver == "auto" or estimator.acceleration == "lbfgs"
+    plain = solver == "batch" and not accelerated
+    stream = solver == "stochastic"
     kind = estimator.curvature
     if kind == "auto":
         kind = "hessian" if accelerated else "bound"
-    elif kind == "hessian" and solver == "batch" and not accelerated:
-        raise ValueError(
-            "curvature='hessian' makes plain Newton steps of solver='batch', which "
-            "can diverge: add acceleration='lbfgs', which checks every step, or "
-            "use curvature='bound', whose steps never lower the objective."
-        )
-    stream = solver == "stochastic"
-    curvature = choose_curvature(
+    choose = partial(
+        choose_curvature,
         p,
         k,
         data.n_units,
         sparse=hasattr(data.rows, "indptr"),
         rank=estimator.rank,
-        own=accelerated or solver != "batch",
         stream=stream,
     )
+    # The bound of all classes at once is what needs no check.
+    curvature = choose(own=not plain or kind == "hessian")
     # Steps of the whole bound need no check; those of a part of it are searched.
-    majorizes = solver == "batch" and not accelerated and curvature.kind == "gram"
+    majorizes = plain and kind == "bound" and curvature.kind == "gram"
     ridge = np.full(p, 1.0 / C)
     if estimator.fit_intercept and not estimator.penalize_intercept:
         ridge[-1] = 0.0
@@ -187,22 +185,17 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
     if stream and estimator.step_size == "auto":
         gram = GRAM_STEP if k == 1 else GRAM_STEP_CLASSES
         factor = gram if curvature.kind == "gram" else OTHER_STEP
-    sample_rows = curvature_rows(curvature, p, k, data.n_units, row_entries(data))
-    model = LogisticModel(
-        rows.numbers,
-        len(classes),
-        ridge,
-        data.total_weight if n_total is None else n_total,
-        bool(estimator.fit_intercept),
-        curvature,
-        kind=kind,
-        every=stream or majorizes,
-        sample_rows=sample_rows,
-        metric_cost=metric_cost(curvature, data, k, sample_rows),
+    make = partial(
+        _make_model,
+        rows,
+        ridge=ridge,
+        total_weight=data.total_weight if n_total is None else n_total,
+        intercept=bool(estimator.fit_intercept),
         online=Online(estimator.gradient_memory, factor, 1.0 / n_blocks)
         if stream
         else None,
     )
+    model = make(curvature, kind, every=stream or majorizes)
     if accelerated:
         return Fit("batch+lbfgs", model, solvers.QuasiNewton(estimator.tol), ONE, 1)
     if stream:
@@ -212,10 +205,30 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
     if solver == "svrg":
         constant = schedules.Constant(factor)
         return Fit(solver, model, solvers.SVRG(n_blocks), constant, n_blocks)
-    if majorizes:
-        return Fit(solver, model, solvers.Batch(), ONE, 1)
     searched = solvers.QuasiNewton(estimator.tol, memory=0)
+    if majorizes and estimator.curvature == "auto":
+        closer = make(choose(own=True), "hessian", every=False)
+        searched = solvers.HandOver(solvers.Batch(), searched, closer, estimator.tol)
+    elif majorizes:
+        searched = solvers.Batch()
     return Fit(solver, model, searched, ONE, 1)
+
+
+def _make_model(rows, curvature, kind, *, ridge, **options):
+    """Return the model with a curvature, and what taking that costs."""
+    data, n_classes = rows.data, len(rows.classes)
+    p, k = len(ridge), 1 if n_classes == 2 else n_classes
+    sample_rows = curvature_rows(curvature, p, k, data.n_units, row_entries(data))
+    return LogisticModel(
+        rows.numbers,
+        n_classes,
+        ridge,
+        curvature=curvature,
+        kind=kind,
+        sample_rows=sample_rows,
+        metric_cost=metric_cost(curvature, data, k, sample_rows),
+        **options,
+    )
 
 
 class Chunks(NamedTuple):

@@ -3,6 +3,7 @@
 from skvrem.solvers._acceleration import Squarem
 from skvrem.solvers._ascent import Ascent
 from skvrem.solvers._batch import Batch
+from skvrem.solvers._hand_over import HandOver
 from skvrem.solvers._incremental import Incremental
 from skvrem.solvers._plan import BY_NAME, Plan, plan_em
 from skvrem.solvers._quasi_newton import QuasiNewton
@@ -19,6 +20,7 @@ __all__ = [
     "SVRG",
     "Ascent",
     "Batch",
+    "HandOver",
     "Incremental",
     "Plan",
     "QuasiNewton",

@@ -13,9 +13,9 @@ __all__ = ["QuasiNewton"]
 # Share of the promised gain that a step must bring (Armijo), and trials of its length.
 SUFFICIENT, TRIALS = 1e-4, 30
 # The curvature is taken anew where a step gains more than this share of the one before,
-# at least so many steps after the last time, and at most so often; and where the steps
-# that it saves, at the rate of a good curvature, are worth its cost.
-SLOW, STEPS_BETWEEN, RENEWALS, GOOD_RATE = 0.25, 3, 2, 0.05
+# at least so many steps after the last time, twice as many every time; and where the
+# steps that it saves, at the rate of a good curvature, are worth its cost.
+SLOW, STEPS_BETWEEN, GOOD_RATE = 0.25, 3, 0.05
 # Steps over which the rate of convergence is measured, and the slowest believed.
 RATE_STEPS, SLOWEST_RATE = 5, 0.95
 
@@ -71,7 +71,7 @@ class QuasiNewton(Batch):
         self.longest = getattr(model, "longest_step", math.inf)
         self.pairs = deque(maxlen=self.memory)
         self.promises = []
-        self.renewals = self.age = 0
+        self.age, self.oldest = 0, STEPS_BETWEEN
         self.anchor = None
 
     def begin(self, point, beta):
@@ -132,11 +132,10 @@ class QuasiNewton(Batch):
     def _renew(self, anchor):
         """Take the curvature anew where progress is slow; return the passes spent."""
         self.point = anchor.point
-        young = self.age < STEPS_BETWEEN or self.renewals == RENEWALS
-        if young or not self._pays():
+        if self.age < self.oldest or not self._pays():
             return 0.0
         self.point, cost = self.model.recondition(anchor.point, self.data, self.rng)
-        self.renewals += 1
+        self.oldest *= 2
         self.age = 0
         return cost
 

@@ -79,15 +79,16 @@ def stream_classes(estimator, classes):
 
 def _numbers(y, classes):
     """Return the numbers of classes that are known already."""
-    found, numbers = np.unique(y, return_inverse=True)
-    unseen = found[~np.isin(found, classes)].tolist()
-    if unseen:
+    numbers = np.searchsorted(classes, y)
+    np.minimum(numbers, len(classes) - 1, out=numbers)
+    unseen = classes[numbers] != y
+    if unseen.any():
         raise ValueError(
-            f"y holds classes {unseen}, which are not among the classes "
-            f"{classes.tolist()} of the first call of partial_fit: give all of them "
-            "there."
+            f"y holds classes {np.unique(y[unseen]).tolist()}, which are not among the "
+            f"classes {classes.tolist()} of the first call of partial_fit: give all of "
+            "them there."
         )
-    return np.searchsorted(classes, found)[numbers]
+    return numbers
 
 
 def check_known(y, classes):

@@ -22,7 +22,7 @@ from threadpoolctl import ThreadpoolController
 
 _state = threading.local()
 _pools = {}
-_blas = {"users": 0, "controller": None, "limit": None}
+_blas = {"users": 0, "libraries": None, "before": ()}
 _lock = threading.Lock()
 
 
@@ -99,9 +99,14 @@ def one_blas_thread():
     """
     with _lock:
         if not _blas["users"]:
-            if _blas["controller"] is None:  # finding the libraries takes a while
-                _blas["controller"] = ThreadpoolController()
-            _blas["limit"] = _blas["controller"].limit(limits=1, user_api="blas")
+            if _blas["libraries"] is None:  # finding them takes a while
+                found = ThreadpoolController().select(user_api="blas")
+                _blas["libraries"] = found.lib_controllers
+            # By hand: a limit of threadpoolctl's describes all libraries first, which
+            # takes a tenth of what a small batch of a stream does.
+            _blas["before"] = [x.get_num_threads() for x in _blas["libraries"]]
+            for library in _blas["libraries"]:
+                library.set_num_threads(1)
         _blas["users"] += 1
     try:
         yield
@@ -109,7 +114,8 @@ def one_blas_thread():
         with _lock:
             _blas["users"] -= 1
             if not _blas["users"]:
-                _blas["limit"].restore_original_limits()
+                for library, n in zip(_blas["libraries"], _blas["before"], strict=True):
+                    library.set_num_threads(n)
 
 
 def _enter_pool():

@@ -27,7 +27,7 @@ def tiles(batch, start, stop, intercept):
     csr = hasattr(batch.rows, "indptr")
     step = MOST_ROWS
     if not csr:
-        step = int(np.clip(TILE_SIZE // batch.rows.shape[1], FEWEST_ROWS, MOST_ROWS))
+        step = min(max(TILE_SIZE // batch.rows.shape[1], FEWEST_ROWS), MOST_ROWS)
     for a in range(start, stop, step):
         b = min(a + step, stop)
         where = batch.index[a:b] if batch.index.size else slice(a, b)

@@ -117,8 +117,9 @@ def test_every_model_folder_has_cases():
 def test_every_solver_is_tried():
     public = [getattr(solvers, name) for name in solvers.__all__]
     classes = {c for c in public if isinstance(c, type) and hasattr(c, "estimate")}
-    # Models whose steps are compiled have tests of their own.
-    assert classes == {type(make()) for make in SOLVERS.values()} | {solvers.Sweeps}
+    # Compiled steps, and what is made of two solvers, have tests of their own.
+    others = {solvers.Sweeps, solvers.HandOver}
+    assert classes == {type(make()) for make in SOLVERS.values()} | others
 
 
 def test_statistics_are_additive_and_know_no_order(case):

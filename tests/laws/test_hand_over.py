@@ -1,0 +1,69 @@
+"""One solver until it is slow, then another."""
+
+import numpy as np
+import pytest
+
+from skvrem.solvers import HandOver
+from skvrem.solvers._protocols import Anchor
+
+
+class Falling:
+    """Objectives that end at zero, by a rate."""
+
+    patience = 1
+
+    def __init__(self, rate, name):
+        self.rate, self.name = rate, name
+        self.models = []
+
+    def start(self, model, data, rng):
+        self.models.append(model)
+
+    def begin(self, point, beta):
+        point = point * self.rate
+        return Anchor(self.name, -point, 2.0, point)
+
+    def visits(self, rng):
+        return (self.name,)
+
+    def estimate(self, visit, point):
+        return visit, None
+
+
+@pytest.mark.parametrize(
+    ("rate", "tol", "last"),
+    [
+        (0.9, 1e-6, "second"),
+        (0.9, 0.05, "first"),  # it would be there in a few epochs
+        (0.3, 1e-6, "first"),
+        (0.5, 1e-300, "second"),
+    ],
+)
+def test_the_second_takes_over_where_the_first_is_slow(rate, tol, last):
+    first, second = Falling(rate, "first"), Falling(0.1, "second")
+    solver = HandOver(first, second, "its model", tol)
+    rng = np.random.default_rng(0)
+    solver.start("model", "data", rng)
+    point, passes = 1.0, []
+    for _ in range(8):
+        anchor = solver.begin(point, 1.0)
+        point = anchor.point
+        passes.append(anchor.passes)
+    (visit,) = solver.visits(rng)
+    assert visit == solver.estimate(visit, point)[0] == anchor.mean == last
+    assert first.models == ["model"]
+    if last == "second":
+        assert second.models == ["its model"]
+        # The epoch of the change has the passes of both.
+        assert passes == [2.0, 2.0, 4.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    else:
+        assert not second.models
+        assert passes == [2.0] * 8
+
+
+def test_a_second_fit_begins_with_the_first_again():
+    solver = HandOver(Falling(0.99, "first"), Falling(0.1, "second"), None, 1e-9)
+    for _ in range(2):
+        solver.start(None, None, None)
+        names = [solver.begin(1.0, 1.0).mean for _ in range(2)]
+        assert names == ["first", "first"]
