@@ -194,7 +194,7 @@ def _digamma(x):
     return {types.float64: _digamma64, types.float32: _digamma32}.get(x)
 
 
-@overload(log_gamma, jit_options=_OPTIONS, strict=False)
+@overload(log_gamma, jit_options={**_OPTIONS, "forceinline": True}, strict=False)
 def _log_gamma(x):
     return {types.float64: _log_gamma64}.get(x)
 
