@@ -20,7 +20,7 @@ __all__ = ["held_out_rows", "pass_rows", "tempering_rows"]
 
 #: CPU seconds that the twin gets.
 BUDGET = 15.0
-#: The second pass is timed, of every side: documents take more rounds than in the first.
+#: The second pass is timed, of every side: later documents take more rounds.
 PASSES = (1, 2)
 #: Epochs of a fit that is given nothing; with fewer it anneals for half of them.
 EPOCHS = 10
@@ -189,7 +189,9 @@ def tempering_rows(settings):
         for alpha, eta in ((1.0 / n_topics, 1.0 / n_topics), (0.1, 0.05)):
             priors = {"doc_topic_prior": alpha, "topic_word_prior": eta}
             for name in settings.temperings:
-                params = TEMPERINGS[name]
+                params = dict(TEMPERINGS[name])
+                if settings.epochs:
+                    params["max_iter"] = settings.epochs
                 settings.log(f"temperings, {corpus.name}, {name}, priors {alpha}")
                 fits = [
                     _fit(corpus, n_topics, seed, **priors, **params)
