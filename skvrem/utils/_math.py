@@ -22,8 +22,9 @@ from scipy import special
 
 from skvrem.utils._jit import CONTRACT
 
-# contract alone: reassoc breaks the rounding, ninf would make exp(-inf) undefined.
-_OPTIONS = {"fastmath": CONTRACT, "error_model": "numpy"}
+# contract alone: reassoc breaks the rounding, ninf would make exp(-inf) undefined. Inlined
+# by force: what is not, where one loop calls several, keeps the loop from vectorising.
+_OPTIONS = {"fastmath": CONTRACT, "error_model": "numpy", "forceinline": True}
 
 
 def exp(x):
@@ -194,7 +195,7 @@ def _digamma(x):
     return {types.float64: _digamma64, types.float32: _digamma32}.get(x)
 
 
-@overload(log_gamma, jit_options={**_OPTIONS, "forceinline": True}, strict=False)
+@overload(log_gamma, jit_options=_OPTIONS, strict=False)
 def _log_gamma(x):
     return {types.float64: _log_gamma64}.get(x)
 
