@@ -22,8 +22,8 @@ from scipy import special
 
 from skvrem.utils._jit import CONTRACT
 
-# contract alone: reassoc breaks the rounding, ninf would make exp(-inf) undefined. Inlined
-# by force: what is not, where one loop calls several, keeps the loop from vectorising.
+# contract alone: reassoc breaks the rounding, ninf would make exp(-inf) undefined.
+# Inlined by force: LLVM leaves several calls in a loop, which then is not vectorised.
 _OPTIONS = {"fastmath": CONTRACT, "error_model": "numpy", "forceinline": True}
 
 
