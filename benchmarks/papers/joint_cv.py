@@ -62,11 +62,11 @@ class Dense:
 
     def times(self, rows, W, power=1):
         """Return the predictors (m, k), or what powers of the features make."""
-        return self.X[rows] ** power @ W
+        return _raised(self.X[rows], power) @ W
 
     def scatter(self, rows, r, shape, power=1):
         """Return the sum over rows of features times r."""
-        return (self.X[rows] ** power).T @ r
+        return _raised(self.X[rows], power).T @ r
 
 
 class Pairs:
@@ -104,14 +104,21 @@ class Groups:
 
     def times(self, rows, W, power=1):
         """See `Dense`."""
-        return np.einsum("nj,njk->nk", self.X[rows] ** power, W[self.group[rows]])
+        return np.einsum(
+            "nj,njk->nk", _raised(self.X[rows], power), W[self.group[rows]]
+        )
 
     def scatter(self, rows, r, shape, power=1):
         """See `Dense`."""
         out = np.zeros(shape)
-        each = self.X[rows][:, :, None] ** power * r[:, None, :]
+        each = _raised(self.X[rows], power)[:, :, None] * r[:, None, :]
         np.add.at(out, self.group[rows], each)
         return out
+
+
+def _raised(X, power):
+    """Return powers of elements, without a copy where that is one."""
+    return X if power == 1 else X**power
 
 
 class LinearTask:
@@ -229,7 +236,7 @@ class LinearTask:
         return by_mean + self.known if name == "joint" else by_mean, second
 
 
-def tiles(n, size=10_000):
+def tiles(n, size=1000):
     """Return slices that cover n rows."""
     return [slice(start, start + size) for start in range(0, n, size)]
 
