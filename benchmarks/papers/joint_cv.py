@@ -29,6 +29,7 @@ from skvrem import (
     HierarchicalSoftmaxClassifier,
 )
 from skvrem.vi._model_families import Logistic, Softmax
+from skvrem.vi._model_ppca import Moments, likelihood
 
 # V(rows, draws), V(rows), V(draws) as published.
 PUBLISHED = {
@@ -55,13 +56,17 @@ class Dense:
     def __init__(self, X):
         self.X, self.n = np.asarray(X, np.float64), len(X)
 
+    def take(self, rows):
+        """Return some of the rows."""
+        return Dense(self.X[rows])
+
     def times(self, rows, W, power=1):
         """Return the predictors (m, k), or what powers of the features make."""
-        return self.X[rows] ** power @ W
+        return _raised(self.X[rows], power) @ W
 
     def scatter(self, rows, r, shape, power=1):
         """Return the sum over rows of features times r."""
-        return (self.X[rows] ** power).T @ r
+        return _raised(self.X[rows], power).T @ r
 
 
 class Pairs:
@@ -70,6 +75,10 @@ class Pairs:
     def __init__(self, pairs):
         self.a, self.b = pairs.T
         self.n = len(pairs)
+
+    def take(self, rows):
+        """See `Dense`."""
+        return Pairs(np.stack([self.a[rows], self.b[rows]], axis=1))
 
     def times(self, rows, W, power=1):
         """See `Dense`."""
@@ -89,16 +98,27 @@ class Groups:
     def __init__(self, X, group):
         self.X, self.group, self.n = X, group, len(X)
 
+    def take(self, rows):
+        """See `Dense`."""
+        return Groups(self.X[rows], self.group[rows])
+
     def times(self, rows, W, power=1):
         """See `Dense`."""
-        return np.einsum("nj,njk->nk", self.X[rows] ** power, W[self.group[rows]])
+        return np.einsum(
+            "nj,njk->nk", _raised(self.X[rows], power), W[self.group[rows]]
+        )
 
     def scatter(self, rows, r, shape, power=1):
         """See `Dense`."""
         out = np.zeros(shape)
-        each = self.X[rows][:, :, None] ** power * r[:, None, :]
+        each = _raised(self.X[rows], power)[:, :, None] * r[:, None, :]
         np.add.at(out, self.group[rows], each)
         return out
+
+
+def _raised(X, power):
+    """Return powers of elements, without a copy where that is one."""
+    return X if power == 1 else X**power
 
 
 class LinearTask:
@@ -168,49 +188,71 @@ class LinearTask:
 
     def _without_draws(self, rows, norms):
         variance = self.scale**2
-        a = self.design.times(rows, self.mean)
-        v = self.design.times(rows, variance, 2)
-        half = np.sqrt(v) if self.family.n_predictors > 1 else v
-        _, r, c = self.family.expectations(a, half, self.y[rows], np.empty(0))
+        _, r, c = self.expectations(rows)
         weights = self.design.times(rows, variance**2, 4)
         square = np.sum(norms * r**2) + np.sum(weights * c**2)
         first = self.design.scatter(rows, r, self.shape)
         second = self.design.scatter(rows, c, self.shape, 2) * variance
         return square - (np.sum(first**2) + np.sum(second**2)) / self.n
 
-    def step(self, name, rows, rng, known):
-        """Make the gradient of one step, as each estimator does."""
+    def expectations(self, rows):
+        """Return loss, residuals and curvatures of rows, without draws."""
+        a = self.design.times(rows, self.mean)
+        v = self.design.times(rows, self.scale**2, 2)
+        half = np.sqrt(v) if self.family.n_predictors > 1 else v
+        return self.family.expectations(a, half, self.y[rows], np.empty(0))
+
+    def log_likelihood(self):
+        """Return the expected log-likelihood of all rows, without draws."""
+        return -sum(self.expectations(rows)[0] for rows in tiles(self.n))
+
+    def refresh(self):
+        """Put the anchor at the means: a pass over all rows."""
+        self.anchor, self.known = self.mean.copy(), np.zeros(self.shape)
+        for rows in tiles(self.n):
+            a = self.design.times(rows, self.anchor)
+            r = self.family.residual(a, self.y[rows])
+            self.known += self.design.scatter(rows, r, self.shape)
+
+    def step(self, name, rows, rng):
+        """Estimate the gradient of the log-likelihood by means and log scales."""
         noise = self.scale * rng.standard_normal(self.shape)
-        design, y = self.design, self.y[rows]
-        a = design.times(rows, self.mean)
-        t = design.times(rows, noise)
-        r = second = self.family.residual(a + t, y)
-        if name != "naive":
-            mean = self.family.mean(a)
-            exact = self.family.residual(a, y)
-            r = r - exact + self.family.variance_times(mean, t)
-            if name == "joint":  # the anchor's predictors are known, its mean is added
-                before = design.times(rows, self.anchor)
-                self.family.residual(before, y)
-            else:
-                r = r + exact
-        by_mean = design.scatter(rows, r, self.shape)
-        by_scale = design.scatter(rows, second, self.shape) * noise
-        return by_mean + known if name == "joint" else by_mean, by_scale
+        batch, y, every = self.design.take(rows), self.y[rows], slice(None)
+        factor = self.n / batch.n
+        if name == "naive":
+            r = self.family.residual(batch.times(every, self.mean + noise), y)
+            naive = factor * batch.scatter(every, r, self.shape)
+            return naive, naive * noise
+        t = batch.times(every, noise)
+        a = before = batch.times(every, self.mean)
+        if name == "joint":
+            before = batch.times(every, self.anchor)
+        r = self.family.residual(a + t, y)
+        second = factor * batch.scatter(every, r, self.shape) * noise
+        r += self.family.variance_times(self.family.mean(before), t)
+        if name == "joint":
+            r -= self.family.residual(before, y)
+        by_mean = factor * batch.scatter(every, r, self.shape)
+        return by_mean + self.known if name == "joint" else by_mean, second
+
+
+def tiles(n, size=1000):
+    """Return slices that cover n rows."""
+    return [slice(start, start + size) for start in range(0, n, size)]
 
 
 def costs(task, batch_size, rng, repeats=20):
     """Return CPU milliseconds of a step by name."""
-    task.anchor, known = task.mean.copy(), np.zeros(task.mean.shape)
-    every, out = np.arange(task.n), {}
+    task.refresh()
+    out = {}
     for name in COSTS:
         kind, best = name.split()[-1], np.inf
         for _ in range(3 if "full" in name else repeats):
-            rows = every
+            rows = slice(None)
             if "full" not in name:
                 rows = rng.choice(task.n, batch_size, replace=False)
             began = time.process_time()
-            task.step(kind, rows, rng, known)
+            task.step(kind, rows, rng)
             best = min(best, time.process_time() - began)
         out[name] = 1000.0 * best
     return out
@@ -242,7 +284,12 @@ class ComponentsTask:
     def __init__(self, X, mean, scale, rng, n_rows=1000):
         self.X, self.n, self.mean, self.scale = X, len(X), mean, scale
         self.some = X[rng.choice(len(X), n_rows, replace=False)]
-        self.moments = X.T @ X / len(X)
+        self.moments = Moments(X, np.zeros(X.shape[1]), None)
+        shape = self.BOUND_DRAWS, *mean.shape
+        self.draws = np.random.default_rng(1).standard_normal(shape)
+
+    # Pairs of fixed draws of opposite sign, for the bound.
+    BOUND_DRAWS = 32
 
     def _solved(self, W):
         """Return S^-1."""
@@ -268,7 +315,7 @@ class ComponentsTask:
 
     def _total(self, W, D, kind):
         """Return the mean over all rows of naive gradients, or of Taylor's."""
-        P, Q, M = self._solved(W + D), self._solved(W), self.moments
+        P, Q, M = self._solved(W + D), self._solved(W), self.moments.matrix
         if kind == "naive":
             return P @ M @ P @ (W + D) - P @ (W + D)
         A, C = Q @ M @ Q, Q @ W
@@ -323,23 +370,43 @@ class ComponentsTask:
         table = {"V(rows, draws)": out["naive"], "V(rows)": by_rows}
         return table | {"V(draws)": totals["naive"].variance()} | out
 
-    def step(self, name, rows, rng, known):
-        """Make the gradient of one step, as each estimator does."""
-        X, W, n = self.X[rows], self.mean, len(rows)
-        noise = self.scale * rng.standard_normal(W.shape)
-        V = W + noise
+    def log_likelihood(self):
+        """Return the expected log-likelihood of all rows, by fixed draws."""
+        total = 0.0
+        for sign in (1.0, -1.0):
+            W = self.mean + sign * self.scale * self.draws
+            total += likelihood(self.moments, W, 1.0).value.mean()
+        return 0.5 * self.n * total
+
+    def refresh(self):
+        """See `LinearTask`."""
+        self.anchor, self.known = self.mean.copy(), np.zeros(self.mean.shape)
+        solve = _solver(self.anchor)
+        for rows in tiles(self.n):
+            a = solve(self.X[rows])
+            self.known += a.T @ (a @ self.anchor)
+        self.known -= self.n * solve(self.anchor.T).T
+
+    def step(self, name, rows, rng):
+        """See `LinearTask`."""
+        X = self.X[rows]
+        noise = self.scale * rng.standard_normal(self.mean.shape)
+        V, factor = self.mean + noise, self.n / len(X)
         solve = _solver(V)
         a = solve(X)
-        naive = by_mean = a.T @ (a @ V) / n - solve(V.T).T
+        naive = by_mean = factor * (a.T @ (a @ V)) - self.n * solve(V.T).T
         if name != "naive":
+            W = self.anchor if name == "joint" else self.mean
             solve = _solver(W)
             a, C = solve(X), solve(W.T).T
             b, bent = a @ W, solve(noise.T).T
             da = -solve((a @ noise) @ W.T + b @ noise.T)
             bent -= solve((W @ (noise.T @ C) + noise @ (W.T @ C)).T).T
-            taylor = ((a + da).T @ b + a.T @ (a @ noise + da @ W)) / n - C - bent
+            # Taylor's gradient less its mean over draws, that of the anchor apart.
+            taylor = factor * (da.T @ b + a.T @ (a @ noise + da @ W)) - self.n * bent
             by_mean = naive - taylor
-            by_mean += known if name == "joint" else a.T @ b / n - C
+            if name == "joint":
+                by_mean += self.known + self.n * C - factor * (a.T @ b)
         return by_mean, naive * noise
 
     def _between(self, draws):
@@ -377,15 +444,18 @@ def load(task):
     return (X - X.mean(axis=0)) / X.std(axis=0), file["y"].astype(int)
 
 
-def classes_task(task):
-    """Return a logistic or softmax regression at its posterior."""
+def classes_task(task, most=10_000):
+    """Return a logistic or softmax regression at its posterior.
+
+    It is fitted to all rows; variances are those of so many of MNIST.
+    """
     X, y = load(task)
     large = task == "mnist"
     model = BayesianLogisticRegression(
         posterior="meanfield", fit_intercept=False, max_iter=40 if large else 500
     ).fit(X, y)
     if large:  # as many rows as fit into memory, several times over
-        X, y = X[:10_000], y[:10_000]
+        X, y = X[:most], y[:most]
     family = Softmax(10, len(X)) if large else Logistic()
     y = y.astype(np.int32) if large else y.astype(float)
     return LinearTask(Dense(X), family, y, model.coef_.T, model.coef_std_.T), model
@@ -397,10 +467,7 @@ def components_task(task):
     spread = X.std(axis=0)
     X = (X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
     model = BayesianPPCA(16, noise_variance=1.0, random_state=0).fit(X)
-    mean, scale = (
-        part.reshape(784, 16)
-        for part in (model.posterior_.mean, model.posterior_.scale)
-    )
+    mean, scale = model.components_.T.copy(), model.components_std_.T.copy()
     return ComponentsTask(X, mean, scale, np.random.default_rng(0)), model
 
 
