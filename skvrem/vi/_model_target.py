@@ -120,17 +120,16 @@ class Target(Checks):
 
     def hessian_diagonal(self, z, batch=None):
         """Return the diagonal of its Hessian (d,)."""
-        axes = np.eye(z.size)
         if self._method("hessian_diagonal") is not None:
             total = self._sum("hessian_diagonal", batch, z)
         elif self._method("hessian") is not None:
             total = self._sum("hessian", batch, z).diagonal().copy()
         else:
-            columns = [self.hessian_times(z, axis, batch) for axis in axes]
-            return np.stack(columns).diagonal().copy() if columns else z
+            return _diagonal(lambda axis: self.hessian_times(z, axis, batch), z.size)
         if self.has_prior:
-            prior = [self._difference(self._prior_gradient, z, axis) for axis in axes]
-            total += np.stack(prior).diagonal()
+            total += _diagonal(
+                lambda axis: self._difference(self._prior_gradient, z, axis), z.size
+            )
         return total
 
     def hessian(self, z):
@@ -189,7 +188,7 @@ class Target(Checks):
         if found.size == 0:
             return np.zeros(0, np.intp)
         name, where = f"support of {type(self.model).__name__}", for_rows(rows)
-        if found.ndim != 1 or not np.issubdtype(found.dtype, np.integer):
+        if found.ndim != 1 or found.dtype.kind not in "iu":
             raise ValueError(
                 f"{name} must return an array of integers, one for each parameter, got "
                 f"{found.dtype} of shape {found.shape}{where}."
@@ -254,3 +253,13 @@ class Target(Checks):
         if array.dtype == np.float32:
             self._step = float(np.finfo(np.float32).eps) ** (1.0 / 3.0)
         return array.astype(np.float64)
+
+
+def _diagonal(times, d):
+    """Return the diagonal (d,) of a matrix that vectors can be multiplied with."""
+    out, axis = np.empty(d), np.zeros(d)
+    for j in range(d):
+        axis[j] = 1.0
+        out[j] = times(axis)[j]
+        axis[j] = 0.0
+    return out
