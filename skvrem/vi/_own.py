@@ -268,8 +268,9 @@ class VariationalInference(
             else than numbers.
         ValueError
             For parameters out of range or that do not go together, and for a model
-            that returns a wrong shape, NaN, or a derivative that is none. The estimator
-            is then as it was before.
+            that returns a wrong shape, NaN, a derivative that is none, or a support
+            that is none or leaves a parameter out. The estimator is then as it was
+            before.
 
         Warns
         -----
