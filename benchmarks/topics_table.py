@@ -42,6 +42,7 @@ def main(arguments=None):
     )
     parser.add_argument("--topics", nargs="+", type=int, default=[50, 100])
     parser.add_argument("--temperings", nargs="+", choices=lda.TEMPERINGS)
+    parser.add_argument("--epochs", type=int, help="of lda-temperings, not the default")
     options = parser.parse_args(arguments)
     quick = options.quick
     repeats = min(2, options.repeats) if quick else options.repeats
@@ -56,6 +57,7 @@ def main(arguments=None):
             options.topics,
             log,
             options.temperings or lda.TEMPERINGS,
+            options.epochs,
         )
 
     table.measure(GROUPS, options, settings)

@@ -33,6 +33,8 @@ class Settings(NamedTuple):
         Called with a line of text as things happen.
     temperings : iterable of str
         Names of those compared in "lda-temperings".
+    epochs : int or None
+        Of their fits; None is what each has by default.
     """
 
     quick: bool
@@ -42,6 +44,7 @@ class Settings(NamedTuple):
     topics: list
     log: object
     temperings: object
+    epochs: int | None
 
 
 def each_corpus(settings):

@@ -99,30 +99,53 @@ def divergence_of_topics(topics, prior, psi_totals, start, stop):
     psi_totals : array of shape (K,)
     start, stop : int
     """
-    total = 0.0
+    zero = prior.dtype.type(0.0)
+    sums = np.zeros(topics.shape[1])  # a loop of vector instructions, unlike one total
     for v in range(start, stop):
         p = v if prior.shape[0] > 1 else 0
         for k in range(topics.shape[1]):
-            x, y = np.float64(topics[v, k]), np.float64(prior[p, k])
-            if y > 0.0:
-                e = digamma(x) - np.float64(psi_totals[k])
-                total += log_gamma(y) - log_gamma(x) + (x - y) * e
-    return total
+            # Padding counts as one in both: a branch would cost the vectors, too.
+            real = prior[p, k] > zero
+            x = np.float64(topics[v, k]) if real else 1.0
+            y = np.float64(prior[p, k]) if real else 1.0
+            e = digamma(x) - np.float64(psi_totals[k])
+            sums[k] += log_gamma(y) - log_gamma(x) + (x - y) * e
+    return sums.sum()
 
 
 @kernel(fastmath=REDUCE)
-def divergence_of_shares(gamma, prior):
-    """KL(q(θ_d) | p(θ_d)) of Dirichlet distributions with parameters γ and α."""
-    total = total_prior = result = 0.0
+def log_beta(gamma, prior):
+    """Σ_k log Γ(γ_k) - log Γ(Σ_k γ_k), log B(γ), without the padding."""
+    total = result = 0.0
+    zero, parts = prior.dtype.type(0.0), np.empty(gamma.shape[0])
+    for k in range(gamma.shape[0]):
+        # Padding counts as one, and a loop by itself: see above.
+        x = np.float64(gamma[k]) if prior[k] > zero else 1.0
+        parts[k] = log_gamma(x)
+        total += gamma[k]
+    for k in range(gamma.shape[0]):
+        result += parts[k]
+    return result - log_gamma(total)
+
+
+@kernel(fastmath=REDUCE)
+def divergence_of_shares(gamma, prior, log_beta_prior):
+    """KL(q(θ_d) | p(θ_d)) of Dirichlet distributions with parameters γ and α.
+
+    log B(α) - log B(γ) + Σ_k (γ_k - α_k) (ψ(γ_k) - ψ(Σ_k γ_k))
+    """
+    total = result = 0.0
+    zero, parts = prior.dtype.type(0.0), np.empty(gamma.shape[0])
     for k in range(gamma.shape[0]):
         total += gamma[k]
-        total_prior += prior[k]
     psi = digamma(total)
     for k in range(gamma.shape[0]):
-        x, y = np.float64(gamma[k]), np.float64(prior[k])
-        if y > 0.0:
-            result += log_gamma(y) - log_gamma(x) + (x - y) * (digamma(x) - psi)
-    return result + log_gamma(total) - log_gamma(total_prior)
+        x = np.float64(gamma[k]) if prior[k] > zero else 1.0
+        y = np.float64(prior[k]) if prior[k] > zero else 1.0
+        parts[k] = (x - y) * (digamma(x) - psi)
+    for k in range(gamma.shape[0]):
+        result += parts[k]
+    return log_beta_prior - log_beta(gamma, prior) + result
 
 
 @kernel(fastmath=REDUCE)
@@ -190,7 +213,7 @@ def infer_documents(
     for i in range(start, stop):
         longest = max(longest, indptr[i + 1] - indptr[i])
     work = np.empty((K + 3) * (longest + lanes(rows)), rows.dtype)
-    total = 0.0
+    total, normaliser = 0.0, log_beta(prior, prior)
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
         length = zero
@@ -225,7 +248,7 @@ def infer_documents(
         for j in range(low, high):
             bound += counts[j] * (log(counts[j] / w[j]) + b * top[index[j]])
         bound -= b * length * digamma(psi_total)
-        total += share * (bound - divergence_of_shares(old, prior))
+        total += share * (bound - divergence_of_shares(old, prior, normaliser))
         if weight.size:
             for j in range(low, high):
                 w[j] *= share
@@ -312,7 +335,7 @@ def infer_tempered_documents(
     rows = np.empty((longest, K), logs.dtype)
     own = np.arange(longest)
     work = np.empty((K + 3) * (longest + lanes(logs)), logs.dtype)
-    total = 0.0
+    total, normaliser = 0.0, log_beta(prior, prior)
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
         n_words = high - low
@@ -389,7 +412,7 @@ def infer_tempered_documents(
         for j in range(low, high):
             bound += counts[j] * (log(counts[j] / w[j]) + b * top[index[j]])
         bound -= b * length * digamma(psi_total)
-        total += share * (bound - divergence_of_shares(old, prior))
+        total += share * (bound - divergence_of_shares(old, prior, normaliser))
         for j in range(low, high):
             w[j] *= share
     return total

@@ -23,7 +23,8 @@ from scipy import special
 from skvrem.utils._jit import CONTRACT
 
 # contract alone: reassoc breaks the rounding, ninf would make exp(-inf) undefined.
-_OPTIONS = {"fastmath": CONTRACT, "error_model": "numpy"}
+# Inlined by force: LLVM leaves several calls in a loop, which then is not vectorised.
+_OPTIONS = {"fastmath": CONTRACT, "error_model": "numpy", "forceinline": True}
 
 
 def exp(x):

@@ -334,10 +334,11 @@ def test_divergences(dtype, per_word, rng):
     )
     found += np.sum(gammaln(topics.sum(axis=0)) - gammaln(whole.sum(axis=0)))
     assert_close(found, expected, dtype)
-    found = _kernels.divergence_of_shares(
-        pad(topics[:1], dtype)[0], pad(whole[:1], dtype)[0]
-    )
+    gamma, alpha = pad(topics[:1], dtype)[0], pad(whole[:1], dtype)[0]
+    normaliser = _kernels.log_beta(alpha, alpha)
+    found = _kernels.divergence_of_shares(gamma, alpha, normaliser)
     assert_close(found, dirichlet_divergence(topics[0], whole[0]), dtype)
+    assert _kernels.divergence_of_shares(alpha, alpha, normaliser) == 0.0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
