@@ -3,6 +3,18 @@
 import numpy as np
 from scipy.special import expit
 
+STEPS = [  # solver, control variate, control of the scales
+    ("stochastic", None, True),
+    ("stochastic", "taylor", True),
+    ("stochastic", "taylor", False),
+    ("stochastic", "antithetic", True),
+    ("svrg", "taylor", True),
+    ("svrg", "taylor", False),
+    ("svrg", "antithetic", True),
+    ("saga", "taylor", True),
+    ("saga", "antithetic", True),
+]
+
 
 class Logistic:
     """Logistic regression, with no more than what is needed."""

@@ -145,37 +145,24 @@ def expected(family, a, spread, y, nodes, node_weights):
     return y - a, 1.0
 
 
-@kernel
-def move(
-    optimizer, size, c, j, g, turn, first, second, mean, log_scale, scale, moments
-):
-    """Move one coefficient by a step; g and turn are the gradient of the bound.
-
-    first and second are what Adam's moments lack of the mean, at their beginning.
-    """
+@kernel(forceinline=True)
+def change(optimizer, size, variance, g, turn):
+    """By how much a step moves a mean and a log scale, but for Adam's."""
     if optimizer == NATURAL:
-        mean[c, j] += size * scale[c, j] * scale[c, j] * g
         turn = 0.5 * size * turn
-        log_scale[c, j] += max(-LARGEST_TURN, min(LARGEST_TURN, turn))
-    elif optimizer == SGD:
-        mean[c, j] += size * g
-        log_scale[c, j] += size * turn
-    else:
-        moments[0, c, j] += 0.1 * (g - moments[0, c, j])
-        moments[1, c, j] += 0.001 * (g * g - moments[1, c, j])
-        moments[2, c, j] += 0.1 * (turn - moments[2, c, j])
-        moments[3, c, j] += 0.001 * (turn * turn - moments[3, c, j])
-        mean[c, j] += (
-            size
-            * (moments[0, c, j] / first)
-            / (math.sqrt(moments[1, c, j] / second) + 1e-8)
-        )
-        log_scale[c, j] += (
-            size
-            * (moments[2, c, j] / first)
-            / (math.sqrt(moments[3, c, j] / second) + 1e-8)
-        )
-    scale[c, j] = math.exp(log_scale[c, j])
+        return size * variance * g, max(-LARGEST_TURN, min(LARGEST_TURN, turn))
+    return size * g, size * turn
+
+
+@kernel(forceinline=True)
+def adam_change(size, g, first, second, m, v):
+    """By how much Adam's step moves a number, and its moments.
+
+    first and second are what the moments have of their mean, at the beginning.
+    """
+    m += 0.1 * (g - m)
+    v += 0.001 * (g * g - v)
+    return size * (m / first) / (math.sqrt(v / second) + 1e-8), m, v
 
 
 @kernel
@@ -194,20 +181,18 @@ def step(
             variance = scale[c, j] * scale[c, j]
             g = gradient[c, j] - prior[1, c, j] * (mean[c, j] - prior[0, c, j])
             turn = 1.0 - variance * (prior[1, c, j] + curvature[c, j])
-            move(
-                optimizer,
-                size,
-                c,
-                j,
-                g,
-                turn,
-                first,
-                second,
-                mean,
-                log_scale,
-                scale,
-                moments,
-            )
+            if optimizer == ADAM:
+                g, moments[0, c, j], moments[1, c, j] = adam_change(
+                    size, g, first, second, moments[0, c, j], moments[1, c, j]
+                )
+                turn, moments[2, c, j], moments[3, c, j] = adam_change(
+                    size, turn, first, second, moments[2, c, j], moments[3, c, j]
+                )
+            else:
+                g, turn = change(optimizer, size, variance, g, turn)
+            mean[c, j] += g
+            log_scale[c, j] += turn
+            scale[c, j] = math.exp(log_scale[c, j])
 
 
 @kernel
@@ -235,7 +220,6 @@ def step_on(
     without a visit, of the gradient by means and of the precisions, and their squares,
     are added up.
     """
-    first = second = 1.0
     for i in range(support.size):
         j = support[i]
         variance = scale[0, j] * scale[0, j]
@@ -248,25 +232,20 @@ def step_on(
         seen[1, 1, j] += b * b
         visits[j] += 1
         if optimizer == ADAM:
-            length = size
             first, second = 1.0 - 0.9 ** visits[j], 1.0 - 0.999 ** visits[j]
+            g, moments[0, 0, j], moments[1, 0, j] = adam_change(
+                size, g, first, second, moments[0, 0, j], moments[1, 0, j]
+            )
+            turn, moments[2, 0, j], moments[3, 0, j] = adam_change(
+                size, turn, first, second, moments[2, 0, j], moments[3, 0, j]
+            )
         else:
             longest = LONGEST if optimizer == NATURAL else LONGEST * variance
             length = min(size * weight[i], max(size, longest))
-        move(
-            optimizer,
-            length,
-            0,
-            j,
-            g,
-            turn,
-            first,
-            second,
-            mean,
-            log_scale,
-            scale,
-            moments,
-        )
+            g, turn = change(optimizer, length, variance, g, turn)
+        mean[0, j] += g
+        log_scale[0, j] += turn
+        scale[0, j] = math.exp(log_scale[0, j])
 
 
 @kernel

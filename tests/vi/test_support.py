@@ -13,19 +13,9 @@ from skvrem.vi._model_draws import DrawnModel
 from skvrem.vi._model_posterior import MeanField
 from skvrem.vi._model_target import Batch, Target
 from skvrem.vi._model_target_steps import TargetSteps
-from tests.own_models import ShortSkills, Skills, WideSkills, skills_problem
+from tests.own_models import STEPS, ShortSkills, Skills, WideSkills, skills_problem
 from tests.watching import Untouched
 
-STEPS = [  # solver, control variate, control of the scales
-    ("stochastic", None, True),
-    ("stochastic", "taylor", True),
-    ("stochastic", "antithetic", True),
-    ("svrg", "taylor", True),
-    ("svrg", "taylor", False),
-    ("svrg", "antithetic", True),
-    ("saga", "taylor", True),
-    ("saga", "antithetic", True),
-]
 PRIOR = MeanField(np.linspace(-0.5, 0.5, 9), np.linspace(0.5, 1.5, 9))
 
 
