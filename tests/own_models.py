@@ -3,6 +3,18 @@
 import numpy as np
 from scipy.special import expit
 
+STEPS = [  # solver, control variate, control of the scales
+    ("stochastic", None, True),
+    ("stochastic", "taylor", True),
+    ("stochastic", "taylor", False),
+    ("stochastic", "antithetic", True),
+    ("svrg", "taylor", True),
+    ("svrg", "taylor", False),
+    ("svrg", "antithetic", True),
+    ("saga", "taylor", True),
+    ("saga", "antithetic", True),
+]
+
 
 class Logistic:
     """Logistic regression, with no more than what is needed."""
@@ -71,3 +83,68 @@ def logistic_problem(n=60, d=3):
     X = rng.normal(size=(n, d))
     X[:, 1] += 0.8 * X[:, 0]
     return X, (rng.random(n) < expit(X @ np.linspace(1.0, -0.5, d))).astype(float)
+
+
+class Skills:
+    """Matches of players, whose skills are parameters; the first of a pair won."""
+
+    def __init__(self, pairs, n_players):
+        self.pairs = np.asarray(pairs)
+        self.n_samples, self.n_parameters = len(self.pairs), n_players
+
+    def __eq__(self, other):
+        return type(self) is type(other) and np.array_equal(self.pairs, other.pairs)
+
+    __hash__ = None
+
+    def _open(self, parameters, indices):
+        won, lost = self.pairs[indices].T
+        return won, lost, expit(parameters[lost] - parameters[won])
+
+    def log_likelihood(self, parameters, indices):
+        won, lost = self.pairs[indices].T
+        return -np.logaddexp(0.0, parameters[lost] - parameters[won])
+
+    def gradient(self, parameters, indices):
+        _, _, p = self._open(parameters, indices)
+        return self._gather(indices, p, -p)
+
+    def hessian_vector_product(self, parameters, vector, indices):
+        won, lost, p = self._open(parameters, indices)
+        pull = p * (1.0 - p) * (vector[won] - vector[lost])
+        return self._gather(indices, -pull, pull)
+
+    def hessian_diagonal(self, parameters, indices):
+        _, _, p = self._open(parameters, indices)
+        return self._gather(indices, -p * (1.0 - p), -p * (1.0 - p))
+
+    def _gather(self, indices, by_won, by_lost):
+        """Sum what matches say of the one who won and the one who lost."""
+        won, lost = self.pairs[indices].T
+        out = np.zeros(self.n_parameters)
+        np.add.at(out, won, by_won)
+        np.add.at(out, lost, by_lost)
+        return out
+
+
+class WideSkills(Skills):
+    """The same, who says which parameters matches depend on."""
+
+    def support(self, indices):
+        return np.unique(self.pairs[indices])
+
+
+class ShortSkills(WideSkills):
+    """The same, with derivatives by these only."""
+
+    def _gather(self, indices, by_won, by_lost):
+        return super()._gather(indices, by_won, by_lost)[self.support(indices)]
+
+
+def skills_problem(n=60, n_players=9):
+    """Matches in which the last player but two is never seen."""
+    rng = np.random.default_rng(1)
+    known = np.delete(np.arange(n_players), -3)
+    pairs = np.array([rng.choice(known, 2, replace=False) for _ in range(n)])
+    pairs[:20].sort(axis=1)
+    return pairs, n_players

@@ -24,20 +24,20 @@ from skvrem.vi._arviz import ArviZMixin, Draws, feature_names
 from skvrem.vi._model import GaussianModel, structure_of
 from skvrem.vi._model_posterior import MeanField
 from skvrem.vi._model_steps import SteppingModel
-from skvrem.vi._pareto import pareto_k
+from skvrem.vi._pareto import ParetoMixin
 from skvrem.vi._plan import STOCHASTIC, as_structure, plan_fit
 from skvrem.vi._prior import check_prior_scale, prior_scales
 from skvrem.vi._variance import ESTIMATORS, decompose
 
 __all__ = ["GaussianPosterior"]
 
-# Draws that the shape of the importance weights is taken from, and how many at once.
-PARETO_DRAWS, DRAWS_AT_ONCE = 1000, 50
+# Draws of coefficients at once, for the shape of the importance weights.
+DRAWS_AT_ONCE = 50
 # Rows a task of a prediction.
 PREDICT_ROWS = 4096
 
 
-class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
+class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, VersionedPickle):
     """Estimators with coefficients, a Gaussian prior and a Gaussian posterior.
 
     A class that inherits this has ``_open(X, y, sample_weight, reset)``, which returns
@@ -332,34 +332,18 @@ class GaussianPosterior(ArviZMixin, CallbackSupportMixin, VersionedPickle):
         coords = {"predictor": self._labels(), "feature": feature_names(self)}
         return Draws(posterior, dims, coords, each, targets)
 
-    @property
-    def pareto_k_(self):
-        """How far the posterior can be trusted; below 0.7 it is near the exact one.
-
-        The shape of the tail of importance weights, from 1,000 draws: computed when it
-        is asked for, from the rows of the last fit, which a pickle does not carry.
-        """
-        check_is_fitted(self)
-        if "_pareto_k" in vars(self):
-            return self._pareto_k
-        if "_rows" not in vars(self):
-            raise AttributeError(
-                f"pareto_k_ of {type(self).__name__} needs the rows of the fit, which "
-                "are not in its pickle: ask for it before, or fit again."
-            )
+    def _log_joint(self, draws):
+        """See `ParetoMixin`."""
         data, targets, prior = self._rows
-        draws = self.posterior_.sample(PARETO_DRAWS, np.random.default_rng(0))
         model = self._posterior_model(data.n_units, targets)
         with threads(self.n_jobs), one_blas_thread():
             total = np.concatenate(
                 [
                     sum(self._weighed_log_likelihoods(model, data, some))
-                    for some in np.split(draws, PARETO_DRAWS // DRAWS_AT_ONCE)
+                    for some in np.split(draws, len(draws) // DRAWS_AT_ONCE)
                 ]
             )
-        weights = total + prior.logpdf(draws) - self.posterior_.logpdf(draws)
-        self._pareto_k = pareto_k(weights)
-        return self._pareto_k
+        return total + prior.logpdf(draws)
 
     def _weighed_log_likelihoods(self, model, data, draws):
         """Yield sums over chunks of rows of the log-likelihood at each draw."""

@@ -95,6 +95,9 @@ class BradleyTerry(
         there is one, and the skills. ``mean``, ``scale``, ``sample``, ``logpdf``.
     elbo_ : float
         Lower bound of the log evidence, in nats; of a stream, the sum over its batches.
+    pareto_k_ : float
+        Below 0.7 the posterior is near the exact one, given the tie parameter; computed
+        when asked for, from the matches of the last fit.
     n_iter_ : int
         Steps of the last fit.
     converged_ : bool
@@ -309,7 +312,15 @@ class BradleyTerry(
             n_iter_=sum(run.n_iter for _, run in runs),
             converged_=result.converged,
             history_=history,
+            _rows=(pairs, prior),
         )
+        vars(self).pop("_pareto_k", None)
+
+    def __getstate__(self):
+        # Matches stay where they are: only what has been learnt travels.
+        state = super().__getstate__()
+        state.pop("_rows", None)
+        return state
 
     def _run(self, pairs, prior, kind, ties, began, report):
         """Fit independent skills roughly, then the posterior asked for from there."""

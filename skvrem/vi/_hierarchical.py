@@ -127,7 +127,9 @@ class HierarchicalSoftmaxClassifier(
     are correlated. Nor is the bound concave: where groups differ little it has saddles,
     at which fits are slow and rounding decides where they go on. A fit needs some 70
     numbers for each coefficient of a group, most of them for the last directions of
-    L-BFGS.
+    L-BFGS. There is no ``pareto_k_``: only the prior tells one class's coefficients
+    from a shift of all classes', which independent coefficients leave out, so that
+    importance weights of all of them together have heavy tails even for one group.
 
     References
     ----------

@@ -33,6 +33,10 @@ class JaxModel:
     log_prior : callable, default=None
         ``log_prior(parameters)``, the log density of a prior; None is the Gaussian one
         of the estimator.
+    support : callable, default=None
+        ``support(indices)``, the numbers of the parameters that rows depend on, in
+        order and each once, as in the vector ``initial``. Steps by minibatches are then
+        among these.
 
     Attributes
     ----------
@@ -72,10 +76,11 @@ class JaxModel:
     np.float64(2.0)
     """
 
-    def __init__(self, log_likelihood, data, parameters, log_prior=None):
+    def __init__(self, log_likelihood, data, parameters, log_prior=None, support=None):
         jax = optional("jax", "jax", "JaxModel")
         ravel = optional("jax.flatten_util", "jax", "JaxModel").ravel_pytree
-        self._given = (log_likelihood, data, parameters, log_prior)
+        self._given = (log_likelihood, data, parameters, log_prior, support)
+        self.support = support
         tree = jax.tree_util
         if np.ndim(parameters) == 0 and isinstance(parameters, int | np.integer):
             parameters = np.zeros(parameters)
@@ -268,7 +273,7 @@ class JaxModel:
 
     def _function(self, jax, name):
         """Return what is to be compiled."""
-        log_likelihood, _, _, log_prior = self._given
+        log_likelihood, _, _, log_prior, _ = self._given
         numpy, tree = jax.numpy, jax.tree_util
 
         def prior(z):

@@ -34,6 +34,8 @@ NATURAL, ADAM, SGD = 0, 1, 2
 FARTHEST = 700.0
 # A natural step changes the logarithm of a scale by at most so much.
 LARGEST_TURN = 0.25
+# A step that stands for many is at most this natural one.
+LONGEST = 0.5
 
 
 @kernel(fastmath=REDUCE)
@@ -143,6 +145,26 @@ def expected(family, a, spread, y, nodes, node_weights):
     return y - a, 1.0
 
 
+@kernel(forceinline=True)
+def change(optimizer, size, variance, g, turn):
+    """By how much a step moves a mean and a log scale, but for Adam's."""
+    if optimizer == NATURAL:
+        turn = 0.5 * size * turn
+        return size * variance * g, max(-LARGEST_TURN, min(LARGEST_TURN, turn))
+    return size * g, size * turn
+
+
+@kernel(forceinline=True)
+def adam_change(size, g, first, second, m, v):
+    """By how much Adam's step moves a number, and its moments.
+
+    first and second are what the moments have of their mean, at the beginning.
+    """
+    m += 0.1 * (g - m)
+    v += 0.001 * (g * g - v)
+    return size * (m / first) / (math.sqrt(v / second) + 1e-8), m, v
+
+
 @kernel
 def step(
     optimizer, size, gradient, curvature, mean, log_scale, scale, prior, moments, count
@@ -152,38 +174,78 @@ def step(
     gradient and curvature are G and C; prior (2, k, p) has means and precisions, and
     moments (4, k, p) are Adam's.
     """
-    if optimizer == ADAM:
-        first = 1.0 - 0.9**count
-        second = 1.0 - 0.999**count
+    first, second = 1.0 - 0.9**count, 1.0 - 0.999**count
     k, p = mean.shape
     for c in range(k):
         for j in range(p):
             variance = scale[c, j] * scale[c, j]
             g = gradient[c, j] - prior[1, c, j] * (mean[c, j] - prior[0, c, j])
             turn = 1.0 - variance * (prior[1, c, j] + curvature[c, j])
-            if optimizer == NATURAL:
-                mean[c, j] += size * variance * g
-                turn = 0.5 * size * turn
-                log_scale[c, j] += max(-LARGEST_TURN, min(LARGEST_TURN, turn))
-            elif optimizer == SGD:
-                mean[c, j] += size * g
-                log_scale[c, j] += size * turn
+            if optimizer == ADAM:
+                g, moments[0, c, j], moments[1, c, j] = adam_change(
+                    size, g, first, second, moments[0, c, j], moments[1, c, j]
+                )
+                turn, moments[2, c, j], moments[3, c, j] = adam_change(
+                    size, turn, first, second, moments[2, c, j], moments[3, c, j]
+                )
             else:
-                moments[0, c, j] += 0.1 * (g - moments[0, c, j])
-                moments[1, c, j] += 0.001 * (g * g - moments[1, c, j])
-                moments[2, c, j] += 0.1 * (turn - moments[2, c, j])
-                moments[3, c, j] += 0.001 * (turn * turn - moments[3, c, j])
-                mean[c, j] += (
-                    size
-                    * (moments[0, c, j] / first)
-                    / (math.sqrt(moments[1, c, j] / second) + 1e-8)
-                )
-                log_scale[c, j] += (
-                    size
-                    * (moments[2, c, j] / first)
-                    / (math.sqrt(moments[3, c, j] / second) + 1e-8)
-                )
+                g, turn = change(optimizer, size, variance, g, turn)
+            mean[c, j] += g
+            log_scale[c, j] += turn
             scale[c, j] = math.exp(log_scale[c, j])
+
+
+@kernel
+def step_on(
+    support,
+    weight,
+    optimizer,
+    size,
+    gradient,
+    curvature,
+    mean,
+    log_scale,
+    scale,
+    prior,
+    moments,
+    visits,
+    seen,
+):
+    """Move the coefficients of a support (s,) only; the arrays of all are (1, p).
+
+    gradient and curvature (s,) estimate G and C given that a coefficient is visited,
+    which weight (s,) times as many steps as its visits do: so is the step longer, but
+    no longer than half of the way that the posterior expects. Adam's steps are as long
+    as ever, and visits (p,) counts them. seen (2, 2, p): the estimates that are zero
+    without a visit, of the gradient by means and of the precisions, and their squares,
+    are added up.
+    """
+    for i in range(support.size):
+        j = support[i]
+        variance = scale[0, j] * scale[0, j]
+        g = gradient[i] - prior[1, 0, j] * (mean[0, j] - prior[0, 0, j])
+        turn = 1.0 - variance * (prior[1, 0, j] + curvature[i])
+        a, b = weight[i] * g, -weight[i] * turn / variance
+        seen[0, 0, j] += a
+        seen[0, 1, j] += b
+        seen[1, 0, j] += a * a
+        seen[1, 1, j] += b * b
+        visits[j] += 1
+        if optimizer == ADAM:
+            first, second = 1.0 - 0.9 ** visits[j], 1.0 - 0.999 ** visits[j]
+            g, moments[0, 0, j], moments[1, 0, j] = adam_change(
+                size, g, first, second, moments[0, 0, j], moments[1, 0, j]
+            )
+            turn, moments[2, 0, j], moments[3, 0, j] = adam_change(
+                size, turn, first, second, moments[2, 0, j], moments[3, 0, j]
+            )
+        else:
+            longest = LONGEST if optimizer == NATURAL else LONGEST * variance
+            length = min(size * weight[i], max(size, longest))
+            g, turn = change(optimizer, length, variance, g, turn)
+        mean[0, j] += g
+        log_scale[0, j] += turn
+        scale[0, j] = math.exp(log_scale[0, j])
 
 
 @kernel

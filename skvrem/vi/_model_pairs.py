@@ -249,7 +249,13 @@ class PairsModel:
         mean = self.pairs.predictor(point.posterior.mean)
         return self.expectation(mean, point.variance, point.eta)
 
-    def expectation(self, mean, variance, eta):
+    def log_likelihood(self, theta, eta):
+        """Return the log-likelihood of parameters (n_dim,), up to a constant."""
+        nothing = np.zeros(self.pairs.first.size)
+        u = self.pairs.predictor(theta)
+        return self.expectation(u, nothing, eta, (np.zeros(1), np.ones(1))).objective
+
+    def expectation(self, mean, variance, eta, rule=None):
         """Return the `Expectation` for Gaussian predictors.
 
         Parameters
@@ -257,6 +263,8 @@ class PairsModel:
         mean, variance : ndarray of shape (n_pairs,)
         eta : float
             Tie parameter.
+        rule : tuple (nodes, weights), default=None
+            Of the quadrature; None is that of the prior.
         """
         pairs = self.pairs
         out = np.empty((3, mean.size))
@@ -268,7 +276,7 @@ class PairsModel:
             function = kernels.expect_davidson
             if self.ties == "rao-kupper":
                 function = kernels.expect_rao_kupper
-        arguments += [self.nodes, self.weights]
+        arguments += rule or (self.nodes, self.weights)
         chunks = row_chunks(0, mean.size, CHUNK)
         parts = parallel_map(lambda rows: function(*arguments, *rows, *out), chunks)
         if self.ties is None:

@@ -15,6 +15,13 @@ where b is an earlier point, of all rows (Algorithm 2) or of the batch's last vi
 controlled likewise: g(z) - g(b) - H(b) v takes the place of g(z) there, plus the
 diagonal of all rows. H(b) v may be half of g(b + v) - g(b - v), which is odd in
 :math:`\epsilon` as well ("antithetic").
+
+Where the model says which parameters a batch depends on, a step takes place among these
+alone: draws, g, H, G, prior and entropy. Of an epoch's n batches :math:`c_j` have the
+parameter j; what they say of it is multiplied by :math:`c_j` rather than by n, which is
+the same mean over those that have it, and their step is :math:`n / c_j` times as long.
+So weight times estimate, zero without a visit, has the gradient of the bound for its
+mean over an epoch, dense terms included.
 """
 
 from typing import NamedTuple
@@ -25,7 +32,7 @@ from skvrem.vi import _kernels_steps
 from skvrem.vi._model import Point
 from skvrem.vi._model_draws import Dense, Products, convex
 from skvrem.vi._model_steps import Steps
-from skvrem.vi._model_target import Batch
+from skvrem.vi._model_target import ALL, Batch
 
 __all__ = ["Anchor", "TargetSteps"]
 
@@ -48,6 +55,10 @@ class Anchor(NamedTuple):
     own: np.ndarray | None
     gradient: np.ndarray
     diagonal: np.ndarray | None
+
+    def among(self, support):
+        """Return what is known by some of the parameters."""
+        return Anchor(*(None if part is None else part[support] for part in self))
 
 
 class TargetSteps(Steps):
@@ -73,6 +84,13 @@ class TargetSteps(Steps):
         )
         self.n_batches = -(-self.target.rows.size // batch_size)
         self.partition = self.visited = self.curvature = self.at = None
+        # Steps of each parameter, where these are not those of all.
+        self.visits = np.zeros(self.target.n_dim if self.target.sparse else 0, np.int64)
+
+    def forget(self):
+        """What is remembered is of steps that have been taken back."""
+        super().forget()
+        self.visits[:] = 0
 
     def statistics(self, point, batch, beta):
         """Return the averages over all draws, controlled by the curvature there."""
@@ -91,7 +109,14 @@ class TargetSteps(Steps):
         """Return all rows as batches in random order."""
         rows = rng.permutation(self.target.rows)
         parts = np.array_split(rows, self.n_batches)
-        return [Batch(part, float(self.n_batches)) for part in parts]
+        if not self.target.sparse:
+            return [Batch(part, float(self.n_batches)) for part in parts]
+        supports = [self.target.support(part) for part in parts]
+        counts = np.bincount(np.concatenate(supports), minlength=self.target.n_dim)
+        return [
+            Batch(part, counts[own].astype(np.float64), own)
+            for part, own in zip(parts, supports, strict=True)
+        ]
 
     def estimate(self, mean, scale, noise, batch, anchor=None):
         """Return a batch's estimates of G and C, (d,) each, at one draw.
@@ -99,6 +124,7 @@ class TargetSteps(Steps):
         Parameters
         ----------
         mean, scale, noise : ndarray of shape (d,)
+            Of the parameters of the batch's support, as the estimates are.
         batch : Batch
         anchor : Anchor, default=None
             Of svrg and saga.
@@ -136,27 +162,32 @@ class TargetSteps(Steps):
         q = point.parameters
         at, log_scale = q.mean.T.copy(), q.log_scale.T.copy()
         scale, prior = np.exp(log_scale), self._prior()
+        state = at, log_scale, scale, prior, self.moments
         seen, began = np.zeros((2, 2, at.size)), self.count
+        known = np.zeros(at.size, bool)
+        self.target.rest(at[0])
         for batch, anchor in self._visits(at[0], rng):
-            noise = rng.standard_normal(at.size)
-            found = np.stack(self.estimate(at[0], scale[0], noise, batch, anchor))
+            known[batch.support] = True
+            centre, spread = at[0, batch.support], scale[0, batch.support]
+            noise = rng.standard_normal(centre.size)
+            found = np.stack(self.estimate(centre, spread, noise, batch, anchor))
             if not np.isfinite(found).all():
                 continue
-            seen += [found, np.square(found)]
             self.count += 1
+            if batch.support is not ALL:
+                weight = self.n_batches / batch.factor
+                how = batch.support, weight, self.optimizer, size
+                _kernels_steps.step_on(*how, *found, *state, self.visits, seen)
+                continue
+            seen += [found, np.square(found)]
             if self.optimizer == _kernels_steps.NATURAL:
                 found[0] = self._turned(found[0], at[0], scale[0] ** 2, prior)
             _kernels_steps.step(
-                self.optimizer,
-                size,
-                *found[:, None],
-                at,
-                log_scale,
-                scale,
-                prior,
-                self.moments,
-                self.count,
+                self.optimizer, size, *found[:, None], *state, self.count
             )
+        # What no row depends on has its prior for its posterior.
+        at[0, ~known] = prior[0, 0, ~known]
+        log_scale[0, ~known] = -0.5 * np.log(prior[1, 0, ~known])
         self._see(seen, self.count - began)
         return Point(q._replace(mean=at.T.copy(), log_scale=log_scale.T.copy()))
 
@@ -176,7 +207,7 @@ class TargetSteps(Steps):
             at, diagonal = mean.copy(), self._known_diagonal(mean)
             anchor = Anchor(at, None, self.target.gradient(at), diagonal)
             for batch in self.batches(rng):
-                yield batch, anchor
+                yield batch, anchor.among(batch.support)
         else:
             yield from self._table_visits(mean, rng)
 
@@ -186,24 +217,28 @@ class TargetSteps(Steps):
             self.partition = self.batches(rng)
             self.visited = [self._remember(mean, b) for b in self.partition]
             self.filled = True
-        totals = [
-            None if parts[0] is None else np.mean(parts, axis=0)
-            for parts in zip(*self.visited, strict=True)
-        ]
+        _, *seen = zip(*self.visited, strict=True)
+        known = Anchor(None, None, *map(self._total, seen))
         fresh = list(self.visited)
         for number in rng.permutation(self.n_batches):
             batch, (at, own, _) = self.partition[number], self.visited[number]
             fresh[number] = self._remember(mean, batch)
-            yield batch, Anchor(at, own, totals[1], totals[2])
+            yield batch, known.among(batch.support)._replace(at=at, own=own)
         self.visited = fresh
+
+    def _total(self, parts):
+        """Return the sum over all rows of what the batches of the partition found."""
+        if parts[0] is None:
+            return None
+        total = np.zeros(self.target.n_dim)
+        for batch, part in zip(self.partition, parts, strict=True):
+            total[batch.support] += part / batch.factor
+        return total
 
     def _remember(self, mean, batch):
         """Return a point, and gradient and diagonal of a batch there."""
-        return (
-            mean.copy(),
-            self.target.gradient(mean, batch),
-            self._diagonal(mean, batch),
-        )
+        at = mean[batch.support].copy()
+        return at, self.target.gradient(at, batch), self._diagonal(at, batch)
 
     def _diagonal(self, mean, batch=None):
         if not self.control_scale:

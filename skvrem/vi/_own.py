@@ -138,12 +138,14 @@ class VariationalInference(
     ``log_prior_gradient(parameters)`` replace the Gaussian prior.
     ``hessian_vector_product(parameters, vector, indices)``,
     ``hessian_diagonal(parameters, indices)`` and ``hessian(parameters, indices)``, of
-    the rows' sum, replace differences of gradients. ``initial``, ``parameter_names``
-    and ``unravel(parameters)`` say where to start, and how to name and shape what
-    comes out.
+    the rows' sum, replace differences of gradients. ``support(indices)`` says which of
+    many parameters rows depend on, so that a step by a minibatch costs no more than
+    these do. ``initial``, ``parameter_names`` and ``unravel(parameters)`` say where to
+    start, and how to name and shape what comes out.
 
     Before anything is fitted the model is tried at the start: derivatives are compared
-    with differences, and an error names the method, and a row where it went wrong.
+    with differences, and an error names the method, and a row where it went wrong, or
+    a parameter that a support leaves out.
 
     References
     ----------
@@ -266,8 +268,9 @@ class VariationalInference(
             else than numbers.
         ValueError
             For parameters out of range or that do not go together, and for a model
-            that returns a wrong shape, NaN, or a derivative that is none. The estimator
-            is then as it was before.
+            that returns a wrong shape, NaN, a derivative that is none, or a support
+            that is none or leaves a parameter out. The estimator is then as it was
+            before.
 
         Warns
         -----

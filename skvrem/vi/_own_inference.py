@@ -8,15 +8,15 @@ from skvrem.utils._summary import summary_table
 from skvrem.vi._arviz import ArviZMixin, Draws
 from skvrem.vi._model_target import Target
 from skvrem.vi._own_input import check_rows
-from skvrem.vi._pareto import pareto_k
+from skvrem.vi._pareto import ParetoMixin
 
 __all__ = ["OwnInference"]
 
-# Draws that the shape of importance weights, and predictive densities, are taken from.
-PARETO_DRAWS, PREDICT_DRAWS = 1000, 100
+# Draws that predictive densities are taken from.
+PREDICT_DRAWS = 100
 
 
-class OwnInference(ArviZMixin):
+class OwnInference(ParetoMixin, ArviZMixin):
     """Methods of `VariationalInference` that use fitted attributes and the model."""
 
     def sample_posterior(self, n_samples=1, random_state=None):
@@ -80,22 +80,12 @@ class OwnInference(ArviZMixin):
         target = Target(self.model, check_rows(X, self.model))
         return np.stack([target.each(z, target.rows) for z in draws])
 
-    @property
-    def pareto_k_(self):
-        """How far the posterior can be trusted; below 0.7 it is near the exact one.
-
-        The shape of the tail of importance weights, from 1,000 draws: computed when it
-        is asked for.
-        """
-        check_is_fitted(self)
-        if "_pareto_k" not in vars(self):
-            rows, prior = self._rows
-            target = Target(self.model, rows)
-            draws = self.posterior_.sample(PARETO_DRAWS, np.random.default_rng(0))
-            weights = np.array([target.log_density(z) for z in draws])
-            weights += prior.logpdf(draws) - self.posterior_.logpdf(draws)
-            self._pareto_k = pareto_k(weights)
-        return self._pareto_k
+    def _log_joint(self, draws):
+        """See `ParetoMixin`."""
+        rows, prior = self._rows
+        target = Target(self.model, rows)
+        each = np.array([target.log_density(z) for z in draws])
+        return each + prior.logpdf(draws)
 
     def to_arviz(self, X=None, n_samples=1000, random_state=None):
         """Return draws from the posterior and what they say of rows, for ArviZ.

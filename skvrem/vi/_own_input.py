@@ -15,6 +15,7 @@ OPTIONAL = (
     "hessian_vector_product",
     "hessian_diagonal",
     "hessian",
+    "support",
     "unravel",
 )
 

@@ -8,10 +8,12 @@ from scipy.special import expit, ndtri
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.utils._parallel import threads
 from skvrem.utils._summary import summary_table
 from skvrem.vi._arviz import ArviZMixin, Draws
-from skvrem.vi._model_pairs import hermite
+from skvrem.vi._model_pairs import PairsModel, hermite
 from skvrem.vi._pairs_input import open_labels, open_matches
+from skvrem.vi._pareto import ParetoMixin
 
 __all__ = ["Interval", "PairsInference"]
 
@@ -35,7 +37,7 @@ class Interval(NamedTuple):
     upper: np.ndarray
 
 
-class PairsInference(ArviZMixin):
+class PairsInference(ParetoMixin, ArviZMixin):
     """Methods of `BradleyTerry` that use fitted attributes only."""
 
     # Matches
@@ -263,6 +265,14 @@ class PairsInference(ArviZMixin):
         rng = check_random_state(random_state)
         skills = self.posterior_.sample(n_samples, rng)[:, self._offset :]
         return skills - skills.mean(axis=1, keepdims=True)
+
+    def _log_joint(self, draws):
+        """See `ParetoMixin`. The tie parameter is known."""
+        pairs, prior = self._rows
+        model = PairsModel(pairs, prior, "meanfield", self.ties)
+        with threads(self.n_jobs):
+            each = [model.log_likelihood(theta, self._eta) for theta in draws]
+        return np.array(each) + prior.logpdf(draws)
 
     def rank_probability(self, items=None, n_samples=10_000, random_state=None):
         """Return how probable it is that items have each rank among themselves.

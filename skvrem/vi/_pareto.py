@@ -6,9 +6,12 @@ sampling to correct what differs; above, it is not (Vehtari et al. 2024).
 """
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["generalized_pareto", "pareto_k", "smooth_weights"]
+__all__ = ["ParetoMixin", "generalized_pareto", "pareto_k", "smooth_weights"]
 
+# Draws that the shape of importance weights is taken from.
+PARETO_DRAWS = 1000
 # Fewer weights in the tail say nothing of its shape.
 SMALLEST_TAIL = 5
 # Weight of the prior of the shape, an average of 0.5, in draws.
@@ -101,3 +104,30 @@ def smooth_weights(log_weights):
 def pareto_k(log_weights):
     """Return the shape k of the tail of importance weights; see `smooth_weights`."""
     return smooth_weights(log_weights)[1]
+
+
+class ParetoMixin:
+    """`pareto_k_` of an estimator with ``posterior_``, and what its fit kept.
+
+    That is ``_rows``, from which ``_log_joint(draws)`` finds the log density of
+    parameters (n, d) and the rows together, up to a constant.
+    """
+
+    @property
+    def pareto_k_(self):
+        """How far the posterior can be trusted; below 0.7 it is near the exact one.
+
+        The shape of the tail of importance weights, from 1,000 draws: computed when it
+        is asked for, from the rows of the last fit.
+        """
+        check_is_fitted(self)
+        if "_pareto_k" not in vars(self):
+            if "_rows" not in vars(self):
+                raise AttributeError(
+                    f"pareto_k_ of {type(self).__name__} needs the rows of the fit, "
+                    "which are not in its pickle: ask for it before, or fit again."
+                )
+            draws = self.posterior_.sample(PARETO_DRAWS, np.random.default_rng(0))
+            weights = self._log_joint(draws) - self.posterior_.logpdf(draws)
+            self._pareto_k = pareto_k(weights)
+        return self._pareto_k

@@ -103,6 +103,12 @@ class BayesianPPCA(
     sklearn.decomposition.PCA : Its loadings are those of the highest likelihood.
     sklearn.decomposition.FactorAnalysis : A noise variance for each feature.
 
+    Notes
+    -----
+    There is no ``pareto_k_``: the data say nothing of turns of all components together,
+    so that the posterior of the loadings is flat along them where this one is narrow,
+    and importance weights have heavy tails however well each loading is judged.
+
     References
     ----------
     .. [1] Tipping, Bishop (1999). Probabilistic principal component analysis. Journal

@@ -68,6 +68,17 @@ class Model(Protocol):
         Saves as many products as there are parameters, once or twice a fit.
         """
 
+    def support(self, indices):
+        """Return which parameters rows depend on: their numbers, in order, each once.
+
+        Where a row depends on few of many parameters, as a match does on two players,
+        a step by a minibatch then costs no more than these do. Derivatives of rows,
+        but for `hessian`, may be by the parameters of the rows' support instead, in its
+        order. What the other parameters are in `parameters` and `vector` is then of no
+        account, and the arrays may be filled anew for the next call. It saves nothing
+        beside a `log_prior`, which may tie all parameters together.
+        """
+
     def unravel(self, parameters):
         """Return parameters (n, n_parameters) in the shapes that a user thinks in.
 

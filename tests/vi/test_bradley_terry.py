@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils import estimator_checks, get_tags
 
 from skvrem import BradleyTerry
+from skvrem.vi._pareto import pareto_k
 from tests.watching import Recorder, Untouched, callbacks, needs_callbacks
 
 
@@ -519,3 +520,62 @@ def test_history_and_lines(capsys):
     gains = model.history_["predicted_gain"]
     assert 0.0 < gains[-1] < model.tol < gains[0]
     assert len(model.history_["passes"]) == model.n_iter_
+
+
+# How far the posterior can be trusted
+
+
+@pytest.mark.parametrize(
+    ("params", "nu"),
+    [
+        ({}, 0.0),
+        ({"posterior": "lowrank", "rank": 3, "home_advantage": True}, 0.0),
+        ({"ties": "davidson", "prior_scale": 0.5}, 0.7),
+        ({"ties": "rao-kupper", "home_advantage": True}, 0.7),
+    ],
+)
+def test_pareto_k_from_one_match_after_the_other(params, nu):
+    X, y, _ = season(nu=nu, home=0.4)
+    model = BradleyTerry(**params).fit(X, y)
+    q, sd = model.posterior_, model.prior_scale
+    draws = q.sample(1000, np.random.default_rng(0))
+    log_p = -0.5 * np.square(draws / sd).sum(axis=1) - draws.shape[1] * np.log(sd)
+    for (a, b), won in zip(X, y, strict=True):
+        skill = draws[:, model._offset :]
+        u = skill[:, a] - skill[:, b]
+        if model.home_advantage:
+            u = u + draws[:, 0]
+        t = model.tie_parameter_ if nu else 0.0
+        if model.ties == "rao-kupper":
+            win, loss = expit(u - np.log(t)), expit(-u - np.log(t))
+        else:
+            odds = np.exp(u / 2.0), np.exp(-u / 2.0)
+            win, loss = (one / (sum(odds) + t) for one in odds)
+        log_p += np.log({0.0: loss, 0.5: 1.0 - win - loss, 1.0: win}[won])
+    assert model.pareto_k_ == pytest.approx(pareto_k(log_p - q.logpdf(draws)), abs=1e-6)
+    assert model.pareto_k_ < 0.7
+
+
+def test_pareto_k_tells_what_independent_skills_leave_out():
+    X, y, _ = season(n_items=40, n=4000)
+    k = [
+        BradleyTerry(posterior=p).fit(X, y).pareto_k_ for p in ("fullrank", "meanfield")
+    ]
+    assert k[0] < 0.5 and k[1] > k[0] + 0.2
+
+
+def test_pareto_k_is_that_of_the_last_matches():
+    X, y, _ = season()
+    model = BradleyTerry().fit(X[:100], y[:100])
+    before = model.pareto_k_
+    assert model.partial_fit(X[100:], y[100:]).pareto_k_ != before
+    again = pickle.loads(pickle.dumps(model))
+    assert again.pareto_k_ == model.pareto_k_
+    small = len(pickle.dumps(model))
+    model.fit(np.tile(X, (50, 1)), np.tile(y, 50))
+    assert len(pickle.dumps(model)) < small + 2000
+    fresh = pickle.loads(pickle.dumps(model))
+    with pytest.raises(AttributeError, match="rows of the fit"):
+        fresh.pareto_k_  # noqa: B018
+    with pytest.raises(NotFittedError):
+        BradleyTerry().pareto_k_  # noqa: B018

@@ -8,7 +8,12 @@ from sklearn.base import clone
 
 from skvrem import VariationalInference
 from skvrem.vi import JaxModel
-from tests.own_models import RichLogistic, logistic_problem
+from tests.own_models import (
+    RichLogistic,
+    WideSkills,
+    logistic_problem,
+    skills_problem,
+)
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -117,3 +122,19 @@ def test_wrong_data():
     X[17, 1] = np.nan
     with pytest.raises(ValueError, match=r"log_likelihood of JaxModel .* row 17"):
         VariationalInference(JaxModel(log_likelihood, (X, y), 3)).fit()
+
+
+def won(skill, pair):
+    return -jnp.logaddexp(0.0, skill[pair[1]] - skill[pair[0]])
+
+
+def test_a_support_is_handed_on():
+    plain = WideSkills(*skills_problem())
+    model = JaxModel(won, *skills_problem(), support=plain.support)
+    assert model == clone(model) and JaxModel(won, *skills_problem()).support is None
+    rows = np.array([3, 8, 8])
+    z = np.linspace(-1.0, 1.0, 9)
+    np.testing.assert_allclose(model.gradient(z, rows), plain.gradient(z, rows))
+    params = {"solver": "svrg", "max_iter": 2, "tol": 1.0, "random_state": 0}
+    means = [VariationalInference(m, **params).fit().mean_ for m in (model, plain)]
+    np.testing.assert_allclose(*means, atol=1e-5)

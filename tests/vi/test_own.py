@@ -21,20 +21,8 @@ from skvrem.vi._model_draws import (
 from skvrem.vi._model_posterior import Flat, MeanField
 from skvrem.vi._model_target import Batch, Target
 from skvrem.vi._model_target_steps import Anchor, TargetSteps
-from tests.own_models import Logistic, RichLogistic, logistic_problem
+from tests.own_models import STEPS, Logistic, RichLogistic, logistic_problem
 from tests.watching import Untouched
-
-STEPS = [  # solver, control variate, control of the scales
-    ("stochastic", None, True),
-    ("stochastic", "taylor", True),
-    ("stochastic", "taylor", False),
-    ("stochastic", "antithetic", True),
-    ("svrg", "taylor", True),
-    ("svrg", "taylor", False),
-    ("svrg", "antithetic", True),
-    ("saga", "taylor", True),
-    ("saga", "antithetic", True),
-]
 
 
 def fit(model=None, X=None, **params):
