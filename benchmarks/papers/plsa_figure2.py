@@ -401,6 +401,9 @@ def draw_picture(curves, path):
                 axis.plot(seconds, mean, label=name, **style)
                 if name in ("bEM", "sEM", "sEM-vr"):
                     ends.append(mean)
+            if not ends:  # not measured
+                axis.set_visible(False)
+                continue
             axis.set_xscale("log")
             best = max(e.max() for e in ends) if model == "plsa" else None
             if best is not None:  # the start is far below
