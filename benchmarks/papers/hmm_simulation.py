@@ -17,7 +17,6 @@ paper's, but for means in standard deviations of the rows (here about 1).
 """
 
 import argparse
-import csv
 import time
 import warnings
 from collections import defaultdict
@@ -25,6 +24,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+import measured
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
@@ -39,6 +39,8 @@ from skvrem.hmm._transitions import Initial
 from skvrem.schedules import Constant
 
 SMALL, MOST = 1e-2, 150
+COLUMNS = "T,N,d,data,start,method,epochs,log_likelihood,norm,seconds".split(",")
+TYPES = (*[int] * 5, str, *[float] * 4)
 
 
 class Found(Exception):
@@ -181,24 +183,6 @@ def run(experiments, n_data, n_starts, methods, rows):
         yield rows
 
 
-def load(path):
-    """Rows that were measured before."""
-    if not path.exists():
-        return []
-    with open(path, newline="") as file:
-        _, *lines = csv.reader(file)
-    return [(*map(int, line[:5]), line[5], *map(float, line[6:])) for line in lines]
-
-
-def save(rows, path):
-    """Write a line for every run."""
-    names = "T,N,d,data,start,method,epochs,log_likelihood,norm,seconds"
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(names.split(","))
-        writer.writerows([*row[:6], *(f"{x:.6g}" for x in row[6:])] for row in rows)
-
-
 def summarise(rows):
     """Print median epochs by experiment, ratios to BFGS, and likelihoods."""
     table, pairs, best = defaultdict(list), {}, defaultdict(lambda: -np.inf)
@@ -276,11 +260,10 @@ def main():
     lengths = [1000] if options.quick else options.rows
     warnings.simplefilter("ignore", RuntimeWarning)
     experiments = list(product(lengths, options.states, [3, 6]))
-    options.figures.mkdir(parents=True, exist_ok=True)
     path = options.figures / "hmm_simulation.csv"
     sizes = options.data, options.starts
-    for rows in run(experiments, *sizes, options.methods, load(path)):
-        save(rows, path)  # now: a long run may be cut short
+    for rows in run(experiments, *sizes, options.methods, measured.load(path, TYPES)):
+        measured.save(path, COLUMNS, rows)  # now: a long run may be cut short
         draw(rows, options.figures / "hmm_simulation.png")
         summarise(rows)
 

@@ -17,7 +17,6 @@ read from the folder named by SKVREM_DATA.
 """
 
 import argparse
-import csv
 import time
 import warnings
 from collections import defaultdict
@@ -25,6 +24,7 @@ from copy import copy
 from functools import partial
 from pathlib import Path
 
+import measured
 import numpy as np
 from joint_cv import TASKS, classes_task
 from numba import njit
@@ -50,6 +50,8 @@ WHEN = 2.0 ** np.arange(-5.0, 0.1, 0.5)
 ENDS, TRIAL = (0.1, 0.001), 7
 OPENERS = TASKS | {"mnist": partial(classes_task, most=None)}
 PACKAGE = "package"
+COLUMNS = "task,method,step_size,seconds,iterations,bound".split(",")
+TYPES = str, str, float, float, int, float
 
 
 class Standard:
@@ -234,29 +236,6 @@ def measure(name, seconds, methods):
     yield rows
 
 
-def load(path):
-    """Rows that were measured before."""
-    if not path.exists():
-        return []
-    with open(path, newline="") as file:
-        _, *lines = csv.reader(file)
-    return [
-        (task, method, float(size), float(seconds), int(steps), float(bound))
-        for task, method, size, seconds, steps, bound in lines
-    ]
-
-
-def save(rows, path):
-    """Write a line for every bound."""
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow("task,method,step_size,seconds,iterations,bound".split(","))
-        writer.writerows(
-            [*row[:2], f"{row[2]:g}", f"{row[3]:.4g}", row[4], f"{row[5]:.9g}"]
-            for row in rows
-        )
-
-
 def curves(rows):
     """Return by task and method the points (seconds, iterations, bound) of each size.
 
@@ -368,8 +347,10 @@ def main():
             for new in measure(task, seconds, options.methods):
                 # Read now: tasks may be measured side by side.
                 again = {row[:2] for row in new}
-                save([row for row in load(path) if row[:2] not in again] + new, path)
-    rows = load(path)
+                known = measured.load(path, TYPES)
+                kept = [row for row in known if row[:2] not in again]
+                measured.save(path, COLUMNS, kept + new)
+    rows = measured.load(path, TYPES)
     draw(rows, options.figures / "joint_cv_large.png")
     summarise(rows)
 

@@ -17,13 +17,13 @@ starts are to be made on an idle machine.
 """
 
 import argparse
-import csv
 import json
 import sys
 import time
 from itertools import product
 from pathlib import Path
 
+import measured
 import numpy as np
 from scipy import sparse
 
@@ -73,6 +73,7 @@ FEW_DOCUMENTS, FEW_TOKENS, PARTICLES = 100, 200, 10
 SOME = set(np.unique(np.round(1.1 ** np.arange(80)).astype(int)).tolist())
 COLUMNS = ("model", "corpus", "n_topics", "method", "steps", "seed")
 COLUMNS += ("epochs", "passes", "seconds", "value")
+TYPES = (str, str, int, str, str, int, int, float, float, float)
 
 
 def marks(n_epochs):
@@ -437,12 +438,8 @@ def main():
     parser.add_argument("--figure", type=Path, default=FIGURES / "plsa_figure2.png")
     parser.add_argument("--draw", action="store_true", help="from the file of --csv")
     options = parser.parse_args()
-    rows = []
-    if options.csv.exists():  # what was measured before stays unless it is again
-        with open(options.csv, newline="") as file:
-            for row in list(csv.reader(file))[1:]:
-                name = (*row[:2], int(row[2]), *row[3:5], int(row[5]), int(row[6]))
-                rows.append((*name, *map(float, row[7:])))
+    # What was measured before stays unless it is again.
+    rows = measured.load(options.csv, TYPES)
     jobs = []
     if not options.draw:
         tasks = [("plsa", n) for n in options.topics] + [("lda", 10)]
@@ -469,14 +466,7 @@ def main():
         make = plsa_rows if model == "plsa" else lda_rows
         new = list(make(problem, choice, options.seeds))
         rows = [row for row in rows if row[:3] != (model, key, n_topics)] + new
-        options.csv.parent.mkdir(parents=True, exist_ok=True)
-        with open(options.csv, "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(COLUMNS)
-            for row in rows:
-                writer.writerow(
-                    [f"{x:.7g}" if isinstance(x, float) else x for x in row]
-                )
+        measured.save(options.csv, COLUMNS, rows)
     if rows:
         curves = curves_of(rows)
         print_tables(curves)

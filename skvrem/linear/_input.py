@@ -38,8 +38,7 @@ def open_rows(estimator, X, y, sample_weight, reset, classes=None):
     """Return the `Rows` of a fit, or of a batch of a stream with given classes."""
     if is_dask(X):
         as_source(X, dask=False)  # says what to do
-    stream = classes is not None
-    if not (stream and not reset and _is_as_before(estimator, X, y)):
+    if reset or not _is_as_before(estimator, X, y):
         X, y = validate_data(
             estimator,
             X,
@@ -51,6 +50,7 @@ def open_rows(estimator, X, y, sample_weight, reset, classes=None):
             # A pass over dense rows would be a good part of a fit: see _explained.
             ensure_all_finite=sp.issparse(X),
         )
+    stream = classes is not None
     weight = check_weight(sample_weight, X.shape[0])
     classes, numbers = number_classes(estimator, y, weight, classes)
     if estimator.class_weight is not None:

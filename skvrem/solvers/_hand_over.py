@@ -7,7 +7,7 @@ from skvrem.solvers._batch import Batch
 __all__ = ["HandOver"]
 
 # Epochs that the first solver may still need, and those from which its rate is told.
-PATIENCE, FIRST_EPOCHS = 20, 3
+MOST_EPOCHS, FIRST_EPOCHS = 20, 3
 
 
 class HandOver(Batch):
@@ -72,4 +72,4 @@ class HandOver(Batch):
         if now >= before:
             return True
         left = math.log(max(self.tol, 1e-300) / now) / math.log(now / before)
-        return left > PATIENCE
+        return left > MOST_EPOCHS
