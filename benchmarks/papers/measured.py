@@ -1,0 +1,34 @@
+"""Rows that were measured, kept in a file: what takes long is not measured twice."""
+
+import csv
+
+__all__ = ["load", "save"]
+
+
+def load(path, types):
+    """Return the rows of a file, none where there is none.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    types : tuple of callables
+        What makes a value of the text in each column.
+    """
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        _, *lines = csv.reader(file)
+    return [
+        tuple(make(text) for make, text in zip(types, line, strict=True))
+        for line in lines
+    ]
+
+
+def save(path, names, rows):
+    """Write names of columns, and rows, whose floats keep nine digits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        for row in rows:
+            writer.writerow([f"{x:.9g}" if isinstance(x, float) else x for x in row])
