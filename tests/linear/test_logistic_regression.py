@@ -609,6 +609,24 @@ def test_balanced_weights_are_not_for_streams():
     assert weighted.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()
 
 
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "later", "classes"])
+def test_labels_without_an_order(method, rng):
+    X, y = rng.normal(size=(6, 2)), ["a", "b", None, "a", "b", "a"]
+    model = SBMLogisticRegression()
+    if method == "later":
+        model.partial_fit(X, ["a", "b"] * 3, classes=["a", "b"])
+    before = dict(vars(model))
+    calls = {
+        "fit": lambda: model.fit(X, y),
+        "partial_fit": lambda: model.partial_fit(X, y, classes=["a", "b"]),
+        "later": lambda: model.partial_fit(X, y),
+        "classes": lambda: model.partial_fit(X, ["a", "b"] * 3, classes=["a", None]),
+    }
+    with pytest.raises(ValueError, match="got NoneType and str: leave out the rows"):
+        calls[method]()
+    assert vars(model) == before
+
+
 @pytest.mark.parametrize(
     ("solver", "k", "C"), [("batch", 2, 100.0), ("batch", 4, 100.0), ("svrg", 2, 1e4)]
 )
