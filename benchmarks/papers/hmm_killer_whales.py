@@ -95,6 +95,7 @@ def draw_start(X, rng, **options):
         transitions=transitions,
         startprob_init=first,
         n_init=1,
+        n_jobs=1,
         random_state=int(rng.integers(2**31 - 1)),
         **options,
     )
@@ -191,7 +192,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--starts", type=int, default=50)
     parser.add_argument("--max-iter", type=int, default=300)
-    parser.add_argument("--slow-iter", type=int, default=80, help="of SVRG and SAGA")
+    parser.add_argument("--slow-iter", type=int, default=30, help="of SVRG and SAGA")
     every = [*SOLVERS, *STOCHASTIC, *SCIPY]
     parser.add_argument("--methods", nargs="+", choices=every, default=every)
     parser.add_argument(
