@@ -23,9 +23,9 @@ TARGETS = {"tomotopy": 5.0, "scikit-learn online LDA": 40.0, "gensim": 40.0}
 PASSES = 8
 SLACK = 0.002
 N_TOPICS = 50
-#: Epochs after which we give up. Whose point estimates of a document's few topics do
-#: not get to a level in so many may leave it to the other.
-MOST = {VRPLSA: 512, TemperedLDA: 64}
+#: Epochs after which we give up; point estimates of a document's topics may not come
+#: to a level, which is left to the other model then.
+MOST, KINDS = 512, (VRPLSA, TemperedLDA)
 
 
 def _fit(kind, corpus, n_topics, seed, n_iter):
@@ -53,11 +53,15 @@ class Ours:
         return self.values[n_iter]
 
     def epochs_to(self, level):
-        """Epochs after which a fit has the level, to 15 %; None if it never does."""
-        few, many = 0, 1
+        """Epochs after which a fit has the level, to 15 %; None if it never does.
+
+        It will not where the value has fallen from one number to its double, twice.
+        """
+        few, many, falls = 0, 1, 0
         while self.value(many) < level:
             few, many = many, 2 * many
-            if many > MOST[self.arguments[0]]:
+            falls = falls + 1 if self.value(many) < self.value(few) else 0
+            if many > MOST or falls == 2:
                 return None
         while many > 1.15 * few + 1:
             middle = (few + many) // 2
@@ -93,9 +97,10 @@ def held_out_rows(settings):
         seeds = range(settings.seeds)
         ours = {
             kind: [Ours(kind, corpus, halves, N_TOPICS, seed) for seed in seeds]
-            for kind in MOST
+            for kind in KINDS
         }
-        for name, make_curve in peers.CURVES.items():
+        for name in settings.peers:
+            make_curve = peers.CURVES[name]
             settings.log(f"held-out, {corpus.name}, {name}")
             n_passes = 100 if name == "tomotopy" else PASSES
             try:
