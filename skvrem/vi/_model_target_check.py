@@ -16,20 +16,24 @@ ASKED = 4_000_000
 class Checks:
     """The methods of `Target` that try its model."""
 
-    def curvature_methods(self, whole):
+    def curvature_methods(self, whole, products):
         """Return which second derivatives of the model's own a fit asks for.
 
         Parameters
         ----------
         whole : bool
-            It is the Hessian, rather than products with it and its diagonal.
+            For the Hessian.
+        products : bool
+            For products with it, and where these are all, its diagonal.
         """
         product, diagonal, matrix = (
             name if self._method(name) is not None else None
             for name in ("hessian_vector_product", "hessian_diagonal", "hessian")
         )
-        names = (matrix or product,) if whole else (product, diagonal or matrix)
-        return [name for name in names if name]
+        names = {matrix or product} if whole else {diagonal or matrix}
+        if products:
+            names.add(product)
+        return sorted(names - {None})
 
     def check(self, z, curvatures):
         """Compare values, derivatives and some second derivatives at a point.

@@ -16,9 +16,10 @@ from skvrem.utils._validation import (
     check_real,
 )
 from skvrem.vi._model_draws import DrawnModel, opposite_draws
+from skvrem.vi._model_low_rank import LowRankModel
 from skvrem.vi._model_posterior import Flat, MeanField
 from skvrem.vi._model_target import Target
-from skvrem.vi._own_fit import climb, pairs_of_draws, step
+from skvrem.vi._own_fit import climb, climb_in_turns, pairs_of_draws, step
 from skvrem.vi._own_inference import OwnInference
 from skvrem.vi._own_input import check_model, check_rows, check_vector
 from skvrem.vi._plan import FULL_RANK, STOCHASTIC, as_structure, plan_fit
@@ -288,7 +289,8 @@ class VariationalInference(
         check_model(self.model)
         target = Target(self.model, check_rows(X, self.model))
         prior = self._prior(target)
-        plan = plan_fit(self, target.n_dim, 1)
+        plan = plan_fit(self, target.n_dim, 1, target.sparse)
+        target.sparse &= plan.posterior == "meanfield"
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(2**31 - 1)
         )
@@ -296,21 +298,24 @@ class VariationalInference(
         start = prior.mean
         if given is not None:
             start = check_vector(given, target.n_dim, "initial of the model")
-        whole = plan.solver == "batch" and target.n_dim <= FULL_RANK
-        target.check(start, target.curvature_methods(whole))
+        few = target.n_dim <= FULL_RANK
+        whole = few and not plan.rank
+        whole = plan.posterior == "fullrank" or (whole and plan.solver == "batch")
+        products = plan.solver != "batch" or not whole
+        target.check(start, target.curvature_methods(whole, products))
         names = self._names(target.n_dim)
-        width = target.n_dim + plan.rank
+        width = target.n_dim
         n_pairs = pairs_of_draws(self, plan, target.rows.size, width)
-        model = DrawnModel(
-            target,
-            prior,
-            as_structure(plan.posterior),
-            plan.rank,
-            opposite_draws(rng, n_pairs, width),
-        )
+        draws = opposite_draws(rng, n_pairs, width)
+        if plan.rank:
+            model = LowRankModel(target, prior, plan.rank, draws)
+        else:
+            model = DrawnModel(target, prior, as_structure(plan.posterior), draws)
         with Progress(self, X, None, 1) as progress:
             report = progress.start(0, lambda at: self._attributes(model, at))
             how = climb if plan.solver == "batch" else step
+            if plan.rank or (plan.solver != "batch" and model.full):
+                how = climb_in_turns
             fit = how(self, model, plan, start, rng, began, report)
             report.end()
         point, runs = fit.point, fit.runs
