@@ -95,6 +95,8 @@ class Products(NamedTuple):
 
     def times(self, V):
         """Return A times vectors, one a row."""
+        if len(V) > self.target.n_dim:
+            return V @ self.times(np.eye(self.target.n_dim))
         out = np.zeros(V.shape)
         for row, v in zip(out, V, strict=True):
             for point in self.at:

@@ -50,7 +50,7 @@ class Checks:
         z.setflags(write=False)
         self._check_rows("log_likelihood", z, lambda rows: self.each(z, rows))
         self._check_rows("gradient", z, lambda rows: self._mean("gradient", z, rows))
-        if self.has_prior:
+        if self.has_prior and self.prior is None:
             for name in ("log_prior", "log_prior_gradient"):
                 shape = () if name == "log_prior" else z.shape
                 self._check_finite(name, self._array(name, shape, z))
@@ -65,7 +65,7 @@ class Checks:
             lambda rows: self._mean("gradient", z, rows) @ v,
             lambda rows: self._difference(lambda at: self.each(at, rows).mean(), z, v),
         )
-        if self.has_prior:
+        if self.has_prior and self.prior is None:
             self._compare(
                 "log_prior_gradient",
                 "log_prior",
