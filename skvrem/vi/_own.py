@@ -56,13 +56,15 @@ class VariationalInference(
     prior_scale : float, array-like of shape (n_parameters,), or None, default=None
         Its standard deviation; None is 1.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
-        Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
-        "auto" is "fullrank" up to 1,000 parameters, "meanfield" beyond and with a
-        solver by minibatches. The standard deviations of "meanfield" are too small
-        where parameters go together, and so are its intervals. "lowrank" takes as many
-        pairs of draws as there are parameters.
+        Covariance of the posterior: any; a diagonal that is more, or less, along `rank`
+        directions; a diagonal. "auto" is "fullrank" up to 1,000 parameters, "lowrank"
+        beyond, and "meanfield" for "adam" and "sgd", and for minibatches of a model
+        with a ``support``: a covariance ties all parameters together, and a step by a
+        few rows would be as long as all of them. The standard deviations of "meanfield"
+        are too small where parameters go together, and so are its intervals; those of
+        "lowrank" less so.
     rank : int or None, default=None
-        Of "lowrank"; None is 10.
+        Directions of "lowrank"; None is 10.
     solver : {"auto", "batch", "stochastic", "svrg", "saga"}, default="auto"
         "batch" makes full passes. "stochastic" has minibatches, and with a control
         variate for the noise of draws alone; "svrg" and "saga" are Algorithms 2 and 1
@@ -71,12 +73,12 @@ class VariationalInference(
         Approximation whose mean over draws is known: the second order of the log
         density, pairs of opposite draws, or none. Full passes always have pairs.
     control_scale : bool, default=True
-        Minibatches control the gradient by the scales too, where the diagonal of the
-        Hessian is at hand: from the model, or by differences of gradients for up to 32
-        parameters. False is [1]_.
+        Minibatches of "meanfield" control the gradient by the scales too, where the
+        diagonal of the Hessian is at hand: from the model, or by differences of
+        gradients for up to 32 parameters. False is [1]_.
     optimizer : {"auto", "natural", "lbfgs", "adam", "sgd"}, default="auto"
         "natural": natural-gradient steps, of "fullrank" and of minibatches. "lbfgs":
-        full passes of the others. "adam" and "sgd": of minibatches.
+        full passes of the others. "adam" and "sgd": of minibatches, for "meanfield".
     step_size : float or "auto", default="auto"
         Of minibatches. It is halved wherever an epoch lowers the bound; "auto" starts
         where that happens seldom.
