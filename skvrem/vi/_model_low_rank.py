@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 
 from skvrem.vi._model import LARGEST_CHANGE, Point, Statistics
 from skvrem.vi._model_draws import Control, DrawnModel, least_precision
@@ -188,13 +188,13 @@ def _best_scales(diagonal, B, PB, rank, log_scale):
         slope = own - 1.0 - np.square(V) @ (values - 1.0)
         return value - log_scale.sum(), slope
 
-    # Orders of magnitude from the start rounding makes of directions what it likes.
+    # Orders of magnitude from the start, rounding makes of directions what it likes.
     found = minimize(
         lack,
         log_scale,
         jac=True,
         method="L-BFGS-B",
-        bounds=[(at - LARGEST_CHANGE, at + LARGEST_CHANGE) for at in log_scale],
+        bounds=Bounds(log_scale - LARGEST_CHANGE, log_scale + LARGEST_CHANGE),
         options={"maxiter": SCALE_STEPS},
     )
     values, V = ritz(found.x)
