@@ -185,7 +185,7 @@ def steps_row(label, X, repeats):
     for _ in range(repeats):
         for name, model in models.items():
             target = Target(model, np.arange(len(X)))
-            drawn = DrawnModel(target, prior, "diagonal", 0, np.zeros((1, n)))
+            drawn = DrawnModel(target, prior, "diagonal", np.zeros((1, n)))
             steps = TargetSteps(drawn, "svrg", "taylor", True, "natural", 100)
             began = time.process_time()
             steps.update(Point(q), None, np.random.default_rng(0), 1e-3)

@@ -284,7 +284,7 @@ class ComponentsTask:
     def __init__(self, X, mean, scale, rng, n_rows=1000):
         self.X, self.n, self.mean, self.scale = X, len(X), mean, scale
         self.some = X[rng.choice(len(X), n_rows, replace=False)]
-        self.moments = Moments(X, np.zeros(X.shape[1]), None)
+        self.moments = Moments.of(X, mean=np.zeros(X.shape[1]))
         shape = self.BOUND_DRAWS, *mean.shape
         self.draws = np.random.default_rng(1).standard_normal(shape)
 

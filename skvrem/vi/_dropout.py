@@ -382,7 +382,11 @@ class GaussianDropoutClassifier(
         """Make an epoch of minibatch steps over one batch of a stream.
 
         Goes on from a `fit` or the batch before, with the optimizer's moments. The
-        steps are those of "stochastic" and "adam" where the fit makes full passes.
+        steps are those of "stochastic" and "adam" where the fit makes full passes. The
+        posterior of earlier batches is not the prior of later ones, as its standard
+        deviations are `noise_scale` times the weights however many rows there were: it
+        would hold weights back that few rows have moved, and let go of those that many
+        agree on.
 
         Parameters
         ----------

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skvrem import schedules, solvers
 from skvrem.data import as_source
 from skvrem.utils._base import VersionedPickle
-from skvrem.utils._classes import number_classes
+from skvrem.utils._classes import number_classes, stream_classes
 from skvrem.utils._columns import check_column
 from skvrem.utils._parallel import threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
@@ -27,7 +27,13 @@ from skvrem.vi._groups_inference import GroupsInference
 from skvrem.vi._groups_input import open_groups
 from skvrem.vi._model import Point
 from skvrem.vi._model_families import Softmax
-from skvrem.vi._model_groups import Hierarchical, HierarchicalModel, HierarchicalPrior
+from skvrem.vi._model_groups import (
+    Hierarchical,
+    HierarchicalModel,
+    HierarchicalPrior,
+    Past,
+    Sums,
+)
 from skvrem.vi._prior import check_prior_scale, prior_scales
 
 __all__ = ["HierarchicalSoftmaxClassifier"]
@@ -153,6 +159,7 @@ class HierarchicalSoftmaxClassifier(
     """
 
     __metadata_request__fit: ClassVar = {"groups": True}
+    __metadata_request__partial_fit: ClassVar = {"groups": True}
     __metadata_request__predict: ClassVar = {"groups": True}
     __metadata_request__predict_proba: ClassVar = {"groups": True}
     __metadata_request__predict_log_proba: ClassVar = {"groups": True}
@@ -235,15 +242,70 @@ class HierarchicalSoftmaxClassifier(
             self._fit(X, y, groups, sample_weight)
         return self
 
+    def partial_fit(self, X, y, classes=None, groups=None, sample_weight=None):
+        """Update the posterior with further rows, of groups that may be new.
+
+        What earlier rows said of their group is kept as a Gaussian factor of its
+        coefficients, and the population is judged anew by all groups: the posterior is
+        near that of a `fit` to all rows. The prior is the same for all batches.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows that are new.
+        y : array-like of shape (n_samples,)
+            Their classes.
+        classes : array-like of shape (n_classes,), default=None
+            All classes of the stream, needed in the first call.
+        groups : array-like of shape (n_samples,), default=None
+            As in `fit`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : HierarchicalSoftmaxClassifier
+            The fitted model. ``elbo_`` is that of all rows, about, and
+            ``n_group_samples_`` counts them; ``history_``, ``n_iter_`` and
+            ``converged_`` are those of the new ones.
+
+        Raises
+        ------
+        ValueError
+            As `fit`; if `classes` is missing in the first call or differs later, y
+            holds a class that is not among them, or rows have ids where the first had
+            none, or none where they had.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` steps were not enough.
+        """
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            known = stream_classes(self, classes)
+            self._fit(X, y, groups, sample_weight, known)
+        return self
+
     @with_callbacks
-    def _fit(self, X, y, groups, sample_weight):
+    def _fit(self, X, y, groups, sample_weight, known=None):
         began = time.perf_counter()
-        rows, targets, ids = open_groups(self, X, y, groups, reset=True)
+        go_on = known is not None and hasattr(self, "posterior_")
+        rows, targets, ids = open_groups(self, X, y, groups, reset=not go_on)
         weight = check_weight(sample_weight, len(rows))
-        classes, numbers = number_classes(self, targets, weight)
-        if ids is None:
+        classes, numbers = number_classes(self, targets, weight, known)
+        if go_on and (ids is None) != self._alone:
+            raise ValueError(
+                "groups must be there for all batches of a stream or for none: "
+                f"{'the first had none' if self._alone else 'this one has none'}."
+            )
+        alone = ids is None
+        if alone:
             ids = np.zeros(len(rows), int)
-        labels, group = np.unique(ids, return_inverse=True)
+        labels, past, counts = np.unique(ids), None, 0
+        if go_on:
+            labels, past, counts = self._with_past(labels, rows.shape[1])
+        group = np.searchsorted(labels, ids)
         order = np.argsort(group, kind="stable")  # a group's rows together
         data = as_source(
             np.ascontiguousarray(rows[order]),
@@ -257,16 +319,18 @@ class HierarchicalSoftmaxClassifier(
             len(labels),
             self._prior(data.n_features),
             data.total_weight,
+            past,
         )
         attributes = partial(
             self._attributes,
-            dtype=rows.dtype,
+            dtype=self.group_coef_.dtype if go_on else rows.dtype,
             classes_=classes,
             groups_=labels,
-            n_group_samples_=np.bincount(group),
+            n_group_samples_=np.bincount(group, minlength=len(labels)) + counts,
+            _alone=alone,
         )
         solver = solvers.QuasiNewton(self.tol)
-        point = self._start(model, data, classes, labels)
+        point = self._start(model, data, classes, labels, go_on)
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, lambda at: attributes(at.parameters))
             result = solvers.run(
@@ -310,10 +374,37 @@ class HierarchicalSoftmaxClassifier(
             float(self.population_scale_spread),
         )
 
-    def _start(self, model, data, classes, labels):
+    def _with_past(self, labels, n_features):
+        """Return ids of all groups, what is known of them, and their rows so far."""
+        if len(self.posterior_.mean) != n_features + self.fit_intercept:
+            raise ValueError(
+                "fit_intercept has changed since the first rows: fit anew."
+            )
+        if labels.dtype.kind != self.groups_.dtype.kind:
+            raise ValueError(
+                f"groups has ids of the type {labels.dtype}, and those of the batches "
+                f"before are {self.groups_.dtype}."
+            )
+        q = self.posterior_
+        before = Past.of(q)
+        model = HierarchicalModel(
+            None, None, None, len(q.group_mean), self._prior(n_features), 1.0, before
+        )
+        # What the rows' expected log-likelihood was.
+        level = self.elbo_ - model.objective(Point(q), Sums(None, None, 0.0))
+        labels = np.union1d(self.groups_, labels)
+        at = np.searchsorted(labels, self.groups_)
+        parts = np.zeros((3, len(labels), *q.mean.shape))
+        parts[:, at] = before[:3]
+        counts = np.zeros(len(labels), int)
+        counts[at] = self.n_group_samples_
+        return labels, Past(*parts, level), counts
+
+    def _start(self, model, data, classes, labels, go_on):
         """Return the point to start from: zero, or what is known of groups."""
         point = model.start(data)
-        before = vars(self).get("posterior_") if self.warm_start else None
+        go_on = go_on or self.warm_start
+        before = vars(self).get("posterior_") if go_on else None
         if before is None or before.mean.shape != point.parameters.mean.shape:
             return point
         if not np.array_equal(classes, self.classes_):

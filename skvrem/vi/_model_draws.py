@@ -29,13 +29,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from skvrem.vi._model import Diagonal, GaussianModel, Point, Statistics
+from skvrem.vi._model import GaussianModel, Statistics
 
 __all__ = [
     "Dense",
     "DrawnModel",
     "Products",
     "convex",
+    "least_precision",
     "opposite_draws",
     "probed_curvature",
 ]
@@ -43,8 +44,8 @@ __all__ = [
 # A precision is at least this share of the prior's, and of its own largest eigenvalue:
 # away from the optimum a log density may be convex.
 LEAST_PRECISION, LEAST_SHARE = 0.1, 1e-10
-# Share of a variance that is left beside a low rank, at least.
-LEAST_VARIANCE = 0.01
+# Rows that the curvature is taken from at draws from q, about.
+TYPICAL_ROWS = 5000
 # Of the relative precision that a step of a full covariance aims at.
 LEAST_RELATIVE = 0.05
 
@@ -74,30 +75,42 @@ class Dense(NamedTuple):
 
 
 class Products(NamedTuple):
-    """The curvature at a point, by products with vectors.
+    """The curvature, by products with vectors.
 
     Attributes
     ----------
     target : Target
-    at : ndarray of shape (d,)
+    at : ndarray of shape (n_points, d)
+        It is the mean over these.
     diagonal : ndarray of shape (d,)
         Of A, or an unbiased estimate that does not depend on the draws.
+    probes : ndarray of shape (n_probes, d), or None
+        Random signs, if it is an estimate: the mean of these times A times these.
     """
 
     target: object
     at: np.ndarray
     diagonal: np.ndarray
+    probes: np.ndarray | None = None
 
     def times(self, V):
         """Return A times vectors, one a row."""
-        rows = [-self.target.hessian_times(self.at, v) for v in V]
-        return np.stack(rows) if rows else np.zeros(V.shape)
+        if len(V) > self.target.n_dim:
+            return V @ self.times(np.eye(self.target.n_dim))
+        out = np.zeros(V.shape)
+        for row, v in zip(out, V, strict=True):
+            for point in self.at:
+                row -= self.target.hessian_times(point, v) / len(self.at)
+        return out
 
     def trace(self, posterior):
         """Return the trace of A times a covariance, a diagonal and a low rank."""
         own = getattr(posterior, "diagonal", posterior.variance)
-        low = getattr(posterior, "factor", np.zeros((own.size, 0))).T
-        return float(self.diagonal @ own + np.sum(low * self.times(low)))
+        total = self.diagonal @ own
+        if hasattr(posterior, "sign"):
+            low = posterior.factor.T
+            total += posterior.sign @ np.sum(low * self.times(low), axis=1)
+        return float(total)
 
 
 def convex(matrix, prior):
@@ -110,12 +123,30 @@ def convex(matrix, prior):
 
 
 def probed_curvature(target, at, rng, n_probes):
-    """Return the curvature by products, its diagonal by random signs if need be."""
-    if target.knows_diagonal:
-        return Products(target, at, -target.hessian_diagonal(at))
+    """Return the curvature by products, its diagonal by random signs if need be.
+
+    Parameters
+    ----------
+    target : Target
+    at : ndarray of shape (n_points, d)
+        It is the mean over these points, at each of which some of the signs are tried.
+    rng : numpy.random.Generator
+    n_probes : int
+    """
+    if target.knows_diagonal or target.n_dim <= n_probes:
+        diagonal = sum(target.hessian_diagonal(z) for z in at) / -len(at)
+        return Products(target, at, diagonal)
     signs = rng.choice([-1.0, 1.0], size=(n_probes, target.n_dim))
-    found = Products(target, at, None)
-    return found._replace(diagonal=(signs * found.times(signs)).mean(axis=0))
+    diagonal = np.zeros(target.n_dim)
+    for k, v in enumerate(signs):
+        diagonal -= v * target.hessian_times(at[k % len(at)], v) / n_probes
+    return Products(target, at, diagonal, signs)
+
+
+def least_precision(known, diagonal):
+    """Return precisions (d,), of a prior's and of a curvature that may be negative."""
+    least = np.maximum(LEAST_PRECISION * known, LEAST_SHARE)
+    return np.maximum(known + np.abs(diagonal), least)
 
 
 def opposite_draws(rng, n_pairs, width):
@@ -144,14 +175,11 @@ class Control(NamedTuple):
     ----------
     own : ndarray of shape (d, d) or (d,), or 0
         K, of a full covariance or of a diagonal.
-    low : ndarray of shape (d, r), or 0
-        K of a low rank.
     level : float
         c
     """
 
     own: np.ndarray | float = 0.0
-    low: np.ndarray | float = 0.0
     level: float = 0.0
 
 
@@ -170,46 +198,30 @@ class DrawnModel(GaussianModel):
     prior : MeanField or Flat
         What is not in the target's own log density.
     structure : {"full", "diagonal"}
-    rank : int
-    draws : ndarray of shape (n_pairs, n_parameters + rank)
+    draws : ndarray of shape (n_pairs, n_parameters)
         As `opposite_draws` makes them; each is used with both signs.
     """
 
-    def __init__(self, target, prior, structure, rank, draws):
-        super().__init__(Parameters, None, prior, 1.0, False, structure, rank)
+    def __init__(self, target, prior, structure, draws):
+        super().__init__(Parameters, None, prior, 1.0, False, structure)
         self.target = target
         self.draws = draws
         self._metric, self._control = None, Control()
+        #: That of the last start.
+        self.curvature = None
 
-    def start(self, mean, curvature, rng):
-        """Return the point at a mean with the precisions of a curvature."""
+    def start(self, mean, curvature, rng, near=None):
+        """Return the point at a mean with the precisions of a curvature.
+
+        near: the parameters of a point nearby, which is not needed here.
+        """
+        self.curvature = curvature
         known = self.prior.precision_diagonal
         if isinstance(curvature, Dense):
             precision = np.diag(known) + curvature.matrix
-            if self.rank:
-                return Point(Diagonal(mean[:, None], *self._split(precision)))
         else:
-            least = np.maximum(LEAST_PRECISION * known, LEAST_SHARE)
-            precision = np.maximum(known + np.abs(curvature.diagonal), least)
+            precision = least_precision(known, curvature.diagonal)
         return self.spread(mean[:, None], precision, rng)
-
-    def _split(self, precision):
-        """Return log scales and a low rank near the inverse of a precision.
-
-        By the largest eigenvalues of the correlations, as principal components do.
-        """
-        covariance = cho_solve(
-            cho_factor(precision, lower=True), np.eye(len(precision))
-        )
-        sd = np.sqrt(covariance.diagonal())
-        values, vectors = np.linalg.eigh(covariance / sd / sd[:, None])
-        rest, values = values[: -self.rank], values[-self.rank :]
-        level = rest.mean() if rest.size else 0.5 * values[0]
-        factor = sd[:, None] * vectors[:, -self.rank :]
-        factor *= np.sqrt(np.maximum(values - level, LEAST_VARIANCE))
-        own = sd**2 - np.square(factor).sum(axis=1)
-        own = np.maximum(own, LEAST_VARIANCE * sd**2)
-        return 0.5 * np.log(own)[:, None], factor[:, None]
 
     def scale_by(self, curvature):
         """Take a dense curvature as the metric of the means, where q has none."""
@@ -218,55 +230,66 @@ class DrawnModel(GaussianModel):
 
     def control(self, curvature, point):
         """Take the control variate of a curvature at a point."""
-        q, n = point.parameters, len(self.draws)
-        d = q.mean.size
-        E, low = self.draws[:, :d], self.draws[:, d:]
+        q, E = point.parameters, self.draws
         bent = curvature.times(self._away(q))
         if self.full:
             root = np.linalg.cholesky(q.covariance)
-            K = np.tril(bent.T @ E / n - curvature.times(root.T).T)
-            self._control = Control(K, 0.0, 0.5 * np.sum(K * root))
+            K = np.tril(bent.T @ E / len(E) - curvature.times(root.T).T)
+            self._control = Control(K, 0.5 * np.sum(K * root))
             return
-        scale, factor = np.exp(q.log_scale[:, 0]), q.factor[:, 0]
+        scale = np.exp(q.log_scale[:, 0])
         k = (bent * E).mean(axis=0) - curvature.diagonal * scale
-        K = bent.T @ low / n - curvature.times(factor.T).T
-        self._control = Control(k, K, 0.5 * (k @ scale + np.sum(K * factor)))
+        self._control = Control(k, 0.5 * (k @ scale))
 
-    def _away(self, q):
-        """Return the draws about the mean, (s, d)."""
-        d = q.mean.size
-        E, low = self.draws[:, :d], self.draws[:, d:]
+    def typical(self, point):
+        """Return a few draws from q (n, d), in pairs, for the curvature there."""
+        some = self.draws[: max(1, TYPICAL_ROWS // self.target.rows.size)]
+        away = self._away(point.parameters, some)
+        return point.parameters.mean[:, 0] + np.concatenate([away, -away])
+
+    def _away(self, q, draws=None):
+        """Return draws, those of the fit by default, about the mean, (s, d)."""
+        E = self.draws if draws is None else draws
         if self.full:
             return E @ np.linalg.cholesky(q.covariance).T
-        return np.exp(q.log_scale[:, 0]) * E + low @ q.factor[:, 0].T
+        return np.exp(q.log_scale[:, 0]) * E
 
     def statistics(self, point, batch, beta):
         """Return the averages over all draws. There is nothing latent to temper."""
-        q, n, control = point.parameters, len(self.draws), self._control
-        d = q.mean.size
-        E, low = self.draws[:, :d], self.draws[:, d:]
+        q = point.parameters
         V, mean = self._away(q), q.mean[:, 0]
         density, slope = self.target.log_density, self.target.gradient
-        objective, even, odd = -control.level, np.zeros(d), np.zeros(V.shape)
+        objective, even, odd = (
+            -self._control.level,
+            np.zeros(mean.size),
+            np.zeros(V.shape),
+        )
         for s, v in enumerate(V):
-            objective += 0.5 * (density(mean + v) + density(mean - v)) / n
+            objective += 0.5 * (density(mean + v) + density(mean - v)) / len(V)
             ahead, behind = slope(mean + v), slope(mean - v)
-            even += 0.5 * (ahead + behind) / n
+            even += 0.5 * (ahead + behind) / len(V)
             odd[s] = 0.5 * (ahead - behind)
-        image = np.zeros((d, 1, 0))
+        sums = self._sums(q, even, odd, objective)
+        finite = np.isfinite(sums.objective) and np.isfinite(even).all()
+        if not (finite and np.isfinite(sums.curvature).all()):
+            # Too far: whoever tries a step makes it shorter.
+            return sums._replace(objective=-np.inf)
+        return sums
+
+    def _sums(self, q, even, odd, objective):
+        """Return the averages over all draws of what their ends say."""
+        E, control = self.draws, self._control
         if self.full:
             root = np.linalg.cholesky(q.covariance)
             objective += np.sum(control.own * root)
-            curvature = self._whole(root, -root.T @ (odd.T @ E / n + control.own))
+            within = -root.T @ (odd.T @ E / len(E) + control.own)
+            curvature = self._whole(root, within)
         else:
-            scale, factor = np.exp(q.log_scale[:, 0]), q.factor[:, 0]
-            objective += np.sum(control.own * scale) + np.sum(control.low * factor)
-            by_scale = (odd * E).mean(axis=0) + control.own
-            curvature = -(by_scale / scale)[:, None]
-            image = -(odd.T @ low / n + control.low)[:, None]
-        finite = np.isfinite(objective) and np.isfinite(even).all()
-        if not (finite and np.isfinite(curvature).all()):
-            objective = -np.inf  # too far: whoever tries a step makes it shorter
+            scale = np.exp(q.log_scale[:, 0])
+            objective += np.sum(control.own * scale)
+            curvature = -((odd * E).mean(axis=0) + control.own) / scale
+            curvature = curvature[:, None]
+        image = np.zeros((*even.shape, 1, 0))
         return Statistics(even[:, None], curvature, image, float(objective))
 
     def _whole(self, root, within):
@@ -288,7 +311,7 @@ class DrawnModel(GaussianModel):
             return -np.inf
         try:
             return super().objective(point, mean)
-        except np.linalg.LinAlgError:  # a low rank beyond all measure
+        except np.linalg.LinAlgError:  # a covariance beyond all measure
             return -np.inf
 
     def promise(self, point, mean):
@@ -311,9 +334,7 @@ class DrawnModel(GaussianModel):
     def bound(self, point, draws, curvature=None):
         """Return the bound by other draws, controlled by a curvature; and its error."""
         q = point.parameters
-        kept, self.draws = self.draws, draws
-        V, mean = self._away(q), q.mean[:, 0]
-        self.draws = kept
+        V, mean = self._away(q, draws), q.mean[:, 0]
         density = self.target.log_density
         each = np.array([0.5 * (density(mean + v) + density(mean - v)) for v in V])
         posterior, trace = self.posterior(q), 0.0

@@ -27,6 +27,11 @@ information of q with the two couplings that would else make steps short: of
 :math:`m` with all :math:`a_m`, and of :math:`c` with all :math:`\log s_m`. Both are
 arrow matrices, solved in one pass over the groups. Memory is M p k numbers, however
 many rows there are.
+
+A stream goes on from what a posterior says of the rows that it has seen. At the optimum
+their gradient by :math:`a_m` is :math:`\pi (a_m - m)` and their curvature
+:math:`s_m^{-2} - \pi`, and a Gaussian factor of :math:`z_m` that has both takes their
+place: the prior stays what it was, and the population follows from all groups.
 """
 
 from typing import NamedTuple
@@ -37,7 +42,14 @@ from skvrem.utils._algebra import Rows, combination
 from skvrem.vi import _kernels_groups
 from skvrem.vi._model import LARGEST_CHANGE, PlainModel, Point
 
-__all__ = ["Hierarchical", "HierarchicalModel", "HierarchicalPrior", "predictors"]
+__all__ = [
+    "Hierarchical",
+    "HierarchicalModel",
+    "HierarchicalPrior",
+    "Past",
+    "Sums",
+    "predictors",
+]
 
 
 class HierarchicalPrior(NamedTuple):
@@ -123,6 +135,40 @@ class Hierarchical(NamedTuple):
         return self.mean + away, np.exp(log_tau), groups
 
 
+class Past(NamedTuple):
+    """What rows that have been seen say of groups: a quadratic about `at`.
+
+    Attributes
+    ----------
+    at, gradient, curvature : ndarray of shape (n_groups, p, k)
+    level : float
+        Its value where z is `at`, in nats.
+    """
+
+    at: np.ndarray
+    gradient: np.ndarray
+    curvature: np.ndarray
+    level: float
+
+    @classmethod
+    def of(cls, q):
+        """Return what is behind a posterior; its level is zero."""
+        pull = q.precision * (q.group_mean - q.mean)
+        curvature = np.exp(-2.0 * q.group_log_scale) - q.precision
+        return cls(q.group_mean, pull, np.maximum(curvature, 0.0), 0.0)
+
+    def slope(self, q):
+        """Return its gradient by the means of groups."""
+        return self.gradient - self.curvature * (q.group_mean - self.at)
+
+    def expected(self, q):
+        """Return its expectation, in nats."""
+        away = q.group_mean - self.at
+        square = np.square(away) + q.group_variance
+        total = np.sum(self.gradient * away) - 0.5 * np.sum(self.curvature * square)
+        return float(total + self.level)
+
+
 class Sums(NamedTuple):
     """Sums over rows, of expectations under q, by group.
 
@@ -153,15 +199,18 @@ class HierarchicalModel(PlainModel):
     prior : HierarchicalPrior
     total_weight : float
         Of the rows.
+    past : Past, default=None
+        What other rows have said.
     """
 
-    def __init__(self, family, y, group, n_groups, prior, total_weight):
+    def __init__(self, family, y, group, n_groups, prior, total_weight, past=None):
         self.family = family
         self.y = y
         self.group = group
         self.n_groups = n_groups
         self.prior = prior
         self.total_weight = total_weight
+        self.past = past
 
     def start(self, data):
         """Return the point at zero, as certain as rows there make it."""
@@ -225,6 +274,8 @@ class HierarchicalModel(PlainModel):
         ratio = (np.square(away) + t) / spread
         of_scales = 0.5 * np.sum(1.0 - ratio + np.log(t / spread))
         total = self.total_weight * mean.objective
+        if self.past is not None:
+            total += self.past.expected(q)
         return float(total + of_groups + of_means + of_scales)
 
     def _distances(self, q):
@@ -237,6 +288,8 @@ class HierarchicalModel(PlainModel):
         """Return the gradient by all parameters, one after the other."""
         q, prior = point.parameters, self.prior
         g, h = self.total_weight * mean.gradient, self.total_weight * mean.curvature
+        if self.past is not None:
+            g, h = g + self.past.slope(q), h + self.past.curvature
         precision, b = q.precision, q.shares
         s, v = np.exp(2.0 * q.group_log_scale), np.exp(2.0 * q.log_scale)
         pull = precision * (q.group_mean - q.mean)

@@ -8,11 +8,12 @@ class                 covariance                                  memory
 ====================  ==========================================  ==================
 :class:`MeanField`    :math:`\mathrm{diag}(s^2)`                  d
 :class:`FullRank`     :math:`L L^T`, L lower triangular           d²
-:class:`LowRank`      :math:`\mathrm{diag}(\delta) + U U^T`       d r
+:class:`LowRank`      :math:`\mathrm{diag}(\delta) + U C U^T`     d r
 ====================  ==========================================  ==================
 
-The low rank is never multiplied out: its inverse and determinant are those of the r by
-r matrix :math:`M = I + U^T \mathrm{diag}(\delta)^{-1} U`.
+with signs C, which are ones unless the covariance is less than the diagonal along some
+columns of U. The low rank is never multiplied out: its inverse and determinant are
+those of the r by r matrix :math:`M = C + U^T \mathrm{diag}(\delta)^{-1} U`.
 """
 
 import copy
@@ -250,7 +251,7 @@ class FullRank(_Gaussian):
 
 
 class LowRank(_Gaussian):
-    """A Gaussian whose covariance is a diagonal plus a low rank.
+    """A Gaussian whose covariance is a diagonal plus, or minus, a low rank.
 
     Parameters
     ----------
@@ -258,57 +259,66 @@ class LowRank(_Gaussian):
     diagonal : array-like of shape (d,)
         Variances beside the low rank.
     factor : array-like of shape (d, r)
-        The low rank is the factor times its transpose.
+        The low rank is the factor, times signs, times its transpose.
+    sign : array-like of shape (r,), default=None
+        1 or -1 for each column of the factor; None is 1 for all.
     """
 
-    def __init__(self, mean, diagonal, factor):
+    def __init__(self, mean, diagonal, factor, sign=None):
         self.mean = np.asarray(mean, np.float64)
         self.diagonal = np.asarray(diagonal, np.float64)
         self.factor = np.asarray(factor, np.float64)
-        self.variance = self.diagonal + np.einsum("ij,ij->i", self.factor, self.factor)
+        rank = self.factor.shape[1]
+        self.sign = np.ones(rank) if sign is None else np.asarray(sign, np.float64)
+        self.variance = self.diagonal + np.square(self.factor) @ self.sign
 
     @property
     def log_determinant(self):
         """Logarithm of the determinant of the covariance."""
-        inner = np.diagonal(self._inner())
-        return float(np.log(self.diagonal).sum() + 2.0 * np.log(inner).sum())
+        # That of M C, which is positive as the covariance is.
+        inner = np.linalg.slogdet(self._inner())[1]
+        return float(np.log(self.diagonal).sum() + inner)
 
     @property
     def precision_diagonal(self):
         """Diagonal of the inverse covariance, an array (d,)."""
-        return 1.0 / self.diagonal - (self._correction() ** 2).sum(axis=0)
+        half, sign = self._correction()
+        return 1.0 / self.diagonal - sign @ np.square(half)
 
     @property
     def precision(self):
         """Inverse covariance, an array (d, d)."""
-        half = self._correction()
-        return np.diag(1.0 / self.diagonal) - half.T @ half
+        half, sign = self._correction()
+        return np.diag(1.0 / self.diagonal) - (half.T * sign) @ half
 
     def precision_times(self, Z):
         """Return the inverse covariance times vectors, one a row."""
-        half = self._correction()
-        return Z / self.diagonal - (Z @ half.T) @ half
+        half, sign = self._correction()
+        return Z / self.diagonal - ((Z @ half.T) * sign) @ half
 
     def precision_trace(self, other):
         """Return the trace of the inverse covariance times another's covariance."""
-        rest = other.predictor_variance(self._correction()).sum()
+        half, sign = self._correction()
+        rest = sign @ other.predictor_variance(half)
         return float((other.variance / self.diagonal).sum() - rest)
 
     def covariance(self, A=None):
         """Return the covariance (m, m) of linear combinations, the rows of A (m, d)."""
         if A is None:
-            return np.diag(self.diagonal) + self.factor @ self.factor.T
+            return np.diag(self.diagonal) + (self.factor * self.sign) @ self.factor.T
         A = np.asarray(A, np.float64)
         half = A @ self.factor
-        return (A * self.diagonal) @ A.T + half @ half.T
+        return (A * self.diagonal) @ A.T + (half * self.sign) @ half.T
 
     def covariance_times(self, Z):
         """Return the covariance times vectors, one a row."""
-        return Z * self.diagonal + (Z @ self.factor) @ self.factor.T
+        return Z * self.diagonal + ((Z @ self.factor) * self.sign) @ self.factor.T
 
     def marginal(self, index):
         """Return the distribution of some of the dimensions."""
-        return LowRank(self.mean[index], self.diagonal[index], self.factor[index])
+        return LowRank(
+            self.mean[index], self.diagonal[index], self.factor[index], self.sign
+        )
 
     def widened(self, n_more, scale):
         """Return the distribution with independent dimensions added, about zero."""
@@ -316,29 +326,41 @@ class LowRank(_Gaussian):
             np.append(self.mean, np.zeros(n_more)),
             np.append(self.diagonal, np.full(n_more, scale**2)),
             np.concatenate([self.factor, np.zeros((n_more, self.factor.shape[1]))]),
+            self.sign,
         )
 
     def predictor_variance(self, X):
         """Return the variance (n,) of the linear predictor of each row of X (n, d)."""
-        half = X @ self.factor
-        return _square(X) @ self.diagonal + np.einsum("ij,ij->i", half, half)
+        return _square(X) @ self.diagonal + np.square(X @ self.factor) @ self.sign
+
+    def directions(self):
+        r"""Return orthonormal V (d, r) and what the variance is along them.
+
+        With the roots s of the diagonal the covariance is :math:`\mathrm{diag}(s) (I +
+        V (\mathrm{diag}(\omega) - I) V^T) \mathrm{diag}(s)`; returns V and
+        :math:`\omega`, which is 1 where there is no more than the diagonal.
+        """
+        Q, R = np.linalg.qr(self.factor / np.sqrt(self.diagonal)[:, None])
+        more, turn = np.linalg.eigh((R * self.sign) @ R.T)
+        return Q @ turn, 1.0 + more
 
     def _inner(self):
-        """Cholesky factor of M."""
+        """M."""
         inner = self.factor.T @ (self.factor / self.diagonal[:, None])
-        inner.flat[:: len(inner) + 1] += 1.0
-        return np.linalg.cholesky(inner)
+        inner.flat[:: len(inner) + 1] += self.sign
+        return inner
 
     def _correction(self):
-        """Root (r, d) of what the low rank takes from the inverse of the diagonal."""
-        scaled = (self.factor / self.diagonal[:, None]).T
-        return solve_triangular(self._inner(), scaled, lower=True)
+        """Root (r, d) and signs of what the low rank takes from the inverse."""
+        values, vectors = np.linalg.eigh(self._inner())
+        root = vectors.T / np.sqrt(np.abs(values))[:, None]
+        return root @ (self.factor / self.diagonal[:, None]).T, np.sign(values)
 
     def _draw(self, n_samples, rng):
-        own = rng.standard_normal((n_samples, self.n_dim)) * np.sqrt(self.diagonal)
-        return own + rng.standard_normal((n_samples, self.factor.shape[1])) @ (
-            self.factor.T
-        )
+        own = rng.standard_normal((n_samples, self.n_dim))
+        V, variance = self.directions()
+        own += ((own @ V) * (np.sqrt(variance) - 1.0)) @ V.T
+        return own * np.sqrt(self.diagonal)
 
 
 class Flat:

@@ -44,32 +44,67 @@ LOG_2PI = np.log(2.0 * np.pi)
 
 
 class Moments:
-    """Second moments S about the mean, as a matrix or by the rows themselves.
+    r"""Second moments S about the mean, as a matrix or as rows R with S = R^T R.
+
+    Those of two batches of the weights a and b and the means m and l have, of all,
+
+    .. math:: (a + b) S = a S_a + b S_b + \frac{a b}{a + b} (m - l) (m - l)^T .
 
     Parameters
     ----------
-    X : ndarray of shape (n_rows, d)
+    weight : float
+        Of all rows.
     mean : ndarray of shape (d,)
-    weight : ndarray of shape (n_rows,) or None
+    rows : ndarray of shape (n, d), n <= d, or None
+    matrix : ndarray of shape (d, d), or None
+        One of the two is there: whichever is smaller.
     """
 
-    def __init__(self, X, mean, weight):
-        n, self.d = X.shape
-        self.rows = self.matrix = None
-        root = None if weight is None else np.sqrt(weight)
-        total = n if weight is None else weight.sum()
-        if n <= self.d:  # whichever is smaller
-            self.rows = _centred(X, mean, root).astype(np.float64) / np.sqrt(total)
-            self.diagonal = np.einsum("ij,ij->j", self.rows, self.rows)
+    def __init__(self, weight, mean, rows=None, matrix=None):
+        self.weight = weight
+        self.mean = mean
+        self.d = mean.size
+        if rows is not None and len(rows) > self.d:
+            rows, matrix = None, rows.T @ rows
+        self.rows, self.matrix = rows, matrix
+        if rows is None:
+            self.diagonal = np.diagonal(matrix)
         else:
-            self.matrix = np.zeros((self.d, self.d))
-            for start in range(0, n, TILE_ROWS):
-                rows = slice(start, start + TILE_ROWS)
-                tile = _centred(X[rows], mean, None if root is None else root[rows])
-                self.matrix += tile.T @ tile
-            self.matrix /= total
-            self.diagonal = np.diagonal(self.matrix)
+            self.diagonal = np.einsum("ij,ij->j", rows, rows)
         self.trace = float(self.diagonal.sum())
+
+    @classmethod
+    def of(cls, X, weight=None, mean=None):
+        """Return those of rows (n, d), with weights (n,), about a mean or their own."""
+        n, d = X.shape
+        if mean is None:
+            mean = np.average(X, axis=0, weights=weight).astype(np.float64)
+        root = None if weight is None else np.sqrt(weight)
+        total = float(n if weight is None else weight.sum())
+        if n <= d:
+            rows = _centred(X, mean, root).astype(np.float64)
+            return cls(total, mean, rows / np.sqrt(total))
+        matrix = np.zeros((d, d))
+        for start in range(0, n, TILE_ROWS):
+            some = slice(start, start + TILE_ROWS)
+            tile = _centred(X[some], mean, None if root is None else root[some])
+            matrix += tile.T @ tile
+        return cls(total, mean, matrix=matrix / total)
+
+    def merged(self, other):
+        """Return those of all rows of two batches."""
+        total = self.weight + other.weight
+        shares = self.weight / total, other.weight / total
+        mean = shares[0] * self.mean + shares[1] * other.mean
+        apart = np.sqrt(shares[0] * shares[1]) * (self.mean - other.mean)
+        if self.rows is not None and other.rows is not None:
+            rows = [np.sqrt(shares[0]) * self.rows, np.sqrt(shares[1]) * other.rows]
+            return Moments(total, mean, np.concatenate([*rows, apart[None]]))
+        matrix = np.outer(apart, apart)
+        for share, part in zip(shares, (self, other), strict=True):
+            S = part.matrix
+            matrix += share * (part.rows.T @ part.rows if S is None else S)
+        return Moments(total, mean, matrix=matrix)
 
     def largest(self, k):
         """Return the k largest eigenvalues of S, descending, and their vectors."""

@@ -73,6 +73,9 @@ class Steps:
         # Of the epoch before; of none, at the start and after one that was taken back.
         self.variances.append(self._variance)
         self._variance = np.nan
+        return self._promise(point, mean)
+
+    def _promise(self, point, mean):
         return self.model.promise(point, mean)
 
     def recentre(self, point):

@@ -54,16 +54,25 @@ class Target(Checks):
         See ``_protocol.py``.
     rows : ndarray of int
         Numbers of the rows of the fit.
+    weight : ndarray of shape (n_rows,), default=None
+        How many times they count, each of which is there once then; None is once.
+    prior : FullRank or LowRank, default=None
+        Takes the place of the model's own prior, as part of the log density.
     """
 
     total_weight = 1.0
 
-    def __init__(self, model, rows):
+    def __init__(self, model, rows, weight=None, prior=None):
         self.model = model
         self.rows = rows
+        self.weight = None
+        if weight is not None:  # by number
+            self.weight = np.zeros(int(model.n_samples))
+            self.weight[rows] = weight
+        self.prior = prior
         self.n_dim = int(model.n_parameters)
         self.n_evaluated = 0
-        self.has_prior = self._method("log_prior") is not None
+        self.has_prior = prior is not None or self._method("log_prior") is not None
         few, whole = self.n_dim <= FEW_PARAMETERS, self._method("hessian") is not None
         self.knows_hessian = few or (whole and self.n_dim <= MANY_PARAMETERS)
         known = self._method("hessian_diagonal") is not None
@@ -99,10 +108,9 @@ class Target(Checks):
 
     def log_density(self, z):
         """Return the log density of parameters."""
-        total = float(self.each(z, self.rows).sum())
-        if self.has_prior:
-            total += float(self._array("log_prior", (), z))
-        return total
+        each = self.each(z, self.rows)
+        each = each if self.weight is None else each * self.weight[self.rows]
+        return float(each.sum()) + self._log_prior(z)
 
     def gradient(self, z, batch=None):
         """Return its gradient (d,), or what a batch of rows says of it."""
@@ -114,9 +122,7 @@ class Target(Checks):
         if self._method("hessian_vector_product") is None:
             return self._difference(lambda at: self.gradient(at, batch), z, v)
         total = self._sum("hessian_vector_product", batch, z, v)
-        if self.has_prior:
-            total += self._difference(self._prior_gradient, z, v)
-        return total
+        return total + self._prior_times(z, v) if self.has_prior else total
 
     def hessian_diagonal(self, z, batch=None):
         """Return the diagonal of its Hessian (d,)."""
@@ -126,10 +132,10 @@ class Target(Checks):
             total = self._sum("hessian", batch, z).diagonal().copy()
         else:
             return _diagonal(lambda axis: self.hessian_times(z, axis, batch), z.size)
+        if self.prior is not None:
+            return total - self.prior.precision_diagonal
         if self.has_prior:
-            total += _diagonal(
-                lambda axis: self._difference(self._prior_gradient, z, axis), z.size
-            )
+            total += _diagonal(lambda axis: self._prior_times(z, axis), z.size)
         return total
 
     def hessian(self, z):
@@ -140,28 +146,69 @@ class Target(Checks):
         else:
             total = self._sum("hessian", None, z)
             if self.has_prior:
-                total += [self._difference(self._prior_gradient, z, v) for v in axes]
+                total += [self._prior_times(z, v) for v in axes]
         return 0.5 * (total + total.T)
 
+    def _log_prior(self, z):
+        if not self.has_prior:
+            return 0.0
+        if self.prior is not None:
+            return float(self.prior.logpdf(z))
+        return float(self._array("log_prior", (), z))
+
+    def _prior_times(self, z, v):
+        """Return the Hessian of the log prior times a vector."""
+        if self.prior is not None:
+            return -self.prior.precision_times(v)
+        return self._difference(self._prior_gradient, z, v)
+
     def _prior_gradient(self, z):
+        if self.prior is not None:
+            return self.prior.precision_times(self.prior.mean - z)
         return self._array("log_prior_gradient", (self.n_dim,), z)
 
     def _sum(self, name, batch, *vectors):
         """Sum a method over chunks of all rows, or scale what it says of a batch."""
         if batch is not None:
             self.n_evaluated += batch.rows.size
-            return batch.factor * self._derivative(name, batch, *vectors)
+            return batch.factor * self._weighed(name, batch, *vectors)
         total = 0.0
         for number, rows in enumerate(parts(self.rows)):
             block = Batch(rows, 1.0)
-            total = total + self._derivative(name, block, *vectors, number=number)
+            total = total + self._weighed(name, block, *vectors, number=number)
         self.n_evaluated += self.rows.size
         return total
 
+    def _weighed(self, name, batch, *vectors, number=None):
+        """Return a derivative of the weighed sum of a batch's rows.
+
+        A model says what rows come to together: those of one weight are asked for at
+        once.
+        """
+        if self.weight is None:
+            return self._derivative(name, batch, *vectors, number=number)
+        total, support = 0.0, batch.support
+        weights = self.weight[batch.rows]
+        for weight in np.unique(weights):
+            some = batch._replace(rows=batch.rows[weights == weight])
+            if support is ALL:
+                key = None if number is None else (number, weight)
+                part = self._derivative(name, some, *vectors, number=key)
+            else:  # of which these rows may have a part only
+                own = self.support(some.rows)
+                at = np.searchsorted(support, own)
+                inner = [vector[at] for vector in vectors]
+                found = self._derivative(name, some._replace(support=own), *inner)
+                part = np.zeros((support.size,) * found.ndim)
+                part[np.ix_(*(at,) * found.ndim)] = found
+            total = total + weight * part
+        return total
+
     def _mean(self, name, *arguments):
-        """Return a derivative's mean over rows, the last argument."""
+        """Return a derivative's mean over rows, the last argument, as they are."""
         *vectors, rows = arguments
-        return self._sum(name, Batch(rows, 1.0 / rows.size), *vectors)
+        self.n_evaluated += rows.size
+        return self._derivative(name, Batch(rows, 1.0), *vectors) / rows.size
 
     def _difference(self, function, z, v):
         """Return the derivative of a function along v, by central differences."""

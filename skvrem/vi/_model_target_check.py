@@ -16,20 +16,24 @@ ASKED = 4_000_000
 class Checks:
     """The methods of `Target` that try its model."""
 
-    def curvature_methods(self, whole):
+    def curvature_methods(self, whole, products):
         """Return which second derivatives of the model's own a fit asks for.
 
         Parameters
         ----------
         whole : bool
-            It is the Hessian, rather than products with it and its diagonal.
+            For the Hessian.
+        products : bool
+            For products with it, and where these are all, its diagonal.
         """
         product, diagonal, matrix = (
             name if self._method(name) is not None else None
             for name in ("hessian_vector_product", "hessian_diagonal", "hessian")
         )
-        names = (matrix or product,) if whole else (product, diagonal or matrix)
-        return [name for name in names if name]
+        names = {matrix or product} if whole else {diagonal or matrix}
+        if products:
+            names.add(product)
+        return sorted(names - {None})
 
     def check(self, z, curvatures):
         """Compare values, derivatives and some second derivatives at a point.
@@ -46,7 +50,7 @@ class Checks:
         z.setflags(write=False)
         self._check_rows("log_likelihood", z, lambda rows: self.each(z, rows))
         self._check_rows("gradient", z, lambda rows: self._mean("gradient", z, rows))
-        if self.has_prior:
+        if self.has_prior and self.prior is None:
             for name in ("log_prior", "log_prior_gradient"):
                 shape = () if name == "log_prior" else z.shape
                 self._check_finite(name, self._array(name, shape, z))
@@ -61,7 +65,7 @@ class Checks:
             lambda rows: self._mean("gradient", z, rows) @ v,
             lambda rows: self._difference(lambda at: self.each(at, rows).mean(), z, v),
         )
-        if self.has_prior:
+        if self.has_prior and self.prior is None:
             self._compare(
                 "log_prior_gradient",
                 "log_prior",

@@ -34,7 +34,7 @@ from skvrem.vi._model_draws import Dense, Products, convex
 from skvrem.vi._model_steps import Steps
 from skvrem.vi._model_target import ALL, Batch
 
-__all__ = ["Anchor", "TargetSteps"]
+__all__ = ["Anchor", "MeanSteps", "TargetSteps"]
 
 
 class Anchor(NamedTuple):
@@ -100,7 +100,7 @@ class TargetSteps(Steps):
             self.model.scale_by(convex(self.curvature.matrix, self.model.prior))
         elif self.target.knows_diagonal:
             diagonal = -self.target.hessian_diagonal(self.at)
-            self.curvature = Products(self.target, self.at, diagonal)
+            self.curvature = Products(self.target, self.at[None], diagonal)
         if self.curvature is not None:
             self.model.control(self.curvature, point)
         return self.model.statistics(point, batch, beta)
@@ -129,13 +129,31 @@ class TargetSteps(Steps):
         anchor : Anchor, default=None
             Of svrg and saga.
         """
-        target, v = self.target, scale * noise
+        first, odd = self.ends(mean, scale * noise, batch, anchor)
+        second = -odd * noise / scale
+        if not self.control_scale:
+            return first, second
+        if anchor is None:
+            return first, second - self.target.hessian_diagonal(mean, batch)
+        return first, second + anchor.diagonal
+
+    def ends(self, mean, v, batch, anchor):
+        """Return an estimate of G, and what of a gradient at the draw is the scales'.
+
+        Parameters
+        ----------
+        mean, v : ndarray of shape (d,)
+            The draw is the mean plus v.
+        batch : Batch
+        anchor : Anchor or None
+        """
+        target = self.target
         slope = target.gradient(mean + v, batch)
         if self.control is None:
-            return slope, -slope * noise / scale
+            return slope, slope
         if anchor is None and self.control == "antithetic":
             other = target.gradient(mean - v, batch)
-            return 0.5 * (slope + other), -0.5 * (slope - other) * noise / scale
+            return 0.5 * (slope + other), 0.5 * (slope - other)
         base = mean if anchor is None else anchor.at
         if self.control == "taylor":
             bent = target.hessian_times(base, v, batch)
@@ -148,12 +166,7 @@ class TargetSteps(Steps):
         first = slope - bent
         if anchor is not None:
             first += anchor.gradient - level
-        if not self.control_scale:
-            return first, -slope * noise / scale
-        second = -(slope - level - bent) * noise / scale
-        if anchor is None:
-            return first, second - target.hessian_diagonal(mean, batch)
-        return first, second + anchor.diagonal
+        return first, slope - level - bent if self.control_scale else slope
 
     def update(self, point, mean, rng, size):
         """Return the point after an epoch of steps; without noise, the point."""
@@ -250,3 +263,50 @@ class TargetSteps(Steps):
         if self.control_scale and self.at is not None and np.array_equal(self.at, mean):
             return self.curvature.diagonal
         return self._diagonal(mean)
+
+
+class MeanSteps(TargetSteps):
+    """A `DrawnModel` of a full or low rank whose update is an epoch of steps.
+
+    The steps are the means', in the metric of a covariance that stands: one draw of a
+    minibatch says hardly anything of a covariance, and the curvature all.
+    """
+
+    def __init__(self, model, kind, control, control_scale, optimizer, batch_size):
+        super().__init__(model, kind, control, False, optimizer, batch_size)
+
+    def statistics(self, point, batch, beta):
+        """Return the averages over all draws."""
+        return self.model.statistics(point, batch, beta)
+
+    def _promise(self, point, mean):
+        q = point.parameters
+        slope = self.model.prior.precision_times(self.model.prior.mean - q.mean[:, 0])
+        slope += mean.gradient[:, 0]
+        return float(0.5 * slope @ self.model.posterior(q).covariance_times(slope))
+
+    def auto_step(self, point):
+        """Return a size of steps that seldom overshoots, as for a diagonal."""
+        prior, posterior = self.model.prior, self.model.posterior(point.parameters)
+        effective = max(0.0, posterior.n_dim - prior.precision_trace(posterior))
+        return 0.5 / (1.0 + effective / np.sqrt(self.batch_size))
+
+    def update(self, point, mean, rng, size):
+        """Return the point after an epoch of steps; without noise, the point."""
+        if rng is None:
+            return point
+        q, prior = point.parameters, self.model.prior
+        posterior = self.model.posterior(q)
+        at, began = q.mean[:, 0].copy(), self.count
+        seen = np.zeros((2, at.size))
+        for batch, anchor in self._visits(at, rng):
+            v = posterior.sample(1, rng)[0] - posterior.mean
+            first, _ = self.ends(at, v, batch, anchor)
+            if not np.isfinite(first).all():
+                continue
+            self.count += 1
+            seen += [first, np.square(first)]
+            slope = first - prior.precision_times(at - prior.mean)
+            at += size * posterior.covariance_times(slope)
+        self._see(seen, self.count - began)
+        return Point(q._replace(mean=at[:, None]))

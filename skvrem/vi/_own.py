@@ -14,13 +14,15 @@ from skvrem.utils._validation import (
     check_integer,
     check_options,
     check_real,
+    check_weight,
 )
 from skvrem.vi._model_draws import DrawnModel, opposite_draws
+from skvrem.vi._model_low_rank import LowRankModel
 from skvrem.vi._model_posterior import Flat, MeanField
 from skvrem.vi._model_target import Target
-from skvrem.vi._own_fit import climb, pairs_of_draws, step
+from skvrem.vi._own_fit import climb, climb_in_turns, pairs_of_draws, step
 from skvrem.vi._own_inference import OwnInference
-from skvrem.vi._own_input import check_model, check_rows, check_vector
+from skvrem.vi._own_input import check_model, check_rows, check_vector, weigh_rows
 from skvrem.vi._plan import FULL_RANK, STOCHASTIC, as_structure, plan_fit
 
 __all__ = ["VariationalInference"]
@@ -54,13 +56,15 @@ class VariationalInference(
     prior_scale : float, array-like of shape (n_parameters,), or None, default=None
         Its standard deviation; None is 1.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
-        Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
-        "auto" is "fullrank" up to 1,000 parameters, "meanfield" beyond and with a
-        solver by minibatches. The standard deviations of "meanfield" are too small
-        where parameters go together, and so are its intervals. "lowrank" takes as many
-        pairs of draws as there are parameters.
+        Covariance of the posterior: any; a diagonal that is more, or less, along `rank`
+        directions; a diagonal. "auto" is "fullrank" up to 1,000 parameters, "lowrank"
+        beyond, and "meanfield" for "adam" and "sgd", and for minibatches of a model
+        with a ``support``: a covariance ties all parameters together, and a step by a
+        few rows would be as long as all of them. The standard deviations of "meanfield"
+        are too small where parameters go together, and so are its intervals; those of
+        "lowrank" less so.
     rank : int or None, default=None
-        Of "lowrank"; None is 10.
+        Directions of "lowrank"; None is 10.
     solver : {"auto", "batch", "stochastic", "svrg", "saga"}, default="auto"
         "batch" makes full passes. "stochastic" has minibatches, and with a control
         variate for the noise of draws alone; "svrg" and "saga" are Algorithms 2 and 1
@@ -69,12 +73,12 @@ class VariationalInference(
         Approximation whose mean over draws is known: the second order of the log
         density, pairs of opposite draws, or none. Full passes always have pairs.
     control_scale : bool, default=True
-        Minibatches control the gradient by the scales too, where the diagonal of the
-        Hessian is at hand: from the model, or by differences of gradients for up to 32
-        parameters. False is [1]_.
+        Minibatches of "meanfield" control the gradient by the scales too, where the
+        diagonal of the Hessian is at hand: from the model, or by differences of
+        gradients for up to 32 parameters. False is [1]_.
     optimizer : {"auto", "natural", "lbfgs", "adam", "sgd"}, default="auto"
         "natural": natural-gradient steps, of "fullrank" and of minibatches. "lbfgs":
-        full passes of the others. "adam" and "sgd": of minibatches.
+        full passes of the others. "adam" and "sgd": of minibatches, for "meanfield".
     step_size : float or "auto", default="auto"
         Of minibatches. It is halved wherever an epoch lowers the bound; "auto" starts
         where that happens seldom.
@@ -245,7 +249,7 @@ class VariationalInference(
                 f"n_draws must be even, as draws come in pairs, got {self.n_draws}."
             )
 
-    def fit(self, X=None, y=None):
+    def fit(self, X=None, y=None, sample_weight=None):
         """Fit the posterior.
 
         Parameters
@@ -255,6 +259,9 @@ class VariationalInference(
             the model's. A row that is there twice counts twice.
         y : None
             Ignored: targets belong to the model.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Rows count so many times. A model says what rows come to together, so that
+            a pass takes as many calls as there are different weights.
 
         Returns
         -------
@@ -279,38 +286,92 @@ class VariationalInference(
         """
         with all_or_nothing(self):
             self._check_parameters()
-            self._fit(X)
+            self._fit(X, sample_weight)
+        return self
+
+    def partial_fit(self, X=None, y=None, sample_weight=None):
+        """Update the posterior with further rows, for which it is the prior.
+
+        The first call is a `fit`, with the prior of the model or of the estimator.
+
+        Parameters
+        ----------
+        X : array-like of int of shape (n_rows,), default=None
+            Numbers of the rows that are new; None is all of the model's. The model may
+            be another one with the same parameters, ``set_params(model=...)``.
+        y : None
+            Ignored: targets belong to the model.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : VariationalInference
+            The fitted model. ``elbo_`` and ``n_samples_seen_`` are those of all rows,
+            ``history_``, ``n_iter_`` and ``pareto_k_`` those of the new ones.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `fit`, and for a model with another number of parameters.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        """
+        with all_or_nothing(self):
+            self._check_parameters()
+            before = vars(self).get("posterior_")
+            if before is None:
+                self._fit(X, sample_weight)
+                return self
+            seen, elbo, error = self.n_samples_seen_, self.elbo_, self.elbo_se_
+            self._fit(X, sample_weight, before)
+            self.n_samples_seen_ += seen
+            self.elbo_ += elbo
+            self.elbo_se_ = float(np.hypot(self.elbo_se_, error))
         return self
 
     @with_callbacks
-    def _fit(self, X):
+    def _fit(self, X, sample_weight, before=None):
         began = time.perf_counter()
         check_model(self.model)
-        target = Target(self.model, check_rows(X, self.model))
-        prior = self._prior(target)
-        plan = plan_fit(self, target.n_dim, 1)
+        rows = check_rows(X, self.model)
+        n_rows = rows.size
+        rows = weigh_rows(rows, check_weight(sample_weight, n_rows))
+        # With covariances it is a part of the log density, in place of the model's.
+        apart = isinstance(before, MeanField) and not hasattr(self.model, "log_prior")
+        own = None if apart else before
+        target = Target(self.model, *rows, own)
+        prior = self._prior(target, before)
+        plan = plan_fit(self, target.n_dim, 1, target.sparse)
+        target.sparse &= plan.posterior == "meanfield"
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(2**31 - 1)
         )
         given = getattr(self.model, "initial", None)
-        start = prior.mean
-        if given is not None:
+        start = prior.mean if before is None else before.mean
+        if given is not None and before is None:
             start = check_vector(given, target.n_dim, "initial of the model")
-        whole = plan.solver == "batch" and target.n_dim <= FULL_RANK
-        target.check(start, target.curvature_methods(whole))
+        few = target.n_dim <= FULL_RANK
+        whole = few and not plan.rank
+        whole = plan.posterior == "fullrank" or (whole and plan.solver == "batch")
+        products = plan.solver != "batch" or not whole
+        target.check(start, target.curvature_methods(whole, products))
         names = self._names(target.n_dim)
-        width = target.n_dim + plan.rank
+        width = target.n_dim
         n_pairs = pairs_of_draws(self, plan, target.rows.size, width)
-        model = DrawnModel(
-            target,
-            prior,
-            as_structure(plan.posterior),
-            plan.rank,
-            opposite_draws(rng, n_pairs, width),
-        )
+        draws = opposite_draws(rng, n_pairs, width)
+        if plan.rank:
+            model = LowRankModel(target, prior, plan.rank, draws)
+        else:
+            model = DrawnModel(target, prior, as_structure(plan.posterior), draws)
         with Progress(self, X, None, 1) as progress:
             report = progress.start(0, lambda at: self._attributes(model, at))
             how = climb if plan.solver == "batch" else step
+            if plan.rank or (plan.solver != "batch" and model.full):
+                how = climb_in_turns
             fit = how(self, model, plan, start, rng, began, report)
             report.end()
         point, runs = fit.point, fit.runs
@@ -327,10 +388,10 @@ class VariationalInference(
             converged_=runs[-1].converged,
             n_iter_=sum(run.n_iter for run in runs),
             n_passes_=target.n_evaluated / target.rows.size,
-            n_samples_seen_=target.rows.size,
+            n_samples_seen_=n_rows,
             solver_=plan.solver,
             optimizer_=plan.optimizer,
-            _rows=(target.rows, prior),
+            _rows=(*rows, own, prior),
             **fit.attributes,
         )
         vars(self).pop("_pareto_k", None)
@@ -343,9 +404,16 @@ class VariationalInference(
                 stacklevel=4,
             )
 
-    def _prior(self, target):
-        """Return the Gaussian prior, or none where the model has its own."""
+    def _prior(self, target, before=None):
+        """Return the Gaussian prior, or none where the log density has it."""
         d, name = target.n_dim, f"of {type(self).__name__}"
+        if before is not None:
+            if before.n_dim != d:
+                raise ValueError(
+                    f"the model has {d} parameters, and the posterior {before.n_dim}: "
+                    "partial_fit goes on with the same ones; use fit."
+                )
+            return before if target.prior is None else Flat(d)
         if target.has_prior:
             if self.prior_scale is not None:
                 raise ValueError(

@@ -8,10 +8,10 @@ from scipy.optimize import minimize
 
 from skvrem import schedules, solvers
 from skvrem.vi._model_draws import convex, probed_curvature
-from skvrem.vi._model_target_steps import TargetSteps
+from skvrem.vi._model_target_steps import MeanSteps, TargetSteps
 from skvrem.vi._plan import FULL_RANK
 
-__all__ = ["climb", "pairs_of_draws", "step"]
+__all__ = ["climb", "climb_in_turns", "pairs_of_draws", "step"]
 
 # Pairs of draws of full passes: fewer where rows are many, as these leave the log
 # density close to its second order, which the draws are not needed for.
@@ -23,6 +23,9 @@ CHEAP = 100_000_000
 # where it was taken; the control variate, which few draws need, where the posterior is
 # so many nats away. Both so often at most.
 FAR, MOVED, TURNS = 0.3, 0.1, 10
+# And the covariance of a low rank, where that moves it by more than so many nats for
+# each parameter beside.
+LITTLE = 1e-3
 # Steps to the mode of the density, where a fit starts, and random signs for the
 # diagonal of a Hessian.
 MODE_STEPS, PROBES = 200, 200
@@ -54,9 +57,7 @@ def pairs_of_draws(estimator, plan, n_rows, width):
     few = int(np.clip(ROWS_OF_PAIRS // n_rows, *PAIRS))
     if plan.solver != "batch":  # one pass of many, which only checks
         return max(few // 4, PAIRS[0])
-    # A low rank would be fitted to few draws rather than to the density.
-    cheap = plan.rank or n_rows * width**2 <= CHEAP
-    return max(few, width) if cheap else few
+    return max(few, width) if n_rows * width**2 <= CHEAP else few
 
 
 def _warm(estimator, model):
@@ -67,17 +68,10 @@ def _warm(estimator, model):
     return model.point_of(last)
 
 
-def _curvature(model, at, rng, whole):
-    """Return the curvature at a point, as a matrix or by products."""
-    if whole:
-        return convex(-model.target.hessian(at), model.prior)
-    return probed_curvature(model.target, at, rng, PROBES)
-
-
 def climb(estimator, model, plan, start, rng, began, report):
     """Return the `Fit` by full passes."""
-    target, runs, promises = model.target, [], []
-    point, left, passes = _warm(estimator, model), estimator.max_iter, 0.0
+    target, fit = model.target, Runs(estimator, model, plan, rng, began, report)
+    point = _warm(estimator, model)
     centre = _mode(model, start) if point is None else point.parameters.mean[:, 0]
     whole, curvature = target.n_dim <= FULL_RANK, None
     controlled = estimator.control_variate == "taylor"
@@ -93,80 +87,160 @@ def climb(estimator, model, plan, start, rng, began, report):
         if controlled:
             model.control(curvature, point)
         before = model.posterior(point.parameters)
-        solver = plan.ascent(estimator.tol)
-        result = solvers.run(
-            model,
-            solver,
-            target,
-            point,
-            step_size=schedules.Constant(1.0),
-            temperature=schedules.Constant(1.0),
-            max_iter=left,
-            tol=estimator.tol,
-            rng=rng,
-            report=report,
-            passes=passes,
-            seconds=time.perf_counter() - began,
-        )
-        runs.append(result)
-        promises += solver.promises
-        point, left = result.point, left - result.n_iter
-        passes = result.history[-1].passes
+        point = fit.go_on(model, point)
         near = model.distance(point, centre) < FAR
         if controlled and model.full and len(model.draws) < target.n_dim:
             near = near and model.posterior(point.parameters).kl(before) < MOVED
-        if near or result.stopped or left <= 0:
+        if near or fit.ended:
             break
-    history = solvers.as_history([epoch for run in runs for epoch in run.history])
-    history["predicted_gain"] = np.array(promises, dtype=float)
-    fitted = {"history_": history, "step_size_": 1.0}
-    fitted["batch_size_"] = target.rows.size
-    return Fit(point, runs, curvature, fitted)
+    return fit.result(point, curvature, target.rows.size)
+
+
+def climb_in_turns(estimator, model, plan, start, rng, began, report):
+    """Return the `Fit` whose covariance is that of the curvature, not of the draws."""
+    fit = Runs(estimator, model, plan, rng, began, report)
+    steps = fit.steps(model) if plan.solver != "batch" else None
+    point, seed = _warm(estimator, model), rng.integers(2**31)
+
+    def see(at):
+        if model.full:
+            mean = sum(model.target.hessian(z) for z in at) / len(at)
+            return convex(-mean, model.prior)
+        # Of the same signs: differences are those of the points.
+        return probed_curvature(model.target, at, np.random.default_rng(seed), PROBES)
+
+    curvature = None
+    if point is None:
+        centre = _mode(model, start)
+        point = model.start(centre, see(centre[None]), rng)
+        point, curvature = _covariance(model, point, see, rng)
+    for _ in range(TURNS):
+        if curvature is None:
+            curvature = see(model.typical(point))
+        if estimator.control_variate == "taylor":
+            model.control(curvature, point)
+        centre = point.parameters.mean[:, 0]
+        point = fit.go_on(model if steps is None else steps, point)
+        if model.distance(point, centre) < FAR or fit.ended:
+            break
+        point, curvature = _covariance(model, point, see, rng)
+    return fit.result(point, curvature, fit.batch_size, steps)
 
 
 def step(estimator, model, plan, start, rng, began, report):
-    """Return the `Fit` by minibatches."""
-    target, point, batch_size = (
-        model.target,
-        _warm(estimator, model),
-        estimator.batch_size,
-    )
+    """Return the `Fit` of a diagonal by minibatches."""
+    target, point = model.target, _warm(estimator, model)
     if point is None:
-        start = _mode(model, start)
-        curvature = _curvature(model, start, rng, target.knows_hessian)
-        point = model.start(start, curvature, rng)
-    if batch_size == "auto":
-        batch_size = int(np.clip(target.rows.size // 64, 5, 500))
-    batch_size = min(batch_size, target.rows.size)
-    steps = TargetSteps(
-        model,
-        plan.solver,
-        estimator.control_variate,
-        estimator.control_scale,
-        plan.optimizer,
-        batch_size,
-    )
-    size = estimator.step_size
-    size = float(steps.auto_step(point) if size == "auto" else size)
-    solver = solvers.Sweeps(1.0)
-    result = solvers.run(
-        steps,
-        solver,
-        target,
-        point,
-        step_size=schedules.Constant(size),
-        temperature=schedules.Constant(1.0),
-        max_iter=estimator.max_iter,
-        tol=estimator.tol,
-        rng=rng,
-        report=report,
-        seconds=time.perf_counter() - began,
-    )
-    history = solvers.as_history(result.history)
-    history["predicted_gain"] = np.array(solver.promises, dtype=float)
-    history["gradient_variance"] = np.array(steps.variances)
-    fitted = {"history_": history, "step_size_": size, "batch_size_": batch_size}
-    return Fit(result.point, [result], steps.curvature, fitted)
+        centre = _mode(model, start)
+        curvature = _curvature(model, centre, rng, target.knows_hessian)
+        point = model.start(centre, curvature, rng)
+    fit = Runs(estimator, model, plan, rng, began, report)
+    steps = fit.steps(model)
+    point = fit.go_on(steps, point)
+    return fit.result(point, steps.curvature, fit.batch_size, steps)
+
+
+class Runs:
+    """Runs of a solver, one after the other, that are one fit.
+
+    Parameters
+    ----------
+    estimator : VariationalInference
+    model : DrawnModel
+    plan : Plan
+    rng : numpy.random.Generator
+    began : float
+    report : callable
+    """
+
+    def __init__(self, estimator, model, plan, rng, began, report):
+        self.estimator, self.target, self.plan = estimator, model.target, plan
+        self.rng, self.began, self.report = rng, began, report
+        self.runs, self.promises = [], []
+        self.left, self.passes, self.size = estimator.max_iter, 0.0, 1.0
+        self.batch_size = self.target.rows.size
+
+    def steps(self, model):
+        """Return the model of minibatch steps."""
+        estimator, plan = self.estimator, self.plan
+        if estimator.batch_size == "auto":
+            self.batch_size = int(np.clip(self.batch_size // 64, 5, 500))
+        else:
+            self.batch_size = min(estimator.batch_size, self.batch_size)
+        self.batch_size = min(self.batch_size, self.target.rows.size)
+        kind = TargetSteps if plan.posterior == "meanfield" else MeanSteps
+        self.size = None
+        return kind(
+            model,
+            plan.solver,
+            estimator.control_variate,
+            estimator.control_scale,
+            plan.optimizer,
+            self.batch_size,
+        )
+
+    def go_on(self, model, point):
+        """Run the solver from a point; return where it ended."""
+        estimator, plan = self.estimator, self.plan
+        if self.size is None:
+            size = estimator.step_size
+            self.size = float(model.auto_step(point) if size == "auto" else size)
+        solver = (
+            plan.ascent(estimator.tol)
+            if plan.solver == "batch"
+            else solvers.Sweeps(1.0)
+        )
+        result = solvers.run(
+            model,
+            solver,
+            self.target,
+            point,
+            step_size=schedules.Constant(self.size),
+            temperature=schedules.Constant(1.0),
+            max_iter=self.left,
+            tol=estimator.tol,
+            rng=self.rng,
+            report=self.report,
+            passes=self.passes,
+            seconds=time.perf_counter() - self.began,
+        )
+        self.runs.append(result)
+        self.promises += solver.promises
+        self.left -= result.n_iter
+        self.passes = result.history[-1].passes
+        return result.point
+
+    @property
+    def ended(self):
+        """Whether there is nothing to be gone on with."""
+        return self.runs[-1].stopped or self.left <= 0
+
+    def result(self, point, curvature, batch_size, steps=None):
+        """Return the `Fit`."""
+        history = solvers.as_history([e for run in self.runs for e in run.history])
+        history["predicted_gain"] = np.array(self.promises, dtype=float)
+        if steps is not None:
+            history["gradient_variance"] = np.array(steps.variances)
+        used = {"history_": history, "step_size_": self.size, "batch_size_": batch_size}
+        return Fit(point, self.runs, curvature, used)
+
+
+def _curvature(model, at, rng, whole):
+    """Return the curvature at a point, as a matrix or by products."""
+    if whole:
+        return convex(-model.target.hessian(at), model.prior)
+    return probed_curvature(model.target, at[None], rng, PROBES)
+
+
+def _covariance(model, point, see, rng):
+    """Return the point with the covariance of the curvature it sees, and that."""
+    for _ in range(TURNS):
+        q = point.parameters
+        point = model.start(q.mean[:, 0], see(model.typical(point)), rng, q)
+        moved = model.posterior(point.parameters).kl(model.posterior(q))
+        if moved < MOVED + LITTLE * q.mean.size:
+            break
+    return point, model.curvature
 
 
 def _mode(model, start):

@@ -82,8 +82,8 @@ class OwnInference(ParetoMixin, ArviZMixin):
 
     def _log_joint(self, draws):
         """See `ParetoMixin`."""
-        rows, prior = self._rows
-        target = Target(self.model, rows)
+        *rows, prior = self._rows
+        target = Target(self.model, *rows)
         each = np.array([target.log_density(z) for z in draws])
         return each + prior.logpdf(draws)
 

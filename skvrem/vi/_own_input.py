@@ -5,7 +5,7 @@ from numbers import Integral
 
 import numpy as np
 
-__all__ = ["check_model", "check_rows", "check_vector"]
+__all__ = ["check_model", "check_rows", "check_vector", "weigh_rows"]
 
 SIZES = ("n_samples", "n_parameters")
 METHODS = ("log_likelihood", "gradient")
@@ -84,6 +84,15 @@ def check_rows(X, model):
             f"X has row {rows[wrong][0]:g}, and the model has rows 0 to {n - 1}."
         )
     return rows.astype(np.intp)
+
+
+def weigh_rows(rows, weight):
+    """Return rows that count, once each, and how many times they do; None is once."""
+    if weight is None:
+        return rows, None
+    rows, numbers = np.unique(rows, return_inverse=True)
+    weight = np.bincount(numbers, weight)
+    return rows[weight > 0.0], weight[weight > 0.0]
 
 
 def check_vector(value, n_dim, name):

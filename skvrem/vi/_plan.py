@@ -50,10 +50,11 @@ class Plan(NamedTuple):
         )
 
 
-def plan_fit(estimator, n_parameters, n_predictors):
+def plan_fit(estimator, n_parameters, n_predictors, sparse=False):
     """Return the `Plan` of an estimator whose parameters have been checked.
 
-    An estimator without `expectation` has nothing but draws.
+    An estimator without `expectation` has nothing but draws. sparse: steps would be
+    among few of the parameters, if these were independent.
 
     Raises
     ------
@@ -69,7 +70,7 @@ def plan_fit(estimator, n_parameters, n_predictors):
     if solver == "auto":
         solver = "svrg" if steps else "batch"
     if solver in STOCHASTIC:
-        return _plan_steps(estimator, solver, n_predictors)
+        return _plan_steps(estimator, solver, n_parameters, n_predictors, sparse)
     if steps:
         other = f"expectation={expectation!r} and no " if expectation == "mc" else ""
         raise ValueError(
@@ -77,8 +78,7 @@ def plan_fit(estimator, n_parameters, n_predictors):
             f"optimizer={optimizer!r}. Leave that to 'auto', or choose solver='svrg'."
         )
     if posterior == "auto":
-        many = "meanfield" if expectation == "draws" else "lowrank"
-        posterior = "fullrank" if n_parameters <= FULL_RANK else many
+        posterior = "fullrank" if n_parameters <= FULL_RANK else "lowrank"
     if optimizer == "auto":
         few = n_parameters <= (NEWTON if n_predictors == 1 else NEWTON_CLASSES)
         newton = "natural" in moves[posterior] and (posterior == "fullrank" or few)
@@ -89,12 +89,9 @@ def plan_fit(estimator, n_parameters, n_predictors):
             f"optimizer={optimizer!r} does not go with posterior={posterior!r}, which "
             f"is moved by {allowed}."
         )
-    rank = 0
-    if posterior == "lowrank":
-        rank = min(estimator.rank or DEFAULT_RANK, n_parameters)
     return Plan(
         posterior,
-        rank,
+        _rank(estimator, posterior, n_parameters),
         solver,
         "draws" if expectation == "draws" else "quadrature",
         optimizer,
@@ -102,15 +99,27 @@ def plan_fit(estimator, n_parameters, n_predictors):
     )
 
 
-def _plan_steps(estimator, solver, n_predictors):
+def _rank(estimator, posterior, n_parameters):
+    if posterior != "lowrank":
+        return 0
+    return min(estimator.rank or DEFAULT_RANK, n_parameters)
+
+
+def _plan_steps(estimator, solver, n_parameters, n_predictors, sparse):
     """Return the plan of a fit by minibatches."""
-    optimizer = estimator.optimizer
+    optimizer, posterior = estimator.optimizer, estimator.posterior
     expectation = getattr(estimator, "expectation", "draws")
-    if estimator.posterior not in ("auto", "meanfield"):
+    own = expectation == "draws"
+    if not own and posterior not in ("auto", "meanfield"):
         raise ValueError(
             f"solver={solver!r} is for posterior='meanfield' (or 'auto'), got "
-            f"{estimator.posterior!r}: choose solver='batch' for a full or low rank."
+            f"{posterior!r}: choose solver='batch' for a full or low rank."
         )
+    natural = optimizer in ("auto", "natural")
+    if posterior == "auto":
+        together = own and natural and not sparse
+        posterior = "fullrank" if n_parameters <= FULL_RANK else "lowrank"
+        posterior = posterior if together else "meanfield"
     if optimizer == "lbfgs":
         raise ValueError(
             f"optimizer='lbfgs' needs full passes: choose 'natural', 'adam' or 'sgd' "
@@ -130,8 +139,14 @@ def _plan_steps(estimator, solver, n_predictors):
             "is known, or every step would need a full pass: "
             "choose control_variate='taylor' or 'antithetic'."
         )
-    optimizer = "natural" if optimizer == "auto" else optimizer
-    return Plan("meanfield", 0, solver, expectation, optimizer, False)
+    if posterior != "meanfield" and not natural:
+        raise ValueError(
+            f"optimizer={optimizer!r} is for posterior='meanfield', got {posterior!r}, "
+            "whose steps are in the metric of its covariance: choose 'natural'."
+        )
+    rank = _rank(estimator, posterior, n_parameters)
+    optimizer = "natural" if natural else optimizer
+    return Plan(posterior, rank, solver, expectation, optimizer, False)
 
 
 def as_structure(posterior):

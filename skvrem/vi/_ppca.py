@@ -94,6 +94,9 @@ class BayesianPPCA(
     converged_ : bool
     history_ : dict of ndarray
         passes, seconds, objective (the bound), step_size, temperature by step.
+    n_samples_seen_ : int
+        Rows of the fit, or of the stream so far. `partial_fit` goes on from their
+        second moments, which are kept: up to n_features squared numbers.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where X has string column names.
@@ -204,22 +207,60 @@ class BayesianPPCA(
             self._fit(X, y, sample_weight)
         return self
 
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Update the loadings with further rows.
+
+        The likelihood sees rows by their second moments only, which add up: the result
+        is that of a `fit` to all rows so far, at a cost that does not grow with them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows that are new.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : BayesianPPCA
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            As `fit`; in the first call for a single row, in later ones for another
+            number of features.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` steps were not enough.
+        """
+        with all_or_nothing(self):
+            self._check_parameters()
+            self._fit(X, y, sample_weight, go_on=hasattr(self, "components_"))
+        return self
+
     @with_callbacks
-    def _fit(self, X, y, sample_weight):
+    def _fit(self, X, y, sample_weight, go_on=False):
         began = time.perf_counter()
-        X = self._rows(X, reset=True, ensure_min_samples=2)
+        X = self._rows(X, reset=not go_on, ensure_min_samples=1 if go_on else 2)
         d, k = X.shape[1], self.n_components
         if k > d:
             raise ValueError(
                 f"n_components={k} must be at most n_features={d}, the number of "
                 "columns of X."
             )
-        weight = check_weight(sample_weight, len(X))
-        mean = np.average(X, axis=0, weights=weight).astype(np.float64)
-        moments = Moments(X, mean, weight)
+        moments = Moments.of(X, check_weight(sample_weight, len(X)))
+        n_rows, dtype = len(X), X.dtype
+        if go_on:
+            moments = Moments(*self._moments).merged(moments)
+            n_rows, dtype = n_rows + self.n_samples_seen_, self.components_.dtype
         if not moments.trace > 0.0:
             raise ValueError("All rows of X are the same: there is nothing to explain.")
-        n = float(len(X) if weight is None else weight.sum())
+        n = moments.weight
         learn = self.noise_variance == "learn"
         W, noise = start_loadings(
             *moments.largest(k),
@@ -236,7 +277,7 @@ class BayesianPPCA(
         model = PPCAModel(moments, n, float(self.prior_scale), learn, draws)
 
         def attributes(point):
-            return self._attributes(model, point, mean, X.dtype)
+            return self._attributes(model, point, moments.mean, dtype)
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, attributes)
@@ -252,6 +293,8 @@ class BayesianPPCA(
             n_iter_=sum(run.n_iter for run in runs),
             converged_=converged,
             history_=solvers.as_history([e for run in runs for e in run.history]),
+            n_samples_seen_=n_rows,
+            _moments=(moments.weight, moments.mean, moments.rows, moments.matrix),
         )
 
     def _run(self, model, moments, W, noise, began, report):

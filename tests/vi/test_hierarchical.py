@@ -17,7 +17,12 @@ from skvrem.utils._algebra import rescale
 from skvrem.vi import _kernels_groups
 from skvrem.vi._model import Point
 from skvrem.vi._model_families import Softmax
-from skvrem.vi._model_groups import Hierarchical, HierarchicalModel, HierarchicalPrior
+from skvrem.vi._model_groups import (
+    Hierarchical,
+    HierarchicalModel,
+    HierarchicalPrior,
+    Past,
+)
 from tests.watching import Untouched
 
 
@@ -97,8 +102,12 @@ def test_kernels_are_the_formulas(intercept):
     [(Normal(), 1e-6), (Softmax(3, 40), 0.1)],
     ids=["exact", "nodes"],
 )
-def test_gradient_is_that_of_the_bound(family, atol):
+@pytest.mark.parametrize("past", [False, True])
+def test_gradient_is_that_of_the_bound(family, atol, past):
     model, data, point = small_model(family, weighted=True)
+    if past:
+        other = Hierarchical(*(part + 0.1 for part in point.parameters))
+        model.past = Past.of(other)
     gradient = model.gradient(point, evaluate(model, data, point)[1])
     numeric = np.empty_like(gradient)
     for i in range(gradient.size):
@@ -404,3 +413,93 @@ def test_scores_of_other_classes_are_refused():
         model.predict(X, group[:3])
     with pytest.raises(ValueError, match="method"):
         model.predict_proba(X, group, method="guess")
+
+
+# Streams
+
+
+def stream_rows(n=600, n_groups=12):
+    rng = np.random.default_rng(5)
+    group = rng.integers(n_groups, size=n)
+    X = rng.normal(size=(n, 2))
+    taste = [1.0, -0.5] + 0.7 * rng.normal(size=(n_groups, 2))
+    logit = np.sum(X * taste[group], axis=1)
+    return X, (rng.random(n) < 1.0 / (1.0 + np.exp(-logit))).astype(int), group
+
+
+def test_a_stream_is_near_a_fit_to_all_rows():
+    """Its groups may be new, have no rows in a batch, and be seen again."""
+    X, y, group = stream_rows()
+    order = np.argsort(group >= 8, kind="stable")  # the last groups come later
+    whole = HierarchicalSoftmaxClassifier().fit(X, y, groups=group)
+    stream = HierarchicalSoftmaxClassifier()
+    for some in np.array_split(order, 3):
+        stream.partial_fit(X[some], y[some], [0, 1], groups=group[some])
+        stream = pickle.loads(pickle.dumps(stream))
+    np.testing.assert_array_equal(stream.groups_, whole.groups_)
+    np.testing.assert_array_equal(stream.n_group_samples_, whole.n_group_samples_)
+    for name in ("group_coef", "population_mean"):
+        far = getattr(stream, name + "_") - getattr(whole, name + "_")
+        std = getattr(whole, name + "_std_")
+        assert abs(far / std).max() < 0.3
+        np.testing.assert_allclose(getattr(stream, name + "_std_"), std, rtol=0.1)
+    np.testing.assert_allclose(
+        stream.population_scale_, whole.population_scale_, rtol=0.15
+    )
+    assert stream.elbo_ == pytest.approx(whole.elbo_, abs=2.0)
+
+
+def test_rows_without_weight_change_nothing():
+    """What is kept of earlier rows has the optimum where it was, and its bound."""
+    X, y, group = stream_rows()
+    model = HierarchicalSoftmaxClassifier(tol=1e-6).fit(X, y, groups=group)
+    before, elbo = model.group_coef_, model.elbo_
+    std, scale = model.group_coef_std_, model.population_scale_
+    weight = np.where(np.arange(20) < 2, 1e-9, 0.0)
+    model.partial_fit(X[:20], y[:20], groups=group[:20], sample_weight=weight)
+    np.testing.assert_allclose(model.group_coef_, before, atol=1e-3)
+    np.testing.assert_allclose(model.group_coef_std_, std, rtol=1e-3)
+    np.testing.assert_allclose(model.population_scale_, scale, rtol=1e-3)
+    assert model.elbo_ == pytest.approx(elbo, abs=1e-4)
+
+
+def test_the_past_has_the_gradient_of_its_expectation():
+    X, y, group = stream_rows(200, 3)
+    q = HierarchicalSoftmaxClassifier().fit(X, y, groups=group).posterior_
+    past = Past.of(q)
+    rng, h = np.random.default_rng(0), 1e-5
+    moved = q._replace(group_mean=q.group_mean + rng.normal(size=q.group_mean.shape))
+    direction = rng.normal(size=q.group_mean.shape)
+    ahead, behind = (
+        past.expected(moved._replace(group_mean=moved.group_mean + s * direction))
+        for s in (h, -h)
+    )
+    found = np.sum(past.slope(moved) * direction)
+    assert (ahead - behind) / (2.0 * h) == pytest.approx(found)
+    assert past.expected(q) == pytest.approx(
+        -0.5 * np.sum(past.curvature * q.group_variance)
+    )
+
+
+def test_wrong_batches_of_a_stream():
+    X, y, group = stream_rows(100, 3)
+    model = HierarchicalSoftmaxClassifier()
+    with pytest.raises(ValueError, match="first call"):
+        model.partial_fit(X, y, groups=group)
+    model.partial_fit(X, y, [0, 1], groups=group)
+    untouched = Untouched(model)
+    for params, message in [
+        ({"groups": None}, "this one has none"),
+        ({"groups": group.astype(str)}, "ids of the type"),
+        ({"groups": group, "classes": [0, 1, 2]}, "not the same"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit(X, y, **params)
+        untouched.check()
+    model.set_params(fit_intercept=False)
+    with pytest.raises(ValueError, match="fit_intercept has changed"):
+        model.partial_fit(X, y, groups=group)
+    alone = HierarchicalSoftmaxClassifier().fit(X, y).partial_fit(X, y)
+    assert alone.n_group_samples_.tolist() == [200]
+    with pytest.raises(ValueError, match="the first had none"):
+        alone.partial_fit(X, y, groups=group)

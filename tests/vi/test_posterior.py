@@ -22,6 +22,7 @@ def gaussians():
         "mean field": MeanField(mean, rng.uniform(0.5, 2.0, D)),
         "full rank": FullRank(mean[::-1], factor),
         "low rank": LowRank(0.5 * mean, rng.uniform(0.5, 2.0, D), A[:, :2]),
+        "less": LowRank(mean, np.full(D, 2.0), 0.3 * A[:, :3], [1.0, -1.0, -1.0]),
     }
 
 

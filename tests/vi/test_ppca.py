@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
+from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 
@@ -41,7 +42,7 @@ def dense_log_likelihood(X, W, noise):
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_likelihood_and_derivatives(n, k):
     X = rows(n)
-    moments = Moments(X, X.mean(axis=0), None)
+    moments = Moments.of(X)
     assert (moments.matrix is None) == (n == 4)
     rng = np.random.default_rng(1)
     W, V = rng.normal(size=(2, 5, k))
@@ -71,9 +72,8 @@ def test_likelihood_and_derivatives(n, k):
 def test_weighted_moments(n):
     X = rows(n)
     weight = np.arange(1.0, n + 1.0)
-    mean = np.average(X, axis=0, weights=weight)
     S = np.cov(X.T, aweights=weight, ddof=0)
-    moments = Moments(X, mean, weight)
+    moments = Moments.of(X, weight)
     np.testing.assert_allclose(moments.times(np.eye(5)), S, atol=1e-14)
     np.testing.assert_allclose(moments.diagonal, np.diag(S))
     np.testing.assert_allclose(moments.trace, np.trace(S))
@@ -86,7 +86,7 @@ def test_weighted_moments(n):
 
 def test_start_is_the_highest_density():
     X = rows(60)
-    moments = Moments(X, X.mean(axis=0), None)
+    moments = Moments.of(X)
     W, noise = start_loadings(*moments.largest(2), moments.trace, 60.0, 0.4, 0.3)
     assert noise == 0.3
     slope = 60.0 * likelihood(moments, W, noise).gradient - W / 0.4**2
@@ -154,7 +154,7 @@ def test_evidence_is_above_the_bound():
 
 def test_gradient_of_the_bound():
     X = rows()
-    moments = Moments(X, X.mean(axis=0), None)
+    moments = Moments.of(X)
     rng = np.random.default_rng(2)
     model = PPCAModel(moments, 40.0, 0.8, True, rng.standard_normal((3, 5, 2)))
     point = model.start(*start_loadings(*moments.largest(2), moments.trace, 40, 1, 0.3))
@@ -304,3 +304,52 @@ def test_history(capsys):
     assert capsys.readouterr().out.count("objective") == model.n_iter_
     assert len(model.history_["objective"]) == model.n_iter_
     assert (np.diff(model.history_["passes"]) > 0.0).all()
+
+
+# Streams
+
+
+@pytest.mark.parametrize(("n", "d"), [(40, 5), (9, 12), (30, 12)])
+def test_a_stream_is_a_fit_to_all_rows(n, d):
+    """Its batches may be single rows, have weights, and start from a fit."""
+    X = rows(n, d)
+    weight = np.arange(1.0, n + 1.0)
+    stream = BayesianPPCA(2, tol=1e-4, noise_variance=0.4, random_state=0)
+    whole = clone(stream).fit(X, sample_weight=weight)
+    begin = stream.fit if n == 9 else stream.partial_fit
+    begin(X[:6], sample_weight=weight[:6])
+    for some in (slice(6, 7), slice(7, n - 1), slice(n - 1, n)):
+        stream = pickle.loads(pickle.dumps(stream))
+        stream.partial_fit(X[some], sample_weight=weight[some])
+    np.testing.assert_allclose(stream.mean_, whole.mean_)
+    np.testing.assert_allclose(stream.components_, whole.components_, atol=1e-4)
+    np.testing.assert_allclose(stream.components_std_, whole.components_std_, rtol=1e-4)
+    assert stream.elbo_ == pytest.approx(whole.elbo_, abs=1e-4)
+    assert stream.n_samples_seen_ == n
+    assert stream.fit(X[:5]).n_samples_seen_ == 5
+
+
+def test_moments_add_up():
+    X = rows(30, 6)
+    weight = np.linspace(0.5, 2.0, 30)
+    whole = Moments.of(X, weight)
+    for cut in (2, 15, 28):  # rows and matrix, in either order
+        parts = (
+            Moments.of(X[some], weight[some]) for some in (slice(cut), slice(cut, 30))
+        )
+        both = next(parts).merged(next(parts))
+        assert both.weight == pytest.approx(whole.weight)
+        np.testing.assert_allclose(both.mean, whole.mean)
+        np.testing.assert_allclose(both.matrix, whole.matrix, atol=1e-12)
+        np.testing.assert_allclose(both.diagonal, whole.diagonal)
+
+
+def test_a_bad_batch_leaves_no_trace():
+    model = BayesianPPCA(2, random_state=0)
+    with pytest.raises(ValueError, match="minimum of 2"):
+        model.partial_fit(rows()[:1])
+    model.partial_fit(rows())
+    untouched = Untouched(model)
+    with pytest.raises(ValueError, match="5 features"):
+        model.partial_fit(rows(d=4))
+    untouched.check()

@@ -26,7 +26,7 @@ def fit(model_class, **params):
 
 def steps_of(model_class, kind="svrg", control="taylor", scale=True, move="natural"):
     target = Target(model_class(*skills_problem()), np.arange(60))
-    model = DrawnModel(target, PRIOR, "diagonal", 0, np.zeros((1, 9)))
+    model = DrawnModel(target, PRIOR, "diagonal", np.zeros((1, 9)))
     return TargetSteps(model, kind, control, scale, move, 6)
 
 
