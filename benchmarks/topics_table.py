@@ -42,6 +42,10 @@ def main(arguments=None):
     )
     parser.add_argument("--topics", nargs="+", type=int, default=[50, 100])
     parser.add_argument("--temperings", nargs="+", choices=lda.TEMPERINGS)
+    peers = held_out.TARGETS
+    parser.add_argument(
+        "--peers", nargs="+", choices=peers, default=list(peers), help="of held-out"
+    )
     parser.add_argument("--epochs", type=int, help="of lda-temperings, not the default")
     options = parser.parse_args(arguments)
     quick = options.quick
@@ -58,6 +62,7 @@ def main(arguments=None):
             log,
             options.temperings or lda.TEMPERINGS,
             options.epochs,
+            options.peers,
         )
 
     table.measure(GROUPS, options, settings)

@@ -292,9 +292,10 @@ def softmax(settings):
     X, y = simulate(n)
     few = {"max_iter": 8, "tol": 1.0}
     fits = {"lbfgs": {**few}, "svrg": {"solver": "svrg", **few}}
-    options = {"batch_size": 100, "n_steps": 4000, "every": 100}
+    steps = 4000 if settings.quick else 20_000
+    options = {"batch_size": 100, "n_steps": steps, "every": 200}
     peers = {
-        "B=100": {"sizes": (0.005, 0.02), **options},
+        "B=100": {"sizes": (0.001, 0.002, 0.005, 0.02), **options},
         "full batch": {
             "sizes": (0.05, 0.1),
             "batch_size": n,

@@ -35,6 +35,8 @@ class Settings(NamedTuple):
         Names of those compared in "lda-temperings".
     epochs : int or None
         Of their fits; None is what each has by default.
+    peers : iterable of str
+        Names of those compared in "held-out".
     """
 
     quick: bool
@@ -45,6 +47,7 @@ class Settings(NamedTuple):
     log: object
     temperings: object
     epochs: int | None
+    peers: object
 
 
 def each_corpus(settings):

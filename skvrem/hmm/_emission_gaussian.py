@@ -377,7 +377,8 @@ class Gaussian(Emission):
         """Return the parameters with these free coordinates."""
         mean, covariance = map(np.array, self._split(parameters))
         varies = self._free_means()
-        means, rest = np.split(vector, [varies.sum()])
+        cut = np.count_nonzero(varies)
+        means, rest = vector[:cut], vector[cut:]
         mean[varies] = (self._centre + self._width * self._at(varies, means))[varies]
         if self.covariance is None and not self._dense:
             own = SCALES["positive"].back(rest).reshape(self._own(covariance).shape)

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import clone
 
 from skvrem.hmm._emission import Emission
+from skvrem.utils._algebra import pieces
 
 __all__ = ["Product"]
 
@@ -209,7 +210,7 @@ class Product(Emission):
         return self._cut(features, [len(family._pairs()) for family in self._each()])
 
     def _cut(self, features, sizes):
-        found = np.split(features, np.cumsum(sizes)[:-1], axis=1)
+        found = pieces(features, sizes)
         # Only a mixture tells the parts of a state apart.
         return [
             part
@@ -219,8 +220,7 @@ class Product(Emission):
         ]
 
     def _parameter_parts(self, parameters):
-        sizes = [family.blank().shape[1] for family in self._each()]
-        return np.split(parameters, np.cumsum(sizes)[:-1], axis=1)
+        return pieces(parameters, [len(family.scales()) for family in self._each()])
 
     def _by_part(self, method, parameters):
         parts = zip(self._each(), self._parameter_parts(parameters), strict=True)
@@ -277,8 +277,7 @@ class Product(Emission):
 
     def bind(self, vector, parameters):
         """Return the parameters with these free coordinates."""
-        sizes = [len(part) for part in self._by_part("free", parameters)]
-        vectors = np.split(vector, np.cumsum(sizes)[:-1])
+        vectors = pieces(vector, [family.n_parameters() for family in self._each()])
         parts = zip(
             self._each(), vectors, self._parameter_parts(parameters), strict=True
         )

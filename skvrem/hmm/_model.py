@@ -139,7 +139,9 @@ class HMMModel(FreeCoordinates, Averaging):
         features = self.features.widen(features)
         features = self.emission.digest(features, point.parameters.emission)
         sums = Statistics(start, pairs, features, objective, 0.0)
-        return sums._replace(entropy=objective - self._expected(point, sums))
+        expected = self._expected_chain(point.parameters, sums)
+        expected += self._expected_rows(point.parameters, sums)
+        return sums._replace(entropy=objective - expected)
 
     def remember(self, point, batch, beta):
         """Return the statistics of a batch, which are all that need be kept."""
@@ -200,11 +202,13 @@ class HMMModel(FreeCoordinates, Averaging):
 
     def log_prior(self, parameters):
         """Return the log-density of the parameters' priors, up to constants."""
-        return (
-            self.initial.log_prior(parameters.startprob)
-            + self.transitions.log_prior(parameters.transmat)
-            + self.emission.log_prior(parameters.emission)
+        return self._chain_prior(parameters) + self.emission.log_prior(
+            parameters.emission
         )
+
+    def _chain_prior(self, parameters):
+        first = self.initial.log_prior(parameters.startprob)
+        return first + self.transitions.log_prior(parameters.transmat)
 
     def objective(self, point, mean):
         """Return the penalised log-likelihood a row."""
@@ -213,17 +217,26 @@ class HMMModel(FreeCoordinates, Averaging):
 
     def surrogate(self, point, sums):
         """Return Q, the expected complete-data log-likelihood, priors included."""
-        prior = self.log_prior(point.parameters) / self.total
-        return self._expected(point, sums) + prior
+        chain = self.chain_surrogate(point.parameters, sums)
+        return chain + self.rows_surrogate(point.parameters, sums)
 
-    def _expected(self, point, sums):
-        startprob, transmat, emission = point.parameters
-        theta = self._theta(emission)
-        return float(
-            _sum_log(sums.start, startprob)
-            + self.transitions.log_likelihood(sums.pairs, transmat)
-            + np.sum(sums.features * theta, where=sums.features != 0.0)
-        )
+    def chain_surrogate(self, parameters, sums):
+        """Return the hidden chain's share in Q, priors included."""
+        prior = self._chain_prior(parameters) / self.total
+        return self._expected_chain(parameters, sums) + prior
+
+    def rows_surrogate(self, parameters, sums):
+        """Return the emissions' share in Q, priors included."""
+        prior = self.emission.log_prior(parameters.emission) / self.total
+        return self._expected_rows(parameters, sums) + prior
+
+    def _expected_chain(self, parameters, sums):
+        pairs = self.transitions.log_likelihood(sums.pairs, parameters.transmat)
+        return float(_sum_log(sums.start, parameters.startprob) + pairs)
+
+    def _expected_rows(self, parameters, sums):
+        theta = self._theta(parameters.emission)
+        return float(np.sum(sums.features * theta, where=sums.features != 0.0))
 
     def norm(self, point, sums):
         """Return the length of a change of statistics in units of the states."""

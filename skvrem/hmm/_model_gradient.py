@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from skvrem.utils._algebra import rescale
+from skvrem.utils._algebra import pieces, rescale
 
 __all__ = ["FreeCoordinates"]
 
@@ -38,27 +38,38 @@ class FreeCoordinates:
 
     def free(self, parameters):
         """Return the free coordinates of parameters, one vector."""
-        return np.concatenate(self._free_parts(parameters))
-
-    def _free_parts(self, parameters):
         startprob, transmat, emission = parameters
-        return [
-            self.initial.free(startprob),
-            self.transitions.free(transmat),
-            self.emission.free(emission),
-        ]
+        return np.concatenate(
+            [
+                self.initial.free(startprob),
+                self.transitions.free(transmat),
+                self.emission.free(emission),
+            ]
+        )
 
     def bind(self, vector, parameters):
         """Return the parameters with these free coordinates."""
-        startprob, transmat, emission = parameters
-        sizes = [len(part) for part in self._free_parts(parameters)]
-        first, pairs, features = np.split(vector, np.cumsum(sizes)[:-1])
-        transmat = self.transitions.bind(pairs, transmat)
-        startprob = self.initial.bind(first, startprob, transmat)
-        emission = self.emission.bind(features, emission)
-        return parameters._replace(
-            startprob=startprob, transmat=transmat, emission=emission
+        cut = self.n_chain_coordinates()
+        parameters = self.bind_chain(vector[:cut], parameters)
+        return self.bind_emission(vector[cut:], parameters)
+
+    def n_chain_coordinates(self):
+        """Return how many coordinates come before those of the emissions."""
+        return self.initial.n_parameters() + self.transitions.n_parameters()
+
+    def bind_chain(self, vector, parameters):
+        """Return the parameters with these coordinates of the hidden chain."""
+        first, pairs = pieces(
+            vector, (self.initial.n_parameters(), self.transitions.n_parameters())
         )
+        transmat = self.transitions.bind(pairs, parameters.transmat)
+        startprob = self.initial.bind(first, parameters.startprob, transmat)
+        return parameters._replace(startprob=startprob, transmat=transmat)
+
+    def bind_emission(self, vector, parameters):
+        """Return the parameters with these coordinates of the emissions."""
+        emission = self.emission.bind(vector, parameters.emission)
+        return parameters._replace(emission=emission)
 
     def slope(self, parameters, mean):
         """Return the gradient of Q and the priors a unit, from mean statistics."""

@@ -191,21 +191,25 @@ class BlockSweeps(_Sweeps):
         start = parameters = anchor.point.parameters
         table = [model.slope(start, share) for share in shares]
         mean = model.slope(start, anchor.mean)
-        # Coordinates of the transitions come before those of the emissions.
-        cut = len(mean) - len(model.emission.free(start.emission))
-        parts = slice(0, cut), slice(cut, None)
+        cut = model.n_chain_coordinates()
+        parts = (
+            (slice(0, cut), model.bind_chain, model.chain_surrogate),
+            (slice(cut, None), model.bind_emission, model.rows_surrogate),
+        )
         shrink = 2.0 ** (-1.0 / len(shares))
         u = model.free(start)
         for block in self._order(len(shares), rng):
-            point, share = anchor.point._replace(parameters=parameters), shares[block]
+            share = shares[block]
             if self.partial:
+                point = anchor.point._replace(parameters=parameters)
                 batch = self.partition.batches[block]
                 share = scale(model.statistics(point, batch, 1.0), self.share)
             slope = model.slope(parameters, share)
             ascent = slope - table[block] + mean
-            for number, part in enumerate(parts):
-                self._search(point, share, u, slope, part, number)
-            for number, part in enumerate(parts):
+            for number, (part, bind, surrogate) in enumerate(parts):
+                own = u[part], slope[part]
+                self._search(number, bind, surrogate, parameters, share, *own)
+            for number, (part, _, _) in enumerate(parts):
                 u[part] += factor / (3.0 * self.lipschitz[number]) * ascent[part]
             parameters = model.bind(u, parameters)
             if self.saga:
@@ -216,18 +220,16 @@ class BlockSweeps(_Sweeps):
             raise FloatingPointError("the steps have left the numbers")
         return anchor.point._replace(parameters=parameters)
 
-    def _search(self, point, share, u, slope, part, number):
-        """Double the Lipschitz estimate until (30) holds."""
-        model, square = self.model, float(slope[part] @ slope[part])
+    def _search(self, number, bind, surrogate, parameters, share, u, slope):
+        """Double one part's Lipschitz estimate until (30) holds."""
+        square = float(slope @ slope)
         if square < SHORT**2:
             return
-        here = model.surrogate(point, share)
+        here = surrogate(parameters, share)
         slack = ROUNDING * abs(here)
         for _ in range(MOST_DOUBLINGS):
-            trial = u.copy()
-            trial[part] += slope[part] / self.lipschitz[number]
-            there = point._replace(parameters=model.bind(trial, point.parameters))
-            gain = model.surrogate(there, share) - here
+            there = bind(u + slope / self.lipschitz[number], parameters)
+            gain = surrogate(there, share) - here
             if gain >= 0.5 * square / self.lipschitz[number] - slack:
                 return
             self.lipschitz[number] *= 2.0

@@ -3,6 +3,7 @@
 import numpy as np
 
 from skvrem.hmm._transitions import Homogeneous, Transitions
+from skvrem.utils._algebra import pieces
 from skvrem.utils._validation import check_integer, check_options
 
 __all__ = ["Hierarchical"]
@@ -231,8 +232,8 @@ class Hierarchical(Transitions):
 
     def bind(self, vector, packed):
         """Return the parameters with these free coordinates."""
-        sizes = [len(part.free(matrix)) for part, matrix in self._each(packed)]
-        vectors = np.split(vector, np.cumsum(sizes)[:-1])
+        every = self._coarse, *self._fine
+        vectors = pieces(vector, [part.n_parameters() for part in every])
         coarse, *fine = (
             part.bind(own, matrix)
             for own, (part, matrix) in zip(vectors, self._each(packed), strict=True)

@@ -46,6 +46,8 @@ GRAM_STEP, GRAM_STEP_CLASSES, OTHER_STEP = 1.5, 2.0, 1.0
 AUTO_RANK = 20
 ONE = schedules.Constant(1.0)
 BLOCKED = ("stochastic", "svrg")
+# Epochs between objectives that tell how slow "svrg" is, whose gains are noisy.
+SVRG_WINDOW = 3
 
 
 class Fit(NamedTuple):
@@ -202,16 +204,22 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
         # The share of the newest block in all that have been seen.
         schedule = schedules.Power(1.0, 1.0, 1.0)
         return Fit(solver, model, solvers.Stochastic(n_blocks), schedule, n_blocks)
+    steps, window = ONE, 1
     if solver == "svrg":
-        constant = schedules.Constant(factor)
-        return Fit(solver, model, solvers.SVRG(n_blocks), constant, n_blocks)
-    searched = solvers.QuasiNewton(estimator.tol, memory=0)
-    if majorizes and estimator.curvature == "auto":
-        closer = make(choose(own=True), "hessian", every=False)
-        searched = solvers.HandOver(solvers.Batch(), searched, closer, estimator.tol)
+        steps, window = schedules.Constant(factor), SVRG_WINDOW
+        plan = solvers.SVRG(n_blocks)
     elif majorizes:
-        searched = solvers.Batch()
-    return Fit(solver, model, searched, ONE, 1)
+        plan = solvers.Batch()
+    else:
+        plan = solvers.QuasiNewton(estimator.tol, memory=0)
+    if (majorizes or solver == "svrg") and estimator.curvature == "auto":
+        # Damped Newton steps by class go on where the bound is loose.
+        curvature = choose(own=True)
+        if curvature.kind == "gram":
+            newton = solvers.QuasiNewton(estimator.tol, memory=0)
+            closer = make(curvature, "hessian", every=False)
+            plan = solvers.HandOver(plan, newton, closer, estimator.tol, window)
+    return Fit(solver, model, plan, steps, n_blocks)
 
 
 def _make_model(rows, curvature, kind, *, ridge, **options):

@@ -1,17 +1,16 @@
 """One solver as far as it is good, another from there."""
 
 import math
-
-from skvrem.solvers._batch import Batch
+from operator import attrgetter
 
 __all__ = ["HandOver"]
 
-# Epochs that the first solver may still need, and those from which its rate is told.
-MOST_EPOCHS, FIRST_EPOCHS = 20, 3
+# Epochs that the first solver may still need.
+MOST_EPOCHS = 20
 
 
-class HandOver(Batch):
-    """Full passes of a first solver until it is slow, then those of a second.
+class HandOver:
+    """Epochs of a first solver until it is slow, then those of a second.
 
     For steps that are safe wherever a fit begins but converge slowly on some data,
     and others that are fast near the end. The first one is slow where, at the rate at
@@ -19,21 +18,36 @@ class HandOver(Batch):
 
     Parameters
     ----------
-    first, second : solvers of full passes
+    first, second : solvers
+        Their objectives are exact.
     model : model
         The second solver's: of the same points, so that it may have another metric.
     tol : float
         Where the fit will stop.
+    window : int, default=1
+        Epochs between the objectives whose differences are compared: more for a
+        solver whose gains are noisy.
     """
 
-    def __init__(self, first, second, model, tol):
+    # All else that the loop asks of a solver it asks of the one whose turn it is.
+    exact, certifies, unit_step, patience, passes, visits, estimate, restore = (
+        property(attrgetter(f"active.{name}"))
+        for name in (
+            "exact",
+            "certifies",
+            "unit_step",
+            "patience",
+            "passes",
+            "visits",
+            "estimate",
+            "restore",
+        )
+    )
+
+    def __init__(self, first, second, model, tol, window=1):
         self.first, self.second, self.other = first, second, model
         self.tol = tol
-
-    @property
-    def patience(self):
-        """See :class:`~skvrem.solvers._protocols.Solver`."""
-        return self.active.patience
+        self.window = window
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
@@ -54,22 +68,14 @@ class HandOver(Batch):
         anchor = self.second.begin(point, beta)
         return anchor._replace(passes=passes + anchor.passes)
 
-    def visits(self, rng):
-        """Those of the solver whose turn it is."""
-        return self.active.visits(rng)
-
-    def estimate(self, visit, point):
-        """The estimate of the solver whose turn it is."""
-        return self.active.estimate(visit, point)
-
     def _slow(self):
-        if len(self.objectives) < FIRST_EPOCHS:
+        seen = self.objectives[-1 - 2 * self.window :: self.window]
+        if len(seen) < 3:
             return False
-        first, second, third = self.objectives[-FIRST_EPOCHS:]
-        before, now = second - first, third - second
+        before, now = seen[1] - seen[0], seen[2] - seen[1]
         if not before > 0.0 or not now > 0.0 or now < self.tol:
             return False  # at the end, or at the limit of rounding
         if now >= before:
             return True
         left = math.log(max(self.tol, 1e-300) / now) / math.log(now / before)
-        return left > MOST_EPOCHS
+        return left * self.window > MOST_EPOCHS

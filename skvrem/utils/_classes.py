@@ -1,5 +1,7 @@
 """Classes of rows: found, checked, and numbered."""
 
+from contextlib import contextmanager
+
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -28,17 +30,18 @@ def number_classes(estimator, y, weight, known=None):
     ------
     ValueError
         If there are fewer than two classes, fewer than two with rows of positive
-        weight, or one that is not known.
+        weight, one that is not known, or labels that have no order.
     """
-    if known is not None:
-        classes, numbers = known, _numbers(y, known)
-    else:
-        integers = isinstance(y, np.ndarray) and y.dtype.kind in "biu"
-        if not integers:
-            check_classification_targets(y)
-        classes, numbers = np.unique(y, return_inverse=True)
-        if integers and 2 * len(classes) > len(y):
-            check_classification_targets(y)  # warns, as these may be no classes
+    with _ordered(y):
+        if known is not None:
+            classes, numbers = known, _numbers(y, known)
+        else:
+            integers = isinstance(y, np.ndarray) and y.dtype.kind in "biu"
+            if not integers:
+                check_classification_targets(y)
+            classes, numbers = np.unique(y, return_inverse=True)
+            if integers and 2 * len(classes) > len(y):
+                check_classification_targets(y)  # warns, as these may be no classes
     if len(classes) < 2:
         raise ValueError(
             f"{type(estimator).__name__} needs samples of at least 2 classes in the "
@@ -55,6 +58,20 @@ def number_classes(estimator, y, weight, known=None):
     return classes, numbers
 
 
+@contextmanager
+def _ordered(labels):
+    """Say which labels there are where they cannot be put in order."""
+    try:
+        yield
+    except TypeError as error:
+        kinds = sorted({type(label).__name__ for label in labels})
+        raise ValueError(
+            "Labels of classes must be all numbers or all strings, got "
+            f"{' and '.join(kinds)}: leave out the rows without a label, or give them "
+            "one."
+        ) from error
+
+
 def stream_classes(estimator, classes):
     """Return the classes of a stream: given in the first call, the same in later ones.
 
@@ -69,16 +86,16 @@ def stream_classes(estimator, classes):
             "classes must be passed on the first call to partial_fit: all that "
             "the stream will bring, as y of one batch may not hold them all."
         )
-    if first:
-        return np.unique(classes)
-    if classes is not None and not np.array_equal(
-        np.unique(classes), estimator.classes_
-    ):
+    if classes is None:
+        return estimator.classes_
+    with _ordered(classes):
+        classes = np.unique(classes)
+    if not first and not np.array_equal(classes, estimator.classes_):
         raise ValueError(
-            f"`classes={np.asarray(classes).tolist()}` is not the same as on last "
+            f"`classes={classes.tolist()}` is not the same as on last "
             f"call to partial_fit, was: {estimator.classes_.tolist()}."
         )
-    return estimator.classes_
+    return classes
 
 
 def _numbers(y, classes):

@@ -609,26 +609,47 @@ def test_balanced_weights_are_not_for_streams():
     assert weighted.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()
 
 
-@pytest.mark.parametrize("k", [2, 4])
-def test_batch_leaves_a_loose_bound_for_the_hessian(k):
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "later", "classes"])
+def test_labels_without_an_order(method, rng):
+    X, y = rng.normal(size=(6, 2)), ["a", "b", None, "a", "b", "a"]
+    model = SBMLogisticRegression()
+    if method == "later":
+        model.partial_fit(X, ["a", "b"] * 3, classes=["a", "b"])
+    before = dict(vars(model))
+    calls = {
+        "fit": lambda: model.fit(X, y),
+        "partial_fit": lambda: model.partial_fit(X, y, classes=["a", "b"]),
+        "later": lambda: model.partial_fit(X, y),
+        "classes": lambda: model.partial_fit(X, ["a", "b"] * 3, classes=["a", None]),
+    }
+    with pytest.raises(ValueError, match="got NoneType and str: leave out the rows"):
+        calls[method]()
+    assert vars(model) == before
+
+
+@pytest.mark.parametrize(
+    ("solver", "k", "C"), [("batch", 2, 100.0), ("batch", 4, 100.0), ("svrg", 2, 1e4)]
+)
+def test_a_loose_bound_is_left_for_the_hessian(solver, k, C):
     """Of rows far on the right side the bound is wide, and its rate is slow."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 8))
     y = (X @ rng.normal(size=(8, k)) + 0.05 * rng.gumbel(size=(600, k))).argmax(axis=1)
-    params = {"C": 100.0, "solver": "batch", "tol": 1e-13}
+    params = {"C": C, "solver": solver, "tol": 1e-13, "random_state": 0}
     model = SBMLogisticRegression(max_iter=300, **params).fit(X, y)
-    bound = SBMLogisticRegression(curvature="bound", max_iter=1000, **params)
-    with pytest.warns(ConvergenceWarning, match="did not converge in 1000"):
+    bound = SBMLogisticRegression(curvature="bound", max_iter=300, **params)
+    with pytest.warns(ConvergenceWarning, match="did not converge in 300"):
         bound.fit(X, y)
     assert model.converged_
-    for fit in (model, bound):
-        assert np.all(np.diff(fit.history_["objective"]) > -1e-12)
+    if solver == "batch":
+        for fit in (model, bound):
+            assert np.all(np.diff(fit.history_["objective"]) > -1e-12)
     first = (fit.history_["objective"][:3] for fit in (model, bound))
     np.testing.assert_allclose(*first, rtol=1e-12)  # bounds, to begin with
     with np.errstate(divide="ignore"):  # the twin's, of the other class
-        best = loss(twin(X, y, C=100.0), X, y, 100.0)
-    assert loss(model, X, y, 100.0) <= best * (1.0 + 1e-9)
-    assert loss(bound, X, y, 100.0) > best * 1.00001
+        best = loss(twin(X, y, C=C), X, y, C)
+    assert loss(model, X, y, C) <= best * (1.0 + 1e-9)
+    assert loss(bound, X, y, C) > best * 1.00001
 
 
 @pytest.mark.parametrize("params", [{}, {"rank": 3}])
