@@ -25,6 +25,8 @@ BUDGET = 15.0
 OURS, PEERS = (1, 4), (1, 2)
 #: Epochs of a fit that is given nothing; with fewer it anneals for half of them.
 EPOCHS = 10
+#: A topic with a smaller share of the tokens is not in use.
+IN_USE = 1e-3
 TEMPERINGS = {
     "SVI": {"solver": "stochastic", "tempering": None},
     "AVI, T=1.3": {"solver": "stochastic", "tempering": "annealed"},
@@ -50,6 +52,12 @@ def _fit(corpus, n_topics, seed=0, **params):
     with threadpool_limits(1):
         model.fit(corpus.train)
     return time.process_time() - began, model.components_
+
+
+def _in_use(topics, prior):
+    """Return how many topics have a share of the tokens."""
+    tokens = topics.sum(axis=1, dtype=float) - prior * topics.shape[1]
+    return int((tokens > IN_USE * tokens.sum()).sum())
 
 
 def _gensim(corpus, n_topics):
@@ -202,13 +210,14 @@ def tempering_rows(settings):
                     evaluation.complete(halves, topics, alpha) for _, topics in fits
                 ]
                 seconds = statistics.median(seconds for seconds, _ in fits)
+                used = statistics.median(_in_use(topics, eta) for _, topics in fits)
                 yield Row(
                     "lda-temperings",
                     f"held-out, {name}, priors {alpha:g} and {eta:g}, {corpus.name}, "
                     f"K={n_topics}",
                     f"{statistics.median(values):.4f} ({min(values):.4f} to "
-                    f"{max(values):.4f}), {seconds:.1f} s",
+                    f"{max(values):.4f}), {used:g} topics in use, {seconds:.1f} s",
                     "",
                     None,
-                    {"values": values, "seconds": seconds},
+                    {"values": values, "in use": used, "seconds": seconds},
                 )

@@ -52,6 +52,8 @@ NO_IDS.flags.writeable = False
 # Two components are one where their difference is this small a part of them; noise of
 # JITTER parts then tells them apart.
 MERGED, JITTER = 1e-3, 0.1
+# Temperatures at which the codes of new rows are found first, and sweeps at each.
+COOLING_STEPS, COOLING_SWEEPS = 10, 5
 
 
 class FactorialPoint(NamedTuple):
@@ -152,10 +154,14 @@ class FactorialModel(Averaging):
         return means, products, bias, scale, prior
 
     def infer(self, tables, rows, ids, start, codes, after):
-        """Return ν (K, n) of a tile of rows, and their entropies."""
-        means, products, bias, scale, prior = tables
-        scores = means @ rows.T
-        nu, entropy = np.empty_like(scores), np.empty(len(rows))
+        """Return ν (K, n) of a tile of rows, their entropies, and a_nk (K, n)."""
+        scores = tables[0] @ rows.T
+        return *self.settle(tables, scores, ids, start, codes, after), scores
+
+    def settle(self, tables, scores, ids, start, codes, after, n_sweeps=None):
+        """Return ν (K, n) of rows by their a_nk, and their entropies."""
+        _, products, bias, scale, prior = tables
+        nu, entropy = np.empty_like(scores), np.empty(scores.shape[1])
         kernels.infer_codes(
             scores,
             ids,
@@ -164,14 +170,14 @@ class FactorialModel(Averaging):
             bias,
             scale,
             prior,
-            self.code_iter,
+            self.code_iter if n_sweeps is None else min(n_sweeps, self.code_iter),
             self.dtype.type(self.code_tol),
             codes,
             after,
             nu,
             entropy,
         )
-        return nu, entropy, scores
+        return nu, entropy
 
     def _sums(self, parameters, tables, batch, rows, codes, after, beta):
         """Sums of a range of rows, tile by tile; the objective is left open."""
@@ -200,20 +206,60 @@ class FactorialModel(Averaging):
         scaled = (beta * t for t in (sum_z, sum_zz, sum_zx, sum_xx, sum_w))
         return Statistics(*scaled, 0.0, entropies)
 
-    def bounds(self, parameters, x):
-        """Return the bound of log p(x) of each row at T=1, and ν (K, n)."""
+    def cooling(self, parameters):
+        """Return inverse temperatures at which codes of new rows are found first.
+
+        They begin where the components no longer compete for a row: at the largest
+        eigenvalue of their covariance among rows, in units of the noise.
+        """
+        activation = parameters.activation
+        sd = np.sqrt(activation * (1.0 - activation))
+        products = gram(parameters) * sd[:, None] * sd / parameters.noise
+        hottest = float(np.linalg.eigvalsh(products)[-1])
+        if not hottest > 1.0:
+            return np.empty(0)
+        return 1.0 / np.geomspace(hottest, 1.0, COOLING_STEPS, endpoint=False)
+
+    def bounds(self, parameters, x, cooling=()):
+        """Return the bound of log p(x) of each row at T=1, and ν (K, n).
+
+        Found from π on and, where there are temperatures, through those as well: what
+        is better, row by row.
+        """
         tables = self.tables(parameters, 1.0)
         nothing = no_codes(tables[-1][None])
-        nu, bound, scores = self.infer(tables, x, NO_IDS, 0, nothing, nothing)
+        nu, entropy, scores = self.infer(tables, x, NO_IDS, 0, nothing, nothing)
         square = np.empty(len(x))
         kernels.squares(x, square)
+        constant = np.log1p(-parameters.activation).sum() - 0.5 * (
+            square / parameters.noise
+            + parameters.means.shape[1] * (LOG_2PI + np.log(parameters.noise))
+        )
+        value = entropy + self._share(parameters, tables, scores, nu)
+        if len(cooling):
+            found, entropy = self._cool(tables, scores, cooling)
+            other = entropy + self._share(parameters, tables, scores, found)
+            better = other > value
+            value = np.where(better, other, value)
+            nu = np.where(better, found, nu)
+        return value + constant, nu
+
+    @staticmethod
+    def _share(parameters, tables, scores, nu):
+        """Return what depends on ν of E log p(x, Z) of rows."""
         products, bias = (np.asarray(t, np.float64) for t in tables[1:3])
-        noise, d = parameters.noise, parameters.means.shape[1]
-        # ν (a - gν/2) / σ² + ν bias, with g zero on the diagonal, is all that has ν.
-        inner = scores - 0.5 * (products @ nu)
-        bound += np.einsum("kn,kn->n", nu, inner / noise + bias[:, None])
-        bound -= 0.5 * (square / noise + d * (LOG_2PI + np.log(noise)))
-        return bound + np.log1p(-parameters.activation).sum(), nu
+        # ν (a - gν/2) / σ² + ν bias, with g zero on the diagonal.
+        inner = (scores - 0.5 * (products @ nu)) / parameters.noise
+        return np.einsum("kn,kn->n", nu, inner + bias[:, None])
+
+    def _cool(self, tables, scores, cooling):
+        """Return ν of rows and their entropies, from π through temperatures to 1."""
+        means, products, bias, scale, prior = tables
+        codes = self.codes(prior, scores.shape[1])
+        for b in cooling.astype(self.dtype):
+            hot = means, products, b * bias, b * scale, prior
+            self.settle(hot, scores, NO_IDS, 0, codes, codes, COOLING_SWEEPS)
+        return self.settle(tables, scores, NO_IDS, 0, codes, no_codes(codes))
 
     def remember(self, point, batch, beta):
         """Return the sums of a batch, and what it takes to have them again."""

@@ -38,22 +38,26 @@ def expect_log(topics, psi_totals, start, stop, out, top):
         The largest entries.
     """
     for v in range(start, stop):
+        for k in range(topics.shape[1]):
+            out[v, k] = digamma(topics[v, k]) - psi_totals[k]
+        # A loop by itself: there is no vector maximum, and digamma would have none.
         largest = topics.dtype.type(-np.inf)
         for k in range(topics.shape[1]):
-            x = digamma(topics[v, k]) - psi_totals[k]
-            out[v, k] = x
-            largest = max(largest, x)
+            largest = max(largest, out[v, k])
         top[v] = largest
         for k in range(topics.shape[1]):
             out[v, k] -= largest
 
 
 @kernel(fastmath=REDUCE)
-def temper(logs, b, start, stop, out):
-    """exp(b E log β_kv) of the words `start` to `stop`."""
+def temper(b, start, stop, rows):
+    """E log β_kv becomes exp(b E log β_kv) for the words `start` to `stop`.
+
+    One array: of two that are the same, a loop of vector instructions is refused.
+    """
     for v in range(start, stop):
-        for k in range(logs.shape[1]):
-            out[v, k] = exp(b * logs[v, k])
+        for k in range(rows.shape[1]):
+            rows[v, k] = exp(b * rows[v, k])
 
 
 @kernel(fastmath=REDUCE)

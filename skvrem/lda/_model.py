@@ -231,7 +231,7 @@ class LDAModel:
 
     def temper(self, logs, beta):
         """Return exp(b E log β), in place."""
-        _by_words(kernels.temper, len(logs), logs, self.dtype.type(beta), out=(logs,))
+        _by_words(kernels.temper, len(logs), self.dtype.type(beta), out=(logs,))
         return logs
 
     def psi_totals(self, topics):

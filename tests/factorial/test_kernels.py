@@ -123,6 +123,32 @@ def test_bounds_are_those_of_all_codes(parameters, X):
     np.testing.assert_allclose(bounds, exact, atol=1e-6)
 
 
+def test_cooling_finds_better_codes_of_rows_with_many_features(rng):
+    n, k, d = 200, 7, 150
+    common = rng.normal(size=d)
+    means = common + 0.6 * rng.normal(size=(k, d))
+    activation = np.full(k, 0.4)
+    X = (rng.uniform(size=(n, k)) < activation) @ means + rng.normal(size=(n, d))
+    parameters = Parameters(means, np.zeros((k, k)), activation, 1.0, 1.0)
+    model = FactorialModel(1.0, X.dtype, code_iter=100, code_tol=1e-9)
+    exact = oracle.log_likelihood(X, means, activation, 1.0)
+    plain, _ = model.bounds(parameters, X)
+    bounds, nu = model.bounds(parameters, X, model.cooling(parameters))
+    expected = oracle.annealed_rows(X, nu.T, parameters)
+    np.testing.assert_allclose(bounds, expected, rtol=1e-10)
+    assert (bounds >= plain).all()
+    assert (bounds <= exact + 1e-9).all()
+    assert np.mean(exact - bounds) < 0.2 * np.mean(exact - plain)
+
+
+def test_components_that_do_not_compete_need_no_cooling(parameters):
+    model = FactorialModel(1.0, np.float64)
+    assert model.cooling(parameters._replace(noise=1e6)).size == 0
+    cooling = model.cooling(parameters._replace(noise=1e-6))
+    assert (np.diff(cooling) > 0.0).all()
+    assert 0.0 < cooling[0] and cooling[-1] < 1.0
+
+
 def test_extreme_logits_stay_finite(parameters):
     X = np.array([[1e6, -1e6, 0.0], [0.0, 0.0, 0.0]], np.float32)
     nu, entropy, _ = infer(parameters._replace(noise=1e-6), X, 5)
