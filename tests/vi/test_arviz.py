@@ -27,7 +27,7 @@ def problems():
     rng = np.random.default_rng(1)
     counts = rng.poisson(np.exp(0.5 * (X[:, 0] - 5.0)))
     return {
-        "two classes": (BayesianLogisticRegression(), X[:100], species[:100]),
+        "two classes": (BayesianLogisticRegression(), X[50:], species[50:] - 1),
         "three classes": (BayesianLogisticRegression(), X, species),
         "counts": (BayesianGLMRegressor("poisson"), X, counts),
         "numbers": (BayesianGLMRegressor(), X[:, :3], X[:, 3]),
@@ -88,12 +88,12 @@ def test_log_likelihoods(kind):
 def test_arviz_takes_it(kind):
     az = pytest.importorskip("arviz")
     model, X, y = problems()[kind]
-    data = model.fit(X, y).to_arviz(X, y, n_samples=200, random_state=0)
+    data = model.fit(X, y).to_arviz(X, y, n_samples=2000, random_state=0)
     assert {"posterior", "log_likelihood", "observed_data"} <= set(data.groups())
     loo = az.loo(data)
     # What leaving rows out says is near the mean log density of the fitted rows.
     assert abs(loo.elpd_loo / len(X) - data.log_likelihood["y"].mean()) < 0.5
-    again = model.to_arviz(X, y, n_samples=200, random_state=0)
+    again = model.to_arviz(X, y, n_samples=2000, random_state=0)
     assert data.posterior.equals(again.posterior)
     if kind == "three classes":
         assert list(data.posterior["feature"].values) == ["x0", "x1", "x2", "x3"]
