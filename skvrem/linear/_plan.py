@@ -205,18 +205,18 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
         schedule = schedules.Power(1.0, 1.0, 1.0)
         return Fit(solver, model, solvers.Stochastic(n_blocks), schedule, n_blocks)
     steps, window = ONE, 1
+    newton = solvers.QuasiNewton(estimator.tol, memory=0)
     if solver == "svrg":
         steps, window = schedules.Constant(factor), SVRG_WINDOW
         plan = solvers.SVRG(n_blocks)
     elif majorizes:
         plan = solvers.Batch()
     else:
-        plan = solvers.QuasiNewton(estimator.tol, memory=0)
+        plan = newton
     if (majorizes or solver == "svrg") and estimator.curvature == "auto":
         # Damped Newton steps by class go on where the bound is loose.
         curvature = choose(own=True)
         if curvature.kind == "gram":
-            newton = solvers.QuasiNewton(estimator.tol, memory=0)
             closer = make(curvature, "hessian", every=False)
             plan = solvers.HandOver(plan, newton, closer, estimator.tol, window)
     return Fit(solver, model, plan, steps, n_blocks)

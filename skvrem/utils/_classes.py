@@ -95,7 +95,7 @@ def stream_classes(estimator, classes):
             f"`classes={classes.tolist()}` is not the same as on last "
             f"call to partial_fit, was: {estimator.classes_.tolist()}."
         )
-    return classes
+    return classes if first else estimator.classes_
 
 
 def _numbers(y, classes):

@@ -354,15 +354,16 @@ class VariationalInference(
         start = prior.mean if before is None else before.mean
         if given is not None and before is None:
             start = check_vector(given, target.n_dim, "initial of the model")
-        few = target.n_dim <= FULL_RANK
-        whole = few and not plan.rank
-        whole = plan.posterior == "fullrank" or (whole and plan.solver == "batch")
+        whole = plan.posterior == "fullrank" or (
+            plan.posterior == "meanfield"
+            and plan.solver == "batch"
+            and target.n_dim <= FULL_RANK
+        )
         products = plan.solver != "batch" or not whole
         target.check(start, target.curvature_methods(whole, products))
         names = self._names(target.n_dim)
-        width = target.n_dim
-        n_pairs = pairs_of_draws(self, plan, target.rows.size, width)
-        draws = opposite_draws(rng, n_pairs, width)
+        n_pairs = pairs_of_draws(self, plan, target.rows.size, target.n_dim)
+        draws = opposite_draws(rng, n_pairs, target.n_dim)
         if plan.rank:
             model = LowRankModel(target, prior, plan.rank, draws)
         else:
@@ -378,7 +379,7 @@ class VariationalInference(
         # A diagonal that is an estimate would be an error that the draws do not know.
         exact = target.n_dim <= FULL_RANK or target.knows_diagonal
         curvature = fit.curvature if exact else None
-        draws = rng.standard_normal((min(BOUND_PAIRS, 2 * n_pairs), width))
+        draws = rng.standard_normal((min(BOUND_PAIRS, 2 * n_pairs), target.n_dim))
         elbo, error = model.bound(point, draws, curvature)
         vars(self).update(
             self._attributes(model, point),

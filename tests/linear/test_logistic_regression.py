@@ -609,6 +609,12 @@ def test_balanced_weights_are_not_for_streams():
     assert weighted.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()
 
 
+def test_classes_given_again_keep_their_type(rng):
+    X, y = rng.normal(size=(6, 2)), np.arange(6) % 2
+    model = SBMLogisticRegression().partial_fit(X, y, classes=[0, 1])
+    assert model.partial_fit(X, y, classes=[0.0, 1.0]).classes_.dtype.kind == "i"
+
+
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "later", "classes"])
 def test_labels_without_an_order(method, rng):
     X, y = rng.normal(size=(6, 2)), ["a", "b", None, "a", "b", "a"]
