@@ -36,12 +36,10 @@ def number_classes(estimator, y, weight, known=None):
         if known is not None:
             classes, numbers = known, _numbers(y, known)
         else:
-            integers = isinstance(y, np.ndarray) and y.dtype.kind in "biu"
-            if not integers:
-                check_classification_targets(y)
             classes, numbers = np.unique(y, return_inverse=True)
-            if integers and 2 * len(classes) > len(y):
-                check_classification_targets(y)  # warns, as these may be no classes
+            integers = isinstance(y, np.ndarray) and y.dtype.kind in "biu"
+            if not integers or 2 * len(classes) > len(y):
+                check_classification_targets(y)  # which takes as long as numbering
     if len(classes) < 2:
         raise ValueError(
             f"{type(estimator).__name__} needs samples of at least 2 classes in the "

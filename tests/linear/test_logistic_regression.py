@@ -617,7 +617,7 @@ def test_classes_given_again_keep_their_type(rng):
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "later", "classes"])
 def test_labels_without_an_order(method, rng):
-    X, y = rng.normal(size=(6, 2)), ["a", "b", None, "a", "b", "a"]
+    X, y = rng.normal(size=(6, 2)), [None, "a", "b", "a", "b", "a"]
     model = SBMLogisticRegression()
     if method == "later":
         model.partial_fit(X, ["a", "b"] * 3, classes=["a", "b"])
