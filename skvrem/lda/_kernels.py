@@ -220,27 +220,14 @@ def infer_documents(
     total, normaliser = 0.0, log_beta(prior, prior)
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
+        c, words, own_w = counts[low:high], index[low:high], w[low:high]
         length = zero
-        for j in range(low, high):
-            length += counts[j]
+        for j in range(high - low):
+            length += c[j]
         for k in range(K):
             new[k] = prior[k] + length / n_topics if prior[k] > zero else zero
         settle_document(
-            counts,
-            index,
-            low,
-            high,
-            rows,
-            prior,
-            b,
-            n_steps,
-            tol,
-            old,
-            new,
-            t,
-            g,
-            w,
-            work,
+            c, words, rows, prior, b, n_steps, tol, old, new, t, g, own_w, work
         )
         share = weight[i] if weight.size else one
         psi_total = zero
@@ -249,13 +236,13 @@ def infer_documents(
             at[i, k] = t[k]
             psi_total += old[k]
         bound = zero
-        for j in range(low, high):
-            bound += counts[j] * (log(counts[j] / w[j]) + b * top[index[j]])
+        for j in range(high - low):
+            bound += c[j] * (log(c[j] / own_w[j]) + b * top[words[j]])
         bound -= b * length * digamma(psi_total)
         total += share * (bound - divergence_of_shares(old, prior, normaliser))
         if weight.size:
-            for j in range(low, high):
-                w[j] *= share
+            for j in range(high - low):
+                own_w[j] *= share
     return total
 
 
@@ -342,33 +329,20 @@ def infer_tempered_documents(
     total, normaliser = 0.0, log_beta(prior, prior)
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
+        c, words, own_w = counts[low:high], index[low:high], w[low:high]
         n_words = high - low
         length = zero
-        for j in range(low, high):
-            length += counts[j]
+        for j in range(n_words):
+            length += c[j]
         for k in range(K):
             new[k] = prior[k] + length / n_topics if prior[k] > zero else zero
         b = logs.dtype.type(grid[grid.shape[0] // 2])
         for turn in range(TURNS):
             for u in range(n_words):
                 for k in range(K):
-                    rows[u, k] = exp(b * logs[index[low + u], k])
+                    rows[u, k] = exp(b * logs[words[u], k])
             settle_document(
-                counts[low:high],
-                own,
-                0,
-                n_words,
-                rows,
-                prior,
-                b,
-                n_steps,
-                tol,
-                old,
-                new,
-                t,
-                g,
-                w[low:high],
-                work,
+                c, own, rows, prior, b, n_steps, tol, old, new, t, g, own_w, work
             )
             if turn == TURNS - 1 or n_words == 0:
                 break
@@ -389,8 +363,8 @@ def infer_tempered_documents(
                     x = t[k] * rows[u, k]
                     share += x
                     # 0 * -inf for padding
-                    word += x * max(logs[index[low + u], k], logs.dtype.type(-1e30))
-                energy += w[low + u] * (word + share * top[index[low + u]])
+                    word += x * max(logs[words[u], k], logs.dtype.type(-1e30))
+                energy += own_w[u] * (word + share * top[words[u]])
             best = -np.inf
             for m in range(grid.shape[0]):
                 z = 0.0
@@ -413,12 +387,12 @@ def infer_tempered_documents(
             at[i, k] = t[k]
             psi_total += old[k]
         bound = zero
-        for j in range(low, high):
-            bound += counts[j] * (log(counts[j] / w[j]) + b * top[index[j]])
+        for j in range(n_words):
+            bound += c[j] * (log(c[j] / own_w[j]) + b * top[words[j]])
         bound -= b * length * digamma(psi_total)
         total += share * (bound - divergence_of_shares(old, prior, normaliser))
-        for j in range(low, high):
-            w[j] *= share
+        for j in range(n_words):
+            own_w[j] *= share
     return total
 
 

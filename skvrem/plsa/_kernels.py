@@ -84,6 +84,7 @@ def infer_topics(
     total = 0.0
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
+        c, words, own_w = counts[low:high], index[low:high], w[low:high]
         doc = docs[i]
         for k in range(K):
             t[k] = theta[doc, k]
@@ -105,7 +106,7 @@ def infer_topics(
                     power[k] = exp(b * log(max(t[k], small)))
                 for k in range(K):
                     power[k] = power[k] if t[k] > zero else zero
-            sum_over_tokens(counts, index, low, high, phi, power, g, w)
+            sum_over_tokens(c, words, phi, power, g, own_w)
             # Σ_k γ_dk is the document's length but for words that no topic expects.
             sum_g = change = zero
             for k in range(K):
@@ -125,12 +126,12 @@ def infer_topics(
             at[i, k] = power[k]
             after[doc, k] = g[k]
             log_prior += prior[k] * log(max(t[k], small))
-        for j in range(low, high):
-            log_likelihood += counts[j] * log(counts[j] / w[j])
+        for j in range(high - low):
+            log_likelihood += c[j] * log(c[j] / own_w[j])
         total += share * (log_likelihood / b + log_prior)
         if weight.size:
-            for j in range(low, high):
-                w[j] *= share
+            for j in range(high - low):
+                own_w[j] *= share
     return total
 
 

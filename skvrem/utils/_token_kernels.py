@@ -4,6 +4,9 @@ A model gives every word of a batch a row of K numbers, `rows` (φ in pLSA, exp 
 in LDA), and every document K numbers t (θ, exp E log θ). A token's topic then has the
 probabilities t_k rows_vk / s_dv with s_dv = Σ_k t_k rows_vk, and all that is needed are
 sums of these, weighted with the counts c_dv.
+
+Loops over tokens take the slices of one document and count from zero: where a position
+could be negative, numba looks at every one.
 """
 
 import numpy as np
@@ -20,30 +23,28 @@ CALM, FEW = 0.25, 2
 
 
 @kernel(fastmath=REDUCE)
-def sum_over_tokens(counts, index, low, high, rows, t, g, w):
+def sum_over_tokens(counts, index, rows, t, g, w):
     """g_k = Σ_v w_v rows_vk with w_v = c_v / s_v, for one document.
 
     Parameters
     ----------
-    counts, index : arrays of shape (n_nonzeros,)
-        Counts and the words' places in `rows`.
-    low, high : int
-        Nonzeros of the document.
+    counts, index : arrays of shape (n,)
+        Counts and the words' places in `rows`, of the document's n different words.
     rows : array of shape (n_words, K)
     t : array of shape (K,)
     g : array of shape (K,)
         Written.
-    w : array of shape (n_nonzeros,)
-        Written from `low` to `high`.
+    w : array of shape (n,)
+        Written.
     """
-    K, width = rows.shape[1], lanes(rows)
+    n, K, width = len(counts), rows.shape[1], lanes(rows)
     tiny, nothing = rows.dtype.type(TINY), splat(rows.dtype.type(0.0))
     flat = rows.reshape(-1)
     for k in range(0, K, width):
         store(g, k, nothing)
-    fours = low + (high - low) // 4 * 4
+    fours = n // 4 * 4
     # Four words at a time share the loads of t and g.
-    for j in range(low, fours, 4):
+    for j in range(0, fours, 4):
         v0, v1 = index[j] * K, index[j + 1] * K
         v2, v3 = index[j + 2] * K, index[j + 3] * K
         s0 = s1 = s2 = s3 = nothing
@@ -63,7 +64,7 @@ def sum_over_tokens(counts, index, low, high, rows, t, g, w):
             y = fma(x2, load(flat, v2 + k), y)
             z = fma(x3, load(flat, v3 + k), z)
             store(g, k, add(y, z))
-    for j in range(fours, high):
+    for j in range(fours, n):
         v0 = index[j] * K
         s0 = nothing
         for k in range(0, K, width):
@@ -77,7 +78,7 @@ def sum_over_tokens(counts, index, low, high, rows, t, g, w):
 
 @kernel(fastmath=REDUCE)
 def settle_document(
-    counts, index, low, high, rows, prior, b, n_steps, tol, old, new, t, g, w, work
+    counts, index, rows, prior, b, n_steps, tol, old, new, t, g, w, work
 ):
     """Rounds on q(θ_d) and q(z_d) of one document until γ_d is at rest.
 
@@ -89,9 +90,8 @@ def settle_document(
 
     Parameters
     ----------
-    counts, index : arrays of shape (n_nonzeros,)
-    low, high : int
-        Nonzeros of the document.
+    counts, index : arrays of shape (n,)
+        Of the document, as in `sum_over_tokens`.
     rows : array of shape (n_words, K)
     prior : array of shape (K,)
     b : float
@@ -103,10 +103,10 @@ def settle_document(
         `new` is γ to begin with. Written: γ before and after the last round.
     t, g : arrays of shape (K,)
         Written: t and the sum over words, of the last round.
-    w : array of shape (n_nonzeros,)
-        Written from `low` to `high`.
+    w : array of shape (n,)
+        Written.
     work : array of shape ((K + 3) * m,)
-        m is at least the number of words and a multiple of `lanes`.
+        m is at least n and a multiple of `lanes`.
     """
     K = rows.shape[1]
     zero = rows.dtype.type(0.0)
@@ -120,7 +120,7 @@ def settle_document(
         for k in range(K):
             old[k] = new[k]
             t[k] = exp(b * digamma(old[k]))
-        sum_over_tokens(counts, index, low, high, rows, t, g, w)
+        sum_over_tokens(counts, index, rows, t, g, w)
         change = zero
         n_moving = 0
         for k in range(K):
@@ -137,8 +137,6 @@ def settle_document(
             n_rounds += settle_moving(
                 counts,
                 index,
-                low,
-                high,
                 rows,
                 prior,
                 b,
@@ -157,8 +155,6 @@ def settle_document(
 def settle_moving(
     counts,
     index,
-    low,
-    high,
     rows,
     prior,
     b,
@@ -178,7 +174,7 @@ def settle_moving(
 
     Parameters
     ----------
-    counts, index, low, high, rows, prior, b, n_steps, new, t, work :
+    counts, index, rows, prior, b, n_steps, new, t, work :
         As there; `t` is spent.
     limit : float
         The last round is the first that changes γ by less than this in sum.
@@ -192,7 +188,7 @@ def settle_moving(
     -------
     n_rounds : int
     """
-    K, n, width = rows.shape[1], high - low, lanes(rows)
+    n, K, width = len(counts), rows.shape[1], lanes(rows)
     m = (n + width - 1) // width * width
     rest, s, c = K * m, (K + 1) * m, (K + 2) * m  # where these begin
     for k in range(K):
@@ -200,12 +196,12 @@ def settle_moving(
     for a in range(n_moving):
         t[moving[a]] = rows.dtype.type(0.0)
     for j in range(n):
-        v = index[low + j]
+        v = index[j]
         x = rows.dtype.type(TINY)
         for k in range(K):
             x += t[k] * rows[v, k]
         work[rest + j] = x
-        work[c + j] = counts[low + j]
+        work[c + j] = counts[j]
         for a in range(n_moving):
             work[a * m + j] = rows[v, moving[a]]
     for j in range(n, m):
@@ -280,11 +276,13 @@ def sum_over_words(w, index, indptr, at, rows, first, last, out):
     for k in range(first * K, last * K, width):
         store(sums, k, splat(rows.dtype.type(0.0)))
     for i in range(indptr.shape[0] - 1):
-        for j in range(indptr[i], indptr[i + 1]):
-            v = index[j]
+        low, high = indptr[i], indptr[i + 1]
+        words, own_w = index[low:high], w[low:high]
+        for j in range(high - low):
+            v = words[j]
             if v < first or v >= last:
                 continue
-            x = splat(w[j])
+            x = splat(own_w[j])
             for k in range(0, K, width):
                 added = fma(x, load(shares, i * K + k), load(sums, v * K + k))
                 store(sums, v * K + k, added)
