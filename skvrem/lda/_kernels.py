@@ -61,34 +61,6 @@ def temper(b, start, stop, rows):
 
 
 @kernel(fastmath=REDUCE)
-def topics_of(base, deviation, factor, mass, prior, words, start, stop, out):
-    """λ_kv = η_kv + N max(s_kv, 0), s = base + factor deviation, for words of a batch.
-
-    s can be negative under variance reduction; what counts is its projection, see
-    the kernels of pLSA.
-
-    Parameters
-    ----------
-    base : array of shape (n_features, K), or (1, K) for all words
-    deviation : array of shape (n_features, K)
-    factor, mass : float
-        `mass` is N, the number of tokens.
-    prior : array of shape (n_features, K), or (1, K) for all words
-    words : int32 array of shape (n_words,), or empty for the whole vocabulary
-    start, stop : int
-    out : array of shape (n_words, K)
-    """
-    zero = out.dtype.type(0.0)
-    for u in range(start, stop):
-        v = words[u] if words.size else u
-        r = v if base.shape[0] > 1 else 0
-        p = v if prior.shape[0] > 1 else 0
-        for k in range(deviation.shape[1]):
-            s = max(base[r, k] + factor * deviation[v, k], zero)
-            out[u, k] = mass * s + prior[p, k]
-
-
-@kernel(fastmath=REDUCE)
 def divergence_of_topics(topics, prior, psi_totals, start, stop):
     """Words' part of Σ_k KL(q(β_k) | p(β_k)), less terms of column sums alone.
 

@@ -260,18 +260,8 @@ class LDAModel:
 
     def _topics(self, sums, words):
         """Return λ of the words (none named: all)."""
-        if sums.given is not None:
-            return take_rows(sums.given, words)
-        n_features, width = sums.deviation.shape
-        topics = padded_empty(len(words) or n_features, width, self.dtype)
-        arguments = (
-            *sums.parts,
-            self.dtype.type(self.n_tokens),
-            self.word_prior,
-            words,
-        )
-        _by_words(kernels.topics_of, len(topics), *arguments, out=(topics,))
-        return topics
+        every = np.ones(sums.deviation.shape[1])
+        return sums.parameters(words, self.n_tokens, self.word_prior, every)
 
     def parameters(self, point):
         """Return the parameters of a point."""

@@ -136,46 +136,14 @@ def infer_topics(
 
 
 @kernel(fastmath=REDUCE)
-def topics_of(base, deviation, factor, prior, inverse, words, start, stop, b, out):
-    """M step for the words `start` to `stop` of the batch: φ_kv^b.
-
-    φ_kv = (max(s_kv, 0) + β_kv) / (Σ_v s_kv + Σ_v β_kv),   s = base + factor deviation
-
-    Variance reduction can lead s below zero. What counts there is its projection; s
-    itself moves on unprojected until the epoch ends, see `WordSums.settle`.
-
-    Parameters
-    ----------
-    base : array of shape (n_features, K), or (1, K) for all words
-    deviation : array of shape (n_features, K)
-    factor : float
-    prior : array of shape (n_features, K), or (1, K) for all words
-        β, a token.
-    inverse : array of shape (K,)
-        One over the denominator, 0 for padding.
-    words : int32 array of shape (n_words,), or empty for the whole vocabulary
-    start, stop : int
-    b : float
-    out : array of shape (n_words, K)
-    """
-    K = deviation.shape[1]
-    zero, one, small = (
-        out.dtype.type(0.0),
-        out.dtype.type(1.0),
-        out.dtype.type(1e-37),
-    )
-    for u in range(start, stop):
-        v = words[u] if words.size else u
-        r = v if base.shape[0] > 1 else 0
-        p = v if prior.shape[0] > 1 else 0
-        for k in range(K):
-            s = max(base[r, k] + factor * deviation[v, k], zero)
-            out[u, k] = (s + prior[p, k]) * inverse[k]
-        if b != one:
-            for k in range(K):
-                x = out[u, k]
-                power = exp(b * log(max(x, small)))
-                out[u, k] = power if x > zero else zero
+def temper(b, start, stop, rows):
+    """φ_vk becomes φ_vk^b, and θ_dk likewise, for the rows `start` to `stop`."""
+    zero, small = rows.dtype.type(0.0), rows.dtype.type(1e-37)
+    for v in range(start, stop):
+        for k in range(rows.shape[1]):
+            x = rows[v, k]
+            power = exp(b * log(max(x, small)))
+            rows[v, k] = power if x > zero else zero
 
 
 @kernel(fastmath=REDUCE)

@@ -21,11 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.plsa import _kernels as kernels
-from skvrem.utils._padding import pad, padded_empty, padded_zeros
+from skvrem.utils._padding import pad, padded_zeros
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._word_sums import (
     NO_WORDS,
-    SUM_WORDS,
     TASK_WORDS,
     WordSums,
     cut_documents,
@@ -183,7 +182,7 @@ class PLSAModel:
         """Return the sums where `memory` was made: weights times θ times φ of then."""
         w, sums, theta, beta = memory
         phi = self._topics(sums, batch.rows.words, beta)
-        theta = _power(take_rows(theta, batch.ids), beta)
+        theta = _temper(take_rows(theta, batch.ids), beta)
         return Statistics(expected_counts(batch, w, theta, phi), 0.0)
 
     def infer(self, topics, theta, batch):
@@ -239,33 +238,15 @@ class PLSAModel:
         return sum(parallel_map(infer, tasks)), w, at
 
     def _topics(self, sums, words, beta):
-        """M step for the words (none named: all), φ^b; see `kernels.topics_of`."""
-        if sums.given is not None:
-            return _power(take_rows(sums.given, words), beta)
-        n_features, width = sums.deviation.shape
-        topics = padded_empty(len(words) or n_features, width, self.dtype)
-        total = sums.totals + self._prior_totals(n_features)
+        """M step for the words (none named: all): φ^b, φ_kv ∝ s_kv + β_kv."""
+        total = sums.totals + self._prior_totals(len(sums.deviation))
         inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
-        inverse = inverse.astype(self.dtype)
-
-        def fill(part):
-            kernels.topics_of(
-                *sums.parts,
-                self.word_prior,
-                inverse,
-                words,
-                *part,
-                self.dtype.type(beta),
-                topics,
-            )
-
-        size = SUM_WORDS if beta == 1.0 else TASK_WORDS
-        for _ in parallel_map(fill, row_chunks(0, len(topics), size)):
-            pass
-        # Without a prior a topic can lose every token: any distribution will do.
-        lost = np.flatnonzero(total[: self.n_components] <= 0.0)
-        topics[:, lost] = n_features ** -float(beta)
-        return topics
+        topics = sums.parameters(words, 1.0, self.word_prior, inverse)
+        if sums.given is None:
+            # Without a prior a topic can lose every token: any distribution will do.
+            lost = np.flatnonzero(total[: self.n_components] <= 0.0)
+            topics[:, lost] = 1.0 / len(sums.deviation)
+        return _temper(topics, beta)
 
     def _prior_totals(self, n_features):
         """Return Σ_v β_kv a token."""
@@ -331,5 +312,15 @@ class PLSAModel:
         return point
 
 
-def _power(rows, beta):
-    return rows if beta == 1.0 else rows**beta
+def _temper(rows, beta):
+    """Return rows to the power of `beta`."""
+    if beta == 1.0:
+        return rows
+    result, b = pad(rows, rows.dtype), rows.dtype.type(beta)
+
+    def work(part):
+        kernels.temper(b, *part, result)
+
+    for _ in parallel_map(work, row_chunks(0, len(rows), TASK_WORDS)):
+        pass
+    return result

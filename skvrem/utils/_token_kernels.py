@@ -13,13 +13,26 @@ import numpy as np
 
 from skvrem.utils._jit import REDUCE, kernel
 from skvrem.utils._math import digamma, exp
-from skvrem.utils._simd import add, fma, lanes, load, mul, ratio, splat, store, total
+from skvrem.utils._simd import (
+    add,
+    fma,
+    lanes,
+    largest,
+    load,
+    mul,
+    ratio,
+    splat,
+    store,
+    total,
+)
 
 # Keeps a word that no topic expects from dividing by zero; c / TINY stays finite.
 TINY = 1e-25
 # A topic is at rest that a round changes by less than this share of the tolerance.
 # Rounds leave such topics out where the others are one of so many.
 CALM, FEW = 0.25, 2
+# Rows whose sums are added in the rows' own precision.
+ROWS = 64
 
 
 @kernel(fastmath=REDUCE)
@@ -313,12 +326,58 @@ def add_rows(deviation, totals, words, values, coefficient, start, stop):
     start, stop : int
         Of the words of the batch.
     """
+    K, width = deviation.shape[1], lanes(deviation)
+    sums, added = deviation.reshape(-1), values.reshape(-1)
+    few = np.empty(K, deviation.dtype)
+    for first in range(start, stop, ROWS):
+        few[:] = deviation.dtype.type(0.0)
+        for u in range(first, min(first + ROWS, stop)):
+            v = words[u]
+            for k in range(0, K, width):
+                x = load(added, u * K + k)
+                store(few, k, add(load(few, k), x))
+                store(sums, v * K + k, fma(coefficient, x, load(sums, v * K + k)))
+        for k in range(K):
+            totals[k] += np.float64(coefficient) * few[k]
+
+
+@kernel(fastmath=REDUCE)
+def parameters_of(
+    base, deviation, factor, mass, prior, inverse, words, start, stop, out
+):
+    """(N max(s_vk, 0) + η_vk) i_k, s = base + factor deviation, for words of a batch.
+
+    With N = 1 and i one over the sums over words this is φ, with N the number of tokens
+    and i = 1 it is λ. Variance reduction can lead s below zero. What counts there is
+    its projection; s itself moves on unprojected until the epoch ends, see `project`.
+
+    Parameters
+    ----------
+    base : array of shape (n_features, K), or (1, K) for all words
+    deviation : array of shape (n_features, K)
+    factor, mass : float
+        `mass` is N.
+    prior : array of shape (n_features, K), or (1, K) for all words
+        η.
+    inverse : array of shape (K,)
+        i.
+    words : int32 array of shape (n_words,), or empty for the whole vocabulary
+    start, stop : int
+        Of the words of the batch.
+    out : array of shape (n_words, K)
+    """
+    K, width = deviation.shape[1], lanes(deviation)
+    bases, deviations = base.reshape(-1), deviation.reshape(-1)
+    priors, result = prior.reshape(-1), out.reshape(-1)
+    zero = splat(out.dtype.type(0.0))
     for u in range(start, stop):
-        v = words[u]
-        for k in range(deviation.shape[1]):
-            step = coefficient * values[u, k]
-            deviation[v, k] += step
-            totals[k] += step
+        v = words[u] if words.size else u
+        r = v * K if base.shape[0] > 1 else 0
+        p = v * K if prior.shape[0] > 1 else 0
+        for k in range(0, K, width):
+            s = fma(factor, load(deviations, v * K + k), load(bases, r + k))
+            x = fma(mass, largest(zero, s), load(priors, p + k))
+            store(result, u * K + k, mul(x, load(inverse, k)))
 
 
 @kernel(fastmath=REDUCE)

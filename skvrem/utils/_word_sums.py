@@ -8,7 +8,13 @@ import numpy as np
 from skvrem.utils._algebra import Rows
 from skvrem.utils._padding import LANES, padded_empty, padded_zeros
 from skvrem.utils._parallel import parallel_map, row_chunks, thread_count
-from skvrem.utils._token_kernels import add_columns, add_rows, project, sum_over_words
+from skvrem.utils._token_kernels import (
+    add_columns,
+    add_rows,
+    parameters_of,
+    project,
+    sum_over_words,
+)
 
 __all__ = [
     "NO_WORDS",
@@ -95,6 +101,38 @@ class WordSums(NamedTuple):
             return self.deviation
         base, deviation, factor = self.parts
         return base + factor * deviation
+
+    def parameters(self, words, mass, prior, inverse):
+        """Return (mass s + prior) inverse for words, s projected to zero at least.
+
+        The topics that were given, where they were.
+
+        Parameters
+        ----------
+        words : int32 ndarray
+            None named: all.
+        mass : float
+        prior : ndarray of shape (n_features, K) or (1, K)
+        inverse : ndarray of shape (K,)
+
+        Returns
+        -------
+        parameters : ndarray of shape (n_words, K)
+            Not to be written to.
+        """
+        if self.given is not None:
+            return take_rows(self.given, words)
+        n_features, width = self.deviation.shape
+        dtype = self.deviation.dtype
+        found = padded_empty(len(words) or n_features, width, dtype)
+        mass, inverse = dtype.type(mass), inverse.astype(dtype)
+
+        def fill(part):
+            parameters_of(*self.parts, mass, prior, inverse, words, *part, found)
+
+        for _ in parallel_map(fill, row_chunks(0, len(found), SUM_WORDS)):
+            pass
+        return found
 
     def settle(self):
         """Return the statistics in one array, frozen.

@@ -291,33 +291,6 @@ def test_expect_log_and_temper(dtype, k):
     assert not out[:, k:].any()
 
 
-@pytest.mark.parametrize("chosen", [[], [3, 4, 11, 19]])
-@pytest.mark.parametrize("per_word", [False, True])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_topics_of(dtype, per_word, chosen, rng):
-    base, deviation = rng.uniform(size=(V, 3)), rng.normal(size=(V, 3))
-    prior = rng.uniform(0.1, 1.0, (V if per_word else 1, 3))
-    words = np.array(chosen, np.int32)
-    out = padded_zeros(len(chosen) or V, 3, dtype)
-    _kernels.topics_of(
-        pad(base, dtype),
-        pad(deviation, dtype),
-        dtype(0.7),
-        dtype(50.0),
-        pad(prior, dtype),
-        words,
-        0,
-        len(out),
-        out,
-    )
-    expected = np.broadcast_to(prior, (V, 3)) + 50.0 * np.maximum(
-        base + 0.7 * deviation, 0.0
-    )
-    assert (base + 0.7 * deviation < 0).any()
-    assert_close(out[:, :3], expected[words] if chosen else expected, dtype)
-    assert not out[:, 3:].any()
-
-
 @pytest.mark.parametrize("per_word", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_divergences(dtype, per_word, rng):
