@@ -14,8 +14,7 @@ import numpy as np
 
 from skvrem.utils._jit import REDUCE, kernel
 from skvrem.utils._math import digamma, exp, log, log_gamma
-from skvrem.utils._simd import lanes
-from skvrem.utils._token_kernels import settle_document
+from skvrem.utils._token_kernels import room_to_settle, settle_document
 
 # Times a document's posteriors are found anew at another temperature of its own.
 TURNS = 4
@@ -188,7 +187,7 @@ def infer_documents(
         n_topics += prior[k] > zero
     for i in range(start, stop):
         longest = max(longest, indptr[i + 1] - indptr[i])
-    work = np.empty((K + 3) * (longest + lanes(rows)), rows.dtype)
+    work = room_to_settle(longest, rows)
     total, normaliser = 0.0, log_beta(prior, prior)
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
@@ -297,7 +296,7 @@ def infer_tempered_documents(
         longest = max(longest, indptr[i + 1] - indptr[i])
     rows = np.empty((longest, K), logs.dtype)
     own = np.arange(longest)
-    work = np.empty((K + 3) * (longest + lanes(logs)), logs.dtype)
+    work = room_to_settle(longest, rows)
     total, normaliser = 0.0, log_beta(prior, prior)
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]

@@ -29,8 +29,7 @@ from skvrem.utils._simd import (
 # Keeps a word that no topic expects from dividing by zero; c / TINY stays finite.
 TINY = 1e-25
 # A topic is at rest that a round changes by less than this share of the tolerance.
-# Rounds leave such topics out where the others are one of so many.
-CALM, FEW = 0.25, 2
+CALM = 0.25
 # Rows whose sums are added in the rows' own precision.
 ROWS = 64
 
@@ -89,6 +88,16 @@ def sum_over_tokens(counts, index, rows, t, g, w):
             store(g, k, fma(x0, load(flat, v0 + k), load(g, k)))
 
 
+@kernel
+def room_to_settle(n_words, rows):
+    """Return the `work` of `settle_document` for documents of at most so many words."""
+    width = lanes(rows)
+    size = (rows.shape[1] + 3) * (n_words + 2 * width)
+    room = np.empty(size + width, rows.dtype)
+    # On a cache line, as every load that straddles two of them counts twice.
+    return room[-(room.ctypes.data // room.itemsize) % width :]
+
+
 @kernel(fastmath=REDUCE)
 def settle_document(
     counts, index, rows, prior, b, n_steps, tol, old, new, t, g, w, work
@@ -98,8 +107,9 @@ def settle_document(
     γ_dk ← α_k + b t_k Σ_v w_v rows_vk,   t_k = exp(b ψ(γ_dk)),
     w_v = c_dv / Σ_k t_k rows_vk
 
-    Most topics are at rest after a few rounds: γ_dk is α_k or near it. The rounds of
-    `settle_moving` leave those out; another one of all topics tells whether all are.
+    Topics come to rest one after the other, most after a few rounds: γ_dk is α_k or
+    near it. The rounds of `settle_moving` leave those out; another one of all topics
+    tells whether all are.
 
     Parameters
     ----------
@@ -118,8 +128,8 @@ def settle_document(
         Written: t and the sum over words, of the last round.
     w : array of shape (n,)
         Written.
-    work : array of shape ((K + 3) * m,)
-        m is at least n and a multiple of `lanes`.
+    work : array
+        Of `room_to_settle`.
     """
     K = rows.shape[1]
     zero = rows.dtype.type(0.0)
@@ -146,7 +156,7 @@ def settle_document(
             if abs(new[k] - old[k]) > calm:
                 moving[n_moving] = k
                 n_moving += 1
-        if n_moving * FEW <= n_topics and n_rounds + 2 <= n_steps:
+        if n_rounds + 2 <= n_steps:
             n_rounds += settle_moving(
                 counts,
                 index,
@@ -158,8 +168,10 @@ def settle_document(
                 calm,
                 moving,
                 n_moving,
+                old,
                 new,
                 t,
+                g,
                 work,
             )
 
@@ -176,19 +188,22 @@ def settle_moving(
     calm,
     moving,
     n_moving,
+    sums,
     new,
     t,
+    gamma,
     work,
 ):
     """Rounds of `settle_document` on some topics, those of the others held.
 
-    Their part of the rows is laid out topic by topic, so that words are side by side. A
-    topic that comes to rest joins the others.
+    Their part of the rows is laid out topic by topic, so that words are side by side:
+    a sum over topics needs no sum over lanes then, and all is close at hand. A topic
+    that comes to rest joins the others.
 
     Parameters
     ----------
-    counts, index, rows, prior, b, n_steps, new, t, work :
-        As there; `t` is spent.
+    counts, index, rows, prior, b, n_steps, new, work :
+        As there.
     limit : float
         The last round is the first that changes γ by less than this in sum.
     calm : float
@@ -196,60 +211,68 @@ def settle_moving(
     moving : int64 array of shape (K,)
         The first `n_moving` are those topics; spent.
     n_moving : int
+    sums, t, gamma : arrays of shape (K,)
+        Spent.
 
     Returns
     -------
     n_rounds : int
     """
     n, K, width = len(counts), rows.shape[1], lanes(rows)
-    m = (n + width - 1) // width * width
+    nothing = splat(rows.dtype.type(0.0))
+    end = (n + width - 1) // width * width
+    # An odd number of cache lines apart, topics do not compete for the same places.
+    m = end // width // 2 * 2 * width + width
     rest, s, c = K * m, (K + 1) * m, (K + 2) * m  # where these begin
-    for k in range(K):
-        t[k] = exp(b * digamma(new[k]))
-    for a in range(n_moving):
-        t[moving[a]] = rows.dtype.type(0.0)
-    for j in range(n):
-        v = index[j]
-        x = rows.dtype.type(TINY)
-        for k in range(K):
-            x += t[k] * rows[v, k]
-        work[rest + j] = x
-        work[c + j] = counts[j]
-        for a in range(n_moving):
-            work[a * m + j] = rows[v, moving[a]]
-    for j in range(n, m):
-        work[rest + j] = work[c + j] = rows.dtype.type(0.0)
-        for a in range(n_moving):
-            work[a * m + j] = rows.dtype.type(0.0)
+    _lay_out(counts, index, rows, b, moving, n_moving, new, t, m, work)
     place = np.arange(n_moving) * m
     n_rounds = 0
     while n_moving and n_rounds < n_steps:
         for a in range(n_moving):
-            t[a] = exp(b * digamma(new[moving[a]]))
-        for j in range(rest, rest + m, width):
-            store(work, j + m, load(work, j))
-        pairs = n_moving // 2 * 2
-        for a in range(0, pairs, 2):
-            x0, x1 = t[a], t[a + 1]
-            p0, p1 = place[a], place[a + 1]
-            for j in range(0, m, width):
-                y = fma(x0, load(work, p0 + j), load(work, s + j))
-                store(work, s + j, fma(x1, load(work, p1 + j), y))
-        if pairs < n_moving:
-            x0, p0 = t[pairs], place[pairs]
-            for j in range(0, m, width):
-                store(work, s + j, fma(x0, load(work, p0 + j), load(work, s + j)))
-        for j in range(s, s + m, width):
-            store(work, j, ratio(load(work, j + m), load(work, j)))
+            gamma[a] = new[moving[a]]
+        for a in range(n_moving):
+            t[a] = exp(b * digamma(gamma[a]))
+        # s_v = Σ_k t_k rows_vk, four topics at a time; then c_v / s_v in its place.
+        before, fours = rest, n_moving // 4 * 4
+        for a in range(0, fours, 4):
+            x0, x1, x2, x3 = t[a], t[a + 1], t[a + 2], t[a + 3]
+            p0, p1, p2, p3 = place[a], place[a + 1], place[a + 2], place[a + 3]
+            for j in range(0, end, width):
+                y = fma(x0, load(work, p0 + j), load(work, before + j))
+                y = fma(x1, load(work, p1 + j), y)
+                y = fma(x2, load(work, p2 + j), y)
+                store(work, s + j, fma(x3, load(work, p3 + j), y))
+            before = s
+        for a in range(fours, n_moving):
+            x0, p0 = t[a], place[a]
+            for j in range(0, end, width):
+                y = fma(x0, load(work, p0 + j), load(work, before + j))
+                store(work, s + j, y)
+            before = s
+        for j in range(0, end, width):
+            store(work, s + j, ratio(load(work, c + j), load(work, s + j)))
+        for a in range(0, fours, 4):
+            p0, p1, p2, p3 = place[a], place[a + 1], place[a + 2], place[a + 3]
+            y0 = y1 = y2 = y3 = nothing
+            for j in range(0, end, width):
+                y = load(work, s + j)
+                y0 = fma(y, load(work, p0 + j), y0)
+                y1 = fma(y, load(work, p1 + j), y1)
+                y2 = fma(y, load(work, p2 + j), y2)
+                y3 = fma(y, load(work, p3 + j), y3)
+            sums[a], sums[a + 1] = total(y0), total(y1)
+            sums[a + 2], sums[a + 3] = total(y2), total(y3)
+        for a in range(fours, n_moving):
+            p0, y0 = place[a], nothing
+            for j in range(0, end, width):
+                y0 = fma(load(work, s + j), load(work, p0 + j), y0)
+            sums[a] = total(y0)
         change = rows.dtype.type(0.0)
         n_left = 0
         for a in range(n_moving):
             k, p = moving[a], place[a]
-            y = splat(rows.dtype.type(0.0))
-            for j in range(0, m, width):
-                y = fma(load(work, s + j), load(work, p + j), y)
-            x = prior[k] + b * t[a] * total(y)
-            step = abs(x - new[k])
+            x = prior[k] + b * t[a] * sums[a]
+            step = abs(x - gamma[a])
             new[k] = x
             change += step
             if step > calm:
@@ -257,7 +280,7 @@ def settle_moving(
                 n_left += 1
             else:
                 x = exp(b * digamma(x))
-                for j in range(0, m, width):
+                for j in range(0, end, width):
                     y = fma(x, load(work, p + j), load(work, rest + j))
                     store(work, rest + j, y)
         n_moving = n_left
@@ -265,6 +288,41 @@ def settle_moving(
         if change < limit:
             break
     return n_rounds
+
+
+@kernel(fastmath=REDUCE)
+def _lay_out(counts, index, rows, b, moving, n_moving, new, t, m, work):
+    """Write what `settle_moving` needs: rows by topic, sums of the rest, and counts."""
+    n, K = len(counts), rows.shape[1]
+    rest, c = K * m, (K + 2) * m
+    zero = rows.dtype.type(0.0)
+    for k in range(K):
+        t[k] = exp(b * digamma(new[k]))
+    for a in range(n_moving):
+        t[moving[a]] = zero
+    for j in range(n):
+        work[c + j], work[rest + j] = counts[j], rows.dtype.type(TINY)
+    if t.any():
+        for j in range(n):
+            v = index[j]
+            x = zero
+            for k in range(K):
+                x += t[k] * rows[v, k]
+            work[rest + j] += x
+    fours = n // 4 * 4
+    for j in range(0, fours, 4):
+        v0, v1, v2, v3 = index[j], index[j + 1], index[j + 2], index[j + 3]
+        for a in range(n_moving):
+            k, p = moving[a], a * m + j
+            work[p], work[p + 1] = rows[v0, k], rows[v1, k]
+            work[p + 2], work[p + 3] = rows[v2, k], rows[v3, k]
+    for j in range(fours, n):
+        for a in range(n_moving):
+            work[a * m + j] = rows[index[j], moving[a]]
+    for j in range(n, m):
+        work[rest + j] = work[c + j] = zero
+        for a in range(n_moving):
+            work[a * m + j] = zero
 
 
 @kernel(fastmath=REDUCE)

@@ -92,7 +92,8 @@ def settle(counts, index, rows, prior, b, n_steps, tol, start):
     dtype, width = rows.dtype.type, rows.shape[1]
     old, t, g = (np.full(width, np.nan, dtype) for _ in range(3))
     new, w = start.astype(dtype), np.full(len(counts), np.nan, dtype)
-    work = np.full((width + 3) * (len(counts) + 16), np.nan, dtype)
+    work = kernels.room_to_settle(len(counts), rows)
+    work[:] = np.nan
     kernels.settle_document(
         counts,
         index,
