@@ -218,7 +218,8 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
         curvature = choose(own=True)
         if curvature.kind == "gram":
             closer = make(curvature, "hessian", every=False)
-            plan = solvers.HandOver(plan, newton, closer, estimator.tol, window)
+            slow = solvers.Slow(estimator.tol, window)
+            plan = solvers.HandOver(plan, newton, slow, closer)
     return Fit(solver, model, plan, steps, n_blocks)
 
 

@@ -28,6 +28,8 @@ __all__ = ["VRPLSA"]
 # of at least 64 documents, a step of 7 / n_blocks, 8 EM steps on a document a visit.
 BLOCKS, BLOCK_DOCUMENTS, FEWEST_BLOCKS = 20, 64, 5
 STEPS_AN_EPOCH, DOC_STEPS = 7.0, 8
+# Epochs of stochastic EM before those: an anchor of a random start is soon forgotten.
+PILOT = 1
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
 
 
@@ -262,7 +264,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             self._fit(X, y, sample_weight)
         return self
 
-    def _plan(self, n_documents):
+    def _plan(self, n_documents, warm):
         """Choose solver, blocks and step."""
         n_blocks = max(1, min(BLOCKS, n_documents // BLOCK_DOCUMENTS))
         batch_size = self.batch_size
@@ -273,6 +275,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         if solver == "auto":
             solver = "svrg" if n_blocks >= FEWEST_BLOCKS else "batch"
         step_size = self.step_size
+        pilot = PILOT if step_size == "auto" and not warm else 0
         if step_size == "auto":
             step_size = min(1.0, STEPS_AN_EPOCH / n_blocks) if solver == "svrg" else 1.0
         return solvers.plan_em(
@@ -283,19 +286,20 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             batch_size=batch_size,
             step_decay=self.step_decay,
             step_offset=self.step_offset,
+            pilot=pilot,
         )
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         data = open_documents(*self._check_counts(X, sample_weight, reset=True))
-        plan = self._plan(data.n_units)
         doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
         word_prior = self._word_prior(data.n_features)
+        warm = self.warm_start and hasattr(self, "components_")
+        given = self._start_topics(data.n_features, warm)
+        plan = self._plan(data.n_units, given is not None)
         steps = 1 if plan.name == "batch" else DOC_STEPS
         if self.doc_update_iter != "auto":
             steps = self.doc_update_iter
-        warm = self.warm_start and hasattr(self, "components_")
-        given = self._start_topics(data.n_features, warm)
         n_init = 1 if given is not None else self.n_init
 
         def start(rng):

@@ -3,7 +3,7 @@
 from skvrem.solvers._acceleration import Squarem
 from skvrem.solvers._ascent import Ascent
 from skvrem.solvers._batch import Batch
-from skvrem.solvers._hand_over import HandOver
+from skvrem.solvers._hand_over import After, HandOver, Slow
 from skvrem.solvers._incremental import Incremental
 from skvrem.solvers._plan import BY_NAME, Plan, plan_em
 from skvrem.solvers._quasi_newton import QuasiNewton
@@ -18,12 +18,14 @@ __all__ = [
     "BY_NAME",
     "SAGA",
     "SVRG",
+    "After",
     "Ascent",
     "Batch",
     "HandOver",
     "Incremental",
     "Plan",
     "QuasiNewton",
+    "Slow",
     "Squarem",
     "Start",
     "Stochastic",

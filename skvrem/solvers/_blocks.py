@@ -19,8 +19,12 @@ class Blocks:
 
     def start(self, model, data, rng):
         """Cut the data into blocks."""
+        self.take(model, data.blocks(self.n_blocks, rng))
+
+    def take(self, model, partition):
+        """Begin with a partition that another solver has made."""
         self.model = model
-        self.partition = data.blocks(self.n_blocks, rng)
+        self.partition = partition
 
     def visits(self, rng):
         """Each block once."""

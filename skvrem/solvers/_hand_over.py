@@ -1,32 +1,81 @@
-"""One solver as far as it is good, another from there."""
+"""One solver up to a point, another from there."""
 
 import math
+from dataclasses import dataclass
 from operator import attrgetter
 
-__all__ = ["HandOver"]
+from skvrem.solvers._blocks import Blocks
 
-# Epochs that the first solver may still need.
+__all__ = ["After", "HandOver", "Slow"]
+
+# Epochs that a solver may still need before it is slow.
 MOST_EPOCHS = 20
 
 
-class HandOver:
-    """Epochs of a first solver until it is slow, then those of a second.
-
-    For steps that are safe wherever a fit begins but converge slowly on some data,
-    and others that are fast near the end. The first one is slow where, at the rate at
-    which its gains fall, it would take more than 20 further epochs to `tol`.
+@dataclass(frozen=True)
+class After:
+    """The first solver has made so many epochs.
 
     Parameters
     ----------
-    first, second : solvers
-        Their objectives are exact.
-    model : model
-        The second solver's: of the same points, so that it may have another metric.
+    n_epochs : int
+    """
+
+    n_epochs: int
+
+    def __call__(self, objectives):
+        """Whether the second shall go on from the last of these objectives."""
+        return len(objectives) > self.n_epochs
+
+
+@dataclass(frozen=True)
+class Slow:
+    """The first solver would take long to the end.
+
+    At the rate at which its gains fall, more than 20 further epochs.
+
+    Parameters
+    ----------
     tol : float
         Where the fit will stop.
     window : int, default=1
         Epochs between the objectives whose differences are compared: more for a
         solver whose gains are noisy.
+    """
+
+    tol: float
+    window: int = 1
+
+    def __call__(self, objectives):
+        """Whether the second shall go on from the last of these objectives."""
+        seen = objectives[-1 - 2 * self.window :: self.window]
+        if len(seen) < 3:
+            return False
+        before, now = seen[1] - seen[0], seen[2] - seen[1]
+        if not before > 0.0 or not now > 0.0 or now < self.tol:
+            return False  # at the end, or at the limit of rounding
+        if now >= before:
+            return True
+        left = math.log(max(self.tol, 1e-300) / now) / math.log(now / before)
+        return left * self.window > MOST_EPOCHS
+
+
+class HandOver:
+    """Epochs of a first solver, then those of a second.
+
+    For steps that are safe wherever a fit begins, and others that are better near its
+    end.
+
+    Parameters
+    ----------
+    first, second : solvers
+        Two of `Blocks` share the blocks.
+    until : callable
+        `After` or `Slow`: takes the objectives that the first one's epochs began with,
+        the newest included, and says whether the second shall begin there.
+    model : model, default=None
+        The second solver's, of the same points, so that it may have another metric;
+        None is the first one's.
     """
 
     # All else that the loop asks of a solver it asks of the one whose turn it is.
@@ -44,16 +93,15 @@ class HandOver:
         )
     )
 
-    def __init__(self, first, second, model, tol, window=1):
-        self.first, self.second, self.other = first, second, model
-        self.tol = tol
-        self.window = window
+    def __init__(self, first, second, until, model=None):
+        self.first, self.second = first, second
+        self.until, self.other = until, model
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         self.first.start(model, data, rng)
         self.active, self.objectives = self.first, []
-        self.rest = data, rng
+        self.rest = self.other or model, data, rng
 
     def begin(self, point, beta):
         """Begin an epoch of the solver whose turn it is."""
@@ -61,21 +109,12 @@ class HandOver:
         if self.active is self.second:
             return anchor
         self.objectives.append(anchor.objective)
-        if not self._slow():
+        if not self.until(self.objectives):
             return anchor
         self.active, passes = self.second, anchor.passes
-        self.second.start(self.other, *self.rest)
+        if isinstance(self.first, Blocks) and isinstance(self.second, Blocks):
+            self.second.take(self.rest[0], self.first.partition)
+        else:
+            self.second.start(*self.rest)
         anchor = self.second.begin(point, beta)
         return anchor._replace(passes=passes + anchor.passes)
-
-    def _slow(self):
-        seen = self.objectives[-1 - 2 * self.window :: self.window]
-        if len(seen) < 3:
-            return False
-        before, now = seen[1] - seen[0], seen[2] - seen[1]
-        if not before > 0.0 or not now > 0.0 or now < self.tol:
-            return False  # at the end, or at the limit of rounding
-        if now >= before:
-            return True
-        left = math.log(max(self.tol, 1e-300) / now) / math.log(now / before)
-        return left * self.window > MOST_EPOCHS

@@ -2,9 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from skvrem.schedules import Constant, Power
+from skvrem.schedules import Constant, Joined, Power
 from skvrem.solvers._acceleration import Squarem
 from skvrem.solvers._batch import Batch
+from skvrem.solvers._hand_over import After, HandOver
 from skvrem.solvers._incremental import Incremental
 from skvrem.solvers._saga import SAGA
 from skvrem.solvers._stochastic import Stochastic
@@ -56,6 +57,7 @@ def plan_em(
     step_offset=2.0,
     most_blocks=BLOCKS,
     prefer_passes=False,
+    pilot=0,
 ):
     """Choose what the user left open, for a model of the EM family.
 
@@ -70,6 +72,9 @@ def plan_em(
         Blocks whose statistics fit in memory twice.
     prefer_passes : bool
         Rows are far away, so that "auto" makes full passes only.
+    pilot : int, default=0
+        Epochs of "stochastic", with its usual steps, before those of "svrg": a random
+        start is not worth an anchor.
 
     Returns
     -------
@@ -101,4 +106,9 @@ def plan_em(
     else:
         automatic = min(1.0, max(1.0, steps) / n_blocks)
         schedule = Constant(automatic if step_size == "auto" else step_size)
+        if solver == "svrg" and pilot:
+            early = Power(1.0, step_offset, step_decay)
+            schedule = Joined(early, pilot * n_blocks, schedule)
+            made = HandOver(Stochastic(n_blocks), SVRG(n_blocks), After(pilot))
+            return Plan(solver, made, schedule, n_blocks)
     return Plan(solver, BY_NAME[solver](n_blocks), schedule, n_blocks)

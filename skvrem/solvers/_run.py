@@ -120,10 +120,12 @@ def run(
         history.append(Epoch(passes, now, anchor.objective, step, hot))
         if learns:
             temperature.observe(point)
-        # Nothing to compare with: another temperature, a re-seeded part, a roll-back.
+        # Nothing to compare with: another temperature, a re-seeded part, a roll-back,
+        # an epoch of a solver that does not certify.
         fresh = fresh or hot != last_temperature or bool(point.repaired)
         last_temperature = hot
-        fell = not fresh and solver.certifies and _fell(anchor, good, tol)
+        known = good is not None and not fresh
+        fell = known and solver.certifies and _fell(anchor, good, tol)
         if fell:
             dips += 1
             pace.slow_down()

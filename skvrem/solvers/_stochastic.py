@@ -22,9 +22,9 @@ class Stochastic(Blocks):
     patience = 2
     passes = 1.0
 
-    def start(self, model, data, rng):
-        """See :class:`~skvrem.solvers._protocols.Solver`."""
-        super().start(model, data, rng)
+    def take(self, model, partition):
+        """See `Blocks`."""
+        super().take(model, partition)
         self.seen = None
 
     def begin(self, point, beta):

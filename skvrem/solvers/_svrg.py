@@ -21,9 +21,9 @@ class SVRG(Blocks):
     certifies = True
     patience = 1
 
-    def start(self, model, data, rng):
-        """See :class:`~skvrem.solvers._protocols.Solver`."""
-        super().start(model, data, rng)
+    def take(self, model, partition):
+        """See `Blocks`."""
+        super().take(model, partition)
         self.passes = 1.0 + model.recall_passes
 
     def begin(self, point, beta):

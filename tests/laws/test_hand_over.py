@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skvrem.solvers import HandOver
+from skvrem.solvers import SVRG, After, HandOver, Slow, Stochastic
 from skvrem.solvers._protocols import Anchor
 
 
@@ -41,7 +41,7 @@ class Falling:
 )
 def test_the_second_takes_over_where_the_first_is_slow(rate, tol, last):
     first, second = Falling(rate, "first"), Falling(0.1, "second")
-    solver = HandOver(first, second, "its model", tol)
+    solver = HandOver(first, second, Slow(tol), "its model")
     rng = np.random.default_rng(0)
     solver.start("model", "data", rng)
     point, passes = 1.0, []
@@ -62,8 +62,42 @@ def test_the_second_takes_over_where_the_first_is_slow(rate, tol, last):
 
 
 def test_a_second_fit_begins_with_the_first_again():
-    solver = HandOver(Falling(0.99, "first"), Falling(0.1, "second"), None, 1e-9)
+    solver = HandOver(Falling(0.99, "first"), Falling(0.1, "second"), Slow(1e-9))
     for _ in range(2):
         solver.start(None, None, None)
         names = [solver.begin(1.0, 1.0).mean for _ in range(2)]
         assert names == ["first", "first"]
+
+
+@pytest.mark.parametrize("n_epochs", [1, 3])
+def test_the_second_takes_over_after_so_many_epochs(n_epochs):
+    first, second = Falling(0.3, "first"), Falling(0.1, "second")
+    solver = HandOver(first, second, After(n_epochs))
+    solver.start("model", "data", None)
+    names = [solver.begin(1.0, 1.0).mean for _ in range(5)]
+    assert names == ["first"] * n_epochs + ["second"] * (5 - n_epochs)
+    assert second.models == ["model"]
+
+
+def test_minibatches_are_cut_once():
+    class Data:
+        cuts = 0
+
+        def blocks(self, n_blocks, rng):
+            self.cuts += 1
+            return ["block"] * n_blocks
+
+    class Model:
+        recall_passes = 0.5
+
+    data, solver = Data(), HandOver(Stochastic(3), SVRG(3), After(1))
+    solver.start(Model(), data, None)
+    assert solver.passes == 1.0
+    assert solver.begin(None, 1.0).mean is None
+    solver.first.seen = (-1.0, 1.0)  # by its visits
+    solver.second.begin = lambda point, beta: Anchor(None, 0.0, 1.0, point)
+    solver.begin(None, 1.0)
+    assert solver.active is solver.second
+    assert solver.second.partition is solver.first.partition
+    assert solver.passes == 1.5
+    assert data.cuts == 1
