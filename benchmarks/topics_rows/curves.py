@@ -115,4 +115,5 @@ def exact_curve(X, n_topics, epochs, **parameters):
         ]
         seconds, passes = np.array([cost(model) for model in fits]).T
         objective = [model.objective_ for model in fits]
-    return Curve(seconds, np.maximum.accumulate(objective), passes)
+    # An epoch of "stochastic" begins a fit of "svrg", and has no exact one: NaN.
+    return Curve(seconds, np.fmax.accumulate(objective), passes)

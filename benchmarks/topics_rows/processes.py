@@ -1,6 +1,7 @@
 """What needs a process of its own: memory, the first fit, the import."""
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,9 @@ from harness import Row, processes
 
 from topics_rows import each_corpus
 
-__all__ = ["first_rows", "memory_rows", "stream_rows"]
+__all__ = ["first_rows", "memory_rows", "side_by_side", "stream_rows"]
 
-MEMORY = """
+LOAD = """
 folder, n_topics, solver = sys.argv[1:]
 from scipy import sparse
 from skvrem import VRPLSA
@@ -20,11 +21,16 @@ def load():
     data, indices, indptr, shape = (np.load(f"{folder}/{name}.npy") for name in names)
     return sparse.csr_matrix((data, indices, indptr), tuple(shape), copy=False)
 
-def make():
+def make(max_iter=4):
     return VRPLSA(
-        int(n_topics), solver=solver, max_iter=4, tol=0.0, random_state=0, n_jobs=1
+        int(n_topics), solver=solver, max_iter=max_iter, tol=0.0, random_state=0,
+        n_jobs=1,
     )
+"""
 
+MEMORY = (
+    LOAD
+    + """
 def warm_up():
     make().fit(load()[:800])
 
@@ -32,6 +38,30 @@ def fit(X):
     global kept  # as a caller keeps it
     kept = make().fit(X)
 """
+)
+
+# Long enough for two that begin a little apart to be side by side.
+PASSES = (
+    """
+import json, sys, time, warnings
+import numpy as np
+
+warnings.simplefilter("ignore")
+"""
+    + LOAD
+    + """
+X = load()
+make(2).fit(X)
+seconds, began = [], time.perf_counter()
+while time.perf_counter() < began + 8.0:
+    for n_iter in (2, 22):
+        start = time.perf_counter()
+        make(n_iter).fit(X)
+        seconds.append(time.perf_counter() - start)
+few, many = (np.median(seconds[i::2]) for i in (0, 1))
+print(json.dumps({"seconds": (many - few) / 20}))
+"""
+)
 
 STREAM = """
 folder, n_topics, n_documents = sys.argv[1:]
@@ -96,6 +126,24 @@ def _save(X, folder):
     for name in ("data", "indices", "indptr"):
         np.save(Path(folder) / f"{name}.npy", getattr(X, name))
     np.save(Path(folder) / "shape.npy", X.shape)
+
+
+def side_by_side(X, n_topics):
+    """Work of two processes at once over that of one alone, in passes of batch EM.
+
+    They share nothing but the machine: no program does better on its two cores.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        _save(X, folder)
+
+        def seconds(_):
+            arguments = folder, str(n_topics), "batch"
+            return processes.run_python(PASSES, *arguments)["seconds"]
+
+        alone = seconds(0)
+        with ThreadPoolExecutor(2) as pool:
+            both = list(pool.map(seconds, range(2)))
+    return sum(alone / each for each in both)
 
 
 def memory_rows(settings):

@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from skvrem import VRPLSA
 from topics_rows import each_corpus
+from topics_rows.processes import side_by_side
 
 __all__ = ["pass_rows", "thread_rows"]
 
@@ -84,7 +85,7 @@ def pass_rows(settings):
 
 
 def thread_rows(settings):
-    """Compare two threads with one, on passes of batch EM and epochs of svrg."""
+    """Compare two threads with one, and with two processes that share nothing."""
     for corpus in each_corpus(settings):
         for n_topics in settings.topics:
             for solver, target in (("batch", 1.6), ("svrg", None)):
@@ -103,3 +104,13 @@ def thread_rows(settings):
                     one / two >= target if target else None,
                     {"one": one, "two": two, "ratio": one / two},
                 )
+            limit = side_by_side(corpus.train, n_topics)
+            yield Row(
+                "threads",
+                f"two processes at once against one, batch passes, {corpus.name}, "
+                f"K={n_topics}",
+                f"{limit:.2f}x: what the machine allows",
+                "",
+                None,
+                {"ratio": limit},
+            )
