@@ -54,11 +54,13 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         a topic is Dirichlet(1 + beta).
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How the mean of the topics' statistics is estimated. "batch" is EM;
-        "stochastic" is stochastic EM (SCVB0); "svrg" is sEM-vr [1]_; "auto" is "svrg"
-        from 320 documents on, "batch" below.
+        "stochastic" is stochastic EM (SCVB0); "svrg" is sEM-vr [1]_, with its own step
+        after a first epoch of stochastic EM, as an anchor at random topics is soon
+        forgotten; "auto" is "svrg" from 320 documents on, "batch" below.
     step_size : float, default="auto"
-        For "svrg" the constant step, "auto" is 7 / n_batches, at most 1; for
-        "stochastic" and `partial_fit` the factor of the decreasing step, "auto" is 1.
+        For "svrg" the constant step from the first epoch on, "auto" is 7 / n_batches,
+        at most 1; for "stochastic" and `partial_fit` the factor of the decreasing step,
+        "auto" is 1.
     step_decay, step_offset : float, default=0.6, 2.0
         Step t of "stochastic" is
         ``step_size * (t + step_offset) ** -step_decay``, at most 1.
@@ -118,7 +120,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
     converged_ : bool
         Whether an epoch gained less than `tol`.
     history_ : dict of ndarrays
-        By epoch: "passes", "seconds", "objective", "step_size", "temperature".
+        By epoch: "passes", "seconds", "objective", "step_size", "temperature". The
+        objective is that of the epoch's beginning, NaN at the first of stochastic EM.
     init_scores_ : ndarray of shape (n_init,)
         Objective that each start reached.
     solver_, step_size_, batch_size_ : str, float, int

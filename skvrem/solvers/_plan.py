@@ -44,6 +44,12 @@ class Plan(NamedTuple):
     step_size: Any
     n_blocks: int
 
+    @property
+    def step(self):
+        """The first step, but of a pilot's epochs."""
+        schedule = self.step_size
+        return float((schedule.second if type(schedule) is Joined else schedule)(0))
+
 
 def plan_em(
     n_units,

@@ -195,6 +195,37 @@ def test_the_objective_never_falls(solver):
     assert (np.diff(objective[solver == "svrg" :]) > -1e-7).all()
 
 
+@quiet
+def test_variance_reduction_begins_with_stochastic_steps_at_random_topics():
+    X = planted(400)[0]
+    options = {"solver": "svrg", "max_iter": 3, "tol": 0.0}
+    fitted = plsa(**options).fit(X)
+    n_blocks = -(-400 // fitted.batch_size_)
+    assert fitted.step_size_ == min(1.0, 7.0 / n_blocks)
+    history = fitted.history_
+    assert np.isnan(history["objective"]).tolist() == [True, False, False]
+    assert history["step_size"][1] == pytest.approx((n_blocks + 1) ** -0.6)
+    assert history["step_size"][2] == fitted.step_size_
+    # A pass of visits; then an anchor a pass, and visits that recall it.
+    assert np.diff(history["passes"]).tolist() == [2.0, 2.5]
+    topics = fitted.components_
+    for other in (
+        plsa(**options, step_size=0.5),
+        plsa(**options, components_init=topics),
+        fitted.set_params(warm_start=True),
+    ):
+        assert np.isfinite(other.fit(X).history_["objective"]).all()
+
+
+@quiet
+def test_one_epoch_of_variance_reduction_has_an_exact_objective():
+    X = planted(400)[0]
+    fitted = plsa(solver="svrg", max_iter=1, tol=0.0).fit(X)
+    assert fitted.n_iter_ == 1
+    assert np.isnan(fitted.history_["objective"]).tolist() == [True, False]
+    assert fitted.objective_ == fitted.history_["objective"][-1]
+
+
 def test_topic_shares_are_those_of_the_tokens():
     X = planted()[0]
     fitted = plsa(tol=1e-10, max_iter=500).fit(X.astype(float))
