@@ -26,8 +26,9 @@ __all__ = ["VRPLSA"]
 
 # Chosen by the objective that is reached in the time of 60 batch passes: 20 minibatches
 # of at least 64 documents, a step of 7 / n_blocks, 8 EM steps on a document a visit.
+# The noise of a minibatch falls with the root of its documents: many allow more.
 BLOCKS, BLOCK_DOCUMENTS, FEWEST_BLOCKS = 20, 64, 5
-STEPS_AN_EPOCH, DOC_STEPS = 7.0, 8
+STEPS_AN_EPOCH, MANY_DOCUMENTS, DOC_STEPS = 7.0, 500, 8
 # Epochs of stochastic EM before those: an anchor of a random start is soon forgotten.
 PILOT = 1
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
@@ -58,8 +59,9 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         after a first epoch of stochastic EM, as an anchor at random topics is soon
         forgotten; "auto" is "svrg" from 320 documents on, "batch" below.
     step_size : float, default="auto"
-        For "svrg" the constant step from the first epoch on, "auto" is 7 / n_batches,
-        at most 1; for "stochastic" and `partial_fit` the factor of the decreasing step,
+        For "svrg" the constant step from the first epoch on, at most 1: "auto" is
+        7 / n_batches, times the root of a minibatch's documents over 500 where there
+        are more. For "stochastic" and `partial_fit` the factor of the decreasing step,
         "auto" is 1.
     step_decay, step_offset : float, default=0.6, 2.0
         Step t of "stochastic" is
@@ -280,7 +282,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         step_size = self.step_size
         pilot = PILOT if step_size == "auto" and not warm else 0
         if step_size == "auto":
-            step_size = min(1.0, STEPS_AN_EPOCH / n_blocks) if solver == "svrg" else 1.0
+            steps = STEPS_AN_EPOCH * max(1.0, (batch_size / MANY_DOCUMENTS) ** 0.5)
+            step_size = min(1.0, steps / n_blocks) if solver == "svrg" else 1.0
         return solvers.plan_em(
             n_documents,
             1,

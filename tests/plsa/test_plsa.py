@@ -218,6 +218,16 @@ def test_variance_reduction_begins_with_stochastic_steps_at_random_topics():
 
 
 @quiet
+@pytest.mark.parametrize(
+    ("n_documents", "step"), [(2000, 0.35), (10_000, 0.35), (40_000, 0.7), (90_000, 1)]
+)
+def test_larger_steps_of_larger_minibatches(n_documents, step):
+    X = sp.csr_array(np.ones((n_documents, 1)))
+    fitted = plsa(solver="svrg", max_iter=1, tol=0.0).fit(X)
+    assert fitted.step_size_ == pytest.approx(step)
+
+
+@quiet
 def test_one_epoch_of_variance_reduction_has_an_exact_objective():
     X = planted(400)[0]
     fitted = plsa(solver="svrg", max_iter=1, tol=0.0).fit(X)
