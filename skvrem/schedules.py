@@ -7,7 +7,7 @@ there, so that what is reported is the model and not a heated version of it.
 
 from dataclasses import dataclass
 
-__all__ = ["Constant", "Geometric", "Joined", "Linear", "Power"]
+__all__ = ["Constant", "Geometric", "Linear", "Power"]
 
 
 @dataclass(frozen=True)
@@ -60,37 +60,6 @@ class Power:
     def __call__(self, count):
         """Return the step at `count`."""
         return min(1.0, self.scale * (count + self.offset) ** -self.decay)
-
-
-@dataclass(frozen=True)
-class Joined:
-    """One schedule, and another after it.
-
-    Parameters
-    ----------
-    first : callable
-    length : int
-        Counts of the first one.
-    second : callable
-        Its counts begin at zero there.
-
-    Examples
-    --------
-    >>> from skvrem.schedules import Constant, Joined, Power
-    >>> schedule = Joined(Power(1.0, 1.0, 1.0), 2, Constant(0.1))
-    >>> [schedule(count) for count in range(4)]
-    [1.0, 0.5, 0.1, 0.1]
-    """
-
-    first: object
-    length: int
-    second: object
-
-    def __call__(self, count):
-        """Return the value at `count`."""
-        if count < self.length:
-            return self.first(count)
-        return self.second(count - self.length)
 
 
 @dataclass(frozen=True)

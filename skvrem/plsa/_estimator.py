@@ -29,7 +29,7 @@ __all__ = ["VRPLSA"]
 # The noise of a minibatch falls with the root of its documents: many allow more.
 BLOCKS, BLOCK_DOCUMENTS, FEWEST_BLOCKS = 20, 64, 5
 STEPS_AN_EPOCH, MANY_DOCUMENTS, DOC_STEPS = 7.0, 500, 8
-# Epochs of stochastic EM before those: an anchor of a random start is soon forgotten.
+# First epochs without an anchor: that of random topics is soon forgotten.
 PILOT = 1
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
 
@@ -55,14 +55,14 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         a topic is Dirichlet(1 + beta).
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How the mean of the topics' statistics is estimated. "batch" is EM;
-        "stochastic" is stochastic EM (SCVB0); "svrg" is sEM-vr [1]_, with its own step
-        after a first epoch of stochastic EM, as an anchor at random topics is soon
+        "stochastic" is stochastic EM (SCVB0); "svrg" is sEM-vr [1]_, with a first epoch
+        of stochastic EM at the same step, as an anchor at random topics is soon
         forgotten; "auto" is "svrg" from 320 documents on, "batch" below.
     step_size : float, default="auto"
-        For "svrg" the constant step from the first epoch on, at most 1: "auto" is
-        7 / n_batches, times the root of a minibatch's documents over 500 where there
-        are more. For "stochastic" and `partial_fit` the factor of the decreasing step,
-        "auto" is 1.
+        For "svrg" the constant step, at most 1: "auto" is 7 / n_batches, times the root
+        of a minibatch's documents over 500 where there are more; a number of one's own
+        has an anchor from the first epoch on. For "stochastic" and `partial_fit` the
+        factor of the decreasing step, "auto" is 1.
     step_decay, step_offset : float, default=0.6, 2.0
         Step t of "stochastic" is
         ``step_size * (t + step_offset) ** -step_decay``, at most 1.

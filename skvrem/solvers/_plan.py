@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from skvrem.schedules import Constant, Joined, Power
+from skvrem.schedules import Constant, Power
 from skvrem.solvers._acceleration import Squarem
 from skvrem.solvers._batch import Batch
 from skvrem.solvers._hand_over import After, HandOver
@@ -44,12 +44,6 @@ class Plan(NamedTuple):
     step_size: Any
     n_blocks: int
 
-    @property
-    def step(self):
-        """The first step, but of a pilot's epochs."""
-        schedule = self.step_size
-        return float((schedule.second if type(schedule) is Joined else schedule)(0))
-
 
 def plan_em(
     n_units,
@@ -79,8 +73,8 @@ def plan_em(
     prefer_passes : bool
         Rows are far away, so that "auto" makes full passes only.
     pilot : int, default=0
-        Epochs of "stochastic", with its usual steps, before those of "svrg": a random
-        start is not worth an anchor.
+        First epochs of "svrg" without an anchor, which a random start is not worth:
+        those of "stochastic", with its own constant step.
 
     Returns
     -------
@@ -113,8 +107,6 @@ def plan_em(
         automatic = min(1.0, max(1.0, steps) / n_blocks)
         schedule = Constant(automatic if step_size == "auto" else step_size)
         if solver == "svrg" and pilot:
-            early = Power(1.0, step_offset, step_decay)
-            schedule = Joined(early, pilot * n_blocks, schedule)
             made = HandOver(Stochastic(n_blocks), SVRG(n_blocks), After(pilot))
             return Plan(solver, made, schedule, n_blocks)
     return Plan(solver, BY_NAME[solver](n_blocks), schedule, n_blocks)

@@ -91,7 +91,7 @@ def run_starts(
         "n_iter_": best.n_iter,
         "history_": as_history(best.history),
         "solver_": plan.name,
-        "step_size_": plan.step,
+        "step_size_": float(plan.step_size(0)),
         "batch_size_": -(-data.n_units // plan.n_blocks),
         "init_scores_": scores,
     }
