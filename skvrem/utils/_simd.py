@@ -11,6 +11,7 @@ registers: one of AVX-512, two of AVX2, four of SSE2 or Neon.
     ratio(a, b) = a / b, and 0 where b <= 0
     largest(a, b)                           the larger of each
     total(v)                                the sum of the lanes
+    spread(a, b, c, d, array, at, stride)   lane l of the four to at + l stride
 
 Positions are not checked.
 """
@@ -30,6 +31,7 @@ __all__ = [
     "mul",
     "ratio",
     "splat",
+    "spread",
     "store",
     "total",
 ]
@@ -202,3 +204,40 @@ def total(typing_context, a):
         return builder.extract_element(v, ir.IntType(32)(0))
 
     return a.dtype(a), generate
+
+
+@intrinsic
+def spread(typing_context, a, b, c, d, array, at, stride):
+    """Set four elements a lane of a flat array, those of lane l at `at + l stride`."""
+
+    def generate(context, builder, signature, arguments):
+        vectors, (array, at, stride) = arguments[:4], arguments[4:]
+        width = vectors[0].type.count
+
+        def shuffle(x, y, lanes):
+            kind = ir.VectorType(ir.IntType(32), len(lanes))
+            return builder.shuffle_vector(x, y, ir.Constant(kind, lanes))
+
+        def interleave(x, y):
+            order = [i + other for i in range(width) for other in (0, width)]
+            return shuffle(x, y, order[:width]), shuffle(x, y, order[width:])
+
+        a, b, c, d = vectors
+        quads = []
+        for x, y in zip(interleave(a, c), interleave(b, d), strict=True):
+            quads += interleave(x, y)  # a b c d of lane after lane
+        data = context.make_array(signature.args[4])(context, builder, array).data
+        size = signature.args[4].dtype.bitwidth // 8
+        for lane in range(width):
+            quad, first = quads[4 * lane // width], 4 * lane % width
+            four = shuffle(quad, quad, list(range(first, first + 4)))
+            place = builder.gep(data, [at])
+            builder.store(
+                four, builder.bitcast(place, four.type.as_pointer()), align=size
+            )
+            at = builder.add(at, stride)
+        return context.get_dummy_value()
+
+    lanes_type = _LANES[array.dtype]
+    arguments = [lanes_type] * 4 + [array, types.intp, types.intp]
+    return types.none(*arguments), generate

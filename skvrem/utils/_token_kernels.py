@@ -22,6 +22,7 @@ from skvrem.utils._simd import (
     mul,
     ratio,
     splat,
+    spread,
     store,
     total,
 )
@@ -196,9 +197,9 @@ def settle_moving(
 ):
     """Rounds of `settle_document` on some topics, those of the others held.
 
-    Their part of the rows is laid out topic by topic, so that words are side by side:
-    a sum over topics needs no sum over lanes then, and all is close at hand. A topic
-    that comes to rest joins the others.
+    The document's rows are laid out topic by topic, so that words are side by side: a
+    sum over topics needs no sum over lanes then, and all is close at hand. A topic that
+    comes to rest joins the others.
 
     Parameters
     ----------
@@ -225,7 +226,7 @@ def settle_moving(
     m = end // width // 2 * 2 * width + width
     rest, s, c = K * m, (K + 1) * m, (K + 2) * m  # where these begin
     _lay_out(counts, index, rows, b, moving, n_moving, new, t, m, work)
-    place = np.arange(n_moving) * m
+    place = moving[:n_moving] * m
     n_rounds = 0
     while n_moving and n_rounds < n_steps:
         for a in range(n_moving):
@@ -309,20 +310,25 @@ def _lay_out(counts, index, rows, b, moving, n_moving, new, t, m, work):
             for k in range(K):
                 x += t[k] * rows[v, k]
             work[rest + j] += x
-    fours = n // 4 * 4
+    flat, fours = rows.reshape(-1), n // 4 * 4
     for j in range(0, fours, 4):
-        v0, v1, v2, v3 = index[j], index[j + 1], index[j + 2], index[j + 3]
-        for a in range(n_moving):
-            k, p = moving[a], a * m + j
-            work[p], work[p + 1] = rows[v0, k], rows[v1, k]
-            work[p + 2], work[p + 3] = rows[v2, k], rows[v3, k]
-    for j in range(fours, n):
-        for a in range(n_moving):
-            work[a * m + j] = rows[index[j], moving[a]]
+        v0, v1, v2, v3 = (
+            index[j] * K,
+            index[j + 1] * K,
+            index[j + 2] * K,
+            index[j + 3] * K,
+        )
+        for k in range(0, K, lanes(rows)):
+            r0, r1 = load(flat, v0 + k), load(flat, v1 + k)
+            r2, r3 = load(flat, v2 + k), load(flat, v3 + k)
+            spread(r0, r1, r2, r3, work, k * m + j, m)
+    for k in range(K):
+        for j in range(fours, n):
+            work[k * m + j] = rows[index[j], k]
+        for j in range(n, m):
+            work[k * m + j] = zero
     for j in range(n, m):
         work[rest + j] = work[c + j] = zero
-        for a in range(n_moving):
-            work[a * m + j] = zero
 
 
 @kernel(fastmath=REDUCE)

@@ -1,0 +1,69 @@
+"""Values of a cache line of floats, against NumPy."""
+
+import numpy as np
+import pytest
+
+from skvrem.utils import _simd as simd
+from skvrem.utils._jit import kernel
+
+DTYPES = [np.float32, np.float64]
+
+
+@kernel(cache=False)
+def arithmetic(x, y, out):
+    width = simd.lanes(x)
+    a, b = simd.load(x, 3), simd.load(y, 1)
+    simd.store(out, 0, simd.add(a, b))
+    simd.store(out, width, simd.mul(a, b))
+    simd.store(out, 2 * width, simd.fma(a, b, a))
+    simd.store(out, 3 * width, simd.fma(x[0], b, a))
+    simd.store(out, 4 * width, simd.largest(a, b))
+    simd.store(out, 5 * width, simd.ratio(a, b))
+    simd.store(out, 6 * width, simd.splat(x[1]))
+    return simd.total(a)
+
+
+@kernel(cache=False)
+def spread(x, at, stride, out):
+    width = simd.lanes(x)
+    a, b = simd.load(x, 0), simd.load(x, width)
+    c, d = simd.load(x, 2 * width), simd.load(x, 3 * width)
+    simd.spread(a, b, c, d, out, at, stride)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arithmetic(dtype):
+    rng = np.random.default_rng(0)
+    width = 64 // np.dtype(dtype).itemsize
+    x, y = rng.normal(size=(2, width + 4)).astype(dtype)
+    out = np.zeros(7 * width, dtype)
+    total = arithmetic(x, y, out)
+    a, b = x[3 : width + 3], y[1 : width + 1]
+    assert (b < 0.0).any()
+    expected = np.concatenate(
+        [
+            a + b,
+            a * b,
+            a * b + a,
+            x[0] * b + a,
+            np.maximum(a, b),
+            np.where(b > 0.0, a / b, 0.0),
+            np.full(width, x[1]),
+        ]
+    )
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+    assert total == pytest.approx(a.sum(), rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("stride", [4, 5, 32])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_spread(dtype, stride):
+    width = 64 // np.dtype(dtype).itemsize
+    x = np.arange(1.0, 4 * width + 1.0, dtype=dtype)
+    out = np.zeros(width * stride + 8, dtype)
+    spread(x, 2, stride, out)
+    expected = np.zeros_like(out)
+    for lane in range(width):
+        for row in range(4):
+            expected[2 + lane * stride + row] = x[row * width + lane]
+    np.testing.assert_array_equal(out, expected)
