@@ -17,7 +17,6 @@ from skvrem.utils._simd import (
     add,
     fma,
     lanes,
-    largest,
     load,
     mul,
     ratio,
@@ -31,8 +30,6 @@ from skvrem.utils._simd import (
 TINY = 1e-25
 # A topic is at rest that a round changes by less than this share of the tolerance.
 CALM = 0.25
-# Rows whose sums are added in the rows' own precision.
-ROWS = 64
 
 
 @kernel(fastmath=REDUCE)
@@ -312,12 +309,8 @@ def _lay_out(counts, index, rows, b, moving, n_moving, new, t, m, work):
             work[rest + j] += x
     flat, fours = rows.reshape(-1), n // 4 * 4
     for j in range(0, fours, 4):
-        v0, v1, v2, v3 = (
-            index[j] * K,
-            index[j + 1] * K,
-            index[j + 2] * K,
-            index[j + 3] * K,
-        )
+        v0, v1 = index[j] * K, index[j + 1] * K
+        v2, v3 = index[j + 2] * K, index[j + 3] * K
         for k in range(0, K, lanes(rows)):
             r0, r1 = load(flat, v0 + k), load(flat, v1 + k)
             r2, r3 = load(flat, v2 + k), load(flat, v3 + k)
@@ -365,102 +358,3 @@ def sum_over_words(w, index, indptr, at, rows, first, last, out):
                 store(sums, v * K + k, added)
     for k in range(first * K, last * K, width):
         store(sums, k, mul(load(factors, k), load(sums, k)))
-
-
-@kernel(fastmath=REDUCE)
-def add_columns(array, start, stop, out):
-    """Σ_v array_vk over the words `start` to `stop`, added to `out` (float64)."""
-    for v in range(start, stop):
-        for k in range(array.shape[1]):
-            out[k] += array[v, k]
-
-
-@kernel(fastmath=REDUCE)
-def add_rows(deviation, totals, words, values, coefficient, start, stop):
-    """deviation_vk += coefficient values_uk for the words v of a batch.
-
-    Parameters
-    ----------
-    deviation : array of shape (n_features, K)
-    totals : float64 array of shape (K,)
-        What is added, summed over words, is added here.
-    words : int32 array of shape (n_words,)
-    values : array of shape (n_words, K)
-    coefficient : float
-    start, stop : int
-        Of the words of the batch.
-    """
-    K, width = deviation.shape[1], lanes(deviation)
-    sums, added = deviation.reshape(-1), values.reshape(-1)
-    few = np.empty(K, deviation.dtype)
-    for first in range(start, stop, ROWS):
-        few[:] = deviation.dtype.type(0.0)
-        for u in range(first, min(first + ROWS, stop)):
-            v = words[u]
-            for k in range(0, K, width):
-                x = load(added, u * K + k)
-                store(few, k, add(load(few, k), x))
-                store(sums, v * K + k, fma(coefficient, x, load(sums, v * K + k)))
-        for k in range(K):
-            totals[k] += np.float64(coefficient) * few[k]
-
-
-@kernel(fastmath=REDUCE)
-def parameters_of(
-    base, deviation, factor, mass, prior, inverse, words, start, stop, out
-):
-    """(N max(s_vk, 0) + η_vk) i_k, s = base + factor deviation, for words of a batch.
-
-    With N = 1 and i one over the sums over words this is φ, with N the number of tokens
-    and i = 1 it is λ. Variance reduction can lead s below zero. What counts there is
-    its projection; s itself moves on unprojected until the epoch ends, see `project`.
-
-    Parameters
-    ----------
-    base : array of shape (n_features, K), or (1, K) for all words
-    deviation : array of shape (n_features, K)
-    factor, mass : float
-        `mass` is N.
-    prior : array of shape (n_features, K), or (1, K) for all words
-        η.
-    inverse : array of shape (K,)
-        i.
-    words : int32 array of shape (n_words,), or empty for the whole vocabulary
-    start, stop : int
-        Of the words of the batch.
-    out : array of shape (n_words, K)
-    """
-    K, width = deviation.shape[1], lanes(deviation)
-    bases, deviations = base.reshape(-1), deviation.reshape(-1)
-    priors, result = prior.reshape(-1), out.reshape(-1)
-    zero = splat(out.dtype.type(0.0))
-    for u in range(start, stop):
-        v = words[u] if words.size else u
-        r = v * K if base.shape[0] > 1 else 0
-        p = v * K if prior.shape[0] > 1 else 0
-        for k in range(0, K, width):
-            s = fma(factor, load(deviations, v * K + k), load(bases, r + k))
-            x = fma(mass, largest(zero, s), load(priors, p + k))
-            store(result, u * K + k, mul(x, load(inverse, k)))
-
-
-@kernel(fastmath=REDUCE)
-def project(base, deviation, factor, start, stop, totals):
-    """deviation_vk ← max(base_vk + factor deviation_vk, 0), for words start to stop.
-
-    Parameters
-    ----------
-    base : array of shape (n_features, K), or (1, K) for all words
-    deviation : array of shape (n_features, K)
-    factor : float
-    start, stop : int
-    totals : float64 array of shape (K,)
-        Sums over these words are added to it.
-    """
-    zero = deviation.dtype.type(0.0)
-    for v in range(start, stop):
-        r = v if base.shape[0] > 1 else 0
-        for k in range(deviation.shape[1]):
-            s = max(base[r, k] + factor * deviation[v, k], zero)
-            deviation[v, k] = s
-            totals[k] += s

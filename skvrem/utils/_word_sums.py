@@ -8,13 +8,8 @@ import numpy as np
 from skvrem.utils._algebra import Rows
 from skvrem.utils._padding import LANES, padded_empty, padded_zeros
 from skvrem.utils._parallel import parallel_map, row_chunks, thread_count
-from skvrem.utils._token_kernels import (
-    add_columns,
-    add_rows,
-    parameters_of,
-    project,
-    sum_over_words,
-)
+from skvrem.utils._token_kernels import sum_over_words
+from skvrem.utils._word_kernels import add_columns, add_rows, parameters_of, project
 
 __all__ = [
     "NO_WORDS",
