@@ -120,6 +120,7 @@ def run(
         history.append(Epoch(passes, now, anchor.objective, step, hot))
         if learns:
             temperature.observe(point)
+        stopped = report is not None and bool(report(history[-1], point))
         # Nothing to compare with: another temperature, a re-seeded part, a roll-back,
         # an epoch of a solver that does not certify.
         fresh = fresh or hot != last_temperature or bool(point.repaired)
@@ -133,7 +134,7 @@ def run(
                 point = model.update(good.point, good.mean, None, 1.0)
                 solver.restore(good)
                 fresh, dips, n_calm = True, 0, 0
-                if n_iter < max_iter:
+                if n_iter < max_iter and not stopped:
                     continue
                 anchor = good
         else:
@@ -141,7 +142,6 @@ def run(
             n_calm = n_calm + 1 if abs(gain) < tol else 0
             good, dips, fresh = anchor if solver.certifies else None, 0, False
         last_objective = anchor.objective
-        stopped = report is not None and bool(report(history[-1], point))
         calm = n_calm >= solver.patience or anchor.promise < tol
         converged = calm and hot == temperature(n_iter)
         if converged or stopped or (n_iter == max_iter and solver.exact is not None):
