@@ -8,9 +8,9 @@ of builtins and arrays with
     X                        rows to be answered, shape (5, n_features), float64
     answers                  what its methods said about X, by name of the method
 
-Regenerate a file only where the state format has been raised on purpose. Where a method's
-rounds have changed, and its answers by less than its tolerance, put new `answers` into
-the file and leave the estimator's bytes as they are.
+Regenerate a file only where the state format has been raised on purpose. Where the
+rounds of a method have changed, and its answers by less than its tolerance, put new
+`answers` into the file and leave the estimator's bytes as they are.
 """
 
 import pickle
