@@ -113,7 +113,7 @@ class WordSums(NamedTuple):
         Returns
         -------
         parameters : ndarray of shape (n_words, K)
-            Not to be written to.
+            Not to be written to where topics were given, else nobody else's.
         """
         if self.given is not None:
             return take_rows(self.given, words)
