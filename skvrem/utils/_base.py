@@ -2,13 +2,62 @@
 
 import importlib
 import inspect
+from types import SimpleNamespace
+
+from sklearn.base import BaseEstimator, clone
 
 from skvrem import __version__
 
-__all__ = ["VersionedPickle"]
+__all__ = ["FitRecord", "VersionedPickle"]
 
 
-class VersionedPickle:
+class FitRecord:
+    """Parameters as they were when the estimator was fitted.
+
+    Answers of a fitted estimator belong to its fit: what they need of the constructor's
+    parameters they read from `_of_fit`, not from the estimator, so that
+    `set_params` leaves them as they are. The exceptions are parameters *of* prediction,
+    `PREDICTION_PARAMETERS`, which count as they are now.
+    """
+
+    def _remember_parameters(self):
+        """Keep the parameters of a fit that has ended well."""
+        self._fit_parameters = {
+            name: _kept(value) for name, value in self.get_params(deep=False).items()
+        }
+
+    @property
+    def _of_fit(self):
+        """Parameters of the last fit; without a fit, those of now."""
+        now = self.get_params(deep=False)
+        kept = vars(self).get("_fit_parameters", {})
+        kept = {k: v for k, v in kept.items() if k not in PREDICTION_PARAMETERS}
+        return SimpleNamespace(**(now | kept))
+
+
+#: Constructor parameters that are read when an answer is asked for.
+PREDICTION_PARAMETERS = frozenset(
+    {
+        "algorithm",
+        "code_tol",
+        "handle_unknown",
+        "max_code_iter",
+        "max_doc_update_iter",
+        "mean_change_tol",
+        "n_jobs",
+        "random_state",
+        "verbose",
+    }
+)
+
+
+def _kept(value):
+    """A parameter that later changes of the estimator do not reach."""
+    # Only what set_params can change is copied: an own model may be large.
+    return clone(value) if isinstance(value, BaseEstimator) else value
+
+
+class VersionedPickle(FitRecord):
     """Pickles that say which version wrote them.
 
     A class raises :attr:`_state_format` when a change of its attributes makes older

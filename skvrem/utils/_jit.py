@@ -3,7 +3,16 @@
 A kernel is compiled with ``nogil`` (row blocks run on a thread pool), with
 ``error_model="numpy"`` (the branch of a ZeroDivisionError stops LLVM from
 vectorising a loop) and is kept on disk where numba finds a folder to write to.
+
+What is kept belongs to the sources that it was compiled from. numba stamps the file of
+the function itself, but a kernel also holds the code of those that it calls, which
+stand in other files; so the name it is kept under ends in a checksum of all of them.
 """
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
 
 import numba
 
@@ -31,6 +40,10 @@ def kernel(function=None, **options):
     if function is None:
         return lambda function: kernel(function, **options)
     options = {"nogil": True, "cache": True, "error_model": "numpy"} | options
+    if options["cache"]:
+        # numba takes the name of a function into those of its files.
+        checksum = sources_checksum(function.__code__.co_filename)
+        function.__qualname__ = f"{function.__qualname__}-{checksum}"
     try:
         compiled = numba.njit(**options)(function)
     except RuntimeError as error:
@@ -40,7 +53,87 @@ def kernel(function=None, **options):
         return numba.njit(**(options | {"cache": False}))(function)
     if options["cache"] and hasattr(compiled, "stats"):
         _cache["folder"] = compiled.stats.cache_path
+        _compile_what_is_damaged(compiled)
     return compiled
+
+
+@cache
+def sources_checksum(path):
+    """Return hex digits that change with any file that a kernel's code comes from.
+
+    Parameters
+    ----------
+    path : str
+        File of the kernel.
+
+    Returns
+    -------
+    checksum : str
+        Of it and of the modules of the same package that it imports, directly or not.
+    """
+    digest = hashlib.sha256()
+    for source in sorted(_sources(Path(path))):
+        digest.update(source.name.encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:10]
+
+
+def _sources(path):
+    """Return the file and those of this package that it imports."""
+    found, left = set(), [path]
+    while left:
+        source = left.pop()
+        if source in found or not source.is_file():
+            continue  # a module that is no file here, as in a zip archive
+        found.add(source)
+        left += _imported(source)
+    return found
+
+
+@cache
+def _imported(source):
+    """Return the files of this package that a file's import statements name."""
+    package = Path(__file__).parents[1]
+    names = set()
+    for node in ast.walk(ast.parse(source.read_bytes())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(node.module)
+            # "from package import module"
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    places = (name.split(".") for name in sorted(names))
+    files = [
+        package.joinpath(*below).with_suffix(".py")
+        for top, *below in places
+        if top == package.name and below
+    ]
+    return [file for file in files if file.is_file()]
+
+
+def _compile_what_is_damaged(compiled):
+    """Make a file that cannot be read (a full disk, a cut write) count as missing."""
+    store = getattr(compiled, "_cache", None)
+    if not hasattr(store, "load_overload") or not hasattr(store, "flush"):
+        return  # another numba: damaged files raise, as without this
+
+    load = store.load_overload
+
+    def load_or_compile(signature, target):
+        try:
+            return load(signature, target)
+        except Exception as error:  # a cut pickle may raise nearly anything
+            try:
+                store.flush()  # the index begins anew, and new files replace the old
+            except OSError:
+                raise RuntimeError(
+                    f"A compiled kernel in {store.cache_path} is damaged and cannot be "
+                    "written anew. Delete that folder, or set NUMBA_CACHE_DIR to one "
+                    "that can be written to."
+                ) from error
+            return None
+
+    store.load_overload = load_or_compile
 
 
 def cache_state():

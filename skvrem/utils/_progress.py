@@ -21,9 +21,9 @@ class Progress:
     """Reports the epochs of a fit, as a context around it.
 
     The estimator's `verbose` says how. 0: not. 1: a progress bar where rich is
-    installed and the output is a terminal, else a line every `verbose_interval`
-    epochs. 2: a line every epoch. Its callbacks are called with one task an epoch,
-    below one task a start.
+    installed and the output is a terminal, else a line for the first epoch, every
+    `verbose_interval`-th and the last. 2: a line every epoch. Its callbacks are called
+    with one task an epoch, below one task a start.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Progress:
             self.context = estimator._init_callback_context(max_subtasks=n_init)
 
     def __enter__(self):
-        if self.verbose == 1 and sys.stdout.isatty():
+        if self.verbose == 1 and _is_terminal(sys.stdout):
             self.bar = _rich_bar()
         if self.bar is not None:
             self.bar.start()
@@ -85,11 +85,15 @@ class Progress:
 
         def report(epoch, point):
             report.epochs += 1
+            report.unsaid = None
             if self.bar is not None:
                 note = f"objective {epoch.objective:.6g}"
                 self.bar.update(task, completed=report.epochs, note=note)
-            elif self.verbose and report.epochs % self.interval == 0:
-                self._line(number, report.epochs, epoch)
+            elif self.verbose:
+                if report.epochs == 1 or report.epochs % self.interval == 0:
+                    self._line(number, report.epochs, epoch)
+                else:
+                    report.unsaid = epoch
             if start is None:
                 return False
             context = start.subcontext("epoch")
@@ -99,19 +103,28 @@ class Progress:
             )
 
         def end():
+            if report.unsaid is not None:
+                self._line(number, report.epochs, report.unsaid)
             return start is not None and start.call_on_fit_task_end(**self.arguments)
 
-        report.epochs = 0
+        report.epochs, report.unsaid = 0, None
         report.end = end
         return report
 
     def _line(self, number, epochs, epoch):
         hot = "" if epoch.temperature == 1.0 else f", T={epoch.temperature:.3g}"
-        sys.stdout.write(
+        # Flushed: a pipe or a log file would keep the lines of a long fit to its end.
+        print(
             f"[{self.name}] start {number + 1}/{self.n_init}, epoch {epochs}, "
             f"{epoch.passes:.4g} passes, {epoch.seconds:.3g} s: "
-            f"objective {epoch.objective:.6f}{hot}\n"
+            f"objective {epoch.objective:.6f}{hot}",
+            flush=True,
         )
+
+
+def _is_terminal(stream):
+    """Whether a stream is one; notebooks have streams of their own, or none."""
+    return hasattr(stream, "isatty") and stream.isatty()
 
 
 def _rich_bar():

@@ -1,17 +1,23 @@
-"""Dask arrays, known without importing dask."""
+"""Dask's containers, known without importing dask."""
 
 __all__ = ["is_dask", "refuse_dask"]
 
 
 def is_dask(X):
     """Whether X is a dask array, found out without importing dask."""
-    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "to_delayed")
+    return _of_dask(X) and hasattr(X, "to_delayed") and hasattr(X, "dtype")
 
 
-def refuse_dask(X):
-    """Raise a TypeError for a dask array, which validation would load silently."""
-    if is_dask(X):
-        raise TypeError(
-            "This model takes documents in memory, not a dask array: pass "
-            "X.compute(), or its blocks one by one to partial_fit."
-        )
+def _of_dask(X):
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+def refuse_dask(*containers):
+    """Raise a TypeError for a container of dask, which numpy would load in silence."""
+    for X in containers:
+        if _of_dask(X):
+            raise TypeError(
+                f"This method takes data in memory, not a dask {type(X).__name__}: "
+                "pass X.compute(), or its partitions one by one (fit them with "
+                "partial_fit)."
+            )

@@ -37,7 +37,7 @@ def fit_facts(estimator, objective):
     """
     if not hasattr(estimator, "history_"):
         return {}
-    best = estimator.init_scores_ >= objective - max(estimator.tol, 1e-3)
+    best = estimator.init_scores_ >= objective - max(estimator._of_fit.tol, 1e-3)
     return {
         "passes": float(estimator.history_["passes"][-1]),
         "starts_at_best": f"{best.sum()} of {best.size}",

@@ -14,7 +14,7 @@ __all__ = ["tiles"]
 TILE_SIZE, FEWEST_ROWS, MOST_ROWS = 200_000, 256, 4096
 
 
-def tiles(batch, start, stop, intercept):
+def tiles(batch, start, stop, intercept, center=None):
     """Yield tiles of the rows start..stop of a batch, and their numbers (or a slice).
 
     Parameters
@@ -23,6 +23,8 @@ def tiles(batch, start, stop, intercept):
     start, stop : int
     intercept : bool
         Rows have a one behind them.
+    center : ndarray of shape (n_features,) and the rows' dtype, or None
+        Taken off every row, which must be dense.
     """
     csr = hasattr(batch.rows, "indptr")
     step = MOST_ROWS
@@ -36,7 +38,9 @@ def tiles(batch, start, stop, intercept):
             ids.flags.writeable = False  # as those of an index: one type to compile for
             yield CSRTile(batch.rows, ids, intercept), where
         else:
-            yield DenseTile(batch.rows[where], intercept), where
+            rows = batch.rows[where]
+            rows = rows if center is None else rows - center
+            yield DenseTile(rows, intercept), where
 
 
 class DenseTile:

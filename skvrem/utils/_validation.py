@@ -1,37 +1,133 @@
 """Checks that raise in `fit`, before any state changes, and say what to do."""
 
 import inspect
+import math
 from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn import get_config
 from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data as _validate_data
+
+from skvrem.utils._remote import refuse_dask
 
 __all__ = [
     "all_or_nothing",
     "check_aliases",
+    "check_finite_fit",
     "check_integer",
+    "check_magnitude",
     "check_options",
     "check_order",
     "check_real",
     "check_weight",
+    "validate_data",
 ]
 
 
 @contextmanager
 def all_or_nothing(estimator):
-    """Put back every attribute of the estimator if the block does not end well.
+    """Make a fit happen wholly or not at all, around `fit` and `partial_fit`.
 
-    Covers errors and KeyboardInterrupt. Fitted arrays must be replaced, not written
-    to, as only the references are kept.
+    Every attribute of the estimator is put back if the block does not end well: by an
+    error, a KeyboardInterrupt, or a fit that came to numbers that are not finite.
+    Fitted arrays must be replaced, not written to, as only the references are kept.
+    A fit that ends well remembers its parameters, see
+    :class:`~skvrem.utils._base.FitRecord`.
     """
     before = dict(vars(estimator))
     try:
         yield
+        check_finite_fit(estimator)
+        estimator._remember_parameters()
     except BaseException:
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
+
+
+# Weights that sums can be made of in any precision.
+LEAST_WEIGHT, MOST_WEIGHT = 1e-30, 1e30
+# Numbers whose squares can be added up.
+MOST_VALUE = {"f": 1e17, "d": 1e150}
+# Largest whole number that a parameter can be.
+MOST_INTEGER = int(np.iinfo(np.int64).max)
+
+# Fitted attributes that may hold NaN or infinities: first gains, starts that failed,
+# intervals at bounds, what is known of a fit that was not asked for.
+MAY_BE_INFINITE = {
+    "gap_left_",
+    "history_",
+    "init_scores_",
+    "lower_bounds_",
+}
+
+
+def check_finite_fit(estimator):
+    """Check that what a fit has come to are numbers.
+
+    Raises
+    ------
+    ValueError
+        If a fitted attribute holds NaN or an infinity, with the likely cause.
+    """
+    wrong = sorted(
+        name
+        for name, value in vars(estimator).items()
+        if name.endswith("_")
+        and not name.startswith("_")
+        and name not in MAY_BE_INFINITE
+        and not _finite(value)
+    )
+    if wrong:
+        raise ValueError(
+            f"The fit of {type(estimator).__name__} came to numbers that are not "
+            f"finite ({', '.join(wrong)}): values of the data, of the weights or of "
+            "the priors are too large or too small for floating point. Scale the data "
+            "(sklearn.preprocessing.StandardScaler), or look for outliers."
+        )
+
+
+def _finite(value):
+    if isinstance(value, list | tuple):
+        return all(map(_finite, value))
+    if isinstance(value, float | np.floating):
+        return bool(np.isfinite(value))
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fc":
+        return bool(np.isfinite(value).all())
+    return True
+
+
+def validate_data(estimator, X="no_validation", y="no_validation", **kwargs):
+    """Validate as scikit-learn does, but load no container of dask in silence.
+
+    Raises
+    ------
+    TypeError
+        If X or y is one of dask's, and X is to be checked as an array in memory; or if
+        scikit-learn is told to compute with another library's arrays.
+    """
+    if not kwargs.get("skip_check_array"):
+        refuse_dask(X, y)
+        _refuse_dispatch(X, y)
+    return _validate_data(estimator, X, y, **kwargs)
+
+
+def _refuse_dispatch(*arrays):
+    """Raise a TypeError for what scikit-learn would leave an array of its library."""
+    if not get_config().get("array_api_dispatch"):
+        return
+    for X in arrays:
+        library = type(X).__module__.partition(".")[0]
+        # Tensors of torch and arrays of CuPy have no such method.
+        other = hasattr(X, "__array_namespace__") or library in ("torch", "cupy")
+        if other and not isinstance(X, np.ndarray | np.generic):
+            raise TypeError(
+                f"array_api_dispatch is on, but skvrem computes with numpy, not with "
+                f"arrays of {library}: pass numpy.asarray(X), or switch it off with "
+                "sklearn.config_context(array_api_dispatch=False)."
+            )
 
 
 def _fail(estimator, name, expected):
@@ -51,6 +147,8 @@ def check_options(estimator, **options):
     """
     for name, allowed in options.items():
         value = getattr(estimator, name)
+        if isinstance(value, np.bool_):  # of a grid that is an array
+            value = bool(value)
         # Types first: an array compares elementwise, and True equals 1.
         if not any(type(value) is type(a) and value == a for a in allowed):
             _fail(estimator, name, " or ".join(map(repr, allowed)))
@@ -85,10 +183,13 @@ def check_integer(estimator, *names, least=0, options=()):
         value = getattr(estimator, name)
         if any(type(value) is type(a) and value == a for a in options):
             continue
+        if name == "verbose" and isinstance(value, bool | np.bool_):
+            continue  # as scikit-learn has it: yes is 1
         ok = isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
-        if not (ok and value >= least):
+        if not (ok and least <= value <= MOST_INTEGER):
             others = "".join(f" or {a!r}" for a in options)
-            _fail(estimator, name, f"an integer of at least {least}{others}")
+            upper = " that 64 bits hold" if ok and value > least else ""
+            _fail(estimator, name, f"an integer of at least {least}{upper}{others}")
 
 
 def check_real(estimator, *names, least=0.0, above=False, most=np.inf, options=()):
@@ -109,12 +210,23 @@ def check_real(estimator, *names, least=0.0, above=False, most=np.inf, options=(
         if any(type(value) is type(a) and value == a for a in options):
             continue
         ok = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-        ok = ok and np.isfinite(value) and least <= value <= most
+        if ok and isinstance(value, Integral):  # beyond 64 bits numpy takes none
+            ok = abs(int(value)) <= MOST_INTEGER
+        ok = ok and _finite_number(value) and least <= value <= most
         if not ok or (above and value == least):
             lower = f"{'above' if above else 'of at least'} {least:g}"
             upper = "" if most == np.inf else f" and at most {most:g}"
+            if isinstance(value, Integral) and abs(int(value)) > MOST_INTEGER:
+                upper += ", and if whole, within 64 bits"
             others = "".join(f" or {a!r}" for a in options)
             _fail(estimator, name, f"a number {lower}{upper}{others}")
+
+
+def _finite_number(value):
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        return False
 
 
 def check_weight(sample_weight, n_samples):
@@ -123,10 +235,14 @@ def check_weight(sample_weight, n_samples):
     Raises
     ------
     ValueError
-        If they are not one finite, non-negative number a sample, or all zero.
+        If they are not one finite, non-negative number a sample, all zero, or so large
+        or small that sums of them overflow or vanish.
+    TypeError
+        For a container of dask.
     """
     if sample_weight is None:
         return None
+    refuse_dask(sample_weight)
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n_samples, sample_weight)
     weight = check_array(
@@ -144,7 +260,32 @@ def check_weight(sample_weight, n_samples):
         )
     if not weight.any():
         raise ValueError("sample_weight is zero for every sample: nothing to fit.")
+    if not LEAST_WEIGHT <= weight.max() <= MOST_WEIGHT:
+        raise ValueError(
+            f"sample_weight is {weight.max():g} at most: sums of such weights are lost "
+            "in floating point. Scale them, as by their mean."
+        )
     return weight
+
+
+def check_magnitude(X):
+    """Check that squares of numbers, NaN left out, and sums of them stay finite.
+
+    Raises
+    ------
+    ValueError
+        With the largest of them.
+    """
+    most = MOST_VALUE[X.dtype.char]
+    # Without a temporary of X's size.
+    highest, lowest = np.fmax.reduce(X, axis=None), np.fmin.reduce(X, axis=None)
+    largest = max(abs(float(highest)), abs(float(lowest)))
+    if largest > most:
+        raise ValueError(
+            f"X holds {largest:.3g}: squares of numbers above {most:g} are infinite in "
+            f"{X.dtype.name}. Scale the columns (sklearn.preprocessing.StandardScaler),"
+            " or look for outliers."
+        )
 
 
 def check_order(order, n_parts):

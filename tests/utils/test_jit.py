@@ -1,9 +1,9 @@
 """The kernel decorator: options, the disk cache, and life without one."""
 
 import os
+import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numba
@@ -85,36 +85,108 @@ def test_other_errors_are_raised(monkeypatch):
         _jit.kernel(lambda a: a)
 
 
-def test_second_process_loads_from_disk(tmp_path):
-    (tmp_path / "one.py").write_text(
-        textwrap.dedent(
-            """
-            import numpy as np
-            from skvrem.utils._jit import kernel
-            from skvrem.utils._math import exp
+KERNELS = """
+from skvrem.utils._jit import kernel
+from skvrem.utils._math import exp
 
-            @kernel
-            def f(x):
-                return exp(x[0])
+@kernel
+def f(x):
+    return exp(x)
+"""
+RUN = """
+from skvrem.small._kernels import f
+print(f(1.0), sum(f.stats.cache_hits.values()), f.stats.cache_path)
+"""
 
-            for dtype in (np.float64, np.float32):
-                assert f(np.zeros(1, dtype)) == 1
-            print(sum(f.stats.cache_hits.values()))
-            """
-        )
+
+@pytest.fixture
+def site(tmp_path):
+    """A package with the real decorator and functions, and one small kernel."""
+    package = tmp_path / "site" / "skvrem"
+    for folder in ("utils", "small"):
+        (package / folder).mkdir(parents=True)
+        (package / folder / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    for name in ("_jit.py", "_math.py"):
+        shutil.copy(ROOT / "skvrem" / "utils" / name, package / "utils")
+    (package / "small" / "_kernels.py").write_text(KERNELS)
+    return package
+
+
+def call(site, **variables):
+    """Return what the kernel computes in a new process, cache hits, and the folder."""
+    environment = os.environ | {"PYTHONPATH": str(site.parent)} | variables
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        env=environment,
+        cwd=site.parent,
+        capture_output=True,
+        text=True,
     )
-    environment = os.environ | {
-        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
-        "PYTHONPATH": str(ROOT),
-    }
-    hits = [
-        subprocess.run(
-            [sys.executable, tmp_path / "one.py"],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        for _ in range(2)
-    ]
-    assert hits == ["0", "2"]
+    assert done.returncode == 0, done.stderr
+    value, hits, folder = done.stdout.strip().split(maxsplit=2)
+    return float(value), int(hits), Path(folder)
+
+
+@pytest.mark.parametrize("place", ["package", "home", "shared"])
+def test_an_upgrade_runs_the_new_kernels(place, site, tmp_path):
+    """A mended function of another file reaches the kernels that are kept on disk."""
+    home = tmp_path / "home"
+    variables = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    shared = tmp_path / "shared"
+    variables["NUMBA_CACHE_DIR"] = str(shared) if place == "shared" else ""
+    if place == "home":
+        (site / "small" / "__pycache__").touch()  # so that no folder can be made there
+    first, hits, folder = call(site, **variables)
+    where = {"package": site, "home": home, "shared": shared}[place]
+    assert where in folder.parents
+    assert first == pytest.approx(np.e)
+    assert hits == 0
+    assert call(site, **variables) == (first, 1, folder)
+    source = site / "utils" / "_math.py"
+    stat, text = source.stat(), source.read_text()
+    mended = text.replace("def _exp64(x):\n", "def _exp64(x):\n    x = 2.0 * x\n")
+    assert mended != text
+    source.write_text(mended)
+    os.utime(source, (stat.st_mtime, stat.st_mtime))  # as an upgrade may leave it
+    second, hits, _ = call(site, **variables)
+    assert second == pytest.approx(np.e**2)
+    assert hits == 0
+
+
+@pytest.mark.parametrize(("kind", "left"), [("nbi", 0), ("nbi", 0.9), ("nbc", 0.5)])
+def test_a_damaged_cache_is_compiled_anew(kind, left, site, tmp_path):
+    variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert call(site, **variables)[1] == 0
+    (file,) = (tmp_path / "cache").rglob(f"_kernels*.{kind}")
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(left * len(whole))])
+    assert call(site, **variables)[1] == 0
+    assert call(site, **variables)[1] == 1
+
+
+def test_a_damaged_cache_that_cannot_be_written(monkeypatch):
+    def add(a):
+        return a + 1
+
+    compiled = _jit.kernel(add)
+
+    class Store:
+        cache_path = "/some/folder"
+
+        def load_overload(self, signature, target):
+            raise EOFError("Ran out of input")
+
+        def flush(self):
+            raise PermissionError
+
+    monkeypatch.setattr(compiled, "_cache", Store())
+    _jit._compile_what_is_damaged(compiled)
+    with pytest.raises(RuntimeError, match=r"/some/folder is damaged.*Delete"):
+        compiled(1)
+
+
+def test_checksum_follows_imports():
+    kernels = ROOT / "skvrem" / "mixture" / "_kernels.py"
+    names = {path.stem for path in _jit._sources(kernels)}
+    assert {"_kernels", "_math", "_simd", "_jit"} >= names >= {"_kernels", "_math"}

@@ -1,0 +1,46 @@
+"""Warnings of the package, a class for each cause.
+
+All can be silenced or made errors one by one, with :func:`warnings.filterwarnings`.
+Warnings that a fit did not end at an optimum are scikit-learn's
+:class:`~sklearn.exceptions.ConvergenceWarning` as well.
+"""
+
+from sklearn.exceptions import ConvergenceWarning
+
+__all__ = [
+    "CollapsedComponentWarning",
+    "DataScaleWarning",
+    "FewGroupsWarning",
+    "FractionalCountsWarning",
+    "MaxIterWarning",
+    "OneClassWarning",
+    "StalledWarning",
+]
+
+
+class MaxIterWarning(ConvergenceWarning):
+    """The epochs allowed by ``max_iter`` were not enough."""
+
+
+class StalledWarning(ConvergenceWarning):
+    """No step gained any more, though more was predicted."""
+
+
+class CollapsedComponentWarning(UserWarning):
+    """A component or state is as narrow as the regularization lets it be."""
+
+
+class DataScaleWarning(UserWarning):
+    """A parameter in the data's units does not fit the scale of the data."""
+
+
+class FewGroupsWarning(UserWarning):
+    """Groups are missing, or too few to tell what groups have in common."""
+
+
+class OneClassWarning(UserWarning):
+    """A stream begins with rows of a single class."""
+
+
+class FractionalCountsWarning(UserWarning):
+    """Weights such as TF-IDF stand where priors are measured in counts."""

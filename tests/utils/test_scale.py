@@ -1,0 +1,101 @@
+"""Constants added to variances that rival those of the data, and parts on points."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_iris, load_wine
+
+from skvrem import VRHMM, VRGaussianMixture
+from skvrem.exceptions import CollapsedComponentWarning, DataScaleWarning
+from skvrem.hmm import Bernoulli, Gaussian, MixtureGaussian, Product
+
+
+def returns(scale=3e-4, n=600):
+    """Two regimes of returns, and a column of ordinary size."""
+    rng = np.random.default_rng(3)
+    states = np.repeat([0, 1], n // 20)[np.arange(n) % (n // 10)]
+    X = rng.normal(size=(n, 2)) * np.where(states, 3.0, 1.0)[:, None]
+    X[:, 0] *= scale
+    return X
+
+
+def fit_once(estimator, X):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(X)
+    return [w for w in caught if not issubclass(w.category, RuntimeWarning)]
+
+
+ESTIMATORS = {
+    "diag": VRHMM(2, random_state=0, n_init=1),
+    "full": VRHMM(2, covariance_type="full", random_state=0, n_init=1),
+    "mixture of a state": VRHMM(
+        2, emission=MixtureGaussian(2), random_state=0, n_init=1, tol=1e-3
+    ),
+    "product": VRHMM(
+        2,
+        emission=Product([("b", Gaussian(), [1]), ("a", Gaussian("full"), [0])]),
+        random_state=0,
+        n_init=1,
+    ),
+    "mixture": VRGaussianMixture(2, random_state=0),
+    "mixture diag": VRGaussianMixture(2, covariance_type="diag", random_state=0),
+    "mixture tied": VRGaussianMixture(2, covariance_type="tied", random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_constant_that_rivals_a_column(name):
+    estimator = ESTIMATORS[name]
+    caught = fit_once(estimator, returns())
+    assert [w.category for w in caught] == [DataScaleWarning]
+    message = str(caught[0].message)
+    assert "x0 (4" in message and "x1" not in message and "smaller" in message
+    assert caught[0].filename == __file__
+    assert not fit_once(estimator, returns(scale=1.0))
+
+
+def test_nothing_to_say_of_constant_columns_and_smaller_constants():
+    X = returns()
+    assert not fit_once(VRHMM(2, reg_covar=1e-12, random_state=0, n_init=1), X)
+    # What was chosen to regularize is no mistake, unless it is beyond everything.
+    assert not fit_once(VRGaussianMixture(2, reg_covar=0.1, random_state=0), X)
+    beyond = VRGaussianMixture(2, reg_covar=1e-3, random_state=0)
+    assert [w.category for w in fit_once(beyond, X[:, :1])] == [DataScaleWarning]
+    X[:, 0] = 1e8
+    assert not fit_once(VRHMM(2, random_state=0, n_init=1), X)
+    assert not fit_once(VRGaussianMixture(2, random_state=0), X)
+
+
+@pytest.mark.parametrize("kind", ["mixture", "hmm"])
+def test_a_component_on_a_point_is_named(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 2))
+    X[100:104] = [6.0, 6.0]
+    means = [[0.0, 0.0], [6.0, 6.0]]
+    if kind == "mixture":
+        model = VRGaussianMixture(
+            2, means_init=means, precisions_init=[np.eye(2)] * 2, solver="batch"
+        )
+    else:
+        emission = Gaussian(mean_init=means, covariance_init=np.ones((2, 2)))
+        model = VRHMM(2, emission=emission, n_init=1, random_state=0)
+    caught = fit_once(model, X)
+    assert [w.category for w in caught] == [CollapsedComponentWarning]
+    assert "1 (4 rows)" in str(caught[0].message)
+
+
+def test_ordinary_data_are_left_in_peace():
+    rng = np.random.default_rng(0)
+    ratings = rng.integers(1, 6, (400, 1)).astype(float)
+    for X in (load_iris().data, load_wine().data, ratings, np.round(returns(1.0), 1)):
+        assert not fit_once(VRGaussianMixture(3, random_state=0), X)
+        hmm = VRHMM(2, random_state=0, n_init=1, tol=1e-3)
+        assert not fit_once(hmm, X)
+    diag = VRGaussianMixture(4, covariance_type="diag", random_state=0)
+    assert not fit_once(diag, load_digits().data)
+    events = np.column_stack([returns(1.0), rng.integers(0, 2, 600)])
+    parts = [("x", Gaussian(), [0, 1]), ("e", Bernoulli(), [2])]
+    hmm = VRHMM(2, emission=Product(parts), random_state=0, n_init=1, tol=1e-3)
+    assert not fit_once(hmm, events)
