@@ -6,8 +6,9 @@ from skvrem.solvers._batch import Batch
 from skvrem.solvers._hand_over import After, HandOver, Slow
 from skvrem.solvers._incremental import Incremental
 from skvrem.solvers._plan import BY_NAME, Plan, plan_em
+from skvrem.solvers._prediction import left_to_gain
 from skvrem.solvers._quasi_newton import QuasiNewton
-from skvrem.solvers._run import as_history, run
+from skvrem.solvers._run import Run, as_history, joined, run
 from skvrem.solvers._saga import SAGA
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stochastic import Stochastic
@@ -25,12 +26,15 @@ __all__ = [
     "Incremental",
     "Plan",
     "QuasiNewton",
+    "Run",
     "Slow",
     "Squarem",
     "Start",
     "Stochastic",
     "Sweeps",
     "as_history",
+    "joined",
+    "left_to_gain",
     "plan_em",
     "run",
     "run_starts",

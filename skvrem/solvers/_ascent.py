@@ -1,6 +1,8 @@
 """Full passes whose step is halved until it gains."""
 
 from skvrem.solvers._batch import Batch
+from skvrem.solvers._prediction import mean_rate
+from skvrem.solvers._protocols import Moved
 
 __all__ = ["Ascent"]
 
@@ -19,40 +21,33 @@ class Ascent(Batch):
     Beside the rest a model has ``promise(point, mean)``: what is left to gain, about.
     """
 
-    #: A step can be small by chance; what counts is the promise.
-    patience = 3
+    #: Near the end a step squares what is left of the error: one more is worth it.
+    confirms = 2
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         super().start(model, data, rng)
-        self.last = None
         self.promises = []
 
-    def begin(self, point, beta):
-        """Evaluate the first point; from then on make a step from the last anchor."""
-        if self.last is None:
-            anchor, passes = super().begin(point, beta), 1.0
-        else:
-            anchor, passes = self._step(beta)
-        self.last = anchor
-        promise = self.model.promise(anchor.point, anchor.mean)
-        self.promises.append(promise)
-        # The point has moved already: nothing is left to update.
-        self.anchor = anchor._replace(mean=None, passes=passes, promise=promise)
+    def certify(self, point, beta):
+        """Evaluate the mean at the point, and what is left to gain."""
+        self.anchor = self._promising(super().certify(point, beta))
         return self.anchor
 
-    def visits(self, rng):
-        """None: steps are made where their length is tried."""
-        return ()
+    def _promising(self, anchor):
+        self.promises.append(self.model.promise(anchor.point, anchor.mean))
+        left = self.promises[-1] / (1.0 - mean_rate(self.promises))
+        return anchor._replace(predicted_gain=left)
 
-    def _step(self, beta):
-        """Return the anchor at the end of a step that gains, and the passes made."""
-        before, length = self.last, 1.0
-        slack = 1e-13 * abs(before.objective)
+    def epoch(self, anchor, pace, rng):
+        """Make one step, of a length that gains."""
+        length, slack = 1.0, 1e-13 * abs(anchor.objective)
         for trial in range(TRIALS):
-            point = self.model.update(before.point, before.mean, None, length)
-            anchor = super().begin(point, beta)
-            if anchor.objective >= before.objective - slack:
-                return anchor, trial + 1.0
+            point = self.model.update(anchor.point, anchor.mean, None, length)
+            moved = super().certify(point, self.beta)
+            if moved.objective >= anchor.objective - slack:
+                self.anchor = self._promising(moved)
+                return Moved(point, trial + 1.0, certified=self.anchor)
             length *= 0.5
-        return before, float(TRIALS)
+        self.anchor = anchor
+        return Moved(anchor.point, float(TRIALS), 0, certified=anchor, stalled=True)

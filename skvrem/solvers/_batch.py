@@ -3,17 +3,19 @@
 from functools import partial
 
 from skvrem.solvers._protocols import Anchor
+from skvrem.solvers._visiting import Visiting
 from skvrem.utils._algebra import rescale
 
 __all__ = ["Batch"]
 
 
-class Batch:
+class Batch(Visiting):
     """Full passes; with an averaging model and step 1 this is EM (Eq. 3 of Chen 2018).
 
-    An epoch is one pass and one update.
+    An epoch is one update, and the pass that certifies it.
     """
 
+    name = "batch"
     exact = True
     certifies = False
     unit_step = True
@@ -24,10 +26,12 @@ class Batch:
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         self.model = model
         self.partition = data.chunks()
+        self.anchor = None
 
-    def begin(self, point, beta):
+    def certify(self, point, beta):
         """Evaluate the mean at the point."""
         self.anchor = None  # free to go
+        self.beta = beta
         sums = self.partition.sum(partial(_statistics, self.model, point, beta))
         mean = rescale(sums, 1.0 / self.partition.total_weight)
         self.anchor = Anchor(mean, self.model.objective(point, mean), 1.0, point)
@@ -40,9 +44,6 @@ class Batch:
     def estimate(self, visit, point):
         """Return the mean, with nothing to correct."""
         return self.anchor.mean, None
-
-    def restore(self, anchor):
-        """Nothing to restore: the next pass is made anew."""
 
 
 def _statistics(model, point, beta, batch):

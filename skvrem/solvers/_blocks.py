@@ -1,9 +1,11 @@
 """What the solvers on minibatches share: a fixed partition, visited in random order."""
 
+from skvrem.solvers._visiting import Visiting
+
 __all__ = ["Blocks"]
 
 
-class Blocks:
+class Blocks(Visiting):
     """A solver that visits each block of a fixed partition once an epoch.
 
     Parameters
@@ -11,8 +13,6 @@ class Blocks:
     n_blocks : int
         Minibatches an epoch, about: a source may make a few more.
     """
-
-    unit_step = False
 
     def __init__(self, n_blocks):
         self.n_blocks = n_blocks
@@ -29,6 +29,3 @@ class Blocks:
     def visits(self, rng):
         """Each block once."""
         return self.partition.shuffled(rng)
-
-    def restore(self, anchor):
-        """Nothing to restore: the next epoch makes what it needs."""

@@ -79,17 +79,17 @@ class HandOver:
     """
 
     # All else that the loop asks of a solver it asks of the one whose turn it is.
-    exact, certifies, unit_step, patience, passes, visits, estimate, restore = (
+    name, exact, certifies, patience, confirms, noisy, restore, state = (
         property(attrgetter(f"active.{name}"))
         for name in (
+            "name",
             "exact",
             "certifies",
-            "unit_step",
             "patience",
-            "passes",
-            "visits",
-            "estimate",
+            "confirms",
+            "noisy",
             "restore",
+            "state",
         )
     )
 
@@ -103,9 +103,25 @@ class HandOver:
         self.active, self.objectives = self.first, []
         self.rest = self.other or model, data, rng
 
-    def begin(self, point, beta):
-        """Begin an epoch of the solver whose turn it is."""
-        anchor = self.active.begin(point, beta)
+    def certify(self, point, beta):
+        """Certify by the solver whose turn it is."""
+        self.beta = beta
+        return self._turn(self.active.certify(point, beta))
+
+    def epoch(self, anchor, pace, rng):
+        """Make an epoch of the solver whose turn it is."""
+        moved = self.active.epoch(anchor, pace, rng)
+        if moved.certified is None or self.active is self.second:
+            return moved
+        after = self._turn(moved.certified)
+        if after is moved.certified:
+            return moved
+        # What the second's own certificate has cost comes on top of the step's.
+        passes = moved.passes + after.passes - moved.certified.passes
+        return moved._replace(certified=after, passes=passes, point=after.point)
+
+    def _turn(self, anchor):
+        """Return the first solver's anchor, or the second's where its turn begins."""
         if self.active is self.second:
             return anchor
         self.objectives.append(anchor.objective)
@@ -116,5 +132,5 @@ class HandOver:
             self.second.take(self.rest[0], self.first.partition)
         else:
             self.second.start(*self.rest)
-        anchor = self.second.begin(point, beta)
+        anchor = self.second.certify(anchor.point, self.beta)
         return anchor._replace(passes=passes + anchor.passes)

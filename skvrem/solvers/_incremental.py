@@ -25,6 +25,7 @@ class Incremental(SAGA):
         objective certifies the epoch before, and so many sweeps over the blocks.
     """
 
+    name = "incremental"
     unit_step = True
 
     def __init__(self, n_blocks, sweeps=0):
@@ -35,10 +36,10 @@ class Incremental(SAGA):
         if self.exact:
             self.patience = 1
 
-    def begin(self, point, beta):
+    def certify(self, point, beta):
         """Put the table of the last epoch in place, or fill one by a full pass."""
         if not self.sweeps:
-            return super().begin(point, beta)
+            return super().certify(point, beta)
         self._fill(point, beta)
         mean = scale(self.total, 1.0 / self.partition.total_weight)
         objective = self.model.objective(point, mean)

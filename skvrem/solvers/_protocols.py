@@ -16,30 +16,28 @@ mean at `point` exactly, whatever the weights of the blocks.
 import math
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Anchor", "Data", "Model", "Partition", "Solver"]
+__all__ = ["Anchor", "Data", "Model", "Moved", "Partition", "Solver"]
 
 
 class Anchor(NamedTuple):
-    """What a solver knows at the start of an epoch.
+    """What is known of a point between two epochs: its certificate.
 
     Attributes
     ----------
     mean : NamedTuple
         Estimate of the mean over all units. ``R(mean)`` is a step of batch EM from
-        the anchor (of incremental EM, for a table), the place to go back to. None
-        where the solver moves the point itself.
+        the anchor (of incremental EM, for a table), the place to go back to.
     objective : float
         Objective a unit, or a lower bound of it (see `Solver.exact`).
     passes : float
         Passes over the data that making it cost.
     point : Any
-        Point at which it was made: the one that `begin` was given, or where a step
-        from there has led.
+        Point at which it was made.
     memory : Any
         Whatever `Solver.restore` needs.
-    promise : float
-        What is left to gain, where the solver can tell. Below the tolerance the fit
-        has converged.
+    predicted_gain : float
+        What is left to gain a unit, where the solver can tell; NaN where it cannot,
+        and the loop estimates it from the gains of the last epochs.
     """
 
     mean: Any
@@ -47,7 +45,35 @@ class Anchor(NamedTuple):
     passes: float
     point: Any
     memory: Any = None
-    promise: float = math.inf
+    predicted_gain: float = math.nan
+
+
+class Moved(NamedTuple):
+    """Where an epoch has led.
+
+    Attributes
+    ----------
+    point : Any
+    passes : float
+        Passes over the data that it took.
+    n_steps, n_rejected : int
+        Updates, and those that were not feasible at their length.
+    step_size : float
+        Of the last update.
+    certified : Anchor
+        Certificate of the point, where the epoch ended with one: the length of its
+        step was tried by full passes. None where the loop has to ask for it.
+    stalled : bool
+        No step could be taken though some gain was predicted.
+    """
+
+    point: Any
+    passes: float
+    n_steps: int = 1
+    n_rejected: int = 0
+    step_size: float = 1.0
+    certified: Any = None
+    stalled: bool = False
 
 
 class Model(Protocol):
@@ -84,6 +110,12 @@ class Model(Protocol):
         """Return the length of a change of statistics, in the model's own metric.
 
         Only needed by extrapolation (SQUAREM), whose step is a ratio of lengths.
+        """
+
+    def may_end(self, point, mean, tol) -> bool:
+        """Whether a fit may end at `point`, where less than `tol` is left to gain.
+
+        Only for models that ask for more than that.
         """
 
     def recentre(self, point):
@@ -131,32 +163,42 @@ class Data(Protocol):
 
 
 class Solver(Protocol):
-    """How the mean over all units is estimated."""
+    """How the mean over all units is estimated, and an epoch of steps made of it."""
 
+    #: As it stands in histories and in ``solver_``.
+    name: str
     #: The objective of an anchor is exact; it is a lower bound (False), where one dip
     #: means nothing; or it is noise (None), to be shown only.
     exact: bool | None
     #: A fall of the objective sends the fit back to the last good anchor. Batch has
     #: nothing better to go back to, stochastic nothing to go by.
     certifies: bool
-    #: The step is always 1; otherwise the schedule and the loop's shrinking decide.
-    unit_step: bool
-    #: Epochs in a row whose gain must be small before the fit has converged.
+    #: Epochs in a row that must predict little gain before the fit has converged,
+    #: where the loop predicts from the gains it has seen. Where these are `noisy`,
+    #: epochs over which they are added up.
     patience: int
-    #: Passes over the data that the visits of one epoch cost, anchor excluded.
-    passes: float
+    noisy: bool
+    #: Epochs in a row whose own prediction must be below the tolerance.
+    confirms: int
 
     def start(self, model, data, rng) -> None:
         """Set up for a fit: partition the data."""
 
-    def begin(self, point, beta) -> Anchor:
-        """Start an epoch at `point` with the temperature frozen at 1/beta."""
+    def certify(self, point, beta) -> Anchor:
+        """Say what is known at `point`, with the temperature frozen at 1/beta.
 
-    def visits(self, rng):
-        """Yield what `estimate` is called with during an epoch."""
+        By a full pass, by the bound of a table, or by what the last epoch has seen.
+        The next epoch begins there.
+        """
 
-    def estimate(self, visit, point):
-        """Return (mean, correction) of the estimate at `point`."""
+    def epoch(self, anchor, pace, rng) -> Moved:
+        """Make the steps of one epoch from the last anchor.
+
+        ``pace(i)`` is the size of its i-th step.
+        """
 
     def restore(self, anchor) -> None:
         """Go back to where `anchor` was made; the loop moves the point itself."""
+
+    def state(self) -> dict:
+        """Return what an epoch needs beside the point, as plain numbers and arrays."""

@@ -7,6 +7,8 @@ import numpy as np
 from scipy.linalg.blas import daxpy
 
 from skvrem.solvers._batch import Batch
+from skvrem.solvers._prediction import mean_rate
+from skvrem.solvers._protocols import Moved
 
 __all__ = ["QuasiNewton"]
 
@@ -16,8 +18,6 @@ SUFFICIENT, TRIALS = 1e-4, 30
 # at least so many steps after the last time, twice as many every time; and where the
 # steps that it saves, at the rate of a good curvature, are worth its cost.
 SLOW, STEPS_BETWEEN, GOOD_RATE = 0.25, 3, 0.05
-# Steps over which the rate of convergence is measured, and the slowest believed.
-RATE_STEPS, SLOWEST_RATE = 5, 0.95
 
 
 class QuasiNewton(Batch):
@@ -54,12 +54,16 @@ class QuasiNewton(Batch):
     promises : bool, default=True
         The estimate of what is left to gain may end the fit. It is right where the
         metric is close to the curvature, as of a concave objective.
+    name : str, default=None
+        Another name, of estimators that name their optimizer apart.
     """
 
-    #: A step can be small by chance; what counts is the promise.
+    #: Where promises are not believed: a step can be small by chance.
     patience = 3
 
-    def __init__(self, tol, memory=10, promises=True):
+    def __init__(self, tol, memory=10, promises=True, name=None):
+        # Without pairs of steps these are damped steps of the metric: plain batch.
+        self.name = name or ("batch+lbfgs" if memory else "batch")
         self.tol = tol
         self.memory = memory
         self.believed = promises
@@ -72,16 +76,31 @@ class QuasiNewton(Batch):
         self.pairs = deque(maxlen=self.memory)
         self.promises = []
         self.age, self.oldest = 0, STEPS_BETWEEN
-        self.anchor = None
 
-    def begin(self, point, beta):
-        """Evaluate the first point; from then on make a step from the last anchor."""
-        if self.anchor is None:
-            point, cost = self.model.recondition(point, self.data, self.rng)
-            anchor = super().begin(point, beta)
-            passes = anchor.passes + cost
+    def certify(self, point, beta):
+        """Evaluate a point that no step has led to, with the metric taken there."""
+        point, cost = self.model.recondition(point, self.data, self.rng)
+        anchor, more = self._aim(super().certify(point, beta))
+        self.anchor = anchor._replace(passes=1.0 + cost + more)
+        return self.anchor
+
+    def epoch(self, anchor, pace, rng):
+        """Make one step, of a length that gains enough."""
+        after, passes = self._step(anchor)
+        if after is None:
+            # Once more along the metric alone, unless that is what was tried.
+            stalled, after = not self.pairs, anchor
+            self.pairs.clear()
         else:
-            anchor, passes = self._step(beta)
+            stalled = False
+        if not stalled:
+            after, cost = self._aim(after)
+            passes += cost
+        self.anchor = after
+        return Moved(after.point, passes, certified=after, stalled=stalled)
+
+    def _aim(self, anchor):
+        """Return the anchor with what its direction promises, and the passes made."""
         self.gradient = self.model.gradient(anchor.point, anchor.mean)
         cost = self._renew(anchor)
         if cost:
@@ -89,28 +108,25 @@ class QuasiNewton(Batch):
         self.direction = self._direction()
         self.promise = 0.5 * float(self.gradient @ self.direction)
         self.promises.append(self.promise)
-        self.anchor = anchor._replace(
-            # The point has moved already: nothing is left to update.
-            mean=None,
-            passes=passes + cost,
-            promise=self.promise / (1.0 - self._rate()) if self.believed else math.inf,
-        )
-        return self.anchor
+        left = math.nan
+        if self.believed:
+            left = self.promise / (1.0 - mean_rate(self.promises))
+        return anchor._replace(predicted_gain=left), cost
 
-    def visits(self, rng):
-        """None: steps are made where their length is tried."""
-        return ()
+    def _step(self, before):
+        """Return the anchor at the end of a step that gains enough, and its passes.
 
-    def _step(self, beta):
-        """Return the anchor at the end of a step that gains enough, and its passes."""
-        before, gradient, passes = self.anchor, self.gradient, 0.0
+        The anchor is None where no length gains.
+        """
+        gradient, passes = self.gradient, 0.0
         slope, length = 2.0 * self.promise, 1.0
         slack = 1e-15 * abs(before.objective)
         for _ in range(TRIALS):
             step = length * self.direction
             passes += 1.0
             try:
-                anchor = super().begin(self.model.move(before.point, step), beta)
+                moved = self.model.move(before.point, step)
+                anchor = super().certify(moved, self.beta)
                 gain = anchor.objective - before.objective
             except FloatingPointError:  # too far for the model
                 gain = -math.inf
@@ -120,8 +136,7 @@ class QuasiNewton(Batch):
             top = 0.5 * length * slope / max(slope - gain / length, 1e-300)
             length *= float(np.clip(top / length, 0.1, 0.5)) if top > 0.0 else 0.1
         else:
-            self.pairs.clear()  # they have led astray
-            return super().begin(before.point, beta), passes + 1.0
+            return None, passes
         change = gradient - self.model.gradient(anchor.point, anchor.mean)
         curvature = float(step @ change)
         if curvature > 1e-12 * math.sqrt(float(step @ step) * float(change @ change)):
@@ -169,10 +184,3 @@ class QuasiNewton(Batch):
             self.pairs.clear()
             return self._direction()
         return vector
-
-    def _rate(self):
-        """Mean factor by which a step lowers the promise, at most SLOWEST_RATE."""
-        seen = self.promises[-RATE_STEPS - 1 :]
-        if len(seen) < 2 or not seen[0] > 0.0 < seen[-1]:
-            return 0.0
-        return min(SLOWEST_RATE, (seen[-1] / seen[0]) ** (1.0 / (len(seen) - 1)))

@@ -7,18 +7,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.solvers._batch import Batch
+from skvrem.solvers._prediction import left_to_gain
 
-__all__ = ["Epoch", "Result", "run"]
+__all__ = ["Epoch", "Result", "Run", "as_history", "joined", "run"]
 
 # Share of an epoch's steps that may be infeasible before the step size is halved,
 # and below which it recovers.
 MANY_REJECTED, FEW_REJECTED = 0.10, 0.02
 # Dips of the objective that leave no trace: those of the start.
 FORGIVEN = 5
+# A solver has stalled where so many epochs together gain less than this share of what
+# it predicts and of the tolerance.
+FLAT, LITTLE = 5, 0.01
+# A gain of this share of the tolerance is little even at the slowest rate believed.
+TINY, TINY_RATE = 1e-6, 1e-3
+# The most epochs over which a solver's noisy gains are added up.
+MOST_NOISY = 10
 
 
 class Epoch(NamedTuple):
-    """One row of the history.
+    """One row of the history: what was known at the start, or after an epoch.
 
     Attributes
     ----------
@@ -31,6 +39,11 @@ class Epoch(NamedTuple):
     step_size : float
         Step of the last update.
     temperature : float
+        At which the objective was evaluated.
+    predicted_gain : float
+        What is left to gain a unit; NaN where nothing is known of it.
+    solver : str
+        Which solver made the epoch.
     """
 
     passes: float
@@ -38,42 +51,64 @@ class Epoch(NamedTuple):
     objective: float
     step_size: float
     temperature: float
+    predicted_gain: float
+    solver: str
 
 
 class Result(NamedTuple):
-    """What a fit came to."""
+    """What a fit came to.
+
+    Attributes
+    ----------
+    point : Any
+    objective : float
+        Of this very point: of the model itself, neither a bound nor heated.
+    n_iter : int
+        Epochs that moved the point.
+    reason : str
+        Why no more were made: "tol", "stalled", "callback" or "max_iter".
+    left : float
+        What is left to gain a unit, NaN where nothing is known of it.
+    history : list of Epoch
+        The start, every epoch, and the pass at the end where one was needed. The last
+        row is that of the point.
+    """
 
     point: Any
     objective: float
     n_iter: int
-    converged: bool
-    stopped: bool
-    gain: float
+    reason: str
+    left: float
     history: list
 
+    @property
+    def converged(self):
+        """Whether less than the tolerance is left to gain."""
+        return self.reason == "tol"
 
-def run(
-    model,
-    solver,
-    data,
-    point,
-    *,
-    step_size,
-    temperature,
-    max_iter,
-    tol,
-    rng,
-    report=None,
-    passes=0.0,
-    seconds=0.0,
-):
-    """Fit `model` to `data` from `point`.
+    @property
+    def stopped(self):
+        """Whether a callback has ended the fit."""
+        return self.reason == "callback"
 
-    Every epoch the temperature is frozen and the solver begins: a pass that makes its
-    anchor, a table put in place. The anchor's objective certifies the epoch before:
-    if it fell by more than rounding, the last good anchor comes back, with a step of
-    batch EM from it, and the step size is halved. Then each visit estimates and
-    updates.
+    def attributes(self):
+        """Return the fitted attributes that all estimators have."""
+        return {
+            "converged_": self.converged,
+            "n_iter_": self.n_iter,
+            "history_": as_history(self.history),
+            "stop_reason_": self.reason,
+            "gap_left_": float(self.left),
+        }
+
+
+class Run:
+    """A fit that can pause.
+
+    The start is certified before anything moves. Then each epoch moves the point by
+    the solver's steps, at a temperature that is frozen, and certifies where it has come
+    to: if the objective fell by more than rounding, the last good anchor comes back,
+    with a step of batch EM from it, and the step size is halved.
 
     Parameters
     ----------
@@ -82,96 +117,271 @@ def run(
         Where to start.
     step_size, temperature : callables
         Functions of the number of updates and of epochs made. A temperature that has
-        a method `observe` is told the point that every epoch begins at.
-    max_iter : int
-        Epochs.
+        a method `observe` is told every point that has been certified.
     tol : float
-        Converged when the objective gains less a unit in an epoch, for as many epochs
-        in a row as the solver's patience, or when the solver promises no more.
+        Converged when less is left to gain a unit, by the solver's own prediction, or
+        by the gains of the last epochs for as many epochs in a row as the solver's
+        patience. 0 never stops a fit.
     rng : numpy.random.Generator
     report : callable, default=None
-        Called with each `Epoch` and its point; a true answer stops the fit.
+        Called with each `Epoch` that moved and its point; a true answer stops the fit.
     passes, seconds : float
         What the start has cost.
+    """
+
+    def __init__(
+        self,
+        model,
+        solver,
+        data,
+        point,
+        *,
+        step_size,
+        temperature,
+        tol,
+        rng,
+        report=None,
+        passes=0.0,
+        seconds=0.0,
+    ):
+        self.model, self.solver, self.data, self.rng = model, solver, data, rng
+        self.step_size, self.temperature = step_size, temperature
+        self.tol, self.report, self.passes = tol, report, passes
+        self.began = time.perf_counter() - seconds
+        self.history, self.reason = [], None
+        self.n_iter = self.n_steps = self.n_small = self.n_dips = 0
+        self.pace, self.size = _Pace(), 1.0
+        self.gains, self.left = [], math.nan
+        self.anchor = self.good = None
+        self.point = point
+
+    def advance(self, n_epochs):
+        """Make so many epochs more, or fewer if the fit ends before.
+
+        Returns
+        -------
+        self : Run
+        """
+        if self.anchor is None:
+            self.solver.start(self.model, self.data, self.rng)
+            self._certify(self.point)
+            self.point = None  # the anchor's alone
+            self.good = self.anchor if self.solver.certifies else None
+            self.left = self._finite(self.anchor.predicted_gain)
+            self.size = self.step_size(0)
+            self.n_small = int(self.left < self.tol)
+            self._record(self.solver.name)
+        for _ in range(n_epochs):
+            if self.reason is not None:
+                break
+            self._epoch()
+        return self
+
+    def _epoch(self):
+        name, before = self.solver.name, self.anchor.objective
+        heat = self.heat
+        moved = self.solver.epoch(self.anchor, self._size_of_step, self.rng)
+        self.n_iter += 1
+        self.n_steps += moved.n_steps
+        self.passes += moved.passes
+        self.size = moved.step_size
+        self.anchor = None  # free to go, where it is not the last good one
+        self._certify(moved.point, moved.certified)
+        # Nothing to compare with: another temperature, another solver, a part that
+        # was seeded anew.
+        fresh = heat != self.heat or name != self.solver.name
+        fresh = fresh or bool(self.anchor.point.repaired)
+        fell = self.good is not None and not fresh and self._fell()
+        if fell:
+            self.n_dips += 1
+            self.pace.slow_down()
+            # One dip of a bound means nothing.
+            if self.n_dips > (0 if self.solver.exact else 1):
+                fresh = True
+                self._roll_back()
+        else:
+            self.n_dips = 0
+            self.pace.adapt(moved.n_rejected / max(1, moved.n_steps))
+        if not self.n_dips:
+            self.good = self.anchor if self.solver.certifies else None
+        gain = self.anchor.objective - before
+        comparable = not fresh and not math.isnan(gain)
+        self.gains = [*self.gains[1 - 2 * MOST_NOISY :], gain] if comparable else []
+        self._predict()
+        self._record(name)
+        self._end((moved.stalled and not fresh) or self._flat())
+
+    def _size_of_step(self, number):
+        return self.step_size(self.n_steps + number) * self.pace.factor
+
+    def _certify(self, point, anchor=None):
+        """Make the anchor of a point, at the temperature of the next epoch."""
+        heat = self.temperature(self.n_iter)
+        revived = self.model.revive(point, self.data, self.rng)
+        known = anchor is not None and revived is point and heat == self.heat
+        if not known:
+            point = self.model.recentre(revived)
+            anchor = self.solver.certify(point, 1.0 / heat)
+            self.passes += anchor.passes
+        self.anchor, self.heat = anchor, heat
+        if hasattr(self.temperature, "observe"):
+            self.temperature.observe(anchor.point)
+
+    def _fell(self):
+        """Whether the objective fell by more than rounding, or than is to be gained.
+
+        The comparison is written so that a NaN counts as a fall.
+        """
+        good = self.good.objective
+        slack = 1e-10 * max(1.0, abs(good))
+        if not self.solver.exact:
+            slack = max(self.tol, slack)
+        return not self.anchor.objective >= good - slack
+
+    def _roll_back(self):
+        """Go to a step of batch EM from the last good anchor."""
+        good = self.good
+        point = self.model.update(good.point, good.mean, None, 1.0)
+        self.solver.restore(good)
+        self.anchor = None
+        self._certify(point)
+        self.n_dips = 0
+
+    def _predict(self):
+        """Say what is left to gain, and count the epochs that leave little."""
+        own = self.anchor.predicted_gain
+        if math.isnan(own):
+            noisy = self.solver.patience if self.solver.noisy else 0
+            self.left = left_to_gain(self.gains, self.anchor.objective, noisy)
+            if math.isinf(self.left) and abs(self.gains[-1]) < TINY * self.tol:
+                # At the end, where gains are rounding, they need not fall.
+                self.left = abs(self.gains[-1]) / TINY_RATE
+        else:
+            # What rounding hides is not left.
+            rounding = 1e-14 * max(1.0, abs(self.anchor.objective))
+            self.left = 0.0 if abs(own) <= rounding else own
+        small = self.left < self.tol
+        self.n_small = self.n_small + 1 if small else 0
+        needed = 1 if self.solver.noisy else self.solver.patience
+        if not math.isnan(own):
+            needed = self.solver.confirms
+        # Where rounding hides what is left, no further epoch can show more.
+        shown = self.n_small >= needed and self._may_end()
+        self.calm = small and (shown or self.left == 0.0)
+
+    def _may_end(self):
+        """Whether the model has nothing to say against an end here."""
+        may_end, mean = getattr(self.model, "may_end", None), self.anchor.mean
+        if may_end is None or mean is None:
+            return True
+        return may_end(self.anchor.point, mean, self.tol)
+
+    def _flat(self):
+        """Whether steps gain nothing of what the solver predicts.
+
+        As where nodes of quadrature err by more than is left to gain.
+        """
+        own, last = self.anchor.predicted_gain, self.gains[-FLAT:]
+        if math.isnan(own) or self.solver.noisy or len(last) < FLAT:
+            return False
+        return sum(last) < LITTLE * min(self.tol, own)
+
+    def _record(self, name):
+        self.history.append(
+            Epoch(
+                self.passes,
+                time.perf_counter() - self.began,
+                self.anchor.objective,
+                self.size,
+                self.heat,
+                self.left,
+                name,
+            )
+        )
+
+    def _end(self, stalled):
+        """Decide whether the fit ends here."""
+        stopped = self.report is not None and bool(
+            self.report(self.history[-1], self.anchor.point)
+        )
+        still = self.heat == self.history[-2].temperature
+        if self.calm and still:
+            self.reason = "tol"
+        elif stopped:
+            self.reason = "callback"
+        elif stalled:
+            self.reason = "stalled"
+
+    @staticmethod
+    def _finite(number):
+        return number if math.isfinite(number) else math.nan
+
+    def result(self):
+        """End the fit and return what it has come to.
+
+        Returns
+        -------
+        result : Result
+            Of a point whose own objective is known. Where the solver knows only a
+            bound, or the temperature is above 1, a pass more finds it, and the run
+            cannot go on from there.
+        """
+        anchor, history = self.anchor, self.history
+        if not self.solver.exact or self.heat != 1.0:
+            point = anchor.point
+            if self.solver.exact is False and self.n_iter:
+                # What the bound is of.
+                point = self.model.update(point, anchor.mean, None, 1.0)
+            batch = Batch()
+            batch.start(self.model, self.data, self.rng)
+            anchor = batch.certify(self.model.recentre(point), 1.0)
+            row = history[-1]._replace(
+                passes=self.passes + anchor.passes,
+                seconds=time.perf_counter() - self.began,
+                objective=anchor.objective,
+                temperature=1.0,
+            )
+            history = [*history, row]
+        reason = self.reason or "max_iter"
+        return Result(
+            anchor.point, anchor.objective, self.n_iter, reason, self.left, history
+        )
+
+    def state(self):
+        """Return the state of the loop and of the solver, as plain numbers and arrays.
+
+        The point is the model's; anchors and tables are not in it, as a pass makes
+        them again.
+        """
+        return {
+            "n_iter": self.n_iter,
+            "n_steps": self.n_steps,
+            "n_small": self.n_small,
+            "passes": self.passes,
+            "seconds": time.perf_counter() - self.began,
+            "pace": self.pace.state(),
+            "gains": np.array(self.gains, dtype=float),
+            "history": as_history(self.history),
+            "solver": {"name": self.solver.name, **self.solver.state()},
+        }
+
+
+def run(model, solver, data, point, *, max_iter, **options):
+    """Fit `model` to `data` from `point`, by at most `max_iter` epochs.
+
+    Parameters
+    ----------
+    model, solver, data, point, **options : as `Run`
+    max_iter : int
+        Epochs that move the point. With 0, the start is certified and returned.
 
     Returns
     -------
     result : Result
-        Ends with an update from the mean of the last anchor: for EM, a batch step.
     """
-    began = time.perf_counter() - seconds
-    solver.start(model, data, rng)
-    pace = _Pace()
-    step = 1.0 if solver.unit_step else step_size(0)
-    n_steps = n_calm = dips = 0
-    good = anchor = last_temperature = None
-    last_objective = math.nan
-    learns = hasattr(temperature, "observe")
-    fresh, converged, stopped, gain = True, False, False, math.nan
-    history = []
-    for n_iter in range(1, max_iter + 1):
-        hot = temperature(n_iter - 1)
-        point = model.recentre(model.revive(point, data, rng))
-        anchor = None  # free to go, where it is not the last good one
-        anchor = solver.begin(point, 1.0 / hot)
-        point = anchor.point
-        passes += anchor.passes
-        now = time.perf_counter() - began
-        history.append(Epoch(passes, now, anchor.objective, step, hot))
-        if learns:
-            temperature.observe(point)
-        stopped = report is not None and bool(report(history[-1], point))
-        # Nothing to compare with: another temperature, a re-seeded part, a roll-back,
-        # an epoch of a solver that does not certify.
-        fresh = fresh or hot != last_temperature or bool(point.repaired)
-        last_temperature = hot
-        known = good is not None and not fresh
-        fell = known and solver.certifies and _fell(anchor, good, tol)
-        if fell:
-            dips += 1
-            pace.slow_down()
-            if dips > (0 if solver.exact else 1):
-                point = model.update(good.point, good.mean, None, 1.0)
-                solver.restore(good)
-                fresh, dips, n_calm = True, 0, 0
-                if n_iter < max_iter and not stopped:
-                    continue
-                anchor = good
-        else:
-            gain = math.nan if fresh else anchor.objective - last_objective
-            n_calm = n_calm + 1 if abs(gain) < tol else 0
-            good, dips, fresh = anchor if solver.certifies else None, 0, False
-        last_objective = anchor.objective
-        calm = n_calm >= solver.patience or anchor.promise < tol
-        converged = calm and hot == temperature(n_iter)
-        if converged or stopped or (n_iter == max_iter and solver.exact is not None):
-            break
-        rejected = visited = 0
-        for visit in solver.visits(rng):
-            if not solver.unit_step:
-                step = step_size(n_steps) * pace.factor
-            # In one line, so that no name keeps the estimate longer than its step.
-            point = model.update(point, *solver.estimate(visit, point), step)
-            rejected += point.trials > 0
-            visited += 1
-            n_steps += 1
-        passes += solver.passes
-        if not fell:
-            pace.adapt(rejected / max(1, visited))
-    ends = (len(history), converged, stopped, gain)
-    if not history or not solver.exact or last_temperature != 1.0:
-        if history and solver.certifies:
-            point = model.update(anchor.point, anchor.mean, None, 1.0)
-        # The objective of the model itself, neither a bound nor heated.
-        batch = Batch()
-        batch.start(model, data, rng)
-        anchor = batch.begin(model.recentre(point), 1.0)
-        passes += anchor.passes
-        now = time.perf_counter() - began
-        history.append(Epoch(passes, now, anchor.objective, 1.0, 1.0))
-    if max_iter and anchor.mean is not None:
-        point = model.update(anchor.point, anchor.mean, None, 1.0)
-    return Result(point, anchor.objective, *ends, history)
+    fit = Run(model, solver, data, point, **options)
+    del point  # the run's alone, which can let it go
+    return fit.advance(max_iter).result()
 
 
 class _Pace:
@@ -196,20 +406,28 @@ class _Pace:
             # Recovery is essential: early steps fail where later ones do not.
             self.factor = min(self.ceiling, 2.0 * self.factor)
 
+    def state(self):
+        """Return its numbers."""
+        return {"factor": self.factor, "ceiling": self.ceiling, "n_slow": self.n_slow}
 
-def _fell(anchor, good, tol):
-    """Whether the objective fell by more than rounding, or than counts as calm.
 
-    The comparison is written so that a NaN counts as a fall.
+def joined(results):
+    """Return runs that went on from each other as one result.
+
+    The start of every run but the first is where the one before it ended, so its row
+    is left out.
     """
-    slack = max(tol, 1e-10 * max(1.0, abs(good.objective)))
-    return not anchor.objective >= good.objective - slack
+    last = results[-1]
+    history = list(results[0].history)
+    for result in results[1:]:
+        history += result.history[1:]
+    return last._replace(n_iter=sum(r.n_iter for r in results), history=history)
 
 
 def as_history(epochs):
     """Return the rows of a history as a dict of arrays."""
     columns = zip(*epochs, strict=True) if epochs else [()] * len(Epoch._fields)
     return {
-        name: np.asarray(column, dtype=float)
+        name: np.asarray(column, dtype=str if name == "solver" else float)
         for name, column in zip(Epoch._fields, columns, strict=True)
     }

@@ -24,6 +24,7 @@ class SAGA(Blocks):
     objective at that point, and equals it at a fixed point.
     """
 
+    name = "saga"
     exact = False
     certifies = True
     patience = 3
@@ -34,7 +35,7 @@ class SAGA(Blocks):
         super().start(model, data, rng)
         self.table = self.beta = None
 
-    def begin(self, point, beta):
+    def certify(self, point, beta):
         """Put the table of the last epoch in place, or fill one by a full pass."""
         filled = self.table is None or beta != self.beta
         if filled:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.schedules import Constant
-from skvrem.solvers._run import as_history, run
+from skvrem.solvers._run import run
 
 __all__ = ["Start", "run_starts"]
 
@@ -87,10 +87,8 @@ def run_starts(
     best = results[at]
     return best, {
         **describe[at](best.point),
-        "converged_": best.converged,
-        "n_iter_": best.n_iter,
-        "history_": as_history(best.history),
-        "solver_": plan.name,
+        **best.attributes(),
+        "solver_": best.history[-1].solver,
         "step_size_": float(plan.step_size(0)),
         "batch_size_": -(-data.n_units // plan.n_blocks),
         "init_scores_": scores,

@@ -17,9 +17,10 @@ class Stochastic(Blocks):
     validation, noisy and a little behind.
     """
 
+    name = "stochastic"
     exact = None
     certifies = False
-    patience = 2
+    patience, noisy = 2, True
     passes = 1.0
 
     def take(self, model, partition):
@@ -27,7 +28,7 @@ class Stochastic(Blocks):
         super().take(model, partition)
         self.seen = None
 
-    def begin(self, point, beta):
+    def certify(self, point, beta):
         """Report the objective seen in the last epoch."""
         objective = np.nan if self.seen is None else self.seen[0] / self.seen[1]
         self.beta = beta

@@ -17,6 +17,7 @@ class SVRG(Blocks):
     where it holds the anchor's parameters and evaluates there again.
     """
 
+    name = "svrg"
     exact = True
     certifies = True
     patience = 1
@@ -26,7 +27,7 @@ class SVRG(Blocks):
         super().take(model, partition)
         self.passes = 1.0 + model.recall_passes
 
-    def begin(self, point, beta):
+    def certify(self, point, beta):
         """Make the anchor: a full pass at the point, each batch remembered."""
         # What the last epoch needed is free to go.
         total, self.memory, self.anchor = None, [], None

@@ -1,6 +1,9 @@
 """Epochs of steps that a model makes by itself, between passes that certify them."""
 
+import math
+
 from skvrem.solvers._batch import Batch
+from skvrem.solvers._prediction import mean_rate
 
 __all__ = ["Sweeps"]
 
@@ -22,23 +25,30 @@ class Sweeps(Batch):
 
     certifies = True
     unit_step = False
-    #: An epoch can gain little by chance; what counts is the promise.
-    patience = 10
+    #: Where the model promises nothing: an epoch can gain little by chance.
+    patience, noisy = 10, True
 
-    def __init__(self, passes):
-        self.passes = passes
+    def __init__(self, passes, name="stochastic"):
+        self.passes, self.name = passes, name
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         super().start(model, data, rng)
         self.promises = []
 
-    def begin(self, point, beta):
-        """Evaluate the mean at the point."""
-        anchor = super().begin(point, beta)
-        promise = self.model.promise(point, anchor.mean)
-        self.promises.append(promise)
-        return anchor._replace(promise=promise)
+    def certify(self, point, beta):
+        """Evaluate the mean at the point, and what is left to gain.
+
+        The model's promise is that of one step. Where it hardly falls from epoch to
+        epoch, be it for noise or for a metric that is not the curvature, many steps
+        are left.
+        """
+        anchor = super().certify(point, beta)
+        self.promises.append(self.model.promise(point, anchor.mean))
+        if math.isinf(self.promises[-1]):  # the model makes none
+            return anchor
+        left = self.promises[-1] / (1.0 - mean_rate(self.promises))
+        return anchor._replace(predicted_gain=left)
 
     def visits(self, rng):
         """All steps of an epoch at once."""

@@ -26,7 +26,7 @@ from skvrem.mixture._start import _spheres
 from skvrem.plsa._model import PLSAModel
 from skvrem.vi._model import GaussianModel, Point
 from skvrem.vi._model_dropout import DropoutModel, Network, Weights
-from skvrem.vi._model_families import Logistic, Softmax
+from skvrem.vi._model_families import Logistic, ScatteredSoftmax, Softmax
 from skvrem.vi._model_groups import HierarchicalModel, HierarchicalPrior
 from skvrem.vi._model_posterior import MeanField
 from tests import multinomial_mixture as multinomial
@@ -41,6 +41,7 @@ class Case(NamedTuple):
     bounded: bool = True  # a step of batch EM raises one and the same objective
     size: float = 1.0  # of parameters
     solvers: tuple = ("batch", "squarem", "stochastic", "svrg", "saga", "incremental")
+    name: str = ""  # in CASES
 
 
 def gaussian(covariance_type, missing=False, weighted=False, keep_sums=True):
@@ -223,7 +224,7 @@ def dropout(k, hidden=()):
     X = rng.normal(size=(120, 3)) * [1.0, 0.5, 0.7]
     logits = X @ rng.normal(size=(3, k))
     y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
-    family = Logistic() if k == 2 else Softmax(k, 120)
+    family = Logistic() if k == 2 else ScatteredSoftmax(k, 120)
     y = y.astype(float) if k == 2 else y.astype(np.int32)
     data = as_source(X, rng.uniform(0.5, 2.0, 120))
     network = Network((3, *hidden, family.n_predictors), "tanh", 0.5)
@@ -393,3 +394,32 @@ CASES = {
     ),
     "hmm recomputed": lambda: hidden_markov("gaussian", keep_sums=False),
 }
+
+# One of every family and of every branch of an algorithm; `make thorough` takes all.
+USUAL = (
+    "full",
+    "tied",
+    "spherical",
+    "diag missing",
+    "full weighted",
+    "diag recomputed",
+    "counts",
+    "factors",
+    "factors recomputed",
+    "documents",
+    "documents weighted",
+    "dirichlet",
+    "dirichlet, temperatures of documents",
+    "logistic",
+    "multinomial sparse",
+    "bayesian",
+    "bayesian classes",
+    "hierarchical",
+    "dropout classes",
+    "hmm gaussian",
+    "hmm categorical",
+    "hmm product",
+    "hmm missing in part",
+    "hmm weighted",
+    "hmm covariates",
+)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skvrem.solvers import SVRG, After, HandOver, Slow, Stochastic
-from skvrem.solvers._protocols import Anchor
+from skvrem.solvers._protocols import Anchor, Moved
 
 
 class Falling:
@@ -19,15 +19,9 @@ class Falling:
     def start(self, model, data, rng):
         self.models.append(model)
 
-    def begin(self, point, beta):
+    def certify(self, point, beta):
         point = point * self.rate
         return Anchor(self.name, -point, 2.0, point)
-
-    def visits(self, rng):
-        return (self.name,)
-
-    def estimate(self, visit, point):
-        return visit, None
 
 
 @pytest.mark.parametrize(
@@ -46,11 +40,10 @@ def test_the_second_takes_over_where_the_first_is_slow(rate, tol, last):
     solver.start("model", "data", rng)
     point, passes = 1.0, []
     for _ in range(8):
-        anchor = solver.begin(point, 1.0)
+        anchor = solver.certify(point, 1.0)
         point = anchor.point
         passes.append(anchor.passes)
-    (visit,) = solver.visits(rng)
-    assert visit == solver.estimate(visit, point)[0] == anchor.mean == last
+    assert solver.name == anchor.mean == last
     assert first.models == ["model"]
     if last == "second":
         assert second.models == ["its model"]
@@ -65,7 +58,7 @@ def test_a_second_fit_begins_with_the_first_again():
     solver = HandOver(Falling(0.99, "first"), Falling(0.1, "second"), Slow(1e-9))
     for _ in range(2):
         solver.start(None, None, None)
-        names = [solver.begin(1.0, 1.0).mean for _ in range(2)]
+        names = [solver.certify(1.0, 1.0).mean for _ in range(2)]
         assert names == ["first", "first"]
 
 
@@ -74,7 +67,7 @@ def test_the_second_takes_over_after_so_many_epochs(n_epochs):
     first, second = Falling(0.3, "first"), Falling(0.1, "second")
     solver = HandOver(first, second, After(n_epochs))
     solver.start("model", "data", None)
-    names = [solver.begin(1.0, 1.0).mean for _ in range(5)]
+    names = [solver.certify(1.0, 1.0).mean for _ in range(5)]
     assert names == ["first"] * n_epochs + ["second"] * (5 - n_epochs)
     assert second.models == ["model"]
 
@@ -92,12 +85,34 @@ def test_minibatches_are_cut_once():
 
     data, solver = Data(), HandOver(Stochastic(3), SVRG(3), After(1))
     solver.start(Model(), data, None)
-    assert solver.passes == 1.0
-    assert solver.begin(None, 1.0).mean is None
+    assert solver.active.passes == 1.0
+    assert solver.certify(None, 1.0).mean is None
     solver.first.seen = (-1.0, 1.0)  # by its visits
-    solver.second.begin = lambda point, beta: Anchor(None, 0.0, 1.0, point)
-    solver.begin(None, 1.0)
+    solver.second.certify = lambda point, beta: Anchor(None, 0.0, 1.0, point)
+    solver.certify(None, 1.0)
     assert solver.active is solver.second
     assert solver.second.partition is solver.first.partition
-    assert solver.passes == 1.5
+    assert solver.active.passes == 1.5
     assert data.cuts == 1
+
+
+class Stepping(Falling):
+    """Epochs that end with a certificate of their own."""
+
+    def epoch(self, anchor, pace, rng):
+        after = Falling.certify(self, anchor.point, 1.0)
+        return Moved(after.point, 3.0, certified=after)
+
+
+def test_the_second_takes_over_after_an_epoch_that_certifies_itself():
+    solver = HandOver(Stepping(0.9, "first"), Stepping(0.1, "second"), After(2))
+    solver.start(None, None, None)
+    anchor = solver.certify(1.0, 1.0)
+    seen = []
+    for _ in range(4):
+        moved = solver.epoch(anchor, None, None)
+        anchor = moved.certified
+        assert moved.point == anchor.point
+        seen.append((anchor.mean, moved.passes))
+    # The second's own pass comes on top of the first's step.
+    assert seen == [("first", 3.0), ("second", 5.0), ("second", 3.0), ("second", 3.0)]

@@ -1,0 +1,42 @@
+"""What solvers share whose epoch is a loop over visits: estimate, update."""
+
+from skvrem.solvers._protocols import Moved
+
+__all__ = ["Visiting"]
+
+
+class Visiting:
+    """An epoch of minibatch steps, each ``update(point, *estimate(visit, point))``.
+
+    A solver says what is visited and how the mean is estimated there:
+
+    - ``visits(rng)`` yields what `estimate` is called with during an epoch;
+    - ``estimate(visit, point)`` returns (mean, correction) of the estimate at a point;
+    - ``passes``: over the data that the visits of an epoch cost;
+    - ``unit_step``: the step is always 1, whatever the pace.
+    """
+
+    unit_step = False
+    noisy = False
+    confirms = 1
+
+    def epoch(self, anchor, pace, rng):
+        """See :class:`~skvrem.solvers._protocols.Solver`."""
+        point, size = anchor.point, 1.0
+        del anchor  # free to go, but for what the solver keeps of it
+        n_steps = n_rejected = 0
+        for visit in self.visits(rng):
+            if not self.unit_step:
+                size = pace(n_steps)
+            # In one line, so that no name keeps the estimate longer than its step.
+            point = self.model.update(point, *self.estimate(visit, point), size)
+            n_rejected += point.trials > 0
+            n_steps += 1
+        return Moved(point, self.passes, n_steps, n_rejected, size)
+
+    def restore(self, anchor):
+        """Nothing to restore: the next epoch makes what it needs."""
+
+    def state(self):
+        """Nothing beside the point."""
+        return {}

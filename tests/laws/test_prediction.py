@@ -1,0 +1,53 @@
+"""What is left to gain, and when a fit may say that it has converged."""
+
+import math
+
+import numpy as np
+import pytest
+
+from skvrem.solvers._prediction import left_to_gain, mean_rate
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.99])
+def test_a_geometric_series_is_summed(rate):
+    gains = [rate**i for i in range(6)]
+    # What was gained last and what is still to come.
+    expected = gains[-1] / (1.0 - rate)
+    assert left_to_gain(gains, 1.0) == pytest.approx(expected)
+
+
+def test_gains_that_do_not_fall_promise_anything():
+    assert left_to_gain([1e-9, 2e-9, 4e-9], 1.0) == math.inf
+    assert left_to_gain([0.0, 0.0, 1e-9], 1.0) == math.inf
+
+
+def test_one_gain_is_taken_for_a_slow_fit():
+    assert left_to_gain([1e-3], 1.0) == pytest.approx(1e-2)
+
+
+def test_rounding_is_nothing():
+    assert left_to_gain([1e-3, 1e-16], 1.0) == 0.0
+    assert left_to_gain([1e-3, -1e-12], 1e4) == 0.0
+
+
+def test_nothing_is_known_without_gains():
+    assert math.isnan(left_to_gain([], 1.0))
+    assert math.isnan(left_to_gain([math.nan], 1.0))
+    assert math.isnan(left_to_gain([1.0] * 5, 1.0, noisy=3))
+
+
+def test_noisy_gains_are_added_up():
+    rng = np.random.default_rng(0)
+    noise = 1e-6 * rng.normal(size=20)
+    assert left_to_gain(list(noise), 1.0, noisy=10) < 1e-4
+    falling = [0.5**i for i in range(20)]
+    left = left_to_gain(falling, 1.0, noisy=10)
+    assert left == pytest.approx(sum(falling[10:]), rel=1e-2)
+    assert left_to_gain([1.0] * 20, 1.0, noisy=10) == pytest.approx(100.0)
+
+
+def test_rates_of_predictions():
+    assert mean_rate([1.0]) == 0.0
+    assert mean_rate([1.0, 0.5, 0.25]) == pytest.approx(0.5)
+    assert mean_rate([1.0, 1.0, 2.0]) == 0.95
+    assert mean_rate([0.0, 1.0]) == 0.0
