@@ -1,12 +1,14 @@
 """Columns of X that are not observed features: ids of sequences, inputs."""
 
+from contextlib import contextmanager
+from datetime import date
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array
-from sklearn.utils.validation import validate_data
 
 from skvrem.utils._columns import column_number
+from skvrem.utils._validation import validate_data
 
 __all__ = ["Places", "find_places", "split_columns"]
 
@@ -29,18 +31,26 @@ class Places(NamedTuple):
     observed: list
 
 
-def find_places(estimator, names, n_columns):
+def find_places(parameters, names, n_columns):
     """Return what each column of X is for.
+
+    Parameters
+    ----------
+    parameters : object
+        With the estimator's `groups`, `transitions` and `emission`.
+    names : list of str
+        Of the columns of X; empty where there are none.
+    n_columns : int
 
     Raises
     ------
     ValueError
         If there is no such column, or one has two uses.
     """
-    transitions = estimator.transitions
+    transitions = parameters.transitions
     ids = None
-    if estimator.groups is not None:
-        ids = column_number(estimator.groups, "groups", names, n_columns)
+    if parameters.groups is not None:
+        ids = column_number(parameters.groups, "groups", names, n_columns)
     columns = () if transitions is None else transitions.columns
     name = type(transitions).__name__
     if isinstance(columns, str):
@@ -52,10 +62,19 @@ def find_places(estimator, names, n_columns):
     if len(set(inputs)) < len(inputs) or ids in inputs:
         raise ValueError(
             f"A column of X is named twice, by {name}({list(columns)})"
-            f"{'' if ids is None else f' and groups={estimator.groups!r}'}."
+            f"{'' if ids is None else f' and groups={parameters.groups!r}'}."
         )
     hidden = {ids} if not columns or transitions.observed else {ids, *inputs}
+    taken = _taken(parameters.emission) if names else None
+    if taken is not None:
+        # Parts that name their columns leave the others of a frame alone.
+        taken = [j for j in range(n_columns) if names[j] in taken or j in inputs]
+        return Places(ids, inputs, [j for j in taken if j not in hidden])
     return Places(ids, inputs, [j for j in range(n_columns) if j not in hidden])
+
+
+def _taken(emission):
+    return getattr(emission, "column_names", None)
 
 
 def split_columns(estimator, X, reset):
@@ -64,32 +83,39 @@ def split_columns(estimator, X, reset):
     Raises
     ------
     ValueError
-        If a column is missing, or an input is.
+        If a column is missing, an input is, or an observed one does not hold numbers.
     """
     options = {
         "dtype": (np.float64, np.float32),
         "order": "C",
         "ensure_all_finite": "allow-nan",
     }
-    transitions = estimator.transitions
-    if estimator.groups is None and (transitions is None or not transitions.columns):
-        return validate_data(estimator, X, reset=reset, **options), None, None
+    parameters = estimator if reset else estimator._of_fit
+    transitions = parameters.transitions
+    whole = transitions is None or not transitions.columns
+    whole = whole and parameters.groups is None and _taken(parameters.emission) is None
+    if whole:
+        with _naming_columns(X):
+            X = validate_data(estimator, X, reset=reset, **options)
+        return X, None, None
     validate_data(estimator, X, reset=reset, skip_check_array=True)
-    names = list(getattr(X, "columns", ()))
-    if not names:
+    framed = hasattr(X, "columns")
+    if not framed:
         X = check_array(X, dtype=None, ensure_all_finite="allow-nan")
-    places = find_places(estimator, names, X.shape[1])
-    take = (lambda at: X.iloc[:, at]) if names else (lambda at: X[:, at])
-    observed = check_array(take(places.observed), estimator=estimator, **options)
-    ids = None if places.ids is None else np.asarray(take(places.ids))
+    names = list(getattr(estimator, "feature_names_in_", getattr(X, "columns", ())))
+    places = find_places(parameters, names, X.shape[1])
+    source = X.iloc if hasattr(X, "iloc") else X
+    observed = source[:, places.observed]
+    with _naming_columns(observed, places.observed):
+        observed = check_array(observed, estimator=estimator, **options)
+    ids = None if places.ids is None else np.asarray(source[:, places.ids])
     inputs = None
     if places.inputs:
-        inputs = check_array(
-            take(places.inputs),
-            dtype=np.float64,
-            order="C",
-            ensure_all_finite="allow-nan",
-        )
+        inputs = source[:, places.inputs]
+        with _naming_columns(inputs, places.inputs):
+            inputs = check_array(
+                inputs, dtype=np.float64, order="C", ensure_all_finite="allow-nan"
+            )
         unknown = ~np.isfinite(inputs)
         if unknown.any():
             row, column = np.argwhere(unknown)[0]
@@ -99,3 +125,66 @@ def split_columns(estimator, X, reset):
             )
         inputs = transitions.check_inputs(inputs)
     return observed, inputs, ids
+
+
+@contextmanager
+def _naming_columns(X, numbers=None):
+    """Say which columns of X hold something else than numbers, where some do.
+
+    Raises
+    ------
+    ValueError
+        In place of whatever the conversion of such columns raises.
+    """
+    dates = [getattr(dtype, "kind", "") in "mM" for dtype in _dtypes(X)]
+    try:
+        if any(dates):  # which would be converted to nanoseconds
+            raise ValueError("dates")
+        yield
+    except (TypeError, ValueError):
+        wrong = _not_numbers(X, numbers)
+        if not wrong:
+            raise
+        raise ValueError(
+            f"States emit numbers, but {', '.join(wrong)}. Leave such columns out; "
+            "ids of sequences are named by groups, and a Product whose parts name "
+            "their columns leaves the others alone."
+        ) from None
+
+
+def _dtypes(X):
+    found = getattr(X, "dtypes", None)
+    if found is not None:
+        return list(found)
+    return [X.dtype] if hasattr(X, "dtype") else []
+
+
+def _not_numbers(X, numbers):
+    """Describe the columns of a container that hold no numbers."""
+    if hasattr(X, "iloc"):
+        columns = [np.asarray(X.iloc[:, j]) for j in range(X.shape[1])]
+    elif getattr(X, "ndim", 0) == 2 and not hasattr(X, "tocsr"):
+        columns = list(np.asarray(X).T)
+    else:
+        return []
+    names, wrong = getattr(X, "columns", None), []
+    for j, column in enumerate(columns):
+        name = numbers[j] if names is None and numbers is not None else j
+        name = f"column {name if names is None else repr(names[j])}"
+        if column.dtype.kind in "mM":
+            wrong.append(f"{name} holds dates or times")
+        elif column.dtype.kind in "OUS":
+            value = next(filter(_is_text_or_date, column), None)
+            if value is not None:
+                wrong.append(f"{name} holds {value!r}")
+    return wrong
+
+
+def _is_text_or_date(value):
+    if isinstance(value, date | np.datetime64 | np.timedelta64):
+        return True
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return isinstance(value, str)
+    return False

@@ -1,5 +1,7 @@
 """What a fitted hidden Markov model says of itself: draws, order, a summary."""
 
+from numbers import Integral
+
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -69,8 +71,11 @@ class HMMDescription:
             The states that they were drawn in.
         """
         parameters = self._parameters()
-        if n_samples < 1:
-            raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
+        whole = isinstance(n_samples, Integral) and not isinstance(n_samples, bool)
+        if not (whole and n_samples >= 1):
+            raise ValueError(
+                f"n_samples must be an integer of at least 1, got {n_samples!r}."
+            )
         seed = self.random_state if random_state is None else random_state
         rng = np.random.default_rng(check_random_state(seed).randint(2**31 - 1))
         first = np.cumsum(parameters.startprob)
@@ -176,16 +181,17 @@ class HMMDescription:
         index = [f"state {k}" for k in range(len(share))]
         return summary_table(columns, index, facts)
 
-    def _observed_names(self):
+    def _observed_names(self, parameters=None):
         """Names of the columns of X that are observed."""
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             names = [f"x{j}" for j in range(self.n_features_in_)]
-        return [names[j] for j in self._places().observed]
+        return [names[j] for j in self._places(parameters).observed]
 
-    def _places(self):
+    def _places(self, parameters=None):
         names = list(getattr(self, "feature_names_in_", ()))
-        return find_places(self, names, self.n_features_in_)
+        parameters = self._of_fit if parameters is None else parameters
+        return find_places(parameters, names, self.n_features_in_)
 
     def _input_places(self):
         """Numbers, among the observed columns, of inputs that are observed too."""

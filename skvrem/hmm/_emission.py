@@ -114,6 +114,8 @@ class Emission(BaseEstimator):
     allows_nan = True
     #: Rows that are averaged before they are clustered to find a start.
     window = 1
+    #: Whether parameters can make values impossible that rows may hold.
+    excludes = False
     #: Parts of a mixture, for each of which coefficients and features have a row.
     n_parts = 1
 
@@ -194,6 +196,20 @@ class Emission(BaseEstimator):
         """Return sums of features with the states in another order."""
         parts = np.arange(len(sums)).reshape(len(order), -1)
         return sums[parts[order].ravel()]
+
+    def widths(self, parameters, features, names):
+        """Yield what a check of added variances needs of every Gaussian family.
+
+        Yields
+        ------
+        reg_covar, variances, means, names : see :func:`~skvrem.utils._scale.warn_scale`
+        kind : str
+        parts : ndarray of shape (n_parts, n_columns)
+            Variances of the states, or of their components.
+        weight : ndarray of shape (n_parts,)
+            Shares of the rows.
+        """
+        return iter(())
 
     def log_prior(self, parameters):
         """Return the log-density of the prior, up to a constant."""

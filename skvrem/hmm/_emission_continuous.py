@@ -135,6 +135,11 @@ class Gamma(_TwoArrays):
         self.mean_init = mean_init
         self.sd_init = sd_init
 
+    @property
+    def excludes(self):
+        """Whether a state may never emit 0, or nothing else."""
+        return self.zero_inflated
+
     def _prepare(self, X):
         check_options(self, zero_inflated=(False, True))
         largest = np.finfo(float).max

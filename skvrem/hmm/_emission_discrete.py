@@ -19,6 +19,7 @@ class _OneArray(Emission):
     """A family with one parameter a state and feature, by the name `_parameter`."""
 
     window = 5
+    excludes = True
 
     def given_start(self, parameters):
         """Put what the user gave in the place of starting values."""
@@ -337,6 +338,11 @@ class Categorical(_OneArray):
         self.n_categories_ = self.n_categories or int(largest) + 1
         for name in ("probability", "probability_init"):
             value = given(self, name, (self.n_states_, self.n_categories_))
+            if value is not None and np.isnan(value).any():
+                raise ValueError(
+                    f"{name} of Categorical must be given as a whole: single rows or "
+                    "probabilities cannot be left free by NaN."
+                )
             ok = value is None or (
                 value.min() >= 0.0 and np.allclose(value.sum(axis=1), 1.0, atol=1e-6)
             )
@@ -348,9 +354,17 @@ class Categorical(_OneArray):
 
     def check(self, X):
         """Raise a ValueError where X holds codes that there are not."""
+        self._reject(X, ~_whole(X), f"codes from 0 to {self.n_categories_ - 1}")
         with np.errstate(invalid="ignore"):
-            known = np.isnan(X) | (_whole(X) & (X < self.n_categories_))
-        self._reject(X, ~known, f"codes from 0 to {self.n_categories_ - 1}")
+            unknown = X >= self.n_categories_
+        if unknown.any():
+            row = int(unknown.any(axis=1).argmax())
+            raise ValueError(
+                "Categorical emissions were fitted to codes from 0 to "
+                f"{self.n_categories_ - 1}: row {row}, column 0 holds {X[row, 0]:g}. "
+                "If more codes can come than the first rows hold, give their number, "
+                "as Categorical(n_categories=...)."
+            )
 
     # Features: one for each category
 

@@ -16,6 +16,8 @@ __all__ = ["Gaussian"]
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Rows that are looked at together, so that no copy of all is made.
 BLOCK = 8192
+# Values, and variances, beyond which squares, and inverses, may be infinite.
+LARGEST, SMALLEST = 1e140, 1e-200
 
 
 class Gaussian(Emission):
@@ -78,9 +80,12 @@ class Gaussian(Emission):
         check_options(self, covariance_type=("diag", "full", "tied", "spherical"))
         check_real(self, "reg_covar")
         # Second moments about a common centre: what far-away data would cancel.
-        self._centre = _means(X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._centre = _means(X)
+            self._variance = _means(X, lambda x: np.square(x - self._centre))
+        self._check_size(X)
         # What gradient methods measure lengths in.
-        self._width = np.sqrt(_means(X, lambda x: np.square(x - self._centre)))
+        self._width = np.sqrt(self._variance)
         self._width[self._width <= 0.0] = 1.0
         n, d = self.n_states_, self.n_columns_
         self._upper = np.triu_indices(d)
@@ -88,11 +93,35 @@ class Gaussian(Emission):
             given(self, name, (n, d))
         for name in ("covariance", "covariance_init"):
             value = given(self, name, self._shape(n, d))
+            if value is not None and np.isnan(value).any():
+                raise ValueError(
+                    f"{name} of Gaussian must be given as a whole: single variances or "
+                    "matrices cannot be left free by NaN, as means can."
+                )
             if value is not None and self._factor(self._spread_out(value)) is None:
                 raise ValueError(
                     f"{name} of Gaussian must be positive"
                     f"{' definite' if self._dense else ''} variances, got {value}."
                 )
+
+    def _check_size(self, X):
+        """Raise a ValueError where squares leave what floating point can hold."""
+        large = ~(np.abs(self._centre) < LARGEST)
+        large |= ~(self._variance * len(X) < LARGEST**2)
+        small = (self._variance > 0.0) & (self._variance + self.reg_covar < SMALLEST)
+        if large.any() or small.any():
+            j = int((large | small).argmax())
+            most = f"{np.nanmax(np.abs(X[:, j])):.3g}"
+            raise ValueError(
+                f"Column {j} of Gaussian emissions holds values as large as {most}: "
+                "their squares are beyond floating point. Look for outliers, or scale "
+                "the data (sklearn.preprocessing.StandardScaler)."
+                if large[j]
+                else f"Column {j} of Gaussian emissions varies by so little, about "
+                f"{np.sqrt(self._variance[j]):.3g}, that its variance is beyond "
+                "floating point: scale the data "
+                "(sklearn.preprocessing.StandardScaler)."
+            )
 
     def _shape(self, n, d):
         shapes = {"diag": (n, d), "full": (n, d, d), "tied": (d, d), "spherical": (n,)}
@@ -458,6 +487,17 @@ class Gaussian(Emission):
         mean, variance = self.moments(parameters)
         z = (x[:, None] - mean[:, j]) / np.sqrt(variance[:, j])
         return ndtr(z), ndtr(-z)
+
+    def widths(self, parameters, features, names):
+        """Yield variances of the data and of the states."""
+        if self.covariance is not None:
+            return
+        variances = self._variance
+        if self.covariance_type == "spherical":
+            variances = np.full_like(variances, variances.mean())
+        parts, weight = self.moments(parameters)[1], self.weight(features)
+        about = variances, self._centre, names, "state"
+        yield self.reg_covar, *about, parts, weight
 
     def full_covariance(self):
         """Return the covariances as (n_states, n_features, n_features)."""

@@ -331,6 +331,17 @@ class MixtureGaussian(Emission):
             for side in (0, 1)
         )
 
+    def widths(self, parameters, features, names):
+        """Yield variances of the data and of the components of all states."""
+        _, inner = self._split(parameters)
+        found = [
+            next(self._inner.widths(own, sums[:, 1:], names))
+            for own, sums in zip(inner, self._by_state(features), strict=True)
+        ]
+        about = found[0][:4]
+        parts, weight = (np.concatenate([f[i] for f in found]) for i in (5, 6))
+        yield *about, "component", parts, weight
+
     def describe(self, names):
         """Return columns of a summary: mean and sd of features, weights."""
         mean, variance = self.moments(self.parameters())

@@ -18,8 +18,9 @@ class Product(Emission):
     Parameters
     ----------
     parts : list of tuples (name, family, columns)
-        Columns are a list of numbers or, where X is a data frame, of names. Their
-        numbers are those in X, ids of sequences left out.
+        Columns are a list of numbers or, where X is a data frame, of names. Numbers
+        are those in X, ids of sequences left out, and every column needs a part. If
+        all are names, other columns of X are left alone, whatever they hold.
 
     Attributes
     ----------
@@ -92,14 +93,31 @@ class Product(Emission):
         ]
         return self
 
+    @property
+    def column_names(self):
+        """Names of the columns that the parts take, None where some are numbers."""
+        try:
+            columns = [c for _, _, columns in self.parts for c in columns]
+        except (TypeError, ValueError):
+            return None  # `open` says what is wrong
+        return set(columns) if all(isinstance(c, str) for c in columns) else None
+
     def __getitem__(self, name):
         return self.parts_[name]
 
     @property
     def allows_nan(self):
         """Whether single values may be missing, and not only whole parts of rows."""
-        families = [family for _, family, _ in self.parts]
+        try:
+            families = [family for _, family, _ in self.parts]
+        except (TypeError, ValueError):
+            return True  # `open` says what is wrong
         return all(getattr(family, "allows_nan", True) for family in families)
+
+    @property
+    def excludes(self):
+        """Whether parameters can make values impossible that rows may hold."""
+        return any(family.excludes for family in self._each())
 
     @property
     def window(self):
@@ -132,6 +150,12 @@ class Product(Emission):
     def _resolve(self, names, n_columns):
         """Return the numbers of the columns of every part."""
         places = {}
+        known = isinstance(self.parts, list | tuple)
+        if not (known and all(map(_is_part, self.parts))):
+            raise ValueError(
+                "parts of Product must be a list of (name, family, columns), where "
+                f"columns are a list of names or numbers, got {self.parts!r}."
+            )
         for name, _, columns in self.parts:
             numbers = []
             for column in columns:
@@ -153,9 +177,17 @@ class Product(Emission):
             places[name] = numbers
         used = sorted(chain.from_iterable(places.values()))
         if used != list(range(n_columns)):
+            left = [j for j in range(n_columns) if j not in used]
+            twice = sorted({j for j in used if used.count(j) > 1})
+            wrong = [
+                f"{what} {[j if names is None else names[j] for j in which]}"
+                for what, which in (("no part takes", left), ("several take", twice))
+                if which
+            ]
             raise ValueError(
                 f"The parts must take each of the {n_columns} observed columns once, "
-                f"they take {used}."
+                f"they take {used}: {' and '.join(wrong)}. Parts that name all their "
+                "columns leave the others of a data frame alone."
             )
         return places
 
@@ -334,6 +366,17 @@ class Product(Emission):
         ]
         return None if any(part is None for part in found) else np.hstack(found)
 
+    def widths(self, parameters, features, names):
+        """Yield variances of the data and of the states, of every Gaussian part."""
+        parts = zip(
+            self.parts_.items(),
+            self._parameter_parts(parameters),
+            self._feature_parts(features),
+            strict=True,
+        )
+        for (name, family), own, sums in parts:
+            yield from family.widths(own, sums, [names[j] for j in self._places[name]])
+
     def publish(self, parameters, dtype):
         """Set the fitted attributes of the parts."""
         fitted = {}
@@ -370,6 +413,17 @@ class Product(Emission):
             own = [names[j] for j in self._places[name]]
             columns |= family.describe(own)
         return columns
+
+
+def _is_part(part):
+    """Whether something can be a part: (name, family, columns)."""
+    return (
+        isinstance(part, list | tuple)
+        and len(part) == 3
+        and isinstance(part[0], str)
+        and not isinstance(part[2], str)
+        and hasattr(part[2], "__iter__")
+    )
 
 
 def _side_by_side(sums):

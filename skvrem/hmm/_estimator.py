@@ -282,8 +282,10 @@ class VRHMM(
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        known = not isinstance(self.emission, str) or self.emission in EMISSIONS
-        tags.input_tags.allow_nan = not known or self._family().allows_nan
+        emission = self.emission
+        if isinstance(emission, str):
+            emission = EMISSIONS.get(emission)
+        tags.input_tags.allow_nan = getattr(emission, "allows_nan", True)
         return tags
 
     def _check_parameters(self):
@@ -353,7 +355,7 @@ class VRHMM(
         X : array-like of shape (n_samples, n_features)
             Rows of sequences, one after another; NaN is missing.
         y : Ignored
-            Present by convention.
+            Present by convention, with an entry a row; `lengths` go by name.
         sample_weight : array-like of shape (n_samples,), default=None
             Sequences count so many times: the same for all rows of one.
         groups : array-like of shape (n_samples,), default=None
@@ -381,6 +383,11 @@ class VRHMM(
         -----
         ConvergenceWarning
             If `max_iter` epochs were not enough.
+        DataScaleWarning
+            If the default of `reg_covar` is more than 1 % of the variance of a column,
+            or a larger one more than all variances.
+        CollapsedComponentWarning
+            If Gaussian states have come down to it on few rows.
         """
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()

@@ -17,6 +17,7 @@ from skvrem.hmm._start import starting_parameters
 from skvrem.hmm._transitions import Homogeneous, Initial
 from skvrem.utils._messages import warn_not_converged
 from skvrem.utils._progress import Progress, with_callbacks
+from skvrem.utils._scale import warn_scale
 
 __all__ = ["HMMFitting"]
 
@@ -36,10 +37,20 @@ class HMMFitting:
         state_labels,
         first=True,
         carried=None,
+        y=None,
+        drop=True,
     ):
         """Validate everything; return the source, the model and the dtype."""
         sequences = open_sequences(
-            self, X, groups, lengths, sample_weight, state_labels, reset=first
+            self,
+            X,
+            groups,
+            lengths,
+            sample_weight,
+            state_labels,
+            reset=first,
+            y=y,
+            drop=drop,
         )
         n_rows = len(sequences.X)
         if first and n_rows < self.n_components:
@@ -47,8 +58,14 @@ class HMMFitting:
                 f"Expected n_samples >= n_components but got n_components = "
                 f"{self.n_components}, n_samples = {n_rows}."
             )
+        nothing = np.isnan(sequences.X[0]).all() and np.isnan(sequences.X).all()
+        if first and nothing:
+            raise ValueError(
+                "All values of X are NaN, which stands for missing: nothing has been "
+                "observed that a model could be fitted to."
+            )
         if first:
-            names = self._observed_names()
+            names = self._observed_names(self)
             emission = self._family().open(sequences.X, self.n_components, names)
         else:
             emission = self.emission_
@@ -60,11 +77,12 @@ class HMMFitting:
             transitions.prepare(sequences.inputs, fitted if self.warm_start else None)
         else:
             transitions = fitted
+        structure = self if first else self._of_fit
         initial = Initial(
-            self.startprob,
-            self.startprob_init,
-            self.startprob_prior,
-            self.n_components,
+            structure.startprob,
+            structure.startprob_init,
+            structure.startprob_prior,
+            structure.n_components,
             transitions.first,
         )
         data = SequenceSource(sequences, emission, transitions, carried)
@@ -81,7 +99,7 @@ class HMMFitting:
     @with_callbacks
     def _fit(self, X, y, sample_weight, groups, lengths, state_labels):
         sequences, data, model = self._open(
-            X, groups, lengths, sample_weight, state_labels
+            X, groups, lengths, sample_weight, state_labels, y=y
         )
         plan = plan_fit(self, data)
         dtype = sequences.X.dtype
@@ -144,19 +162,27 @@ class HMMFitting:
             except Impossible as error:
                 raise explain_impossible(error, sequences) from None
         warn_not_converged(self, best)
+        if best.converged:
+            self._warn_widths(model, best.point)
         prior = model.log_prior(best.point.parameters) / model.total
         vars(self).pop("_carried", None)  # it is of a stream that is past
         vars(self).update(
             self._attributes(model, best.point, dtype),
-            converged_=best.converged,
-            n_iter_=best.n_iter,
+            **best.attributes(),
             log_likelihood_=best.objective - prior,
-            history_=solvers.as_history(best.history),
-            solver_=plan.name,
+            solver_=best.history[-1].solver,
             init_scores_=scores,
             n_parameters_=model.n_parameters(),
             n_samples_seen_=len(sequences.X) + (self._seen() if warm else 0),
         )
+
+    def _warn_widths(self, model, point):
+        """Warn of variances that are those of reg_covar."""
+        emission, features = point.parameters.emission, point.statistics.features
+        names = self._observed_names(self)
+        for *about, weight in model.emission.widths(emission, features, names):
+            if warn_scale(self, *about, weight * model.total):
+                break
 
     def _continue(self, run, best, began, rng):
         """Go on from the best of the short starts."""
@@ -165,9 +191,7 @@ class HMMFitting:
             return best
         passes = best.history[-1].passes
         more = run(best.point, rng, left, began, passes)
-        return more._replace(
-            n_iter=best.n_iter + more.n_iter, history=best.history + more.history
-        )
+        return solvers.joined([best, more])
 
     def _starting_point(self, model, data, number, rng, warm):
         if warm:
@@ -182,6 +206,11 @@ class HMMFitting:
                     "The earlier fit cannot be gone on from with these parameters and "
                     "features: use a new estimator, or warm_start=False."
                 )
+            (batch,) = data.chunks().batches
+            try:
+                model.passes(parameters, batch).forward()
+            except Impossible:  # what the earlier rows did not hold
+                parameters = model.relax(parameters, data.rows.mean_features())
             return model.start(parameters)
         method = self.init_params if number % 2 == 0 else "random"
         return model.start(

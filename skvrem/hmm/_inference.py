@@ -13,17 +13,42 @@ from skvrem.utils._parallel import threads
 
 __all__ = ["HMMInference", "explain_impossible"]
 
+# Values so many times the median are too far for the squares of others to be told.
+FAR = 1e10
+
 
 def explain_impossible(error, sequences):
     """Return the error to raise for a row of probability zero."""
-    row, bounds = error.row, sequences.bounds
-    sequence = int(np.searchsorted(bounds, row, side="right")) - 1
-    return ValueError(
-        f"Row {row} of X (row {row - bounds[sequence]} of sequence {sequence}) has "
-        "probability zero given the rows before it: no state that can follow emits "
-        "it. Look at the mask, at fixed or zero transition and start probabilities, "
-        "and at emission probabilities of zero."
+    row, sequence, inside = sequences.place(error.row)
+    where = (
+        f"Row {row} of X (row {inside} of sequence {sequence}) has probability zero "
+        "given the rows before it"
     )
+    far = _far_value(sequences.X)
+    if far is not None:
+        value, row, column = far
+        return ValueError(
+            f"{where}, in floating point: observed column {column} holds {value:g} in "
+            f"row {sequences.place(row)[0]}, too far from all other values. Look for "
+            "outliers."
+        )
+    return ValueError(
+        f"{where}: no state that can follow emits it. Look at the mask, at fixed or "
+        "zero transition and start probabilities, and at emission probabilities of "
+        "zero."
+    )
+
+
+def _far_value(X):
+    """A value too far from the rest for sums of squares, its row and column."""
+    size = np.abs(np.where(np.isnan(X), 0.0, X))
+    top, middle = size.max(axis=0), np.median(size, axis=0)
+    far = top > FAR * np.where(middle > 0.0, middle, 1.0)
+    if not far.any():
+        return None
+    column = int(far.argmax())
+    row = int(size[:, column].argmax())
+    return X[row, column], row, column
 
 
 class HMMInference:
@@ -41,10 +66,10 @@ class HMMInference:
         # Models of before there were several families have no such attribute.
         return vars(self).get("transitions_") or Homogeneous()
 
-    def _open_fitted(self, X, groups, lengths, sample_weight=None):
+    def _open_fitted(self, X, groups, lengths, sample_weight=None, y=None):
         """Return sequences, their source and the model."""
         parameters = self._parameters()
-        sequences = open_sequences(self, X, groups, lengths, sample_weight)
+        sequences = open_sequences(self, X, groups, lengths, sample_weight, y=y)
         self.emission_.check(sequences.X)
         transitions = self._fitted_transitions()
         source = SequenceSource(sequences, self.emission_, transitions)
@@ -190,7 +215,7 @@ class HMMInference:
         ----------
         {rows}
         y : Ignored
-            Present by convention.
+            Present by convention, with an entry a row; `lengths` go by name.
         sample_weight : array-like of shape (n_samples,), default=None
             The same for all rows of a sequence.
         {ids}
@@ -201,7 +226,7 @@ class HMMInference:
             The higher, the better.
         """
         parameters, sequences, source, model = self._open_fitted(
-            X, groups, lengths, sample_weight
+            X, groups, lengths, sample_weight, y
         )
         (batch,) = source.chunks().batches
         with threads(self.n_jobs):

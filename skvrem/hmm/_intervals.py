@@ -1,6 +1,7 @@
 """Confidence intervals of a fitted hidden Markov model."""
 
 import warnings
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,7 +100,8 @@ class HMMIntervals:
         >>> bool(intervals.lower.emission.mean_ < 0.0 < intervals.upper.emission.mean_)
         True
         """
-        if isinstance(level, bool) or not 0.0 < level < 1.0:
+        number = isinstance(level, Real) and not isinstance(level, bool)
+        if not (number and 0.0 < level < 1.0):
             raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
         parameters = self._parameters()
         with threads(self.n_jobs):

@@ -23,7 +23,10 @@ from skvrem.hmm._model_gradient import FreeCoordinates
 from skvrem.hmm._model_passes import Chain
 from skvrem.utils._averaging import Averaging, AveragingPoint
 
-__all__ = ["HMMModel", "Parameters", "Statistics", "stationary"]
+__all__ = ["SHARED", "HMMModel", "Parameters", "Statistics", "stationary"]
+
+# Share of every state's first sums that is that of all rows.
+SHARED = 0.02
 
 
 class Parameters(NamedTuple):
@@ -195,6 +198,32 @@ class HMMModel(FreeCoordinates, Averaging):
         )
         return AveragingPoint(parameters, statistics)
 
+    def relax(self, parameters, mean):
+        """Return parameters under which only what is given is impossible.
+
+        They take a small share of what all rows hold, in every state, and of all
+        transitions.
+
+        Parameters
+        ----------
+        parameters : Parameters
+        mean : ndarray of shape (n_features,)
+            Means of the features of the rows.
+        """
+        startprob, transmat, emission = parameters
+        n, sums = len(startprob), self.start(parameters).statistics
+        if self.transitions.scale == "probability":  # logits exclude nothing
+            pairs = (sums.pairs + SHARED / n**2) * self.total
+            transmat = self.transitions.maximize(pairs, transmat, True)
+        if self.initial.stationary:
+            startprob = stationary(transmat)
+        else:
+            startprob = self.initial.maximize(startprob + SHARED / n, startprob)
+        mean = np.repeat(self.features.widen(mean[None]), len(sums.features), axis=0)
+        features = sums.features + SHARED / n * self.emission.digest(mean, emission)
+        emission = self.emission.maximize(features * self.total, emission, True)
+        return Parameters(startprob, transmat, emission)
+
     def n_parameters(self):
         """Return the number of free parameters."""
         parts = self.initial, self.transitions, self.emission
@@ -243,7 +272,9 @@ class HMMModel(FreeCoordinates, Averaging):
         before = point.statistics
         weight = np.maximum(self.emission.weight(before.features), 1e-12)
         spread = self.emission.spread(point.parameters.emission)
-        squares = np.square(sums.features / spread).reshape(len(weight), -1).sum(axis=1)
+        with np.errstate(over="ignore"):  # of outliers: then nothing is extrapolated
+            squares = np.square(sums.features / spread)
+        squares = squares.reshape(len(weight), -1).sum(axis=1)
         squares += self.transitions.squares(sums.pairs)
         squares += np.square(sums.start)
         return float(np.sqrt((squares / weight).sum()))

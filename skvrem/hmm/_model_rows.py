@@ -7,6 +7,9 @@ from skvrem.hmm._model_passes import Passes
 
 __all__ = ["SequenceRows"]
 
+# Numbers made at a time where all rows are looked at.
+BLOCK = 1 << 20
+
 
 class SequenceRows:
     """The rows of many sequences, one after another.
@@ -54,7 +57,7 @@ class SequenceRows:
         added = np.arange(n_columns, n_columns + n_states)
         self.first = np.concatenate([first, added]).astype(np.int64)
         self.second = np.concatenate([second, np.full(n_states, -1)]).astype(np.int64)
-        self._layouts = {}
+        self._layouts, self._mean = {}, None
 
     @property
     def shape(self):
@@ -75,6 +78,14 @@ class SequenceRows:
         columns = self.take(selection)
         columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
         return columns[:, self.first] * columns[:, self.second]
+
+    def mean_features(self):
+        """Return the means of the features over all rows, found once."""
+        if self._mean is None:
+            size, n = max(1, BLOCK // len(self.first)), len(self.X)
+            parts = (slice(a, a + size) for a in range(0, n, size))
+            self._mean = sum(self.features(part).sum(axis=0) for part in parts) / n
+        return self._mean
 
     def forget(self):
         """Drop the layouts."""

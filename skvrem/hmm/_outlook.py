@@ -1,5 +1,6 @@
 """What a fitted hidden Markov model expects: the next rows, and how well it did."""
 
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +63,8 @@ class HMMOutlook:
         >>> hmm.forecast(X, horizon=3).mean.shape
         (1, 3, 1)
         """
-        if isinstance(horizon, bool) or int(horizon) != horizon or horizon < 1:
+        whole = isinstance(horizon, Real) and not isinstance(horizon, bool)
+        if not (whole and horizon == np.floor(horizon) and 1 <= horizon < np.inf):
             raise ValueError(
                 f"horizon must be an integer of at least 1, got {horizon!r}."
             )

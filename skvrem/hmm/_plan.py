@@ -112,6 +112,6 @@ def plan_fit(estimator, data):
             inner_passes=estimator.inner_passes,
         )
         size = estimator.step_size
-        made = Sweeps(make, 1.0 if size == "auto" else size)
+        made = Sweeps(make, 1.0 if size == "auto" else size, solver)
         return Fit(solver, made, data, solvers.Batch())
     return Fit("batch", solvers.Batch(), data, solvers.Batch())

@@ -10,6 +10,7 @@ from skvrem.hmm._columns import split_columns
 from skvrem.hmm._model_relay import Relay, Stretch
 from skvrem.hmm._model_rows import SequenceRows
 from skvrem.utils._docs import documented
+from skvrem.utils._remote import refuse_dask
 from skvrem.utils._validation import check_weight
 
 __all__ = [
@@ -46,6 +47,8 @@ class Sequences(NamedTuple):
         Known states, -1 where unknown.
     inputs : ndarray of shape (n_rows, n_inputs), or None
         What transitions depend on.
+    kept : ndarray of int of shape (n_sequences, 2), or None
+        Where some were dropped, the number and first row of each that is left.
     """
 
     X: np.ndarray
@@ -53,6 +56,16 @@ class Sequences(NamedTuple):
     weight: np.ndarray | None = None
     labels: np.ndarray | None = None
     inputs: np.ndarray | None = None
+    kept: np.ndarray | None = None
+
+    def place(self, row):
+        """Return the number of a row of X, its sequence, and where it lies in that."""
+        sequence = int(np.searchsorted(self.bounds, row, side="right")) - 1
+        inside = row - self.bounds[sequence]
+        if self.kept is None:
+            return row, sequence, inside
+        sequence, first = self.kept[sequence]
+        return first + inside, sequence, inside
 
 
 def open_sequences(
@@ -63,6 +76,8 @@ def open_sequences(
     sample_weight=None,
     state_labels=None,
     reset=False,
+    y=None,
+    drop=True,
 ):
     """Validate rows and find out where sequences start.
 
@@ -70,10 +85,15 @@ def open_sequences(
     ------
     ValueError
         If ids are not contiguous, lengths do not add up, both are given, or weights
-        differ within a sequence.
+        differ within a sequence; or if y, which is ignored, can only be meant for
+        something else.
+    TypeError
+        For containers of dask.
     """
+    refuse_dask(X, y, groups, lengths, sample_weight, state_labels)
     X, inputs, ids = split_columns(estimator, X, reset)
     n_rows = len(X)
+    _check_ignored(y, n_rows)
     given = [
         name
         for name, value in (("lengths", lengths), ("groups", groups), ("a column", ids))
@@ -107,8 +127,27 @@ def open_sequences(
                 "row where its sequence starts."
             )
         weight = first
-    labels = _check_labels(state_labels, n_rows, estimator.n_components)
-    return Sequences(X, bounds, weight, labels, inputs)
+    parameters = estimator if reset else estimator._of_fit
+    labels = _check_labels(state_labels, n_rows, parameters.n_components)
+    sequences = Sequences(X, bounds, weight, labels, inputs)
+    if drop and weight is not None and not weight.all():
+        return _weighted(sequences)
+    return sequences
+
+
+def _weighted(sequences):
+    """Leave out sequences of weight 0, whose rows a model need not make possible."""
+    X, bounds, weight, labels, inputs, _ = sequences
+    keep = np.flatnonzero(weight)
+    rows = np.repeat(weight > 0.0, np.diff(bounds))
+    return Sequences(
+        X[rows],
+        np.concatenate([[0], np.cumsum(np.diff(bounds)[keep])]),
+        weight[keep],
+        None if labels is None else labels[rows],
+        None if inputs is None else inputs[rows],
+        np.column_stack([keep, bounds[keep]]),
+    )
 
 
 def _check_labels(labels, n_rows, n_states):
@@ -126,18 +165,37 @@ def _check_labels(labels, n_rows, n_states):
     return labels.astype(np.int64) if (labels >= 0).any() else None
 
 
+def _check_ignored(y, n_rows):
+    """Let a y of one entry a row pass, as searches and pipelines hand one on."""
+    if y is None:
+        return
+    shape = np.asarray(y, dtype=object).shape
+    size = shape[0] if shape else "no sequence"
+    if size != n_rows:
+        raise ValueError(
+            "The second argument, y, is ignored and would have one entry for each of "
+            f"the {n_rows} rows, got {size}. "
+            "Lengths of sequences are given by name, lengths=..., and states that are "
+            "known as state_labels=..."
+        )
+
+
 def _bounds_of_lengths(lengths, n_rows):
     lengths = np.asarray(lengths)
-    whole = lengths.ndim == 1 and lengths.size and lengths.dtype.kind in "iu"
-    if not (whole and lengths.min() >= 1 and lengths.sum() == n_rows):
+    whole = lengths.ndim == 1 and lengths.size and lengths.dtype.kind in "iuf"
+    whole = bool(whole and (lengths == np.floor(lengths)).all() and lengths.min() >= 1)
+    whole = whole and bool(lengths.max() < np.inf)
+    # Of numbers that are too large a sum may wrap around.
+    fits = whole and lengths.max() <= n_rows and lengths.size <= n_rows
+    total = sum(map(int, lengths)) if whole else None
+    if not (fits and total == n_rows):
         raise ValueError(
             f"lengths must be positive whole numbers that add up to the {n_rows} rows "
-            f"of X, got {lengths!r}"
-            f"{f', which add up to {lengths.sum()}' if whole else ''}. "
+            f"of X, got {lengths!r}{f', which add up to {total}' if whole else ''}. "
             "Cross-validation does not cut lengths: give the ids of the sequences as "
             "groups, or as a column of X that the constructor names."
         )
-    return np.concatenate([[0], np.cumsum(lengths)])
+    return np.concatenate([[0], np.cumsum(lengths.astype(np.int64))])
 
 
 def _bounds_of_ids(ids, n_rows):
@@ -147,11 +205,19 @@ def _bounds_of_ids(ids, n_rows):
             f"groups must have one id for each of the {n_rows} rows, got shape "
             f"{ids.shape}."
         )
-    if ids.dtype.kind == "f" and np.isnan(ids).any():
-        raise ValueError(f"groups has no id in row {int(np.isnan(ids).argmax())}.")
+    missing = _missing(ids)
+    if missing.any():
+        raise ValueError(f"groups has no id in row {int(missing.argmax())}.")
     starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
     first = ids[starts]
-    values, counts = np.unique(first, return_counts=True)
+    try:
+        values, counts = np.unique(first, return_counts=True)
+    except TypeError:
+        kinds = sorted({type(value).__name__ for value in first})
+        raise ValueError(
+            f"groups mixes ids of several types, {' and '.join(kinds)}: give them one "
+            "type, as text by astype(str)."
+        ) from None
     if (counts > 1).any():
         twice = values[counts > 1][0]
         where = starts[first == twice]
@@ -160,6 +226,23 @@ def _bounds_of_ids(ids, n_rows):
             f"row {where[1]} after others. Sort X by sequence, then by time."
         )
     return np.concatenate([starts, [n_rows]])
+
+
+def _missing(ids):
+    """Which ids are None, NaN, NaT or NA."""
+    if ids.dtype.kind in "fc":
+        return np.isnan(ids)
+    if ids.dtype.kind in "mM":
+        return np.isnat(ids)
+    if ids.dtype.kind != "O":
+        return np.zeros(ids.shape, bool)
+    return np.array([_is_missing(value) for value in ids], bool)
+
+
+def _is_missing(value):
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 class SequenceSource(ArraySource):
@@ -177,7 +260,7 @@ class SequenceSource(ArraySource):
     """
 
     def __init__(self, sequences, emission, transitions=None, carried=None):
-        X, bounds, weight, labels, inputs = sequences
+        X, bounds, weight, labels, inputs, _ = sequences
         missing = has_missing(X)
         #: The family, for what is missing in these rows.
         self.emission = emission = emission.bound(X if missing else X[:0])

@@ -5,12 +5,12 @@ from itertools import pairwise
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
-from skvrem.hmm._model import Parameters
+from skvrem.hmm._model import SHARED, Parameters
 
 __all__ = ["starting_parameters"]
 
-# Rows that a start looks at, in runs, and their share of every state's first sums.
-MOST_ROWS, RUN_ROWS, SHARED = 20_000, 100, 0.02
+# Rows that a start looks at, in runs.
+MOST_ROWS, RUN_ROWS = 20_000, 100
 LLOYD_ITERATIONS = 20
 
 
@@ -64,7 +64,12 @@ def starting_parameters(model, rows, method, rng, inputs=None):
     else:
         members = (labels[:, None] == np.arange(n)).astype(float)
     sums = model.features.widen(members.T @ features)
-    mean = model.features.widen(features.mean(axis=0, keepdims=True))
+    if emission.excludes:
+        # What no picked row holds must not be impossible in every state.
+        mean = rows.mean_features()
+    else:
+        mean = features.mean(axis=0)
+    mean = model.features.widen(mean[None])
     sums += SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None] * mean
     anywhere = np.repeat(mean, n * parts, axis=0)
     blank = emission.blank()

@@ -39,13 +39,15 @@ class HMMStream:
         ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
         where t is the number of such batches seen. The first batch finds the starting
         values, so it should hold a few hundred rows or more. Goes on from a `fit`.
+        What batches may hold later need not be in the first, but the number of
+        categories must be given, as ``Categorical(n_categories=...)``, if it is not.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows of sequences, one after another; NaN is missing.
         y : Ignored
-            Present by convention.
+            Present by convention, with an entry a row; `lengths` go by name.
         sample_weight : array-like of shape (n_samples,), default=None
             Sequences count so many times: the same for all rows of one.
         groups : array-like of shape (n_samples,), default=None
@@ -64,6 +66,8 @@ class HMMStream:
             The fitted model.
         """
         first = not hasattr(self, "transmat_")
+        # What later batches are given to counts as it did for the first.
+        structure = None if first else vars(self).get("_fit_parameters")
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
             if continues and not hasattr(self, "_carried"):
@@ -73,7 +77,15 @@ class HMMStream:
                 )
             carried, before = self._carried if continues else (None, None)
             sequences, data, model = self._open(
-                X, groups, lengths, sample_weight, state_labels, first, before
+                X,
+                groups,
+                lengths,
+                sample_weight,
+                state_labels,
+                first,
+                before,
+                y,
+                drop=False,  # the last row is what the next batch may follow
             )
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             rng = np.random.default_rng(seed)
@@ -88,15 +100,21 @@ class HMMStream:
             layout = Layout(
                 data.rows, np.arange(data.n_units), sequences.weight, continues
             )
-            passes = Passes(
-                layout,
-                model.chain(point.parameters),
-                carried=carried,
-            )
+
+            def expect(point):
+                chain = model.chain(point.parameters)
+                passes = Passes(layout, chain, carried=carried)
+                return passes, model.collect(passes, point)
+
             try:
-                sums = model.collect(passes, point)
-            except Impossible as error:
-                raise explain_impossible(error, sequences) from None
+                passes, sums = expect(point)
+            except Impossible:  # what the batches before did not hold
+                mean = data.rows.mean_features()
+                relaxed = model.relax(point.parameters, mean)
+                try:
+                    passes, sums = expect(point._replace(parameters=relaxed))
+                except Impossible as error:
+                    raise explain_impossible(error, sequences) from None
             scale = 1.0 if self.step_size == "auto" else self.step_size
             schedule = schedules.Power(scale, self.step_offset, self.step_decay)
             step = schedule(seen / len(sequences.X))
@@ -121,4 +139,6 @@ class HMMStream:
                 n_samples_seen_=seen + len(sequences.X),
                 _carried=(passes.last(), last_inputs),
             )
+        if structure is not None:
+            self._fit_parameters = structure
         return self

@@ -3,7 +3,7 @@
 import math
 
 from skvrem.solvers import Batch
-from skvrem.solvers._protocols import Anchor
+from skvrem.solvers._protocols import Anchor, Moved
 
 __all__ = ["Sweeps"]
 
@@ -30,33 +30,37 @@ class Sweeps(Batch):
     #: A sweep can gain little by chance.
     patience = 2
 
-    def __init__(self, make, step_size):
-        self.make = make
+    def __init__(self, make, step_size, name):
+        self.make, self.name = make, name
         self.factor = step_size
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         self.model, self.rng = model, rng
         self.sweeps = self.make(model, data, rng)
-        self.anchored = None
 
-    def begin(self, point, beta):
-        """Evaluate the first point; from then on sweep from the last anchor."""
-        passes = 1.0
-        if self.anchored is None:
-            self.anchored = self.sweeps.evaluate(point)
-        else:
-            passes = self._advance()
+    def certify(self, point, beta):
+        """Evaluate the point by a full E step."""
+        self.anchored = self.sweeps.evaluate(point)
+        return self._anchor(1.0)
+
+    def epoch(self, anchor, pace, rng):
+        """Sweep from the last anchor."""
+        passes, stalled = self._advance()
+        after = self._anchor(passes)
+        return Moved(
+            after.point, passes, step_size=self.factor, certified=after, stalled=stalled
+        )
+
+    def _anchor(self, passes):
         point, mean, objective, _ = self.anchored
-        point = point._replace(statistics=mean)
-        return Anchor(mean, objective, passes, point)
-
-    def visits(self, rng):
-        """None: the steps are made in sweeps."""
-        return ()
+        return Anchor(mean, objective, passes, point._replace(statistics=mean))
 
     def _advance(self):
-        """Go to the end of a sweep that does not lower the objective."""
+        """Go to the end of a sweep that does not lower the objective.
+
+        Return the passes made, and whether nothing did.
+        """
         before, passes = self.anchored, 0.0
         for _ in range(ATTEMPTS):
             passes += self.sweeps.passes + 1.0
@@ -69,11 +73,12 @@ class Sweeps(Batch):
                 pass
             if objective >= before.objective:
                 self.anchored = after
-                return passes
+                return passes, False
             if self.sweeps.partial:
                 self.factor *= 0.5
         moved = self.model.update(before.point, before.mean, None, 1.0)
         after = self.sweeps.evaluate(moved)
-        if after.objective >= before.objective:
+        rose = after.objective >= before.objective
+        if rose:
             self.anchored = after
-        return passes + 1.0
+        return passes + 1.0, not rose

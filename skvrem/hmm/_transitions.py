@@ -428,7 +428,8 @@ def check_startprob(estimator):
         ):
             free = "'free', 'stationary' or " if name == "startprob" else ""
             raise ValueError(
-                f"{name} must be {free}{n} probabilities that sum to 1, got {value!r}."
+                f"{name} must be {free}{n} probabilities that sum to 1 (single ones "
+                f"cannot be left free by NaN), got {value!r}."
             )
         first = getattr(estimator.transitions, "first", None)
         if first is not None and len(first) == n and array[~first].any():

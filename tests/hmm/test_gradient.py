@@ -152,7 +152,7 @@ def check(model, point, data):
     assert len(vector) == model.n_parameters()
     solver = Batch()
     solver.start(model, data, None)
-    anchor = solver.begin(point, 1.0)
+    anchor = solver.certify(point, 1.0)
     assert anchor.objective == pytest.approx(objective(model, data, parameters))
     expected = approx_fprime(
         vector, lambda v: objective(model, data, model.bind(v, parameters)), 1e-6

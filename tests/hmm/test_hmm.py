@@ -561,7 +561,7 @@ def test_more_starts_are_no_worse(jumps):
     many = VRHMM(3, random_state=0, n_init=10, init_params="random").fit(X, groups=ids)
     assert many.log_likelihood_ >= few.log_likelihood_ - 1e-6
     assert many.init_scores_.shape == (10,)
-    assert many.history_["passes"][-1] == len(many.history_["passes"])
+    assert (np.diff(many.history_["passes"]) >= 1.0).all()
 
 
 def test_warm_start(jumps):
@@ -667,6 +667,7 @@ def test_fewer_rows_than_states():
     assert np.isfinite(one.score([[1.0]]))
 
 
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.CollapsedComponentWarning")
 def test_constant_data_and_lonely_rows():
     model = fit_quietly(VRHMM(2, random_state=0), np.ones((30, 2)))
     for value in (model.means_, model.transmat_, model.startprob_, model.covars_):

@@ -96,8 +96,7 @@ def test_stationary_points_stay(series, best, name):
         startprob_init=best.startprob_,
         **settings,
     )
-    with pytest.warns(UserWarning, match="did not converge"):
-        model.fit(X, lengths=lengths)
+    model.fit(X, lengths=lengths)
     np.testing.assert_allclose(model.means_, best.means_, atol=2e-4)
     np.testing.assert_allclose(model.transmat_, best.transmat_, atol=2e-4)
     assert np.ptp(model.history_["objective"]) < 1e-8
@@ -156,8 +155,7 @@ def test_sweeps_over_blocks_climb(solver):
     settings = {"emission": Poisson(rate_init=[[1.0], [9.0]]), "n_init": 1}
     best = VRHMM(2, solver="batch", tol=1e-9, **settings).fit(X)
     model = VRHMM(2, solver=solver, inner_passes=5, max_iter=12, tol=0.0, **settings)
-    with pytest.warns(UserWarning, match="did not converge"):
-        model.fit(X)
+    model.fit(X)
     objective = model.history_["objective"]
     assert np.diff(objective).min() >= 0.0
     assert best.log_likelihood_ - objective[-1] < 2e-3 < objective[-1] - objective[0]
@@ -177,7 +175,7 @@ def test_bad_combinations(series):
 
 def test_short_starts_go_on_with_the_solver(series):
     X, lengths = series
-    model = start(n_init=3, acceleration="lbfgs", emission="gaussian", tol=1e-7)
+    model = start(n_init=3, acceleration="lbfgs", emission="gaussian", tol=1e-10)
     model.fit(X, lengths=lengths)
     assert model.init_scores_.shape == (3,) and model.solver_ == "batch+lbfgs"
     assert model.log_likelihood_ > model.init_scores_.max() - 1e-9

@@ -1,0 +1,304 @@
+"""Mistakes of the caller are told, and fitted answers belong to the fit."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from skvrem import VRHMM
+from skvrem.hmm import Categorical, Covariates, Gaussian, Product
+from skvrem.hmm._inference import explain_impossible
+from skvrem.hmm._model_passes import Impossible
+from skvrem.hmm._sequences import Sequences
+from skvrem.utils._base import PREDICTION_PARAMETERS
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(0)
+    states = np.repeat([0, 1] * 5, 20)
+    X = 3.0 * states[:, None] + rng.normal(size=(200, 2))
+    return VRHMM(2, random_state=0, n_init=1).fit(X), X
+
+
+# hmmlearn's call
+
+
+@pytest.mark.parametrize("method", ["fit", "score", "partial_fit"])
+@pytest.mark.parametrize("y", [[100, 100], [200], 5, np.zeros((3, 1)), [1.0] * 199])
+def test_lengths_in_the_place_of_y(fitted, method, y):
+    model, X = fitted
+    state = dict(vars(model))
+    with pytest.raises(ValueError, match="lengths="):
+        getattr(model, method)(X, y)
+    assert vars(model) == state
+
+
+def test_a_y_by_convention_is_ignored(fitted):
+    model, X = fitted
+    assert model.score(X, np.ones(200)) == model.score(X)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "i2", "f4", "f8", "O"])
+def test_lengths_of_any_type_of_number(fitted, dtype):
+    model, X = fitted
+    lengths = np.array([120, 80]).astype(dtype)
+    if dtype == "O":
+        lengths = [np.uint32(120), np.int8(80)]
+    assert model.score(X, lengths=lengths) == model.score(X, lengths=[120, 80])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ([2**63 - 1, 2**63 - 1, 202], "add up to 18446744073709551816"),
+        (np.array([2**64 - 1, 201], np.uint64), "add up to"),
+        ([100.5, 99.5], "whole numbers that add up to the 200 rows"),
+        ([np.nan, 200], "whole numbers"),
+        ([np.inf], "whole numbers"),
+        ([True] * 200, "whole numbers"),
+        (["100", "100"], "whole numbers"),
+        (200, "whole numbers"),
+        ([], "whole numbers"),
+    ],
+)
+def test_lengths_that_are_none(fitted, lengths, message):
+    model, X = fitted
+    with pytest.raises(ValueError, match=message):
+        model.score(X, lengths=lengths)
+
+
+def test_ids_that_are_missing_or_of_several_types(fitted):
+    pd = pytest.importorskip("pandas")
+    model, X = fitted
+    texts = np.array(["a"] * 100 + ["b"] * 100, dtype=object)
+    assert model.score(X, groups=texts) == model.score(X, lengths=[100, 100])
+    for nothing in (None, np.nan, pd.NA, pd.NaT):
+        groups = texts.copy()
+        groups[7] = nothing
+        with pytest.raises(ValueError, match="no id in row 7"):
+            model.score(X, groups=groups)
+    with pytest.raises(ValueError, match="no id in row 7"):
+        model.score(X, groups=pd.Series(groups).astype("string"))
+    dates = np.repeat(np.array(["2026-01-01", "NaT"], "M8[D]"), 100)
+    with pytest.raises(ValueError, match="no id in row 100"):
+        model.score(X, groups=dates)
+    groups[:100] = 1
+    with pytest.raises(ValueError, match="several types, int and str"):
+        model.score(X, groups=groups)
+
+
+# Rows
+
+
+def test_nothing_observed():
+    model = VRHMM(2)
+    with pytest.raises(ValueError, match="nothing has been observed"):
+        model.fit(np.full((20, 2), np.nan))
+    assert vars(model) == vars(VRHMM(2))
+
+
+@pytest.mark.parametrize("kind", ["diag", "full", "tied", "spherical"])
+def test_numbers_whose_squares_are_none(fitted, kind):
+    X = fitted[1].copy()
+    model = VRHMM(2, covariance_type=kind)
+    for rows in (1e160 * X, 1e300 * X):
+        with pytest.raises(ValueError, match=r"Column 0 of Gaussian .* as large as"):
+            model.fit(rows)
+    X[7, 1] = 1e150
+    with pytest.raises(ValueError, match=r"Column 1 .* large as 1e\+150.*outliers"):
+        model.fit(X)
+    with pytest.raises(ValueError, match="varies by so little"):
+        model.set_params(reg_covar=0.0).fit(1e-150 * fitted[1])
+    assert not hasattr(model, "transmat_")
+
+
+def test_an_outlier_is_named_as_the_cause(fitted):
+    X = fitted[1].copy()
+    X[7, 1], X[3, 0] = -1e60, np.nan
+    error = explain_impossible(Impossible(0), Sequences(X, np.array([0, 200])))
+    assert "column 1 holds -1e+60 in row 7, too far" in str(error)
+    error = explain_impossible(Impossible(0), Sequences(X[8:], np.array([0, 192])))
+    assert "Look at the mask" in str(error)
+
+
+@pytest.mark.parametrize("temperature", [10**400, -(10**400), np.inf, 1j])
+def test_numbers_beyond_floats(fitted, temperature):
+    with pytest.raises(ValueError, match="temperature"):
+        VRHMM(2, temperature=temperature).fit(fitted[1])
+
+
+def test_columns_that_hold_no_numbers_are_named(fitted):
+    pd = pytest.importorskip("pandas")
+    _, X = fitted
+    frame = pd.DataFrame(X[:50], columns=["a", "b"])
+    frame["tag"] = ["s1"] * 50
+    frame["time"] = pd.date_range("2026", periods=50)
+    with pytest.raises(ValueError, match=r"'tag' holds 's1', column 'time' holds date"):
+        VRHMM(2).fit(frame)
+    with pytest.raises(ValueError, match="column 'time' holds dates or times"):
+        VRHMM(2, groups="tag").fit(frame)
+    with pytest.raises(ValueError, match="column 'time' holds dates or times"):
+        VRHMM(2).fit(frame[["time"]])
+    with pytest.raises(ValueError, match="column 'tag' holds 's1'"):
+        VRHMM(2, transitions=Covariates(["tag"])).fit(frame[["a", "tag"]])
+    with pytest.raises(ValueError, match="column 1 holds 's1'"):
+        VRHMM(2).fit(frame[["a", "tag"]].to_numpy())
+
+
+def test_a_product_leaves_other_columns_of_a_frame_alone(fitted):
+    pd = pytest.importorskip("pandas")
+    _, X = fitted
+    frame = pd.DataFrame({"t": pd.date_range("2026", periods=200), "b": X[:, 1]})
+    frame["tag"], frame["a"] = "s1", X[:, 0]
+    product = Product([("a", Gaussian(), ["a"]), ("b", Gaussian(), ["b"])])
+    model = VRHMM(2, emission=product, random_state=0, n_init=1).fit(frame)
+    plain = VRHMM(2, emission=product, random_state=0, n_init=1).fit(frame[["b", "a"]])
+    assert model.score(frame) == plain.score(frame[["b", "a"]])
+    assert list(model.summary().columns)[2:] == ["a mean", "a sd", "b mean", "b sd"]
+    by_number = Product([("a", Gaussian(), [0])])
+    with pytest.raises(ValueError, match=r"no part takes \['b'\]"):
+        VRHMM(2, emission=by_number).fit(frame[["a", "b"]])
+    with pytest.raises(ValueError, match="must be a list of"):
+        VRHMM(2, emission=Product([("a", Gaussian(), "a")])).fit(frame[["a"]])
+
+
+@pytest.mark.parametrize("n_samples", [2.5, 0, -1, "3", None, True])
+def test_draws_are_counted(fitted, n_samples):
+    with pytest.raises(ValueError, match="n_samples must be an integer"):
+        fitted[0].sample(n_samples)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"startprob": [np.nan, np.nan]}, "cannot be left free by NaN"),
+        ({"emission": Gaussian(covariance=[[1, 1], [np.nan] * 2])}, "as a whole"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_fixed_in_part(fitted, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        VRHMM(2, **parameters).fit(fitted[1])
+
+
+def test_rows_of_categories_cannot_be_fixed_in_part():
+    emission = Categorical(3, probability=[[1, 0, 0], [np.nan] * 3])
+    with pytest.raises(ValueError, match="as a whole"):
+        VRHMM(2, emission=emission).fit([[0], [1], [2]])
+
+
+# Containers of dask
+
+
+@pytest.mark.parametrize(
+    "method", ["fit", "partial_fit", "predict", "score", "sample_weight", "groups"]
+)
+def test_nothing_of_dask_is_loaded(fitted, method):
+    dask = pytest.importorskip("dask.array")
+    model, X = fitted
+
+    def load(block):
+        raise AssertionError("a block was loaded")
+
+    lazy = dask.from_array(X, chunks=50).map_blocks(load, dtype=float, meta=X[:0])
+    with pytest.raises(TypeError, match="not a dask Array"):
+        if method in ("sample_weight", "groups"):
+            model.score(X, **{method: lazy[:, 0]})
+        else:
+            getattr(model, method)(lazy)
+    with pytest.raises(TypeError, match="not a dask Array"):
+        VRHMM(2, groups=0).fit(lazy)
+
+
+# Fitted answers
+
+
+def answers(model, X):
+    intervals = model.confidence_intervals(X)
+    forecast = model.forecast(X, 3)
+    found = [
+        model.predict(X),
+        model.predict_proba(X),
+        model.filter_proba(X),
+        model.score(X),
+        model.score_samples(X),
+        *model.decode(X),
+        *model.decode(X, algorithm="map"),
+        model.aic(X),
+        model.bic(X),
+        *forecast,
+        model.pseudo_residuals(X),
+        intervals.lower.transmat,
+        intervals.standard_error.startprob,
+        str(model.summary()),
+    ]
+    if not model.transitions_.columns:
+        found.extend(model.sample(20, random_state=1))
+        found += [model.means_, model.covars_]
+    return found
+
+
+@pytest.fixture(scope="module")
+def answered():
+    """Fitted models, their rows and what they answer."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = 3.0 * np.repeat([0, 1] * 5, 12)[:, None] + rng.normal(size=(120, 2))
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    frame["heat"] = np.sin(np.arange(120))
+    frame["id"], frame["tag"] = np.repeat(["u", "v"], 60), "text"
+    options = {"random_state": 0, "n_init": 1, "tol": 1e-4}
+    parts = [("a", Gaussian(), ["a"]), ("b", Gaussian("full"), ["b"])]
+    structure = {"transitions": Covariates(["heat"]), "groups": "id"}
+    by_column = VRHMM(2, emission=Product(parts), **structure, **options)
+    kinds = {"plain": (VRHMM(2, **options), X), "columns": (by_column, frame)}
+    return {
+        name: (model.fit(rows), rows, answers(model, rows))
+        for name, (model, rows) in kinds.items()
+    }
+
+
+@pytest.mark.filterwarnings("ignore:The rows say nothing")
+@pytest.mark.parametrize(
+    ("kind", "odd"),
+    [
+        ("plain", ()),
+        ("plain", 1.0),
+        ("plain", np.arange(4.0)),
+        ("columns", ()),
+        ("columns", "odd"),
+        ("columns", None),
+    ],
+    ids=str,
+)
+def test_answers_stay_those_of_the_fit(answered, kind, odd):
+    model, X, before = answered[kind]
+    model = deepcopy(model)
+    names = set(model.get_params(deep=False)) - PREDICTION_PARAMETERS
+    model.set_params(**dict.fromkeys(names, odd))
+    for old, new in zip(before, answers(model, X), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.filterwarnings("ignore:The rows say nothing")
+def test_answers_stay_where_parameters_of_parts_change(fitted):
+    _, X = fitted
+    parts = [("a", Gaussian(), [0]), ("b", Gaussian(), [1])]
+    model = VRHMM(2, emission=Product(parts), random_state=0, n_init=1).fit(X)
+    before = model.score(X), model.confidence_intervals(X).lower.transmat
+    model.set_params(emission__a__reg_covar=9.0, emission__b__covariance_type="full")
+    assert model.score(X) == before[0]
+    after = model.confidence_intervals(X).lower.transmat
+    np.testing.assert_array_equal(after, before[1])
+
+
+def test_a_stream_goes_on_as_it_began(fitted):
+    _, X = fitted
+    models = [VRHMM(2, random_state=0).partial_fit(X) for _ in range(2)]
+    models[1].set_params(n_components=3, emission="poisson", groups=0)
+    models[1].set_params(transitions=Covariates([1]))
+    for model in models:
+        for _ in range(2):
+            model.partial_fit(X)
+    assert models[0].score(X) == models[1].score(X)
