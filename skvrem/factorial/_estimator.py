@@ -3,11 +3,7 @@
 from functools import partial
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from skvrem import schedules, solvers
@@ -44,10 +40,8 @@ MOST_ANNEALING = 100
 
 class FactorialMixture(
     FactorialInference,
-    ClassNamePrefixFeaturesOutMixin,
     CallbackSupportMixin,
     VersionedPickle,
-    TransformerMixin,
     BaseEstimator,
 ):
     r"""Binary latent factors by annealed variational inference.
@@ -121,7 +115,8 @@ class FactorialMixture(
         Threads; None is all cores, and one inside a joblib or dask worker. Results do
         not depend on it.
     verbose : int, default=0
-        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+        1: a progress bar, or lines for the first epoch, every `verbose_interval`-th and
+        the last; 2: every epoch.
     verbose_interval : int, default=10
         Epochs between two lines.
 
@@ -490,12 +485,12 @@ class FactorialMixture(
                 point = resume(self, model, 0, data.n_features)
             batch = solvers.Batch()
             batch.start(model, data, rng)
-            anchor = batch.begin(point, 1.0)
+            anchor = batch.certify(point, 1.0)
             factor = 1.0 if self.step_size == "auto" else self.step_size
             schedule = schedules.Power(factor, self.step_offset, self.step_decay)
             step = schedule(seen / data.n_units)
             point = model.update(point, None, anchor.mean, step)
-            for name in ("history_", "init_scores_"):
+            for name in ("history_", "init_scores_", "stop_reason_", "gap_left_"):
                 vars(self).pop(name, None)  # they are of a fit that is past
             vars(self).update(
                 self._attributes(model.revive(point, data, rng), dtype),

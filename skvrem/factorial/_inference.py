@@ -1,22 +1,33 @@
 """What a fitted factorial mixture says of rows and of its components."""
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_source, is_dask
 from skvrem.factorial._model import FactorialModel, rows_of_a_tile
 from skvrem.factorial._model_bound import Parameters
 from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
+from skvrem.utils._remote import refuse_dask
 from skvrem.utils._summary import fit_facts, summary_table
-from skvrem.utils._validation import check_order, check_weight
+from skvrem.utils._validation import (
+    check_magnitude,
+    check_order,
+    check_weight,
+    validate_data,
+)
 
 __all__ = ["FactorialInference"]
 
 
-class FactorialInference:
-    """Methods of a fitted factorial mixture; they use its public attributes only."""
+class FactorialInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Methods of a fitted factorial mixture; they use its public attributes only.
+
+    scikit-learn's mixins are bases of this class since `set_output` wraps `transform`
+    only where a subclass of theirs defines it.
+    """
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -30,9 +41,11 @@ class FactorialInference:
     def _check_X(self, X, reset):
         if is_dask(X):
             as_source(X, dask=False)  # says what to do instead
-        return validate_data(
+        X = validate_data(
             self, X, reset=reset, dtype=(np.float64, np.float32), order="C"
         )
+        check_magnitude(X)
+        return X
 
     def _parameters(self):
         check_is_fitted(self)
@@ -117,6 +130,7 @@ class FactorialInference:
             Sums of the active components.
         """
         check_is_fitted(self)
+        refuse_dask(X)
         X = check_array(X, dtype=(np.float64, np.float32))
         if X.shape[1] != len(self.components_):
             raise ValueError(

@@ -62,6 +62,8 @@ class FactorialPoint(NamedTuple):
     `codes` (n_rows, K) are ν of the rows as 16-bit fractions, where a visit begins
     them. They stand still within an epoch; what the visits find goes to `after`, and
     `recentre` lets the two change places. Without rows a visit begins at π.
+    `hot`: the last estimate was of a temperature above 1. The statistics, an average,
+    would not say so of an update at once.
     """
 
     parameters: Parameters
@@ -71,6 +73,7 @@ class FactorialPoint(NamedTuple):
     reference: Any = None
     trials: int = 0
     repaired: tuple = ()
+    hot: bool = False
 
 
 class FactorialModel(Averaging):
@@ -275,6 +278,11 @@ class FactorialModel(Averaging):
 
     # M step
 
+    def update(self, point, mean, correction, step):
+        """Return the point after one step; see `Averaging`."""
+        point = point._replace(hot=is_hot(mean, correction))
+        return super().update(point, mean, correction, step)
+
     def maximize(self, statistics, point, repair):
         """Return R(statistics): q(μ), then what is learned, each given the rest."""
         before = point.parameters
@@ -287,7 +295,7 @@ class FactorialModel(Averaging):
         parameters = before._replace(means=means, covariance=covariance)
         learn_noise, learn_spread, learn_activation = self.learn
         # Hot, components are alike and all else would be noise, and heat it further.
-        if learn_noise and not is_hot(statistics):
+        if learn_noise and not point.hot:
             noise = residual(parameters, statistics) / (sum_w * d)
             if not noise > 0.0:
                 if not repair:
@@ -391,10 +399,9 @@ class FactorialModel(Averaging):
         gap = square[:, None] + square - 2.0 * means @ means.T
         same = gap <= MERGED * 0.5 * (square[:, None] + square)
         twins = np.flatnonzero(np.tril(same, -1).any(axis=1))
-        hot = is_hot(point.statistics)
-        if not twins.size or (not hot and self.n_revived + twins.size > k):
+        if not twins.size or (not point.hot and self.n_revived + twins.size > k):
             return point._replace(repaired=())
-        self.n_revived += 0 if hot else twins.size
+        self.n_revived += 0 if point.hot else twins.size
         size = JITTER * np.sqrt(square[twins] / means.shape[1])
         noise = size[:, None] * rng.standard_normal((twins.size, means.shape[1]))
         means = means.copy()
@@ -408,9 +415,9 @@ class FactorialModel(Averaging):
         )
 
 
-def is_hot(mean):
-    """Whether mean sums are of a temperature above 1."""
-    return float(mean.sum_w) < 1.0 - 1e-9
+def is_hot(*parts):
+    """Whether an estimate of the mean sums is of a temperature above 1."""
+    return sum(part.sum_w for part in parts if part is not None) < 1.0 - 1e-9
 
 
 def no_codes(codes):

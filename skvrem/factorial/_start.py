@@ -24,6 +24,8 @@ LEAST_NOISE = 1e-6
 # Deviations that components start apart, in those of the rows.
 APART = 0.1
 TILE_SIZE = 1 << 18
+# A variance with an inverse.
+LEAST_VARIANCE = 1e-290
 
 
 class Moments(NamedTuple):
@@ -57,6 +59,11 @@ def moments(data):
         apart = X[slice(*tile)] - mean
         square += weighed(tile, np.einsum("nd,nd->n", apart, apart))
     variance = float(square / (data.total_weight * X.shape[1]))
+    if 0.0 < variance < LEAST_VARIANCE:
+        raise ValueError(
+            f"The variance of X is {variance:.3g}, too small for floating point: "
+            "scale X."
+        )
     if not variance > np.square(10.0 * np.finfo(X.dtype).eps * np.abs(mean).max()):
         raise ValueError(
             "X has zero variance: all rows (n_samples = "
@@ -95,7 +102,10 @@ def check_components(components, shape):
     ValueError
         For another shape, or numbers that are not finite.
     """
-    components = np.array(components, np.float64)
+    try:
+        components = np.array(components, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError("components_init must be an array of numbers.") from error
     if components.shape != shape:
         raise ValueError(
             f"components_init must have shape {shape}, got {components.shape}."

@@ -96,12 +96,12 @@ class TemperedLDA(
     batch_size : int, default="auto"
         Documents a minibatch; "auto" is 128, and for "svrg" makes 20 minibatches of
         at least 64.
-    max_iter : int, default=10
+    max_iter : int, default=100
         Epochs: passes for "batch", passes over the minibatches for the others.
-    tol : float, default=0.0
-        Converged when an epoch gains less than this, in nats a token; 0 makes
-        `max_iter` epochs. A "stochastic" epoch has no exact objective, and is calm by
-        chance only.
+    tol : float, default=1e-4
+        Converged when less is left to gain, in nats a token, as the gains of the last
+        epochs tell; 0 makes `max_iter` epochs, without a warning. A "stochastic" epoch
+        has no exact objective: the gains of a few are added up.
     mean_change_tol : float, default=1e-3
         The rounds on a document end when one changes the parameters of its shares by
         less than this a topic.
@@ -116,8 +116,7 @@ class TemperedLDA(
         "global" learns one temperature, "local" one of each document, of which none
         is colder than an annealed one. All end at 1 but those of documents, which are
         in ``doc_temperature_``. "auto" is "annealed" for at most half of the epochs,
-        and None for "batch", so that a swapped import gives the twin's answer on few
-        documents.
+        and None for "batch", which few documents are fitted by, as the twin is.
     temperature : float, default=1.3
         Temperature at the start; it falls linearly to 1.
     annealing_iter : int, default=5
@@ -140,7 +139,8 @@ class TemperedLDA(
         Threads; None is all cores, or one inside a joblib or dask worker. The result
         does not depend on it.
     verbose : int, default=0
-        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+        1: a progress bar, or lines for the first epoch, every `verbose_interval`-th and
+        the last; 2: every epoch.
     verbose_interval : int, default=1
         Epochs between two lines.
     random_state : int, RandomState instance or None, default=None
@@ -239,8 +239,8 @@ class TemperedLDA(
         step_decay=DEFAULT_DECAY,
         step_offset=DEFAULT_OFFSET,
         batch_size="auto",
-        max_iter=10,
-        tol=0.0,
+        max_iter=100,
+        tol=1e-4,
         mean_change_tol=1e-3,
         max_doc_update_iter=100,
         total_samples=None,
@@ -318,7 +318,7 @@ class TemperedLDA(
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Word counts, integers or not.
+            Word counts, integers or not, but no TF-IDF: priors are counts.
         y : Ignored
             Present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -337,6 +337,8 @@ class TemperedLDA(
 
         Warns
         -----
+        FractionalCountsWarning
+            If X looks like weights, as TF-IDF: priors are counts.
         ConvergenceWarning
             If `tol` is positive and `max_iter` epochs were not enough.
         """
@@ -392,6 +394,7 @@ class TemperedLDA(
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         data = open_documents(*self._check_counts(X, sample_weight, reset=True))
+        self._warn_of_fractions(data.X)
         plan = self._plan(data.n_units)
         doc_prior, word_prior = self._priors(data.n_features)
         tempering = self.tempering
@@ -445,8 +448,7 @@ class TemperedLDA(
                 tol=self.tol,
                 stop=perplexity_stop(self.evaluate_every, self.perp_tol),
             )
-        if self.tol > 0.0:
-            warn_not_converged(self, best, "token")
+        warn_not_converged(self, best, "token")
         steps = 1 if plan.name == "batch" else plan.n_blocks
         vars(self).update(
             attributes,
@@ -481,7 +483,8 @@ class TemperedLDA(
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Word counts of the batch, over the same vocabulary each time.
+            Word counts of the batch, over the same vocabulary each time. A batch of
+            empty documents leaves the topics as they are.
         y : Ignored
             Present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -500,9 +503,19 @@ class TemperedLDA(
         first = not hasattr(self, "components_")
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            data = open_documents(*self._check_counts(X, sample_weight, reset=first))
+            counts = self._check_counts(X, sample_weight, reset=first)
+            data = open_documents(*counts, empty=True)
             if not first:
                 self._check_stream()
+            if data.total_weight == 0.0:
+                return self._skip_batch(
+                    first,
+                    n_batch_iter_=getattr(self, "n_batch_iter_", 1) + 1,
+                    n_documents_seen_=getattr(self, "n_documents_seen_", 0)
+                    + data.n_weighted,
+                )
+            if first:
+                self._warn_of_fractions(data.X)
             doc_prior, word_prior = self._priors(data.n_features)
             if not first:  # in the order of the topics, which may have been relabelled
                 doc_prior = self.doc_topic_prior_

@@ -74,7 +74,7 @@ class LDAInference(TopicModelMixin):
 
     _by_topic = ("doc_topic_prior_", "topic_word_prior_")
     _objective_name = "lower_bound_"
-    _of_fit = ("history_", "init_scores_", "doc_temperature_")
+    _fit_only = ("history_", "init_scores_", "doc_temperature_")
 
     @property
     def exp_dirichlet_component_(self):
@@ -121,6 +121,27 @@ class LDAInference(TopicModelMixin):
         X = self._check_X(X, reset=False)
         return as_documents(X, dtype=self._dtype(X))
 
+    def fit_transform(self, X, y=None, *, normalize=True, **fit_params):
+        """Fit the model and return the topics' shares of its documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts.
+        y : Ignored
+            Present by convention.
+        normalize : bool, default=True
+            As in :meth:`transform`.
+        **fit_params : dict
+            Passed to :meth:`fit`.
+
+        Returns
+        -------
+        shares : ndarray of shape (n_samples, n_components)
+            As :meth:`transform` returns them.
+        """
+        return self.fit(X, y, **fit_params).transform(X, normalize=normalize)
+
     def transform(self, X, *, normalize=True):
         """Return the topics' shares of documents, seen before or not.
 
@@ -166,13 +187,16 @@ class LDAInference(TopicModelMixin):
         _, bound, divergence = self._evaluate(data)
         return bound - divergence * data.total_weight / self.n_tokens_seen_
 
-    def perplexity(self, X):
+    def perplexity(self, X, sub_sampling=False):
         """Return the perplexity of documents, from the bound of `score`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Word counts.
+        sub_sampling : bool, default=False
+            Taken as in scikit-learn, whose True spreads the cost of the topics over
+            all the documents of the fit; here it always is, see :meth:`score`.
 
         Returns
         -------

@@ -31,7 +31,7 @@ def check_twin_arguments(estimator):
             "quadratic penalty of l1_ratio=0. For l1 or elastic net use "
             "sklearn.linear_model.LogisticRegression(solver='saga')."
         )
-    if estimator.dual is not False:
+    if not isinstance(estimator.dual, bool | np.bool_) or estimator.dual:
         raise ValueError(
             f"dual={estimator.dual!r} is not available: {name} solves the primal "
             "problem, dual=False, whose optimum is the same."
@@ -50,12 +50,13 @@ def check_twin_arguments(estimator):
             "solver='liblinear' penalises the intercept: use solver='auto' with "
             "penalize_intercept=True, or solver='auto' for an intercept that is free."
         )
-    if solver in OTHER_SOLVERS:
+    if estimator.penalty is None and C not in (1.0, np.inf):
         warnings.warn(
-            f"solver={solver!r} of scikit-learn has no counterpart: 'auto' is used, "
-            "which looks for the same optimum.",
+            "Setting penalty=None will ignore the C and l1_ratio parameters: there is "
+            f"no penalty, so C={C!r} has no effect; no penalty is C=np.inf alone.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
+    if solver in OTHER_SOLVERS:
         solver = "auto"
     return (np.inf if estimator.penalty is None else float(C)), solver

@@ -1,20 +1,18 @@
 """The scikit-learn shell of the logistic regression: parameters, fit, partial_fit."""
 
 import time
-import warnings
 from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite, check_random_state
 
 from skvrem import schedules, solvers
 from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
 from skvrem.linear._inference import LogisticInference
-from skvrem.linear._input import open_rows
+from skvrem.linear._input import check_precision, find_center, open_rows
 from skvrem.linear._model import Parameters, Statistics
 from skvrem.linear._plan import (
     MANY_ROWS,
@@ -28,6 +26,7 @@ from skvrem.linear._plan import (
 from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._classes import stream_classes
+from skvrem.utils._messages import warn_not_converged
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
@@ -67,16 +66,17 @@ class SBMLogisticRegression(
     Parameters
     ----------
     penalty : {"l2", None}, default="l2"
-        As in scikit-learn; None is ``C=np.inf``.
+        As in scikit-learn; None is ``C=np.inf``, and a warning where C is given.
     C : float, default=1.0
         Inverse of the strength of the penalty; ``np.inf`` is none.
     l1_ratio : 0, default=0.0
         As in scikit-learn: 0 is the quadratic penalty, the only one here.
     dual : False, default=False
         As in scikit-learn; there is no dual form here.
-    tol : float, default=1e-7
-        Converged when what is left to gain is less, in nats a row. "batch" without
-        acceleration, "stochastic" and "svrg" go by what the last epoch gained.
+    tol : float, default=1e-6
+        Converged when less is left to gain, in nats a row, and no derivative of the
+        mean objective is larger, as in scikit-learn's "lbfgs"; or when rounding of the
+        objective hides what is left. "stochastic" goes by what the last epochs gained.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_scaling : 1, default=1
@@ -84,7 +84,9 @@ class SBMLogisticRegression(
     class_weight : dict or "balanced", default=None
         Factors of the weights of rows by class, as in scikit-learn.
     random_state : int, RandomState instance or None, default=None
-        Seeds the sample that the curvature is taken from, and the minibatches.
+        Seeds the sample that the curvature is taken from, and the minibatches. With
+        None "auto", "batch" and scikit-learn's solvers draw that sample from a fixed
+        seed, so that a fit repeats to the last bit; those in minibatches do not.
     solver : str, default="auto"
         "auto", "batch", "stochastic" or "svrg"; scikit-learn's names mean "auto".
         "batch" is bound majorization [1]_ (steps that are no longer the bound's, of
@@ -97,7 +99,8 @@ class SBMLogisticRegression(
         Epochs: passes for "batch", steps with "lbfgs", passes over the minibatches for
         the others.
     verbose : int, default=0
-        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+        1: a progress bar, or lines for the first epoch, every `verbose_interval`-th and
+        the last; 2: every epoch.
     warm_start : bool, default=False
         Start from the last solution, as along a path of values of C.
     n_jobs : int or None, default=None
@@ -107,7 +110,8 @@ class SBMLogisticRegression(
         The penalty holds for the intercept too, as in liblinear and in [2]_.
     acceleration : {None, "lbfgs"}, default=None
         "lbfgs" fits a sample of the rows first, takes the curvature there, and makes
-        L-BFGS steps in its metric on all rows, each checked. With "batch" or "auto".
+        L-BFGS steps in its metric on all rows, each checked. With "batch" or "auto",
+        which takes it in any case.
     curvature : {"auto", "bound", "hessian"}, default="auto"
         Row weights of the curvature: of the bound or of the Hessian. "auto" is the
         Hessian with acceleration, else the bound; "batch" and "svrg" go on with damped
@@ -146,8 +150,8 @@ class SBMLogisticRegression(
     curvature_ : ndarray
         With `compute_std`: minus the Hessian of the penalised log-likelihood, classes
         by features and intercept, both ways.
-    n_iter_ : int
-        Epochs of the last fit, or batches of a stream.
+    n_iter_ : ndarray of shape (1,)
+        Epochs of the last fit, or batches of a stream; an array as in scikit-learn.
     converged_ : bool
     objective_ : float
         Penalised log-likelihood in nats a row.
@@ -191,7 +195,7 @@ class SBMLogisticRegression(
         C=1.0,
         l1_ratio=0.0,
         dual=False,
-        tol=1e-7,
+        tol=1e-6,
         fit_intercept=True,
         intercept_scaling=1,
         class_weight=None,
@@ -328,17 +332,21 @@ class SBMLogisticRegression(
         began = time.perf_counter()
         rows = open_rows(self, X, y, sample_weight, reset=True)
         data, classes = rows.data, rows.classes
-        rng = np.random.default_rng(
-            check_random_state(self.random_state).randint(2**31 - 1)
-        )
-        fit = plan_fit(self, solver, rows, C)
+        center = find_center(self, data)
+        fit = plan_fit(self, solver, rows, C, center=center)
+        seed = 0  # solvers without minibatches repeat, as the twin's do
+        if self.random_state is not None or fit.name in ("stochastic", "svrg"):
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+        rng = np.random.default_rng(seed)
         theta, passes = self._first_theta(fit, data, classes, rng)
         point = fit.model.start(Parameters(theta))
         if fit.name == "svrg":
             point, cost = fit.model.recondition(point, data, rng)
             passes += cost
         with Progress(self, X, y, 1) as progress:
-            attributes = partial(self._attributes, classes=classes, dtype=rows.dtype)
+            attributes = partial(
+                self._attributes, fit.model, classes=classes, dtype=rows.dtype
+            )
             report = progress.start(0, attributes)
             result = solvers.run(
                 fit.model,
@@ -355,22 +363,21 @@ class SBMLogisticRegression(
                 seconds=time.perf_counter() - began,
             )
             report.end()
-        if not (result.converged or result.stopped) and self.max_iter > 0:
-            self._warn_not_converged(result)
+        check_precision(center, result.point.parameters.theta, rows.dtype)
+        warn_not_converged(self, result, advice="a smaller C makes the problem easier")
         for name in ("coef_std_", "intercept_std_", "curvature_"):
             vars(self).pop(name, None)
         sums = result.point.statistics
         vars(self).update(
-            self._attributes(result.point, classes, rows.dtype),
-            converged_=result.converged,
-            n_iter_=result.n_iter,
+            self._attributes(fit.model, result.point, classes, rows.dtype),
+            **result.attributes() | {"n_iter_": np.array([result.n_iter], np.int32)},
             objective_=result.objective,
-            history_=solvers.as_history(result.history),
-            solver_=fit.name,
+            solver_=result.history[-1].solver,
             step_size_=fit.model.online.scale if fit.model.online else fit.step_size(0),
             batch_size_=-(-data.n_units // fit.n_blocks),
             n_samples_seen_=data.n_units,
             _seen=data.total_weight,
+            _center=center,
             # A fit by full passes keeps none: the first batch of a stream brings it.
             _curvature=sums.curvature if fit.name == "stochastic" else None,
             _gradient=sums.gradient if fit.name == "stochastic" else None,
@@ -389,7 +396,7 @@ class SBMLogisticRegression(
         if self.warm_start and hasattr(self, "coef_"):
             theta = self._theta(classes, shape)
             if theta is not None:
-                return theta, 0.0
+                return model.about_center(theta), 0.0
         rows = start_rows(shape[0], data.n_units)
         if fit.name in ("batch", "stochastic") or not rows:
             return np.zeros(shape), 0.0
@@ -427,11 +434,11 @@ class SBMLogisticRegression(
             theta[-1] = self.intercept_
         return theta
 
-    def _attributes(self, point, classes, dtype):
+    def _attributes(self, model, point, classes, dtype):
         """Return the fitted attributes of a point."""
-        theta = point.parameters.theta
+        theta = model.about_zero(point.parameters.theta)
         coef, intercept = theta.T, np.zeros(theta.shape[1])
-        if self.fit_intercept:
+        if model.intercept:
             coef, intercept = theta[:-1].T, theta[-1]
         return {
             "classes_": classes,
@@ -448,17 +455,6 @@ class SBMLogisticRegression(
             "coef_std_": np.ascontiguousarray(std[:d].T),
             "intercept_std_": std[d] if self.fit_intercept else np.zeros(std.shape[1]),
         }
-
-    def _warn_not_converged(self, result):
-        """Warn once, with the last gain and the parameter to raise."""
-        warnings.warn(
-            f"{type(self).__name__} did not converge in {result.n_iter} epochs: the "
-            f"last gained {result.gain:.3g} a row, and tol is {self.tol:g}. Raise "
-            "max_iter, or tol if that is close enough; a smaller C makes the problem "
-            "easier.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         r"""Update the model with one batch of a stream.
@@ -494,6 +490,11 @@ class SBMLogisticRegression(
         with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
             C, _ = self._check_parameters()
             classes = stream_classes(self, classes)
+            if not first and self.fit_intercept != self._of_fit.fit_intercept:
+                raise ValueError(
+                    f"fit_intercept={self.fit_intercept!r}, but the model was fitted "
+                    f"with {self._of_fit.fit_intercept!r}: call fit."
+                )
             with self._explained(X):
                 self._step(X, y, classes, sample_weight, C, first)
         return self
@@ -504,15 +505,18 @@ class SBMLogisticRegression(
         seen = 0.0 if first else self._seen
         total = seen + data.total_weight
         n_total = max(total, self.total_samples or 0.0)
-        model = plan_fit(self, "stochastic", rows, C, n_total).model
+        # A stream keeps the origin that its curvature is taken about.
+        known = None if first else self._curvature
+        center = getattr(self, "_center", None)  # older pickles have none
+        center = find_center(self, data) if known is None else center
+        model = plan_fit(self, "stochastic", rows, C, n_total, center).model
         shape = (len(model.ridge), model.k)
         n_blocks = count_blocks(
             "stochastic", data.n_units, shape[0], self.batch_size, stream=True
         )
         dtype = rows.dtype if first else self.coef_.dtype
         theta = np.zeros(shape) if first else self._theta(classes, shape)
-        point = model.start(Parameters(theta))
-        known = None if first else self._curvature
+        point = model.start(Parameters(model.about_center(theta)))
         if known is not None and known.shape == model.curvature.shape:
             point = point._replace(statistics=Statistics(self._gradient, known, 0.0))
         model.online = model.online._replace(
@@ -536,18 +540,22 @@ class SBMLogisticRegression(
             objective += weight * model.objective(point, mean)
             seen += weight
             point = model.update(point, None, mean, weight / seen)
-        for name in ("history_", "coef_std_", "intercept_std_", "curvature_"):
-            vars(self).pop(name, None)  # they are of a fit that is past
+        check_precision(center, point.parameters.theta, dtype)
+        # They are of a fit that is past.
+        of_fit = ("history_", "stop_reason_", "gap_left_")
+        for name in (*of_fit, "coef_std_", "intercept_std_", "curvature_"):
+            vars(self).pop(name, None)
         vars(self).update(
-            self._attributes(point, classes, dtype),
+            self._attributes(model, point, classes, dtype),
             converged_=False,
-            n_iter_=getattr(self, "n_iter_", 0) + 1,
+            n_iter_=np.array([np.max(getattr(self, "n_iter_", 0)) + 1], np.int32),
             objective_=objective / data.total_weight,
             solver_="stochastic",
             step_size_=data.total_weight / total,
             batch_size_=-(-data.n_units // n_blocks),
             n_samples_seen_=getattr(self, "n_samples_seen_", 0) + data.n_units,
             _seen=total,
+            _center=center,
             _curvature=point.statistics.curvature,
             _gradient=point.statistics.gradient,
         )

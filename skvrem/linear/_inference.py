@@ -4,10 +4,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem.utils._classes import PredictsByProba
+from skvrem.utils._remote import refuse_dask
 from skvrem.utils._summary import summary_table
+from skvrem.utils._validation import validate_data
 
 __all__ = ["LogisticInference"]
 
@@ -63,6 +65,26 @@ class LogisticInference(PredictsByProba):
         if Z.ndim == 1:
             return np.stack([log_expit(-Z), log_expit(Z)], axis=1)
         return log_softmax(Z, axis=1)
+
+    def score(self, X, y, sample_weight=None):
+        """Return the accuracy.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        score : float
+            Share of the rows whose class is predicted.
+        """
+        refuse_dask(y, sample_weight)
+        return super().score(X, y, sample_weight)
 
     def densify(self):
         """Make ``coef_`` a dense array, as it is after a fit.

@@ -5,13 +5,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.validation import validate_data
 
 from skvrem.data import as_source, is_dask
 from skvrem.utils._classes import number_classes
-from skvrem.utils._validation import check_weight
+from skvrem.utils._validation import check_weight, validate_data
 
-__all__ = ["Rows", "open_rows"]
+__all__ = ["Rows", "check_precision", "find_center", "open_rows"]
+
+# Rows that tell where the columns are; deviations from zero that are far, where a
+# column's own spread is lost in sums of squares; and as many that are too far where
+# the origin cannot be moved.
+CENTER_ROWS = 1000
+FAR, TOO_FAR = 1e2, {"f": 1e3, "d": 1e6}
+# Error of the logits, by rounding, that is no longer an answer.
+LOGIT_ERROR = 1e-2
 
 
 class Rows(NamedTuple):
@@ -80,3 +87,114 @@ def _is_as_before(estimator, X, y):
         and X.shape == (y.size, estimator.n_features_in_)
         and not hasattr(estimator, "feature_names_in_")
     )
+
+
+def find_center(estimator, data):
+    """Return where the columns of rows lie that are far from zero for their spread.
+
+    The coefficients of a model with a free intercept do not depend on the origin.
+    Rounding does: columns are moved whose mean is many of their deviations away.
+
+    Parameters
+    ----------
+    estimator : SBMLogisticRegression
+    data : source
+
+    Returns
+    -------
+    center : ndarray of shape (n_features,) and the rows' dtype, or None
+        Zero for the columns that are near; None where all are.
+
+    Raises
+    ------
+    ValueError
+        If columns are too far away, and cannot be moved: sparse rows, or a model
+        without an intercept or with a penalty on it.
+    """
+    sparse = hasattr(data.rows, "indptr")
+    free = estimator.fit_intercept and not estimator.penalize_intercept
+    mean, deviation = _spread_of_sparse(data) if sparse else _spread(data)
+    away = np.abs(mean)
+    if sparse or not free:
+        # A column that does not vary is an intercept of the user's own.
+        limit = TOO_FAR[_dtype(data).char]
+        hopeless = (away > limit * deviation) & (deviation > 0.0)
+        if hopeless.any():
+            column = int(hopeless.argmax())
+            why = "without a free intercept" if not free else "in a sparse matrix"
+            raise ValueError(
+                f"Column {column} of X is {mean[column]:.3g} +- "
+                f"{deviation[column]:.3g}: so far from zero its spread is lost by "
+                f"rounding, {why}. Subtract the mean of the column "
+                "(sklearn.preprocessing.StandardScaler)"
+                f"{', of dense rows' if sparse else ''}."
+            )
+        return None
+    # A column of ones, or of rare zeros among them, needs no moving.
+    far = away > FAR * np.where(deviation > 0.0, deviation, 1.0)
+    if not far.any():
+        return None
+    return np.where(far, mean, 0.0).astype(_dtype(data))
+
+
+def _dtype(data):
+    """Return the dtype of rows, dense or not."""
+    rows = data.rows
+    return (rows.data if hasattr(rows, "indptr") else rows).dtype
+
+
+def _spread(data):
+    """Return mean and deviation of the columns, zero where they are not finite."""
+    step = max(1, data.n_units // CENTER_ROWS)
+    rows = np.asarray(data.rows[::step], np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart = rows - rows[0]  # exactly zero in columns that do not vary
+        shift = apart.mean(axis=0)
+        mean, deviation = rows[0] + shift, (apart - shift).std(axis=0)
+    bad = ~np.isfinite(mean + deviation)  # said where the sums are not finite
+    mean[bad] = deviation[bad] = 0.0
+    return mean, deviation
+
+
+def _spread_of_sparse(data):
+    """Return mean and deviation of the columns of CSR rows without zeros, else 0."""
+    parts, shape = data.rows[:3], (data.n_units, data.n_features)
+    X = sp.csr_matrix(parts, shape=shape)[:: max(1, data.n_units // CENTER_ROWS)]
+    (n, d), values = X.shape, X.data.astype(np.float64)
+    # A column with zeros among its entries is not far from zero for its spread.
+    full = np.bincount(X.indices, minlength=d) == n
+    if not full.any():
+        return np.zeros(d), np.zeros(d)
+    with np.errstate(over="ignore", invalid="ignore"):
+        first = np.zeros(d)
+        first[X.indices[::-1]] = values[::-1]
+        apart = values - first[X.indices]  # exactly zero in those that do not vary
+        shift = np.bincount(X.indices, apart, d) / n
+        square = np.bincount(X.indices, np.square(apart - shift[X.indices]), d)
+        mean, deviation = first + shift, np.sqrt(square / n)
+    for column in np.flatnonzero(full & (np.abs(mean) > FAR * deviation)):
+        full[column] = (data.rows.indices == column).sum() == data.n_units
+    return np.where(full, mean, 0.0), np.where(full, deviation, 0.0)
+
+
+def check_precision(center, theta, dtype):
+    """Check that logits can be computed from rows as far from zero as these.
+
+    Raises
+    ------
+    ValueError
+        If their rounding errors are not small.
+    """
+    if center is None:
+        return
+    error = np.abs(center.astype(np.float64)) @ np.abs(theta[:-1])
+    error = np.finfo(dtype).eps * error.max()
+    if error > LOGIT_ERROR:
+        column = int((np.abs(center) * np.abs(theta[:-1]).max(axis=1)).argmax())
+        raise ValueError(
+            f"Columns of X are so far from zero (column {column} is about "
+            f"{center[column]:.3g}) that {np.dtype(dtype).name} cannot tell their "
+            f"logits within {error:.2g}. Subtract the means of the columns "
+            "(sklearn.preprocessing.StandardScaler)"
+            f"{', or pass float64' if np.dtype(dtype).itemsize < 8 else ''}."
+        )

@@ -135,6 +135,10 @@ class LogisticModel:
         The time that this takes, in passes for the gradient.
     online : Online or None
         For the stochastic solver.
+    center : ndarray of shape (n_features,) and the rows' dtype, or None
+        Where the rows have their origin: the coefficients are the same about any, the
+        free intercept is that of rows less this. Far from their origin the columns are
+        hardly to be told from it.
     """
 
     #: `remember` keeps the sums.
@@ -154,6 +158,7 @@ class LogisticModel:
         sample_rows=0,
         metric_cost=0.0,
         online=None,
+        center=None,
     ):
         self.y = y
         self.k = 1 if n_classes == 2 else n_classes
@@ -166,6 +171,7 @@ class LogisticModel:
         self.sample_rows = sample_rows
         self.metric_cost = metric_cost
         self.online = online
+        self.center = center
         self._factored = None, None
 
     def start(self, parameters):
@@ -179,7 +185,27 @@ class LogisticModel:
         other.sample_rows = sample_rows
         return other
 
+    # The origin
+
+    def about_center(self, theta):
+        """Return parameters about zero as those about the centre."""
+        return self._shifted(theta, 1.0)
+
+    def about_zero(self, theta):
+        """Return parameters about the centre as those about zero."""
+        return self._shifted(theta, -1.0)
+
+    def _shifted(self, theta, sign):
+        if self.center is None:
+            return theta
+        theta = theta.copy()
+        theta[-1] += sign * (self.center.astype(np.float64) @ theta[:-1])
+        return theta
+
     # Sums over rows
+
+    def _tiles(self, batch, start, stop):
+        return tiles(batch, start, stop, self.intercept, self.center)
 
     def statistics(self, point, batch, beta, every=None):
         """Return the sums of a batch.
@@ -213,7 +239,7 @@ class LogisticModel:
 
     def _gradient_sums(self, theta, batch, start, stop, curvature):
         gradient, objective = np.zeros_like(theta), 0.0
-        for tile, where in tiles(batch, start, stop, self.intercept):
+        for tile, where in self._tiles(batch, start, stop):
             y, weight = self.y[where], _weight(batch, where)
             Z = tile.times(theta)
             loss = np.empty(len(Z), Z.dtype)
@@ -229,7 +255,7 @@ class LogisticModel:
         thin = self.online.thin if self.online else 1
         out = self.curvature.zeros()
         stop = start + -(-(stop - start) // thin)
-        for tile, where in tiles(batch, start, stop, self.intercept):
+        for tile, where in self._tiles(batch, start, stop):
             weights = self._row_weights(tile.times(theta), _weight(batch, where))
             self.curvature.add(tile, weights, out)
         out *= thin
@@ -343,7 +369,7 @@ class LogisticModel:
         pairs = [(a, b) for a in range(k) for b in range(a, k)]
         grams = np.zeros((len(pairs), p, p))
         for batch in data.chunks().batches:
-            for tile, where in tiles(batch, batch.start, batch.stop, self.intercept):
+            for tile, where in self._tiles(batch, batch.start, batch.stop):
                 Z = tile.times(theta)
                 P = np.empty(Z.shape)
                 _kernels.probabilities(Z, P)
@@ -365,8 +391,21 @@ class LogisticModel:
             amount = np.maximum(hessian.diagonal().reshape(k, p).mean(axis=0), 1e-300)
             shifted = hessian + np.kron(np.full((k, k), 1.0 / k), np.diag(amount))
             common = 1.0 / (k * (amount + ridge))
-        variance = Factor(shifted).solve(np.eye(k * p)).diagonal().reshape(k, p)
-        return hessian, np.sqrt(np.maximum(variance - common, 0.0)).T
+        inverse = Factor(shifted).solve(np.eye(k * p))
+        variance = inverse.diagonal().reshape(k, p) - common
+        if self.center is not None:
+            # The intercept about zero is that about the centre, less the logit there.
+            # The Hessian is a quadratic form: it takes the opposite transformation.
+            back = np.append(-self.center.astype(np.float64), 1.0)
+            blocks = inverse.reshape(k, p, k, p)[np.arange(k), :, np.arange(k), :]
+            variance[:, -1] = (blocks @ back) @ back - np.square(back) @ (
+                common * np.ones(p)
+            )
+            forth = np.eye(p)
+            forth[-1, :-1] = -back[:-1]
+            forth = np.kron(np.eye(k), forth)
+            hessian = forth.T @ hessian @ forth
+        return hessian, np.sqrt(np.maximum(variance, 0.0)).T
 
     # What the solvers ask for
 
@@ -389,6 +428,13 @@ class LogisticModel:
         """Return the gradient of the objective a unit."""
         theta = point.parameters.theta
         return (mean.gradient - self.ridge[:, None] * theta).ravel()
+
+    def may_end(self, point, mean, tol):
+        """Whether no derivative of the objective is larger than `tol`.
+
+        Little can be left to gain long before the coefficients are found.
+        """
+        return bool(np.abs(self.gradient(point, mean)).max() <= tol)
 
     def move(self, point, step):
         """Return the point with its parameters moved."""

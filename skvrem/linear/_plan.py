@@ -141,7 +141,7 @@ def count_blocks(solver, n_rows, p, batch_size, stream=False):
     return max(1, min(SVRG_BLOCKS, n_rows // SVRG_ROWS)) if solver == "svrg" else 1
 
 
-def plan_fit(estimator, solver, rows, C, n_total=None):
+def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
     """Choose curvature, solver and steps for an estimator's parameters.
 
     Parameters
@@ -152,6 +152,8 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
     C : float
     n_total : float or None
         Weight that the penalty is spread over; None is that of the rows.
+    center : ndarray or None
+        See :class:`~skvrem.linear._model.LogisticModel`.
 
     Returns
     -------
@@ -193,6 +195,7 @@ def plan_fit(estimator, solver, rows, C, n_total=None):
         ridge=ridge,
         total_weight=data.total_weight if n_total is None else n_total,
         intercept=bool(estimator.fit_intercept),
+        center=center,
         online=Online(estimator.gradient_memory, factor, 1.0 / n_blocks)
         if stream
         else None,

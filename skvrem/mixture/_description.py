@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_source
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, precisions_cholesky
+from skvrem.utils._remote import refuse_dask
 from skvrem.utils._summary import fit_facts, summary_table
 from skvrem.utils._validation import check_order
 
@@ -56,11 +57,12 @@ class GaussianMixtureDescription:
         """Covariances as matrices, shape (n_components, n_features, n_features)."""
         k, d = self.means_.shape
         covariances = np.asarray(self.covariances_, np.float64)
-        if self.covariance_type == "tied":
+        kind = self._of_fit.covariance_type
+        if kind == "tied":
             covariances = np.broadcast_to(covariances, (k, d, d))
-        elif self.covariance_type == "diag":
+        elif kind == "diag":
             covariances = covariances[:, :, None] * np.eye(d)
-        elif self.covariance_type == "spherical":
+        elif kind == "spherical":
             covariances = covariances[:, None, None] * np.eye(d)
         return covariances
 
@@ -118,6 +120,7 @@ class GaussianMixtureDescription:
         """
         weights, means, _, _ = self._parameters()
         known = self._feature_numbers(given)
+        refuse_dask(values)
         values = check_array(values, dtype=np.float64, input_name="values")
         if values.shape[1] != len(known):
             raise ValueError(
@@ -186,7 +189,7 @@ class GaussianMixtureDescription:
         check_is_fitted(self)
         order = check_order(order, len(self.weights_))
         names = ["weights_", "means_"]
-        if self.covariance_type != "tied":
+        if self._of_fit.covariance_type != "tied":
             names += ["covariances_", "precisions_", "precisions_cholesky_"]
         for name in names:
             setattr(self, name, getattr(self, name)[order])

@@ -23,6 +23,7 @@ from skvrem.utils._base import VersionedPickle
 from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
 from skvrem.utils._parallel import threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
+from skvrem.utils._scale import warn_scale
 from skvrem.utils._validation import (
     all_or_nothing,
     check_integer,
@@ -78,7 +79,8 @@ class VRGaussianMixture(
     warm_start : bool, default=False
         Start from the last solution.
     verbose : int, default=0
-        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+        1: a progress bar, or lines for the first epoch, every `verbose_interval`-th and
+        the last; 2: every epoch.
     verbose_interval : int, default=10
         Epochs between two lines.
     solver : str, default="auto"
@@ -90,7 +92,7 @@ class VRGaussianMixture(
         "auto" is "saga" where rows are many for the parameters, otherwise "batch"
         with SQUAREM. The choice is in ``solver_``.
     acceleration : {None, "squarem"}, default=None
-        Extrapolation [3]_ on top of "batch".
+        Extrapolation [3]_ on top of "batch". None leaves "auto" free to take it.
     step_size : float or "auto", default="auto"
         Step of "svrg" and "saga"; "auto" makes a step times the number of
         minibatches ``min(20, n_samples / (3 * n_parameters))``. Factor of the steps
@@ -228,7 +230,8 @@ class VRGaussianMixture(
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.covariance_type in ("diag", "spherical")
+        # As text: whatever stands there, tags are asked of a fitted estimator too.
+        tags.input_tags.allow_nan = str(self.covariance_type) in ("diag", "spherical")
         return tags
 
     def _check_parameters(self):
@@ -285,6 +288,11 @@ class VRGaussianMixture(
         -----
         ConvergenceWarning
             If `max_iter` epochs were not enough.
+        DataScaleWarning
+            If the default of `reg_covar` is more than 1 % of the variance of a column,
+            or a larger one more than all variances.
+        CollapsedComponentWarning
+            If components have come down to it on few rows.
         """
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
@@ -389,12 +397,45 @@ class VRGaussianMixture(
                 tol=self.tol,
             )
         warn_not_converged(self, best)
+        if best.converged:
+            self._warn_widths(attributes, data.n_units)
         history = attributes["history_"]
         vars(self).update(
             attributes,
             lower_bound_=best.objective,
-            lower_bounds_=history["objective"].tolist(),
+            lower_bounds_=history["objective"][1:].tolist(),
             n_samples_seen_=data.n_units + (self.n_samples_seen_ if warm else 0),
+        )
+
+    def _warn_widths(self, attributes, n_rows):
+        """Warn of variances that are those of reg_covar."""
+        weight, first, second = attributes["_sums"]
+        means, covariances = attributes["means_"], attributes["covariances_"]
+        if second.ndim == 3:
+            second = np.diagonal(second, axis1=1, axis2=2)
+        if self._dense:
+            covariances = np.diagonal(covariances, axis1=-2, axis2=-1)
+        elif self.covariance_type == "spherical":
+            covariances = covariances[:, None]
+        # Those of the data, by the law of total variance.
+        total = weight.sum()
+        mean = (weight @ means + first.sum(axis=0)) / total
+        gap = means - mean
+        between = weight[:, None] * np.square(gap) + 2.0 * first * gap
+        variances = (second + between).sum(axis=0) / total
+        if self.covariance_type == "spherical":
+            variances = np.full_like(variances, variances.mean())
+        names = getattr(self, "feature_names_in_", None)
+        names = [f"x{j}" for j in range(len(mean))] if names is None else names
+        warn_scale(
+            self,
+            self.reg_covar,
+            variances,
+            mean,
+            list(names),
+            "component",
+            np.broadcast_to(covariances, means.shape),
+            weight / total * n_rows,
         )
 
     def _attributes(self, model, point, dtype):
@@ -456,14 +497,16 @@ class VRGaussianMixture(
                 seen = self.n_samples_seen_
             batch = solvers.Batch()
             batch.start(model, data, rng)
-            anchor = batch.begin(point, 1.0)
+            anchor = batch.certify(point, 1.0)
             scale = 1.0 if self.step_size == "auto" else self.step_size
             schedule = schedules.Power(scale, self.step_offset, self.step_decay)
             step = schedule(seen / data.n_units)
             point = model.update(point, None, anchor.mean, step)
             seen += data.n_units
-            for name in ("history_", "lower_bounds_", "init_scores_"):
-                vars(self).pop(name, None)  # they are of a fit that is past
+            # They are of a fit that is past.
+            of_fit = ("history_", "stop_reason_", "gap_left_")
+            for name in (*of_fit, "lower_bounds_", "init_scores_"):
+                vars(self).pop(name, None)
             vars(self).update(
                 self._attributes(model, model.revive(point, data, rng), dtype),
                 converged_=False,

@@ -3,15 +3,15 @@
 from functools import partial
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import logsumexp, softmax
 from sklearn.utils import check_array
-from sklearn.utils.validation import validate_data
 
 from skvrem.data import as_source, is_dask
 from skvrem.mixture._description import GaussianMixtureDescription
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.utils._parallel import parallel_map, row_chunks, threads
-from skvrem.utils._validation import check_weight
+from skvrem.utils._validation import check_magnitude, check_weight, validate_data
 
 __all__ = ["GaussianMixtureInference", "check_block", "find_missing"]
 
@@ -25,7 +25,8 @@ def find_missing(X, covariance_type):
     Raises
     ------
     ValueError
-        If it does, and the covariances have off-diagonal elements.
+        If it does, and the covariances have off-diagonal elements; or numbers whose
+        squares overflow.
     """
     # The sum of a column is NaN if one of its elements is; no temporary of X's size.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -39,17 +40,31 @@ def find_missing(X, covariance_type):
             "covariance_type='diag' or 'spherical'; for "
             f"{covariance_type!r} impute them first."
         )
+    if X.size:
+        check_magnitude(X)
     return missing
 
 
 def check_block(X, covariance_type):
     """Check a block of a dask array as scikit-learn checks an array."""
+    _refuse_sparse_chunks(X)
     X = check_array(X, dtype=None, ensure_all_finite="allow-nan", ensure_min_samples=0)
     return find_missing(X, covariance_type)
 
 
+def _refuse_sparse_chunks(block):
+    """Raise a TypeError for a sparse block of a dask array."""
+    if sp.issparse(block) or hasattr(block, "todense"):
+        raise TypeError(
+            f"The chunks of X are sparse ({type(block).__name__}), and a mixture of "
+            "Gaussians needs dense ones: pass "
+            "X.map_blocks(lambda block: block.toarray())."
+        )
+
+
 def _evaluate_rows(X, what, parameters, covariance_type):
     """Labels, probabilities or log-densities of the rows of an array in memory."""
+    _refuse_sparse_chunks(X)
     model = GaussianMixtureModel(covariance_type, 0.0, find_missing(X, covariance_type))
     source = as_source(X)
     n, k = X.shape[0], len(parameters.weights)
@@ -76,15 +91,26 @@ class GaussianMixtureInference(GaussianMixtureDescription):
 
     def _check_X(self, X, reset):
         """Validate X without loading a dask array."""
-        if is_dask(X):
+        if is_dask(X) and hasattr(X, "numblocks"):
             if X.ndim != 2:
                 raise ValueError(
                     f"Expected a 2-dimensional dask array, got {X.ndim} dimensions."
                 )
+            if np.isnan(X.shape[1]):
+                raise ValueError(
+                    "X does not know how many columns its chunks have: call "
+                    "X.compute_chunk_sizes() first."
+                )
+            _refuse_sparse_chunks(X._meta)
             if X.dtype.kind not in "fiub":
                 raise ValueError(f"X must be numeric, got dtype {X.dtype}.")
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        if hasattr(X, "to_dask_array"):
+            raise TypeError(
+                f"{type(self).__name__} takes dask arrays, not a dask "
+                f"{type(X).__name__}: pass X.to_dask_array(lengths=True)."
+            )
         return validate_data(
             self,
             X,
@@ -101,7 +127,7 @@ class GaussianMixtureInference(GaussianMixtureDescription):
             _evaluate_rows,
             what=what,
             parameters=parameters,
-            covariance_type=self.covariance_type,
+            covariance_type=self._of_fit.covariance_type,
         )
         if is_dask(X):
             if X.numblocks[1] > 1:
@@ -196,7 +222,7 @@ class GaussianMixtureInference(GaussianMixtureDescription):
             "diag": k * d,
             "spherical": k,
         }
-        return covariance[self.covariance_type] + k * d + k - 1
+        return covariance[self._of_fit.covariance_type] + k * d + k - 1
 
     def bic(self, X):
         """Return the Bayesian information criterion on X.

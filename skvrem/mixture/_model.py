@@ -240,6 +240,13 @@ class GaussianMixtureModel(Averaging):
             covariances = covariances.mean(axis=1)
         return covariances + self.reg_covar
 
+    def is_singular(self, statistics):
+        """Whether statistics give no component a covariance with an inverse."""
+        alive = statistics.sum_w > 10 * np.finfo(float).eps
+        sum_w = np.where(alive, statistics.sum_w, 1.0)
+        covariances = self._covariances(sum_w, *statistics[1:3])
+        return bool((self.precisions_cholesky(covariances)[1] | ~alive).all())
+
     def precisions_cholesky(self, covariances):
         """Upper Cholesky factors of the precisions, and which do not exist."""
         if self.dense:

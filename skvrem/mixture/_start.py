@@ -69,7 +69,10 @@ def previous_parameters(estimator, n_features):
     parameters = estimator._parameters()
     k, d = estimator.n_components, n_features
     shape = _shapes(estimator, d)["precisions_init"]
-    if parameters.means.shape != (k, d) or parameters.covariances.shape != shape:
+    # Shapes alone do not tell "tied" from "diag" where k = d.
+    same = estimator.covariance_type == estimator._of_fit.covariance_type
+    shapes = parameters.means.shape, parameters.covariances.shape
+    if not same or shapes != ((k, d), shape):
         raise ValueError(
             f"The earlier fit, of shape {parameters.means.shape} with covariances "
             f"of shape {parameters.covariances.shape}, cannot be gone on from with "
@@ -184,8 +187,15 @@ def starting_parameters(model, data, n_components, method, rng):
     else:
         batch = Batch()
         batch.start(model, data, rng)
-        mean = batch.begin(point, beta).mean
+        mean = batch.certify(point, beta).mean
         passes += 1.0
+    if model.is_singular(mean):
+        raise ValueError(
+            "Fitting the mixture model failed because some components have "
+            "ill-defined empirical covariance: all of them, as there are columns that "
+            "do not vary or depend on each other, or few different rows. Increase "
+            f"reg_covar, which is {model.reg_covar:g}, or leave out such columns."
+        )
     parameters = model.update(point, mean, None, 1.0).parameters
     if method == "random":
         # Every component has the mean and covariance of the data; set them apart.

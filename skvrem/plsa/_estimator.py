@@ -98,7 +98,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         Threads; None is all cores, or one inside a joblib or dask worker. The result
         does not depend on it.
     verbose : int, default=0
-        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+        1: a progress bar, or lines for the first epoch, every `verbose_interval`-th and
+        the last; 2: every epoch.
     verbose_interval : int, default=10
         Epochs between two lines.
 
@@ -242,7 +243,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Word counts, integers or not.
+            Word counts, integers or not, but no TF-IDF: priors are counts.
         y : Ignored
             Present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -261,6 +262,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
 
         Warns
         -----
+        FractionalCountsWarning
+            If X looks like weights, as TF-IDF: priors are counts.
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         """
@@ -298,6 +301,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         data = open_documents(*self._check_counts(X, sample_weight, reset=True))
+        self._warn_of_fractions(data.X)
         doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
         word_prior = self._word_prior(data.n_features)
         warm = self.warm_start and hasattr(self, "components_")
@@ -385,7 +389,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Word counts of the batch, over the same vocabulary each time.
+            Word counts of the batch, over the same vocabulary each time. A batch of
+            empty documents leaves the topics as they are.
         y : Ignored
             Present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -404,7 +409,12 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         first = not hasattr(self, "components_")
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            data = open_documents(*self._check_counts(X, sample_weight, reset=first))
+            counts = self._check_counts(X, sample_weight, reset=first)
+            data = open_documents(*counts, empty=True)
+            if data.total_weight == 0.0:
+                return self._skip_batch(first)
+            if first:
+                self._warn_of_fractions(data.X)
             doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
             word_prior = self._word_prior(data.n_features)
             if not first:  # in the order of the topics, which may have been relabelled

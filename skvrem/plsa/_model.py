@@ -34,6 +34,9 @@ from skvrem.utils._word_sums import (
 
 __all__ = ["PLSAModel", "PLSAPoint", "Parameters"]
 
+# Of a word that no topic has met, for the step that brings it in.
+LEAST_PROBABILITY = 1e-10
+
 
 class Parameters(NamedTuple):
     """Topics word by word, and the documents' shares of them, padded with zeros.
@@ -134,6 +137,7 @@ class PLSAModel:
         if not topic_word_prior.ndim:  # the same for all words
             topic_word_prior = np.full((self.n_components, 1), topic_word_prior)
         self.word_prior = pad(topic_word_prior.T / n_tokens, self.dtype)
+        self.loses_words = not topic_word_prior.T.any(axis=1).all()
         self.doc_update_iter = doc_update_iter
         self.doc_tol = self.dtype.type(tol)
 
@@ -181,7 +185,7 @@ class PLSAModel:
     def recall(self, memory, point, batch):
         """Return the sums where `memory` was made: weights times θ times φ of then."""
         w, sums, theta, beta = memory
-        phi = self._topics(sums, batch.rows.words, beta)
+        phi = self._topics(sums, batch.rows.words, beta, seen=True)
         theta = _temper(take_rows(theta, batch.ids), beta)
         return Statistics(expected_counts(batch, w, theta, phi), 0.0)
 
@@ -202,7 +206,7 @@ class PLSAModel:
         return np.ascontiguousarray(after[:, :k])
 
     def _visit(self, point, batch, beta, n_steps):
-        phi = self._topics(point.sums, batch.rows.words, beta)
+        phi = self._topics(point.sums, batch.rows.words, beta, seen=True)
         objective, w, at = self._e_step(
             phi, point.theta, point.after, batch, beta, n_steps
         )
@@ -237,8 +241,12 @@ class PLSAModel:
         tasks = cut_documents(rows.indptr, n_steps * theta.shape[1])
         return sum(parallel_map(infer, tasks)), w, at
 
-    def _topics(self, sums, words, beta):
-        """M step for the words (none named: all): φ^b, φ_kv ∝ s_kv + β_kv."""
+    def _topics(self, sums, words, beta, seen=False):
+        """M step for the words (none named: all): φ^b, φ_kv ∝ s_kv + β_kv.
+
+        Words that are `seen` in documents are possible: without a prior a start or a
+        stream may have brought none of them, and EM would leave them at zero.
+        """
         total = sums.totals + self._prior_totals(len(sums.deviation))
         inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
         topics = sums.parameters(words, 1.0, self.word_prior, inverse)
@@ -246,6 +254,11 @@ class PLSAModel:
             # Without a prior a topic can lose every token: any distribution will do.
             lost = np.flatnonzero(total[: self.n_components] <= 0.0)
             topics[:, lost] = 1.0 / len(sums.deviation)
+        if seen and self.loses_words:
+            impossible = ~topics.any(axis=1)
+            if impossible.any():
+                topics = pad(topics, self.dtype)
+                topics[impossible, : self.n_components] = LEAST_PROBABILITY
         return _temper(topics, beta)
 
     def _prior_totals(self, n_features):

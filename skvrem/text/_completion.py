@@ -184,7 +184,7 @@ def document_completion(estimator, X, *, random_state=0, smoothing=0.0, n_jobs=N
     >>> X = np.random.default_rng(0).poisson(np.kron(np.eye(2), np.full((50, 5), 4.0)))
     >>> lda = LatentDirichletAllocation(2, random_state=0).fit(X[::2])
     >>> print(f"{document_completion(lda, X[1::2]):.1f} nats a token")
-    -1.6 nats a token
+    -1.7 nats a token
     """
     if not (isinstance(smoothing, Real) and 0.0 <= smoothing <= 1.0):
         raise ValueError(f"smoothing must be between 0 and 1, got {smoothing!r}.")

@@ -1,14 +1,17 @@
 """What the estimators of topic models share: counts in, topics out."""
 
+import warnings
+
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import (
     check_array,
     check_is_fitted,
     check_non_negative,
-    validate_data,
 )
 
+from skvrem.exceptions import FractionalCountsWarning
+from skvrem.text._topics import check_size_of_counts, native, refuse_text
 from skvrem.text._words import top_words
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._summary import fit_facts, summary_table
@@ -18,9 +21,13 @@ from skvrem.utils._validation import (
     check_order,
     check_real,
     check_weight,
+    validate_data,
 )
 
 __all__ = ["TopicModelMixin", "check_prior"]
+
+# Counts that are smaller on average are weights.
+LEAST_COUNT = 0.5
 
 
 def check_prior(prior, name, shape, *, positive=False, hint=""):
@@ -64,10 +71,10 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     only where a subclass of theirs defines it.
 
     A subclass names its other arrays by topic in `_by_topic`, its objective in
-    `_objective_name`, and what a fit has and a stream has not in `_of_fit`.
+    `_objective_name`, and what a fit has and a stream has not in `_fit_only`.
     """
 
-    _of_fit = ("history_", "init_scores_")
+    _fit_only = ("history_", "init_scores_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -97,11 +104,32 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         X = self._check_X(X, reset)
         return X, check_weight(sample_weight, X.shape[0]), self._dtype(X, reset)
 
+    def _warn_of_fractions(self, X):
+        """Warn of weights in place of counts, CSR, which the priors would drown."""
+        if not X.nnz:
+            return
+        mean = X.data.mean(dtype=np.float64)
+        tokens = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+        length = np.median(tokens[tokens > 0.0])
+        if mean < LEAST_COUNT or length < 1.0 - 1e-6:
+            warnings.warn(
+                f"X looks like weights (TF-IDF, shares), not counts of words: its "
+                f"entries are {mean:.2g} on average, and half of the documents have "
+                f"at most {length:.2g} tokens. The priors of {type(self).__name__} are "
+                "in counts and may outweigh them. Pass the counts (CountVectorizer), "
+                "or scale X to the lengths of the documents.",
+                FractionalCountsWarning,
+                stacklevel=5,
+            )
+
     def _check_X(self, X, reset):
         """Validate counts."""
         refuse_dask(X)
+        refuse_text(X)
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        X = native(X)
         check_non_negative(X, f"{type(self).__name__} (X must be word counts)")
+        check_size_of_counts(X)
         return X
 
     def _dtype(self, X, reset=False):
@@ -118,7 +146,10 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         ValueError
             If they have another shape, or are no distributions but for their scale.
         """
-        given = np.asarray(given, np.float64)
+        try:
+            given = np.asarray(given, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must be an array of numbers.") from error
         shape = (self.n_components, n_features)
         if given.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, got {given.shape}.")
@@ -159,9 +190,21 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             "_sums": np.ascontiguousarray(point.sums.toarray()[:, :k]),
         }
 
+    def _skip_batch(self, first, **counters):
+        """Count a batch without a word, which says nothing about topics.
+
+        Where it would be the first, the stream has not begun yet.
+        """
+        if first:
+            for name in ("n_features_in_", "feature_names_in_"):
+                vars(self).pop(name, None)
+        else:
+            vars(self).update(counters, n_iter_=getattr(self, "n_iter_", 0) + 1)
+        return self
+
     def _record_batch(self, attributes, step, n_documents, n_tokens):
         """Set the attributes after one step of a stream, made at the last batch."""
-        for name in self._of_fit:
+        for name in self._fit_only:
             vars(self).pop(name, None)  # of a fit that is past
         vars(self).update(
             attributes,
@@ -188,6 +231,7 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             expected counts.
         """
         check_is_fitted(self)
+        refuse_dask(X)
         X = check_array(X, dtype=(np.float64, np.float32))
         if X.shape[1] != len(self.components_):
             raise ValueError(

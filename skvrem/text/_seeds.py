@@ -35,9 +35,11 @@ def seed_prior(seeds, feature_names, n_components, *, weight=300.0, base=0.1):
         Number of topics, of which seeded ones are some.
     weight : float or array-like of shape (n_features,), default=300.0
         Pseudo-count of each seed word in its topic, on top of `base`: so many tokens of
-        it are taken as seen in the topic beforehand. Of use is about what the corpus
-        has: ``X.sum(axis=0)`` gives each word its own count. A third of that lets words
-        go elsewhere; far more makes a topic of nothing but its seeds.
+        it are taken as seen in the topic beforehand. Of use is about what a corpus of
+        some size has: ``X.sum(axis=0)`` gives each word its own count. A third of that
+        lets words go elsewhere; far more makes a topic of nothing but its seeds. Where
+        seeds occur less than some hundred times, in a small corpus or a batch of a
+        stream, the default has found better topics.
     base : float, default=0.1
         Pseudo-count of every other word in every topic: what ``topic_word_prior`` would
         be without seeds.

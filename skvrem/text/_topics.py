@@ -8,17 +8,67 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.utils._remote import refuse_dask
+
 __all__ = [
+    "MOST_COUNT",
     "check_components",
     "check_counts",
     "check_names",
     "check_size",
+    "check_size_of_counts",
     "document_shares",
     "find_topics",
     "largest",
     "last_step",
+    "native",
+    "refuse_text",
     "word_probabilities",
 ]
+
+
+# Tokens are counted in 64 bits.
+MOST_COUNT = 2.0**62
+
+
+def refuse_text(X):
+    """Raise a ValueError for texts where word counts are expected."""
+    head = ()
+    if isinstance(X, str):
+        head = (X,)
+    elif hasattr(X, "iloc"):
+        head = X.iloc[:1]
+    elif isinstance(X, list | tuple):
+        head = X[:1]
+    elif isinstance(X, np.ndarray) and X.ndim and X.dtype.kind not in "biufc":
+        head = X[:1]
+    if len(head):
+        for value in np.asarray(head, dtype=object).ravel():
+            if isinstance(value, str):
+                raise ValueError(
+                    f"X holds text ({value[:20]!r}), and counts of words are needed: "
+                    "pass CountVectorizer().fit_transform(X), of "
+                    "sklearn.feature_extraction.text, or fit a pipeline of the two."
+                )
+
+
+def native(X):
+    """Return numbers in a type of the machine's own that scipy's matrices can have."""
+    if not X.dtype.isnative:
+        X = X.astype(X.dtype.newbyteorder("="))
+    if X.dtype.kind == "f" and X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    return X
+
+
+def check_size_of_counts(X):
+    """Raise a ValueError for counts, dense or CSR, that cannot be added up."""
+    values = X.data if sp.issparse(X) else X
+    if values.size and values.max() > MOST_COUNT:
+        raise ValueError(
+            f"X holds a count of {float(values.max()):.3g}; counts above "
+            f"{MOST_COUNT:.2g} cannot be told apart or added up. Scale them down."
+        )
 
 
 def last_step(estimator, X=None):
@@ -84,7 +134,9 @@ def check_counts(X, n_features=None):
         If X is not a matrix of finite numbers, none of them negative, with
         `n_features` columns.
     """
-    X = check_array(X, accept_sparse="csr", input_name="X")
+    refuse_dask(X)
+    refuse_text(X)
+    X = native(check_array(X, accept_sparse="csr", input_name="X"))
     if n_features is not None and X.shape[1] != n_features:
         raise ValueError(
             f"X has {X.shape[1]} columns, but the topics have {n_features} words: use "
@@ -102,6 +154,7 @@ def check_counts(X, n_features=None):
         raise ValueError(
             f"Counts must not be negative, got {X.data.min():g} in row {row} of X."
         )
+    check_size_of_counts(X)
     if X.dtype == bool:
         X = X.astype(np.int64)
     if X.data.size and not X.data.all():

@@ -1,5 +1,7 @@
 """Kernels of LDA against the equations written out, a word and a topic at a time."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.special import digamma, gammaln, logsumexp
@@ -8,6 +10,7 @@ from skvrem.lda import _kernels
 from skvrem.utils._padding import pad, padded_zeros
 from tests.documents import batch_of_documents, dense_counts
 
+THOROUGH = partial(pytest.param, marks=pytest.mark.thorough)
 DTYPES = [np.float64, np.float32]
 RTOL = {np.float64: 1e-10, np.float32: 5e-5}
 V = 20
@@ -256,8 +259,8 @@ def tempered_oracle(batch, topics, prior, n_steps, tol):
     return total, np.array(gammas), np.array(inverse), counts
 
 
-@pytest.mark.parametrize("k", [1, 3, 16, 17])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("k", [1, THOROUGH(3), THOROUGH(16), 17])
+@pytest.mark.parametrize("weighted", [THOROUGH(False), True])
 @pytest.mark.parametrize(("n_steps", "tol"), [(1, 0.0), (60, 0.0), (5000, 1e-12)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_documents_with_temperatures(dtype, n_steps, tol, weighted, k):

@@ -77,9 +77,9 @@ def test_bad_parameters_leave_no_trace(params, method, state, X):
 def test_an_interrupted_fit_leaves_no_trace(solver, state, X, monkeypatch):
     estimator = make(state, X, solver=solver)
     untouched = Untouched(estimator)
-    begin, calls = fails_at(SOLVERS[solver].begin, 3, KeyboardInterrupt())
+    begin, calls = fails_at(SOLVERS[solver].certify, 3, KeyboardInterrupt())
     with monkeypatch.context() as patched:
-        patched.setattr(SOLVERS[solver], "begin", begin)
+        patched.setattr(SOLVERS[solver], "certify", begin)
         with pytest.raises(KeyboardInterrupt):
             estimator.fit(X)
     assert len(calls) == 3
