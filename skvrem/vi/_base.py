@@ -5,23 +5,33 @@ from functools import partial
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source
 from skvrem.utils._base import VersionedPickle
-from skvrem.utils._messages import warn_nats_left
+from skvrem.utils._messages import warn_not_converged
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._summary import summary_table
 from skvrem.utils._validation import (
-    all_or_nothing,
     check_integer,
     check_options,
     check_real,
+    validate_data,
 )
 from skvrem.vi._arviz import ArviZMixin, Draws, feature_names
-from skvrem.vi._model import GaussianModel, structure_of
+from skvrem.vi._guards import (
+    CENTRE,
+    StreamsWithoutBound,
+    check_columns,
+    check_in_memory,
+    check_pivots,
+    check_scales,
+    check_unchanged,
+    whole_fit,
+)
+from skvrem.vi._model import Full, GaussianModel, structure_of
 from skvrem.vi._model_posterior import MeanField
 from skvrem.vi._model_steps import SteppingModel
 from skvrem.vi._pareto import ParetoMixin
@@ -37,13 +47,23 @@ DRAWS_AT_ONCE = 50
 PREDICT_ROWS = 4096
 
 
-class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, VersionedPickle):
+class GaussianPosterior(
+    StreamsWithoutBound,
+    ParetoMixin,
+    ArviZMixin,
+    CallbackSupportMixin,
+    VersionedPickle,
+):
     """Estimators with coefficients, a Gaussian prior and a Gaussian posterior.
 
-    A class that inherits this has ``_open(X, y, sample_weight, reset)``, which returns
-    a source, targets as the family wants them and the dtype of the rows; and
-    ``_family(n_rows)``.
+    A class that inherits this has ``_open(X, y, sample_weight, given, reset, known)``,
+    which returns a source, targets as the family wants them and the dtype of the rows;
+    and ``_family(n_rows, given)``. `given` has the parameters: the estimator in a fit,
+    those of the fit for an answer. `known` are the classes of a stream.
     """
+
+    def _learn(self, data, targets, n_seen):
+        """Learn what the family needs from rows that come after `n_seen` others."""
 
     def _check_parameters(self):
         check_integer(self, "max_iter", "verbose")
@@ -51,7 +71,7 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
         check_integer(self, "rank", least=1, options=(None,))
         check_integer(self, "batch_size", least=1, options=("auto",))
         check_real(self, "tol")
-        check_real(self, "intercept_prior_scale", above=True)
+        check_scales(self, "intercept_prior_scale")
         check_real(self, "step_size", above=True, options=("auto",))
         check_options(
             self,
@@ -101,7 +121,7 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         """
-        with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
+        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
             self._check_parameters()
             self._fit(X, y, sample_weight)
         return self
@@ -109,12 +129,22 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         began = time.perf_counter()
-        data, targets, dtype = self._open(X, y, sample_weight, reset=True)
-        family = self._family(data.n_units)
+        data, targets, dtype = self._open_rows(X, y, sample_weight, reset=True)
+        self._learn(data, targets, 0)
+        family = self._family(data.n_units, self)
         prior = self._prior(data.n_features, family.n_predictors)
         with Progress(self, X, y, 1) as progress:
             self._infer(data, targets, family, prior, dtype, began, progress)
         self.n_samples_seen_ = data.n_units
+
+    def _open_rows(self, X, y, sample_weight, reset, known=None):
+        """Return what `_open` does, of rows to be fitted."""
+        check_in_memory(X=X, y=y, sample_weight=sample_weight)
+        found = self._open(X, y, sample_weight, self, reset, known)
+        # Columns of a later batch may hardly vary: what was before tells them apart.
+        if reset and self.fit_intercept and isinstance(found[0].rows, np.ndarray):
+            check_columns(found[0].rows)
+        return found
 
     def _infer(self, data, targets, family, prior, dtype, began, progress, start=None):
         """Fit the posterior of rows given a prior, and set what has been fitted."""
@@ -138,7 +168,7 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
         solver, step_size, batch_size = plan.ascent(self.tol), 1.0, data.n_units
         if plan.solver in STOCHASTIC:
             model, step_size, batch_size = self._stepping(model, data, plan, point)
-            solver = solvers.Sweeps(2.0 if plan.solver == "svrg" else 1.0)
+            solver = solvers.Sweeps(2.0 if plan.solver == "svrg" else 1.0, plan.solver)
         result = solvers.run(
             model,
             solver,
@@ -154,30 +184,24 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
         )
         report.end()
         point = result.point
-        if result.converged and isinstance(solver, solvers.Ascent):
-            # The step that is known already: it squares what is left of the error.
-            point = model.update(point, solver.last.mean, None, 1.0)
-        promises = np.array(solver.promises, dtype=float)
-        if not (result.converged or result.stopped) and self.max_iter > 0:
-            warn_nats_left(
-                self,
-                result.n_iter,
-                promises[-1],
-                "a smaller prior_scale, or features on one scale, make the problem "
-                "easier",
-                stacklevel=5,
-            )
-        history = solvers.as_history(result.history)
-        history["predicted_gain"] = promises
+        if isinstance(point.parameters, Full):
+            check_pivots(point.parameters.precision)
+        warn_not_converged(
+            self,
+            result,
+            unit="",
+            advice="a smaller prior_scale, or features on one scale, make the problem "
+            "easier",
+            stacklevel=6,
+        )
+        used = result.attributes()
         if plan.solver in STOCHASTIC:
-            history["gradient_variance"] = np.array(model.variances)
+            used["history_"]["gradient_variance"] = np.array(model.variances)
             model = model.model
         vars(self).update(
             attributes(point.parameters),
             elbo_=result.objective,
-            converged_=result.converged,
-            n_iter_=result.n_iter,
-            history_=history,
+            **used,
             solver_=plan.solver,
             expectation_=plan.expectation,
             optimizer_=plan.optimizer,
@@ -252,29 +276,25 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
             ),
         }
 
-    @property
-    def _seen_before(self):
-        """Rows that a batch of a stream comes after; none for a fit."""
-        return vars(self).get("_stream_rows", 0)
-
-    def _stream(self, X, y, sample_weight):
+    def _stream(self, X, y, sample_weight, known=None):
         """Update the posterior with one batch, for which it is the prior."""
         began = time.perf_counter()
         first = not hasattr(self, "posterior_")
-        self._stream_rows = 0 if first else self.n_samples_seen_
-        data, targets, dtype = self._open(X, y, sample_weight, reset=first)
-        family = self._family(data.n_units)
-        seen, elbo, start = 0, 0.0, None
+        if not first:
+            check_unchanged(self, "fit_intercept")
+        seen = 0 if first else self.n_samples_seen_
+        data, targets, dtype = self._open_rows(X, y, sample_weight, first, known)
+        self._learn(data, targets, seen)
+        family, start = self._family(data.n_units, self), None
         if first:
             prior = self._prior(data.n_features, family.n_predictors)
         else:
             prior = start = self.posterior_
-            seen, elbo, dtype = self.n_samples_seen_, self.elbo_, self.coef_.dtype
+            dtype = self.coef_.dtype
         with Progress(self, X, y, 1) as progress:
             self._infer(data, targets, family, prior, dtype, began, progress, start)
         self.n_samples_seen_ = seen + data.n_units
-        self.elbo_ += elbo
-        del self._stream_rows
+        self._forget_bound()
 
     def __getstate__(self):
         # Rows stay where they are: only what has been learnt travels.
@@ -306,27 +326,20 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
         k, d = np.atleast_2d(self.coef_).shape
         draws = draws.reshape(n_samples, k, -1)
         coef = draws[:, :, :d].reshape(n_samples, *self.coef_.shape)
-        if not self.fit_intercept:
+        if not self._of_fit.fit_intercept:
             return coef, np.zeros((n_samples, *np.shape(self.intercept_)))
         return coef, draws[:, :, d].reshape(n_samples, *np.shape(self.intercept_))
 
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
-        state = dict(vars(self))
-        try:  # opening targets learns from them what is known already
-            if hasattr(self, "classes_"):
-                self._stream_classes = self.classes_
-            data, targets, _ = self._open(X, y, None, reset=False)
-        finally:
-            vars(self).clear()
-            vars(self).update(state)
+        data, targets, _ = self._open_fitted(X, y, None)
         draws = self.posterior_.sample(n_samples, rng)
         model = self._posterior_model(data.n_units, targets)
         each = model.log_likelihoods(draws, data.batch(0, data.n_units))
         columns = draws.reshape(n_samples, self._n_predictors, -1)
         d = self.n_features_in_
         posterior = {"coef": columns[:, :, :d]}
-        if self.fit_intercept:
+        if self._of_fit.fit_intercept:
             posterior["intercept"] = columns[:, :, d]
         dims = {"coef": ["predictor", "feature"], "intercept": ["predictor"]}
         coords = {"predictor": self._labels(), "feature": feature_names(self)}
@@ -356,16 +369,22 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
 
         return parallel_map(total, row_chunks(0, data.n_units, PREDICT_ROWS))
 
+    def _open_fitted(self, X, y, sample_weight):
+        """Return what `_open` does, of rows for an answer."""
+        known = vars(self).get("classes_")
+        return self._open(X, y, sample_weight, self._of_fit, False, known)
+
     def _posterior_model(self, n_rows, targets=None):
         """Return a model for predictions by the fitted posterior."""
         if targets is None:
             targets = np.zeros(n_rows, np.int32 if self._n_predictors > 1 else float)
+        given = self._of_fit
         return GaussianModel(
-            self._family(n_rows),
+            self._family(n_rows, given),
             targets,
             None,
             float(n_rows),
-            self.fit_intercept,
+            given.fit_intercept,
             *structure_of(self.posterior_),
         )
 
@@ -442,12 +461,12 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
             raise ValueError(
                 f"estimators are among {', '.join(ESTIMATORS)}; got {unknown}."
             )
-        with all_or_nothing(self):
-            data, targets, _ = self._open(X, y, sample_weight, reset=False)
+        data, targets, _ = self._open_fitted(X, y, sample_weight)
+        given = self._of_fit
         if not isinstance(data.rows, np.ndarray):
             raise ValueError("gradient_variance needs dense rows: pass X.toarray().")
         rows = np.asarray(data.rows, np.float64)
-        if self.fit_intercept:
+        if given.fit_intercept:
             rows = np.column_stack([rows, np.ones(len(rows))])
         k = self._n_predictors
         mean, scale = (
@@ -456,7 +475,7 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
         )
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         return decompose(
-            self._family(len(rows)),
+            self._family(len(rows), given),
             rows,
             targets,
             data.weight,
@@ -483,7 +502,7 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
         coef, std = np.atleast_2d(self.coef_), np.atleast_2d(self.coef_std_)
         names = list(getattr(self, "feature_names_in_", ()))
         names = names or [f"x{j}" for j in range(coef.shape[1])]
-        if self.fit_intercept:
+        if self._of_fit.fit_intercept:
             names.append("intercept")
             coef = np.column_stack([coef, np.atleast_1d(self.intercept_)])
             std = np.column_stack([std, np.atleast_1d(self.intercept_std_)])
@@ -495,7 +514,7 @@ class GaussianPosterior(ParetoMixin, ArviZMixin, CallbackSupportMixin, Versioned
             columns[f"{label} 97.5 %"] = mean + 1.959964 * scale
         kind = type(self.posterior_).__name__
         facts = {
-            "elbo": self.elbo_,
+            **({"elbo": self.elbo_} if hasattr(self, "elbo_") else {}),
             "posterior": kind,
             "solver": self.solver_,
             "passes": float(self.history_["passes"][-1]),

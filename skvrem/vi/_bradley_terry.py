@@ -5,17 +5,22 @@ import warnings
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import schedules, solvers
 from skvrem.utils._base import VersionedPickle
+from skvrem.utils._messages import warn_not_converged
 from skvrem.utils._parallel import threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
-    all_or_nothing,
     check_integer,
     check_options,
     check_real,
+)
+from skvrem.vi._guards import (
+    StreamsWithoutBound,
+    check_scales,
+    check_unchanged,
+    whole_fit,
 )
 from skvrem.vi._model_pairs import PairsModel
 from skvrem.vi._model_posterior import MeanField
@@ -26,12 +31,17 @@ __all__ = ["BradleyTerry"]
 
 # posterior="auto" keeps the whole covariance of so many parameters.
 MOST_FULL = 1000
+ADVICE = "Give sample_weight or prior_scale on a smaller scale."
 # Where the fit of independent skills, at which the others start, ends, in nats.
 ROUGH = 1.0
 
 
 class BradleyTerry(
-    PairsInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
+    StreamsWithoutBound,
+    PairsInference,
+    CallbackSupportMixin,
+    VersionedPickle,
+    BaseEstimator,
 ):
     r"""Skills of players, teams or products from matches of two, with uncertainty.
 
@@ -94,7 +104,7 @@ class BradleyTerry(
         Of the parameters before they are made to sum to zero: the advantage, where
         there is one, and the skills. ``mean``, ``scale``, ``sample``, ``logpdf``.
     elbo_ : float
-        Lower bound of the log evidence, in nats; of a stream, the sum over its batches.
+        Lower bound of the log evidence, in nats. A stream has none.
     pareto_k_ : float
         Below 0.7 the posterior is near the exact one, given the tie parameter; computed
         when asked for, from the matches of the last fit.
@@ -172,7 +182,7 @@ class BradleyTerry(
         return tags
 
     def _check_parameters(self):
-        check_real(self, "prior_scale", above=True)
+        check_scales(self, "prior_scale")
         check_real(self, "tol")
         check_integer(self, "max_iter", "verbose")
         check_integer(self, "rank", "verbose_interval", least=1)
@@ -219,7 +229,7 @@ class BradleyTerry(
         ConvergenceWarning
             If `max_iter` steps were not enough.
         """
-        with all_or_nothing(self), threads(self.n_jobs):
+        with whole_fit(self, ADVICE), threads(self.n_jobs):
             self._check_parameters()
             for name in (
                 "items_",
@@ -251,27 +261,29 @@ class BradleyTerry(
         -------
         self : BradleyTerry
             The fitted model. ``history_``, ``n_iter_`` and ``converged_`` are those of
-            the new matches.
+            the new matches. There is no ``elbo_``, as the sum of the bounds of batches
+            is no bound.
 
         Raises
         ------
         ValueError
             As `fit`.
         """
-        with all_or_nothing(self), threads(self.n_jobs):
+        with whole_fit(self, ADVICE), threads(self.n_jobs):
             self._check_parameters()
-            if hasattr(self, "items_") and self._offset != int(self.home_advantage):
-                raise ValueError(
-                    "home_advantage has changed since the first matches: fit anew."
-                )
+            if hasattr(self, "items_"):
+                check_unchanged(self, "home_advantage", "ties")
             self._fit(X, y, sample_weight)
+            self._forget_bound()
         return self
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         began = time.perf_counter()
         new = not hasattr(self, "items_")
-        labels, won, weight = open_matches(self, X, y, sample_weight, reset=new)
+        labels, won, weight = open_matches(
+            self, X, y, sample_weight, self.ties, reset=new
+        )
         items, codes = self._number_items(labels)
         prior = self._prior(items)
         if new:
@@ -294,13 +306,9 @@ class BradleyTerry(
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, attributes)
             ties = eta, tie_prior
-            runs, promises = self._run(pairs, prior, kind, ties, began, report)
+            model, result = self._run(pairs, prior, kind, ties, began, report)
             report.end()
-        model, result = runs[-1]
-        if not (result.converged or result.stopped) and self.max_iter > 0:
-            self._warn_not_converged(result)
-        history = solvers.as_history([e for _, run in runs for e in run.history])
-        history["predicted_gain"] = np.array(promises, dtype=float)
+        warn_not_converged(self, result, unit="")
         self._eta_precision = tie_prior[1]
         if self.ties is not None:
             found = model.statistics(result.point, pairs, 1.0)
@@ -308,10 +316,8 @@ class BradleyTerry(
         vars(self).update(
             attributes(result.point),
             classes_=np.array([0.0, 1.0] if self.ties is None else [0.0, 0.5, 1.0]),
-            elbo_=float(result.objective) + (0.0 if new else self.elbo_),
-            n_iter_=sum(run.n_iter for _, run in runs),
-            converged_=result.converged,
-            history_=history,
+            elbo_=float(result.objective),
+            **result.attributes(),
             _rows=(pairs, prior),
         )
         vars(self).pop("_pareto_k", None)
@@ -324,7 +330,7 @@ class BradleyTerry(
 
     def _run(self, pairs, prior, kind, ties, began, report):
         """Fit independent skills roughly, then the posterior asked for from there."""
-        mean, runs, promises, left = prior.mean, [], [], self.max_iter
+        mean, runs, left = prior.mean, [], self.max_iter
         eta, tie_prior = ties
         passes = 0.0
         stages = [("meanfield", ROUGH), (kind, self.tol)]
@@ -345,14 +351,13 @@ class BradleyTerry(
                 passes=passes + 1.0,
                 seconds=time.perf_counter() - began,
             )
-            runs.append((model, result))
-            promises += solver.promises
+            runs.append(result)
             mean, eta = result.point.posterior.mean, result.point.eta
             passes = result.history[-1].passes
             left = max(0, left - result.n_iter)
             if result.stopped:
                 break
-        return runs, promises
+        return model, solvers.joined(runs)
 
     def _number_items(self, labels):
         """Return all items, those known first, and the numbers (n, 2) of the labels."""
@@ -436,12 +441,3 @@ class BradleyTerry(
                 UserWarning,
                 stacklevel=4,
             )
-
-    def _warn_not_converged(self, result):
-        warnings.warn(
-            f"{type(self).__name__} did not converge in {self.max_iter} steps: the "
-            f"last gained {result.gain:.3g} nats, and tol is {self.tol:g}. Raise "
-            "max_iter, or tol if that is close enough.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )

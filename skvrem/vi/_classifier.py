@@ -4,13 +4,13 @@ import numpy as np
 from scipy.special import expit, ndtri, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
 from skvrem.data import as_source, is_dask
 from skvrem.utils._classes import PredictsByProba, number_classes, stream_classes
 from skvrem.utils._parallel import one_blas_thread, threads
-from skvrem.utils._validation import all_or_nothing, check_weight
+from skvrem.utils._validation import check_weight, validate_data
 from skvrem.vi._base import GaussianPosterior
+from skvrem.vi._guards import CENTRE, check_in_memory, warn_one_class, whole_fit
 from skvrem.vi._model_families import Logistic, Softmax, expected_probabilities
 from skvrem.vi._plan import takes_sparse_rows
 
@@ -193,7 +193,7 @@ class BayesianLogisticRegression(
         tags.input_tags.sparse = takes_sparse_rows(self)
         return tags
 
-    def _open(self, X, y, sample_weight, reset):
+    def _open(self, X, y, sample_weight, given, reset, known=None):
         if is_dask(X):
             as_source(X, dask=False)  # says what to do
         X, y = validate_data(
@@ -206,13 +206,15 @@ class BayesianLogisticRegression(
             order="C",
         )
         weight = check_weight(sample_weight, X.shape[0])
-        known = getattr(self, "_stream_classes", None)
         classes, numbers = number_classes(self, y, weight, known)
-        self.classes_ = classes
+        if given is self:
+            self.classes_ = classes
+            if known is not None and reset:
+                warn_one_class(self, numbers, classes)
         targets = numbers.astype(np.float64) if len(classes) == 2 else numbers
         return as_source(X, weight, dask=False), targets, X.dtype
 
-    def _family(self, n_rows):
+    def _family(self, n_rows, given):
         k = len(self.classes_)
         return Logistic() if k == 2 else Softmax(k, n_rows)
 
@@ -223,8 +225,10 @@ class BayesianLogisticRegression(
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Update the posterior with one batch of a stream.
 
-        The posterior of what has been seen is the prior of the batch: with "fullrank"
-        the order of batches makes little difference. Goes on from a `fit`.
+        The posterior of what has been seen is the prior of the batch, so that batches
+        must be mixtures of all that the stream will bring: shuffle its rows. Sorted by
+        class, say, they lead far from a fit to all rows. Goes on from a `fit`. There is
+        no ``elbo_`` then, as the sum of the bounds of batches is no bound.
 
         Parameters
         ----------
@@ -246,14 +250,37 @@ class BayesianLogisticRegression(
         ------
         ValueError
             If `classes` is missing in the first call or differs later, or y holds a
-            class that is not among them.
+            class that is not among them; if `fit_intercept` has changed.
+
+        Warns
+        -----
+        OneClassWarning
+            If the first batch has rows of one class only.
         """
-        with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
+        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
             self._check_parameters()
-            self._stream_classes = stream_classes(self, classes)
-            self._stream(X, y, sample_weight)
-            del self._stream_classes
+            self._stream(X, y, sample_weight, stream_classes(self, classes))
         return self
+
+    def score(self, X, y, sample_weight=None):
+        """Return the share of rows whose class is the most probable one.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        accuracy : float
+            Between 0 and 1.
+        """
+        check_in_memory(y=y, sample_weight=sample_weight)
+        return super().score(X, y, sample_weight)
 
     # Predictions
 

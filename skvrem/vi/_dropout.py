@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source, is_dask
@@ -18,17 +17,18 @@ from skvrem.utils._messages import warn_not_converged
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
-    all_or_nothing,
     check_integer,
     check_options,
     check_real,
     check_weight,
+    validate_data,
 )
 from skvrem.vi._dropout_inference import DropoutInference
 from skvrem.vi._dropout_plan import Watch, hidden_sizes, plan_dropout
+from skvrem.vi._guards import CENTRE, check_in_memory, check_unchanged, whole_fit
 from skvrem.vi._model import Point
 from skvrem.vi._model_dropout import ACTIVATIONS, DropoutModel, Network, Weights
-from skvrem.vi._model_families import MANY_ROWS, Logistic, Softmax
+from skvrem.vi._model_families import Logistic, ScatteredSoftmax
 
 __all__ = ["GaussianDropoutClassifier"]
 
@@ -110,7 +110,9 @@ class GaussianDropoutClassifier(
     coef_std_ : ndarray of shape (n_inputs, n_units)
         Standard deviations of the weights of the last layer, under the noise.
     loss_ : float
-        Expected loss and penalty, in nats a row.
+        Expected loss and penalty, in nats a row, of the weights that are returned; of
+        a stream, over its last batch. For more than two classes it is a sum over nodes
+        that err by some 5e-4 nats a row.
     n_layers_ : int
         With that of the features.
     history_ : dict of ndarray
@@ -245,7 +247,7 @@ class GaussianDropoutClassifier(
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         """
-        with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
+        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
             self._check_parameters()
             self._fit(X, y, sample_weight)
         return self
@@ -254,6 +256,7 @@ class GaussianDropoutClassifier(
         """Return rows, numbers of classes and weights."""
         if is_dask(X):
             as_source(X, dask=False)  # says what to do
+        check_in_memory(y=y, sample_weight=sample_weight)
         options = {"dtype": (np.float64, np.float32), "order": "C"}
         X, y = validate_data(self, X, y, reset=reset, **options)
         weight = check_weight(sample_weight, len(X))
@@ -269,6 +272,7 @@ class GaussianDropoutClassifier(
         rng = np.random.default_rng(random.randint(2**31 - 1))
         held_out = None
         if self.early_stopping:
+            self._check_held_out(numbers)
             train, test = train_test_split(
                 np.arange(len(rows)),
                 test_size=self.validation_fraction,
@@ -280,10 +284,10 @@ class GaussianDropoutClassifier(
             weight = None if weight is None else weight[train]
         model = self._model(rows, numbers, weight)
         point = Point(Weights(self._first(model.network, before, rng)))
-        solver, step_size = solvers.Sweeps(self._epoch_passes(model)), 1.0
+        solver, step_size = solvers.Sweeps(self._epoch_passes(model), model.kind), 1.0
         if model.kind == "batch":
             concave = len(model.network.shapes) == 1
-            solver = solvers.QuasiNewton(self.tol, promises=concave)
+            solver = solvers.QuasiNewton(self.tol, promises=concave, name="batch")
         else:
             step_size = plan_dropout(self, len(rows), len(self.classes_)).step_size
         watch = Watch(self, model, held_out)
@@ -316,19 +320,33 @@ class GaussianDropoutClassifier(
         vars(self).update(
             attributes(parameters),
             loss_=-objective,
-            converged_=result.converged or watch.ended,
-            n_iter_=result.n_iter,
-            history_=solvers.as_history(result.history),
+            **result.attributes(),
             **self._used(model, step_size),
         )
+
+    def _check_held_out(self, numbers):
+        """Check that each class has rows to fit and rows to hold out."""
+        counts, k = np.bincount(numbers), len(self.classes_)
+        few = int(counts.argmin())
+        n_test = int(np.ceil(self.validation_fraction * len(numbers)))
+        if counts[few] < 2:
+            raise ValueError(
+                f"early_stopping=True holds rows of each class out, and the class "
+                f"{self.classes_.tolist()[few]!r} has {counts[few]}: give it two at "
+                "least, leave it out, or choose early_stopping=False."
+            )
+        if not k <= n_test <= len(numbers) - k:
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction:g} of {len(numbers)} "
+                f"rows holds {n_test} out, and of {k} classes at least {k} are needed "
+                "on either side: choose another, or early_stopping=False."
+            )
 
     def _model(self, rows, numbers, weight, stream=False):
         """Return the model of rows."""
         k = len(self.classes_)
         plan = plan_dropout(self, len(rows), k, stream)
-        # Where steps draw the noise, nodes serve to watch the objective only.
-        nodes_for = len(rows) if plan.expectation == "quadrature" else MANY_ROWS
-        family = Logistic() if k == 2 else Softmax(k, nodes_for)
+        family = Logistic() if k == 2 else ScatteredSoftmax(k, len(rows))
         targets = numbers.astype(np.float64) if k == 2 else numbers
         sizes = (rows.shape[1], *hidden_sizes(self), family.n_predictors)
         return DropoutModel(
@@ -410,8 +428,10 @@ class GaussianDropoutClassifier(
             If `classes` is missing in the first call or differs later, or y holds a
             class that is not among them.
         """
-        with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
+        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
             self._check_parameters()
+            if hasattr(self, "coefs_"):
+                check_unchanged(self, "activation", "hidden_layer_sizes")
             self._step(X, y, stream_classes(self, classes), sample_weight)
         return self
 
@@ -431,7 +451,8 @@ class GaussianDropoutClassifier(
         )
         dtype = rows.dtype if first else self.coefs_[0].dtype
         mean = sums._replace(objective=sums.objective / model.total_weight)
-        for name in ("history_", "validation_scores_"):
+        of_fit = ("history_", "stop_reason_", "gap_left_")
+        for name in (*of_fit, "validation_scores_"):
             vars(self).pop(name, None)  # they are of a fit that is past
         vars(self).update(
             self._attributes(model.network, Weights(vector), dtype),

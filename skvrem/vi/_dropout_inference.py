@@ -3,11 +3,13 @@
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem.utils._classes import PredictsByProba, check_known
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 from skvrem.utils._summary import summary_table
+from skvrem.utils._validation import validate_data
+from skvrem.vi._guards import check_in_memory
 from skvrem.vi._model_dropout import Network
 from skvrem.vi._model_families import Logistic, Softmax, expected_probabilities
 
@@ -44,7 +46,8 @@ class DropoutInference(PredictsByProba):
         options = {"dtype": (np.float64, np.float32), "order": "C"}
         X = validate_data(self, X, reset=False, **options)
         sizes = (len(self.coefs_[0]), *(len(b) for b in self.intercepts_))
-        network = Network(sizes, self.activation, self.noise_scale)
+        given = self._of_fit
+        network = Network(sizes, given.activation, given.noise_scale)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
 
         def evaluate(chunk):
@@ -65,9 +68,9 @@ class DropoutInference(PredictsByProba):
             k = len(self.classes_)
             family = Logistic() if k == 2 else Softmax(k, 0)
             return expected_probabilities(family, a, network.spread(layers, x))
-        total = 0.0
+        total, noise_scale = 0.0, np.sqrt(network.noise_variance)
         for _ in range(DRAWS):
-            noise = 1.0 + self.noise_scale * rng.standard_normal(x.shape)
+            noise = 1.0 + noise_scale * rng.standard_normal(x.shape)
             total = total + _outcomes((noise * x) @ W + b)
         return total / DRAWS
 
@@ -94,6 +97,7 @@ class DropoutInference(PredictsByProba):
             If y has a class that was not in the fit.
         """
         check_is_fitted(self)
+        check_in_memory(y=y, sample_weight=sample_weight)
         check_known(y, self.classes_)
         return super().score(X, y, sample_weight)
 
@@ -117,7 +121,7 @@ class DropoutInference(PredictsByProba):
         names = [f"hidden {i + 1}" for i in range(len(self.coefs_) - 1)] + ["output"]
         facts = {
             "loss": self.loss_,
-            "noise_scale": self.noise_scale,
+            "noise_scale": self._of_fit.noise_scale,
             "solver": self.solver_,
             "expectation": self.expectation_,
             "epochs": self.n_iter_,

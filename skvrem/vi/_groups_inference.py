@@ -14,7 +14,8 @@ from skvrem.utils._columns import column_number
 from skvrem.utils._parallel import parallel_map, row_chunks, threads
 from skvrem.utils._summary import summary_table
 from skvrem.vi._arviz import ArviZMixin, Draws, feature_names
-from skvrem.vi._groups_input import number_groups, open_groups
+from skvrem.vi._groups_input import check_kind, number_groups, open_groups
+from skvrem.vi._guards import check_in_memory
 from skvrem.vi._model_families import Softmax, expected_probabilities
 from skvrem.vi._model_groups import predictors
 
@@ -45,6 +46,9 @@ class HierarchicalDraws(NamedTuple):
 
 class GroupsInference(ArviZMixin):
     """Methods that use fitted attributes only."""
+
+    #: Whether the fit had no groups; not before a fit, nor in older pickles.
+    _alone = False
 
     # Rows
 
@@ -153,14 +157,18 @@ class GroupsInference(ArviZMixin):
             If y has a class that was not in the fit.
         """
         check_is_fitted(self)
+        check_in_memory(y=y, sample_weight=sample_weight)
         check_known(y, self.classes_)
         return accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight)
 
     def _open_fitted(self, X, groups):
         """Return rows as a source, and numbers of groups in `_with_population`."""
-        rows, _, ids = open_groups(self, X, groups=groups, reset=False)
+        column = self._of_fit.groups
+        rows, _, ids = open_groups(self, X, None, groups, column, reset=False)
         group = np.full(len(rows), len(self.groups_))
         if ids is not None:
+            if not self._alone:
+                check_kind(ids, self.groups_)
             group = number_groups(ids, self.groups_, len(self.groups_))
         elif len(self.groups_) == 1:
             group = np.zeros(len(rows), np.int64)
@@ -172,11 +180,12 @@ class GroupsInference(ArviZMixin):
         mean = np.concatenate([q.group_mean, q.mean[None]])
         return mean, np.concatenate([q.group_variance, q.new_variance[None]])
 
-    def _feature_names(self):
+    def _feature_names(self, given=None):
         """Names of the features, without the column of ids."""
         names = feature_names(self)
-        if self.groups is not None:
-            del names[column_number(self.groups, "groups", names, len(names))]
+        column = (given or self._of_fit).groups
+        if column is not None:
+            del names[column_number(column, "groups", names, len(names))]
         return names
 
     def _numbers_of(self, labels):
@@ -221,8 +230,9 @@ class GroupsInference(ArviZMixin):
             )
         seed = check_random_state(random_state).randint(2**31 - 1)
         means, scales, draws = q.sample(n_samples, np.random.default_rng(seed))
-        d = q.mean.shape[0] - self.fit_intercept
-        intercept = draws[..., d, :] if self.fit_intercept else 0.0 * draws[..., 0, :]
+        with_intercept = self._of_fit.fit_intercept
+        d = q.mean.shape[0] - with_intercept
+        intercept = draws[..., d, :] if with_intercept else 0.0 * draws[..., 0, :]
         of_features = (
             np.swapaxes(a[..., :d, :], -1, -2) for a in (draws, means, scales)
         )
@@ -231,7 +241,8 @@ class GroupsInference(ArviZMixin):
 
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
-        rows, y, ids = open_groups(self, X, y, reset=False)
+        given = self._of_fit
+        rows, y, ids = open_groups(self, X, y, None, given.groups, reset=False)
         check_known(y, self.classes_)
         number = np.searchsorted(self.classes_, y)
         group = np.zeros(len(rows), np.int64) if ids is None else self._numbers_of(ids)
@@ -248,7 +259,7 @@ class GroupsInference(ArviZMixin):
             out[:] = Softmax(len(self.classes_), 0).log_likelihood(z, number)
         names = self._feature_names()
         variables = draws._asdict()
-        if not self.fit_intercept:
+        if not given.fit_intercept:
             del variables["group_intercept"]
         dims = {
             "group_coef": ["group", "class", "feature"],
@@ -277,7 +288,7 @@ class GroupsInference(ArviZMixin):
         check_is_fitted(self)
         q = self.posterior_
         names = self._feature_names()
-        if self.fit_intercept:
+        if self._of_fit.fit_intercept:
             names = [*names, "intercept"]
         mean, sd = q.mean.T.ravel(), np.exp(q.log_scale).T.ravel()
         columns = {
@@ -290,7 +301,7 @@ class GroupsInference(ArviZMixin):
         index = [f"{label}, {name}" for label in self.classes_ for name in names]
         facts = {
             "groups": len(self.groups_),
-            "elbo": self.elbo_,
+            **({"elbo": self.elbo_} if hasattr(self, "elbo_") else {}),
             "passes": float(self.history_["passes"][-1]),
             "converged": self.converged_,
         }

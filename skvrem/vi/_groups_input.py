@@ -2,18 +2,21 @@
 
 import numpy as np
 from sklearn.utils import check_array, check_X_y
-from sklearn.utils.validation import validate_data
 
 from skvrem.data import as_source, is_dask
 from skvrem.utils._columns import column_number
+from skvrem.utils._validation import validate_data
+from skvrem.vi._guards import check_in_memory
 
-__all__ = ["number_groups", "open_groups"]
+__all__ = ["check_kind", "number_groups", "open_groups"]
 
 OPTIONS = {"dtype": (np.float64, np.float32), "order": "C"}
 
 
-def open_groups(estimator, X, y=None, groups=None, *, reset):
+def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
     """Return rows without the column of ids, targets, and ids or None.
+
+    `column` is the constructor's `groups`: of now for a fit, of the fit for an answer.
 
     Raises
     ------
@@ -24,8 +27,9 @@ def open_groups(estimator, X, y=None, groups=None, *, reset):
     """
     if is_dask(X):
         as_source(X, dask=False)  # says what to do
+    check_in_memory(X=X, y=y, groups=groups)
     target = {} if y is None else {"y": y}
-    if estimator.groups is None:
+    if column is None:
         rows = validate_data(estimator, X, reset=reset, **target, **OPTIONS)
         rows, y = rows if target else (rows, None)
     else:
@@ -33,7 +37,7 @@ def open_groups(estimator, X, y=None, groups=None, *, reset):
         names = list(getattr(X, "columns", ()))
         if not names:
             X = check_array(X, dtype=None)
-        at = column_number(estimator.groups, "groups", names, X.shape[1])
+        at = column_number(column, "groups", names, X.shape[1])
         rest = [j for j in range(X.shape[1]) if j != at]
         take = (lambda j: X.iloc[:, j]) if names else (lambda j: X[:, j])
         checked = {**OPTIONS, "estimator": estimator}
@@ -44,7 +48,7 @@ def open_groups(estimator, X, y=None, groups=None, *, reset):
         ids = np.asarray(take(at))
         if groups is not None and not np.array_equal(ids, np.asarray(groups)):
             raise ValueError(
-                f"Groups are given twice, by the column {estimator.groups!r} and by "
+                f"Groups are given twice, by the column {column!r} and by "
                 "groups, and differ: give one of the two."
             )
         groups = ids
@@ -61,13 +65,46 @@ def _check_ids(ids, n_rows):
             f"{ids.shape}."
         )
     missing = np.zeros(n_rows, bool)
-    if ids.dtype.kind in "fO":  # None, and NaN, which is not itself
-        missing = np.array([one is None or one != one for one in ids.tolist()])
+    if ids.dtype.kind in "fOMm":
+        missing = np.array([_is_missing(one) for one in ids.tolist()], bool)
     if missing.any():
         raise ValueError(f"groups has no id in row {int(missing.argmax())}.")
     if ids.dtype.kind == "O" and len({type(one) for one in ids.tolist()}) > 1:
         raise ValueError("groups has ids of several types, which have no order.")
     return ids
+
+
+def _is_missing(one):
+    """Whether an id is None, pandas' NA, or NaN, which is not itself."""
+    return one is None or type(one).__name__ == "NAType" or bool(one != one)
+
+
+def check_kind(ids, groups):
+    """Check that ids are of the kind of those of the fit.
+
+    Raises
+    ------
+    ValueError
+        If none of them could be one of the fit's, as "1" is not 1.
+    """
+    kinds = [_kind(some) for some in (ids, groups)]
+    if ids.size and kinds[0] != kinds[1]:
+        raise ValueError(
+            f"groups has ids that are {kinds[0]}, as {ids.tolist()[0]!r}, and those of "
+            f"the fit are {kinds[1]}, as {groups.tolist()[0]!r}: none of these is one "
+            "of those. Convert them."
+        )
+
+
+def _kind(ids):
+    """Return what ids are, in words."""
+    kind = ids.dtype.kind
+    if kind == "O" and ids.size:
+        kind = np.asarray(ids.tolist()[:1]).dtype.kind
+    words = {"U": "strings", "S": "bytes", "M": "dates", "m": "time spans"}
+    if kind in "biufc":
+        return "numbers"
+    return words.get(kind) or f"of type {type(ids.tolist()[0]).__name__}"
 
 
 def number_groups(ids, groups, unseen):

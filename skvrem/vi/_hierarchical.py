@@ -7,24 +7,33 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source
+from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._classes import number_classes, stream_classes
 from skvrem.utils._columns import check_column
+from skvrem.utils._messages import warn_not_converged
 from skvrem.utils._parallel import threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
-    all_or_nothing,
     check_integer,
     check_options,
     check_real,
     check_weight,
 )
 from skvrem.vi._groups_inference import GroupsInference
-from skvrem.vi._groups_input import open_groups
+from skvrem.vi._groups_input import check_kind, open_groups
+from skvrem.vi._guards import (
+    CENTRE,
+    StreamsWithoutBound,
+    check_in_memory,
+    check_scales,
+    check_unchanged,
+    warn_one_class,
+    whole_fit,
+)
 from skvrem.vi._model import Point
 from skvrem.vi._model_families import Softmax
 from skvrem.vi._model_groups import (
@@ -38,8 +47,13 @@ from skvrem.vi._prior import check_prior_scale, prior_scales
 
 __all__ = ["HierarchicalSoftmaxClassifier"]
 
+# Groups that say something of what groups have in common; and how many times the prior
+# scale of the population's means groups may spread.
+FEW_GROUPS, WIDE = 4, 3.0
+
 
 class HierarchicalSoftmaxClassifier(
+    StreamsWithoutBound,
     GroupsInference,
     ClassifierMixin,
     CallbackSupportMixin,
@@ -198,8 +212,8 @@ class HierarchicalSoftmaxClassifier(
         check_integer(self, "max_iter", "verbose")
         check_integer(self, "verbose_interval", least=1)
         check_real(self, "tol")
-        names = "intercept_prior_scale", "population_scale", "population_scale_spread"
-        check_real(self, *names, above=True)
+        check_scales(self, "intercept_prior_scale", "population_scale")
+        check_scales(self, "population_scale_spread")
         check_options(self, fit_intercept=(True, False), warm_start=(True, False))
         check_column(self, "groups")
         check_prior_scale(self)
@@ -236,11 +250,49 @@ class HierarchicalSoftmaxClassifier(
         -----
         ConvergenceWarning
             If `max_iter` steps were not enough.
+        FewGroupsWarning
+            Without groups, with fewer than four, or where groups differ by much more
+            than the prior of the population's means allows for: a group that has not
+            been seen is then poorly known.
         """
-        with all_or_nothing(self), threads(self.n_jobs):
+        with whole_fit(self, CENTRE), threads(self.n_jobs):
             self._check_parameters()
             self._fit(X, y, groups, sample_weight)
+            self._warn_of_groups()
         return self
+
+    def _warn_of_groups(self):
+        """Warn of groups that say little of what groups have in common."""
+        name, n_groups, q = type(self).__name__, len(self.groups_), self.posterior_
+        prior = np.sqrt(self._prior(self.population_mean_.shape[1]).variance)
+        wide = np.exp(q.log_tau) / prior
+        text = None
+        if self._alone:
+            text = (
+                f"{name} was given no groups, and takes all rows for one: if that is "
+                "what is meant, BayesianLogisticRegression is for it, and judges "
+                "coefficients better. Ids of groups go to fit(X, y, groups=...) or "
+                "are a column of X that the constructor's groups names."
+            )
+        elif n_groups < FEW_GROUPS:
+            text = (
+                f"{name} was given {n_groups} groups, too few to learn what groups "
+                "have in common: predictions for a group that is not among them are "
+                "little better than the prior. Where groups need not differ, take "
+                "BayesianLogisticRegression."
+            )
+        elif (wide > WIDE).any():
+            feature, column = np.unravel_index(wide.argmax(), wide.shape)
+            names = [*self._feature_names(self), "the intercept"]
+            text = (
+                f"Coefficients of {names[feature]} (class "
+                f"{self.classes_.tolist()[column]!r}) spread {wide.max():.3g} times "
+                "as far from group to group as the prior lets their mean lie from "
+                "zero: predictions for a group that is not in the fit may be poor. "
+                "Raise prior_scale, or put features on one scale."
+            )
+        if text is not None:
+            warnings.warn(text, FewGroupsWarning, stacklevel=3)
 
     def partial_fit(self, X, y, classes=None, groups=None, sample_weight=None):
         """Update the posterior with further rows, of groups that may be new.
@@ -265,9 +317,9 @@ class HierarchicalSoftmaxClassifier(
         Returns
         -------
         self : HierarchicalSoftmaxClassifier
-            The fitted model. ``elbo_`` is that of all rows, about, and
-            ``n_group_samples_`` counts them; ``history_``, ``n_iter_`` and
-            ``converged_`` are those of the new ones.
+            The fitted model. ``n_group_samples_`` counts all rows; ``history_``,
+            ``n_iter_`` and ``converged_`` are those of the new ones. There is no
+            ``elbo_``, as what earlier rows said is known about only.
 
         Raises
         ------
@@ -280,20 +332,34 @@ class HierarchicalSoftmaxClassifier(
         -----
         ConvergenceWarning
             If `max_iter` steps were not enough.
+        FewGroupsWarning
+            As `fit`, in the first call for rows without groups only.
+        OneClassWarning
+            If the first rows are of one class only.
         """
-        with all_or_nothing(self), threads(self.n_jobs):
+        with whole_fit(self, CENTRE), threads(self.n_jobs):
             self._check_parameters()
             known = stream_classes(self, classes)
+            first = not hasattr(self, "posterior_")
+            if not first:
+                check_unchanged(self, "fit_intercept", "groups")
             self._fit(X, y, groups, sample_weight, known)
+            self._forget_bound()
+            if first and self._alone:
+                self._warn_of_groups()
         return self
 
     @with_callbacks
     def _fit(self, X, y, groups, sample_weight, known=None):
         began = time.perf_counter()
         go_on = known is not None and hasattr(self, "posterior_")
-        rows, targets, ids = open_groups(self, X, y, groups, reset=not go_on)
+        check_in_memory(X=X, y=y, groups=groups, sample_weight=sample_weight)
+        column = self.groups
+        rows, targets, ids = open_groups(self, X, y, groups, column, reset=not go_on)
         weight = check_weight(sample_weight, len(rows))
         classes, numbers = number_classes(self, targets, weight, known)
+        if known is not None and not go_on:
+            warn_one_class(self, numbers, classes)
         if go_on and (ids is None) != self._alone:
             raise ValueError(
                 "groups must be there for all batches of a stream or for none: "
@@ -348,23 +414,12 @@ class HierarchicalSoftmaxClassifier(
                 seconds=time.perf_counter() - began,
             )
             report.end()
-        promises = np.array(solver.promises, dtype=float)
-        if not (result.converged or result.stopped) and self.max_iter > 0:
-            warnings.warn(
-                f"{type(self).__name__} did not converge in {result.n_iter} steps: "
-                f"about {promises[-1]:.3g} nats are left to gain, and tol is "
-                f"{self.tol:g}. Raise max_iter, or tol if that is close enough.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        history = solvers.as_history(result.history)
-        history["predicted_gain"] = promises
+        warn_not_converged(self, result, unit="")
         vars(self).update(
             attributes(result.point.parameters),
             elbo_=result.objective,
-            converged_=result.converged,
-            n_iter_=result.n_iter,
-            history_=history,
+            _bound=result.objective,
+            **result.attributes(),
         )
 
     def _prior(self, n_features):
@@ -376,22 +431,15 @@ class HierarchicalSoftmaxClassifier(
 
     def _with_past(self, labels, n_features):
         """Return ids of all groups, what is known of them, and their rows so far."""
-        if len(self.posterior_.mean) != n_features + self.fit_intercept:
-            raise ValueError(
-                "fit_intercept has changed since the first rows: fit anew."
-            )
-        if labels.dtype.kind != self.groups_.dtype.kind:
-            raise ValueError(
-                f"groups has ids of the type {labels.dtype}, and those of the batches "
-                f"before are {self.groups_.dtype}."
-            )
+        check_kind(labels, self.groups_)
         q = self.posterior_
         before = Past.of(q)
         model = HierarchicalModel(
             None, None, None, len(q.group_mean), self._prior(n_features), 1.0, before
         )
         # What the rows' expected log-likelihood was.
-        level = self.elbo_ - model.objective(Point(q), Sums(None, None, 0.0))
+        bound = vars(self).get("_bound", vars(self).get("elbo_"))
+        level = bound - model.objective(Point(q), Sums(None, None, 0.0))
         labels = np.union1d(self.groups_, labels)
         at = np.searchsorted(labels, self.groups_)
         parts = np.zeros((3, len(labels), *q.mean.shape))

@@ -46,6 +46,8 @@ __all__ = [
 LEAST_PRECISION, LEAST_SHARE = 0.1, 1e-10
 # Rows that the curvature is taken from at draws from q, about.
 TYPICAL_ROWS = 5000
+# Steps in a row that may lead to where the log density is no number.
+MOST_FAILED = 100
 # Of the relative precision that a step of a full covariance aims at.
 LEAST_RELATIVE = 0.05
 
@@ -207,6 +209,7 @@ class DrawnModel(GaussianModel):
         self.target = target
         self.draws = draws
         self._metric, self._control = None, Control()
+        self._n_failed = 0
         #: That of the last start.
         self.curvature = None
 
@@ -273,7 +276,16 @@ class DrawnModel(GaussianModel):
         finite = np.isfinite(sums.objective) and np.isfinite(even).all()
         if not (finite and np.isfinite(sums.curvature).all()):
             # Too far: whoever tries a step makes it shorter.
+            self._n_failed += 1
+            if self._n_failed > MOST_FAILED:
+                ends = (mean + sign * v for v in V for sign in (1.0, -1.0))
+                raise ValueError(
+                    f"{self.target.blame_of(ends)}. {self._n_failed} posteriors in a "
+                    "row were tried that reach there: let the model be finite, or "
+                    "start elsewhere, by `initial` of the model."
+                )
             return sums._replace(objective=-np.inf)
+        self._n_failed = 0
         return sums
 
     def _sums(self, q, even, odd, objective):
@@ -332,11 +344,29 @@ class DrawnModel(GaussianModel):
         return cho_solve(self._metric, slope)
 
     def bound(self, point, draws, curvature=None):
-        """Return the bound by other draws, controlled by a curvature; and its error."""
+        """Return the bound by other draws, controlled by a curvature; and its error.
+
+        Raises
+        ------
+        ValueError
+            If the log density is no number somewhere, with the method, the parameters
+            and the share of the draws.
+        """
         q = point.parameters
         V, mean = self._away(q, draws), q.mean[:, 0]
         density = self.target.log_density
-        each = np.array([0.5 * (density(mean + v) + density(mean - v)) for v in V])
+        ends = [(mean + v, mean - v) for v in V]
+        values = np.array([[density(z) for z in pair] for pair in ends])
+        if not np.isfinite(values).all():
+            wrong = np.argwhere(~np.isfinite(values))
+            first = ends[wrong[0, 0]][wrong[0, 1]]
+            raise ValueError(
+                f"{self.target.blame(first)}, and no number at {len(wrong)} of "
+                f"{values.size} draws from the posterior that was found. A Gaussian "
+                "posterior reaches everywhere: let the model be finite there, or write "
+                "parameters that have bounds as functions of free ones, as exp(p)."
+            )
+        each = values.mean(axis=1)
         posterior, trace = self.posterior(q), 0.0
         if curvature is not None:
             each += 0.5 * np.einsum("sj,sj->s", V, curvature.times(V))

@@ -187,7 +187,7 @@ class DropoutModel(PlainModel):
 
     Parameters
     ----------
-    family : Logistic or Softmax
+    family : Logistic or ScatteredSoftmax
     y : ndarray of shape (n,)
         As the family wants them.
     network : Network
@@ -214,6 +214,11 @@ class DropoutModel(PlainModel):
         self.optimizer = optimizer
         self.batch_size = batch_size
         self.total_weight = data.total_weight
+        self.sets = None
+        if family.n_predictors > 1:
+            chunks = row_chunks(0, data.n_units, PASS_ROWS)
+            parts = [family.sets_of(data.rows[slice(*chunk)]) for chunk in chunks]
+            self.sets = np.concatenate(parts)
         #: What a weight's square costs a row; biases are free.
         self.penalty = network.vector(
             [(np.full(s, alpha), np.zeros(s[1])) for s in network.shapes]
@@ -282,7 +287,9 @@ class DropoutModel(PlainModel):
 
     def _expectations(self, a, half, rows):
         """Return the loss of rows, and R and C."""
-        return self.family.expectations(a, half, self.y[rows], self._weight(rows))
+        sets = () if self.sets is None else (self.sets[rows],)
+        weight = self._weight(rows)
+        return self.family.expectations(a, half, self.y[rows], weight, *sets)
 
     def _expected(self, layers, x, a, rows):
         """Return loss and gradients by the last layer, the noise integrated out."""

@@ -19,6 +19,7 @@ __all__ = [
     "GaussianNoise",
     "Logistic",
     "Poisson",
+    "ScatteredSoftmax",
     "Softmax",
     "expected_probabilities",
 ]
@@ -27,6 +28,10 @@ HERMITE_NODES = 20
 # Pairs of nodes for several predictors, where rows are few and where they are many:
 # then predictors vary little, and the nodes' error with the fourth power of that.
 MANY_PAIRS, FEW_PAIRS, MANY_ROWS = 64, 16, 10_000
+# Sets of nodes that rows are scattered over, and pairs in each, by the number of rows
+# up to which; and numbers that all of them may have.
+SCATTERED = ((2000, 64, 128), (16_000, 256, 64), (np.inf, 512, 32))
+MOST_NUMBERS = 1 << 22
 
 
 @cache
@@ -51,6 +56,18 @@ def cubature(n_dim, n_pairs):
     root = np.linalg.cholesky(nodes.T @ nodes / len(nodes))
     nodes = np.linalg.solve(root, nodes.T).T
     return np.ascontiguousarray(nodes), np.full(len(nodes), 1.0 / len(nodes))
+
+
+def shifted_nodes(n_dim, n_pairs, rng):
+    """Return nodes (n_dim, 2 n_pairs) whose sums have no error on average over `rng`.
+
+    Sobol points shifted by a random vector, in pairs of opposite sign.
+    """
+    from scipy.stats import qmc
+
+    points = qmc.Sobol(n_dim, scramble=False).random(n_pairs)
+    half = ndtri((points + rng.uniform(1e-9, 1.0, n_dim)) % 1.0)
+    return np.concatenate([half, -half]).T.copy()
 
 
 class _Family:
@@ -215,6 +232,56 @@ class Softmax(_Family):
     def variance_times(self, mean, t):
         """Return minus the second derivative at a mean (m, k), times t (m, k)."""
         return mean * (t - np.sum(mean * t, axis=1, keepdims=True))
+
+
+class ScatteredSoftmax(Softmax):
+    """Several classes, with nodes that differ from row to row.
+
+    Nodes that all rows share err for all of them alike. Of sets with random shifts
+    each errs by chance, and errors average out over rows. A row's set follows from its
+    numbers, so that a row that is there twice counts twice.
+    """
+
+    def __init__(self, n_classes, n_rows):
+        self.n_predictors = n_classes
+        n_sets, n_pairs = next(sizes for most, *sizes in SCATTERED if n_rows <= most)
+        n_sets = int(np.clip(MOST_NUMBERS // (2 * n_pairs * n_classes), 1, n_sets))
+        rng = np.random.default_rng(0)
+        self.sets = [shifted_nodes(n_classes, n_pairs, rng) for _ in range(n_sets)]
+        self.node_weights = np.full(2 * n_pairs, 0.5 / n_pairs)
+
+    def sets_of(self, X):
+        """Return the number of the set of nodes of each row of X (m, d)."""
+        bits = np.ascontiguousarray(X, np.float64) + 0.0  # no zero is negative
+        odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64)
+        mixed = (bits.view(np.uint64) * (2 * odd + 1)).sum(axis=1, dtype=np.uint64)
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
+        return ((mixed >> np.uint64(33)) % np.uint64(len(self.sets))).astype(np.intp)
+
+    def expectations(self, a, half, y, weight, sets):
+        """See :class:`Softmax`; sets (m,) are numbers of the rows' sets of nodes."""
+        residual, curvature = np.empty(a.shape), np.empty(half.shape)
+        order, loss = np.argsort(sets, kind="stable"), 0.0
+        ends = np.flatnonzero(np.diff(sets[order])) + 1
+        calm = not half.any()  # nothing to integrate over
+        for some in [order] if calm else np.split(order, ends):
+            nodes, node_weights = np.zeros((self.n_predictors, 1)), np.ones(1)
+            if not calm:
+                nodes, node_weights = self.sets[sets[some[0]]], self.node_weights
+            first = np.empty((some.size, a.shape[1]))
+            second = np.empty((some.size, half.shape[1]))
+            loss += _kernels.softmax_expectations(
+                a[some],
+                half[some],
+                y[some],
+                weight[some] if weight.size else weight,
+                nodes,
+                node_weights,
+                first,
+                second,
+            )
+            residual[some], curvature[some] = first, second
+        return loss, residual, curvature
 
 
 def _numbers(y, z):

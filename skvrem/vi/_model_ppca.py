@@ -35,6 +35,9 @@ __all__ = ["Moments", "PPCAModel", "likelihood", "log_densities", "start_loading
 
 # Rows whose products are taken at a time.
 TILE_ROWS = 4096
+# Learnt noise is at least this share of the mean variance: rows in a subspace would
+# leave none at all.
+LEAST_NOISE = 1e-6
 # A step may change a logarithm by so much.
 LARGEST_CHANGE = 2.0
 # A posterior precision is at least this share of the prior's: away from the optimum the
@@ -283,7 +286,7 @@ def start_loadings(values, vectors, trace, n, prior_scale, noise):
     d, k = vectors.shape
     if noise is None:
         left = max(trace - values.sum(), 0.0) / max(d - k, 1)
-        noise = max(left, 1e-6 * trace / d, np.finfo(float).tiny)
+        noise = max(left, LEAST_NOISE * trace / d, np.finfo(float).tiny)
     c = 2.0 * n * values / (n + np.sqrt(n**2 + 4.0 * n * values / prior_scale**2))
     # A little length where there is none to find: zero is a saddle point.
     length = np.sqrt(np.maximum(c - noise, 1e-4 * noise))
@@ -349,6 +352,8 @@ class PPCAModel:
         self.learn_noise = learn_noise
         self.draws = draws
         self.scale = None
+        least = max(LEAST_NOISE * moments.trace / moments.d, np.finfo(float).tiny)
+        self.least_log_noise = float(np.log(least)) if learn_noise else -np.inf
 
     def start(self, W, noise):
         """Return a point, with the standard deviations of the second order there."""
@@ -420,7 +425,8 @@ class PPCAModel:
         by_mean = 0.5 * self.n * (up.gradient + down.gradient).mean(axis=0)
         by_mean -= point.mean / self.prior_scale**2
         by_noise = 0.5 * self.n * (up.by_noise + down.by_noise).mean()
-        gradient = np.append(by_mean, by_noise if self.learn_noise else 0.0)
+        least = point.log_noise <= self.least_log_noise and by_noise < 0.0
+        gradient = np.append(by_mean, by_noise if self.learn_noise and not least else 0)
         return Statistics(value, gradient, error)
 
     def objective(self, point, mean):
@@ -435,7 +441,7 @@ class PPCAModel:
         """Return the point with its parameters moved."""
         turn = np.clip(step[-1], -LARGEST_CHANGE, LARGEST_CHANGE)
         mean = point.mean + step[:-1].reshape(point.mean.shape)
-        return Point(mean, float(point.log_noise + turn))
+        return Point(mean, float(max(point.log_noise + turn, self.least_log_noise)))
 
     def precondition(self, point, vector):
         """Multiply by the covariance of q, and by what rows know of the noise."""

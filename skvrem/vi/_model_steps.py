@@ -53,7 +53,7 @@ class Steps:
         self.filled = False
         self.shape = (model.k, model.prior.n_dim // model.k)
         self.moments, self.count = np.zeros((4, *self.shape)), 0
-        self.variances, self._variance = [], np.nan
+        self.variances, self._variance, self._moved = [], np.nan, True
 
     @property
     def reduced(self):
@@ -71,8 +71,9 @@ class Steps:
     def promise(self, point, mean):
         """Return what a natural-gradient step is about to gain, in nats."""
         # Of the epoch before; of none, at the start and after one that was taken back.
-        self.variances.append(self._variance)
-        self._variance = np.nan
+        if self._moved:
+            self.variances.append(self._variance)
+        self._variance, self._moved = np.nan, False
         return self._promise(point, mean)
 
     def _promise(self, point, mean):
@@ -89,6 +90,7 @@ class Steps:
     def forget(self):
         """What rows remember is of steps that have been taken back."""
         self.filled = False
+        self.variances[-1:] = [np.nan]
         self.moments[:] = 0.0
         self.count = 0
 
@@ -104,7 +106,7 @@ class Steps:
     def _see(self, seen, n_steps):
         """Take note of the variance of estimates whose sums have been added up."""
         first, second = seen / max(1, n_steps)
-        self._variance = float(np.sum(second - first * first))
+        self._variance, self._moved = float(np.sum(second - first * first)), True
 
     def auto_step(self, point):
         """Return a size of steps that seldom overshoots.

@@ -112,6 +112,32 @@ class Target(Checks):
         each = each if self.weight is None else each * self.weight[self.rows]
         return float(each.sum()) + self._log_prior(z)
 
+    def blame_of(self, points):
+        """Say which method is not finite at the first of points where one is not."""
+        for z in points:
+            if not np.isfinite(self.log_density(z)):
+                return self.blame(z)
+            if not np.isfinite(self.gradient(z)).all():
+                shown = np.array2string(z[:10], precision=6)
+                kind = type(self.model).__name__
+                return f"gradient of {kind} is not finite at parameters {shown}"
+        return f"The bound of {type(self.model).__name__} is not finite"
+
+    def blame(self, z):
+        """Say which method is not finite at parameters, and for which row."""
+        kind, shown = type(self.model).__name__, np.array2string(z[:10], precision=6)
+        shown += "" if z.size <= 10 else f" (the first 10 of {z.size})"
+        each = self.each(z, self.rows)
+        bad = ~np.isfinite(each)
+        if bad.any():
+            row, value = int(self.rows[bad.argmax()]), each[bad][0]
+            return (
+                f"log_likelihood of {kind} is {value} for row {row} ({int(bad.sum())} "
+                f"of {each.size} rows) at parameters {shown}"
+            )
+        name = "log_prior" if self.prior is None and self.has_prior else "the sum"
+        return f"{name} of {kind} is {self.log_density(z)} at parameters {shown}"
+
     def gradient(self, z, batch=None):
         """Return its gradient (d,), or what a batch of rows says of it."""
         total = self._sum("gradient", batch, z)

@@ -7,14 +7,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from skvrem.utils._base import VersionedPickle
-from skvrem.utils._messages import warn_nats_left
+from skvrem.utils._messages import warn_not_converged
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
-    all_or_nothing,
     check_integer,
     check_options,
     check_real,
     check_weight,
+)
+from skvrem.vi._guards import (
+    LEAST_SCALE,
+    MOST_SCALE,
+    StreamsWithoutBound,
+    check_in_memory,
+    whole_fit,
 )
 from skvrem.vi._model_draws import DrawnModel, opposite_draws
 from skvrem.vi._model_low_rank import LowRankModel
@@ -27,12 +33,21 @@ from skvrem.vi._plan import FULL_RANK, STOCHASTIC, as_structure, plan_fit
 
 __all__ = ["VariationalInference"]
 
+ADVICE = (
+    "The posterior may be improper, as with a flat log_prior and a likelihood that has "
+    "no maximum: give the model a proper log_prior."
+)
+
 # Pairs of fresh draws that the bound is estimated from at the end, at most.
 BOUND_PAIRS = 50
 
 
 class VariationalInference(
-    OwnInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
+    StreamsWithoutBound,
+    OwnInference,
+    CallbackSupportMixin,
+    VersionedPickle,
+    BaseEstimator,
 ):
     r"""A Gaussian posterior of the parameters of your own model.
 
@@ -276,15 +291,16 @@ class VariationalInference(
         ValueError
             For parameters out of range or that do not go together, and for a model
             that returns a wrong shape, NaN, a derivative that is none, or a support
-            that is none or leaves a parameter out. The estimator is then as it was
-            before.
+            that is none or leaves a parameter out; that is NaN or impossible at draws
+            from its posterior; or whose posterior is improper. The estimator is then
+            as it was before.
 
         Warns
         -----
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         """
-        with all_or_nothing(self):
+        with whole_fit(self, ADVICE):
             self._check_parameters()
             self._fit(X, sample_weight)
         return self
@@ -307,8 +323,9 @@ class VariationalInference(
         Returns
         -------
         self : VariationalInference
-            The fitted model. ``elbo_`` and ``n_samples_seen_`` are those of all rows,
-            ``history_``, ``n_iter_`` and ``pareto_k_`` those of the new ones.
+            The fitted model. ``n_samples_seen_`` is that of all rows, ``history_``,
+            ``n_iter_`` and ``pareto_k_`` are those of the new ones. There is no
+            ``elbo_``, as the sum of the bounds of batches is no bound.
 
         Raises
         ------
@@ -320,22 +337,19 @@ class VariationalInference(
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         """
-        with all_or_nothing(self):
+        with whole_fit(self, ADVICE):
             self._check_parameters()
             before = vars(self).get("posterior_")
-            if before is None:
-                self._fit(X, sample_weight)
-                return self
-            seen, elbo, error = self.n_samples_seen_, self.elbo_, self.elbo_se_
+            seen = 0 if before is None else self.n_samples_seen_
             self._fit(X, sample_weight, before)
             self.n_samples_seen_ += seen
-            self.elbo_ += elbo
-            self.elbo_se_ = float(np.hypot(self.elbo_se_, error))
+            self._forget_bound()
         return self
 
     @with_callbacks
     def _fit(self, X, sample_weight, before=None):
         began = time.perf_counter()
+        check_in_memory(X=X, sample_weight=sample_weight)
         check_model(self.model)
         rows = check_rows(X, self.model)
         n_rows = rows.size
@@ -375,7 +389,7 @@ class VariationalInference(
                 how = climb_in_turns
             fit = how(self, model, plan, start, rng, began, report)
             report.end()
-        point, runs = fit.point, fit.runs
+        point = fit.point
         # A diagonal that is an estimate would be an error that the draws do not know.
         exact = target.n_dim <= FULL_RANK or target.knows_diagonal
         curvature = fit.curvature if exact else None
@@ -386,8 +400,6 @@ class VariationalInference(
             parameter_names_=names,
             elbo_=elbo,
             elbo_se_=error,
-            converged_=runs[-1].converged,
-            n_iter_=sum(run.n_iter for run in runs),
             n_passes_=target.n_evaluated / target.rows.size,
             n_samples_seen_=n_rows,
             solver_=plan.solver,
@@ -396,14 +408,13 @@ class VariationalInference(
             **fit.attributes,
         )
         vars(self).pop("_pareto_k", None)
-        if not (runs[-1].converged or runs[-1].stopped) and self.max_iter > 0:
-            warn_nats_left(
-                self,
-                self.n_iter_,
-                self.history_["predicted_gain"][-1],
-                "or start closer, by `initial` of the model",
-                stacklevel=4,
-            )
+        warn_not_converged(
+            self,
+            fit.whole,
+            unit="",
+            advice="or start closer, by `initial` of the model",
+            stacklevel=5,
+        )
 
     def _prior(self, target, before=None):
         """Return the Gaussian prior, or none where the log density has it."""
@@ -424,9 +435,10 @@ class VariationalInference(
             return Flat(d)
         scale = 1.0 if self.prior_scale is None else self.prior_scale
         scale = check_vector(scale, d, f"prior_scale {name}")
-        if not (scale > 0.0).all():
+        if not ((scale >= LEAST_SCALE) & (scale <= MOST_SCALE)).all():
             raise ValueError(
-                f"prior_scale {name} must be positive, got {self.prior_scale!r}."
+                f"prior_scale {name} must be positive, from {LEAST_SCALE:g} to "
+                f"{MOST_SCALE:g}, got {self.prior_scale!r}."
             )
         return MeanField(check_vector(self.prior_mean, d, f"prior_mean {name}"), scale)
 

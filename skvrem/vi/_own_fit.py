@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 from skvrem import schedules, solvers
 from skvrem.vi._model_draws import convex, probed_curvature
+from skvrem.vi._model_posterior import Flat
 from skvrem.vi._model_target_steps import MeanSteps, TargetSteps
 from skvrem.vi._plan import FULL_RANK
 
@@ -29,6 +30,9 @@ LITTLE = 1e-3
 # Steps to the mode of the density, where a fit starts, and random signs for the
 # diagonal of a Hessian.
 MODE_STEPS, PROBES = 200, 200
+# Share of the largest curvature that is none; and how far away a density with no
+# curvature must have fallen.
+FLAT, AWAY = 1e-8, 1e6
 
 
 class Fit(NamedTuple):
@@ -37,7 +41,8 @@ class Fit(NamedTuple):
     Attributes
     ----------
     point : Point
-    runs : list of Result
+    whole : Result
+        Of all runs.
     curvature : Dense or Products, or None
         The last one.
     attributes : dict
@@ -45,7 +50,7 @@ class Fit(NamedTuple):
     """
 
     point: Any
-    runs: list
+    whole: Any
     curvature: Any
     attributes: dict
 
@@ -156,7 +161,7 @@ class Runs:
     def __init__(self, estimator, model, plan, rng, began, report):
         self.estimator, self.target, self.plan = estimator, model.target, plan
         self.rng, self.began, self.report = rng, began, report
-        self.runs, self.promises = [], []
+        self.runs = []
         self.left, self.passes, self.size = estimator.max_iter, 0.0, 1.0
         self.batch_size = self.target.rows.size
 
@@ -188,7 +193,7 @@ class Runs:
         solver = (
             plan.ascent(estimator.tol)
             if plan.solver == "batch"
-            else solvers.Sweeps(1.0)
+            else solvers.Sweeps(1.0, plan.solver)
         )
         result = solvers.run(
             model,
@@ -205,7 +210,6 @@ class Runs:
             seconds=time.perf_counter() - self.began,
         )
         self.runs.append(result)
-        self.promises += solver.promises
         self.left -= result.n_iter
         self.passes = result.history[-1].passes
         return result.point
@@ -217,12 +221,12 @@ class Runs:
 
     def result(self, point, curvature, batch_size, steps=None):
         """Return the `Fit`."""
-        history = solvers.as_history([e for run in self.runs for e in run.history])
-        history["predicted_gain"] = np.array(self.promises, dtype=float)
+        whole = solvers.joined(self.runs)
+        used = whole.attributes()
         if steps is not None:
-            history["gradient_variance"] = np.array(steps.variances)
-        used = {"history_": history, "step_size_": self.size, "batch_size_": batch_size}
-        return Fit(point, self.runs, curvature, used)
+            used["history_"]["gradient_variance"] = np.array(steps.variances)
+        used |= {"step_size_": self.size, "batch_size_": batch_size}
+        return Fit(point, whole, curvature, used)
 
 
 def _curvature(model, at, rng, whole):
@@ -256,6 +260,37 @@ def _mode(model, start):
             return value, slope
         return 1e10 * (1.0 + abs(first)), np.zeros(z.size)  # a step too far
 
-    return minimize(
+    mode = minimize(
         lack, start, jac=True, method="L-BFGS-B", options={"maxiter": MODE_STEPS}
     ).x
+    if isinstance(prior, Flat) and target.knows_hessian:
+        _check_proper(target, mode)
+    return mode
+
+
+def _check_proper(target, mode):
+    """Check that the density falls along directions in which it has no curvature.
+
+    Raises
+    ------
+    ValueError
+        With the parameter that has the largest part of such a direction.
+    """
+    curvature = -target.hessian(mode)
+    if not np.isfinite(curvature).all():
+        return
+    values, vectors = np.linalg.eigh(curvature)
+    top = target.log_density(mode)
+    for direction in vectors[:, values < FLAT * max(values[-1], 0.0)].T:
+        for sign in (1.0, -1.0):
+            with np.errstate(all="ignore"):
+                there = target.log_density(mode + sign * AWAY * direction)
+            if there > top - 1.0:
+                number = int(np.abs(direction).argmax())
+                names = getattr(target.model, "parameter_names", None)
+                name = f"p{number}" if names is None else names[number]
+                raise ValueError(
+                    f"The posterior is improper in the direction of {name}: {AWAY:g} "
+                    f"away from {mode[number]:.3g} the log density has not fallen. "
+                    "Give the model a proper log_prior."
+                )

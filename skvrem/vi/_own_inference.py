@@ -6,6 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.utils._summary import summary_table
 from skvrem.vi._arviz import ArviZMixin, Draws
+from skvrem.vi._guards import check_in_memory
 from skvrem.vi._model_target import Target
 from skvrem.vi._own_input import check_rows
 from skvrem.vi._pareto import ParetoMixin
@@ -36,7 +37,7 @@ class OwnInference(ParetoMixin, ArviZMixin):
         """
         check_is_fitted(self)
         draws = self.posterior_.sample(n_samples, check_random_state(random_state))
-        unravel = getattr(self.model, "unravel", None)
+        unravel = getattr(self._of_fit.model, "unravel", None)
         return draws if unravel is None else unravel(draws)
 
     def score_samples(self, X=None):
@@ -77,13 +78,15 @@ class OwnInference(ParetoMixin, ArviZMixin):
 
     def _log_likelihoods(self, X, draws):
         """Return log p(row | draw), (n_draws, n_rows)."""
-        target = Target(self.model, check_rows(X, self.model))
+        check_in_memory(X=X)
+        model = self._of_fit.model
+        target = Target(model, check_rows(X, model))
         return np.stack([target.each(z, target.rows) for z in draws])
 
     def _log_joint(self, draws):
         """See `ParetoMixin`."""
         *rows, prior = self._rows
-        target = Target(self.model, *rows)
+        target = Target(self._of_fit.model, *rows)
         each = np.array([target.log_density(z) for z in draws])
         return each + prior.logpdf(draws)
 
@@ -117,8 +120,9 @@ class OwnInference(ParetoMixin, ArviZMixin):
         draws = self.posterior_.sample(n_samples, rng)
         each = self._log_likelihoods(X, draws)
         shaped = draws
-        if hasattr(self.model, "unravel"):
-            shaped = self.model.unravel(draws)
+        model = self._of_fit.model
+        if hasattr(model, "unravel"):
+            shaped = model.unravel(draws)
         if isinstance(shaped, dict):
             return Draws(shaped, {}, {}, each, None)
         dims = {"parameters": ["parameter"]}
@@ -143,9 +147,10 @@ class OwnInference(ParetoMixin, ArviZMixin):
             "97.5 %": self.mean_ + 1.959964 * self.std_,
         }
         kind = type(self.posterior_).__name__
-        facts = {
-            "elbo": self.elbo_,
-            "its se": self.elbo_se_,
+        facts = {}
+        if hasattr(self, "elbo_"):
+            facts = {"elbo": self.elbo_, "its se": self.elbo_se_}
+        facts |= {
             "posterior": kind,
             "solver": self.solver_,
             "passes": self.n_passes_,

@@ -129,9 +129,12 @@ class PairsInference(ParetoMixin, ArviZMixin):
             Averaged over the posterior; guessing scores log(1/2) without ties.
         """
         check_is_fitted(self)
-        labels, result, weight = open_matches(self, X, y, sample_weight, reset=False)
+        ties = self._of_fit.ties
+        labels, result, weight = open_matches(
+            self, X, y, sample_weight, ties, reset=False
+        )
         log_p = self.predict_log_proba(labels)
-        if self.ties is None:
+        if ties is None:
             each = result * log_p[:, 1] + (1.0 - result) * log_p[:, 0]
         else:
             each = np.take_along_axis(log_p, (2.0 * result).astype(int)[:, None], 1)
@@ -139,7 +142,8 @@ class PairsInference(ParetoMixin, ArviZMixin):
 
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
-        labels, won, _ = open_matches(self, X, y, None, reset=False)
+        ties = self._of_fit.ties
+        labels, won, _ = open_matches(self, X, y, None, ties, reset=False)
         theta = self.posterior_.sample(n_samples, rng)
         skills = theta[:, self._offset :]
         a, b = self._known(labels).T
@@ -147,7 +151,7 @@ class PairsInference(ParetoMixin, ArviZMixin):
         if self._offset:
             u += theta[:, :1]
         log_p = np.log(self._outcomes(u.ravel())).reshape(*u.shape, -1)
-        if self.ties is None:
+        if ties is None:
             each = won * log_p[..., 1] + (1.0 - won) * log_p[..., 0]
         else:
             column = np.broadcast_to((2.0 * won).astype(int), u.shape)[..., None]
@@ -160,9 +164,10 @@ class PairsInference(ParetoMixin, ArviZMixin):
 
     def _outcomes(self, u):
         """Probabilities (n, n_classes) for known predictors."""
-        if self.ties is None:
+        ties = self._of_fit.ties
+        if ties is None:
             return np.stack([expit(-u), expit(u)], axis=1)
-        if self.ties == "rao-kupper":
+        if ties == "rao-kupper":
             t = 0.5 * np.logaddexp(0.0, self._eta)
             win, loss = expit(u - t), expit(-u - t)
             tie = np.exp(self._eta) * win * loss
@@ -192,7 +197,7 @@ class PairsInference(ParetoMixin, ArviZMixin):
             q.predictor_variance(X[start : start + CHUNK])
             for start in range(0, n, CHUNK)
         ]
-        prior = unknown.sum(axis=1) * self.prior_scale**2
+        prior = unknown.sum(axis=1) * self._of_fit.prior_scale**2
         return X @ q.mean, np.concatenate(variance) + prior
 
     def _numbers_of(self, labels):
@@ -269,7 +274,7 @@ class PairsInference(ParetoMixin, ArviZMixin):
     def _log_joint(self, draws):
         """See `ParetoMixin`. The tie parameter is known."""
         pairs, prior = self._rows
-        model = PairsModel(pairs, prior, "meanfield", self.ties)
+        model = PairsModel(pairs, prior, "meanfield", self._of_fit.ties)
         with threads(self.n_jobs):
             each = [model.log_likelihood(theta, self._eta) for theta in draws]
         return np.array(each) + prior.logpdf(draws)
@@ -356,14 +361,15 @@ class PairsInference(ParetoMixin, ArviZMixin):
             f"{100.0 - tail:g} %": skill + z * sd,
             "matches": self.n_matches_[order],
         }
-        facts = {"elbo": self.elbo_, "converged": self.converged_}
+        facts = {"elbo": self.elbo_} if hasattr(self, "elbo_") else {}
+        facts["converged"] = self.converged_
         facts["posterior"] = type(self.posterior_).__name__
         if facts["posterior"] == "MeanField":
             facts["note"] = "standard deviations of independent skills are too small"
         if self._offset:
             facts["home advantage"] = self.home_advantage_
             facts["its sd"] = self.home_advantage_std_
-        if self.ties is not None:
+        if self._of_fit.ties is not None:
             facts["tie parameter"] = self.tie_parameter_
         return summary_table(columns, list(map(str, self.items_[order])), facts)
 

@@ -6,9 +6,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_array
-from sklearn.utils.validation import validate_data
 
-from skvrem.utils._validation import check_weight
+from skvrem.utils._validation import check_weight, validate_data
+from skvrem.vi._guards import check_in_memory
 from skvrem.vi._model_pairs import Pairs
 
 __all__ = ["Matches", "aggregate", "count_groups", "open_labels", "open_matches"]
@@ -38,6 +38,13 @@ def open_labels(estimator, X, reset):
     ValueError
         Unless there are two columns of labels, none missing, different in each row.
     """
+    check_in_memory(X=X)
+    if _holds_dates(X):
+        raise ValueError(
+            f"X of {type(estimator).__name__} has a column of dates: labels of items "
+            "are strings or numbers. Give the two columns of items only, or make "
+            "dates strings."
+        )
     # Missing labels are looked for below, where the row can be named.
     labels = validate_data(
         estimator, X, reset=reset, dtype=None, ensure_all_finite=False
@@ -63,6 +70,15 @@ def open_labels(estimator, X, reset):
     return labels
 
 
+def _holds_dates(X):
+    """Whether numpy would find dates or spans of time, which are no labels."""
+    try:
+        kinds = list(X.dtypes) if hasattr(X, "dtypes") else [np.asarray(X).dtype]
+    except ValueError:  # ragged, as will be said
+        return False
+    return any(kind.kind in "Mm" for kind in kinds)
+
+
 def _missing(labels):
     if labels.dtype.kind == "f":
         return np.isnan(labels)
@@ -75,7 +91,7 @@ def _missing(labels):
     return np.asarray(flat, bool).reshape(labels.shape)
 
 
-def open_matches(estimator, X, y, sample_weight, reset):
+def open_matches(estimator, X, y, sample_weight, ties, reset):
     """Check matches and their results; those without weight are left out.
 
     Raises
@@ -83,9 +99,10 @@ def open_matches(estimator, X, y, sample_weight, reset):
     ValueError
         As `open_labels`, or for a result out of range, with its row.
     """
+    check_in_memory(y=y, sample_weight=sample_weight)
     labels = open_labels(estimator, X, reset)
     n = len(labels)
-    result = np.ones(n) if y is None else _results(y, n, estimator.ties)
+    result = np.ones(n) if y is None else _results(y, n, ties)
     weight = check_weight(sample_weight, n)
     if weight is None:
         return Matches(labels, result, np.ones(n))

@@ -46,7 +46,9 @@ class Plan(NamedTuple):
     def ascent(self, tol):
         """Return the solver of full passes."""
         return (
-            solvers.QuasiNewton(tol) if self.optimizer == "lbfgs" else solvers.Ascent()
+            solvers.QuasiNewton(tol, name="batch")
+            if self.optimizer == "lbfgs"
+            else solvers.Ascent()
         )
 
 
@@ -156,5 +158,10 @@ def as_structure(posterior):
 
 def takes_sparse_rows(estimator):
     """Whether the solver of an estimator is one by full passes."""
-    steps = estimator.optimizer in ("adam", "sgd") or estimator.expectation == "mc"
-    return estimator.solver == "batch" or (estimator.solver == "auto" and not steps)
+    # Parameters that have not been checked may be anything, as arrays.
+    solver, optimizer, expectation = (
+        value if isinstance(value, str) else None
+        for value in (estimator.solver, estimator.optimizer, estimator.expectation)
+    )
+    steps = optimizer in ("adam", "sgd") or expectation == "mc"
+    return solver == "batch" or (solver == "auto" and not steps)

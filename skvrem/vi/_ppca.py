@@ -1,7 +1,6 @@
 """Principal components with uncertainty: the scikit-learn shell."""
 
 import time
-import warnings
 
 import numpy as np
 from sklearn.base import (
@@ -9,21 +8,22 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
 from skvrem.utils._base import VersionedPickle
+from skvrem.utils._messages import warn_not_converged
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._summary import summary_table
 from skvrem.utils._validation import (
-    all_or_nothing,
     check_integer,
     check_real,
     check_weight,
+    validate_data,
 )
 from skvrem.vi._arviz import ArviZMixin, Draws, feature_names
+from skvrem.vi._guards import CENTRE, check_in_memory, check_scales, whole_fit
 from skvrem.vi._model_posterior import MeanField
 from skvrem.vi._model_ppca import Moments, PPCAModel, log_densities, start_loadings
 
@@ -165,7 +165,7 @@ class BayesianPPCA(
         check_integer(self, "max_iter", "verbose")
         check_integer(self, "n_draws", least=2, options=("auto",))
         check_real(self, "tol")
-        check_real(self, "prior_scale", above=True)
+        check_scales(self, "prior_scale")
         check_real(self, "noise_variance", above=True, options=("learn",))
         if self.n_draws != "auto" and self.n_draws % 2:
             raise ValueError(
@@ -202,7 +202,7 @@ class BayesianPPCA(
         ConvergenceWarning
             If `max_iter` steps were not enough.
         """
-        with all_or_nothing(self):
+        with whole_fit(self, CENTRE):
             self._check_parameters()
             self._fit(X, y, sample_weight)
         return self
@@ -238,7 +238,7 @@ class BayesianPPCA(
         ConvergenceWarning
             If `max_iter` steps were not enough.
         """
-        with all_or_nothing(self):
+        with whole_fit(self, CENTRE):
             self._check_parameters()
             self._fit(X, y, sample_weight, go_on=hasattr(self, "components_"))
         return self
@@ -246,6 +246,7 @@ class BayesianPPCA(
     @with_callbacks
     def _fit(self, X, y, sample_weight, go_on=False):
         began = time.perf_counter()
+        check_in_memory(X=X, sample_weight=sample_weight)
         X = self._rows(X, reset=not go_on, ensure_min_samples=1 if go_on else 2)
         d, k = X.shape[1], self.n_components
         if k > d:
@@ -281,18 +282,15 @@ class BayesianPPCA(
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, attributes)
-            point, runs, converged = self._run(model, moments, W, noise, began, report)
+            point, result = self._run(model, moments, W, noise, began, report)
             report.end()
         bound = model.statistics(point, moments, 1.0)
-        if not (converged or runs[-1].stopped) and self.max_iter > 0:
-            self._warn_not_converged(runs[-1])
+        warn_not_converged(self, result, unit="")
         vars(self).update(
             attributes(point),
             elbo_=float(bound.objective),
             elbo_se_=float(bound.error),
-            n_iter_=sum(run.n_iter for run in runs),
-            converged_=converged,
-            history_=solvers.as_history([e for run in runs for e in run.history]),
+            **result.attributes(),
             n_samples_seen_=n_rows,
             _moments=(moments.weight, moments.mean, moments.rows, moments.matrix),
         )
@@ -324,8 +322,11 @@ class BayesianPPCA(
                 break
             gain = model.spread(point, 1.0 if turn < BOLD_TURNS else 0.5)
             if result.converged and gain < self.tol:
-                return point, runs, True
-        return point, runs, False
+                return point, solvers.joined(runs)
+        whole = solvers.joined(runs)
+        if whole.converged:  # the means, but not the deviations
+            whole = whole._replace(reason="max_iter")
+        return point, whole
 
     def _attributes(self, model, point, mean, dtype):
         q = model.posterior(point)
@@ -341,15 +342,6 @@ class BayesianPPCA(
             "noise_variance_": float(np.exp(point.log_noise)),
             "posterior_": MeanField(loadings.ravel(), scale.ravel()),
         }
-
-    def _warn_not_converged(self, result):
-        warnings.warn(
-            f"{type(self).__name__} did not converge in {self.max_iter} steps: the "
-            f"last gained {result.gain:.3g} nats, and tol is {self.tol:g}. Raise "
-            "max_iter, or tol if that is close enough.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
 
     # What it says of rows
 
@@ -408,7 +400,15 @@ class BayesianPPCA(
             Without noise.
         """
         check_is_fitted(self)
-        return np.asarray(Z) @ self.components_ + self.mean_
+        check_in_memory(Z=Z)
+        Z = check_array(Z, dtype=(np.float64, np.float32), input_name="Z")
+        k = self.components_.shape[0]
+        if Z.shape[1] != k:
+            raise ValueError(
+                f"Z must have a column for each of the {k} components, as transform "
+                f"returns it; got {Z.shape[1]}."
+            )
+        return Z @ self.components_ + self.mean_
 
     def get_covariance(self):
         """Return the covariance of a new row, averaged over the posterior.

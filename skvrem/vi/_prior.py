@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from skvrem.vi._guards import LEAST_SCALE, MOST_SCALE
+
 __all__ = ["check_prior_scale", "prior_scales"]
 
 
@@ -13,16 +15,20 @@ def check_prior_scale(estimator):
     ValueError
         If it is neither a positive number nor a row of them.
     """
-    scale = np.asarray(estimator.prior_scale)
+    try:
+        scale = np.asarray(estimator.prior_scale)
+    except ValueError:  # ragged
+        scale = np.array("")
     if not (
-        np.issubdtype(scale.dtype, np.number)
+        scale.dtype.kind in "fiu"
         and scale.ndim < 2
-        and np.isfinite(scale).all()
-        and (scale > 0.0).all()
+        and (scale >= LEAST_SCALE).all()
+        and (scale <= MOST_SCALE).all()
     ):
         raise ValueError(
             f"prior_scale of {type(estimator).__name__} must be a positive number, or "
-            f"one for each feature, got {estimator.prior_scale!r}."
+            f"one for each feature, from {LEAST_SCALE:g} to {MOST_SCALE:g}, got "
+            f"{estimator.prior_scale!r}."
         )
 
 

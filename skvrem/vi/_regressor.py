@@ -6,18 +6,19 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import d2_tweedie_score
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.metrics import d2_tweedie_score, r2_score
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skvrem.data import as_source, is_dask
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._validation import (
-    all_or_nothing,
     check_options,
     check_real,
     check_weight,
+    validate_data,
 )
 from skvrem.vi._base import GaussianPosterior
+from skvrem.vi._guards import CENTRE, check_in_memory, check_unchanged, whole_fit
 from skvrem.vi._model import Full, GaussianModel, Point
 from skvrem.vi._model_families import GaussianNoise, Poisson
 from skvrem.vi._plan import takes_sparse_rows
@@ -26,6 +27,8 @@ __all__ = ["BayesianGLMRegressor"]
 
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
+# Of the targets' root mean square the noise is at least this share.
+LEAST_NOISE = 1e-3
 
 
 class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
@@ -165,7 +168,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse_rows(self)
-        tags.target_tags.positive_only = self.family == "poisson"
+        counts = isinstance(self.family, str) and self.family == "poisson"
+        tags.target_tags.positive_only = counts
         return tags
 
     def _check_parameters(self):
@@ -173,9 +177,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         check_options(self, family=("gaussian", "poisson"))
         check_real(self, "noise_scale", above=True, options=(None,))
 
-    def _open(self, X, y, sample_weight, reset):
+    def _open(self, X, y, sample_weight, given, reset, known=None):
         if is_dask(X):
             as_source(X, dask=False)  # says what to do
+        self._check_numbers(y)
         X, y = validate_data(
             self,
             X,
@@ -187,31 +192,54 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             y_numeric=True,
         )
         y = np.asarray(y, np.float64)
-        if self.family == "poisson" and y.min() < 0.0:
+        if given.family == "poisson" and y.min() < 0.0:
             raise ValueError(
                 "family='poisson' is for counts, which are not negative: y is "
                 f"{y.min():g} in row {int(y.argmin())}."
             )
         data = as_source(X, check_weight(sample_weight, X.shape[0]), dask=False)
-        if self.family == "gaussian":
-            given = self.noise_scale
-            self.noise_scale_ = self._learn_noise(data, y) if given is None else given
         return data, y, X.dtype
 
-    def _family(self, n_rows):
-        if self.family == "poisson":
+    def _check_numbers(self, y):
+        """Check targets that come as objects, words or dates."""
+        if y is None:
+            return  # scikit-learn says what is missing
+        y = np.asarray(y)
+        if y.dtype.kind not in "OUSMm":
+            return
+        try:
+            finite = y.dtype.kind not in "Mm" and np.isfinite(y.astype(float)).all()
+        except (TypeError, ValueError):
+            finite = False
+        if not finite:
+            raise ValueError(
+                f"y of {type(self).__name__} must be finite numbers, got an array of "
+                f"{y.dtype} with others: leave out rows without a target, and for "
+                "classes take BayesianLogisticRegression."
+            )
+
+    def _family(self, n_rows, given):
+        if given.family == "poisson":
             return Poisson()
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
-    def _learn_noise(self, data, y):
+    def _learn(self, data, targets, n_seen):
+        """Set the noise that is given, or that has the largest evidence."""
+        if self.family == "gaussian":
+            scale = self.noise_scale
+            if scale is None:
+                scale = self._learn_noise(data, targets, n_seen)
+            self.noise_scale_ = scale
+
+    def _learn_noise(self, data, y, n_seen):
         """Return the noise of the largest evidence, pooled with that of a stream."""
-        streaming = self._seen_before > 0
+        streaming = n_seen > 0
         prior = self._prior(data.n_features, 1)
         if streaming:
             prior = self.posterior_
         variance = self._noise_of_rows(data, y, prior)
         if streaming:
-            share = data.n_units / (data.n_units + self._seen_before)
+            share = data.n_units / (data.n_units + n_seen)
             variance = (1.0 - share) * self.noise_scale_**2 + share * variance
         return float(np.sqrt(variance))
 
@@ -230,15 +258,19 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         cross = axes.T @ solve_triangular(root, sums.gradient[:, 0], lower=True)
         # The log-likelihood with noise 1 is -|y - X mu|^2 / 2 and a constant.
         n = data.total_weight
-        square = max(0.0, -2.0 * float(sums.objective) / n - np.log(2.0 * np.pi))
-        variance = max(square, np.finfo(float).tiny)
+        weight = data.weight if data.weight.size else None
+        of_targets = square = float(np.average(np.square(y), weights=weight))
+        if prior.mean.any():
+            square = max(0.0, -2.0 * float(sums.objective) / n - np.log(2.0 * np.pi))
+        # Rows that fit exactly, or are all zero, would leave no noise at all.
+        least = LEAST_NOISE**2 * (of_targets or 1.0)
+        variance = max(square, least)
         for _ in range(NOISE_ROUNDS):
             mean = cross / (strength + variance)
             fit = strength * mean**2 - 2.0 * mean * cross
             fit += strength * variance / (strength + variance)
             last, variance = variance, square + float(fit.sum()) / n
-            # Rows that fit exactly would leave no noise at all.
-            variance = max(variance, 1e-6 * square, np.finfo(float).tiny)
+            variance = max(variance, least)
             if abs(variance - last) < NOISE_CHANGE * last:
                 break
         return variance
@@ -283,11 +315,14 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
         Notes
         -----
+        There is no ``elbo_`` then, as the sum of the bounds of batches is no bound.
         Where the noise of "gaussian" is learnt, that of the batch is pooled with that
         of the batches before, whose posterior stands as it is.
         """
-        with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
+        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
             self._check_parameters()
+            if hasattr(self, "posterior_"):
+                check_unchanged(self, "family")
             self._stream(X, y, sample_weight)
         return self
 
@@ -311,7 +346,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             If asked for: of what is not known and of the noise together.
         """
         a, v = self._predictors(X)
-        if self.family == "gaussian":
+        if self._of_fit.family == "gaussian":
             mean, variance = a, v + self.noise_scale_**2
         else:
             mean = np.exp(a + 0.5 * v)
@@ -339,7 +374,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         ends = a[:, None] + np.sqrt(v)[:, None] * ndtri(
             [0.5 - level / 2, 0.5 + level / 2]
         )
-        return ends if self.family == "gaussian" else np.exp(ends)
+        return ends if self._of_fit.family == "gaussian" else np.exp(ends)
 
     def score(self, X, y, sample_weight=None):
         """Return the explained share of the deviance, which is R^2 for "gaussian".
@@ -356,12 +391,17 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Returns
         -------
         score : float
-            At most 1.
+            At most 1. Of targets that are all the same, 1 if they are predicted
+            exactly and 0 otherwise; of a single row NaN, with a warning.
         """
-        power = 0 if self.family == "gaussian" else 1
-        return d2_tweedie_score(
-            y, self.predict(X), sample_weight=sample_weight, power=power
-        )
+        check_in_memory(y=y, sample_weight=sample_weight)
+        mean = self.predict(X)
+        if self._of_fit.family == "gaussian" or len(mean) < 2:
+            return r2_score(y, mean, sample_weight=sample_weight)
+        y = column_or_1d(y)
+        if len(y) == len(mean) and (y == y[0]).all():
+            return float(np.array_equal(y, mean))
+        return d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1)
 
     def _predictors(self, X):
         """Return means and variances of the linear predictors of rows."""

@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
 from skvrem import BayesianLogisticRegression, HierarchicalSoftmaxClassifier
 from skvrem.data import as_source
+from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._algebra import rescale
 from skvrem.vi import _kernels_groups
 from skvrem.vi._model import Point
@@ -154,12 +155,16 @@ def test_metric_is_symmetric_and_positive():
 # The posterior
 
 
+# Nodes err by more than such a tolerance, and a fit says so where it stalls.
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.StalledWarning")
 def test_one_group_with_a_known_scale_is_a_mean_field():
     """Its coefficients have the prior N(0, 1 + 1), and the mean its exact posterior."""
     X, y, _, _ = rows(150, 1)
     one = HierarchicalSoftmaxClassifier(
         intercept_prior_scale=1.0, population_scale_spread=1e-5, tol=1e-6
-    ).fit(X, y)
+    )
+    with pytest.warns(FewGroupsWarning, match="no groups.*BayesianLogisticRegression"):
+        one.fit(X, y)
     other = BayesianLogisticRegression(
         np.sqrt(2.0),
         intercept_prior_scale=np.sqrt(2.0),
@@ -326,6 +331,8 @@ def test_without_intercept_the_intercepts_are_zero():
     assert len(model.summary()) == 6 if hasattr(model.summary(), "index") else True
 
 
+# Nodes err by more than such a tolerance, and a fit says so where it stalls.
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.StalledWarning")
 def test_a_constant_column_is_left_to_the_prior():
     X, y, group, _ = rows(200, 4)
     X = np.column_stack([X, np.zeros(len(X))])
@@ -338,7 +345,8 @@ def test_arviz_gets_draws():
     model, X, y = None, *rows(60, 3)[:2]
     ids = rows(60, 3)[2]
     X = np.column_stack([ids, X])
-    model = HierarchicalSoftmaxClassifier(0).fit(X, y)
+    with pytest.warns(FewGroupsWarning, match="3 groups, too few"):
+        model = HierarchicalSoftmaxClassifier(0).fit(X, y)
     draws = model._draws(X, y, 7, np.random.RandomState(0))
     assert draws.log_likelihood.shape == (7, 60)
     assert draws.posterior["group_coef"].shape == (7, 3, 3, 2)
@@ -446,7 +454,7 @@ def test_a_stream_is_near_a_fit_to_all_rows():
     np.testing.assert_allclose(
         stream.population_scale_, whole.population_scale_, rtol=0.15
     )
-    assert stream.elbo_ == pytest.approx(whole.elbo_, abs=2.0)
+    assert hasattr(whole, "elbo_") and not hasattr(stream, "elbo_")
 
 
 def test_rows_without_weight_change_nothing():
@@ -460,9 +468,10 @@ def test_rows_without_weight_change_nothing():
     np.testing.assert_allclose(model.group_coef_, before, atol=1e-3)
     np.testing.assert_allclose(model.group_coef_std_, std, rtol=1e-3)
     np.testing.assert_allclose(model.population_scale_, scale, rtol=1e-3)
-    assert model.elbo_ == pytest.approx(elbo, abs=1e-4)
+    assert model._bound == pytest.approx(elbo, abs=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.FewGroupsWarning")
 def test_the_past_has_the_gradient_of_its_expectation():
     X, y, group = stream_rows(200, 3)
     q = HierarchicalSoftmaxClassifier().fit(X, y, groups=group).posterior_
@@ -490,7 +499,7 @@ def test_wrong_batches_of_a_stream():
     untouched = Untouched(model)
     for params, message in [
         ({"groups": None}, "this one has none"),
-        ({"groups": group.astype(str)}, "ids of the type"),
+        ({"groups": group.astype(str)}, "strings, as .*Convert them"),
         ({"groups": group, "classes": [0, 1, 2]}, "not the same"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -499,7 +508,9 @@ def test_wrong_batches_of_a_stream():
     model.set_params(fit_intercept=False)
     with pytest.raises(ValueError, match="fit_intercept has changed"):
         model.partial_fit(X, y, groups=group)
-    alone = HierarchicalSoftmaxClassifier().fit(X, y).partial_fit(X, y)
+    with pytest.warns(FewGroupsWarning, match="no groups"):
+        alone = HierarchicalSoftmaxClassifier().fit(X, y)
+    alone.partial_fit(X, y)
     assert alone.n_group_samples_.tolist() == [200]
     with pytest.raises(ValueError, match="the first had none"):
         alone.partial_fit(X, y, groups=group)

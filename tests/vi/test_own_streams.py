@@ -130,7 +130,7 @@ def test_batches_of_a_gaussian_model_add_up(posterior, own_prior):
         stream.posterior_.covariance(), whole.posterior_.covariance(), atol=tiny
     )
     assert stream.n_samples_seen_ == 60
-    assert stream.elbo_ == pytest.approx(whole.elbo_, abs=100.0 * tiny)
+    assert not hasattr(stream, "elbo_") and not hasattr(stream, "elbo_se_")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,6 @@ def test_batches_of_any_model(params, kind):
     first = stream.partial_fit(np.arange(100)).mean_
     alone = VI(own, random_state=0, **params).fit(np.arange(100))
     np.testing.assert_array_equal(first, alone.mean_)
-    bound = stream.elbo_
     stream.partial_fit(np.arange(100, 200))
     whole = VI(own, random_state=0, **params).fit()
     assert type(stream.posterior_) is kind
@@ -158,7 +157,7 @@ def test_batches_of_any_model(params, kind):
     far = 0.6 if kind is MeanField else 0.4
     assert (abs(stream.mean_ - whole.mean_) < far * whole.std_).all()
     np.testing.assert_allclose(stream.std_, whole.std_, rtol=0.2)
-    assert stream.elbo_ < bound and stream.n_samples_seen_ == 200
+    assert not hasattr(stream, "elbo_") and stream.n_samples_seen_ == 200
     assert stream.pareto_k_ < 0.7
     assert stream.fit(np.arange(100)).n_samples_seen_ == 100
     np.testing.assert_array_equal(stream.mean_, alone.mean_)

@@ -292,7 +292,7 @@ def test_bad_input(params, X, message):
 
 
 def test_too_few_steps_are_warned_of():
-    with pytest.warns(ConvergenceWarning, match="did not converge in 1 steps"):
+    with pytest.warns(ConvergenceWarning, match="did not converge in 1 epochs"):
         model = BayesianPPCA(max_iter=1, random_state=0).fit(rows())
     assert not model.converged_
     assert BayesianPPCA(max_iter=0, random_state=0).fit(rows()).n_iter_ == 0
@@ -302,7 +302,7 @@ def test_history(capsys):
     model = BayesianPPCA(verbose=2, random_state=0).fit(rows())
     assert model.converged_
     assert capsys.readouterr().out.count("objective") == model.n_iter_
-    assert len(model.history_["objective"]) == model.n_iter_
+    assert len(model.history_["objective"]) == model.n_iter_ + 1
     assert (np.diff(model.history_["passes"]) > 0.0).all()
 
 

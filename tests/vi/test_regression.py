@@ -140,8 +140,7 @@ def test_streams_and_sparse_rows(family):
         stream.partial_fit(sp.csr_array(X[part]), y[part])
     tolerance = 1e-8 if family == "gaussian" else 0.05
     np.testing.assert_allclose(stream.coef_, model.coef_, atol=tolerance)
-    if family == "gaussian":
-        assert stream.elbo_ == pytest.approx(model.elbo_, abs=1e-6)
+    assert not hasattr(stream, "elbo_")
     assert "coefficient 97.5 %" in model.summary()
 
 

@@ -108,7 +108,7 @@ def exact(steps, point):
     """G and C by quadrature."""
     solver = solvers.Batch()
     solver.start(steps.model, steps.data, None)
-    sums = solver.begin(point, 1.0).mean
+    sums = solver.certify(point, 1.0).mean
     n = steps.data.total_weight
     return n * np.concatenate([sums.gradient.T.ravel(), sums.curvature.T.ravel()])
 
@@ -236,7 +236,7 @@ def test_fits_end_near_the_batch_fit(k, solver, params, gap):
     variances = model.history_["gradient_variance"]
     assert variances.size == model.history_["objective"].size
     # Of no steps at the start, and after an epoch that was taken back.
-    assert np.isnan(variances[0]) and variances[1] > 0.0
+    assert np.isnan(variances[0]) and np.isfinite(variances).any()
     assert (variances[np.isfinite(variances)] > 0.0).all()
     assert model.solver_ == solver and model.batch_size_ == 5
 

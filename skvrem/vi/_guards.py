@@ -1,0 +1,186 @@
+"""What estimators of this folder refuse, in one manner, and what no stream has."""
+
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+
+from skvrem.exceptions import OneClassWarning
+from skvrem.utils._remote import refuse_dask
+from skvrem.utils._validation import all_or_nothing, check_real
+
+__all__ = [
+    "CENTRE",
+    "LEAST_SCALE",
+    "MOST_SCALE",
+    "StreamsWithoutBound",
+    "check_columns",
+    "check_in_memory",
+    "check_pivots",
+    "check_scales",
+    "check_unchanged",
+    "warn_one_class",
+    "whole_fit",
+]
+
+# Scales of priors whose squares, and squares of these, are floating-point numbers.
+LEAST_SCALE, MOST_SCALE = 1e-50, 1e50
+# Standard deviations that a column may lie away from zero: beyond, its coefficient and
+# the intercept are told apart by the last digits of their products only.
+FAR = 1e6
+# Least share of a precision that is left where the coefficients before are known.
+LEAST_PIVOT = 1e-13
+# Attributes that a fit has and a stream has not.
+BOUNDS = ("elbo_", "elbo_se_")
+
+CENTRE = (
+    "Centre the features and put them on one scale "
+    "(sklearn.preprocessing.StandardScaler, or a Pipeline with it)."
+)
+
+
+class StreamsWithoutBound:
+    """Estimators whose bound is that of a fit: after a stream there is none."""
+
+    def __getattr__(self, name):
+        descriptor = getattr(type(self), name, None)
+        if isinstance(descriptor, property):
+            return descriptor.fget(self)  # it has none, and says why itself
+        known = vars(self)
+        text = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in BOUNDS and "posterior_" in known:
+            text += (
+                ": after partial_fit there is no bound of the evidence of all rows. "
+                "The posterior of earlier batches is an approximation, and sums of "
+                "bounds given such priors can exceed the evidence. fit(X, y) to all "
+                'rows has one; history_["objective"] is the bound of the last batch '
+                "given what came before."
+            )
+        raise AttributeError(text)
+
+    def _forget_bound(self):
+        """Leave no bound behind: rows were added to a posterior."""
+        for name in BOUNDS:
+            vars(self).pop(name, None)
+
+
+@contextmanager
+def whole_fit(estimator, advice):
+    """Make a fit happen wholly or not at all, and say why where algebra fails.
+
+    Parameters
+    ----------
+    estimator : estimator
+    advice : str
+        What to do where a matrix is not positive definite in floating point.
+    """
+    with all_or_nothing(estimator):
+        try:
+            yield
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                f"The precision of the posterior of {type(estimator).__name__} is not "
+                f"positive definite in floating point ({error}). {advice}"
+            ) from error
+
+
+def check_in_memory(**containers):
+    """Raise a TypeError that names the argument for a container of dask.
+
+    Parameters
+    ----------
+    **containers : by name of the argument
+    """
+    for name, container in containers.items():
+        try:
+            refuse_dask(container)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
+
+
+def check_unchanged(estimator, *names):
+    """Check that a stream goes on with the parameters that give a model its shape.
+
+    Raises
+    ------
+    ValueError
+        If one of them has another value than in the fit.
+    """
+    for name in names:
+        before, now = getattr(estimator._of_fit, name), getattr(estimator, name)
+        if type(before) is not type(now) or before != now:
+            raise ValueError(
+                f"{name} has changed since the first rows, from {before!r} to {now!r}: "
+                "fit anew."
+            )
+
+
+def check_scales(estimator, *names, options=()):
+    """Check that scales are positive numbers that can be squared twice."""
+    check_real(estimator, *names, least=LEAST_SCALE, most=MOST_SCALE, options=options)
+
+
+def check_columns(X):
+    """Check that no column lies too far from zero for its spread.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+
+    Raises
+    ------
+    ValueError
+        With the first such column. Columns that are constant are not meant.
+    """
+    if len(X) < 2:
+        return
+    mean = X.mean(axis=0, dtype=np.float64)
+    suspects = np.flatnonzero(np.abs(mean) > FAR * _least_spread(X))
+    for j in suspects:
+        column = np.asarray(X[:, j], np.float64)
+        if column.max() > column.min() and np.abs(mean[j]) > FAR * column.std():
+            raise ValueError(
+                f"Column {j} of X lies about {mean[j]:.3g} and varies by "
+                f"{column.std():.3g} only, which is too far from zero for its "
+                f"coefficient to be told from the intercept. {CENTRE}"
+            )
+
+
+def _least_spread(X):
+    """Return a number for each column that its standard deviation is no less than."""
+    # Two values so far apart have half their distance for a standard deviation, the
+    # rest of n rows at their mean.
+    return np.abs(X[0].astype(np.float64) - X[-1]) / np.sqrt(2.0 * len(X))
+
+
+def check_pivots(precision):
+    """Check that coefficients can be told apart in floating point.
+
+    Parameters
+    ----------
+    precision : ndarray of shape (d, d)
+
+    Raises
+    ------
+    ValueError
+        If a coefficient is known to fewer digits than there are, given those before.
+    """
+    pivots = np.square(np.linalg.cholesky(precision).diagonal())
+    if (pivots < LEAST_PIVOT * precision.diagonal()).any():
+        raise ValueError(
+            "Coefficients cannot be told apart in floating point: features lie far "
+            f"from zero for their spread, or nearly depend on each other. {CENTRE}"
+        )
+
+
+def warn_one_class(estimator, numbers, classes):
+    """Warn if a stream begins with rows of one of its classes."""
+    if numbers.size and numbers.min() == numbers.max():
+        warnings.warn(
+            f"The first batch of {type(estimator).__name__} has rows of the class "
+            f"{classes.tolist()[numbers[0]]!r} only. The posterior of a batch is the "
+            "prior of the next, and what batches without a mixture of classes "
+            "make of it is far from a fit to all rows: shuffle the rows of the stream.",
+            OneClassWarning,
+            stacklevel=4,
+        )

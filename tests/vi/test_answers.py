@@ -1,0 +1,218 @@
+"""What is fitted stays as it was fitted; and what a stream does not have."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from skvrem import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianPPCA,
+    BradleyTerry,
+    GaussianDropoutClassifier,
+    HierarchicalSoftmaxClassifier,
+    VariationalInference,
+)
+from skvrem.exceptions import OneClassWarning
+from skvrem.utils._base import PREDICTION_PARAMETERS
+from tests.own_models import Logistic, logistic_problem
+
+N = 60
+rng = np.random.default_rng(0)
+X = rng.normal(size=(N, 3))
+y = (X[:, 0] + rng.normal(size=N) > 0.0).astype(int)
+GROUP = np.arange(N) % 5
+WITH_IDS = np.column_stack([X, GROUP])
+PAIRS = rng.permuted(np.tile(np.arange(6), (40, 1)), axis=1)[:, :2]
+RESULT = rng.choice([0.0, 0.5, 1.0], 40)
+
+
+def own():
+    return Logistic(*logistic_problem())
+
+
+def fitted():
+    """Estimators, rows of a fit, and answers by name."""
+    proba = {
+        "proba": lambda m, *rows: m.predict_proba(*rows),
+        "predict": lambda m, *rows: m.predict(*rows),
+        "summary": lambda m, *rows: m.summary(),
+    }
+    draws = {"draws": lambda m, *rows: m.sample_posterior(3, random_state=0)}
+    glm = {
+        "std": lambda m, *rows: m.predict(*rows, return_std=True),
+        "interval": lambda m, *rows: m.predict_mean_interval(*rows),
+        "summary": lambda m, *rows: m.summary(),
+        "k": lambda m, *rows: m.pareto_k_,
+        "variance": lambda m, *rows: m.gradient_variance(X, y, random_state=0),
+        **draws,
+    }
+    logistic = {
+        **proba,
+        **draws,
+        "interval": lambda m, *rows: m.predict_proba_interval(*rows),
+        "k": lambda m, *rows: m.pareto_k_,
+        "variance": lambda m, *rows: m.gradient_variance(X, y, random_state=0),
+        "arviz": lambda m, *rows: m._draws(X, y, 3, np.random.RandomState(0)),
+    }
+    groups = {
+        **proba,
+        **draws,
+        "score": lambda m, *rows: m.score(WITH_IDS, y),
+        "arviz": lambda m, *rows: m._draws(WITH_IDS, y, 3, np.random.RandomState(0)),
+    }
+    matches = {
+        **proba,
+        **draws,
+        "score": lambda m, *rows: m.score(PAIRS, RESULT),
+        "new": lambda m, *rows: m.predict_proba([[0, 77]]),
+        "ranking": lambda m, *rows: m.ranking(),
+        "k": lambda m, *rows: m.pareto_k_,
+        "arviz": lambda m, *rows: m._draws(PAIRS, RESULT, 3, np.random.RandomState(0)),
+    }
+    rows = {
+        "transform": lambda m, *rows: m.transform(*rows),
+        "score": lambda m, *rows: m.score_samples(*rows),
+        "covariance": lambda m, *rows: m.get_covariance(),
+        "sample": lambda m, *rows: m.sample(3, random_state=0),
+        "summary": lambda m, *rows: m.summary(),
+        **draws,
+    }
+    of_own = {
+        "score": lambda m, *rows: m.score_samples(),
+        "summary": lambda m, *rows: m.summary(),
+        "k": lambda m, *rows: m.pareto_k_,
+        **draws,
+    }
+    dropout = {**proba, "plugin": lambda m, *rows: m.predict_proba(X, method="mc")}
+    return {
+        "logistic": (BayesianLogisticRegression(), (X, y), (X,), logistic),
+        "gaussian": (BayesianGLMRegressor(), (X, X[:, 0]), (X,), glm),
+        "poisson": (BayesianGLMRegressor("poisson"), (X, y), (X,), glm),
+        "groups": (
+            HierarchicalSoftmaxClassifier(3),
+            (WITH_IDS, y),
+            (WITH_IDS,),
+            groups,
+        ),
+        "matches": (BradleyTerry(ties="davidson"), (PAIRS, RESULT), (PAIRS,), matches),
+        "no ties": (BradleyTerry(), (PAIRS,), (PAIRS,), matches),
+        "ppca": (BayesianPPCA(2, random_state=0), (X,), (X,), rows),
+        "dropout": (
+            GaussianDropoutClassifier((2,), max_iter=500, random_state=0, tol=1e-2),
+            (X, y),
+            (X,),
+            dropout,
+        ),
+        "own": (VariationalInference(own(), random_state=0), (), (), of_own),
+    }
+
+
+def bits(answer):
+    """Return what is equal for answers that are, to the last bit."""
+    if isinstance(answer, np.ndarray):
+        kind = answer.dtype.kind
+        return answer.shape, answer.tolist() if kind in "OU" else answer.tobytes()
+    if hasattr(answer, "attrs"):
+        return bits(answer.to_numpy()), list(answer), repr(answer.attrs)
+    if isinstance(answer, dict):
+        return [(name, bits(value)) for name, value in answer.items()]
+    if isinstance(answer, tuple | list):
+        return [bits(part) for part in answer]
+    return repr(answer)
+
+
+ODD = {
+    "fit_intercept": [False, ()],
+    "ties": [None, "rao-kupper", 7],
+    "family": ["poisson", "gaussian", None],
+    "groups": [None, 0, "user"],
+    "model": [None, Logistic(*logistic_problem(d=4))],
+    "activation": ["identity", None],
+    "noise_scale": [9.0, None, "x"],
+    "hidden_layer_sizes": [(), 7],
+    "n_components": [1, 3.5],
+    "home_advantage": [True],
+}
+
+
+@pytest.mark.parametrize("kind", list(fitted()))
+def test_parameters_that_change_after_the_fit_change_no_answer(kind):
+    estimator, fit, rows, answers = fitted()[kind]
+    estimator.fit(*fit)
+    before = {name: bits(ask(estimator, *rows)) for name, ask in answers.items()}
+    names = sorted(set(estimator.get_params(deep=False)) - PREDICTION_PARAMETERS)
+    for number in range(4):
+        odd = {name: (*ODD.get(name, ()), np.arange(4.0)) for name in names}
+        odd = {name: some[min(number, len(some) - 1)] for name, some in odd.items()}
+        estimator.set_params(**odd)
+        vars(estimator).pop("_pareto_k", None)
+        for what, ask in answers.items():
+            assert bits(ask(estimator, *rows)) == before[what], f"{what} after {odd}"
+
+
+@pytest.mark.parametrize(
+    "kind", ["logistic", "gaussian", "groups", "matches", "no ties", "own"]
+)
+def test_a_stream_has_no_bound_and_says_why(kind):
+    estimator, fit, _, _ = fitted()[kind]
+    with pytest.raises(AttributeError) as unfitted:
+        _ = estimator.elbo_
+    assert "partial_fit" not in str(unfitted.value)
+    more = {"classes": [0, 1]} if hasattr(estimator, "predict_proba") else {}
+    more = {} if isinstance(estimator, BradleyTerry) else more
+    estimator.partial_fit(*fit, **more)
+    assert not hasattr(estimator, "elbo_")
+    with pytest.raises(AttributeError, match="after partial_fit there is no bound"):
+        _ = estimator.elbo_
+    assert "elbo" not in str(getattr(estimator.summary(), "attrs", estimator.summary()))
+    again = pickle.loads(pickle.dumps(estimator)).partial_fit(*fit)
+    assert not hasattr(again, "elbo_") and not hasattr(again, "no_such_thing")
+    if kind == "own":
+        assert not hasattr(again, "elbo_se_")
+    assert np.isfinite(again.fit(*fit).elbo_)
+
+
+def test_a_stream_that_begins_with_one_class_warns():
+    for model in (BayesianLogisticRegression(), HierarchicalSoftmaxClassifier(3)):
+        rows = WITH_IDS if model.get_params().get("groups") else X
+        with pytest.warns(OneClassWarning, match="rows of the class 1 only"):
+            model.partial_fit(rows[y == 1], y[y == 1], classes=[0, 1])
+        model.partial_fit(rows[y == 1], y[y == 1])  # later it may happen
+
+
+def test_batches_that_are_mixed_lose_little_and_sorted_ones_much():
+    data = np.random.default_rng(0)
+    rows = data.normal(size=(1000, 4))
+    p = 1.0 / (1.0 + np.exp(-rows @ [2.0, -1.0, 0.5, 0.0]))
+    labels = (data.random(1000) < p).astype(int)
+    whole = BayesianLogisticRegression().fit(rows, labels)
+
+    def far(order):
+        model = BayesianLogisticRegression()
+        for part in np.array_split(order, 10):
+            model.partial_fit(rows[part], labels[part], classes=[0, 1])
+        return np.abs((model.coef_ - whole.coef_) / whole.coef_std_).max()
+
+    assert far(np.arange(1000)) < 0.5
+    with pytest.warns(OneClassWarning):
+        assert far(np.argsort(labels, kind="stable")) > 1.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        ("logistic", {"fit_intercept": False}),
+        ("gaussian", {"family": "poisson"}),
+        ("groups", {"groups": None}),
+        ("matches", {"ties": None}),
+        ("dropout", {"activation": "tanh"}),
+        ("dropout", {"hidden_layer_sizes": (3,)}),
+    ],
+)
+def test_a_stream_keeps_the_parameters_that_shape_it(kind, params):
+    estimator, fit, _, _ = fitted()[kind]
+    estimator.fit(*fit).set_params(**params)
+    with pytest.raises(ValueError, match="has changed since the first rows"):
+        estimator.partial_fit(*fit)
