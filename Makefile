@@ -5,24 +5,22 @@ PYTHON ?=
 VENV := .venv
 OLDEST := .venv-oldest
 BIN := $(VENV)/bin/python
-
-# Compiled kernels live in a folder named by a checksum of the sources: numba does not
-# see that a function called from another file has changed. The tests do the same.
-SOURCES = $(shell find skvrem -name '*.py' | LC_ALL=C sort | xargs cat | cksum)
-KERNELS = $(CURDIR)/.cache/numba/make-$(firstword $(SOURCES))
-demo doc bench: export NUMBA_CACHE_DIR = $(KERNELS)
+# A process for each core; neighbouring tests, which share kernels, stay together.
+PARALLEL := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint check doctest test-oldest bench doc clean
+.PHONY: help demo test lint check doctest test-oldest thorough fuzz bench doc clean
 
 help:
-	@echo "make demo    fit real and simulated data, print a table, save pictures"
-	@echo "make test    lint, tests, doctests, tests with the oldest dependencies"
-	@echo "make lint    ruff check and ruff format --check"
-	@echo "make bench   measure speed and memory against scikit-learn"
-	@echo "make doc     build the documentation into doc/_build/html"
-	@echo "make clean   remove environments, caches and everything built"
+	@echo "make demo      fit real and simulated data, print a table, save pictures"
+	@echo "make test      lint, tests, doctests, tests with the oldest dependencies"
+	@echo "make thorough  laws and checks for every case, of which test takes one of a kind"
+	@echo "make lint      ruff check and ruff format --check"
+	@echo "make fuzz      estimators, data and calls at random (SECONDS=600 SEED=100000)"
+	@echo "make bench     measure speed and memory against scikit-learn"
+	@echo "make doc       build the documentation into doc/_build/html"
+	@echo "make clean     remove environments, caches and everything built"
 
 demo: $(VENV)/.with-plot
 	$(BIN) examples/demo.py
@@ -34,11 +32,18 @@ lint: $(VENV)/.with-test
 	$(BIN) -m ruff format --check .
 
 check: $(VENV)/.with-test
-	$(BIN) -m pytest tests --durations=15
+	$(BIN) -m pytest tests $(PARALLEL) -m "not thorough" --durations=15
 
 # The tests' conftest.py has no doctests: it sets the cache folder and plotting backend.
 doctest: $(VENV)/.with-test
 	$(BIN) -m pytest --doctest-modules skvrem tests/conftest.py
+
+# What dependencies can change, from validation to pickles, of every estimator, and fits
+# of some; algorithms by themselves are the same with any.
+OLDEST_TESTS := tests/test_common.py tests/test_inspection.py tests/test_persistence.py \
+	tests/test_public.py tests/test_transactions.py tests/utils tests/data/test_sources.py \
+	tests/mixture/test_gaussian_mixture.py tests/hmm/test_hmm.py tests/plsa/test_plsa.py \
+	tests/linear/test_logistic_regression.py tests/vi/test_logistic_regression.py
 
 # numba 0.61 and numpy 2.0 have wheels for Python 3.11 and 3.12 only.
 test-oldest: pyproject.toml
@@ -47,10 +52,20 @@ test-oldest: pyproject.toml
 	    $(MAKE) --no-print-directory $(OLDEST)/.with-test PYTHON="$$python" && \
 	    $(OLDEST)/bin/python -m pip list --format=freeze | grep -E \
 	        '^(joblib|numba|numpy|scikit-learn|scipy|threadpoolctl)==' && \
-	    $(OLDEST)/bin/python -m pytest tests -m "not slow"; \
+	    $(OLDEST)/bin/python -m pytest $(OLDEST_TESTS) $(PARALLEL) -m "not slow"; \
 	else \
 	    echo "test-oldest skipped: the oldest dependencies need Python 3.11 or 3.12"; \
 	fi
+
+# What `check` leaves out: further cases of what it has one of.
+thorough: $(VENV)/.with-test
+	$(BIN) -m pytest tests $(PARALLEL) -m thorough
+
+SECONDS := 600
+SEED := 100000
+
+fuzz: $(VENV)/.with-test
+	$(BIN) -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 bench: $(VENV)/.with-bench
 	$(BIN) benchmarks/mixture_table.py

@@ -76,7 +76,7 @@ def measure(n, d, k, dtype, n_sweeps, repeats):
     batch.start(model, as_source(X), None)
 
     def ours(point):
-        anchor = batch.begin(point, 1.0)
+        anchor = batch.certify(point, 1.0)
         return model.recentre(model.update(point, anchor.mean, None, 1.0))
 
     nu = np.full((n, k), first.codes[0, 0] / 65535.0, dtype)

@@ -16,7 +16,9 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_limits
 
 from skvrem import SBMLogisticRegression
@@ -244,6 +246,26 @@ def stream_rows(settings):
         yield {"solver": name, "seconds": seconds, "test log-loss": loss}
 
 
+def tolerance_rows(settings):
+    """Largest error of a coefficient by `tol`: "auto", and scikit-learn's "lbfgs"."""
+    for load in (load_iris, load_wine, load_breast_cancer, load_digits):
+        X, y = load(return_X_y=True)
+        X = scale(X)
+        exact = LogisticRegression(solver="newton-cg", tol=1e-14, max_iter=100_000)
+        coef = exact.fit(X, y).coef_
+        for tol in (1e-4, 1e-6, 1e-8, 1e-10):
+            fit = SBMLogisticRegression(tol=tol, n_jobs=settings.threads).fit(X, y)
+            twin = LogisticRegression(tol=tol, max_iter=10_000).fit(X, y)
+            yield {
+                "solver": load.__name__.removeprefix("load_"),
+                "tol": tol,
+                "auto": float(abs(fit.coef_ - coef).max()),
+                "epochs": float(fit.n_iter_[0]),
+                "lbfgs": float(abs(twin.coef_ - coef).max()),
+                "its epochs": float(twin.n_iter_[0]),
+            }
+
+
 GROUPS = {
     "time": time_rows,
     "optimum": optimum_rows,
@@ -266,7 +288,7 @@ def show(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [*GROUPS, "stream"]
+    names = [*GROUPS, "stream", "tolerance"]
     parser.add_argument("--rows", nargs="+", choices=names, default=names)
     parser.add_argument("--problems", nargs="+", default=list(PROBLEMS))
     parser.add_argument("--peers", nargs="+", help="only these")
@@ -295,17 +317,19 @@ def main():
             ours(1, solver=solver, max_iter=2).fit(small.X, small.y)  # compiles
             ours(1, solver=solver, max_iter=2).fit(small.X, small.y > 4)
         LogisticRegression().fit(small.X[:50], small.y[:50])
-        for name in settings.problems:
+        groups = [group for group in settings.rows if group in GROUPS]
+        for name in settings.problems if groups else ():
             try:
                 problem = PROBLEMS[name]()
             except Unavailable as error:
                 print(f"{name}: left out, {error}")
                 continue
-            for group in settings.rows:
-                if group in GROUPS:
-                    keep(group, name, GROUPS[group](name, problem, settings))
+            for group in groups:
+                keep(group, name, GROUPS[group](name, problem, settings))
         if "stream" in settings.rows:
             keep("stream", "1e6 x 100", stream_rows(settings))
+        if "tolerance" in settings.rows:
+            keep("tolerance", "bundled", tolerance_rows(settings))
 
 
 if __name__ == "__main__":

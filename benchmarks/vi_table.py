@@ -54,7 +54,7 @@ class Problem:
         solver = solvers.Batch()
         solver.start(self.model, self.data, None)
         point = Point(Diagonal(mean, log_scale, np.zeros((*self.shape, 0))))
-        return solver.begin(point, 1.0).objective
+        return solver.certify(point, 1.0).objective
 
     def stepping(self, kind, control, scale, optimizer, batch_size):
         return SteppingModel(

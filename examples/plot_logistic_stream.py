@@ -87,7 +87,7 @@ steps, norms = [], []
 strengths = np.geomspace(1e-4, 1e2, 13)
 for C in strengths:
     path.set_params(C=C).fit(X / spread, y)
-    steps.append(path.n_iter_)
+    steps.append(int(path.n_iter_[0]))
     norms.append(np.linalg.norm(path.coef_))
 print("steps:", steps)
 

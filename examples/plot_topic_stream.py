@@ -13,7 +13,8 @@ on from there.
 # The documentation of NumPy, SciPy and scikit-learn, in random order, 50 texts a batch.
 # A vocabulary has to be the same for the whole stream; it is taken from the first third
 # of the texts here. Where there is none,
-# :class:`~sklearn.feature_extraction.text.HashingVectorizer` does without.
+# :class:`~sklearn.feature_extraction.text.HashingVectorizer` does without (of
+# ``dtype=np.float32``, with ``alternate_sign=False`` and ``norm=None``).
 
 import pickle
 

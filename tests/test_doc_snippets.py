@@ -32,7 +32,8 @@ def code_blocks(text):
 
 
 def pages():
-    found = sorted(DOC.glob("user_guide/*.rst")) + sorted(DOC.glob("extending/*.rst"))
+    folders = ("*.rst", "user_guide/*.rst", "extending/*.rst")
+    found = [page for folder in folders for page in sorted(DOC.glob(folder))]
     return [page for page in found if DIRECTIVE in page.read_text("utf-8")]
 
 

@@ -111,6 +111,8 @@ def place_of(parts):
     top, last = parts[0], parts[-1]
     if len(parts) == 1:
         place = "package" if top == "__init__" else top
+        if top == "exceptions":
+            return "utils", None
         return (place if place in ("package", "schedules") else None), None
     if top == "utils":
         return ("kernel utils" if last in KERNEL_UTILS else "utils"), None

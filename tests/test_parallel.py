@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,7 @@ from skvrem.utils._parallel import effective_threads, parallel_map, row_chunks, 
 COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
 SOLVERS = ("batch", "stochastic", "svrg", "saga", "incremental")
 FITTED = ("weights_", "means_", "covariances_", "precisions_cholesky_")
+THOROUGH = partial(pytest.param, marks=pytest.mark.thorough)
 
 
 # n_jobs
@@ -214,7 +216,7 @@ def test_fits_in_several_threads_at_once(X):
 # Other processes. Each script has a process of its own, and a time limit.
 
 
-def run_script(code, timeout=120):
+def run_script(code, timeout=600):
     """Run a script; -W error as in pytest, but for what forking with threads says."""
     path = os.pathsep.join(p for p in sys.path if p)
     run = subprocess.run(
@@ -261,7 +263,7 @@ def test_one_thread_inside_joblib_threads():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["loky", "multiprocessing"])
+@pytest.mark.parametrize("backend", ["loky", THOROUGH("multiprocessing")])
 def test_one_thread_inside_joblib_processes(backend):
     out = run_script(f"""
         with Parallel(n_jobs=2, backend={backend!r}) as parallel:
@@ -281,8 +283,7 @@ def test_a_task_of_the_pool_may_ask_for_threads():
 
         with threads(2):
             assert list(parallel_map(inner, range(20))) == [190] * 20
-        """,
-        timeout=30,
+        """
     )
 
 
@@ -325,19 +326,20 @@ def test_a_child_forked_while_a_pool_is_made_can_map():
         pid = os.fork()
         if pid == 0:
             import signal
-            signal.alarm(10)
+            signal.alarm(120)
             with threads(2):
                 os._exit(list(parallel_map(abs, range(9))) != list(range(9)))
         done.set()
         other.join()
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        """,
-        timeout=30,
+        """
     )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
+@pytest.mark.parametrize(
+    "backend", ["loky", THOROUGH("threading"), THOROUGH("multiprocessing")]
+)
 def test_grid_search_after_a_fit(backend):
     """As GridSearchCV(n_jobs=1) to the last bit, with pools alive in the parent."""
     run_script(f"""

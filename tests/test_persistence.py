@@ -191,7 +191,7 @@ def test_other_process_loads(X, tmp_path):
         [sys.executable, "-c", code, tmp_path / "pair", tmp_path / "answer"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "PYTHONPATH": str(PICKLES.parents[1])},
     )
     assert run.returncode == 0, run.stderr

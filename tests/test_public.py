@@ -76,7 +76,7 @@ OPTIONAL = {"dask", "distributed", "jax", "matplotlib", "pandas", "rich"}
 
 def run_python(code):
     command = [sys.executable, "-c", textwrap.dedent(code)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr
     return run.stdout
 

@@ -1,0 +1,6 @@
+"""scikit-learn's tests of its GaussianMixture, run on VRGaussianMixture."""
+
+from tests.peers.swap import swapped
+
+FILE = "mixture/tests/test_gaussian_mixture.py"
+exec(swapped(FILE, "GaussianMixture", "VRGaussianMixture"))
