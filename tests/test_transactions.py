@@ -306,7 +306,7 @@ def test_silent_by_default(solver, X, capsys):
     ids=str,
 )
 def test_verbose_lines(params, epochs, X, capsys):
-    fitted = mixture(solver="batch", max_iter=25, **params).fit(X)
+    fitted = mixture(solver="batch", max_iter=25, tol=0, **params).fit(X)
     lines = lines_of(capsys)
     assert [int(line[2]) for line in lines] == epochs
     for start, starts, epoch, passes, _, objective, temperature in lines:

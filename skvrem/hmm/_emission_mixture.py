@@ -50,11 +50,11 @@ class MixtureGaussian(Emission):
     >>> from skvrem.hmm import VRHMM, MixtureGaussian
     >>> rng = np.random.default_rng(0)
     >>> states = np.repeat([0, 1, 0, 1], 100)
-    >>> low = rng.choice([-6.0, 0.0], 400)
-    >>> X = np.where(states, 6.0, low)[:, None] + rng.normal(size=(400, 1))
+    >>> low, high = rng.choice([-6.0, 0.0], 400), rng.choice([6.0, 12.0], 400)
+    >>> X = np.where(states, high, low)[:, None] + rng.normal(size=(400, 1))
     >>> hmm = VRHMM(2, emission=MixtureGaussian(2), random_state=0).fit(X)
     >>> np.sort(hmm.emission_.moments(hmm.emission_.parameters())[0].ravel()).round()
-    array([-3.,  6.])
+    array([-3.,  9.])
     """
 
     def __init__(

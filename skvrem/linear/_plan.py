@@ -208,20 +208,21 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
         schedule = schedules.Power(1.0, 1.0, 1.0)
         return Fit(solver, model, solvers.Stochastic(n_blocks), schedule, n_blocks)
     steps, window = ONE, 1
-    newton = solvers.QuasiNewton(estimator.tol, memory=0)
     if solver == "svrg":
         steps, window = schedules.Constant(factor), SVRG_WINDOW
         plan = solvers.SVRG(n_blocks)
     elif majorizes:
         plan = solvers.Batch()
     else:
-        plan = newton
+        plan = solvers.QuasiNewton(estimator.tol, memory=0)
     if (majorizes or solver == "svrg") and estimator.curvature == "auto":
-        # Damped Newton steps by class go on where the bound is loose.
+        # Where the bound is loose, the accelerated steps go on.
         curvature = choose(own=True)
         if curvature.kind == "gram":
             closer = make(curvature, "hessian", every=False)
-            slow = solvers.Slow(estimator.tol, window)
+            # Derivatives of tol are what a gain of about its square leaves.
+            slow = solvers.Slow(min(estimator.tol, estimator.tol**2), window)
+            newton = solvers.QuasiNewton(estimator.tol)
             plan = solvers.HandOver(plan, newton, slow, closer)
     return Fit(solver, model, plan, steps, n_blocks)
 

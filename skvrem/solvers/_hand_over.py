@@ -4,7 +4,10 @@ import math
 from dataclasses import dataclass
 from operator import attrgetter
 
+import numpy as np
+
 from skvrem.solvers._blocks import Blocks
+from skvrem.solvers._prediction import ROUNDING
 
 __all__ = ["After", "HandOver", "Slow"]
 
@@ -37,7 +40,7 @@ class Slow:
     Parameters
     ----------
     tol : float
-        Where the fit will stop.
+        The gain that may be left where the fit will stop.
     window : int, default=1
         Epochs between the objectives whose differences are compared: more for a
         solver whose gains are noisy.
@@ -52,12 +55,14 @@ class Slow:
         if len(seen) < 3:
             return False
         before, now = seen[1] - seen[0], seen[2] - seen[1]
-        if not before > 0.0 or not now > 0.0 or now < self.tol:
+        rounding = ROUNDING * np.finfo(float).eps * max(1.0, abs(seen[2]))
+        if not before > 0.0 or not now > rounding:
             return False  # at the end, or at the limit of rounding
         if now >= before:
             return True
-        left = math.log(max(self.tol, 1e-300) / now) / math.log(now / before)
-        return left * self.window > MOST_EPOCHS
+        rate = now / before
+        aim = min(max(self.tol, rounding) * (1.0 - rate) / now, 1.0)
+        return math.log(aim) / math.log(rate) * self.window > MOST_EPOCHS
 
 
 class HandOver:

@@ -19,6 +19,8 @@ FORGIVEN = 5
 # A solver has stalled where so many epochs together gain less than this share of what
 # it predicts and of the tolerance.
 FLAT, LITTLE = 5, 0.01
+# And where epochs fell so often that steps are this share of what they were.
+LEAST_PACE = 1e-6
 # A gain of this share of the tolerance is little even at the slowest rate believed.
 TINY, TINY_RATE = 1e-6, 1e-3
 # The most epochs over which a solver's noisy gains are added up.
@@ -209,7 +211,8 @@ class Run:
         self.gains = [*self.gains[1 - 2 * MOST_NOISY :], gain] if comparable else []
         self._predict()
         self._record(name)
-        self._end((moved.stalled and not fresh) or self._flat())
+        still = moved.stalled and not fresh
+        self._end(still or self._flat() or self.pace.factor < LEAST_PACE)
 
     def _size_of_step(self, number):
         return self.step_size(self.n_steps + number) * self.pace.factor
@@ -256,10 +259,11 @@ class Run:
             if math.isinf(self.left) and abs(self.gains[-1]) < TINY * self.tol:
                 # At the end, where gains are rounding, they need not fall.
                 self.left = abs(self.gains[-1]) / TINY_RATE
+            hidden = self.left == 0.0 and self.solver.exact
         else:
             # What rounding hides is not left.
-            rounding = 1e-14 * max(1.0, abs(self.anchor.objective))
-            self.left = 0.0 if abs(own) <= rounding else own
+            hidden = abs(own) <= 1e-14 * max(1.0, abs(self.anchor.objective))
+            self.left = 0.0 if hidden else own
         small = self.left < self.tol
         self.n_small = self.n_small + 1 if small else 0
         needed = 1 if self.solver.noisy else self.solver.patience
@@ -267,7 +271,7 @@ class Run:
             needed = self.solver.confirms
         # Where rounding hides what is left, no further epoch can show more.
         shown = self.n_small >= needed and self._may_end()
-        self.calm = small and (shown or self.left == 0.0)
+        self.calm = small and (shown or hidden)
 
     def _may_end(self):
         """Whether the model has nothing to say against an end here."""

@@ -43,6 +43,8 @@ def warn_not_converged(estimator, result, unit="row", advice="", stacklevel=4):
             StalledWarning,
         )
     else:
+        if result.left < estimator.tol:
+            left = f"by the last epoch alone, {left}"
         message, kind = (
             f"{start}: {left} left to gain, and tol is {estimator.tol:g}. Raise "
             f"max_iter, or tol if that is close enough{advice}.",

@@ -57,6 +57,7 @@ MOST_INTEGER = int(np.iinfo(np.int64).max)
 # Fitted attributes that may hold NaN or infinities: first gains, starts that failed,
 # intervals at bounds, what is known of a fit that was not asked for.
 MAY_BE_INFINITE = {
+    "bound_",  # a perplexity
     "gap_left_",
     "history_",
     "init_scores_",

@@ -47,9 +47,9 @@ from skvrem.vi._prior import check_prior_scale, prior_scales
 
 __all__ = ["HierarchicalSoftmaxClassifier"]
 
-# Groups that say something of what groups have in common; and how many times the prior
-# scale of the population's means groups may spread.
-FEW_GROUPS, WIDE = 4, 3.0
+# Groups that say something of what groups have in common; and how many times the prior's
+# deviation may be that of a mean of as many: beyond, the prior takes two thirds of it.
+FEW_GROUPS, WIDE = 4, 1.5
 
 
 class HierarchicalSoftmaxClassifier(
@@ -281,7 +281,7 @@ class HierarchicalSoftmaxClassifier(
                 "little better than the prior. Where groups need not differ, take "
                 "BayesianLogisticRegression."
             )
-        elif (wide > WIDE).any():
+        elif (wide > WIDE * np.sqrt(n_groups)).any():
             feature, column = np.unravel_index(wide.argmax(), wide.shape)
             names = [*self._feature_names(self), "the intercept"]
             text = (

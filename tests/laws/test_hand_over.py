@@ -28,7 +28,7 @@ class Falling:
     ("rate", "tol", "last"),
     [
         (0.9, 1e-6, "second"),
-        (0.9, 0.05, "first"),  # it would be there in a few epochs
+        (0.9, 0.2, "first"),  # it would be there in a few epochs
         (0.3, 1e-6, "first"),
         (0.5, 1e-300, "second"),
     ],

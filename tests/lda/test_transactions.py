@@ -22,7 +22,8 @@ def X():
 
 def make(state, X, **params):
     """An estimator that is new, fitted, or in the middle of a stream."""
-    defaults = {"n_components": 2, "random_state": 0, "max_iter": 4, "batch_size": 40}
+    defaults = {"max_iter": 4, "tol": 0, "batch_size": 40}
+    defaults |= {"n_components": 2, "random_state": 0}
     estimator = TemperedLDA(**(defaults | params))
     if state == "fitted":
         estimator.fit(X)
@@ -36,7 +37,9 @@ def make(state, X, **params):
 def test_bad_counts_and_weights_leave_no_trace(method, state, X):
     estimator = make(state, X)
     untouched = Untouched(estimator)
-    bad = [X - 1, np.where(X > 3, np.nan, X), 0 * X, X[:0], X[0], X + 1j, [["a", "b"]]]
+    bad = [X - 1, np.where(X > 3, np.nan, X), X[:0], X[0], X + 1j, [["a", "b"]]]
+    if method == "fit":  # an empty batch of a stream is skipped
+        bad.append(0 * X)
     if state != "new" and method == "partial_fit":
         bad.append(X[:, :3])
     for counts in bad:

@@ -74,8 +74,8 @@ def test_features_that_are_far_but_can_be_told_apart():
 )
 def test_scales_of_priors_beyond_floating_point(model, scale):
     model.set_params(prior_scale=scale)
-    if isinstance(model, VariationalInference) and scale is True:
-        pytest.skip("taken for 1, as by numpy")
+    if isinstance(model, VariationalInference) and scale in (True, 2**70):
+        pytest.skip("a number of floating point, as to numpy")
     with pytest.raises(ValueError, match="prior_scale"):
         model.fit(*() if isinstance(model, VariationalInference) else (R, y))
 
