@@ -47,8 +47,8 @@ from skvrem.vi._prior import check_prior_scale, prior_scales
 
 __all__ = ["HierarchicalSoftmaxClassifier"]
 
-# Groups that say something of what groups have in common; and how many times the prior's
-# deviation may be that of a mean of as many: beyond, the prior takes two thirds of it.
+# Groups that say something of what groups have in common; and how many times the prior
+# scale the deviation of their mean may be: beyond, the prior takes two thirds of it.
 FEW_GROUPS, WIDE = 4, 1.5
 
 
