@@ -24,6 +24,7 @@ from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
     all_or_nothing,
+    among,
     check_integer,
     check_options,
     check_real,
@@ -262,8 +263,8 @@ class FactorialMixture(
         check_integer(self, "batch_size", least=1, options=("auto",))
         check_real(self, "tol", "code_tol")
         variances = ("noise_variance", "component_variance")
-        check_real(self, *variances, above=True, options=(None,))
-        most = np.inf if self.solver == "stochastic" else 1.0
+        check_real(self, *variances, least=1e-100, most=1e100, options=(None,))
+        most = np.inf if among(self.solver, ["stochastic"]) else 1.0
         check_real(self, "step_size", above=True, most=most, options=("auto",))
         check_real(self, "step_decay", above=True, most=1.0)
         check_real(self, "step_offset", above=True)

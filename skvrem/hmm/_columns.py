@@ -1,16 +1,23 @@
 """Columns of X that are not observed features: ids of sequences, inputs."""
 
-from contextlib import contextmanager
-from datetime import date
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array
 
 from skvrem.utils._columns import column_number
+from skvrem.utils._numbers import naming_columns
 from skvrem.utils._validation import validate_data
 
 __all__ = ["Places", "find_places", "split_columns"]
+
+naming = partial(
+    naming_columns,
+    needs="States emit numbers",
+    advice="Leave such columns out; ids of sequences are named by groups, and a "
+    "Product whose parts name their columns leaves the others alone.",
+)
 
 
 class Places(NamedTuple):
@@ -95,7 +102,7 @@ def split_columns(estimator, X, reset):
     whole = transitions is None or not transitions.columns
     whole = whole and parameters.groups is None and _taken(parameters.emission) is None
     if whole:
-        with _naming_columns(X):
+        with naming(X):
             X = validate_data(estimator, X, reset=reset, **options)
         return X, None, None
     validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -106,13 +113,13 @@ def split_columns(estimator, X, reset):
     places = find_places(parameters, names, X.shape[1])
     source = X.iloc if hasattr(X, "iloc") else X
     observed = source[:, places.observed]
-    with _naming_columns(observed, places.observed):
+    with naming(observed, numbers=places.observed):
         observed = check_array(observed, estimator=estimator, **options)
     ids = None if places.ids is None else np.asarray(source[:, places.ids])
     inputs = None
     if places.inputs:
         inputs = source[:, places.inputs]
-        with _naming_columns(inputs, places.inputs):
+        with naming(inputs, numbers=places.inputs):
             inputs = check_array(
                 inputs, dtype=np.float64, order="C", ensure_all_finite="allow-nan"
             )
@@ -125,66 +132,3 @@ def split_columns(estimator, X, reset):
             )
         inputs = transitions.check_inputs(inputs)
     return observed, inputs, ids
-
-
-@contextmanager
-def _naming_columns(X, numbers=None):
-    """Say which columns of X hold something else than numbers, where some do.
-
-    Raises
-    ------
-    ValueError
-        In place of whatever the conversion of such columns raises.
-    """
-    dates = [getattr(dtype, "kind", "") in "mM" for dtype in _dtypes(X)]
-    try:
-        if any(dates):  # which would be converted to nanoseconds
-            raise ValueError("dates")
-        yield
-    except (TypeError, ValueError):
-        wrong = _not_numbers(X, numbers)
-        if not wrong:
-            raise
-        raise ValueError(
-            f"States emit numbers, but {', '.join(wrong)}. Leave such columns out; "
-            "ids of sequences are named by groups, and a Product whose parts name "
-            "their columns leaves the others alone."
-        ) from None
-
-
-def _dtypes(X):
-    found = getattr(X, "dtypes", None)
-    if found is not None:
-        return list(found)
-    return [X.dtype] if hasattr(X, "dtype") else []
-
-
-def _not_numbers(X, numbers):
-    """Describe the columns of a container that hold no numbers."""
-    if hasattr(X, "iloc"):
-        columns = [np.asarray(X.iloc[:, j]) for j in range(X.shape[1])]
-    elif getattr(X, "ndim", 0) == 2 and not hasattr(X, "tocsr"):
-        columns = list(np.asarray(X).T)
-    else:
-        return []
-    names, wrong = getattr(X, "columns", None), []
-    for j, column in enumerate(columns):
-        name = numbers[j] if names is None and numbers is not None else j
-        name = f"column {name if names is None else repr(names[j])}"
-        if column.dtype.kind in "mM":
-            wrong.append(f"{name} holds dates or times")
-        elif column.dtype.kind in "OUS":
-            value = next(filter(_is_text_or_date, column), None)
-            if value is not None:
-                wrong.append(f"{name} holds {value!r}")
-    return wrong
-
-
-def _is_text_or_date(value):
-    if isinstance(value, date | np.datetime64 | np.timedelta64):
-        return True
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return isinstance(value, str)
-    return False

@@ -10,6 +10,7 @@ from skvrem.hmm._model_paths import most_probable_paths
 from skvrem.hmm._sequences import SequenceSource, of_sequences, open_sequences
 from skvrem.hmm._transitions import Homogeneous
 from skvrem.utils._parallel import threads
+from skvrem.utils._validation import among
 
 __all__ = ["HMMInference", "explain_impossible"]
 
@@ -134,7 +135,7 @@ class HMMInference:
             States of the rows.
         """
         algorithm = self.algorithm if algorithm is None else algorithm
-        if algorithm not in ("viterbi", "map"):
+        if not among(algorithm, ("viterbi", "map")):
             raise ValueError(
                 f"algorithm must be 'viterbi' or 'map', got {algorithm!r}."
             )

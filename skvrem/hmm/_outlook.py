@@ -10,6 +10,8 @@ from skvrem.hmm._sequences import of_sequences
 
 __all__ = ["Forecast", "HMMOutlook"]
 
+TINY = np.finfo(float).tiny
+
 
 class Forecast(NamedTuple):
     """Distribution of the rows to come after the end of each sequence.
@@ -132,7 +134,7 @@ class HMMOutlook:
         Returns
         -------
         residuals : ndarray of shape (n_samples, n_features)
-            NaN where X is.
+            NaN where X is; at most 38 in size, where tails are too thin for floats.
 
         References
         ----------
@@ -157,9 +159,8 @@ class HMMOutlook:
             lower = (predicted * below).sum(axis=1)
             upper = (predicted * above).sum(axis=1)
             low = lower < upper
-            residuals[:, j] = np.where(
-                low, ndtri(np.where(low, lower, 0.5)), -ndtri(np.where(low, 0.5, upper))
-            )
+            tail = ndtri(np.clip(np.where(low, lower, upper), TINY, 0.5))
+            residuals[:, j] = np.where(low, tail, -tail)
         return np.where(np.isnan(rows), np.nan, residuals)
 
     def _tails(self, rows, parameters):

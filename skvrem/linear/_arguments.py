@@ -4,6 +4,8 @@ import warnings
 
 import numpy as np
 
+from skvrem.utils._validation import among
+
 __all__ = ["OTHER_SOLVERS", "check_twin_arguments"]
 
 # scikit-learn's solvers all look for the same optimum, so "auto" stands in for them.
@@ -19,13 +21,13 @@ def check_twin_arguments(estimator):
         For an argument without an equivalent, with the nearest one named.
     """
     name = type(estimator).__name__
-    if estimator.penalty not in ("l2", "deprecated", None):
+    if not among(estimator.penalty, ("l2", "deprecated", None)):
         raise ValueError(
             f"penalty={estimator.penalty!r} is not available: {name} has a quadratic "
             "penalty (penalty='l2'), or none (C=np.inf). For l1 or elastic net use "
             "sklearn.linear_model.LogisticRegression(solver='saga')."
         )
-    if estimator.l1_ratio not in (0, None):
+    if not among(estimator.l1_ratio, (0, 0.0, None)):
         raise ValueError(
             f"l1_ratio={estimator.l1_ratio!r} is not available: {name} has the "
             "quadratic penalty of l1_ratio=0. For l1 or elastic net use "
@@ -36,7 +38,7 @@ def check_twin_arguments(estimator):
             f"dual={estimator.dual!r} is not available: {name} solves the primal "
             "problem, dual=False, whose optimum is the same."
         )
-    if estimator.intercept_scaling != 1:
+    if not among(estimator.intercept_scaling, (1, 1.0)):
         raise ValueError(
             f"intercept_scaling={estimator.intercept_scaling!r} is not available: the "
             "intercept is not penalised here. For a penalised one use "
@@ -45,7 +47,7 @@ def check_twin_arguments(estimator):
     C, solver = estimator.C, estimator.solver
     if isinstance(C, bool | str) or not np.isscalar(C) or not C > 0:
         raise ValueError(f"C of {name} must be a number above 0 or np.inf, got {C!r}.")
-    if solver == "liblinear":
+    if among(solver, ("liblinear",)):
         raise ValueError(
             "solver='liblinear' penalises the intercept: use solver='auto' with "
             "penalize_intercept=True, or solver='auto' for an intercept that is free."
@@ -57,6 +59,6 @@ def check_twin_arguments(estimator):
             UserWarning,
             stacklevel=4,
         )
-    if solver in OTHER_SOLVERS:
+    if among(solver, OTHER_SOLVERS):
         solver = "auto"
     return (np.inf if estimator.penalty is None else float(C)), solver

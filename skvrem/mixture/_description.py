@@ -89,7 +89,9 @@ class GaussianMixtureDescription:
         y = np.repeat(np.arange(len(weights)), counts)
         X = means[y]
         draws = rng.standard_normal(X.shape)
-        factors = np.linalg.cholesky(self._dense_covariances())
+        # Those of columns of very different widths are positive only but for rounding.
+        values, vectors = np.linalg.eigh(self._dense_covariances())
+        factors = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         for k, rows in enumerate(np.split(np.arange(len(y)), np.cumsum(counts)[:-1])):
             X[rows] += draws[rows] @ factors[k].T
         return X, y

@@ -26,6 +26,7 @@ from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callback
 from skvrem.utils._scale import warn_scale
 from skvrem.utils._validation import (
     all_or_nothing,
+    among,
     check_integer,
     check_options,
     check_real,
@@ -240,7 +241,7 @@ class VRGaussianMixture(
         check_integer(self, "batch_size", least=1, options=("auto",))
         check_real(self, "tol", "reg_covar")
         # Beyond 1 the statistics overshoot; those of "stochastic" are cut there.
-        most = np.inf if self.solver == "stochastic" else 1.0
+        most = np.inf if among(self.solver, ["stochastic"]) else 1.0
         check_real(self, "step_size", above=True, most=most, options=("auto",))
         check_real(self, "step_decay", above=True, most=1.0)
         check_real(self, "step_offset", above=True)

@@ -101,6 +101,8 @@ class GaussianMixtureInference(GaussianMixtureDescription):
                     "X does not know how many columns its chunks have: call "
                     "X.compute_chunk_sizes() first."
                 )
+            if X.shape[0] == 0:
+                raise ValueError("Found array with 0 sample(s): X has no rows.")
             _refuse_sparse_chunks(X._meta)
             if X.dtype.kind not in "fiub":
                 raise ValueError(f"X must be numeric, got dtype {X.dtype}.")

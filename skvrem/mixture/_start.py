@@ -12,6 +12,7 @@ from sklearn.utils import check_array
 from skvrem.mixture._model import Parameters, precisions_cholesky
 from skvrem.solvers import Batch
 from skvrem.utils._algebra import scale
+from skvrem.utils._numbers import naming_columns
 
 __all__ = ["previous_parameters", "starting_parameters", "starting_point"]
 
@@ -99,13 +100,14 @@ def _check_inits(estimator, d):
     for name, shape in _shapes(estimator, d).items():
         value = getattr(estimator, name)
         if value is not None:
-            value = check_array(
-                value,
-                dtype=np.float64,
-                ensure_2d=False,
-                allow_nd=True,
-                input_name=name,
-            )
+            with naming_columns(value, f"{name} holds numbers", "Pass an array."):
+                value = check_array(
+                    value,
+                    dtype=np.float64,
+                    ensure_2d=False,
+                    allow_nd=True,
+                    input_name=name,
+                )
             if value.shape != shape:
                 raise ValueError(
                     f"{name} must have shape {shape} for "

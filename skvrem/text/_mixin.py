@@ -11,7 +11,7 @@ from sklearn.utils.validation import (
 )
 
 from skvrem.exceptions import FractionalCountsWarning
-from skvrem.text._topics import check_size_of_counts, native, refuse_text
+from skvrem.text._topics import check_size_of_counts, refuse_text
 from skvrem.text._words import top_words
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._summary import fit_facts, summary_table
@@ -127,7 +127,6 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         refuse_dask(X)
         refuse_text(X)
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
-        X = native(X)
         check_non_negative(X, f"{type(self).__name__} (X must be word counts)")
         check_size_of_counts(X)
         return X

@@ -8,6 +8,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.utils._numbers import native
 from skvrem.utils._remote import refuse_dask
 
 __all__ = [
@@ -50,15 +51,6 @@ def refuse_text(X):
                     "pass CountVectorizer().fit_transform(X), of "
                     "sklearn.feature_extraction.text, or fit a pipeline of the two."
                 )
-
-
-def native(X):
-    """Return numbers in a type of the machine's own that scipy's matrices can have."""
-    if not X.dtype.isnative:
-        X = X.astype(X.dtype.newbyteorder("="))
-    if X.dtype.kind == "f" and X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64)
-    return X
 
 
 def check_size_of_counts(X):

@@ -10,10 +10,12 @@ from sklearn import get_config
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data as _validate_data
 
+from skvrem.utils._numbers import naming_columns, native
 from skvrem.utils._remote import refuse_dask
 
 __all__ = [
     "all_or_nothing",
+    "among",
     "check_aliases",
     "check_finite_fit",
     "check_integer",
@@ -105,14 +107,28 @@ def validate_data(estimator, X="no_validation", y="no_validation", **kwargs):
 
     Raises
     ------
+    ValueError
+        Naming the columns that hold something else than numbers, beside all that
+        scikit-learn refuses.
     TypeError
         If X or y is one of dask's, and X is to be checked as an array in memory; or if
         scikit-learn is told to compute with another library's arrays.
     """
-    if not kwargs.get("skip_check_array"):
-        refuse_dask(X, y)
-        _refuse_dispatch(X, y)
-    return _validate_data(estimator, X, y, **kwargs)
+    if kwargs.get("skip_check_array"):
+        return _validate_data(estimator, X, y, **kwargs)
+    refuse_dask(X, y)
+    _refuse_dispatch(X, y)
+    if kwargs.get("dtype", "numeric") is None:  # labels
+        return _validate_data(estimator, X, y, **kwargs)
+    needs = f"{type(estimator).__name__} needs numbers"
+    with naming_columns(X, needs, "Encode such columns, or leave them out."):
+        found = _validate_data(estimator, X, y, **kwargs)
+        checked = found[0] if isinstance(found, tuple) else found
+        if checked.dtype.kind not in "biuf":
+            raise ValueError(f"{needs}, but X holds {checked.dtype}.")
+    if isinstance(found, tuple):
+        return native(checked), *found[1:]
+    return native(checked)
 
 
 def _refuse_dispatch(*arrays):
@@ -151,8 +167,13 @@ def check_options(estimator, **options):
         if isinstance(value, np.bool_):  # of a grid that is an array
             value = bool(value)
         # Types first: an array compares elementwise, and True equals 1.
-        if not any(type(value) is type(a) and value == a for a in allowed):
+        if not among(value, allowed):
             _fail(estimator, name, " or ".join(map(repr, allowed)))
+
+
+def among(value, options):
+    """Whether a value is one of some options, and of its type."""
+    return any(type(value) is type(a) and value == a for a in options)
 
 
 def check_aliases(estimator, aliases):
@@ -182,7 +203,7 @@ def check_integer(estimator, *names, least=0, options=()):
     """Check that parameters are integers of at least `least`, or among `options`."""
     for name in names:
         value = getattr(estimator, name)
-        if any(type(value) is type(a) and value == a for a in options):
+        if among(value, options):
             continue
         if name == "verbose" and isinstance(value, bool | np.bool_):
             continue  # as scikit-learn has it: yes is 1
@@ -208,7 +229,7 @@ def check_real(estimator, *names, least=0.0, above=False, most=np.inf, options=(
     """
     for name in names:
         value = getattr(estimator, name)
-        if any(type(value) is type(a) and value == a for a in options):
+        if among(value, options):
             continue
         ok = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
         if ok and isinstance(value, Integral):  # beyond 64 bits numpy takes none
@@ -269,23 +290,34 @@ def check_weight(sample_weight, n_samples):
     return weight
 
 
-def check_magnitude(X):
+def check_magnitude(X, name="X", power=2):
     """Check that squares of numbers, NaN left out, and sums of them stay finite.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix, of floats
+    name : str
+    power : {2, 4}
+        4 where squares are squared.
 
     Raises
     ------
     ValueError
         With the largest of them.
     """
-    most = MOST_VALUE[X.dtype.char]
+    if hasattr(X, "tocsr"):
+        X = X.data
+    if not X.size:
+        return
+    most = MOST_VALUE[X.dtype.char] ** (2.0 / power)
     # Without a temporary of X's size.
     highest, lowest = np.fmax.reduce(X, axis=None), np.fmin.reduce(X, axis=None)
     largest = max(abs(float(highest)), abs(float(lowest)))
     if largest > most:
         raise ValueError(
-            f"X holds {largest:.3g}: squares of numbers above {most:g} are infinite in "
-            f"{X.dtype.name}. Scale the columns (sklearn.preprocessing.StandardScaler),"
-            " or look for outliers."
+            f"{name} holds {largest:.3g}: squares of numbers above {most:g} are "
+            f"infinite in {X.dtype.name}. Scale it "
+            "(sklearn.preprocessing.StandardScaler), or look for outliers."
         )
 
 

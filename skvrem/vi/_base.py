@@ -16,6 +16,7 @@ from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callback
 from skvrem.utils._summary import summary_table
 from skvrem.utils._validation import (
     check_integer,
+    check_magnitude,
     check_options,
     check_real,
     validate_data,
@@ -399,6 +400,7 @@ class GaussianPosterior(
             dtype=(np.float64, np.float32),
             order="C",
         )
+        check_magnitude(X)
         data = as_source(X, dask=False)
         model = self._posterior_model(data.n_units)
         return model, model.point_of(self.posterior_).parameters, data

@@ -8,7 +8,7 @@ from sklearn.utils import check_random_state
 from skvrem.data import as_source, is_dask
 from skvrem.utils._classes import PredictsByProba, number_classes, stream_classes
 from skvrem.utils._parallel import one_blas_thread, threads
-from skvrem.utils._validation import check_weight, validate_data
+from skvrem.utils._validation import check_magnitude, check_weight, validate_data
 from skvrem.vi._base import GaussianPosterior
 from skvrem.vi._guards import CENTRE, check_in_memory, warn_one_class, whole_fit
 from skvrem.vi._model_families import Logistic, Softmax, expected_probabilities
@@ -205,6 +205,7 @@ class BayesianLogisticRegression(
             dtype=(np.float64, np.float32),
             order="C",
         )
+        check_magnitude(X)
         weight = check_weight(sample_weight, X.shape[0])
         classes, numbers = number_classes(self, y, weight, known)
         if given is self:

@@ -18,6 +18,7 @@ from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
 from skvrem.utils._validation import (
     check_integer,
+    check_magnitude,
     check_options,
     check_real,
     check_weight,
@@ -25,7 +26,13 @@ from skvrem.utils._validation import (
 )
 from skvrem.vi._dropout_inference import DropoutInference
 from skvrem.vi._dropout_plan import Watch, hidden_sizes, plan_dropout
-from skvrem.vi._guards import CENTRE, check_in_memory, check_unchanged, whole_fit
+from skvrem.vi._guards import (
+    CENTRE,
+    MOST_SCALE,
+    check_in_memory,
+    check_unchanged,
+    whole_fit,
+)
 from skvrem.vi._model import Point
 from skvrem.vi._model_dropout import ACTIVATIONS, DropoutModel, Network, Weights
 from skvrem.vi._model_families import Logistic, ScatteredSoftmax
@@ -198,7 +205,8 @@ class GaussianDropoutClassifier(
         check_integer(self, "max_iter", "verbose")
         check_integer(self, "verbose_interval", least=1)
         check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol", "alpha", "noise_scale")
+        check_real(self, "tol", "alpha")
+        check_real(self, "noise_scale", most=MOST_SCALE)
         check_real(self, "step_size", above=True, options=("auto",))
         check_real(self, "validation_fraction", above=True, most=0.9)
         check_options(
@@ -211,7 +219,9 @@ class GaussianDropoutClassifier(
             early_stopping=(True, False),
             warm_start=(True, False),
         )
-        if not all(isinstance(n, Integral) and n > 0 for n in hidden_sizes(self)):
+        sizes = hidden_sizes(self)
+        whole = (isinstance(n, Integral) and not isinstance(n, bool) for n in sizes)
+        if not all(whole) or min(sizes, default=1) < 1:
             raise ValueError(
                 f"hidden_layer_sizes of {type(self).__name__} must be positive whole "
                 f"numbers, got {self.hidden_layer_sizes!r}."
@@ -259,6 +269,7 @@ class GaussianDropoutClassifier(
         check_in_memory(y=y, sample_weight=sample_weight)
         options = {"dtype": (np.float64, np.float32), "order": "C"}
         X, y = validate_data(self, X, y, reset=reset, **options)
+        check_magnitude(X)
         weight = check_weight(sample_weight, len(X))
         self.classes_, numbers = number_classes(self, y, weight, known)
         return X, numbers, weight

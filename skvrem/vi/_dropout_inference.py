@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.utils._classes import PredictsByProba, check_known
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 from skvrem.utils._summary import summary_table
-from skvrem.utils._validation import validate_data
+from skvrem.utils._validation import check_magnitude, validate_data
 from skvrem.vi._guards import check_in_memory
 from skvrem.vi._model_dropout import Network
 from skvrem.vi._model_families import Logistic, Softmax, expected_probabilities
@@ -45,6 +45,7 @@ class DropoutInference(PredictsByProba):
             )
         options = {"dtype": (np.float64, np.float32), "order": "C"}
         X = validate_data(self, X, reset=False, **options)
+        check_magnitude(X)
         sizes = (len(self.coefs_[0]), *(len(b) for b in self.intercepts_))
         given = self._of_fit
         network = Network(sizes, given.activation, given.noise_scale)

@@ -5,7 +5,7 @@ from sklearn.utils import check_array, check_X_y
 
 from skvrem.data import as_source, is_dask
 from skvrem.utils._columns import column_number
-from skvrem.utils._validation import validate_data
+from skvrem.utils._validation import check_magnitude, validate_data
 from skvrem.vi._guards import check_in_memory
 
 __all__ = ["check_kind", "number_groups", "open_groups"]
@@ -32,6 +32,7 @@ def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
     if column is None:
         rows = validate_data(estimator, X, reset=reset, **target, **OPTIONS)
         rows, y = rows if target else (rows, None)
+        check_magnitude(rows)
     else:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         names = list(getattr(X, "columns", ()))

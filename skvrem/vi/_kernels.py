@@ -9,8 +9,10 @@ weights u_s stand for expectations, z_s = a + sqrt(V) t_s:
 
 Gauss-Hermite nodes for one predictor, nodes of a quasi-Monte-Carlo rule for as many as
 there are classes. By the theorems of Bonnet and Price these are the gradients by a and
-V of the expected log-likelihood: residual, and minus half the curvature. One number a
-row is float64; ``weight`` (m,) is empty for ones.
+V of the expected log-likelihood: residual, and minus half the curvature. Where nodes
+are too few for V, that holds no more, and steps that believe it climb nothing: then
+the curvature is twice the loss's derivative by V. One number a row is float64;
+``weight`` (m,) is empty for ones.
 """
 
 import math
@@ -20,12 +22,43 @@ import numpy as np
 from skvrem.utils._jit import CONTRACT, REDUCE, kernel
 from skvrem.utils._math import exp, log
 
+# Deviation of a predictor from which on 20 nodes of Hermite err by more than 4e-7, and
+# the largest whole number that counts of a standard logistic variable.
+WIDE, LATTICE = 1.5, 34
+# Deviation under which nodes are enough, and derivatives by it nothing but rounding.
+NARROW = 1e-4
+
+
+@kernel
+def wide_logistic(a, spread):
+    """Expectations of log(1 + e^z), and of its two derivatives, for z ~ N(a, spread^2).
+
+    The function is the expected positive part of z - u, for u of the standard logistic
+    distribution; over z those are Gaussian integrals, and their sum over the lattice of
+    all whole u errs by 4e-7 at most, where z varies more than from one u to the next.
+    As of any expectation over z, the second derivative by a is twice that by variance:
+    a bound made of these can be climbed to its top.
+    """
+    value, first, second, total = 0.0, 0.0, 0.0, 0.0
+    for u in range(-LATTICE, LATTICE + 1):
+        e = math.exp(-abs(u))
+        w = e / (1.0 + e) ** 2
+        t = (a - u) / spread
+        above = 0.5 * math.erfc(-t * math.sqrt(0.5))
+        density = math.exp(-0.5 * t * t) / (spread * math.sqrt(2.0 * math.pi))
+        value += w * ((a - u) * above + spread * spread * density)
+        first += w * above
+        second += w * density
+        total += w
+    return value / total, first / total, second / total
+
 
 @kernel(fastmath=CONTRACT)
 def logistic_expectations(a, v, y, weight, nodes, node_weights, residual, curvature):
     """Fill residual and curvature (m,) of two classes; return the loss of all rows.
 
-    y (m,) lies in [0, 1]; in between it is a share of ones.
+    y (m,) lies in [0, 1]; in between it is a share of ones. Where a predictor varies
+    more than nodes see, `wide_logistic` stands in for them.
     """
     m = a.size
     softplus = np.zeros(m)
@@ -46,6 +79,8 @@ def logistic_expectations(a, v, y, weight, nodes, node_weights, residual, curvat
             softplus[i] += u * ((z if z > 0.0 else 0.0) + log(1.0 + e))
     loss = 0.0
     for i in range(m):
+        if spread[i] > WIDE:
+            softplus[i], residual[i], curvature[i] = wide_logistic(a[i], spread[i])
         w = weight[i] if weight.size else 1.0
         loss += w * (softplus[i] - y[i] * a[i])
         residual[i] = w * (y[i] - residual[i])
@@ -71,20 +106,51 @@ def weighed_product(x, y, weight):
     return total
 
 
+@kernel
+def by_covariance(root, slope):
+    """Turn derivatives by a lower triangular root into half of those by its square.
+
+    What comes out in `slope` (k, k) is to be added to its transpose (Murray 2016,
+    Differentiation of the Cholesky decomposition, Eq. 10).
+    """
+    k = len(root)
+    product = np.zeros((k, k))
+    for a in range(k):
+        for b in range(a + 1):
+            for c in range(a, k):
+                product[a, b] += root[c, a] * slope[c, b]
+        product[a, a] *= 0.5
+    for b in range(k):  # root^-T times
+        for a in range(k - 1, -1, -1):
+            for c in range(a + 1, k):
+                product[a, b] -= root[c, a] * product[c, b]
+            product[a, b] /= root[a, a]
+    for a in range(k):  # times root^-1
+        for b in range(k - 1, -1, -1):
+            for c in range(b + 1, k):
+                product[a, b] -= product[a, c] * root[c, b]
+            product[a, b] /= root[b, b]
+    slope[:] = product
+
+
 @kernel(fastmath=CONTRACT)
-def softmax_expectations(A, half, y, weight, nodes, node_weights, residual, curvature):
+def softmax_expectations(
+    A, half, y, weight, nodes, node_weights, by_root, residual, curvature
+):
     """Fill residual (m, k) and curvature of several classes; return the loss.
 
     half (m, k) has the standard deviations of independent predictors, and curvature
     (m, k) then gets its diagonal; or half (m, k * k) has lower triangular roots of V,
     and curvature (m, k * k) gets all of it. y (m,) are numbers of classes, nodes
-    (k, n_nodes).
+    (k, n_nodes). With `by_root` the curvature of rows whose roots are no smaller than
+    `NARROW` is that of the sum over nodes itself.
     """
     m, k = A.shape
     n = node_weights.size
     full = half.shape[1] != k
     p = np.empty((k, n))
     top, mass = np.empty(n), np.empty(n)
+    root, slope = np.zeros((k, k)), np.zeros((k, k))
     loss = 0.0
     for i in range(m):
         w = weight[i] if weight.size else 1.0
@@ -113,7 +179,23 @@ def softmax_expectations(A, half, y, weight, nodes, node_weights, residual, curv
             for s in range(n):
                 p[j, s] *= mass[s]
             residual[i, j] = weighed(p[j], node_weights)
-        if full:
+        narrow = not by_root
+        for j in range(k):
+            narrow |= (half[i, j * k + j] if full else half[i, j]) < NARROW
+        if not narrow and full:
+            for j in range(k):
+                for b in range(j + 1):
+                    root[j, b] = half[i, j * k + b]
+                    slope[j, b] = weighed_product(p[j], nodes[b], node_weights)
+            by_covariance(root, slope)
+            for j in range(k):
+                for b in range(k):
+                    curvature[i, j * k + b] = w * (slope[j, b] + slope[b, j])
+        elif not narrow:
+            for j in range(k):
+                both = weighed_product(p[j], nodes[j], node_weights)
+                curvature[i, j] = w * both / half[i, j]
+        elif full:
             for j in range(k):
                 for b in range(j + 1):
                     both = weighed_product(p[j], p[b], node_weights)

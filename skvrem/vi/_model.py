@@ -40,6 +40,9 @@ __all__ = ["Diagonal", "Full", "GaussianModel", "PlainModel", "Point", "Statisti
 STEP_ROWS = 8192
 # A step may change a log scale by so much.
 LARGEST_CHANGE = 3.0
+# Share of a precision that another one is at least, and halvings of a change that are
+# tried, where curvatures err so much that precisions would not be positive.
+LEAST_SHARE, HALVINGS = 1e-6, 30
 
 
 class Diagonal(NamedTuple):
@@ -145,6 +148,38 @@ class PlainModel:
         return point, 0.0
 
 
+def positive_definite(matrix, change):
+    """Return a positive definite matrix after as much of a change as leaves it that.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (d, d)
+        Positive definite.
+    change : ndarray of shape (d, d) or float
+        As of curvatures that nodes of quadrature have estimated: all of it, or a half,
+        a quarter ...
+
+    Returns
+    -------
+    changed : ndarray of shape (d, d)
+    root : tuple
+        Its Cholesky factor, as `scipy.linalg.cho_solve` takes it.
+    """
+    for _ in range(HALVINGS):
+        changed = matrix + change
+        try:
+            return changed, _cholesky(changed)
+        except np.linalg.LinAlgError:
+            change = 0.5 * change
+    return matrix, _cholesky(matrix)
+
+
+def _cholesky(matrix):
+    if not np.isfinite(matrix).all():
+        raise np.linalg.LinAlgError("it has entries that are not finite")
+    return cho_factor(matrix, lower=True, check_finite=False)
+
+
 class GaussianModel(PlainModel):
     """Rows with a likelihood, coefficients with a Gaussian prior and posterior.
 
@@ -244,8 +279,8 @@ class GaussianModel(PlainModel):
         factor *= 0.1 * np.exp(log_scale)[:, :, None]
         return Point(Diagonal(mean, log_scale, factor))
 
-    def _full(self, mean, precision):
-        root = cho_factor(precision, lower=True)
+    def _full(self, mean, precision, change=0.0):
+        precision, root = positive_definite(precision, change)
         covariance = cho_solve(root, np.eye(len(precision)))
         return Full(mean, 0.5 * (covariance + covariance.T), precision)
 
@@ -323,13 +358,17 @@ class GaussianModel(PlainModel):
         p = out.shape[1]
         for a in range(k):
             for b in range(a, k):
-                gram = np.zeros((p, p))
-                # What couples two classes is negative, and a root is taken of it.
-                sign = 1.0 if a == b else -1.0
-                tile.add_gram(np.maximum(sign * curve[:, a * k + b], 0.0), gram)
-                out[a, :, b] += sign * gram
-                if a != b:
-                    out[b, :, a] += sign * gram
+                # Roots are taken of weights, which of two classes are negative but
+                # for what nodes err.
+                for sign in (1.0, -1.0):
+                    part = np.maximum(sign * curve[:, a * k + b], 0.0)
+                    if not part.any():
+                        continue
+                    gram = np.zeros((p, p))
+                    tile.add_gram(part, gram)
+                    out[a, :, b] += sign * gram
+                    if a != b:
+                        out[b, :, a] += sign * gram
 
     def _add_image(self, tile, curve, low, out):
         m, k, rank = low.shape
@@ -403,7 +442,12 @@ class GaussianModel(PlainModel):
             else:
                 diagonal = target.diagonal() if self.matrix else target
                 relative = np.exp(2.0 * as_vector(q.log_scale)) * diagonal - 1.0
-                step = np.linalg.solve(target, slope) if self.matrix else slope / target
+                own = np.exp(-2.0 * as_vector(q.log_scale))
+                if self.matrix:
+                    root = positive_definite(np.diag(own), target - np.diag(own))[1]
+                    step = cho_solve(root, slope)
+                else:
+                    step = slope / np.maximum(target, LEAST_SHARE * own)
                 promise = 0.5 * slope @ step + 0.25 * relative @ relative
             self._directed = sums, point, (step, target, float(promise))
         return self._directed[2]
@@ -416,13 +460,13 @@ class GaussianModel(PlainModel):
         direction, target, _ = self._direction(point, sums)
         q = point.parameters
         if self.full:
-            precision = (1.0 - step) * q.precision + step * target
-            moved = self._full(q.mean, precision)
+            moved = self._full(q.mean, q.precision, step * (target - q.precision))
             change = step * (moved.covariance @ direction)
             return Point(moved._replace(mean=q.mean + self._columns(change)))
         diagonal = target.diagonal() if self.matrix else target
         log_precision = -2.0 * as_vector(q.log_scale)
         ratio = (1.0 - step) + step * diagonal * np.exp(-log_precision)
+        ratio = np.maximum(ratio, LEAST_SHARE)
         turn = np.clip(np.log(ratio), -LARGEST_CHANGE, LARGEST_CHANGE)
         change = step * direction
         return Point(

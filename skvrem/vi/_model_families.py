@@ -211,7 +211,7 @@ class Softmax(_Family):
         if not half.any():  # nothing to integrate over
             nodes, node_weights = np.zeros((len(nodes), 1)), np.ones(1)
         loss = _kernels.softmax_expectations(
-            a, half, y, weight, nodes, node_weights, residual, curvature
+            a, half, y, weight, nodes, node_weights, True, residual, curvature
         )
         return loss, residual, curvature
 
@@ -277,6 +277,7 @@ class ScatteredSoftmax(Softmax):
                 weight[some] if weight.size else weight,
                 nodes,
                 node_weights,
+                False,
                 first,
                 second,
             )

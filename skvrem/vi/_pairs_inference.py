@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.utils._parallel import threads
 from skvrem.utils._summary import summary_table
+from skvrem.utils._validation import check_options
 from skvrem.vi._arviz import ArviZMixin, Draws
 from skvrem.vi._model_pairs import PairsModel, hermite
 from skvrem.vi._pairs_input import open_labels, open_matches
@@ -93,7 +94,8 @@ class PairsInference(ParetoMixin, ArviZMixin):
         log_probabilities : ndarray of shape (n_matches, n_classes)
             In the order of ``classes_``.
         """
-        return np.log(self.predict_proba(X, method))
+        with np.errstate(divide="ignore"):  # a probability of zero has one too
+            return np.log(self.predict_proba(X, method))
 
     def predict(self, X):
         """Return the most probable result of matches.
@@ -181,6 +183,7 @@ class PairsInference(ParetoMixin, ArviZMixin):
         """Return means and variances (n,) of the predictors of matches."""
         codes = self._numbers_of(labels.ravel()).reshape(labels.shape)
         unknown = codes < 0
+        check_options(self, handle_unknown=("prior", "error"))
         if self.handle_unknown == "error" and unknown.any():
             raise ValueError(self._unknown(labels[unknown]))
         n, q = len(codes), self.posterior_

@@ -18,6 +18,7 @@ from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callback
 from skvrem.utils._summary import summary_table
 from skvrem.utils._validation import (
     check_integer,
+    check_magnitude,
     check_real,
     check_weight,
     validate_data,
@@ -33,6 +34,8 @@ __all__ = ["BayesianPPCA"]
 TURNS, BOLD_TURNS = 50, 8
 # Pairs of draws by default: so many numbers, but at least and at most so many pairs.
 DRAWN, PAIRS = 100_000, (4, 32)
+# Variance of all columns under which noise would have an infinite precision.
+LEAST_TRACE = 1e-75
 
 
 class BayesianPPCA(
@@ -166,7 +169,7 @@ class BayesianPPCA(
         check_integer(self, "n_draws", least=2, options=("auto",))
         check_real(self, "tol")
         check_scales(self, "prior_scale")
-        check_real(self, "noise_variance", above=True, options=("learn",))
+        check_scales(self, "noise_variance", options=("learn",))
         if self.n_draws != "auto" and self.n_draws % 2:
             raise ValueError(
                 f"n_draws must be even, as draws come in pairs, got {self.n_draws}."
@@ -248,7 +251,7 @@ class BayesianPPCA(
         began = time.perf_counter()
         check_in_memory(X=X, sample_weight=sample_weight)
         X = self._rows(X, reset=not go_on, ensure_min_samples=1 if go_on else 2)
-        d, k = X.shape[1], self.n_components
+        d, k = X.shape[1], int(self.n_components)
         if k > d:
             raise ValueError(
                 f"n_components={k} must be at most n_features={d}, the number of "
@@ -261,6 +264,11 @@ class BayesianPPCA(
             n_rows, dtype = n_rows + self.n_samples_seen_, self.components_.dtype
         if not moments.trace > 0.0:
             raise ValueError("All rows of X are the same: there is nothing to explain.")
+        if moments.trace < LEAST_TRACE:
+            raise ValueError(
+                f"The columns of X vary by {moments.trace:.3g} in all, whose inverse "
+                f"is infinite in floating point. {CENTRE}"
+            )
         n = moments.weight
         learn = self.noise_variance == "learn"
         W, noise = start_loadings(
@@ -350,9 +358,11 @@ class BayesianPPCA(
         return self.components_.shape[0]
 
     def _rows(self, X, reset=False, **options):
-        return validate_data(
+        X = validate_data(
             self, X, reset=reset, dtype=(np.float64, np.float32), **options
         )
+        check_magnitude(X, power=4)
+        return X
 
     def _spread(self):
         """Variances (d,) beside the means of W: the noise, and what W varies by."""

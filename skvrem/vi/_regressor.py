@@ -12,13 +12,19 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skvrem.data import as_source, is_dask
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._validation import (
+    check_magnitude,
     check_options,
-    check_real,
     check_weight,
     validate_data,
 )
 from skvrem.vi._base import GaussianPosterior
-from skvrem.vi._guards import CENTRE, check_in_memory, check_unchanged, whole_fit
+from skvrem.vi._guards import (
+    CENTRE,
+    check_in_memory,
+    check_scales,
+    check_unchanged,
+    whole_fit,
+)
 from skvrem.vi._model import Full, GaussianModel, Point
 from skvrem.vi._model_families import GaussianNoise, Poisson
 from skvrem.vi._plan import takes_sparse_rows
@@ -175,7 +181,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _check_parameters(self):
         super()._check_parameters()
         check_options(self, family=("gaussian", "poisson"))
-        check_real(self, "noise_scale", above=True, options=(None,))
+        check_scales(self, "noise_scale", options=(None,))
 
     def _open(self, X, y, sample_weight, given, reset, known=None):
         if is_dask(X):
@@ -192,6 +198,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             y_numeric=True,
         )
         y = np.asarray(y, np.float64)
+        check_magnitude(X)
+        check_magnitude(y, "y")
         if given.family == "poisson" and y.min() < 0.0:
             raise ValueError(
                 "family='poisson' is for counts, which are not negative: y is "

@@ -527,7 +527,7 @@ def test_a_stream_goes_on_from_a_pickle_bit_for_bit(kind):
 @pytest.mark.parametrize("tempering", TEMPERINGS)
 def test_a_stream_goes_on_from_a_fit(tempering):
     X = planted()[0]
-    model = lda(tempering=tempering).fit(X)
+    model = lda(tempering=tempering, n_jobs=1).fit(X)
     before = normalized(model.components_)
     model.partial_fit(planted(100, seed=1)[0])
     moved = abs(normalized(model.components_) - before).sum(axis=1) / 2
@@ -537,7 +537,7 @@ def test_a_stream_goes_on_from_a_fit(tempering):
     assert not hasattr(model, "doc_temperature_")
     assert model.solver_ == "stochastic"
     assert model.n_tokens_seen_ > X.sum()
-    again = pickle.loads(pickle.dumps(lda(tempering=tempering).fit(X)))
+    again = pickle.loads(pickle.dumps(lda(tempering=tempering, n_jobs=1).fit(X)))
     again.partial_fit(planted(100, seed=1)[0])
     assert_same_state(again, model)
 

@@ -632,7 +632,7 @@ def test_impossible_parameters(parameters, match):
         (np.ones((1, 2)), "minimum of 2|n_components"),
         (np.array([[1.0, np.inf]] * 5), "infinity"),
         (np.array([[1.0, np.nan]] * 5), "NaN"),
-        (np.array([["a", "b"]] * 5), "convert"),
+        (np.array([["a", "b"]] * 5), "column 0 holds 'a', column 1 holds 'b'"),
         (np.ones((0, 2)), "0 sample"),
         (np.ones((5, 2)) * 1j, "Complex"),
     ],

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
 from skvrem import (
     BayesianGLMRegressor,
@@ -216,3 +217,22 @@ def test_a_stream_keeps_the_parameters_that_shape_it(kind, params):
     estimator.fit(*fit).set_params(**params)
     with pytest.raises(ValueError, match="has changed since the first rows"):
         estimator.partial_fit(*fit)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("prior_scale", [1e2, 1e3, 1e5])
+def test_vague_priors_of_classes_that_can_be_separated(prior_scale):
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    y = (X[:, 0] > 0.0).astype(int)
+    model = BayesianLogisticRegression(prior_scale=prior_scale).fit(X, y)
+    assert model.stop_reason_ == "tol" and model.score(X, y) == 1.0
+    assert (np.diff(model.history_["objective"]) > -1e-9).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("posterior", ["fullrank", "meanfield"])
+def test_wide_posteriors_of_several_classes_converge(posterior):
+    X, y = load_iris(return_X_y=True)
+    model = BayesianLogisticRegression(posterior=posterior, max_iter=500)
+    model.set_params(prior_scale=10.0).fit(X, y)
+    assert model.stop_reason_ == "tol" and model.score(X, y) > 0.97

@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source
+from skvrem.vi._kernels import softmax_expectations
 from skvrem.vi._model import Diagonal, Full, GaussianModel, Point
 from skvrem.vi._model_families import (
     GaussianNoise,
@@ -111,7 +112,18 @@ def test_softmax_expectations_are_sums_over_nodes(full, rng):
     if not full:
         half = abs(half) * np.eye(k)
     given = half.reshape(m, -1) if full else np.diagonal(half, axis1=1, axis2=2).copy()
-    loss, residual, curvature = family.expectations(A, given, y, weight)
+    residual, curvature = np.empty((m, k)), np.empty(given.shape)
+    loss = softmax_expectations(
+        A,
+        given,
+        y,
+        weight,
+        family.columns,
+        family.node_weights,
+        False,
+        residual,
+        curvature,
+    )
     z = A + np.einsum("mab,sb->sma", half, family.nodes)
     p = softmax(z, axis=2)
     u = family.node_weights
@@ -124,6 +136,58 @@ def test_softmax_expectations_are_sums_over_nodes(full, rng):
     if not full:
         bend = np.diagonal(bend, axis1=1, axis2=2)
     np.testing.assert_allclose(curvature, bend.reshape(m, -1), atol=1e-12)
+
+
+@pytest.mark.parametrize("width", [1e-5, 1e-2, 1.0, 30.0])
+@pytest.mark.parametrize("full", [False, True])
+def test_curvatures_of_softmax_are_the_slope_of_its_sum_over_nodes(full, width, rng):
+    # However wide the predictors, which is what lets a bound be climbed to its top.
+    family, m, k = Softmax(3, 100), 5, 3
+    A, y = 2.0 * rng.normal(size=(m, k)), np.array([0, 1, 2, 1, 0], np.int32)
+    root = np.tril(rng.normal(size=(m, k, k))) + 2.0 * np.eye(k)
+    V = width**2 * root @ root.transpose(0, 2, 1)
+    way = rng.normal(size=(m, k, k))
+    way = 1e-4 * width**2 * (way + way.transpose(0, 2, 1))
+    if not full:
+        V, way = V * np.eye(k), way * np.eye(k)
+
+    def expectations(V):
+        half = np.linalg.cholesky(V)
+        half = half if full else np.diagonal(half, axis1=1, axis2=2)
+        return family.expectations(A, half.reshape(m, -1).copy(), y, NONE)
+
+    loss, _, curvature = expectations(V)
+    if not full:
+        curvature = np.einsum("mk,kl->mkl", curvature, np.eye(k))
+    expected = 0.5 * (expectations(V + way)[0] - expectations(V - way)[0])
+    slope = 0.5 * np.sum(curvature.reshape(m, k, k) * way)
+    assert slope == pytest.approx(expected, rel=1e-2, abs=1e-14 * abs(loss))
+
+
+@pytest.mark.parametrize("spread", [1.4, 1.6, 5.0, 40.0, 1e3])
+def test_expectations_of_two_classes_are_integrals_however_wide(spread):
+    a = np.array([0.0, -3.3, 10.0, -80.0])
+    v = np.full((4, 1), spread**2)
+    for i in range(4):
+        loss, residual, curvature = Logistic().expectations(
+            a[i : i + 1, None], v[i : i + 1], np.zeros(1), NONE
+        )
+        edges = (np.array([-30.0, -10.0, -3.0, 0.0, 3.0, 10.0, 30.0]) - a[i]) / spread
+
+        def integral(function, i=i, edges=edges):
+            return integrate.quad(
+                lambda t: norm.pdf(t) * function(a[i] + spread * t),
+                -10.0,
+                10.0,
+                points=edges[abs(edges) < 10.0],
+                epsabs=1e-12,
+                limit=500,
+            )[0]
+
+        assert loss == pytest.approx(integral(lambda z: np.logaddexp(0.0, z)), abs=1e-6)
+        assert -residual[0, 0] == pytest.approx(integral(expit), abs=1e-6)
+        density = integral(lambda z: expit(z) * expit(-z))
+        assert curvature[0, 0] == pytest.approx(density, abs=1e-6)
 
 
 @pytest.mark.parametrize(("n_dim", "error"), [(2, 2e-3), (5, 4e-3), (10, 4e-3)])

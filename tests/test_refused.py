@@ -1,0 +1,43 @@
+"""What every estimator refuses in words, whatever the model."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.utils import get_tags
+
+from skvrem.utils.discovery import all_estimators
+
+N = 40
+X = np.random.default_rng(0).poisson(3.0, size=(N, 3)) + 0.0
+y = np.arange(N) % 2
+ARRAYS = [
+    estimator_class
+    for _, estimator_class in all_estimators()
+    if get_tags(estimator_class()).input_tags.two_d_array
+]
+EVERY = pytest.mark.parametrize("estimator_class", ARRAYS, ids=lambda c: c.__name__)
+
+
+def refused(estimator_class, rows, match):
+    estimator = estimator_class()
+    with pytest.raises(ValueError, match=match):
+        estimator.fit(rows, y)
+    assert not [name for name in vars(estimator) if name.endswith("_")]
+
+
+@EVERY
+def test_columns_that_are_no_numbers_are_named(estimator_class):
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame["day"] = pd.date_range("2020-01-01", periods=N)
+    refused(estimator_class, frame, "column 'day' holds dates or times")
+    refused(estimator_class, frame.to_numpy()[:, 2:], "column 1 holds")
+    frame["place"] = "Bergen"
+    refused(estimator_class, frame[["a", "place"]], "holds 'Bergen'|CountVectorizer")
+    refused(estimator_class, frame[[]], "no columns|minimum of 1")
+
+
+@EVERY
+def test_numbers_whose_squares_are_infinite(estimator_class):
+    if estimator_class.__name__ == "SBMLogisticRegression":
+        pytest.skip("squares none: columns are scaled first")
+    refused(estimator_class, 1e200 * (1.0 + X), "beyond|squares|count of|scale")
