@@ -60,6 +60,7 @@ MOST_INTEGER = int(np.iinfo(np.int64).max)
 # intervals at bounds, what is known of a fit that was not asked for.
 MAY_BE_INFINITE = {
     "bound_",  # a perplexity
+    "elbo_error_",
     "gap_left_",
     "history_",
     "init_scores_",

@@ -1,5 +1,6 @@
 """What the estimators of generalised linear models share: fit, stream, posterior."""
 
+import math
 import time
 from functools import partial
 
@@ -33,6 +34,7 @@ from skvrem.vi._guards import (
     whole_fit,
 )
 from skvrem.vi._model import Full, GaussianModel, structure_of
+from skvrem.vi._model_families import FINER, SHARE_LEFT
 from skvrem.vi._model_posterior import MeanField
 from skvrem.vi._model_steps import SteppingModel
 from skvrem.vi._pareto import ParetoMixin
@@ -46,6 +48,43 @@ __all__ = ["GaussianPosterior"]
 DRAWS_AT_ONCE = 50
 # Rows a task of a prediction.
 PREDICT_ROWS = 4096
+
+
+def _refine(model, data, result, estimator, fit, began):
+    """Go on with finer quadrature until it errs by no more than `tol`.
+
+    Returns
+    -------
+    result : Result
+        Of all runs.
+    model : GaussianModel
+        The last one's.
+    error : float
+        What its quadrature errs by, about, in nats: what finer one changes, or a
+        third of that where the finer was taken. NaN where it would take too long.
+    """
+    error = math.nan if model.k > 1 else 0.0
+    while (finer := model.refined()) is not None:
+        mean = solvers.Batch()
+        mean.start(finer, data, None)
+        error = abs(mean.certify(result.point, 1.0).objective - result.objective)
+        left = estimator.max_iter - result.n_iter
+        over = result.reason not in ("tol", "stalled") or not left
+        if over or error <= estimator.tol:
+            return result, model, error
+        enough, model = error <= FINER * estimator.tol, finer
+        error *= SHARE_LEFT
+        more = fit(
+            model,
+            point=result.point,
+            max_iter=left,
+            passes=result.history[-1].passes,
+            seconds=time.perf_counter() - began,
+        )
+        result = solvers.joined([result, more])
+        if enough:
+            break
+    return result, model, error
 
 
 class GaussianPosterior(
@@ -170,19 +209,22 @@ class GaussianPosterior(
         if plan.solver in STOCHASTIC:
             model, step_size, batch_size = self._stepping(model, data, plan, point)
             solver = solvers.Sweeps(2.0 if plan.solver == "svrg" else 1.0, plan.solver)
-        result = solvers.run(
-            model,
-            solver,
-            data,
-            point,
+        fit = partial(
+            solvers.run,
+            solver=solver,
+            data=data,
             step_size=schedules.Constant(step_size),
             temperature=schedules.Constant(1.0),
-            max_iter=self.max_iter,
             tol=self.tol,
             rng=rng,
             report=report,
-            seconds=time.perf_counter() - began,
         )
+        seconds = time.perf_counter() - began
+        result = fit(model, point=point, max_iter=self.max_iter, seconds=seconds)
+        if plan.solver in STOCHASTIC:
+            error = math.nan if model.model.k > 1 else 0.0
+        else:
+            result, model, error = _refine(model, data, result, self, fit, began)
         report.end()
         point = result.point
         if isinstance(point.parameters, Full):
@@ -202,6 +244,7 @@ class GaussianPosterior(
         vars(self).update(
             attributes(point.parameters),
             elbo_=result.objective,
+            elbo_error_=error,
             **used,
             solver_=plan.solver,
             expectation_=plan.expectation,

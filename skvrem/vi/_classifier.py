@@ -103,8 +103,9 @@ class BayesianLogisticRegression(
     posterior_ : MeanField, FullRank or LowRank
         Over the coefficients and intercept of each class, one after the other:
         ``mean``, ``scale``, ``covariance()``, ``sample``, ``logpdf``.
-    elbo_ : float
-        Evidence lower bound in nats; of a stream, the sum over its batches.
+    elbo_, elbo_error_ : float
+        Evidence lower bound in nats, and what quadrature errs by in it, about: near
+        `tol`, but where that would take too long (NaN: not known). A stream has none.
     history_ : dict of ndarray
         passes, seconds, objective (the bound), step_size, temperature and
         predicted_gain by epoch, and gradient_variance for solvers by minibatches.

@@ -31,7 +31,7 @@ FAR = 1e6
 # Least share of a precision that is left where the coefficients before are known.
 LEAST_PIVOT = 1e-13
 # Attributes that a fit has and a stream has not.
-BOUNDS = ("elbo_", "elbo_se_")
+BOUNDS = ("elbo_", "elbo_se_", "elbo_error_")
 
 CENTRE = (
     "Centre the features and put them on one scale "

@@ -22,6 +22,7 @@ nats, whatever the units of the features. A diagonal plus a low rank is moved al
 L-BFGS directions in the same metric.
 """
 
+from copy import copy
 from functools import cached_property, partial, reduce
 from typing import NamedTuple
 
@@ -215,6 +216,15 @@ class GaussianModel(PlainModel):
         self.matrix = matrix or self.full
         self.k = family.n_predictors
         self._directed = None, None, None
+
+    def refined(self):
+        """Return the model with finer quadrature, None where there is none."""
+        family = getattr(self.family, "refined", lambda: None)()
+        if family is None:
+            return None
+        model = copy(self)
+        model.family, model._directed = family, (None, None, None)
+        return model
 
     # Posteriors
 

@@ -28,6 +28,9 @@ HERMITE_NODES = 20
 # Pairs of nodes for several predictors, where rows are few and where they are many:
 # then predictors vary little, and the nodes' error with the fourth power of that.
 MANY_PAIRS, FEW_PAIRS, MANY_ROWS = 64, 16, 10_000
+# How many times the nodes a refined rule has, what it errs by at most of what it has
+# changed, as seen, and numbers of a pass that it may make.
+FINER, SHARE_LEFT, MOST_REFINED = 8, 1.0 / 3.0, 1 << 25
 # Sets of nodes that rows are scattered over, and pairs in each, by the number of rows
 # up to which; and numbers that all of them may have.
 SCATTERED = ((2000, 64, 128), (16_000, 256, 64), (np.inf, 512, 32))
@@ -192,17 +195,36 @@ class GaussianNoise(_Family):
 
 
 class Softmax(_Family):
-    """Several classes with a predictor each; y are their numbers."""
+    """Several classes with a predictor each; y are their numbers.
+
+    Parameters
+    ----------
+    n_classes, n_rows : int
+    n_pairs : int, default=None
+        Of nodes; None is as many as are enough for so many rows.
+    by_root : bool, default=True
+        Curvatures are the slopes of the sums over nodes, so that steps climb to the top
+        of just these; else they are sums over nodes themselves.
+    """
 
     code = 3
 
-    def __init__(self, n_classes, n_rows):
-        self.n_predictors = n_classes
-        pairs = MANY_PAIRS if n_rows < MANY_ROWS else FEW_PAIRS
+    def __init__(self, n_classes, n_rows, n_pairs=None, by_root=True):
+        self.n_predictors, self.n_rows = n_classes, n_rows
+        if n_pairs is None:
+            n_pairs = MANY_PAIRS if n_rows < MANY_ROWS else FEW_PAIRS
         # As many as whitening needs, and a power of two, as the points are made for.
-        pairs = max(pairs, 1 << (n_classes - 1).bit_length())
-        self.nodes, self.node_weights = cubature(n_classes, pairs)
+        self.n_pairs = max(n_pairs, 1 << (n_classes - 1).bit_length())
+        self.by_root = by_root
+        self.nodes, self.node_weights = cubature(n_classes, self.n_pairs)
         self.columns = np.ascontiguousarray(self.nodes.T)
+
+    def refined(self):
+        """Return the family with more nodes, None where they would take too long."""
+        n_pairs = FINER * self.n_pairs
+        if 2 * n_pairs * self.n_rows * self.n_predictors > MOST_REFINED:
+            return None
+        return Softmax(self.n_predictors, self.n_rows, n_pairs, self.by_root)
 
     def expectations(self, a, half, y, weight):
         """Return loss, residual (m, k) and curvature, as wide as `half`."""
@@ -211,7 +233,7 @@ class Softmax(_Family):
         if not half.any():  # nothing to integrate over
             nodes, node_weights = np.zeros((len(nodes), 1)), np.ones(1)
         loss = _kernels.softmax_expectations(
-            a, half, y, weight, nodes, node_weights, True, residual, curvature
+            a, half, y, weight, nodes, node_weights, self.by_root, residual, curvature
         )
         return loss, residual, curvature
 

@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_iris, load_wine
 
 from skvrem import (
     BayesianGLMRegressor,
@@ -16,7 +16,10 @@ from skvrem import (
     VariationalInference,
 )
 from skvrem.exceptions import OneClassWarning
+from skvrem.solvers import Batch
 from skvrem.utils._base import PREDICTION_PARAMETERS
+from skvrem.vi._model import GaussianModel
+from skvrem.vi._model_families import Softmax
 from tests.own_models import Logistic, logistic_problem
 
 N = 60
@@ -233,6 +236,32 @@ def test_vague_priors_of_classes_that_can_be_separated(prior_scale):
 @pytest.mark.parametrize("posterior", ["fullrank", "meanfield"])
 def test_wide_posteriors_of_several_classes_converge(posterior):
     X, y = load_iris(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
     model = BayesianLogisticRegression(posterior=posterior, max_iter=500)
     model.set_params(prior_scale=10.0).fit(X, y)
     assert model.stop_reason_ == "tol" and model.score(X, y) > 0.97
+    assert 0.0 < model.elbo_error_ < 0.2
+
+
+@pytest.mark.parametrize("posterior", ["fullrank", "meanfield"])
+@pytest.mark.parametrize("prior_scale", [1.0, 10.0])
+def test_quadrature_is_refined_until_it_errs_little(posterior, prior_scale):
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = BayesianLogisticRegression(posterior=posterior, max_iter=500)
+    model.set_params(prior_scale=prior_scale).fit(X, y)
+    rows, targets, prior = model._rows
+    structure = "full" if posterior == "fullrank" else "diagonal"
+    finest = GaussianModel(
+        Softmax(3, 0, 1 << 13), targets, prior, rows.total_weight, True, structure
+    )
+    solver = Batch()
+    solver.start(finest, rows, None)
+    exact = solver.certify(finest.point_of(model.posterior_), 1.0).objective
+    assert abs(model.elbo_ - exact) < max(4.0 * model.elbo_error_, 0.04)
+    assert model.elbo_error_ < 0.2
+
+
+def test_the_bound_of_two_classes_has_no_error():
+    X, y = load_iris(return_X_y=True)
+    assert BayesianLogisticRegression().fit(X, y > 0).elbo_error_ == 0.0
