@@ -436,6 +436,17 @@ def test_callback_stops_early(solver, X):
 
 
 @needs_callbacks
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_callbacks_evaluate_by_the_parameters_of_the_fit_they_watch(X):
+    estimator = mixture(covariance_type="diag").fit(X)
+    recorder = Recorder(X=X)
+    estimator.set_params(covariance_type="full", solver="batch", max_iter=3)
+    estimator.set_callbacks(recorder).fit(X)
+    assert len(recorder.scores) == 3
+    assert recorder.scores[-1] == pytest.approx(estimator.score(X), rel=1e-12)
+
+
+@needs_callbacks
 def test_a_stop_on_demand_is_no_failure_to_converge(X):
     # Warnings are errors: it is not max_iter that was too small.
     mixture(solver="batch", max_iter=50).set_callbacks(Recorder(stop_at=3)).fit(X)

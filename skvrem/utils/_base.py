@@ -22,9 +22,12 @@ class FitRecord:
 
     def _remember_parameters(self):
         """Keep the parameters of a fit that has ended well."""
-        self._fit_parameters = {
-            name: _kept(value) for name, value in self.get_params(deep=False).items()
-        }
+        vars(self).update(self._record_of_fit())
+
+    def _record_of_fit(self):
+        """Return what keeps the parameters that a fit has now, by name."""
+        now = self.get_params(deep=False)
+        return {"_fit_parameters": {name: _kept(now[name]) for name in now}}
 
     @property
     def _of_fit(self):

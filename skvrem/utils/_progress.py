@@ -43,6 +43,7 @@ class Progress:
         self.interval = estimator.verbose_interval if self.verbose == 1 else 1
         self.arguments = {"estimator": estimator, "X": X, "y": y}
         self.context = self.bar = None
+        self.record = estimator._record_of_fit
         if hasattr(estimator, "_init_callback_context"):
             self.context = estimator._init_callback_context(max_subtasks=n_init)
 
@@ -99,7 +100,11 @@ class Progress:
             context = start.subcontext("epoch")
             context.call_on_fit_task_begin(**self.arguments)
             return context.call_on_fit_task_end(
-                **self.arguments, reconstruction_attributes=lambda: attributes(point)
+                **self.arguments,
+                reconstruction_attributes=lambda: {
+                    **attributes(point),
+                    **self.record(),
+                },
             )
 
         def end():
