@@ -15,12 +15,17 @@ class Sweeps(Batch):
     that lowered the objective, and halve the step. ``update(point, mean, rng, step)``
     of such a model makes the steps of an epoch; without a generator it returns the
     point. ``promise(point, mean)`` is what is left to gain, about, and ``forget()``
-    drops what the model remembers of an epoch that is taken back.
+    drops what the model remembers of an epoch that is taken back. A model may have
+    ``left_to_gain(point)`` too, as its promise but by all of the curvature and so right
+    where the one is too small: it is asked where the fit would end.
 
     Parameters
     ----------
     passes : float
         That an epoch costs beside the anchor.
+    name : str
+    tol : float
+        Where the fit will stop.
     """
 
     certifies = True
@@ -28,13 +33,13 @@ class Sweeps(Batch):
     #: Where the model promises nothing: an epoch can gain little by chance.
     patience, noisy = 10, True
 
-    def __init__(self, passes, name="stochastic"):
-        self.passes, self.name = passes, name
+    def __init__(self, passes, name="stochastic", tol=0.0):
+        self.passes, self.name, self.tol = passes, name, tol
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         super().start(model, data, rng)
-        self.promises = []
+        self.promises, self.short = [], 1.0
 
     def certify(self, point, beta):
         """Evaluate the mean at the point, and what is left to gain.
@@ -48,7 +53,11 @@ class Sweeps(Batch):
         if math.isinf(self.promises[-1]):  # the model makes none
             return anchor
         left = self.promises[-1] / (1.0 - mean_rate(self.promises))
-        return anchor._replace(predicted_gain=left)
+        if left * self.short < self.tol and hasattr(self.model, "left_to_gain"):
+            # How many times too small promises are, until one is small enough again.
+            self.short = max(1.0, self.model.left_to_gain(point) / max(left, 1e-300))
+            anchor = anchor._replace(passes=anchor.passes + 1.0)
+        return anchor._replace(predicted_gain=left * self.short)
 
     def visits(self, rng):
         """All steps of an epoch at once."""

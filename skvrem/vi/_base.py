@@ -208,7 +208,8 @@ class GaussianPosterior(
         solver, step_size, batch_size = plan.ascent(self.tol), 1.0, data.n_units
         if plan.solver in STOCHASTIC:
             model, step_size, batch_size = self._stepping(model, data, plan, point)
-            solver = solvers.Sweeps(2.0 if plan.solver == "svrg" else 1.0, plan.solver)
+            passes = 2.0 if plan.solver == "svrg" else 1.0
+            solver = solvers.Sweeps(passes, plan.solver, self.tol)
         fit = partial(
             solvers.run,
             solver=solver,

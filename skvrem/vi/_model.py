@@ -217,6 +217,13 @@ class GaussianModel(PlainModel):
         self.k = family.n_predictors
         self._directed = None, None, None
 
+    def with_matrix(self):
+        """Return the model with all of C, whose steps of the mean are Newton's."""
+        model = copy(self)
+        model.matrix, model._directed = True, (None, None, None)
+        vars(model).pop("_prior_precision", None)
+        return model
+
     def refined(self):
         """Return the model with finer quadrature, None where there is none."""
         family = getattr(self.family, "refined", lambda: None)()

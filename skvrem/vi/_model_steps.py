@@ -1,9 +1,11 @@
 """A mean-field posterior that makes minibatch steps: what it keeps between epochs."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from skvrem.utils._algebra import rescale
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi import _kernels_steps
 from skvrem.vi._model import STEP_ROWS, Point
@@ -23,6 +25,8 @@ OPTIMIZERS = {
 }
 # Numbers of noise at once.
 NOISE = 1_000_000
+# Coefficients up to which all of the curvature is taken to say what is left to gain.
+MOST_COEFFICIENTS = 1000
 NO_NODES = np.empty(0)
 
 
@@ -173,6 +177,17 @@ class SteppingModel(Steps):
         self.memory = np.empty((n_memory, width))
         self.fresh = np.empty((n_memory if kind == "saga" else 0, width))
         self.totals = Totals(np.zeros(self.shape), np.zeros(self.shape))
+        if model.prior.n_dim <= MOST_COEFFICIENTS:
+            self.left_to_gain = self._left_to_gain
+
+    def _left_to_gain(self, point):
+        """Return what is left to gain, in nats, by Newton's step of the means.
+
+        What independent coefficients promise is short where features correlate.
+        """
+        newton, chunks = self.model.with_matrix(), self.data.chunks()
+        sums = chunks.sum(partial(newton.statistics, point, beta=1.0))
+        return newton.promise(point, rescale(sums, 1.0 / chunks.total_weight))
 
     def update(self, point, mean, rng, size):
         """Return the point after an epoch of steps; without noise, the point."""

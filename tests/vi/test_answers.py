@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from skvrem import (
     BayesianGLMRegressor,
@@ -265,3 +265,17 @@ def test_quadrature_is_refined_until_it_errs_little(posterior, prior_scale):
 def test_the_bound_of_two_classes_has_no_error():
     X, y = load_iris(return_X_y=True)
     assert BayesianLogisticRegression().fit(X, y > 0).elbo_error_ == 0.0
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", ["stochastic", "svrg", "saga"])
+def test_minibatches_end_within_tol_or_say_that_they_did_not(solver):
+    # Features correlate: single coefficients promise a hundredth of what is left.
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X / X.std(axis=0)
+    best = BayesianLogisticRegression(posterior="meanfield", tol=1e-5).fit(X, y)
+    model = BayesianLogisticRegression(
+        solver=solver, posterior="meanfield", random_state=0
+    ).fit(X, y)
+    short = best.elbo_ - model.elbo_
+    assert short < 0.02 or (model.gap_left_ > 0.3 * short and not model.converged_)
