@@ -97,8 +97,8 @@ def log_beta(gamma, prior):
         # Padding counts as one, and a loop by itself: see above.
         x = np.float64(gamma[k]) if prior[k] > zero else 1.0
         parts[k] = log_gamma(x)
-        total += gamma[k]
     for k in range(gamma.shape[0]):
+        total += gamma[k]
         result += parts[k]
     return result - log_gamma(total)
 
@@ -205,6 +205,7 @@ def infer_documents(
         for k in range(K):
             gamma[i, k] = new[k]
             at[i, k] = t[k]
+        for k in range(K):  # a sum by itself: see `settle_document`
             psi_total += old[k]
         bound = zero
         for j in range(high - low):
@@ -326,6 +327,8 @@ def infer_tempered_documents(
             for k in range(K):
                 if prior[k] > zero:
                     expected[k] = digamma(np.float64(old[k])) - psi
+            for k in range(K):
+                if prior[k] > zero:
                     energy += expected[k] * t[k] * g[k]
             for u in range(n_words):
                 word = zero
@@ -356,6 +359,7 @@ def infer_tempered_documents(
         for k in range(K):
             gamma[i, k] = new[k]
             at[i, k] = t[k]
+        for k in range(K):  # a sum by itself: see `settle_document`
             psi_total += old[k]
         bound = zero
         for j in range(n_words):

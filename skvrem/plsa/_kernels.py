@@ -95,7 +95,8 @@ def infer_topics(
             for k in range(K):
                 x = prior[k] / sum_prior if sum_prior > zero else t[k]
                 at[i, k] = after[doc, k] = x
-                log_prior += prior[k] * log(max(x, small))
+            for k in range(K):
+                log_prior += prior[k] * log(max(at[i, k], small))
             total += share * log_prior
             continue
         for step in range(n_steps):
@@ -111,6 +112,7 @@ def infer_topics(
             sum_g = change = zero
             for k in range(K):
                 g[k] = power[k] * g[k] + prior[k]
+            for k in range(K):  # sums by themselves: see `settle_document`
                 sum_g += g[k]
             scale = one / sum_g if sum_g > zero else zero
             for k in range(K):
@@ -125,6 +127,7 @@ def infer_topics(
         for k in range(K):
             at[i, k] = power[k]
             after[doc, k] = g[k]
+        for k in range(K):
             log_prior += prior[k] * log(max(t[k], small))
         for j in range(high - low):
             log_likelihood += c[j] * log(c[j] / own_w[j])

@@ -146,6 +146,10 @@ def settle_document(
         n_moving = 0
         for k in range(K):
             new[k] = prior[k] + b * t[k] * g[k]
+        # Sums stand in loops that write nothing: where one writes, the compiler looks
+        # how far apart arrays lie, and does without vectors where that is too near. A
+        # sum in that order would have other bits from one fit to the next.
+        for k in range(K):
             change += abs(new[k] - old[k])
         n_rounds += 1
         if change < limit or n_rounds == n_steps:
