@@ -114,8 +114,8 @@ class SBMLogisticRegression(
         which takes it in any case.
     curvature : {"auto", "bound", "hessian"}, default="auto"
         Row weights of the curvature: of the bound or of the Hessian. "auto" is the
-        Hessian with acceleration, else the bound; "batch" and "svrg" go on with damped
-        Newton steps, class by class, where the bound is slow.
+        Hessian with acceleration, else the bound; "batch" and "svrg" go on with
+        quasi-Newton steps in the Hessian's metric where the bound is slow.
     rank : int or None, default=None
         Keep the curvature as this rank plus a diagonal, in memory of ``rank`` numbers
         a feature. None is a matrix for up to 2,000 features, beyond a diagonal (sparse

@@ -95,7 +95,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Of "gaussian".
     posterior_ : MeanField, FullRank or LowRank
         Over coefficients and intercept.
-    elbo_, history_, pareto_k_, converged_, n_iter_ : float, dict, bool, int
+    elbo_, elbo_error_, history_, pareto_k_ : float, float, dict, float
+    converged_, n_iter_ : bool, int
         As of :class:`BayesianLogisticRegression`.
     solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
         What was used.
