@@ -10,7 +10,8 @@ wins, losses and ties the log-likelihood of a pair is, s(u) = log(1 + exp(u)):
     Rao-Kupper   tie eta - (win + tie) s(t - u) - (loss + tie) s(t + u), t = s(eta) / 2
 
 All are jointly concave in u and eta. A function below returns the sum over the pairs of
-the expectation by Gauss-Hermite quadrature; it fills `slope` and `curvature` (P,) with
+the expectation by Gauss-Hermite quadrature (or, without ties and where little is known
+of u, by `wide_logistic`); it fills `slope` and `curvature` (P,) with
 the expectations of the first derivative by u and of minus the second. Those with eta
 also return the expected derivative by eta and minus the second, and fill `cross` (P,)
 with minus the mixed one. Pairs start..stop are visited in tiles that stay in the cache,
@@ -23,8 +24,11 @@ import numpy as np
 
 from skvrem.utils._jit import CONTRACT, REDUCE, kernel
 from skvrem.utils._math import exp, log
+from skvrem.vi._kernels import wide_logistic
 
 TILE = 512
+# Deviation of a predictor beyond which no number of nodes that is taken is enough.
+MOST_SPREAD = 3.0
 
 
 @kernel(fastmath=CONTRACT)
@@ -51,6 +55,8 @@ def expect_no_ties(m, v, win, loss, nodes, weights, start, stop, slope, curvatur
             for i in range(size):  # with the logarithm the loop above is not vectorised
                 soft[i] += w * log(z[i])
         for i in range(size):
+            if sd[i] > MOST_SPREAD:
+                soft[i], first[i], second[i] = wide_logistic(center[i], sd[i])
             n = win[a + i] + loss[a + i]
             value += win[a + i] * center[i] - n * soft[i]
             slope[a + i] = win[a + i] - n * first[i]

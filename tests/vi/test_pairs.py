@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
+from scipy.stats import norm
 
-from skvrem import schedules, solvers
+from skvrem import BradleyTerry, schedules, solvers
 from skvrem.vi._model_pairs import Pairs, PairsModel, hermite
 from skvrem.vi._model_pairs_posterior import conjugate_gradients
 from skvrem.vi._model_posterior import FullRank, LowRank, MeanField
@@ -83,6 +84,39 @@ def fit(model, tol=1e-10):
 
 
 # Kernels
+
+
+@pytest.mark.parametrize("spread", [2.9, 3.1, 30.0, 1e3])
+def test_expectations_without_ties_however_wide(spread):
+    pairs = Pairs(
+        *np.array([[0, 0, 1], [1, 2, 2]], np.int32),
+        -1,
+        *np.array([[3.0, 0.0, 1.0], [0.0, 2.0, 1.0], [0.0, 0.0, 0.0]]),
+    )
+    model = PairsModel(pairs, MeanField(np.zeros(3), np.full(3, 9.0)), "meanfield")
+    mean, variance, step = np.array([1.0, -4.0, 0.3]), np.full(3, spread**2), 1e-3
+
+    def found(shift=0.0, more=0.0):
+        return model.expectation(mean + shift, variance + more, 0.0)
+
+    # The mean of log(1 + exp(u)) is that of its positive part, plus at most log 2.
+    t = mean / spread
+    above = mean * norm.cdf(t) + spread * norm.pdf(t)
+    least = (pairs.win * mean - (pairs.win + pairs.loss) * above).sum()
+    most = least - (pairs.win + pairs.loss).sum() * np.log(2.0)
+    assert most < found().objective < least
+    slope = (found(step).objective - found(-step).objective) / (2.0 * step)
+    assert found().slope.sum() == pytest.approx(slope, abs=1e-6)
+    more = 1e-3 * spread**2
+    bend = (found(more=more).objective - found(more=-more).objective) / more
+    assert -found().curvature.sum() == pytest.approx(bend, rel=1e-4, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("error")
+def test_vague_priors_of_skills_that_order_all():
+    matches = [["a", "b"]] * 20 + [["b", "c"]] * 20
+    fitted = BradleyTerry(prior_scale=1e3, max_iter=2000).fit(matches)
+    assert fitted.stop_reason_ == "tol" and list(fitted.ranking().index) == list("abc")
 
 
 @pytest.mark.parametrize("ties", TIES)
