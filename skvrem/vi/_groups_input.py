@@ -40,6 +40,8 @@ def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
             X = check_array(X, dtype=None)
         at = column_number(column, "groups", names, X.shape[1])
         rest = [j for j in range(X.shape[1]) if j != at]
+        if not rest:
+            raise ValueError("X has no columns of features beside the ids of groups.")
         take = (lambda j: X.iloc[:, j]) if names else (lambda j: X[:, j])
         checked = {**OPTIONS, "estimator": estimator}
         if y is None:

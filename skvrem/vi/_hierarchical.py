@@ -396,24 +396,40 @@ class HierarchicalSoftmaxClassifier(
             n_group_samples_=np.bincount(group, minlength=len(labels)) + counts,
             _alone=alone,
         )
-        solver = solvers.QuasiNewton(self.tol)
         point = self._start(model, data, classes, labels, go_on)
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, lambda at: attributes(at.parameters))
-            result = solvers.run(
+            fit = partial(
+                solvers.run,
                 model,
-                solver,
-                data,
-                point,
+                data=data,
                 step_size=schedules.Constant(1.0),
                 temperature=schedules.Constant(1.0),
-                max_iter=self.max_iter,
                 tol=self.tol,
                 rng=None,
                 report=report,
+            )
+            result = fit(
+                solvers.QuasiNewton(self.tol),
+                point=point,
+                max_iter=self.max_iter,
                 passes=1.0,
                 seconds=time.perf_counter() - began,
             )
+            # Steps gain nothing where nodes of quadrature err by more than is left.
+            while result.reason == "stalled" and result.n_iter < self.max_iter:
+                finer = model.family.refined()
+                if finer is None:
+                    break
+                model.family = finer
+                more = fit(
+                    solvers.QuasiNewton(self.tol),
+                    point=result.point,
+                    max_iter=self.max_iter - result.n_iter,
+                    passes=result.history[-1].passes,
+                    seconds=time.perf_counter() - began,
+                )
+                result = solvers.joined([result, more])
             report.end()
         warn_not_converged(self, result, unit="")
         vars(self).update(

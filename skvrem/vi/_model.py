@@ -169,13 +169,14 @@ def positive_definite(matrix, change):
     for _ in range(HALVINGS):
         changed = matrix + change
         try:
-            return changed, _cholesky(changed)
+            return changed, cholesky(changed)
         except np.linalg.LinAlgError:
             change = 0.5 * change
-    return matrix, _cholesky(matrix)
+    return matrix, cholesky(matrix)
 
 
-def _cholesky(matrix):
+def cholesky(matrix):
+    """Return the factor of a matrix, as `scipy.linalg.cho_solve` takes it."""
     if not np.isfinite(matrix).all():
         raise np.linalg.LinAlgError("it has entries that are not finite")
     return cho_factor(matrix, lower=True, check_finite=False)

@@ -27,9 +27,9 @@ there is nothing to control.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 
-from skvrem.vi._model import GaussianModel, Statistics
+from skvrem.vi._model import GaussianModel, Statistics, cholesky
 
 __all__ = [
     "Dense",
@@ -229,7 +229,7 @@ class DrawnModel(GaussianModel):
     def scale_by(self, curvature):
         """Take a dense curvature as the metric of the means, where q has none."""
         P = np.diag(self.prior.precision_diagonal)
-        self._metric = cho_factor(P + curvature.matrix, lower=True)
+        self._metric = cholesky(P + curvature.matrix)
 
     def control(self, curvature, point):
         """Take the control variate of a curvature at a point."""
@@ -341,6 +341,8 @@ class DrawnModel(GaussianModel):
         """Return the natural direction of the means, in the metric of a diagonal q."""
         if self._metric is None:
             return variance * slope
+        if not np.isfinite(slope).all():
+            raise np.linalg.LinAlgError("gradients are not finite")
         return cho_solve(self._metric, slope)
 
     def bound(self, point, draws, curvature=None):
