@@ -214,7 +214,7 @@ def measure(name):
             "rank": rank,
             "batch_size": 1 if small else 10,
         },
-        "BBM": {"solver": "batch"},
+        "BBM": {"solver": "batch", "curvature": "bound"},
         "sample, then L-BFGS (auto)": {},
     }
     rows = []
