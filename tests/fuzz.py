@@ -195,7 +195,7 @@ LENGTHS = {
     "a zero": lambda n: [0, n],
     "negative": lambda n: [-1, n + 1],
     "float": lambda n: [n / 2, n / 2],
-    "unsigned": lambda n: np.array([n // 2, n - n // 2], np.uint8),
+    "unsigned": lambda n: np.array([n // 2, n - n // 2], np.uint16),
     "none": lambda n: [],
 }
 GROUPS = {
