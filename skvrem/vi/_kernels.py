@@ -20,37 +20,12 @@ import math
 import numpy as np
 
 from skvrem.utils._jit import CONTRACT, REDUCE, kernel
-from skvrem.utils._math import exp, log
+from skvrem.utils._math import exp, log, wide_logistic
 
-# Deviation of a predictor from which on 20 nodes of Hermite err by more than 4e-7, and
-# the largest whole number that counts of a standard logistic variable.
-WIDE, LATTICE = 1.5, 34
+# Deviation of a predictor from which on 20 nodes of Hermite err by more than 4e-7.
+WIDE = 1.5
 # Deviation under which nodes are enough, and derivatives by it nothing but rounding.
 NARROW = 1e-4
-
-
-@kernel
-def wide_logistic(a, spread):
-    """Expectations of log(1 + e^z), and of its two derivatives, for z ~ N(a, spread^2).
-
-    The function is the expected positive part of z - u, for u of the standard logistic
-    distribution; over z those are Gaussian integrals, and their sum over the lattice of
-    all whole u errs by 4e-7 at most, where z varies more than from one u to the next.
-    As of any expectation over z, the second derivative by a is twice that by variance:
-    a bound made of these can be climbed to its top.
-    """
-    value, first, second, total = 0.0, 0.0, 0.0, 0.0
-    for u in range(-LATTICE, LATTICE + 1):
-        e = math.exp(-abs(u))
-        w = e / (1.0 + e) ** 2
-        t = (a - u) / spread
-        above = 0.5 * math.erfc(-t * math.sqrt(0.5))
-        density = math.exp(-0.5 * t * t) / (spread * math.sqrt(2.0 * math.pi))
-        value += w * ((a - u) * above + spread * spread * density)
-        first += w * above
-        second += w * density
-        total += w
-    return value / total, first / total, second / total
 
 
 @kernel(fastmath=CONTRACT)

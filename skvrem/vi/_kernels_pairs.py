@@ -23,8 +23,7 @@ import math
 import numpy as np
 
 from skvrem.utils._jit import CONTRACT, REDUCE, kernel
-from skvrem.utils._math import exp, log
-from skvrem.vi._kernels import wide_logistic
+from skvrem.utils._math import exp, log, wide_logistic
 
 TILE = 512
 # Deviation of a predictor beyond which no number of nodes that is taken is enough.
