@@ -173,6 +173,8 @@ def _refined(curvature, B, AB, log_scale):
 def _best_scales(diagonal, B, PB, rank, log_scale):
     """Return log s, V, lambda and the F that products with B allow."""
     inner = 0.5 * (B @ PB.T + PB @ B.T)
+    if not np.isfinite(inner).all():
+        raise np.linalg.LinAlgError("products with the curvature are not finite")
 
     def ritz(log_scale):
         W = B * np.exp(-log_scale)

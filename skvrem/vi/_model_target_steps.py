@@ -82,7 +82,7 @@ class TargetSteps(Steps):
         self.control_scale = (
             control_scale and control == "taylor" and self.target.knows_diagonal
         )
-        self.n_batches = -(-self.target.rows.size // batch_size)
+        self.n_batches = -(-self.target.rows.size // int(batch_size))
         self.partition = self.visited = self.curvature = self.at = None
         # Steps of each parameter, where these are not those of all.
         self.visits = np.zeros(self.target.n_dim if self.target.sparse else 0, np.int64)
