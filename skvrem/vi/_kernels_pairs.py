@@ -10,12 +10,12 @@ wins, losses and ties the log-likelihood of a pair is, s(u) = log(1 + exp(u)):
     Rao-Kupper   tie eta - (win + tie) s(t - u) - (loss + tie) s(t + u), t = s(eta) / 2
 
 All are jointly concave in u and eta. A function below returns the sum over the pairs of
-the expectation by Gauss-Hermite quadrature (or, without ties and where little is known
-of u, by `wide_logistic`); it fills `slope` and `curvature` (P,) with
-the expectations of the first derivative by u and of minus the second. Those with eta
-also return the expected derivative by eta and minus the second, and fill `cross` (P,)
-with minus the mixed one. Pairs start..stop are visited in tiles that stay in the cache,
-node by node, so that the loops over a tile vectorise.
+the expectation by Gauss-Hermite quadrature (or, where little is known of u, by sums
+over a lattice: `wide_logistic`, `wide_davidson`); it fills `slope` and `curvature` (P,)
+with the expectations of the first derivative by u and of minus the second. Those with
+eta also return the expected derivative by eta and minus the second, and fill `cross`
+(P,) with minus the mixed one. Pairs start..stop are visited in tiles that stay in the
+cache, node by node, so that the loops over a tile vectorise.
 """
 
 import math
@@ -27,7 +27,9 @@ from skvrem.utils._math import exp, log, wide_logistic
 
 TILE = 512
 # Deviation of a predictor beyond which no number of nodes that is taken is enough.
-MOST_SPREAD = 3.0
+MOST_SPREAD = 2.5
+# How far the lattice of `wide_davidson` reaches where A has left its asymptotes.
+REACH = 40
 
 
 @kernel(fastmath=CONTRACT)
@@ -61,6 +63,45 @@ def expect_no_ties(m, v, win, loss, nodes, weights, start, stop, slope, curvatur
             slope[a + i] = win[a + i] - n * first[i]
             curvature[a + i] = n * second[i]
     return value
+
+
+@kernel
+def wide_davidson(a, sd, eta):
+    """Expectations of A and its derivatives for u ~ N(a, sd^2).
+
+    The derivatives are smooth and vanish outside of a window, so that the integral of
+    their products with the density is the sum over all whole u, as good as exact where
+    u varies by more than from one to the next. A itself is the mean of abs(u - t) / 2
+    for t whose density is its second derivative, as in `wide_logistic`.
+
+    Returns
+    -------
+    value, first, second : float
+        Of A and its derivatives by u.
+    mixed, tied, spread : float
+        Of minus its mixed derivative, its first by eta and its second.
+    """
+    value = first = second = mixed = tied = spread = total = 0.0
+    reach = REACH + int(2.0 * max(eta, 0.0))
+    for u in range(-reach, reach + 1):
+        half = 0.5 * abs(u)
+        e = math.exp(-2.0 * half)
+        t = math.exp(eta - half)
+        r = 1.0 / (1.0 + e + t)
+        p = t * r
+        d = math.copysign(0.5 * (1.0 - e) * r, u)
+        w = 0.25 * (1.0 + e) * r - d * d
+        x = (a - u) / sd
+        above = 0.5 * math.erf(x * math.sqrt(0.5))
+        density = math.exp(-0.5 * x * x) / (sd * math.sqrt(2.0 * math.pi))
+        value += w * ((a - u) * above + sd * sd * density)
+        first += w * above
+        second += w * density
+        mixed -= p * d * density
+        tied += p * density
+        spread += p * (1.0 - p) * density
+        total += w
+    return value / total, first / total, second / total, mixed, tied, spread
 
 
 @kernel(fastmath=CONTRACT)
@@ -99,6 +140,10 @@ def expect_davidson(
             for i in range(size):
                 soft[i] += w * log(z[i])
         for i in range(size):
+            if sd[i] > MOST_SPREAD:
+                soft[i], first[i], second[i], mixed[i], tied[i], spread[i] = (
+                    wide_davidson(center[i], sd[i], eta)
+                )
             n = win[a + i] + loss[a + i] + tie[a + i]
             lead = 0.5 * (win[a + i] - loss[a + i])
             value += lead * center[i] + tie[a + i] * eta - n * soft[i]
@@ -149,6 +194,13 @@ def expect_rao_kupper(
             for i in range(size):
                 soft[i] += w * (f[i] * log(low_z[i]) + g[i] * log(high_z[i]))
         for i in range(size):
+            if sd[i] > MOST_SPREAD:
+                low, down, bend = wide_logistic(t - center[i], sd[i])
+                high, up, twist = wide_logistic(t + center[i], sd[i])
+                soft[i] = f[i] * low + g[i] * high
+                first[i], both[i] = f[i] * down - g[i] * up, f[i] * down + g[i] * up
+                second[i] = f[i] * bend + g[i] * twist
+                mixed[i] = g[i] * twist - f[i] * bend
             value += tie[a + i] * eta - soft[i]
             eta_slope += tie[a + i] - t1 * both[i]
             eta_curvature += t1 * t1 * second[i] + t2 * both[i]
