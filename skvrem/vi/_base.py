@@ -34,12 +34,12 @@ from skvrem.vi._guards import (
     whole_fit,
 )
 from skvrem.vi._model import Full, GaussianModel, structure_of
-from skvrem.vi._model_families import FINER, SHARE_LEFT
 from skvrem.vi._model_posterior import MeanField
 from skvrem.vi._model_steps import SteppingModel
 from skvrem.vi._pareto import ParetoMixin
 from skvrem.vi._plan import STOCHASTIC, as_structure, plan_fit
 from skvrem.vi._prior import check_prior_scale, prior_scales
+from skvrem.vi._refinement import refine
 from skvrem.vi._variance import ESTIMATORS, decompose
 
 __all__ = ["GaussianPosterior"]
@@ -48,43 +48,6 @@ __all__ = ["GaussianPosterior"]
 DRAWS_AT_ONCE = 50
 # Rows a task of a prediction.
 PREDICT_ROWS = 4096
-
-
-def _refine(model, data, result, estimator, fit, began):
-    """Go on with finer quadrature until it errs by no more than `tol`.
-
-    Returns
-    -------
-    result : Result
-        Of all runs.
-    model : GaussianModel
-        The last one's.
-    error : float
-        What its quadrature errs by, about, in nats: what finer one changes, or a
-        third of that where the finer was taken. NaN where it would take too long.
-    """
-    error = math.nan if model.k > 1 else 0.0
-    while (finer := model.refined()) is not None:
-        mean = solvers.Batch()
-        mean.start(finer, data, None)
-        error = abs(mean.certify(result.point, 1.0).objective - result.objective)
-        left = estimator.max_iter - result.n_iter
-        over = result.reason not in ("tol", "stalled") or not left
-        if over or error <= estimator.tol:
-            return result, model, error
-        enough, model = error <= FINER * estimator.tol, finer
-        error *= SHARE_LEFT
-        more = fit(
-            model,
-            point=result.point,
-            max_iter=left,
-            passes=result.history[-1].passes,
-            seconds=time.perf_counter() - began,
-        )
-        result = solvers.joined([result, more])
-        if enough:
-            break
-    return result, model, error
 
 
 class GaussianPosterior(
@@ -222,10 +185,10 @@ class GaussianPosterior(
         )
         seconds = time.perf_counter() - began
         result = fit(model, point=point, max_iter=self.max_iter, seconds=seconds)
-        if plan.solver in STOCHASTIC:
-            error = math.nan if model.model.k > 1 else 0.0
-        else:
-            result, model, error = _refine(model, data, result, self, fit, began)
+        error = math.nan if family.n_predictors > 1 else 0.0
+        if plan.solver not in STOCHASTIC and family.n_predictors > 1:
+            ends = self.tol, self.max_iter
+            result, model, error = refine(model, data, result, *ends, fit, began)
         report.end()
         point = result.point
         if isinstance(point.parameters, Full):

@@ -44,6 +44,7 @@ from skvrem.vi._model_groups import (
     Sums,
 )
 from skvrem.vi._prior import check_prior_scale, prior_scales
+from skvrem.vi._refinement import refine
 
 __all__ = ["HierarchicalSoftmaxClassifier"]
 
@@ -124,8 +125,8 @@ class HierarchicalSoftmaxClassifier(
         Rows of each group.
     posterior_ : Hierarchical
         All parameters of the posterior, with ``sample(n_samples, rng)``.
-    elbo_ : float
-        Evidence lower bound in nats.
+    elbo_, elbo_error_ : float
+        Evidence lower bound, and about what its quadrature errs by, both in nats.
     history_ : dict of ndarray
         passes, seconds, objective (the bound), step_size, temperature and
         predicted_gain by step.
@@ -401,7 +402,7 @@ class HierarchicalSoftmaxClassifier(
             report = progress.start(0, lambda at: attributes(at.parameters))
             fit = partial(
                 solvers.run,
-                model,
+                solver=solvers.QuasiNewton(self.tol),
                 data=data,
                 step_size=schedules.Constant(1.0),
                 temperature=schedules.Constant(1.0),
@@ -409,32 +410,18 @@ class HierarchicalSoftmaxClassifier(
                 rng=None,
                 report=report,
             )
+            seconds = time.perf_counter() - began
             result = fit(
-                solvers.QuasiNewton(self.tol),
-                point=point,
-                max_iter=self.max_iter,
-                passes=1.0,
-                seconds=time.perf_counter() - began,
+                model, point=point, max_iter=self.max_iter, passes=1.0, seconds=seconds
             )
-            # Steps gain nothing where nodes of quadrature err by more than is left.
-            while result.reason == "stalled" and result.n_iter < self.max_iter:
-                finer = model.family.refined()
-                if finer is None:
-                    break
-                model.family = finer
-                more = fit(
-                    solvers.QuasiNewton(self.tol),
-                    point=result.point,
-                    max_iter=self.max_iter - result.n_iter,
-                    passes=result.history[-1].passes,
-                    seconds=time.perf_counter() - began,
-                )
-                result = solvers.joined([result, more])
+            ends = self.tol, self.max_iter
+            result, _, error = refine(model, data, result, *ends, fit, began)
             report.end()
         warn_not_converged(self, result, unit="")
         vars(self).update(
             attributes(result.point.parameters),
             elbo_=result.objective,
+            elbo_error_=error,
             _bound=result.objective,
             **result.attributes(),
         )

@@ -28,9 +28,8 @@ HERMITE_NODES = 20
 # Pairs of nodes for several predictors, where rows are few and where they are many:
 # then predictors vary little, and the nodes' error with the fourth power of that.
 MANY_PAIRS, FEW_PAIRS, MANY_ROWS = 64, 16, 10_000
-# How many times the nodes a refined rule has, what it errs by at most of what it has
-# changed, as seen, and numbers of a pass that it may make.
-FINER, SHARE_LEFT, MOST_REFINED = 8, 1.0 / 3.0, 1 << 25
+# How many times the nodes a refined rule has, and numbers of a pass that it may make.
+FINER, MOST_REFINED = 8, 1 << 25
 # Sets of nodes that rows are scattered over, and pairs in each, by the number of rows
 # up to which; and numbers that all of them may have.
 SCATTERED = ((2000, 64, 128), (16_000, 256, 64), (np.inf, 512, 32))

@@ -34,6 +34,7 @@ their gradient by :math:`a_m` is :math:`\pi (a_m - m)` and their curvature
 place: the prior stays what it was, and the population follows from all groups.
 """
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -211,6 +212,15 @@ class HierarchicalModel(PlainModel):
         self.prior = prior
         self.total_weight = total_weight
         self.past = past
+
+    def refined(self):
+        """Return the model with finer quadrature, None where there is none."""
+        family = self.family.refined()
+        if family is None:
+            return None
+        model = copy(self)
+        model.family = family
+        return model
 
     def start(self, data):
         """Return the point at zero, as certain as rows there make it."""

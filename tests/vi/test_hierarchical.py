@@ -358,6 +358,34 @@ def test_arviz_gets_draws():
         model._draws(unknown, y, 2, np.random.RandomState(0))
 
 
+@pytest.mark.filterwarnings("error")
+def test_quadrature_is_refined_until_it_errs_little(monkeypatch):
+    X, y, group, _ = rows(300, 60)
+
+    def fitted():
+        return HierarchicalSoftmaxClassifier(population_scale=3.0).fit(X, y, group)
+
+    def exact(model):
+        order = np.argsort(group, kind="stable")
+        data = as_source(X[order])
+        finest = HierarchicalModel(
+            Softmax(3, 0, 1 << 13, by_root=False),
+            y[order].astype(np.int32),
+            group[order],
+            60,
+            model._prior(2),
+            data.total_weight,
+        )
+        return evaluate(finest, data, Point(model.posterior_))[0]
+
+    refined = fitted()
+    monkeypatch.setattr(HierarchicalModel, "refined", lambda self: None)
+    plain = fitted()
+    assert np.isnan(plain.elbo_error_) and plain.n_iter_ < refined.n_iter_
+    assert 0.0 < refined.elbo_error_ < 0.05 < abs(plain.elbo_ - exact(plain))
+    assert abs(refined.elbo_ - exact(refined)) < 4.0 * refined.elbo_error_
+
+
 def test_out_of_steps_warns_with_what_is_left():
     X, y, group, _ = rows()
     with pytest.warns(ConvergenceWarning, match="nats are left to gain"):
