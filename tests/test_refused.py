@@ -41,3 +41,12 @@ def test_numbers_whose_squares_are_infinite(estimator_class):
     if estimator_class.__name__ == "SBMLogisticRegression":
         pytest.skip("squares none: columns are scaled first")
     refused(estimator_class, 1e200 * (1.0 + X), "beyond|squares|count of|scale")
+
+
+@EVERY
+def test_a_list_without_rows(estimator_class):
+    no_rows = "Expected 2D array|minimum of 1 is required"
+    refused(estimator_class, [], no_rows)
+    if "groups" in estimator_class().get_params():
+        with pytest.raises(ValueError, match=no_rows):
+            estimator_class(groups=-1).fit([], y)

@@ -116,6 +116,8 @@ def validate_data(estimator, X="no_validation", y="no_validation", **kwargs):
         scikit-learn is told to compute with another library's arrays.
     """
     if kwargs.get("skip_check_array"):
+        if isinstance(X, list | tuple) and not X:
+            check_array(X)  # which says so in words
         return _validate_data(estimator, X, y, **kwargs)
     refuse_dask(X, y)
     _refuse_dispatch(X, y)
