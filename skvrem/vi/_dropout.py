@@ -39,6 +39,9 @@ from skvrem.vi._model_families import Logistic, ScatteredSoftmax
 
 __all__ = ["GaussianDropoutClassifier"]
 
+# Units of a layer that no memory has room for the weights of.
+MOST_UNITS = 1 << 32
+
 
 class GaussianDropoutClassifier(
     DropoutInference,
@@ -225,6 +228,11 @@ class GaussianDropoutClassifier(
             raise ValueError(
                 f"hidden_layer_sizes of {type(self).__name__} must be positive whole "
                 f"numbers, got {self.hidden_layer_sizes!r}."
+            )
+        if max(sizes, default=1) > MOST_UNITS:
+            raise ValueError(
+                f"hidden_layer_sizes of {type(self).__name__} must be at most "
+                f"{MOST_UNITS} each, got {self.hidden_layer_sizes!r}."
             )
 
     def fit(self, X, y, sample_weight=None):

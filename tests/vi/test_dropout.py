@@ -284,6 +284,7 @@ def test_bad_input_is_explained_and_leaves_no_trace(state):
     ("params", "message"),
     [
         ({"hidden_layer_sizes": (3, 0)}, "hidden_layer_sizes"),
+        ({"hidden_layer_sizes": 2**70}, "at most"),
         ({"noise_scale": -0.1}, "noise_scale"),
         ({"alpha": -1.0}, "alpha"),
         ({"activation": "step"}, "activation"),
