@@ -59,7 +59,10 @@ class Power:
 
     def __call__(self, count):
         """Return the step at `count`."""
-        return min(1.0, self.scale * (count + self.offset) ** -self.decay)
+        try:
+            return min(1.0, self.scale * (count + self.offset) ** -self.decay)
+        except (OverflowError, ZeroDivisionError):  # of an offset that is nearly none
+            return 1.0
 
 
 @dataclass(frozen=True)
