@@ -123,7 +123,7 @@ class HMMFitting:
                     solver,
                     plan.data,
                     point,
-                    step_size=schedules.Constant(1.0),
+                    step_size=schedules.Constant(plan.step_size),
                     temperature=temperature,
                     max_iter=max_iter,
                     tol=self.tol,

@@ -8,7 +8,6 @@ import numpy as np
 from skvrem import solvers
 from skvrem.hmm._model_sweeps import BlockSweeps, RowSweeps
 from skvrem.hmm._sequences import Blocks
-from skvrem.hmm._sweeps import Sweeps
 
 __all__ = ["check_solver", "plan_fit"]
 
@@ -33,6 +32,7 @@ class Fit(NamedTuple):
         What makes the first epochs of every start.
     leads : bool
         Also where there is only one start.
+    step_size : float
     """
 
     name: str
@@ -40,6 +40,7 @@ class Fit(NamedTuple):
     data: Any
     lead: Any
     leads: bool = False
+    step_size: float = 1.0
 
 
 def check_solver(estimator):
@@ -112,6 +113,8 @@ def plan_fit(estimator, data):
             inner_passes=estimator.inner_passes,
         )
         size = estimator.step_size
-        made = Sweeps(make, 1.0 if size == "auto" else size, solver)
-        return Fit(solver, made, data, solvers.Batch())
+        # An epoch can gain little by chance.
+        made = solvers.Sweeps(solver, patience=2, noisy=False, make=make)
+        size = 1.0 if size == "auto" else float(size)
+        return Fit(solver, made, data, solvers.Batch(), step_size=size)
     return Fit("batch", solvers.Batch(), data, solvers.Batch())
