@@ -227,7 +227,7 @@ def _chain_loss(first, gamma, xi, u, g, scale, n):
 
 @kernel(fastmath=CONTRACT)
 def _search(Z, t, first, gamma, xi, u, g, cut, n, d, reg, unit, lipschitz):
-    """Double the Lipschitz estimates of H_t and G_t until (30) holds."""
+    """Double the Lipschitz estimates of H_t and G_t until Eq. 30 holds."""
     for part in range(2):
         start, stop = (0, cut) if part == 0 else (cut, u.size)
         square = 0.0
@@ -301,7 +301,7 @@ def sweep(
     lipschitz,
     u,
 ):
-    """Algorithm 4: a step for every row of `order`, from the anchor `u0` on.
+    """Algorithm 4 (Eqs. 23-25 and 31-35): steps for the rows of `order`, from `u0`.
 
     `mean` (p) is the mean gradient, and `u` where the steps lead. With `partial` the
     row's messages (19, 20) and posteriors (21, 22) are renewed first. A `table` of

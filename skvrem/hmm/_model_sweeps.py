@@ -183,7 +183,7 @@ class BlockSweeps(_Sweeps):
         return Anchored(point, mean, model.objective(point, mean), memory)
 
     def sweep(self, anchor, factor, rng):
-        """Return the point that a sweep from an anchor leads to."""
+        """Return where a sweep from an anchor leads (Algorithm 4, Eqs. 23-25)."""
         model, (shares, alpha, messages) = self.model, anchor.memory
         for mine, kept in zip(self.relay.alpha, alpha, strict=True):
             mine[:] = kept
@@ -221,7 +221,7 @@ class BlockSweeps(_Sweeps):
         return anchor.point._replace(parameters=parameters)
 
     def _search(self, number, bind, surrogate, parameters, share, u, slope):
-        """Double one part's Lipschitz estimate until (30) holds."""
+        """Double one part's Lipschitz estimate until Eq. 30 holds."""
         square = float(slope @ slope)
         if square < SHORT**2:
             return

@@ -12,7 +12,7 @@ ATTEMPTS = 8
 
 
 class Sweeps(Batch):
-    """Sweeps of stochastic steps, kept where the likelihood does not fall.
+    """Sweeps of steps, kept where the likelihood does not fall (Algorithm 5).
 
     An epoch is a sweep from the last anchor and the full E step at its end, which says
     whether the likelihood has fallen. If so, another sweep is made; with partial E

@@ -292,7 +292,7 @@ def sweep(
     size,
     seen,
 ):
-    """Make steps over the rows of `order`, in batches; return the steps made so far.
+    """Make steps by Eqs. 4, 5, 9 and 61-67 over `order`; return the steps so far.
 
     X (n, d), y (n,) float64, numbers of classes for several; weight (n,), empty for
     ones; noise (rows of order, draws, k). reduced: the sums over all rows of what the
@@ -451,7 +451,7 @@ def sweep(
 def exchange(
     family, control, x, w, memory, now, before, after, total_gradient, total_curvature
 ):
-    """Add to the sums what a row's memory of this visit changes of them."""
+    """Add to the sums what a row's new memory changes of them, as in Algorithm 1."""
     k, d = total_gradient.shape[0], x.size
     for c in range(k):
         first = second = 0.0
@@ -486,7 +486,7 @@ def anchor(
     total_gradient,
     total_curvature,
 ):
-    """Fill the memory of rows start..stop and add up the totals (k, p)."""
+    """Fill the memory of rows start..stop; add up the totals (k, p) of Algorithm 2."""
     k, d = mean.shape[0], X.shape[1]
     a, spread, m = np.empty(k), np.empty(k), np.empty(k)
     for i in range(start, stop):

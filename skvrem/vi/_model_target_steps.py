@@ -62,7 +62,7 @@ class Anchor(NamedTuple):
 
 
 class TargetSteps(Steps):
-    """A `DrawnModel` whose update is an epoch of steps.
+    """A `DrawnModel` with epochs of steps (Eqs. 4, 5 and 9; Algorithms 1 and 2).
 
     Parameters
     ----------
