@@ -289,7 +289,7 @@ class BlockSweeps(_Sweeps):
         return work
 
     def sweep(self, work, known, blocks, noise, sizes):
-        """Make a step for each of some blocks; none can be rejected."""
+        """Make steps for some blocks (Algorithm 4, Eqs. 23-25); none is rejected."""
         model, cut = self.model, self.model.n_chain_coordinates()
         parts = (
             (slice(0, cut), model.bind_chain, model.chain_surrogate),

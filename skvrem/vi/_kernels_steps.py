@@ -295,7 +295,7 @@ def sweep(
     seen,
     estimates,
 ):
-    """Make steps over the rows of `order`, in batches; return the steps made so far.
+    """Make steps by Eqs. 4, 5, 9 and 61-67 over `order`; return the steps so far.
 
     The estimates are Eq. 5 of Wang et al. (2024), the joint control variate, where what
     rows remember is known, and their Eq. 9 where it is not.
@@ -465,7 +465,7 @@ def sweep(
 def exchange(
     family, control, x, w, memory, now, before, after, total_gradient, total_curvature
 ):
-    """Add to the sums what a row's memory of this visit changes of them."""
+    """Add to the sums what a row's new memory changes of them, as in Algorithm 1."""
     k, d = total_gradient.shape[0], x.size
     for c in range(k):
         first = second = 0.0
@@ -500,7 +500,7 @@ def anchor(
     total_gradient,
     total_curvature,
 ):
-    """Fill the memory of rows start..stop and add up the totals (k, p)."""
+    """Fill the memory of rows start..stop; add up the totals (k, p) of Algorithm 2."""
     k, d = mean.shape[0], X.shape[1]
     a, spread, m = np.empty(k), np.empty(k), np.empty(k)
     for i in range(start, stop):

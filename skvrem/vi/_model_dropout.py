@@ -128,7 +128,7 @@ class Network:
         return self.vector(pairs)
 
     def forward(self, layers, X):
-        """Return the rows, what hidden layers make of them, and mean logits."""
+        """Return the rows, what hidden layers make of them, mean logits (Eq. 56)."""
         inputs = [np.asarray(X, np.float64)]
         for W, b in layers[:-1]:
             inputs.append(self.function(inputs[-1] @ W + b))
@@ -136,7 +136,7 @@ class Network:
         return inputs, inputs[-1] @ W + b
 
     def spread(self, layers, x):
-        """Return variances (m, 1) of one logit, or roots (m, k * k) of several."""
+        """Return variances (m, 1) of one logit of Eq. 56, or roots (m, k * k)."""
         W = layers[-1][0]
         k = W.shape[1]
         products = (W[:, :, None] * W[:, None, :]).reshape(len(W), k * k)
@@ -157,7 +157,7 @@ class Network:
         return by_weights, R.sum(axis=0), by_inputs
 
     def by_taylor(self, layers, x, R, weight, p):
-        """Return what `by_moments` does for C = diag(p) - p p^T, times weights."""
+        """Return what `by_moments` does for C = diag(p) - p p^T (Eq. 58), weighted."""
         W, variance = layers[-1][0], self.noise_variance
         weighed, along = weight * p, p @ W.T
         square = np.square(x)
@@ -313,7 +313,7 @@ class DropoutModel(PlainModel):
         return r * weight[:, None] if weight.size else r
 
     def approximation(self, a, t, rows):
-        """Return Taylor's r at logits a + t, times the weights of the rows."""
+        """Return Taylor's r (Eq. 57) at logits a + t, times the weights of the rows."""
         weight = self._weight(rows)
         r = self.family.residual(a, self.y[rows])
         r = r - self.family.variance_times(self.family.mean(a), t)
@@ -465,8 +465,8 @@ class DropoutSteps(PlainModel):
     def estimate(self, vector, rows, noise, known=None):
         """Return an unbiased estimate of the gradient of the mean log-likelihood.
 
-        Naive, cv (Eq. 9 of Wang et al. 2024) or joint (Eq. 5), with Taylor's
-        approximation (Eq. 57) and its mean (Eq. 58).
+        Naive, cv (Eq. 9) or joint (Eq. 5 of Wang et al. 2024; their Algorithm 3, with
+        an anchor in the place of a table), with Taylor's approximation (Eq. 57).
 
         Parameters
         ----------

@@ -84,6 +84,8 @@ class Table(NamedTuple):
 class TargetSteps(Steps):
     """A `DrawnModel` whose diagonal posterior is moved by minibatch steps.
 
+    Eqs. 4, 5 and 9 of Wang et al. (2024); Algorithms 1 and 2.
+
     Parameters
     ----------
     model : DrawnModel
