@@ -48,6 +48,12 @@ def test_what_is_fixed_applies_once():
         assert mutants.differs(mutant, (mutants.ROOT / mutant.path).read_text())
 
 
+def test_what_is_explained_is_there(found):
+    assert all(
+        any(mutants.why(m) == reason for m in found) for *_, reason in mutants.EXPLAINED
+    )
+
+
 def test_a_draw_is_a_function_of_its_seed():
     drawn = mutants.draw(20, 1)
     assert drawn == mutants.draw(20, 1) != mutants.draw(20, 2)
