@@ -10,7 +10,7 @@ PARALLEL := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint check doctest test-oldest thorough fuzz bench doc clean
+.PHONY: help demo test lint check doctest test-oldest thorough fuzz mutants bench doc clean
 
 help:
 	@echo "make demo      fit real and simulated data, print a table, save pictures"
@@ -18,6 +18,7 @@ help:
 	@echo "make thorough  laws and checks for every case, of which test takes one of a kind"
 	@echo "make lint      ruff check and ruff format --check"
 	@echo "make fuzz      estimators, data and calls at random (SECONDS=600 SEED=100000)"
+	@echo "make mutants   errors made on purpose, which a test must see (COUNT=60 SEED=1)"
 	@echo "make bench     measure speed and memory against scikit-learn"
 	@echo "make doc       build the documentation into doc/_build/html"
 	@echo "make clean     remove environments, caches and everything built"
@@ -66,6 +67,12 @@ SEED := 100000
 
 fuzz: $(VENV)/.with-test
 	$(BIN) -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
+
+COUNT := 60
+
+# Every time others, unless SEED is given; at most 90 minutes on two cores.
+mutants: $(VENV)/.with-test
+	$(BIN) -m tests.mutants --count $(COUNT) $(if $(filter-out file,$(origin SEED)),--seed $(SEED))
 
 bench: $(VENV)/.with-bench
 	$(BIN) benchmarks/mixture_table.py
