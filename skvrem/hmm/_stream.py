@@ -91,7 +91,7 @@ class HMMStream:
             rng = np.random.default_rng(seed)
             if first:
                 dtype, seen = sequences.X.dtype, 0
-                point = self._starting_point(model, data, 0, rng, False)
+                point = self._starting_point(model, data, self.init_params, rng)
             else:
                 dtype, seen = self.transmat_.dtype, self._seen()
                 point = AveragingPoint(

@@ -36,13 +36,28 @@ class Plan(NamedTuple):
         Solver, with its acceleration.
     solver : Solver
     step_size : callable
-    n_blocks : int
+    n_blocks : int or None
+        None where solvers have steps and blocks of their own.
+    lead : Solver, default=None
+        Makes the first epochs of every start, of which only the best goes on.
+    lead_epochs : int
     """
 
     name: str
     solver: Any
-    step_size: Any
-    n_blocks: int
+    step_size: Any = Constant(1.0)
+    n_blocks: int | None = None
+    lead: Any = None
+    lead_epochs: int = 0
+
+    def attributes(self, n_units):
+        """Return the fitted attributes that tell the step and the size of a batch."""
+        if self.n_blocks is None:
+            return {}
+        return {
+            "step_size_": float(self.step_size(0)),
+            "batch_size_": -(-n_units // self.n_blocks),
+        }
 
 
 def plan_em(
