@@ -17,7 +17,7 @@ from skvrem.factorial._start import (
     resume,
     starting_parameters,
 )
-from skvrem.factorial._tempering import GlobalTempering
+from skvrem.factorial._tempering import learned_temperature
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
 from skvrem.utils._parallel import one_blas_thread, threads
@@ -375,7 +375,7 @@ class FactorialMixture(
             length = min(MOST_ANNEALING, self.max_iter // 2)
         if self.tempering == "annealed":
             return schedules.Linear(hottest, length)
-        return GlobalTempering(hottest, length, total_weight)
+        return learned_temperature(hottest, length, total_weight)
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):

@@ -19,7 +19,7 @@ from skvrem.lda._inference import (
 )
 from skvrem.lda._model import LDAModel
 from skvrem.lda._model_local import LocallyTemperedLDAModel
-from skvrem.lda._tempering import SAMPLE, GlobalTemperature
+from skvrem.lda._tempering import learned_temperature
 from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
@@ -387,8 +387,7 @@ class TemperedLDA(
         if tempering is None:
             return schedules.Constant(1.0)
         if tempering == "global":
-            sample = data.sample(SAMPLE, rng)
-            return GlobalTemperature(model, sample, data.total_weight, length)
+            return learned_temperature(model, data, length, rng)
         return schedules.Linear(self.temperature, length)
 
     @with_callbacks
