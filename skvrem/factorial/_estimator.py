@@ -484,23 +484,19 @@ class FactorialMixture(
                 point = model.start(starting_parameters(self, found, rng))
             else:
                 point = resume(self, model, 0, data.n_features)
-            batch = solvers.Batch()
-            batch.start(model, data, rng)
-            anchor = batch.certify(point, 1.0)
-            factor = 1.0 if self.step_size == "auto" else self.step_size
-            schedule = schedules.Power(factor, self.step_offset, self.step_decay)
-            step = schedule(seen / data.n_units)
-            point = model.update(point, None, anchor.mean, step)
-            for name in ("history_", "init_scores_", "stop_reason_", "gap_left_"):
-                vars(self).pop(name, None)  # they are of a fit that is past
-            vars(self).update(
-                self._attributes(model.revive(point, data, rng), dtype),
-                lower_bound_=anchor.objective,
-                converged_=False,
-                n_iter_=getattr(self, "n_iter_", 0) + 1,
-                n_samples_seen_=seen + data.n_units,
-                solver_="stochastic",
-                step_size_=step,
-                batch_size_=data.n_units,
+            step = solvers.stream_step(
+                model,
+                point,
+                data,
+                seen / data.n_units,
+                step_size=self.step_size,
+                step_offset=self.step_offset,
+                step_decay=self.step_decay,
             )
+            objective = model.objective(point, step.mean)
+            found = self._attributes(model.revive(step.point, data, rng), dtype) | {
+                "lower_bound_": objective,
+                "n_samples_seen_": seen + data.n_units,
+            }
+            step.record(self, found, data.n_units)
         return self

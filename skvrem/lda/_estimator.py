@@ -20,7 +20,6 @@ from skvrem.lda._inference import (
 from skvrem.lda._model import LDAModel
 from skvrem.lda._model_local import LocallyTemperedLDAModel
 from skvrem.lda._tempering import learned_temperature
-from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
 from skvrem.utils._parallel import threads
@@ -348,17 +347,16 @@ class TemperedLDA(
         return self
 
     @property
-    def _steps(self):
-        """Factor, offset and decay of decreasing steps."""
-        factor = 1.0 if self.step_size == "auto" else self.step_size
+    def _decay(self):
+        """Offset and decay of decreasing steps."""
         offset, decay = self.learning_offset, self.learning_decay
         offset = self.step_offset if offset is None else offset
-        return factor, offset, self.step_decay if decay is None else decay
+        return offset, self.step_decay if decay is None else decay
 
     def _plan(self, n_documents):
         """Choose solver, blocks and step."""
         solver = METHODS.get(self.learning_method, self.solver)
-        _, offset, decay = self._steps
+        offset, decay = self._decay
         size = DEFAULT_BATCH if self.batch_size == "auto" else self.batch_size
         if solver == "auto":
             solver = "batch"
@@ -545,20 +543,27 @@ class TemperedLDA(
                 point = model.start((topics.T,))
             else:
                 point = model.resume(self._sums)
-            (batch,) = data.chunks().batches
-            sums = scale(model.statistics(point, batch, 1.0), 1.0 / tokens)
-            factor, offset, decay = self._steps
             n_batches = 0 if first else self.n_batch_iter_ - 1
-            step = schedules.Power(factor, offset, decay)(n_batches)
-            point = model.recentre(model.update(point, None, sums, step))
-            lower_bound = model.objective(point, sums)
+            offset, decay = self._decay
+            step = solvers.stream_step(
+                model,
+                point,
+                data,
+                n_batches,
+                step_size=self.step_size,
+                step_offset=offset,
+                step_decay=decay,
+            )
+            point = model.recentre(step.point)
+            lower_bound = model.objective(point, step.mean)
             found = self._topic_attributes(model, point) | {
                 "lower_bound_": lower_bound,
                 "bound_": perplexity_of(lower_bound),
                 "n_batch_iter_": n_batches + 2,
                 "n_documents_seen_": documents,
+                "n_tokens_seen_": seen + tokens,
                 "doc_topic_prior_": doc_prior,
                 "topic_word_prior_": word_prior[()],
             }
-            self._record_batch(found, step, data.n_units, seen + tokens)
+            step.record(self, found, data.n_units, past=("doc_temperature_",))
         return self

@@ -10,7 +10,6 @@ from skvrem import schedules, solvers
 from skvrem.data import open_documents
 from skvrem.plsa._inference import PLSAInference, check_doc_prior, check_word_prior
 from skvrem.plsa._model import PLSAModel
-from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
 from skvrem.utils._parallel import threads
@@ -432,15 +431,21 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             )
             sums = self._previous_sums(data, word_prior, first)
             point = model.resume(sums, data.n_units)
-            (batch,) = data.chunks().batches
-            sums = scale(model.statistics(point, batch, 1.0), 1.0 / tokens)
-            factor = 1.0 if self.step_size == "auto" else self.step_size
-            schedule = schedules.Power(factor, self.step_offset, self.step_decay)
-            step = schedule(seen / tokens)
-            point = model.recentre(model.update(point, None, sums, step))
-            found = self._attributes(model, doc_prior, word_prior, point)
-            found["objective_"] = model.objective(point, sums)
-            self._record_batch(found, step, data.n_units, seen + tokens)
+            step = solvers.stream_step(
+                model,
+                point,
+                data,
+                seen / tokens,
+                step_size=self.step_size,
+                step_offset=self.step_offset,
+                step_decay=self.step_decay,
+            )
+            point = model.recentre(step.point)
+            found = self._attributes(model, doc_prior, word_prior, point) | {
+                "objective_": model.objective(point, step.mean),
+                "n_tokens_seen_": seen + tokens,
+            }
+            step.record(self, found, data.n_units)
         return self
 
     def _previous_sums(self, data, word_prior, first):

@@ -12,6 +12,7 @@ from skvrem.solvers._run import Run, as_history, joined, run
 from skvrem.solvers._saga import SAGA
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stochastic import Stochastic
+from skvrem.solvers._stream import stream_step
 from skvrem.solvers._svrg import SVRG
 from skvrem.solvers._sweeps import Sweeps
 
@@ -38,4 +39,5 @@ __all__ = [
     "plan_em",
     "run",
     "run_starts",
+    "stream_step",
 ]
