@@ -33,7 +33,6 @@ from skvrem.utils._validation import (
 
 __all__ = ["FactorialMixture"]
 
-SOLVERS = ("batch", "stochastic", "svrg")
 # Statistics of all blocks that variance reduction may keep.
 TABLE_BYTES = 1 << 26
 MOST_ANNEALING = 100
@@ -71,12 +70,15 @@ class FactorialMixture(
     posterior : {"full", "diag"}, default="full"
         Posterior of the components: jointly, with their K x K covariance, or each by
         itself, as in [1]_. "full" has the higher bound, at the same cost.
-    solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
+    solver : str, default="auto"
+        "auto", "batch", "stochastic", "svrg", "saga" or "incremental".
         How the mean of the sufficient statistics is estimated. "batch" is coordinate
         ascent; "stochastic" is stochastic variational inference with decreasing
-        steps; "svrg" its variance-reduced form; "auto" is "batch".
+        steps; "svrg" its variance-reduced form and "saga" that in one pass an epoch;
+        "incremental" replaces the share of one minibatch after the other; "auto" is
+        "batch".
     step_size : float or "auto", default="auto"
-        Step of "svrg"; "auto" makes a step times the number of minibatches
+        Step of "svrg" and "saga"; "auto" makes a step times the number of minibatches
         ``min(20, n_samples / (3 * n_parameters))``, at least 1. Factor of the steps
         of "stochastic".
     step_decay, step_offset : float, default=0.6, 2.0
@@ -272,7 +274,7 @@ class FactorialMixture(
         check_options(
             self,
             posterior=("full", "diag"),
-            solver=("auto", *SOLVERS),
+            solver=solvers.names_for(FactorialModel),
             tempering=(None, "annealed", "global"),
             warm_start=(False, True),
         )
@@ -349,7 +351,7 @@ class FactorialMixture(
             step_offset=self.step_offset,
             most_blocks=blocks,
         )
-        return plan, plan.n_blocks <= blocks
+        return plan, plan.keeps_sums(blocks)
 
     def _model(self, total_weight, dtype, variance, **options):
         given = (self.noise_variance, self.component_variance, self.activation_prior)

@@ -101,7 +101,7 @@ class HMMFitting:
         dtype = sequences.X.dtype
         warm = self.warm_start and hasattr(self, "transmat_")
         n_init = 1 if warm else count_starts(self)
-        plan, visited = plan_fit(self, data, n_init)
+        plan, visited = plan_fit(self, model, data, n_init)
         describe = partial(self._attributes, model, dtype=dtype)
         temperature = schedules.Constant(1.0)
         if self.tempering is not None:

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from skvrem import solvers
+from skvrem import schedules, solvers
 from skvrem.hmm._model_sweeps import BlockSweeps, RowSweeps
 from skvrem.hmm._sequences import Blocks
 from skvrem.hmm._sweeps import Sweeps
@@ -65,6 +65,13 @@ def _make_sweeps(model, data, rng, *, batch_size, **options):
     return BlockSweeps(model, data, partition, **options)
 
 
+def _count_blocks(estimator, data):
+    rows, size = len(data.rows.X), estimator.batch_size
+    if size == "auto":
+        return int(np.clip(rows // BLOCK_ROWS, FEWEST, MOST))
+    return max(1, round(rows / size))
+
+
 def count_starts(estimator):
     """Return the number of starts that an estimator's parameters ask for."""
     if estimator.n_init != "auto":
@@ -73,12 +80,13 @@ def count_starts(estimator):
     return 1 if one else STARTS
 
 
-def plan_fit(estimator, data, n_init):
+def plan_fit(estimator, model, data, n_init):
     """Choose what the parameters of an estimator leave open.
 
     Parameters
     ----------
     estimator : VRHMM
+    model : HMMModel
     data : SequenceSource
     n_init : int
         Of several starts the best goes on after a few epochs. Tempered ones do not
@@ -95,6 +103,7 @@ def plan_fit(estimator, data, n_init):
         acceleration = "squarem"
     name = solver if acceleration is None else f"batch+{acceleration}"
     lead, short = solvers.Batch(), n_init > 1 and estimator.tempering is None
+    step_size = schedules.Constant(1.0)
     if acceleration == "lbfgs":
         # Far from an optimum its metric is worth little: also the only start is led.
         made = solvers.QuasiNewton(estimator.tol, PAIRS, promises=False)
@@ -102,10 +111,7 @@ def plan_fit(estimator, data, n_init):
     elif acceleration == "squarem":
         made, lead = solvers.Squarem(), solvers.Squarem()
     elif solver == "incremental":
-        rows, size = len(data.rows.X), estimator.batch_size
-        n_blocks = int(np.clip(rows // BLOCK_ROWS, FEWEST, MOST))
-        if size != "auto":
-            n_blocks = max(1, round(rows / size))
+        n_blocks = _count_blocks(estimator, data)
         made, data = solvers.Incremental(n_blocks, SWEEPS), Blocks(data)
     elif solver in ("svrg", "saga"):
         make = partial(
@@ -117,7 +123,21 @@ def plan_fit(estimator, data, n_init):
         )
         size = estimator.step_size
         made = Sweeps(make, 1.0 if size == "auto" else size, solver)
+    elif solver in solvers.BY_NAME:
+        # On blocks of whole sequences, which do not lean on each other.
+        rows = len(data.rows.X)
+        n_blocks = min(_count_blocks(estimator, data), data.n_units)
+        planned = solvers.plan_em(
+            rows,
+            model.n_parameters(),
+            solver=solver,
+            step_size=estimator.step_size,
+            batch_size=rows / n_blocks,
+            step_decay=estimator.step_decay,
+            step_offset=estimator.step_offset,
+        )
+        made, step_size = planned.solver, planned.step_size
     else:
         made = solvers.Batch()
-    plan = solvers.Plan(name, made)
+    plan = solvers.Plan(name, made, step_size)
     return (plan._replace(lead=lead, lead_epochs=SHORT) if short else plan), data

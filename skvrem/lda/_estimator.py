@@ -290,6 +290,7 @@ class TemperedLDA(
 
     def _check_parameters(self):
         self._check_common_parameters()
+        check_options(self, solver=solvers.names_for(LDAModel))
         check_integer(self, "evaluate_every", least=-(2**31))
         check_real(self, "perp_tol")
         check_real(self, "total_samples", above=True, options=(None,))
@@ -303,11 +304,12 @@ class TemperedLDA(
             learning_method=(None, *METHODS),
         )
         check_aliases(self, ALIASES)
-        if self.tempering == "local" and self.solver == "svrg":
+        certifies = getattr(solvers.BY_NAME.get(self.solver), "certifies", False)
+        if self.tempering == "local" and certifies:
             raise ValueError(
                 "tempering='local' goes with solver='stochastic' or 'batch': the "
                 "documents' own temperatures change the objective between epochs, "
-                "and solver='svrg' goes by it."
+                f"and solver={self.solver!r} goes by it."
             )
         warn_annealing_too_long(self)
 
@@ -364,13 +366,14 @@ class TemperedLDA(
                 reduced = self.max_iter >= FEWEST_EPOCHS and self.tempering != "local"
                 decreasing = (offset, decay) != (DEFAULT_OFFSET, DEFAULT_DECAY)
                 solver = "svrg" if reduced and not decreasing else "stochastic"
-        if solver == "svrg" and self.batch_size == "auto":
+        reduced = solvers.reduces_variance(solver)
+        if reduced and self.batch_size == "auto":
             n_blocks = max(1, min(BLOCKS, n_documents // BLOCK_DOCUMENTS))
             size = n_documents / n_blocks
         step_size = self.step_size
         if step_size == "auto":
             step_size = min(1.0, STEPS_AN_EPOCH * size / n_documents)
-            step_size = step_size if solver == "svrg" else 1.0
+            step_size = step_size if reduced else 1.0
         return solvers.plan_em(
             n_documents,
             1,

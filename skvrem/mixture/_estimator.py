@@ -250,7 +250,7 @@ class VRGaussianMixture(
             self,
             covariance_type=COVARIANCE_TYPES,
             init_params=("kmeans", "k-means++", "random", "random_from_data"),
-            solver=("auto", "batch", *solvers.BY_NAME),
+            solver=solvers.names_for(GaussianMixtureModel),
             acceleration=(None, "squarem"),
             tempering=(None, "annealed"),
             warm_start=(False, True),
@@ -360,8 +360,7 @@ class VRGaussianMixture(
             most_blocks=blocks,
             prefer_passes=data.remote,
         )
-        # A table is what saga and incremental are made of; svrg can do without.
-        return plan, plan.name != "svrg" or plan.n_blocks <= blocks
+        return plan, plan.keeps_sums(blocks)
 
     @property
     def _dense(self):

@@ -229,6 +229,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
 
     def _check_parameters(self):
         self._check_common_parameters()
+        check_options(self, solver=solvers.names_for(PLSAModel))
         check_integer(self, "doc_update_iter", least=1, options=("auto",))
         most = np.inf if self.solver == "stochastic" else 1.0
         check_real(self, "step_size", above=True, most=most, options=("auto",))
@@ -285,7 +286,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         pilot = PILOT if step_size == "auto" and not warm else 0
         if step_size == "auto":
             steps = STEPS_AN_EPOCH * max(1.0, (batch_size / MANY_DOCUMENTS) ** 0.5)
-            step_size = min(1.0, steps / n_blocks) if solver == "svrg" else 1.0
+            reduced = solvers.reduces_variance(solver)
+            step_size = min(1.0, steps / n_blocks) if reduced else 1.0
         return solvers.plan_em(
             n_documents,
             1,

@@ -94,8 +94,7 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_real(self, "tol", "mean_change_tol")
         check_real(self, "step_offset", above=True)
         check_real(self, "temperature", least=1.0)
-        solvers = ("auto", "batch", "stochastic", "svrg")
-        check_options(self, solver=solvers, warm_start=(False, True))
+        check_options(self, warm_start=(False, True))
 
     def _check_counts(self, X, sample_weight, reset):
         """Validate counts and weights; return both, and the dtype to compute in."""
