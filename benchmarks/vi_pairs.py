@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from skvrem import BradleyTerry
+from skvrem import BradleyTerry, schedules, solvers
+from skvrem.solvers._protocols import Anchor
 from skvrem.vi._model import Diagonal, Point
 from skvrem.vi._model_draws import DrawnModel
 from skvrem.vi._model_pairs import PairsModel
@@ -188,7 +189,10 @@ def steps_row(label, X, repeats):
             drawn = DrawnModel(target, prior, "diagonal", np.zeros((1, n)))
             steps = TargetSteps(drawn, "svrg", "taylor", True, "natural", 100)
             began = time.process_time()
-            steps.update(Point(q), None, np.random.default_rng(0), 1e-3)
+            solver, rng = solvers.Sweeps("svrg"), np.random.default_rng(0)
+            solver.start(steps, target, rng)
+            begin = Anchor(None, np.nan, 0.0, Point(q))
+            solver.sweep(begin, schedules.Constant(1e-3), rng)
             took = (time.process_time() - began) / steps.n_batches
             seconds[name] = min(seconds[name], took)
     first = next(iter(seconds.values()))

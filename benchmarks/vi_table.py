@@ -18,8 +18,9 @@ from harness.table import Row, make_parser, measure
 from harness.timing import quiet
 from vi_peers import load, numpyro_steps, simulate
 
-from skvrem import BayesianLogisticRegression, solvers
+from skvrem import BayesianLogisticRegression, schedules, solvers
 from skvrem.data import as_source
+from skvrem.solvers._protocols import Anchor
 from skvrem.vi._model import Diagonal, GaussianModel, Point
 from skvrem.vi._model_families import Logistic, Softmax
 from skvrem.vi._model_posterior import MeanField
@@ -62,6 +63,19 @@ class Problem:
         )
 
 
+def started(steps):
+    """The solver of steps, which keeps what controls them."""
+    solver = solvers.Sweeps(steps.kind)
+    solver.start(steps, steps.data, None)
+    return solver
+
+
+def swept(solver, point, rng, size):
+    """Where an epoch of steps leads to."""
+    begin = Anchor(None, np.nan, 0.0, point)
+    return solver.sweep(begin, schedules.Constant(size), rng).point
+
+
 ESTIMATORS = {
     "naive": ("stochastic", None, True),
     "cv": ("stochastic", "taylor", False),
@@ -81,14 +95,14 @@ def iterations_to(problem, name, gap, best, settings):
         counts = []
         for seed in range(settings.seeds):
             rng = np.random.default_rng(seed)
-            steps = problem.stepping(*ESTIMATORS[name], "sgd", 5)
+            solver = started(problem.stepping(*ESTIMATORS[name], "sgd", 5))
             mean = rng.standard_normal(problem.shape)
             empty = np.zeros((*problem.shape, 0))
             point = Point(Diagonal(mean, np.zeros(problem.shape), empty))
             counts.append(np.inf)
             for epoch in range(1, most + 1):
                 with np.errstate(all="ignore"):
-                    point = steps.update(point, None, rng, size)
+                    point = swept(solver, point, rng, size)
                     q = point.parameters
                     reached = best - problem.bound(q.mean, q.log_scale)
                 if not np.isfinite(reached):
@@ -134,17 +148,17 @@ def cost(settings):
     rng = np.random.default_rng(0)
     sides = {}
     for name in ESTIMATORS:
-        steps = problem.stepping(*ESTIMATORS[name], "sgd", 5)
+        solver = started(problem.stepping(*ESTIMATORS[name], "sgd", 5))
         empty = np.zeros((*problem.shape, 0))
         zeros = np.zeros(problem.shape)
         point = Point(Diagonal(zeros, zeros - 1.0, empty))
-        steps.update(point, None, rng, 1e-4)
-        sides[name] = steps, point
+        swept(solver, point, rng, 1e-4)
+        sides[name] = solver, point
         seconds[name] = []
     for _ in range(40 * settings.repeats):
-        for name, (steps, point) in sides.items():
+        for name, (solver, point) in sides.items():
             began = time.process_time()
-            steps.update(point, None, rng, 1e-4)
+            swept(solver, point, rng, 1e-4)
             seconds[name].append((time.process_time() - began) / 138)
     micro = {name: 1e6 * min(values) for name, values in seconds.items()}
     ratio = micro["joint + scales"] / micro["naive"]

@@ -8,6 +8,7 @@ there, so that what is reported is the model and not a heated version of it.
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.special import softmax
 
 __all__ = ["Constant", "Geometric", "LearnedTemperature", "Linear", "Power"]
@@ -64,7 +65,11 @@ class Power:
     decay: float = 0.6
 
     def __call__(self, count):
-        """Return the step at `count`."""
+        """Return the step at `count`, or the steps at an array of counts."""
+        if np.ndim(count):
+            with np.errstate(divide="ignore", over="ignore"):
+                steps = np.add(count, self.offset, dtype=float) ** -self.decay
+                return np.minimum(1.0, self.scale * steps)
         try:
             return min(1.0, self.scale * (count + self.offset) ** -self.decay)
         except (OverflowError, ZeroDivisionError):  # of an offset that is nearly none

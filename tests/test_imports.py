@@ -91,7 +91,7 @@ RULES = {
         "utils serve every place and so depend on none",
     ),
 }
-KERNEL_UTILS = ("_csr_kernels", "_jit", "_math", "_simd", "_token_kernels")
+KERNEL_UTILS = ("_control", "_csr_kernels", "_jit", "_math", "_simd", "_token_kernels")
 KERNEL_STDLIB = {"__future__", "math"}
 DASK = {"dask", "distributed"}
 # Inside functions only, and only where users meet them.

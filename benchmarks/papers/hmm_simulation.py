@@ -34,7 +34,6 @@ from skvrem.hmm import Gaussian, Homogeneous
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm._plan import _make_sweeps
 from skvrem.hmm._sequences import Blocks, Sequences, SequenceSource
-from skvrem.hmm._sweeps import Sweeps
 from skvrem.hmm._transitions import Initial
 from skvrem.schedules import Constant
 
@@ -130,7 +129,9 @@ def by_scipy(method, model, data, start, seed, small=SMALL, most=MOST):
 def sweeps(saga, partial_e, inner=1):
     def make(data):
         options = {"saga": saga, "partial": partial_e, "inner_passes": inner}
-        return Sweeps(partial(_make_sweeps, batch_size=1, **options), 1.0), data
+        make = partial(_make_sweeps, batch_size=1, **options)
+        kind = "saga" if options["saga"] else "svrg"
+        return solvers.Sweeps(kind, patience=2, noisy=False, make=make), data
 
     return partial(by_run, make)
 

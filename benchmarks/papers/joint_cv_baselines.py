@@ -66,6 +66,9 @@ def taylor_gradient(x, y, w, now, eps, scales, out, mean):
 def estimate(kind, X, y, w, table, sums, rows, eps):
     """Return an estimate of the gradient of the bound, (2 d,).
 
+    Of Wang et al. (2024): naive (Eq. 4), cv (Eq. 9), inc (Eq. 13), ens (Eq. 15), joint
+    (Eq. 5); or the two others.
+
     table (n, 2 d): w at the last visit of each row; sums (2, d): over all rows the
     gradients at the table's means, and the curvatures.
     """

@@ -182,7 +182,7 @@ class FactorialMixture(
     References
     ----------
     .. [1] Mandt, McInerney, Abrol, Ranganath, Blei (2016). Variational tempering.
-       AISTATS. Equations 4, 8, 9, 12.
+       AISTATS. Eqs. 4, 8, 9 and 12.
     .. [2] Ghahramani (1995). Factorial learning and the EM algorithm. NeurIPS.
     .. [3] Hoffman, Blei, Wang, Paisley (2013). Stochastic variational inference. JMLR.
 

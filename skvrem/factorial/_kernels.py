@@ -1,7 +1,8 @@
 r"""Codes of the factorial mixture: coordinate ascent on rows, one coordinate at a time.
 
 With q(Z_nk) = Bern(ν_nk), g_kl = E[μ_kᵀ μ_l] and a_nk = m_kᵀ x_n, the coordinate k of
-row n is best, the others held, at (Mandt et al. 2016, Eq. 8 for the model of Eq. 12)
+row n is best, the others held, at (Mandt et al. 2016, the local part of Algorithm 1 for
+the model of Eq. 12)
 
     logit ν_nk = b [ logit π_k + (a_nk - ½ g_kk - Σ_{l≠k} g_kl ν_nl) / σ² ]
 
@@ -52,7 +53,7 @@ def infer_codes(
     nu,
     entropy,
 ):
-    r"""ν of a tile of rows, and the entropies of q(Z_n).
+    r"""ν of a tile of rows (Algorithm 1), and the entropies of q(Z_n).
 
     A sweep over the coordinates is repeated until it moves none of a row's by more than
     `tol`, each row on its own, so that a row's ν does not depend on its neighbours.

@@ -77,7 +77,7 @@ class FactorialPoint(NamedTuple):
 
 
 class FactorialModel(Averaging):
-    """Binary latent factors with Gaussian components and noise.
+    """Binary latent factors with Gaussian components and noise (Eq. 12).
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ class FactorialModel(Averaging):
     # M step
 
     def update(self, point, mean, correction, step):
-        """Return the point after one step; see `Averaging`."""
+        """Return the point after one step (Eq. 8); see `Averaging`."""
         point = point._replace(hot=is_hot(mean, correction))
         return super().update(point, mean, correction, step)
 
@@ -372,7 +372,7 @@ class FactorialModel(Averaging):
         return point._replace(codes=point.after, after=point.codes)
 
     def surrogate(self, point, sums):
-        """Return the bound of mean sums without the rows' entropies."""
+        """Return the bound (Eq. 4) of mean sums without the rows' entropies."""
         parameters = point.parameters
         penalty = divergence(parameters) / self.total_weight
         return expected(parameters, sums) - penalty

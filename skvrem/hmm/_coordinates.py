@@ -53,7 +53,7 @@ SCALES = {
 
 
 class Shares:
-    """Rows of shares that sum to 1, over some entries each.
+    """Rows of shares that sum to 1, over some entries each; free as in Eq. 2.
 
     Parameters
     ----------

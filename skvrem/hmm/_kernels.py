@@ -4,15 +4,15 @@ The states' log-densities are linear in features F of a row, l_i = sum_p theta_i
 and with b_i = exp(l_i - max l), an initial distribution :math:`\delta`, transitions A,
 
     pred_t = alpha_{t-1} A (delta where a sequence starts)
-    alpha_t = pred_t b_t / c_t,    c_t = sum_i pred_t,i b_t,i        (Sidrow 2023, 5)
+    alpha_t = pred_t b_t / c_t,    c_t = sum_i pred_t,i b_t,i             (5)
     log p(y_t | y_1..y_{t-1}) = log c_t + max l
     gamma_t,i = alpha_t,i m_t,i,   m = 1 (the weight) where a sequence ends
     rho_t,j = gamma_t,j / pred_t,j,    m_{t-1,i} = sum_j A_ij rho_t,j     (6, 7)
     xi_t(i, j) = alpha_{t-1,i} A_ij rho_t,j                               (8)
 
-so that the way back needs no densities. It is linear in gamma: a wrong message from
-the right is corrected by the same kernel, run on the message's error until that has
-died out.
+with the numbers of Sidrow et al. (2023), so that the way back needs no densities. It is
+linear in gamma: a wrong message from the right is corrected by the same kernel, run on
+the message's error until that has died out.
 
 Rows are laid out in ``LANES`` stretches side by side, one for each lane of a vector;
 a *tile* is ``STEPS`` steps of every lane, and in a tile of n columns entry
@@ -273,13 +273,14 @@ def forward(
     rows,
     scratch,
 ):
-    """Run forward from `left` over the tiles; return how many were needed.
+    """Run forward from `left` over the tiles (Eq. 5); return how many were needed.
 
     With a tolerance, ``alpha`` holds an earlier run, and the run ends where it differs
     by no more. ``sizes`` (LANES) are the lanes' rows without padding, ``shares``
-    (n_tiles * LANES) the tiles' shares of the log-likelihood, ``before`` (n_events)
-    those of a tile before an event, ``ends`` the last alpha, ``impossible`` a step and
-    lane where the density is 0, and ``rows``, where not empty, the rows' own shares.
+    (n_tiles * LANES) the tiles' shares of the log-likelihood (Eq. 4), ``before``
+    (n_events) those of a tile before an event, ``ends`` the last alpha, ``impossible``
+    a step and lane where the density is 0, and ``rows``, where not empty, the rows' own
+    shares.
     """
     n, n_features = start.size, first.size
     wide = n if n_parts is None else n * n_parts
@@ -406,14 +407,14 @@ def backward(
     ratios,
     scratch,
 ):
-    """Run backward from `right` over the tiles and add to the sums.
+    """Run backward from `right` over the tiles (Eq. 6) and add to the sums.
 
-    Ends early where the posteriors are below the tolerance. ``sum_start`` (n_states)
-    are posteriors of first rows, ``sum_pairs`` (n_states, n_states) sums of alpha rho,
-    ``sum_others`` those where the other matrix leads, ``sum_features`` (n_states,
-    n_features) of gamma F. ``heads`` is the message to the left of the lanes, 0 where
-    the run ended before. gamma is added to ``rows`` and rho to ``ratios`` (n_tiles *
-    n_states * TILE) where they are not empty.
+    Ends early where the posteriors (Eqs. 7 and 8) are below the tolerance.
+    ``sum_start`` (n_states) are posteriors of first rows, ``sum_pairs`` (n_states,
+    n_states) sums of alpha rho, ``sum_others`` those where the other matrix leads,
+    ``sum_features`` (n_states, n_features) of gamma F. ``heads`` is the message to the
+    left of the lanes, 0 where the run ended before. gamma is added to ``rows`` and rho
+    to ``ratios`` (n_tiles * n_states * TILE) where they are not empty.
     """
     n, n_features = start.size, first.size
     cut = n_features * TILE

@@ -59,7 +59,7 @@ def _normalise(out, to, n, width, beta, top, total):
 
 @kernel
 def probabilities(design, n_inputs, coefficients, n, n_tiles, width, beta, out):
-    """Fill out (n_tiles, n, n, width) with the matrix of every row.
+    """Fill out (n_tiles, n, n, width) with the matrix of every row (Eq. 2).
 
     `design` is (n_tiles, n_inputs, width), `coefficients` (n, n, n_inputs).
     """
@@ -156,7 +156,7 @@ def explain(
     gradient,
     hessian,
 ):
-    """Add up xi (n, n), g (n, n, n_inputs) and H; return the sum of xi log p.
+    """Add up xi (n, n), g (n, n, n_inputs), H; return the sum of xi log p in Eq. 11.
 
     `hessian` is (n, n (n + 1) / 2, n_inputs (n_inputs + 1) / 2), upper triangles.
     `matrices` are the probabilities that posteriors are made with, `p` the same where

@@ -12,6 +12,7 @@ sum to 1 in each row.
 
 import numpy as np
 
+from skvrem.utils._control import controlled_inline
 from skvrem.utils._jit import CONTRACT, kernel
 from skvrem.utils._math import exp, log
 
@@ -81,7 +82,7 @@ def _normalise(x, n):
 
 @kernel
 def _alpha(begins, t, alpha, delta, transitions, n, b, out):
-    """Filtered probabilities from those of the row before (19)."""
+    """Filtered probabilities from those of the row before (Eq. 19)."""
     for j in range(n):
         pred = delta[j]
         if not begins[t]:
@@ -94,7 +95,7 @@ def _alpha(begins, t, alpha, delta, transitions, n, b, out):
 
 @kernel
 def _beta(ends, t, beta, transitions, n, after, out):
-    """Backward message from that of the next row, whose densities are `after` (20)."""
+    """Backward message from that of the next row, with densities `after` (Eq. 20)."""
     for i in range(n):
         total = 1.0
         if not ends[t]:
@@ -107,7 +108,7 @@ def _beta(ends, t, beta, transitions, n, after, out):
 
 @kernel
 def _posteriors(begins, t, alpha, beta, transitions, n, b, gamma, xi):
-    """Posteriors of row t and of the pair that ends in it (21, 22)."""
+    """Posteriors of row t and of the pair that ends in it (Eqs. 21, 22)."""
     for i in range(n):
         gamma[i] = alpha[t, i] * beta[t, i]
     good = _normalise(gamma, n)
@@ -227,7 +228,7 @@ def _chain_loss(first, gamma, xi, u, g, scale, n):
 
 @kernel(fastmath=CONTRACT)
 def _search(Z, t, first, gamma, xi, u, g, cut, n, d, reg, unit, lipschitz):
-    """Double the Lipschitz estimates of H_t and G_t until (30) holds."""
+    """Double the Lipschitz estimates of H_t and G_t until Eq. 30 holds."""
     for part in range(2):
         start, stop = (0, cut) if part == 0 else (cut, u.size)
         square = 0.0
@@ -288,26 +289,32 @@ def sweep(
     ends,
     order,
     partial,
-    factor,
-    u0,
+    sizes,
     mean,
+    u0,
+    gamma0,
+    xi0,
+    table,
+    fresh,
     reg,
     unit,
     gamma,
     xi,
     alpha,
     beta,
-    table,
     lipschitz,
     u,
+    estimates,
 ):
-    """Algorithm 4: a step for every row of `order`, from the anchor `u0` on.
+    """Algorithm 4: steps of some sizes for rows, from `u` on; return how many failed.
 
-    `mean` (p) is the mean gradient, and `u` where the steps lead. With `partial` the
-    row's messages (19, 20) and posteriors (21, 22) are renewed first. A `table` of
-    gradients that is not empty makes it SAGA (24, 25); otherwise it is SVRG, whose
-    gradients at the anchor are made again. `lipschitz` (2) are estimates for
-    transitions and emissions.
+    Gradients (Eqs. 31-35) follow Eq. 23, with the `mean` (p) of those that are known: by a `table`
+    that is not empty (SAGA; Eqs. 24 and 25, but that what the visits of an epoch see
+    goes to `fresh`), or else by the coordinates u0 and posteriors gamma0, xi0 of the
+    anchor, at which they are made again (SVRG). With `partial` the row's messages
+    (Eqs. 19, 20) and posteriors (Eqs. 21, 22) are renewed first. `lipschitz` (2) are
+    estimates for transitions and emissions. No step is made where `estimates` (m, p) is
+    not empty: it is filled with what the steps would follow, for tests.
     """
     n_rows, d = Z.shape
     n = alpha.shape[1]
@@ -320,7 +327,9 @@ def sweep(
     variance0, constant0 = np.empty(n * d), np.empty(n)
     natural(u0, n, d, reg, unit, delta0, transitions0, variance0, constant0)
     b, now, gamma_t, xi_t = np.empty(n), np.empty(n), np.empty(n), np.empty(n * n)
+    gamma_0, xi_0 = np.empty(n), np.empty(n * n)
     g, old = np.empty(p), np.empty(p)
+    n_failed = 0
     for m in range(order.size):
         t = order[m]
         first = begins[t]
@@ -332,12 +341,16 @@ def sweep(
             for k in range(p):
                 old[k] = table[t, k]
         else:
+            for i in range(n):
+                gamma_0[i] = gamma0[t, i]
+            for i in range(n * n):
+                xi_0[i] = xi0[t, i]
             _gradient(
                 Z,
                 t,
                 first,
-                gamma_t,
-                xi_t,
+                gamma_0,
+                xi_0,
                 u0,
                 delta0,
                 transitions0,
@@ -360,17 +373,23 @@ def sweep(
             if not _posteriors(
                 begins, t, alpha, beta, transitions, n, b, gamma_t, xi_t
             ):
-                continue  # the row is impossible for the while
+                n_failed += 1  # the row is impossible for the while
+                continue
         _gradient(
             Z, t, first, gamma_t, xi_t, u, delta, transitions, variance, reg, unit, g
         )
+        for k in range(p):
+            old[k] = controlled_inline(g[k], old[k], mean[k], 1.0)
+        if estimates.size:
+            for k in range(p):
+                estimates[m, k] = old[k]
+            continue
         _search(Z, t, first, gamma_t, xi_t, u, g, cut, n, d, reg, unit, lipschitz)
         for k in range(p):
-            length = factor / (3.0 * lipschitz[0 if k < cut else 1])
-            u[k] -= length * (g[k] - old[k] + mean[k])
+            u[k] -= sizes[m] / (3.0 * lipschitz[0 if k < cut else 1]) * old[k]
         if saga:
             for k in range(p):
-                mean[k] += (g[k] - old[k]) / n_rows
-                table[t, k] = g[k]
+                fresh[t, k] = g[k]
         lipschitz[0] *= shrink
         lipschitz[1] *= shrink
+    return n_failed

@@ -131,7 +131,7 @@ class HMMModel(FreeCoordinates, Averaging):
         return batch.rows.passes(batch, self.chain(parameters, beta), by_row)
 
     def statistics(self, point, batch, beta):
-        """Return the statistics of a batch of sequences."""
+        """Return the statistics of a batch of sequences (Algorithm 1)."""
         return self.collect(self.passes(point.parameters, batch, beta), point, beta)
 
     def collect(self, passes, point, beta=1.0):
@@ -158,7 +158,7 @@ class HMMModel(FreeCoordinates, Averaging):
     # M step
 
     def maximize(self, statistics, point, repair):
-        """Return R(statistics), and that no part was left out."""
+        """Return R(statistics) (Eq. 10), and that no part was left out."""
         before = point.parameters
         weight = self.emission.weight(statistics.features)
         lowest = min(statistics.start.min(), weight.min())
@@ -245,7 +245,7 @@ class HMMModel(FreeCoordinates, Averaging):
         return float(mean.objective) + prior
 
     def surrogate(self, point, sums):
-        """Return Q, the expected complete-data log-likelihood, priors included."""
+        """Return Q, the expected complete-data log-likelihood (Eq. 11), with priors."""
         chain = self.chain_surrogate(point.parameters, sums)
         return chain + self.rows_surrogate(point.parameters, sums)
 

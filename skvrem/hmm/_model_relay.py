@@ -98,7 +98,7 @@ class Share(NamedTuple):
 
 
 class Visit(Passes):
-    """The passes over one block, from the messages that its neighbours have left."""
+    """The passes over a block from what its neighbours have left it (Eqs. 19-22)."""
 
     def __init__(self, relay, number, chain):
         super().__init__(relay.layout, chain)

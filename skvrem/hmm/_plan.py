@@ -7,7 +7,6 @@ import numpy as np
 from skvrem import schedules, solvers
 from skvrem.hmm._model_sweeps import BlockSweeps, RowSweeps
 from skvrem.hmm._sequences import Blocks
-from skvrem.hmm._sweeps import Sweeps
 
 __all__ = ["check_solver", "count_starts", "plan_fit"]
 
@@ -122,7 +121,9 @@ def plan_fit(estimator, model, data, n_init):
             inner_passes=estimator.inner_passes,
         )
         size = estimator.step_size
-        made = Sweeps(make, 1.0 if size == "auto" else size, solver)
+        # An epoch can gain little by chance.
+        made = solvers.Sweeps(solver, patience=2, noisy=False, make=make)
+        step_size = schedules.Constant(1.0 if size == "auto" else float(size))
     elif solver in solvers.BY_NAME:
         # On blocks of whole sequences, which do not lean on each other.
         rows = len(data.rows.X)

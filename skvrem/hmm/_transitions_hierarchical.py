@@ -15,7 +15,8 @@ class Hierarchical(Transitions):
     State ``kind * n_fine + phase``. Within a segment the kind stays and the phase
     changes by the transition matrix :math:`\Gamma^{(k)}` of the kind; after a row whose
     boundary flag is 1 a new segment starts, of a kind drawn by the coarse matrix
-    :math:`\Gamma^{(c)}`, and with its first phase [1]_ (Eq. 37):
+    :math:`\Gamma^{(c)}`, and with its first phase
+    (Sidrow et al. 2023, Eqs. 36 and 37; [1]_):
 
     .. math:: \Gamma_t = \mathrm{diag}(\Gamma^{(1)}, \dots, \Gamma^{(K)})
               \quad \text{or} \quad

@@ -143,6 +143,8 @@ def infer_documents(
 ):
     """Coordinate ascent on q(θ_d) and q(z_d) of documents `start` to `stop`.
 
+    The local part of Algorithm 1, as in supplement B.2:
+
     q(z_dv = k) ∝ exp(b (E log θ_dk + E log β_kv)),  γ_dk = α_k + b Σ_v c_dv q(z_dv = k)
 
     from γ_dk = α_k + n_d / K on.
@@ -373,7 +375,7 @@ def infer_tempered_documents(
 
 @kernel(fastmath=REDUCE)
 def sum_tempered_words(w, index, indptr, at, inverse, logs, first, last, out):
-    """Σ_d b_d w_dv t_dk exp(b_d E log β_kv) for topics `first` to `last`.
+    """Σ_d b_d w_dv t_dk exp(b_d E log β_kv) of Eq. 11, for topics `first` to `last`.
 
     Parameters
     ----------

@@ -270,7 +270,7 @@ class LDAModel:
         return Parameters(self._topics(point.sums, NO_WORDS))
 
     def update(self, point, mean, correction, step):
-        """Return the point after one step; see :meth:`WordSums.step`.
+        """Return the point after one step (Eq. 8); see :meth:`WordSums.step`.
 
         Its deviation is written to, so `point` must not be updated again.
         """
@@ -384,7 +384,7 @@ class LDAModel:
         return float(energy / n_tokens), np.interp(inverse, GRID, partition)
 
     def objective(self, point, mean):
-        """Return the bound a token, from statistics taken at `point`."""
+        """Return the bound (Eq. 4) a token, from statistics taken at `point`."""
         return float(mean.objective - point.divergence)
 
     def norm(self, point, sums):

@@ -38,8 +38,8 @@ def bound(features, theta, log_prior=None, order="descending"):
               + \tfrac12 (\theta' - \theta)^T \Sigma\, (\theta' - \theta)
 
     for every :math:`\theta'`, with equality and equal gradients at :math:`\theta`
-    (Algorithm 1 and Theorem 1 of [1]_). Sums of such bounds majorize the negative
-    log-likelihood of any model made of partition functions.
+    (Choromanska and Jebara 2013, Algorithm 1 and Theorem 1; [1]_). Sums of such bounds
+    majorize the negative log-likelihood of any model made of partition functions.
 
     Parameters
     ----------

@@ -295,7 +295,7 @@ class LogisticModel:
     # Updates
 
     def update(self, point, mean, correction, step):
-        """Return the point after a step of bound majorization.
+        """Return the point after a step of bound majorization (Eq. 2).
 
         With a mean (batch, svrg) its curvature is used, or the point's; without one
         (stochastic) the batch is averaged into the point's curvature first.
@@ -410,7 +410,7 @@ class LogisticModel:
     # What the solvers ask for
 
     def objective(self, point, mean):
-        """Return the penalised log-likelihood a unit of weight."""
+        """Return the penalised log-likelihood a unit of weight (Eq. 1 over n)."""
         theta = point.parameters.theta
         return float(mean.objective - 0.5 * (self.ridge @ np.square(theta)).sum())
 

@@ -296,7 +296,10 @@ class GaussianMixtureModel(Averaging):
         return sums._replace(sum_x=moved_x, sum_xx=moved_xx)
 
     def surrogate(self, point, sums):
-        """Return Q, the expected complete-data log-likelihood of `sums`."""
+        """Return Q of `sums`, the expected complete-data log-likelihood.
+
+        A row's: Chen et al. 2018, Eq. 2, over N.
+        """
         parameters = point.parameters
         means, factors, log_constants = self._kernel_arguments(parameters)
         about = self.translate(sums, point.reference, means)

@@ -10,9 +10,11 @@ __all__ = ["Batch"]
 
 
 class Batch(Visiting):
-    """Full passes; with an averaging model and step 1 this is EM (Eq. 3 of Chen 2018).
+    """Full passes; with an averaging model and step 1 this is EM.
 
-    An epoch is one update, and the pass that certifies it.
+    That is Eq. 3 of Chen et al. (2018); of hidden Markov models it is Baum-Welch,
+    Algorithm 2 of Sidrow et al. (2023). An epoch is one update, and the pass that
+    certifies it.
     """
 
     name = "batch"

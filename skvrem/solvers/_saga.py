@@ -5,7 +5,7 @@ from functools import partial
 from skvrem.solvers._blocks import Blocks
 from skvrem.solvers._protocols import Anchor
 from skvrem.solvers._svrg import _remember
-from skvrem.utils._algebra import accumulate, difference, rescale, scale
+from skvrem.utils._algebra import accumulate, correction, scale
 
 __all__ = ["SAGA"]
 
@@ -86,7 +86,7 @@ class SAGA(Blocks):
         self.fresh[visit.block] = memory
         self.fresh_total = accumulate(self.fresh_total, now)
         factor = len(self.partition) / self.partition.total_weight
-        return self.anchor.mean, rescale(difference(now, then), factor)
+        return self.anchor.mean, correction(now, then, factor)
 
     def restore(self, anchor):
         """Take the anchor's table back."""

@@ -12,8 +12,8 @@ __all__ = ["Stochastic"]
 class Stochastic(Blocks):
     """Stochastic approximation on minibatches (Cappé and Moulines 2009).
 
-    Averaging models become stochastic EM (Eq. 4 of Chen 2018). The objective of an
-    epoch is the average of what its batches saw while the point moved: progressive
+    Averaging models become stochastic EM (Chen et al. 2018, Eq. 4). The objective of
+    an epoch is the average of what its batches saw while the point moved: progressive
     validation, noisy and a little behind.
     """
 

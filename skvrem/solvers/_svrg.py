@@ -4,7 +4,7 @@ from functools import partial
 
 from skvrem.solvers._blocks import Blocks
 from skvrem.solvers._protocols import Anchor
-from skvrem.utils._algebra import accumulate, difference, rescale
+from skvrem.utils._algebra import accumulate, correction, rescale
 
 __all__ = ["SVRG"]
 
@@ -47,7 +47,7 @@ class SVRG(Blocks):
         now = self.model.statistics(point, visit, self.beta)
         then = self.model.recall(self.memory[visit.block], point, visit)
         factor = len(self.partition) / self.partition.total_weight
-        return self.anchor.mean, rescale(difference(now, then), factor)
+        return self.anchor.mean, correction(now, then, factor)
 
 
 def _remember(model, point, beta, batch):

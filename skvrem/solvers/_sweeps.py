@@ -1,45 +1,67 @@
-"""Epochs of steps that a model makes by itself, between passes that certify them."""
+"""Epochs of steps that a model sweeps through, between passes that certify them."""
 
 import math
+import time
 
-from skvrem.solvers._batch import Batch
+import numpy as np
+
 from skvrem.solvers._prediction import mean_rate
+from skvrem.solvers._protocols import Anchor, Moved
 
 __all__ = ["Sweeps"]
 
+# A sweep is made in pieces of about so many seconds, between which it can be
+# interrupted; visits of the first; and numbers of noise at once.
+PIECE_SECONDS, FIRST_PIECE, NOISE = 0.1, 64, 1_000_000
 
-class Sweeps(Batch):
-    """Minibatch steps too short for a loop in Python: an epoch is one visit.
 
-    An anchor is a full pass without noise, so that the loop can take back an epoch
-    that lowered the objective, and halve the step. ``update(point, mean, rng, step)``
-    of such a model makes the steps of an epoch; without a generator it returns the
-    point. ``promise(point, mean)`` is what is left to gain, about, and ``forget()``
-    drops what the model remembers of an epoch that is taken back. A model may have
-    ``left_to_gain(point)`` too, as its promise but by all of the curvature and so right
-    where the one is too small: it is asked where the fit would end.
+class Sweeps:
+    """Minibatch steps too short, or too special, for a loop over visits.
+
+    An anchor is a full pass without noise, so that the loop can take back an epoch that
+    lowered the objective, and halve the steps. The steps between two anchors are the
+    model's own, in one kernel where it has one; the solver has what they are controlled
+    by. ``_protocols.py`` lists what such a model has (`Swept`). Of a hidden Markov model
+    with partial E steps this is EM-VRSO (Algorithm 5 of Sidrow et al. 2023); of draws
+    that Taylor's approximation controls, Algorithms 1 and 2 of Wang et al. (2024).
 
     Parameters
     ----------
-    passes : float
-        That an epoch costs beside the anchor.
-    name : str
-    tol : float
+    kind : {"stochastic", "svrg", "saga"}
+        Control by nothing that is known; by what is known of all units at the anchor;
+        by what each saw at its visit in the epoch before. The table of "saga" stands
+        still within an epoch, as in :class:`~skvrem.solvers.SAGA` and for its reasons.
+    tol : float, default=0.0
         Where the fit will stop.
+    patience : int, default=10
+        Epochs of little gain that end a fit whose model predicts none.
+    noisy : bool, default=True
+        Whether an epoch can gain little by chance, so that gains are added up.
+    make : callable, default=None
+        Makes the model of sweeps from the loop's model, the data and a generator, where
+        these are two.
     """
 
+    exact = True
     certifies = True
-    unit_step = False
-    #: Where the model promises nothing: an epoch can gain little by chance.
-    patience, noisy = 10, True
+    confirms = 1
 
-    def __init__(self, passes, name="stochastic", tol=0.0):
-        self.passes, self.name, self.tol = passes, name, tol
+    def __init__(self, kind, tol=0.0, *, patience=10, noisy=True, make=None):
+        self.kind = self.name = kind
+        self.tol, self.patience, self.noisy = tol, patience, noisy
+        self.make = make
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
-        super().start(model, data, rng)
+        self.model, self.data = model, data
+        if self.make is not None:
+            self.model = self.make(model, data, rng)
+        self.known = None
         self.promises, self.short = [], 1.0
+        #: Of the estimates of each epoch; NaN at the start and where it was taken back.
+        self.variances = []
+        self.variance, self.moved = math.nan, True
+        self.piece = FIRST_PIECE
 
     def certify(self, point, beta):
         """Evaluate the mean at the point, and what is left to gain.
@@ -48,25 +70,78 @@ class Sweeps(Batch):
         epoch, be it for noise or for a metric that is not the curvature, many steps
         are left.
         """
-        anchor = super().certify(point, beta)
-        self.promises.append(self.model.promise(point, anchor.mean))
+        self.beta, model = beta, self.model
+        point, mean, memory = model.full_pass(point, self.data)
+        anchor = Anchor(mean, model.objective(point, mean), 1.0, point, memory)
+        if self.moved:
+            self.variances.append(self.variance)
+        self.variance, self.moved = math.nan, False
+        self.promises.append(model.promise(point, mean))
         if math.isinf(self.promises[-1]):  # the model makes none
             return anchor
         left = self.promises[-1] / (1.0 - mean_rate(self.promises))
-        if left * self.short < self.tol and hasattr(self.model, "left_to_gain"):
+        if left * self.short < self.tol and hasattr(model, "left_to_gain"):
             # How many times too small promises are, until one is small enough again.
-            self.short = max(1.0, self.model.left_to_gain(point) / max(left, 1e-300))
+            self.short = max(1.0, model.left_to_gain(point) / max(left, 1e-300))
             anchor = anchor._replace(passes=anchor.passes + 1.0)
         return anchor._replace(predicted_gain=left * self.short)
 
-    def visits(self, rng):
-        """All steps of an epoch at once."""
-        yield rng
+    def epoch(self, anchor, pace, rng):
+        """Sweep from the anchor, and certify the end."""
+        try:
+            moved = self.sweep(anchor, pace, rng)
+            after = self.certify(moved.point, self.beta)
+        except FloatingPointError:  # the steps went too far: an epoch that lost
+            moved = Moved(anchor.point, self.model.sweep_passes)
+            after = Anchor(None, math.nan, 1.0, anchor.point)
+        passes = moved.passes + after.passes
+        return moved._replace(point=after.point, passes=passes, certified=after)
 
-    def estimate(self, visit, point):
-        """Return the anchor's mean, and the noise of the epoch."""
-        return self.anchor.mean, visit
+    def sweep(self, anchor, pace, rng):
+        """Make the steps of an epoch, and certify nothing.
+
+        Returns
+        -------
+        moved : Moved
+        """
+        model, passes = self.model, self.model.sweep_passes
+        if self.kind == "svrg" or (self.kind == "saga" and self.known is None):
+            self.known = None  # free to go
+            self.known = model.known_at(anchor, rng)
+            passes += model.known_passes
+        work, n_steps, n_rejected = model.open(anchor), 0, 0
+        for visits, sizes in self._pieces(model.visits(self.known, rng), pace):
+            noise = model.noise(work, visits, rng)
+            n_rejected += model.sweep(work, self.known, visits, noise, sizes)
+            n_steps += len(sizes)
+        self.variance, self.moved = model.variance(work), True
+        if self.kind == "saga":
+            self.known = model.renewed(self.known)
+        return Moved(model.close(work), passes, n_steps, n_rejected, float(sizes[-1]))
+
+    def _pieces(self, visits, pace):
+        """Yield visits, some at a time, with the sizes of their steps."""
+        per = self.model.rows_a_visit
+        n = -(-len(visits) // per)
+        most = max(1, NOISE // max(1, self.model.noise_width))
+        start = 0
+        while start < n:
+            began = time.perf_counter()
+            stop = min(start + min(self.piece, most), n)
+            sizes = np.empty(stop - start)
+            sizes[:] = pace(np.arange(start, stop))
+            yield visits[start * per : stop * per], sizes
+            if time.perf_counter() - began < 0.5 * PIECE_SECONDS:
+                self.piece *= 2
+            elif time.perf_counter() - began > PIECE_SECONDS:
+                self.piece = max(1, self.piece // 2)
+            start = stop
 
     def restore(self, anchor):
-        """Drop what the model remembers."""
-        self.model.forget()
+        """Forget what the epoch that is taken back has left."""
+        self.known = None
+        self.variances[-1:] = [math.nan]
+
+    def state(self):
+        """Return what an epoch needs beside the point, as plain arrays."""
+        return {} if self.known is None else {"known": tuple(self.known)}

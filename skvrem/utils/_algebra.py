@@ -14,6 +14,7 @@ __all__ = [
     "Rows",
     "accumulate",
     "combination",
+    "correction",
     "dense",
     "difference",
     "pieces",
@@ -125,6 +126,16 @@ def rescale(total, factor):
 def difference(a, b):
     """Return `a - b`."""
     return _map(lambda x, y: x - y, a, b)
+
+
+def correction(now, then, factor):
+    """Return ``factor * (now - then)``, what a control variate adds to a known mean.
+
+    See :func:`~skvrem.utils._control.controlled`, of which this is the part beside the
+    mean, for sums: an update takes the two apart, as the mean is dense and touched once
+    a step, the rest as sparse as a batch.
+    """
+    return rescale(difference(now, then), factor)
 
 
 def combination(*terms):

@@ -171,8 +171,7 @@ class GaussianPosterior(
         solver, step_size, batch_size = plan.ascent(self.tol), 1.0, data.n_units
         if plan.solver in STOCHASTIC:
             model, step_size, batch_size = self._stepping(model, data, plan, point)
-            passes = 2.0 if plan.solver == "svrg" else 1.0
-            solver = solvers.Sweeps(passes, plan.solver, self.tol)
+            solver = solvers.Sweeps(plan.solver, self.tol)
         fit = partial(
             solvers.run,
             solver=solver,
@@ -203,7 +202,7 @@ class GaussianPosterior(
         )
         used = result.attributes()
         if plan.solver in STOCHASTIC:
-            used["history_"]["gradient_variance"] = np.array(model.variances)
+            used["history_"]["gradient_variance"] = np.array(solver.variances)
             model = model.model
         vars(self).update(
             attributes(point.parameters),

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source, is_dask
+from skvrem.solvers._protocols import Anchor
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._classes import number_classes, stream_classes
 from skvrem.utils._messages import warn_not_converged
@@ -34,7 +35,13 @@ from skvrem.vi._guards import (
     whole_fit,
 )
 from skvrem.vi._model import Point
-from skvrem.vi._model_dropout import ACTIVATIONS, DropoutModel, Network, Weights
+from skvrem.vi._model_dropout import (
+    ACTIVATIONS,
+    DropoutModel,
+    DropoutSteps,
+    Network,
+    Weights,
+)
 from skvrem.vi._model_families import Logistic, ScatteredSoftmax
 
 __all__ = ["GaussianDropoutClassifier"]
@@ -301,24 +308,24 @@ class GaussianDropoutClassifier(
             held_out = rows[test], numbers[test]
             rows, numbers = rows[train], numbers[train]
             weight = None if weight is None else weight[train]
+        plan = plan_dropout(self, len(rows), len(self.classes_))
         model = self._model(rows, numbers, weight)
         point = Point(Weights(self._first(model.network, before, rng)))
-        solver, step_size = solvers.Sweeps(self._epoch_passes(model), model.kind), 1.0
-        if model.kind == "batch":
-            concave = len(model.network.shapes) == 1
+        if plan.solver == "batch":
+            concave, fitted = len(model.network.shapes) == 1, model
             solver = solvers.QuasiNewton(self.tol, promises=concave, name="batch")
         else:
-            step_size = plan_dropout(self, len(rows), len(self.classes_)).step_size
+            fitted, solver = self._steps(model, plan), solvers.Sweeps(plan.solver)
         watch = Watch(self, model, held_out)
         with Progress(self, X, y, 1) as progress:
             attributes = partial(self._attributes, model.network, dtype=rows.dtype)
             report = progress.start(0, lambda at: attributes(at.parameters))
             result = solvers.run(
-                model,
+                fitted,
                 solver,
                 model.data,
                 point,
-                step_size=schedules.Constant(step_size),
+                step_size=schedules.Constant(plan.step_size),
                 temperature=schedules.Constant(1.0),
                 max_iter=self.max_iter,
                 tol=self.tol,
@@ -329,7 +336,7 @@ class GaussianDropoutClassifier(
             report.end()
         if not watch.ended:
             warn_not_converged(self, result)
-        for name in ("_moments", "_count", "validation_scores_"):
+        for name in ("_moments", "validation_scores_"):
             vars(self).pop(name, None)
         if held_out is not None:
             self.validation_scores_ = np.array(watch.scores)
@@ -340,7 +347,7 @@ class GaussianDropoutClassifier(
             attributes(parameters),
             loss_=-objective,
             **result.attributes(),
-            **self._used(model, step_size),
+            **self._used(plan),
         )
 
     def _check_held_out(self, numbers):
@@ -361,10 +368,9 @@ class GaussianDropoutClassifier(
                 "on either side: choose another, or early_stopping=False."
             )
 
-    def _model(self, rows, numbers, weight, stream=False):
+    def _model(self, rows, numbers, weight):
         """Return the model of rows."""
         k = len(self.classes_)
-        plan = plan_dropout(self, len(rows), k, stream)
         family = Logistic() if k == 2 else ScatteredSoftmax(k, len(rows))
         targets = numbers.astype(np.float64) if k == 2 else numbers
         sizes = (rows.shape[1], *hidden_sizes(self), family.n_predictors)
@@ -374,23 +380,23 @@ class GaussianDropoutClassifier(
             Network(sizes, self.activation, self.noise_scale),
             self.alpha,
             as_source(rows, weight, dask=False),
-            plan.solver,
-            "quadrature" if plan.expectation == "quadrature" else self.control_variate,
-            plan.optimizer,
-            plan.batch_size,
         )
 
-    def _epoch_passes(self, model):
-        """Return the passes an epoch of steps costs, anchors of the loop left out."""
-        return 3.0 if model.kind == "svrg" else 1.0
+    def _steps(self, model, plan):
+        """Return what minibatch steps move."""
+        drawn = plan.expectation == "mc"
+        control = self.control_variate if drawn else "quadrature"
+        return DropoutSteps(
+            model, plan.solver, control, plan.optimizer, plan.batch_size
+        )
 
-    def _used(self, model, step_size):
+    def _used(self, plan):
         return {
-            "solver_": model.kind,
-            "expectation_": "quadrature" if model.control == "quadrature" else "mc",
-            "optimizer_": model.optimizer,
-            "step_size_": step_size,
-            "batch_size_": model.batch_size,
+            "solver_": plan.solver,
+            "expectation_": plan.expectation,
+            "optimizer_": plan.optimizer,
+            "step_size_": plan.step_size,
+            "batch_size_": plan.batch_size,
         }
 
     def _first(self, network, classes, rng):
@@ -457,28 +463,27 @@ class GaussianDropoutClassifier(
     def _step(self, X, y, classes, sample_weight):
         first = not hasattr(self, "coefs_")
         rows, numbers, weight = self._open(X, y, sample_weight, first, classes)
-        model = self._model(rows, numbers, weight, stream=True)
+        plan = plan_dropout(self, len(rows), len(classes), stream=True)
+        model = self._model(rows, numbers, weight)
+        steps, solver = self._steps(model, plan), solvers.Sweeps(plan.solver)
         random = check_random_state(self.random_state)
         rng = np.random.default_rng(random.randint(2**31 - 1))
         vector = model.network.start(rng) if first else self._weights(model.network)
-        if vars(self).get("_moments", np.empty(0)).shape == model.moments.shape:
-            model.moments, model.count = self._moments.copy(), self._count
-        step_size = plan_dropout(self, len(rows), len(classes), True).step_size
-        vector = model.epoch(vector, rng, step_size)
-        sums = model.data.chunks().sum(
-            lambda batch: model.statistics(Point(Weights(vector)), batch, 1.0)
-        )
+        point = Point(Weights(vector), moments=vars(self).get("_moments"))
+        solver.start(steps, model.data, rng)
+        pace = schedules.Constant(plan.step_size)
+        begin = Anchor(None, np.nan, 0.0, point)  # of which nothing need be known
+        point = solver.sweep(begin, pace, rng).point
+        _, mean, _ = steps.full_pass(point, model.data)
         dtype = rows.dtype if first else self.coefs_[0].dtype
-        mean = sums._replace(objective=sums.objective / model.total_weight)
         of_fit = ("history_", "stop_reason_", "gap_left_")
         for name in (*of_fit, "validation_scores_"):
             vars(self).pop(name, None)  # they are of a fit that is past
         vars(self).update(
-            self._attributes(model.network, Weights(vector), dtype),
-            loss_=-model.objective(Point(Weights(vector)), mean),
+            self._attributes(model.network, point.parameters, dtype),
+            loss_=-model.objective(point, mean),
             converged_=False,
             n_iter_=getattr(self, "n_iter_", 0) + 1,
-            _moments=model.moments,
-            _count=model.count,
-            **self._used(model, step_size),
+            _moments=point.moments,
+            **self._used(plan),
         )

@@ -24,6 +24,7 @@ import math
 
 import numpy as np
 
+from skvrem.utils._control import controlled_inline
 from skvrem.utils._jit import CONTRACT, REDUCE, kernel
 from skvrem.utils._math import exp
 
@@ -285,14 +286,19 @@ def sweep(
     change,
     mean,
     log_scale,
+    scale,
     prior,
     moments,
     count,
     optimizer,
-    size,
+    sizes,
     seen,
+    estimates,
 ):
-    """Make steps over the rows of `order`, in batches; return the steps made so far.
+    """Make steps by Eqs. 4, 5, 9 and 61-67 over `order`; return the steps so far.
+
+    The estimates are Eq. 5 of Wang et al. (2024), the joint control variate, where what
+    rows remember is known, and their Eq. 9 where it is not.
 
     X (n, d), y (n,) float64, numbers of classes for several; weight (n,), empty for
     ones; noise (rows of order, draws, k). reduced: the sums over all rows of what the
@@ -300,19 +306,24 @@ def sweep(
     subsampling. table: what rows remember of this visit goes to fresh, like memory, and
     what that changes of the sums is added to change (2, k, p).
     Without control_scale, C is not controlled by what Taylor knows of it. seen
-    (2, k, p): the estimates of G and C, and their squares, are added up.
+    (2, k, p): the estimates of G, and their squares, are added up. sizes (batches,) are
+    those of the steps; none is made where estimates (batches, 2, k, p) is not empty: it
+    is filled with G and C of each batch at the point, for tests.
     """
     k, p = mean.shape
     d = X.shape[1]
     draws = noise.shape[1]
     gradient, curvature = np.empty((k, p)), np.empty((k, p))
-    scale = np.exp(log_scale)
     a, spread, t, z = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
     m, base, turned, other = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
     first, second = np.empty(k), np.empty(k)
     now = np.empty(memory.shape[1])
     factor_of_all = 1.0 * X.shape[0]
+    # Only these control the scales by what is known of all rows.
+    of_scales = control == QUADRATURE or (control == TAYLOR and control_scale)
+    level = 1.0 if reduced and of_scales else 0.0
     start = 0
+    batch = 0
     while start < order.size:
         stop = min(start + batch_size, order.size)
         factor = factor_of_all / (stop - start)
@@ -420,20 +431,24 @@ def sweep(
                     fresh[i, c] = now[c]
         for c in range(k):
             for j in range(p):
-                g = factor * gradient[c, j]
-                h = factor * curvature[c, j]
-                if reduced:
-                    g += total_gradient[c, j]
-                    if control == QUADRATURE or (control == TAYLOR and control_scale):
-                        h += total_curvature[c, j]
+                # What rows remember has been taken off by row.
+                g = controlled_inline(gradient[c, j], 0.0, total_gradient[c, j], factor)
+                h = level * total_curvature[c, j]
+                h = controlled_inline(curvature[c, j], 0.0, h, factor)
                 gradient[c, j] = g
                 curvature[c, j] = h
                 seen[0, c, j] += g
                 seen[1, c, j] += g * g
+        batch += 1
+        start = stop
+        if estimates.size:
+            estimates[batch - 1, 0] = gradient
+            estimates[batch - 1, 1] = curvature
+            continue
         count += 1
         step(
             optimizer,
-            size,
+            sizes[batch - 1],
             gradient,
             curvature,
             mean,
@@ -443,7 +458,6 @@ def sweep(
             moments,
             count,
         )
-        start = stop
     return count
 
 
@@ -451,7 +465,7 @@ def sweep(
 def exchange(
     family, control, x, w, memory, now, before, after, total_gradient, total_curvature
 ):
-    """Add to the sums what a row's memory of this visit changes of them."""
+    """Add to the sums what a row's new memory changes of them, as in Algorithm 1."""
     k, d = total_gradient.shape[0], x.size
     for c in range(k):
         first = second = 0.0
@@ -486,7 +500,7 @@ def anchor(
     total_gradient,
     total_curvature,
 ):
-    """Fill the memory of rows start..stop and add up the totals (k, p)."""
+    """Fill the memory of rows start..stop; add up the totals (k, p) of Algorithm 2."""
     k, d = mean.shape[0], X.shape[1]
     a, spread, m = np.empty(k), np.empty(k), np.empty(k)
     for i in range(start, stop):

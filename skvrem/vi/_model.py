@@ -24,7 +24,7 @@ L-BFGS directions in the same metric.
 
 from copy import copy
 from functools import cached_property, partial, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -99,13 +99,17 @@ class Statistics(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Where a fit stands; see ``utils/_averaging.py`` for what is never used here."""
+    """Where a fit stands; see ``utils/_averaging.py`` for what is never used here.
+
+    `moments` are what an optimizer of minibatch steps knows of those before.
+    """
 
     parameters: Diagonal | Full
     statistics: None = None
     reference: None = None
     trials: int = 0
     repaired: tuple = ()
+    moments: Any = None
 
 
 def as_vector(columns):

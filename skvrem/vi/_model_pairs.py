@@ -27,7 +27,15 @@ from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi import _kernels_pairs as kernels
 from skvrem.vi._model_pairs_posterior import KINDS
 
-__all__ = ["Expectation", "Pairs", "PairsModel", "Point", "hermite", "trapezoid"]
+__all__ = [
+    "Expectation",
+    "Pairs",
+    "PairsModel",
+    "Point",
+    "hermite",
+    "rule_for",
+    "trapezoid",
+]
 
 # Pairs that a thread takes at a time.
 CHUNK = 1 << 15
@@ -62,6 +70,12 @@ def trapezoid(largest_sd):
     nodes = np.linspace(-SPAN, SPAN, n + 1)
     weights = np.exp(-0.5 * nodes**2)
     return nodes, weights / weights.sum()
+
+
+def rule_for(largest_sd):
+    """Return nodes and weights for probabilities of differences up to as wide."""
+    rule = hermite if largest_sd <= kernels.MOST_SPREAD else trapezoid
+    return rule(largest_sd)
 
 
 class Pairs(NamedTuple):

@@ -1,4 +1,4 @@
-"""A mean-field posterior that makes minibatch steps: what it keeps between epochs."""
+"""A mean-field posterior that minibatch steps move: what a sweep needs of it."""
 
 from functools import partial
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi import _kernels_steps
 from skvrem.vi._model import STEP_ROWS, Point
 
-__all__ = ["OPTIMIZERS", "SteppingModel", "Steps"]
+__all__ = ["OPTIMIZERS", "Known", "Moments", "SteppingModel", "Steps", "Work"]
 
 CONTROLS = {
     None: _kernels_steps.NONE,
@@ -23,11 +23,10 @@ OPTIMIZERS = {
     "adam": _kernels_steps.ADAM,
     "sgd": _kernels_steps.SGD,
 }
-# Numbers of noise at once.
-NOISE = 1_000_000
 # Coefficients up to which all of the curvature is taken to say what is left to gain.
 MOST_COEFFICIENTS = 1000
 NO_NODES = np.empty(0)
+NO_ESTIMATES = np.empty((0, 0, 0, 0))
 
 
 class Totals(NamedTuple):
@@ -37,8 +36,84 @@ class Totals(NamedTuple):
     curvature: np.ndarray
 
 
+class Known(NamedTuple):
+    """What rows remember of an earlier point.
+
+    Attributes
+    ----------
+    totals : Totals
+        Of what they remember.
+    memory : ndarray of shape (n, width)
+    fresh : ndarray of shape (n, width), or (0, width)
+        Where visits leave what takes the place of `memory` in the next epoch.
+    change : ndarray of shape (2, k, p)
+        By how much these change the totals.
+    """
+
+    totals: Totals
+    memory: np.ndarray
+    fresh: np.ndarray
+    change: np.ndarray
+
+
+class Moments(NamedTuple):
+    """What Adam knows of the steps that have led to a point.
+
+    Attributes
+    ----------
+    values : ndarray of shape (4, k, p)
+        First and second moments of the gradients by means, and by scales.
+    count : int
+        Steps so far.
+    visits : ndarray of shape (k p,), or (0,)
+        Steps of each parameter, where these are not those of all.
+    """
+
+    values: np.ndarray
+    count: int
+    visits: np.ndarray
+
+
+class Work:
+    """What an epoch moves.
+
+    Attributes
+    ----------
+    point : Point
+        Where it begins.
+    mean, log_scale, scale : ndarray of shape (k, p)
+    values, count, visits : see `Moments`
+    seen : ndarray of shape (2, ...)
+        Sums of the estimates and of their squares.
+    n_seen : int
+    """
+
+    def __init__(self, point, shape, seen, n_visits=0):
+        q = point.parameters
+        self.point = point
+        self.mean, self.log_scale = q.mean.T.copy(), q.log_scale.T.copy()
+        self.scale = np.exp(self.log_scale)
+        last = point.moments
+        if last is None:
+            last = Moments(np.zeros((4, *shape)), 0, np.zeros(n_visits, np.int64))
+        self.values, self.count, self.visits = (
+            last.values.copy(),
+            last.count,
+            last.visits.copy(),
+        )
+        self.seen, self.n_seen = np.zeros(seen), 0
+
+    def close(self):
+        """Return the point that the epoch has led to."""
+        q = self.point.parameters._replace(
+            mean=np.ascontiguousarray(self.mean.T),
+            log_scale=np.ascontiguousarray(self.log_scale.T),
+        )
+        return Point(q, moments=Moments(self.values, self.count, self.visits))
+
+
 class Steps:
-    """What models have in common whose update is an epoch of steps.
+    """What models have in common whose means and scales are moved by minibatch steps.
 
     Parameters
     ----------
@@ -49,20 +124,28 @@ class Steps:
     batch_size : int
     """
 
+    #: Passes of a sweep, and of what it is controlled by.
+    sweep_passes = known_passes = 1.0
+    rows_a_visit = 1
+    noise_width = 0
+
     def __init__(self, model, kind, optimizer, batch_size):
         self.model = model
         self.kind = kind
         self.optimizer = OPTIMIZERS[optimizer]
         self.batch_size = batch_size
-        self.filled = False
         self.shape = (model.k, model.prior.n_dim // model.k)
-        self.moments, self.count = np.zeros((4, *self.shape)), 0
-        self.variances, self._variance, self._moved = [], np.nan, True
 
     @property
     def reduced(self):
         """Whether what rows remember controls the subsampling."""
         return self.kind != "stochastic"
+
+    def full_pass(self, point, data):
+        """Return the point, the mean there without noise, and nothing else."""
+        chunks = data.chunks()
+        sums = chunks.sum(lambda batch: self.statistics(point, batch, 1.0))
+        return point, rescale(sums, 1.0 / chunks.total_weight), None
 
     def statistics(self, point, batch, beta):
         """Return the sums of a batch, without noise."""
@@ -74,13 +157,6 @@ class Steps:
 
     def promise(self, point, mean):
         """Return what a natural-gradient step is about to gain, in nats."""
-        # Of the epoch before; of none, at the start and after one that was taken back.
-        if self._moved:
-            self.variances.append(self._variance)
-        self._variance, self._moved = np.nan, False
-        return self._promise(point, mean)
-
-    def _promise(self, point, mean):
         return self.model.promise(point, mean)
 
     def recentre(self, point):
@@ -91,12 +167,9 @@ class Steps:
         """Return the point: no part of it can collapse."""
         return point
 
-    def forget(self):
-        """What rows remember is of steps that have been taken back."""
-        self.filled = False
-        self.variances[-1:] = [np.nan]
-        self.moments[:] = 0.0
-        self.count = 0
+    def update(self, point, mean, correction, step):
+        """Return the point: a step without noise is not of this model."""
+        return point
 
     def _prior(self):
         prior = self.model.prior
@@ -107,10 +180,14 @@ class Steps:
             ]
         )
 
-    def _see(self, seen, n_steps):
-        """Take note of the variance of estimates whose sums have been added up."""
-        first, second = seen / max(1, n_steps)
-        self._variance, self._moved = float(np.sum(second - first * first)), True
+    def close(self, work):
+        """Return the point that an epoch has led to."""
+        return work.close()
+
+    def variance(self, work):
+        """Return the variance of the estimates of an epoch, over all of them."""
+        first, second = work.seen / max(1, work.n_seen)
+        return float(np.sum(second - first * first))
 
     def auto_step(self, point):
         """Return a size of steps that seldom overshoots.
@@ -132,7 +209,7 @@ class Steps:
 
 
 class SteppingModel(Steps):
-    """A `GaussianModel` whose update is an epoch of steps.
+    """A `GaussianModel` whose epoch is one compiled sweep.
 
     Parameters
     ----------
@@ -164,7 +241,6 @@ class SteppingModel(Steps):
         self.control = CONTROLS[control]
         self.control_scale = control_scale
         self.n_draws = n_draws
-        self.order = np.arange(data.n_units, dtype=np.int32)
         self.y = np.asarray(model.y, np.float64)
         family = model.family
         scalar = control == "quadrature" and family.code == _kernels_steps.LOGISTIC
@@ -172,13 +248,21 @@ class SteppingModel(Steps):
             (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
         )
         self.phi = float(family.dispersion)
-        width = 2 if control == "quadrature" else model.k
-        n_memory = 0 if kind == "stochastic" else data.n_units
-        self.memory = np.empty((n_memory, width))
-        self.fresh = np.empty((n_memory if kind == "saga" else 0, width))
-        self.totals = Totals(np.zeros(self.shape), np.zeros(self.shape))
+        self.width = 2 if control == "quadrature" else model.k
         if model.prior.n_dim <= MOST_COEFFICIENTS:
             self.left_to_gain = self._left_to_gain
+
+    @property
+    def rows_a_visit(self):
+        """Rows of a batch."""
+        return self.batch_size
+
+    @property
+    def noise_width(self):
+        """Numbers of noise that a visit asks for."""
+        if self.control == _kernels_steps.QUADRATURE:
+            return 0
+        return self.batch_size * self.n_draws * self.model.k
 
     def _left_to_gain(self, point):
         """Return what is left to gain, in nats, by Newton's step of the means.
@@ -189,65 +273,83 @@ class SteppingModel(Steps):
         sums = chunks.sum(partial(newton.statistics, point, beta=1.0))
         return newton.promise(point, rescale(sums, 1.0 / chunks.total_weight))
 
-    def update(self, point, mean, rng, size):
-        """Return the point after an epoch of steps; without noise, the point."""
-        if rng is None:
-            return point
-        q = point.parameters
-        at = q.mean.T.copy(), q.log_scale.T.copy()
-        self._anchor(*at)
-        rng.shuffle(self.order)
-        seen, change = np.zeros((2, *at[0].shape)), np.zeros((2, *at[0].shape))
-        began, n = self.count, self.data.n_units
-        drawn = self.control != _kernels_steps.QUADRATURE
-        width = self.n_draws * self.model.k if drawn else 0
-        rows = n if not width else max(1, NOISE // (width * self.batch_size))
-        rows *= self.batch_size
-        for start in range(0, n, rows):
-            order = self.order[start : start + rows]
-            noise = np.empty((0, self.n_draws, self.model.k))
-            if drawn:
-                noise = rng.standard_normal((order.size, self.n_draws, self.model.k))
-            self.count = _kernels_steps.sweep(
-                *self._rows(),
-                order,
-                self.batch_size,
-                noise,
-                self.model.family.code,
-                self.phi,
-                self.control,
-                self.control_scale,
-                self.reduced,
-                self.kind == "saga",
-                *self.nodes,
-                self.memory,
-                self.fresh,
-                *self.totals,
-                change,
-                *at,
-                self._prior(),
-                self.moments,
-                self.count,
-                self.optimizer,
-                size,
-                seen,
-            )
-        if self.kind == "saga":
-            self.memory, self.fresh = self.fresh, self.memory
-            for total, part in zip(self.totals, change, strict=True):
-                total += part
-        self._see(seen, self.count - began)
-        mean, log_scale = (np.ascontiguousarray(part.T) for part in at)
-        return Point(q._replace(mean=mean, log_scale=log_scale))
+    # A sweep
 
-    def _rows(self):
-        return self.data.rows, self.y, self.data.weight
+    def visits(self, known, rng):
+        """Return all rows in random order."""
+        return rng.permutation(self.data.n_units).astype(np.int32)
 
-    def _anchor(self, mean, log_scale):
-        """Let rows remember this point, where they do not remember their visits."""
-        if not self.reduced or (self.kind == "saga" and self.filled):
-            return
-        shape, scale = mean.shape, np.exp(log_scale)
+    def noise(self, work, rows, rng):
+        """Return standard normal numbers for some rows, none for quadrature."""
+        if not self.noise_width:
+            return np.empty((0, self.n_draws, self.model.k))
+        return rng.standard_normal((rows.size, self.n_draws, self.model.k))
+
+    def open(self, anchor):
+        """Return what an epoch moves."""
+        return Work(anchor.point, self.shape, (2, *self.shape))
+
+    def sweep(self, work, known, rows, noise, sizes, estimates=NO_ESTIMATES):
+        """Make a step for each batch of some rows; none can be rejected."""
+        if known is None:
+            known = self._nothing(0)
+        work.count = _kernels_steps.sweep(
+            *self._rows(),
+            rows,
+            self.batch_size,
+            noise,
+            self.model.family.code,
+            self.phi,
+            self.control,
+            self.control_scale,
+            self.reduced,
+            self.kind == "saga",
+            *self.nodes,
+            known.memory,
+            known.fresh,
+            *known.totals,
+            known.change,
+            work.mean,
+            work.log_scale,
+            work.scale,
+            self._prior(),
+            work.values,
+            work.count,
+            self.optimizer,
+            sizes,
+            work.seen,
+            estimates,
+        )
+        work.n_seen += len(sizes)
+        return 0
+
+    def estimates(self, work, known, rows, noise):
+        """Return what steps would be made of, G and C by batch (m, 2, k, p).
+
+        Their kernel is that of the steps.
+        """
+        n = -(-len(rows) // self.batch_size)
+        found = np.empty((n, 2, *self.shape))
+        self.sweep(work, known, rows, noise, np.zeros(n), found)
+        return found
+
+    # What controls it
+
+    def _nothing(self, n_rows):
+        shape = self.shape
+        return Known(
+            Totals(np.zeros(shape), np.zeros(shape)),
+            np.empty((n_rows, self.width)),
+            np.empty((n_rows if self.kind == "saga" else 0, self.width)),
+            np.zeros((2, *shape)),
+        )
+
+    def known_at(self, anchor, rng):
+        """Let rows remember the point of an anchor."""
+        known, shape = self._nothing(self.data.n_units), self.shape
+        q = anchor.point.parameters
+        mean = np.ascontiguousarray(q.mean.T)
+        scale = np.exp(np.ascontiguousarray(q.log_scale.T))
 
         def fill(chunk):
             sums = Totals(np.zeros(shape), np.zeros(shape))
@@ -260,12 +362,22 @@ class SteppingModel(Steps):
                 *self.nodes,
                 mean,
                 scale,
-                self.memory,
+                known.memory,
                 *sums,
             )
             return sums
 
         chunks = row_chunks(0, self.data.n_units, STEP_ROWS)
         parts = list(parallel_map(fill, chunks))
-        self.totals = Totals(*(sum(part) for part in zip(*parts, strict=True)))
-        self.filled = True
+        totals = Totals(*(sum(part) for part in zip(*parts, strict=True)))
+        return known._replace(totals=totals)
+
+    def renewed(self, known):
+        """Let what the visits of an epoch saw take the place of what was known."""
+        totals = map(np.add, known.totals, known.change)
+        return Known(
+            Totals(*totals), known.fresh, known.memory, np.zeros_like(known.change)
+        )
+
+    def _rows(self):
+        return self.data.rows, self.y, self.data.weight

@@ -28,16 +28,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvrem.utils._control import controlled
 from skvrem.vi import _kernels_steps
 from skvrem.vi._model import Point
 from skvrem.vi._model_draws import Dense, Products, convex
-from skvrem.vi._model_steps import Steps
+from skvrem.vi._model_steps import Steps, Work
 from skvrem.vi._model_target import ALL, Batch
 
-__all__ = ["Anchor", "MeanSteps", "TargetSteps"]
+__all__ = ["Earlier", "MeanSteps", "TargetSteps"]
 
 
-class Anchor(NamedTuple):
+class Earlier(NamedTuple):
     """What is known of an earlier point.
 
     Attributes
@@ -58,11 +59,32 @@ class Anchor(NamedTuple):
 
     def among(self, support):
         """Return what is known by some of the parameters."""
-        return Anchor(*(None if part is None else part[support] for part in self))
+        return Earlier(*(None if part is None else part[support] for part in self))
+
+
+class Table(NamedTuple):
+    """What each batch of a partition saw at its last visit.
+
+    Attributes
+    ----------
+    partition : list of Batch
+    visited : list of tuple (point, gradient, diagonal)
+    fresh : list of tuple
+        Of this epoch, for the next.
+    earlier : Earlier
+        Gradient and diagonal of all rows.
+    """
+
+    partition: list
+    visited: list
+    fresh: list
+    earlier: Earlier
 
 
 class TargetSteps(Steps):
-    """A `DrawnModel` whose update is an epoch of steps.
+    """A `DrawnModel` whose diagonal posterior is moved by minibatch steps.
+
+    Eqs. 4, 5 and 9 of Wang et al. (2024); Algorithms 1 and 2.
 
     Parameters
     ----------
@@ -75,6 +97,9 @@ class TargetSteps(Steps):
     batch_size : int
     """
 
+    #: Of the estimates: G, and C for the scales.
+    n_parts = 2
+
     def __init__(self, model, kind, control, control_scale, optimizer, batch_size):
         super().__init__(model, kind, optimizer, batch_size)
         self.target = model.target
@@ -83,24 +108,22 @@ class TargetSteps(Steps):
             control_scale and control == "taylor" and self.target.knows_diagonal
         )
         self.n_batches = -(-self.target.rows.size // int(batch_size))
-        self.partition = self.visited = self.curvature = self.at = None
-        # Steps of each parameter, where these are not those of all.
-        self.visits = np.zeros(self.target.n_dim if self.target.sparse else 0, np.int64)
+        self.curvature = None
 
-    def forget(self):
-        """What is remembered is of steps that have been taken back."""
-        super().forget()
-        self.visits[:] = 0
+    def full_pass(self, point, data):
+        """Return the averages over all draws, and the curvature that controls them."""
+        _, mean, _ = super().full_pass(point, data)
+        return point, mean, self.curvature
 
     def statistics(self, point, batch, beta):
         """Return the averages over all draws, controlled by the curvature there."""
-        self.at = point.parameters.mean[:, 0]
+        at = point.parameters.mean[:, 0]
         if self.target.knows_hessian:
-            self.curvature = Dense(-self.target.hessian(self.at))
+            self.curvature = Dense(-self.target.hessian(at))
             self.model.scale_by(convex(self.curvature.matrix, self.model.prior))
         elif self.target.knows_diagonal:
-            diagonal = -self.target.hessian_diagonal(self.at)
-            self.curvature = Products(self.target, self.at[None], diagonal)
+            diagonal = -self.target.hessian_diagonal(at)
+            self.curvature = Products(self.target, at[None], diagonal)
         if self.curvature is not None:
             self.model.control(self.curvature, point)
         return self.model.statistics(point, batch, beta)
@@ -126,7 +149,7 @@ class TargetSteps(Steps):
         mean, scale, noise : ndarray of shape (d,)
             Of the parameters of the batch's support, as the estimates are.
         batch : Batch
-        anchor : Anchor, default=None
+        anchor : Earlier, default=None
             Of svrg and saga.
         """
         first, odd = self.ends(mean, scale * noise, batch, anchor)
@@ -145,7 +168,7 @@ class TargetSteps(Steps):
         mean, v : ndarray of shape (d,)
             The draw is the mean plus v.
         batch : Batch
-        anchor : Anchor or None
+        anchor : Earlier or None
         """
         target = self.target
         slope = target.gradient(mean + v, batch)
@@ -163,92 +186,136 @@ class TargetSteps(Steps):
         level = anchor.own if anchor is not None else None
         if level is None and (anchor is not None or self.control_scale):
             level = target.gradient(base, batch)
-        first = slope - bent
-        if anchor is not None:
-            first += anchor.gradient - level
+        if anchor is None:
+            first = controlled(slope, bent, 0.0)
+        else:
+            first = controlled(slope, level + bent, anchor.gradient)
         return first, slope - level - bent if self.control_scale else slope
 
-    def update(self, point, mean, rng, size):
-        """Return the point after an epoch of steps; without noise, the point."""
-        if rng is None:
-            return point
-        q = point.parameters
-        at, log_scale = q.mean.T.copy(), q.log_scale.T.copy()
-        scale, prior = np.exp(log_scale), self._prior()
-        state = at, log_scale, scale, prior, self.moments
-        seen, began = np.zeros((2, 2, at.size)), self.count
-        known = np.zeros(at.size, bool)
-        self.target.rest(at[0])
-        for batch, anchor in self._visits(at[0], rng):
-            known[batch.support] = True
-            centre, spread = at[0, batch.support], scale[0, batch.support]
-            noise = rng.standard_normal(centre.size)
-            found = np.stack(self.estimate(centre, spread, noise, batch, anchor))
-            if not np.isfinite(found).all():
-                continue
-            self.count += 1
-            if batch.support is not ALL:
-                weight = self.n_batches / batch.factor
-                how = batch.support, weight, self.optimizer, size
-                _kernels_steps.step_on(*how, *found, *state, self.visits, seen)
-                continue
-            seen += [found, np.square(found)]
-            if self.optimizer == _kernels_steps.NATURAL:
-                found[0] = self._turned(found[0], at[0], scale[0] ** 2, prior)
-            _kernels_steps.step(
-                self.optimizer, size, *found[:, None], *state, self.count
-            )
-        # What no row depends on has its prior for its posterior.
-        at[0, ~known] = prior[0, 0, ~known]
-        log_scale[0, ~known] = -0.5 * np.log(prior[1, 0, ~known])
-        self._see(seen, self.count - began)
-        return Point(q._replace(mean=at.T.copy(), log_scale=log_scale.T.copy()))
+    # A sweep
 
-    def _turned(self, gradient, mean, variance, prior):
+    def open(self, anchor):
+        """Return what an epoch moves."""
+        d = self.target.n_dim
+        work = Work(anchor.point, self.shape, (2, 2, d), d if self.target.sparse else 0)
+        work.prior = self._prior()
+        work.met = np.zeros(d, bool)
+        self.target.rest(work.mean[0])
+        return work
+
+    def visits(self, known, rng):
+        """Return batches in random order, with their numbers in a fixed partition."""
+        if self.kind != "saga":
+            return [(None, batch) for batch in self.batches(rng)]
+        order = rng.permutation(self.n_batches)
+        return [(number, known.partition[number]) for number in order]
+
+    def noise(self, work, visits, rng):
+        """Return a standard normal draw for each visit, by its support."""
+        d = self.target.n_dim
+        return [
+            rng.standard_normal(d if batch.support is ALL else batch.support.size)
+            for _, batch in visits
+        ]
+
+    def sweep(self, work, known, visits, noise, sizes):
+        """Make a step for each batch; return how many were not finite."""
+        n_rejected = 0
+        for (number, batch), draw, size in zip(visits, noise, sizes, strict=True):
+            earlier = self._earlier(work.mean[0], known, number, batch)
+            found = self._estimate(work, draw, batch, earlier)
+            work.met[batch.support] = True
+            if np.isfinite(found).all():
+                self._move(work, found, batch, size)
+            else:
+                n_rejected += 1
+        return n_rejected
+
+    def estimates(self, work, known, visits, noise):
+        """Return what steps would be made of, G and C (m, 2, d) or G (m, 1, d).
+
+        Times the weights of the supports, zero without a visit.
+        """
+        found = np.zeros((len(visits), self.n_parts, self.target.n_dim))
+        for row, (number, batch), draw in zip(found, visits, noise, strict=True):
+            earlier = self._earlier(work.mean[0], known, number, batch)
+            weight = 1.0 if batch.support is ALL else self.n_batches / batch.factor
+            row[:, batch.support] = weight * self._estimate(work, draw, batch, earlier)
+        return found
+
+    def _estimate(self, work, noise, batch, earlier):
+        own = work.mean[0, batch.support], work.scale[0, batch.support]
+        return np.stack(self.estimate(*own, noise, batch, earlier))
+
+    def _move(self, work, found, batch, size):
+        state = work.mean, work.log_scale, work.scale, work.prior, work.values
+        work.count += 1
+        work.n_seen += 1
+        if batch.support is not ALL:
+            weight = self.n_batches / batch.factor
+            how = batch.support, weight, self.optimizer, size
+            _kernels_steps.step_on(*how, *found, *state, work.visits, work.seen)
+            return
+        work.seen += [found, np.square(found)]
+        if self.optimizer == _kernels_steps.NATURAL:
+            found[0] = self._preconditioned(found[0], work)
+        _kernels_steps.step(self.optimizer, size, *found[:, None], *state, work.count)
+
+    def close(self, work):
+        """Return the point; what no row depends on has its prior for its posterior."""
+        work.mean[0, ~work.met] = work.prior[0, 0, ~work.met]
+        work.log_scale[0, ~work.met] = -0.5 * np.log(work.prior[1, 0, ~work.met])
+        return super().close(work)
+
+    def _preconditioned(self, gradient, work):
         """Return the gradient whose natural step is that in the model's metric."""
+        mean, variance, prior = work.mean[0], work.scale[0] ** 2, work.prior
         pull = prior[1, 0] * (mean - prior[0, 0])
         return self.model.turned(gradient - pull, variance) / variance + pull
 
-    # Anchors
+    # What controls it
 
-    def _visits(self, mean, rng):
-        """Yield batches with what is known of them; mean moves meanwhile."""
-        if not self.reduced:
-            for batch in self.batches(rng):
-                yield batch, None
-        elif self.kind == "svrg":
-            at, diagonal = mean.copy(), self._known_diagonal(mean)
-            anchor = Anchor(at, None, self.target.gradient(at), diagonal)
-            for batch in self.batches(rng):
-                yield batch, anchor.among(batch.support)
-        else:
-            yield from self._table_visits(mean, rng)
+    def known_at(self, anchor, rng):
+        """Return what is known at an anchor: of all rows, or batch by batch."""
+        mean, curvature = anchor.point.parameters.mean[:, 0], anchor.memory
+        if self.kind == "svrg":
+            diagonal = None
+            if self.control_scale:
+                known = curvature is not None
+                diagonal = curvature.diagonal if known else self._diagonal(mean)
+            return Earlier(mean.copy(), None, self.target.gradient(mean), diagonal)
+        partition = self.batches(rng)
+        return self._table(partition, [self._seen(mean, b) for b in partition])
 
-    def _table_visits(self, mean, rng):
-        """Visit a fixed partition; what is remembered counts from the next epoch on."""
-        if not self.filled:
-            self.partition = self.batches(rng)
-            self.visited = [self._remember(mean, b) for b in self.partition]
-            self.filled = True
-        _, *seen = zip(*self.visited, strict=True)
-        known = Anchor(None, None, *map(self._total, seen))
-        fresh = list(self.visited)
-        for number in rng.permutation(self.n_batches):
-            batch, (at, own, _) = self.partition[number], self.visited[number]
-            fresh[number] = self._remember(mean, batch)
-            yield batch, known.among(batch.support)._replace(at=at, own=own)
-        self.visited = fresh
+    def renewed(self, known):
+        """Let what batches saw in an epoch take the place of what was known."""
+        return self._table(known.partition, known.fresh)
 
-    def _total(self, parts):
-        """Return the sum over all rows of what the batches of the partition found."""
+    def _table(self, partition, visited):
+        _, *seen = zip(*visited, strict=True)
+        total = (self._total(partition, parts) for parts in seen)
+        return Table(partition, visited, list(visited), Earlier(None, None, *total))
+
+    def _earlier(self, mean, known, number, batch):
+        """Return what is known where a batch is visited, and keep what it sees."""
+        if known is None:
+            return None
+        if number is None:
+            return known.among(batch.support)
+        at, own, _ = known.visited[number]
+        known.fresh[number] = self._seen(mean, batch)
+        return known.earlier.among(batch.support)._replace(at=at, own=own)
+
+    def _total(self, partition, parts):
+        """Return the sum over all rows of what the batches of a partition found."""
         if parts[0] is None:
             return None
         total = np.zeros(self.target.n_dim)
-        for batch, part in zip(self.partition, parts, strict=True):
+        for batch, part in zip(partition, parts, strict=True):
             total[batch.support] += part / batch.factor
         return total
 
-    def _remember(self, mean, batch):
+    def _seen(self, mean, batch):
         """Return a point, and gradient and diagonal of a batch there."""
         at = mean[batch.support].copy()
         return at, self.target.gradient(at, batch), self._diagonal(at, batch)
@@ -258,19 +325,26 @@ class TargetSteps(Steps):
             return None
         return -self.target.hessian_diagonal(mean, batch)
 
-    def _known_diagonal(self, mean):
-        """Return that of all rows, which the pass at the same point has."""
-        if self.control_scale and self.at is not None and np.array_equal(self.at, mean):
-            return self.curvature.diagonal
-        return self._diagonal(mean)
+
+class MeanWork:
+    """What an epoch of `MeanSteps` moves; see `Work`."""
+
+    def __init__(self, point, posterior):
+        self.point, self.posterior = point, posterior
+        self.mean = point.parameters.mean.T.copy()
+        self.met = np.zeros(self.mean.size, bool)
+        self.seen, self.n_seen = np.zeros((2, self.mean.size)), 0
+        self.count = 0
 
 
 class MeanSteps(TargetSteps):
-    """A `DrawnModel` of a full or low rank whose update is an epoch of steps.
+    """A `DrawnModel` of a full or low rank, whose means are moved by minibatch steps.
 
     The steps are the means', in the metric of a covariance that stands: one draw of a
     minibatch says hardly anything of a covariance, and the curvature all.
     """
+
+    n_parts = 1
 
     def __init__(self, model, kind, control, control_scale, optimizer, batch_size):
         super().__init__(model, kind, control, False, optimizer, batch_size)
@@ -279,7 +353,8 @@ class MeanSteps(TargetSteps):
         """Return the averages over all draws."""
         return self.model.statistics(point, batch, beta)
 
-    def _promise(self, point, mean):
+    def promise(self, point, mean):
+        """Return what a natural-gradient step is about to gain, in nats."""
         q = point.parameters
         slope = self.model.prior.precision_times(self.model.prior.mean - q.mean[:, 0])
         slope += mean.gradient[:, 0]
@@ -291,22 +366,27 @@ class MeanSteps(TargetSteps):
         effective = max(0.0, posterior.n_dim - prior.precision_trace(posterior))
         return 0.5 / (1.0 + effective / np.sqrt(self.batch_size))
 
-    def update(self, point, mean, rng, size):
-        """Return the point after an epoch of steps; without noise, the point."""
-        if rng is None:
-            return point
-        q, prior = point.parameters, self.model.prior
-        posterior = self.model.posterior(q)
-        at, began = q.mean[:, 0].copy(), self.count
-        seen = np.zeros((2, at.size))
-        for batch, anchor in self._visits(at, rng):
-            v = posterior.sample(1, rng)[0] - posterior.mean
-            first, _ = self.ends(at, v, batch, anchor)
-            if not np.isfinite(first).all():
-                continue
-            self.count += 1
-            seen += [first, np.square(first)]
-            slope = first - prior.precision_times(at - prior.mean)
-            at += size * posterior.covariance_times(slope)
-        self._see(seen, self.count - began)
-        return Point(q._replace(mean=at[:, None]))
+    def open(self, anchor):
+        """Return what an epoch moves."""
+        return MeanWork(anchor.point, self.model.posterior(anchor.point.parameters))
+
+    def noise(self, work, visits, rng):
+        """Return a draw for each visit, less the mean of the posterior."""
+        q = work.posterior
+        return [q.sample(1, rng)[0] - q.mean for _ in visits]
+
+    def _estimate(self, work, noise, batch, earlier):
+        return np.stack(self.ends(work.mean[0], noise, batch, earlier)[:1])
+
+    def _move(self, work, found, batch, size):
+        work.count += 1
+        work.n_seen += 1
+        (found,) = found
+        work.seen += [found, np.square(found)]
+        at, prior = work.mean[0], self.model.prior
+        slope = found - prior.precision_times(at - prior.mean)
+        at += size * work.posterior.covariance_times(slope)
+
+    def close(self, work):
+        """Return the point that an epoch has led to."""
+        return Point(work.point.parameters._replace(mean=work.mean.T.copy()))

@@ -161,7 +161,7 @@ class Runs:
     def __init__(self, estimator, model, plan, rng, began, report):
         self.estimator, self.target, self.plan = estimator, model.target, plan
         self.rng, self.began, self.report = rng, began, report
-        self.runs = []
+        self.runs, self.variances = [], []
         self.left, self.passes, self.size = estimator.max_iter, 0.0, 1.0
         self.batch_size = self.target.rows.size
 
@@ -193,7 +193,7 @@ class Runs:
         solver = (
             plan.ascent(estimator.tol)
             if plan.solver == "batch"
-            else solvers.Sweeps(1.0, plan.solver)
+            else solvers.Sweeps(plan.solver)
         )
         result = solvers.run(
             model,
@@ -209,6 +209,9 @@ class Runs:
             passes=self.passes,
             seconds=time.perf_counter() - self.began,
         )
+        if plan.solver != "batch":
+            # The start of every run but the first is where the one before it ended.
+            self.variances += solver.variances[len(self.variances) > 0 :]
         self.runs.append(result)
         self.left -= result.n_iter
         self.passes = result.history[-1].passes
@@ -224,7 +227,7 @@ class Runs:
         whole = solvers.joined(self.runs)
         used = whole.attributes()
         if steps is not None:
-            used["history_"]["gradient_variance"] = np.array(steps.variances)
+            used["history_"]["gradient_variance"] = np.array(self.variances)
         used |= {"step_size_": self.size, "batch_size_": batch_size}
         return Fit(point, whole, curvature, used)
 

@@ -12,8 +12,7 @@ from skvrem.utils._parallel import threads
 from skvrem.utils._summary import summary_table
 from skvrem.utils._validation import check_options
 from skvrem.vi._arviz import ArviZMixin, Draws
-from skvrem.vi._kernels_pairs import MOST_SPREAD
-from skvrem.vi._model_pairs import PairsModel, hermite, trapezoid
+from skvrem.vi._model_pairs import PairsModel, rule_for
 from skvrem.vi._pairs_input import open_labels, open_matches
 from skvrem.vi._pareto import ParetoMixin
 
@@ -74,9 +73,7 @@ class PairsInference(ParetoMixin, ArviZMixin):
         if method == "plugin":
             return self._outcomes(mean)
         sd = np.sqrt(variance)
-        largest = sd.max(initial=0.0)
-        rule = hermite if largest <= MOST_SPREAD else trapezoid
-        nodes, weights = rule(largest)
+        nodes, weights = rule_for(sd.max(initial=0.0))
         total = 0.0
         for node, weight in zip(nodes, weights, strict=True):
             total = total + weight * self._outcomes(mean + node * sd)

@@ -22,6 +22,8 @@ ESTIMATORS = ("naive", "cv", "joint", "joint, scales", "antithetic", "quadrature
 def decompose(family, X, y, weight, mean, scale, names, batch_size, n_draws, rng):
     """Return traces of variances by name: the decomposition, then the estimators.
 
+    Those of joint and cv are Eqs. 6 and 10 of Wang et al. (2024), measured.
+
     Parameters
     ----------
     family : object

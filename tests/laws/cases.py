@@ -228,9 +228,7 @@ def dropout(k, hidden=()):
     y = y.astype(float) if k == 2 else y.astype(np.int32)
     data = as_source(X, rng.uniform(0.5, 2.0, 120))
     network = Network((3, *hidden, family.n_predictors), "tanh", 0.5)
-    model = DropoutModel(
-        family, y, network, 10.0, data, "batch", "quadrature", "lbfgs", 120
-    )
+    model = DropoutModel(family, y, network, 10.0, data)
     point = Point(Weights(network.start(rng)))
     # The nodes of several classes give an objective whose slope errs a little, and
     # biases may move together by rounding.

@@ -12,8 +12,14 @@ from sklearn.linear_model import LogisticRegression
 
 from skvrem import GaussianDropoutClassifier
 from skvrem.data import as_source
+from skvrem.solvers._protocols import Anchor
 from skvrem.vi._model import Point
-from skvrem.vi._model_dropout import DropoutModel, Network, Weights
+from skvrem.vi._model_dropout import (
+    DropoutModel,
+    DropoutSteps,
+    Network,
+    Weights,
+)
 from skvrem.vi._model_families import Logistic, ScatteredSoftmax
 from tests.watching import Untouched
 
@@ -25,7 +31,7 @@ def rows(n=200, k=2, seed=0):
     return X, y
 
 
-def small_model(k, hidden, kind="stochastic", control="taylor", weighted=False, n=24):
+def small_model(k, hidden, weighted=False, n=24):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(n, 4)), rng.integers(k, size=n)
     weight = rng.uniform(0.5, 2.0, n) if weighted else None
@@ -33,17 +39,27 @@ def small_model(k, hidden, kind="stochastic", control="taylor", weighted=False, 
     y = y.astype(float) if k == 2 else y.astype(np.int32)
     network = Network((4, *hidden, family.n_predictors), "tanh", 0.6)
     data = as_source(X, weight)
-    model = DropoutModel(family, y, network, 0.3, data, kind, control, "adam", 6)
+    model = DropoutModel(family, y, network, 0.3, data)
     return model, 2.0 * network.start(rng), rng
 
 
 def objective(model, vector):
-    """And its gradient, which models of minibatches leave out."""
-    kind, model.kind, point = model.kind, "batch", Point(Weights(vector))
+    """And its gradient."""
+    point = Point(Weights(vector))
     sums = model.data.chunks().sum(lambda batch: model.statistics(point, batch, 1.0))
     mean = type(sums)(*(part / model.total_weight for part in sums))
-    model.kind = kind
     return model.objective(point, mean), model.gradient(point, mean)
+
+
+def estimates(model, kind, control, vector, before, rng):
+    """Of the minibatches of an epoch at one point, six rows each."""
+    steps = DropoutSteps(model, kind, control, "adam", 6)
+    here, earlier = (
+        Anchor(None, np.nan, 0.0, Point(Weights(v))) for v in (vector, before)
+    )
+    known = steps.known_at(earlier, rng) if kind == "svrg" else None
+    work, rows = steps.open(here), steps.visits(known, rng)
+    return steps.estimates(work, known, rows, steps.noise(work, rows, rng))
 
 
 # The model
@@ -92,17 +108,12 @@ def test_objective_is_an_average_over_the_noise(k):
 @pytest.mark.parametrize(("k", "hidden"), [(2, (3,)), (3, ()), (3, (3,))])
 def test_estimates_are_unbiased(kind, control, k, hidden):
     """Over all batches of a partition and many draws, against the noiseless sums."""
-    model, vector, rng = small_model(k, hidden, kind, control, weighted=True)
-    anchor = None
-    if kind == "svrg":
-        before = vector + 0.1 * rng.normal(size=vector.size)
-        anchor = before, model.anchored(before)
-    found = []
-    for _ in range(1 if control == "quadrature" else 500):
-        parts = np.split(rng.permutation(24), 4)
-        found.append(
-            np.mean([model.estimate(vector, p, rng, anchor) for p in parts], 0)
-        )
+    model, vector, rng = small_model(k, hidden, weighted=True)
+    before = vector + 0.1 * rng.normal(size=vector.size)
+    found = [
+        estimates(model, kind, control, vector, before, rng).mean(axis=0)
+        for _ in range(1 if control == "quadrature" else 500)
+    ]
     expected = objective(model, vector)[1] + model.penalty * vector
     off = np.mean(found, axis=0) - expected
     if control == "quadrature":
@@ -123,12 +134,12 @@ def test_controls_take_out_noise():
         ("joint", "svrg", "taylor"),
         ("none", "svrg", "quadrature"),
     ]:
-        model, vector, rng = small_model(3, (3,), kind, control)
+        model, vector, rng = small_model(3, (3,))
         vector *= 0.5
-        anchor = (vector, model.anchored(vector)) if kind == "svrg" else None
         some = [
-            model.estimate(vector, rng.permutation(24)[:6], rng, anchor)
-            for _ in range(500)
+            each
+            for _ in range(125)
+            for each in estimates(model, kind, control, vector, vector, rng)
         ]
         variances[name] = np.var(some, axis=0).sum()
     assert variances["naive"] > 1.2 * variances["cv"] > 1.1 * variances["rows"]

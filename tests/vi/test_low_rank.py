@@ -6,10 +6,13 @@ from scipy.special import expit
 
 from skvrem import BayesianLogisticRegression
 from skvrem import VariationalInference as VI
+from skvrem.schedules import Constant
+from skvrem.solvers import Sweeps
+from skvrem.solvers._protocols import Anchor
 from skvrem.vi._model import Point
 from skvrem.vi._model_draws import DrawnModel, Products, probed_curvature
 from skvrem.vi._model_low_rank import LowRankModel, Stretched, nearest_low_rank
-from skvrem.vi._model_posterior import Flat, LowRank, MeanField
+from skvrem.vi._model_posterior import Flat, FullRank, LowRank, MeanField
 from skvrem.vi._model_target import Target
 from skvrem.vi._model_target_steps import MeanSteps
 from tests.own_models import Logistic, RichLogistic, WideSkills, skills_problem
@@ -251,11 +254,16 @@ def test_estimates_by_the_mean_are_unbiased(kind, control, problem):
     steps = MeanSteps(model, kind, control, True, "natural", 30)
     assert not steps.control_scale
     found, naive = [], []
+    here, near = (
+        Anchor(None, np.nan, 0.0, model.point_of(FullRank(q.mean + t, q.factor)))
+        for t in (0.0, 0.1)
+    )
     for _ in range(60):
-        steps.filled = False
-        for batch, anchor in steps._visits(q.mean + 0.1, rng):
-            v = q.sample(1, rng)[0] - q.mean
-            found.append(steps.ends(q.mean, v, batch, anchor)[0])
+        known = None if kind == "stochastic" else steps.known_at(near, rng)
+        work, visits = steps.open(here), steps.visits(known, rng)
+        noise = steps.noise(work, visits, rng)
+        found += list(steps.estimates(work, known, visits, noise)[:, 0])
+        for (_, batch), v in zip(visits, noise, strict=True):
             naive.append(target.gradient(q.mean + v, batch))
     truth = np.mean([target.gradient(z) for z in q.sample(4000, rng)], axis=0)
     noise = np.std(naive, axis=0) / np.sqrt(4000.0)
@@ -274,7 +282,10 @@ def test_an_epoch_moves_means_alone():
         np.full((4, 1), -3.0), np.full((4, 1), -0.5), np.eye(4)[:, :1], np.ones(1)
     )
     steps = MeanSteps(model, "svrg", "taylor", True, "natural", 5)
-    moved = steps.update(Point(q), None, np.random.default_rng(0), 0.1).parameters
+    solver, rng = Sweeps("svrg"), np.random.default_rng(0)
+    solver.start(steps, target, rng)
+    begin = Anchor(None, np.nan, 0.0, Point(q))
+    moved = solver.sweep(begin, Constant(0.1), rng).point.parameters
     assert (moved.mean > q.mean + 0.5).all()
     assert moved.log_scale is q.log_scale and moved.stretch is q.stretch
 

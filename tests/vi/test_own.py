@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem import VariationalInference as VI
+from skvrem.solvers._protocols import Anchor
 from skvrem.vi._model import Diagonal, Full, Point
 from skvrem.vi._model_draws import (
     DrawnModel,
@@ -20,7 +21,7 @@ from skvrem.vi._model_draws import (
 )
 from skvrem.vi._model_posterior import Flat, MeanField
 from skvrem.vi._model_target import Batch, Target
-from skvrem.vi._model_target_steps import Anchor, TargetSteps
+from skvrem.vi._model_target_steps import Earlier, TargetSteps
 from tests.own_models import STEPS, Logistic, RichLogistic, logistic_problem
 from tests.watching import Untouched
 
@@ -220,19 +221,24 @@ def steps_of(X, y, kind, control, scale, model_class=RichLogistic):
     return TargetSteps(model, kind, control, scale, "natural", 4)
 
 
+def at(mean, scale):
+    columns = mean[:, None].copy(), np.log(scale)[:, None], np.zeros((mean.size, 1, 0))
+    return Anchor(None, np.nan, 0.0, Point(Diagonal(*columns)))
+
+
 @pytest.mark.parametrize(("kind", "control", "scale"), STEPS)
 def test_estimates_are_unbiased(kind, control, scale, expected):
     X, y, mean, deviation, *truth = expected
     steps = steps_of(X, y, kind, control, scale)
     rng = np.random.default_rng(3)
-    away = mean + np.array([0.2, -0.1])
+    away, work = at(mean + np.array([0.2, -0.1]), deviation), None
     found = []
     for _ in range(150):
-        steps.filled = False
-        visits = steps._visits(away, rng)
-        for batch, anchor in visits:
-            noise = rng.standard_normal(2)
-            found.append(steps.estimate(mean, deviation, noise, batch, anchor))
+        known = steps.known_at(away, rng) if kind != "stochastic" else None
+        work = steps.open(at(mean, deviation))
+        visits = steps.visits(known, rng)
+        noise = steps.noise(work, visits, rng)
+        found += list(steps.estimates(work, known, visits, noise))
     found = np.array(found)
     error = found.std(axis=0) / np.sqrt(len(found))
     assert (abs(found.mean(axis=0) - truth) < 4.0 * error).all()
@@ -262,7 +268,7 @@ def test_a_quadratic_leaves_no_variance_at_the_anchor():
 
     steps = steps_of(X, rng.normal(size=20), "svrg", "taylor", True, Linear)
     mean, scale = rng.normal(size=2), np.array([0.3, 0.5])
-    anchor = Anchor(
+    anchor = Earlier(
         mean,
         None,
         steps.target.gradient(mean),

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import BayesianLogisticRegression, solvers
 from skvrem.data import as_source
-from skvrem.vi import _kernels_steps
+from skvrem.solvers._protocols import Anchor
 from skvrem.vi._model import Diagonal, GaussianModel, Point
 from skvrem.vi._model_families import (
     GaussianNoise,
@@ -61,53 +61,24 @@ def stepping(name, kind, control, scale=True, optimizer="sgd", n_draws=1, batch_
     return steps, Point(parameters)
 
 
-def estimates(steps, point, n_epochs, away=0.1):
-    """Estimates of G and C: those of single steps, from one point, by sgd of size 1.
+def known_away(steps, point, away, rng):
+    """What is known at an anchor so far from the point, None where nothing is."""
+    if not steps.reduced:
+        return None
+    q = point.parameters
+    anchor = q._replace(mean=q.mean + away, log_scale=q.log_scale - away)
+    return steps.known_at(Anchor(None, np.nan, 0.0, Point(anchor)), rng)
 
-    The step is read off where it leads to. Rows remember an anchor so far away.
-    """
-    rng, q = np.random.default_rng(5), point.parameters
-    mean, log_scale = q.mean + away, q.log_scale - away
-    steps._anchor(np.ascontiguousarray(mean.T), np.ascontiguousarray(log_scale.T))
-    prior, found = steps._prior(), []
-    n, k = steps.data.n_units, steps.model.k
+
+def estimates(steps, point, n_epochs, away=0.1):
+    """Estimates of G and C at one point, of epochs one after the other."""
+    rng = np.random.default_rng(5)
+    known, found = known_away(steps, point, away, rng), []
+    work = steps.open(Anchor(None, np.nan, 0.0, point))
     for _ in range(n_epochs):
-        order = rng.permutation(n).astype(np.int32)
-        for start in range(0, n, steps.batch_size):
-            some = order[start : start + steps.batch_size]
-            at = q.mean.T.copy(), q.log_scale.T.copy()
-            noise = rng.standard_normal((some.size, steps.n_draws, k))
-            seen, change = np.zeros((2, *at[0].shape)), np.zeros((2, *at[0].shape))
-            _kernels_steps.sweep(
-                *steps._rows(),
-                some,
-                steps.batch_size,
-                noise,
-                steps.model.family.code,
-                steps.phi,
-                steps.control,
-                steps.control_scale,
-                steps.reduced,
-                steps.kind == "saga",
-                *steps.nodes,
-                steps.memory,
-                steps.fresh,
-                *steps.totals,
-                change,
-                *at,
-                prior,
-                steps.moments,
-                0,
-                _kernels_steps.SGD,
-                1.0,
-                seen,
-            )
-            by_mean = at[0] - q.mean.T + prior[1] * (q.mean.T - prior[0])
-            # The step of a log scale is 1 - variance (P_0 + C).
-            variance = np.exp(2.0 * q.log_scale.T)
-            by_scale = (1.0 - at[1] + q.log_scale.T) / variance - prior[1]
-            found.append(np.concatenate([by_mean.ravel(), by_scale.ravel()]))
-    return np.array(found)
+        rows = steps.visits(known, rng)
+        found.append(steps.estimates(work, known, rows, steps.noise(work, rows, rng)))
+    return np.concatenate(found).reshape(-1, found[0][0].size)
 
 
 def exact(steps, point):
@@ -172,16 +143,19 @@ def test_the_table_follows_the_visits():
     """After an epoch without steps, rows remember the point, and so do the sums."""
     for name, control in product(("logistic", "softmax"), ("taylor", "antithetic")):
         steps, point = stepping(name, "saga", control, optimizer="natural")
-        moved = steps.update(point, None, np.random.default_rng(0), 1e-12)
-        steps.filled = True
-        again = steps.update(moved, None, np.random.default_rng(1), 0.0)
-        fresh, _ = stepping(name, "svrg", control)
-        q = again.parameters
-        fresh._anchor(
-            np.ascontiguousarray(q.mean.T), np.ascontiguousarray(q.log_scale.T)
+        rng = np.random.default_rng(0)
+        known = known_away(steps, point, 0.1, rng)
+        work, rows = (
+            steps.open(Anchor(None, np.nan, 0.0, point)),
+            steps.visits(known, rng),
         )
-        np.testing.assert_allclose(steps.memory, fresh.memory, atol=1e-9)
-        for a, b in zip(steps.totals, fresh.totals, strict=True):
+        sizes = np.zeros(-(-len(rows) // steps.batch_size))
+        steps.sweep(work, known, rows, steps.noise(work, rows, rng), sizes)
+        known = steps.renewed(known)
+        fresh = known_away(steps, point, 0.0, rng)
+        np.testing.assert_allclose(known.memory, fresh.memory, atol=1e-9)
+        pairs = list(zip(known.totals, fresh.totals, strict=True))
+        for a, b in pairs[: 1 if control == "antithetic" else 2]:
             np.testing.assert_allclose(a, b, atol=1e-8)
 
 
@@ -189,14 +163,14 @@ def test_weights_are_of_rows():
     """The sums of the anchor are gradient and curvature at the mean."""
     steps, point = stepping("softmax", "svrg", "taylor")
     q = point.parameters
-    steps._anchor(q.mean.T.copy(), q.log_scale.T.copy())
+    totals = known_away(steps, point, 0.0, None).totals
     X = np.column_stack([steps.data.rows, np.ones(steps.data.n_units)])
     p = softmax(X @ q.mean, axis=1)
     w = steps.data.weight
     residual = w[:, None] * (np.eye(3)[steps.model.y] - p)
-    np.testing.assert_allclose(steps.totals.gradient, residual.T @ X, atol=1e-10)
+    np.testing.assert_allclose(totals.gradient, residual.T @ X, atol=1e-10)
     bend = (w[:, None] * p * (1 - p)).T @ X**2
-    np.testing.assert_allclose(steps.totals.curvature, bend, atol=1e-10)
+    np.testing.assert_allclose(totals.curvature, bend, atol=1e-10)
 
 
 # Fits

@@ -7,6 +7,9 @@ from scipy.special import expit
 
 from skvrem import BradleyTerry
 from skvrem import VariationalInference as VI
+from skvrem.schedules import Constant
+from skvrem.solvers import Sweeps
+from skvrem.solvers._protocols import Anchor
 from skvrem.vi import _kernels_steps
 from skvrem.vi._model import Diagonal, Point
 from skvrem.vi._model_draws import DrawnModel
@@ -49,40 +52,39 @@ def point():
     return mean, scale, np.stack([gradient, precision])
 
 
+def at(mean, scale):
+    columns = mean[:, None].copy(), np.log(scale)[:, None], np.zeros((mean.size, 1, 0))
+    return Anchor(None, np.nan, 0.0, Point(Diagonal(*columns)))
+
+
+def swept(steps, anchor, size, rng):
+    """Where an epoch of steps leads to."""
+    solver = Sweeps(steps.kind)
+    solver.start(steps, steps.target, rng)
+    return solver.sweep(anchor, Constant(size), rng).point
+
+
 @pytest.mark.parametrize(("kind", "control", "scale"), STEPS)
 def test_steps_are_unbiased(kind, control, scale, point):
     """Over an epoch, prior and entropy included, of means and of scales."""
     mean, std, truth = point
     steps = steps_of(ShortSkills, kind, control, scale)
+    steps.optimizer = _kernels_steps.SGD
     rng = np.random.default_rng(3)
-    known = np.arange(9) != 6
+    met = np.arange(9) != 6
+    earlier = at(mean + 0.2 * np.sin(np.arange(9.0)), std)
     found = []
     for _ in range(80):
-        steps.filled = False
-        seen = np.zeros((2, 2, 9))
-        for batch, anchor in steps._visits(mean + 0.2 * np.sin(np.arange(9.0)), rng):
-            some = batch.support
-            noise = rng.standard_normal(some.size)
-            parts = steps.estimate(mean[some], std[some], noise, batch, anchor)
-            assert parts[0].shape == parts[1].shape == some.shape
-            state = mean[None].copy(), np.log(std)[None], std[None].copy()
-            _kernels_steps.step_on(
-                some,
-                steps.n_batches / batch.factor,
-                _kernels_steps.SGD,
-                0.0,  # a step of no length
-                *parts,
-                *state,
-                steps._prior(),
-                steps.moments,
-                steps.visits,
-                seen,
-            )
-            np.testing.assert_array_equal(state[0][0], mean)
-        found.append(seen[0] / steps.n_batches)
-    found = np.array(found)[:, :, known]
+        known = None if kind == "stochastic" else steps.known_at(earlier, rng)
+        work, visits = steps.open(at(mean, std)), steps.visits(known, rng)
+        noise = steps.noise(work, visits, rng)
+        assert [draw.size for draw in noise] == [b.support.size for _, b in visits]
+        steps.sweep(work, known, visits, noise, np.zeros(len(visits)))  # no length
+        np.testing.assert_array_equal(work.mean[0], mean)
+        found.append(work.seen[0] / steps.n_batches)
+    found = np.array(found)[:, :, met]
     error = found.std(axis=0) / np.sqrt(len(found))
-    assert (abs(found.mean(axis=0) - truth[:, known]) < 4.0 * error).all()
+    assert (abs(found.mean(axis=0) - truth[:, met]) < 4.0 * error).all()
 
 
 @pytest.mark.parametrize("name", ["gradient", "hessian_times", "hessian_diagonal"])
@@ -142,23 +144,23 @@ def test_the_same_answers(model_class, solver):
 def test_an_epoch_leads_up_from_afar(optimizer):
     """And moves each parameter, those that no row depends on to their prior."""
     steps = steps_of(ShortSkills, move=optimizer)
-    start = Point(
-        Diagonal(np.full((9, 1), 2.0), np.full((9, 1), -2.0), np.zeros((9, 1, 0)))
-    )
+    start = at(np.full(9, 2.0), np.full(9, np.exp(-2.0)))
     rng = np.random.default_rng(0)
 
-    def bound(at):
-        return steps.model.bound(at, np.random.default_rng(1).normal(size=(200, 9)))[0]
+    def bound(point):
+        return steps.model.bound(point, np.random.default_rng(1).normal(size=(200, 9)))[
+            0
+        ]
 
-    at = steps.update(start, None, rng, 0.05)
-    q = steps.model.posterior(at.parameters)
-    assert bound(at) > bound(start) + 5.0
+    end = swept(steps, start, 0.05, rng)
+    q = steps.model.posterior(end.parameters)
+    assert bound(end) > bound(start.point) + 5.0
     assert (q.mean != 2.0).all()
     assert q.mean[6] == PRIOR.mean[6]
     assert q.scale[6] == pytest.approx(PRIOR.scale[6])
-    assert steps.visits[6] == 0 < steps.visits[0] <= steps.n_batches
-    steps.forget()
-    assert not steps.visits.any() and not steps.moments.any()
+    visits = end.moments.visits
+    assert visits[6] == 0 < visits[0] <= steps.n_batches
+    assert start.point.moments is None  # an epoch that is taken back leaves nothing
 
 
 def test_steps_leave_other_parameters_alone():
