@@ -5,11 +5,16 @@ number of epochs for a temperature. A temperature schedule ends at 1 and stays
 there, so that what is reported is the model and not a heated version of it.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
-__all__ = ["Constant", "Geometric", "Linear", "Power"]
+__all__ = ["Constant", "Geometric", "LearnedTemperature", "Linear", "Power"]
+
+# Closer to 1 than this, an inverse temperature is 1.
+ALMOST_ONE = 0.99
 
 
 @dataclass(frozen=True)
@@ -121,3 +126,97 @@ class Geometric:
         if count >= self.length:
             return 1.0
         return self.start ** (1.0 - count / self.length)
+
+
+class LearnedTemperature:
+    r"""One temperature for all data, with a distribution r over a grid that is learned.
+
+    With temperatures :math:`T_1, ..., T_M`, all as probable beforehand, the optimal
+    distribution over them is (Mandt et al. 2016, Eq. 9)
+
+    .. math:: r^*_m \propto \exp\{N (e / T_m - c_m)\}, \qquad
+              r \leftarrow (1 - \kappa) r + \kappa r^*, \qquad
+              1 / T = \sum_m r_m / T_m
+
+    with the energy e, what the posterior expects of a unit's joint density, and the
+    log partition function :math:`c_m` a unit at :math:`T_m`. r moves towards its
+    optimum by a constant step, as the other global parameters do in Eq. 8; put in
+    place at once it would cool within a few epochs and stop where the fit is poor.
+
+    Temperatures never rise: a start that knows nothing may ask for more heat, which
+    would change nothing.
+
+    Parameters
+    ----------
+    temperatures, share : ndarray of shape (n_temperatures,)
+        The grid, and r at the start.
+    calibrate : callable
+        Called with a point and the temperature it was certified at; returns e, and
+        c as an array like the grid.
+    total_weight : float
+        N.
+    rate : float
+        :math:`\kappa`.
+    length, end : float, default=inf
+        Epochs in which r is learned, and after which the temperature is 1. In between
+        what is left of it goes in equal ratios.
+    blind : int, default=0
+        First epochs that begin where nothing is known of the energy.
+
+    Attributes
+    ----------
+    inverses : list of float
+        Inverse temperatures of the epochs so far.
+    target : ndarray of shape (n_temperatures,) or None
+        r* of the last point.
+    """
+
+    def __init__(
+        self,
+        temperatures,
+        share,
+        calibrate,
+        *,
+        total_weight,
+        rate,
+        length=math.inf,
+        end=math.inf,
+        blind=0,
+    ):
+        self.temperatures, self.share = temperatures, share
+        self.calibrate, self.total_weight = calibrate, total_weight
+        self.rate, self.length, self.end, self.blind = rate, length, end, blind
+        self.inverses = [self._mean()]
+        self.target = None
+
+    def __call__(self, count):
+        """Return the temperature of epoch `count`."""
+        if count >= self.end:
+            return 1.0
+        while len(self.inverses) <= count:
+            self.inverses.append(self._next(len(self.inverses)))
+        return 1.0 / self.inverses[count]
+
+    def observe(self, point):
+        """Learn from where an epoch begins, for the temperature of the next."""
+        last, known = self.inverses[-1], len(self.inverses)
+        if last < 1.0 and self.blind < known <= self.length:
+            self.target = self.optimum(*self.calibrate(point, 1.0 / last))
+
+    def optimum(self, energy, partition):
+        """Return r*, the best distribution over the temperatures, Eq. 9."""
+        inverse = 1.0 / self.temperatures
+        return softmax(self.total_weight * (energy * inverse - partition))
+
+    def _mean(self):
+        return float(self.share @ (1.0 / self.temperatures))
+
+    def _next(self, count):
+        last = self.inverses[-1]
+        if count <= self.length:
+            if self.target is not None:
+                self.share = (1.0 - self.rate) * self.share + self.rate * self.target
+            inverse = max(last, self._mean())
+        else:
+            inverse = last ** (1.0 - 1.0 / (self.end - count + 1))
+        return 1.0 if inverse > ALMOST_ONE else inverse

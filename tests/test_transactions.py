@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from skvrem import VRGaussianMixture
+from skvrem import VRHMM, VRPLSA, FactorialMixture, TemperedLDA, VRGaussianMixture
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.solvers import BY_NAME, Batch, Squarem
 from skvrem.utils import _progress
@@ -575,3 +576,25 @@ def test_callbacks_inside_a_grid_search(X):
     assert recorder.events.count(("begin", "fit")) == n_fits
     assert recorder.events.count("setup") == recorder.events.count("teardown") == n_fits
     assert search.best_params_ == {"n_components": 2}
+
+
+def test_a_stream_drops_what_is_of_a_fit():
+    rng = np.random.default_rng(0)
+    rows, counts = rng.normal(size=(200, 3)), rng.poisson(1.0, (60, 8))
+    for estimator, X in (
+        (VRGaussianMixture(2, random_state=0), rows),
+        (FactorialMixture(2, max_iter=9, tempering=None, random_state=0), rows),
+        (VRHMM(2, max_iter=9, random_state=0), rows),
+        (VRPLSA(2, max_iter=9, random_state=0), counts),
+        (TemperedLDA(2, max_iter=9, random_state=0), counts),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            estimator.fit(X)
+        n_iter = estimator.n_iter_
+        of_a_fit = {"history_", "init_scores_", "stop_reason_", "gap_left_"}
+        assert of_a_fit <= set(vars(estimator))
+        estimator.partial_fit(X)
+        assert not of_a_fit & set(vars(estimator))
+        assert estimator.n_iter_ == n_iter + 1 and not estimator.converged_
+        assert estimator.solver_ == "stochastic"

@@ -25,7 +25,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import ComponentsDisplay, FactorialMixture
-from skvrem.factorial._tempering import GlobalTempering
+from skvrem.factorial._tempering import learned_temperature
+from skvrem.schedules import LearnedTemperature
 
 TRUTH, VI = "started at the truth", "VI"
 READINGS = {
@@ -34,22 +35,30 @@ READINGS = {
 }
 
 
-class PrintedTempering(GlobalTempering):
+class PrintedTempering(LearnedTemperature):
     """Eq. 9 as printed: the distribution over temperatures is replaced, not moved."""
 
-    end = 150
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.end = 150
+
+    def observe(self, point):
+        if len(self.inverses) > self.blind:
+            self.target = self.optimum(*self.calibrate(point, None))
 
     def _next(self, count):
-        if self.seen is not None:
-            self.share = self.optimum()
-        return float(self.share @ (1.0 / self.temperatures))
+        if self.target is not None:
+            self.share = self.target
+        return self._mean()
 
 
 class PrintedVT(FactorialMixture):
     """Variational tempering with 150 epochs of that, then a temperature of 1."""
 
     def _temperature(self, variance, total_weight):
-        return PrintedTempering(self.temperature, 150, total_weight)
+        return learned_temperature(
+            self.temperature, 150, total_weight, PrintedTempering
+        )
 
 
 def annealed(epochs, temperature=10.0, **options):

@@ -17,7 +17,7 @@ from skvrem.factorial._start import (
     resume,
     starting_parameters,
 )
-from skvrem.factorial._tempering import GlobalTempering
+from skvrem.factorial._tempering import learned_temperature
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
 from skvrem.utils._parallel import one_blas_thread, threads
@@ -33,7 +33,6 @@ from skvrem.utils._validation import (
 
 __all__ = ["FactorialMixture"]
 
-SOLVERS = ("batch", "stochastic", "svrg")
 # Statistics of all blocks that variance reduction may keep.
 TABLE_BYTES = 1 << 26
 MOST_ANNEALING = 100
@@ -71,12 +70,15 @@ class FactorialMixture(
     posterior : {"full", "diag"}, default="full"
         Posterior of the components: jointly, with their K x K covariance, or each by
         itself, as in [1]_. "full" has the higher bound, at the same cost.
-    solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
+    solver : str, default="auto"
+        "auto", "batch", "stochastic", "svrg", "saga" or "incremental".
         How the mean of the sufficient statistics is estimated. "batch" is coordinate
         ascent; "stochastic" is stochastic variational inference with decreasing
-        steps; "svrg" its variance-reduced form; "auto" is "batch".
+        steps; "svrg" its variance-reduced form and "saga" that in one pass an epoch;
+        "incremental" replaces the share of one minibatch after the other; "auto" is
+        "batch".
     step_size : float or "auto", default="auto"
-        Step of "svrg"; "auto" makes a step times the number of minibatches
+        Step of "svrg" and "saga"; "auto" makes a step times the number of minibatches
         ``min(20, n_samples / (3 * n_parameters))``, at least 1. Factor of the steps
         of "stochastic".
     step_decay, step_offset : float, default=0.6, 2.0
@@ -272,7 +274,7 @@ class FactorialMixture(
         check_options(
             self,
             posterior=("full", "diag"),
-            solver=("auto", *SOLVERS),
+            solver=solvers.names_for(FactorialModel),
             tempering=(None, "annealed", "global"),
             warm_start=(False, True),
         )
@@ -349,7 +351,7 @@ class FactorialMixture(
             step_offset=self.step_offset,
             most_blocks=blocks,
         )
-        return plan, plan.n_blocks <= blocks
+        return plan, plan.keeps_sums(blocks)
 
     def _model(self, total_weight, dtype, variance, **options):
         given = (self.noise_variance, self.component_variance, self.activation_prior)
@@ -375,7 +377,7 @@ class FactorialMixture(
             length = min(MOST_ANNEALING, self.max_iter // 2)
         if self.tempering == "annealed":
             return schedules.Linear(hottest, length)
-        return GlobalTempering(hottest, length, total_weight)
+        return learned_temperature(hottest, length, total_weight)
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
@@ -484,23 +486,19 @@ class FactorialMixture(
                 point = model.start(starting_parameters(self, found, rng))
             else:
                 point = resume(self, model, 0, data.n_features)
-            batch = solvers.Batch()
-            batch.start(model, data, rng)
-            anchor = batch.certify(point, 1.0)
-            factor = 1.0 if self.step_size == "auto" else self.step_size
-            schedule = schedules.Power(factor, self.step_offset, self.step_decay)
-            step = schedule(seen / data.n_units)
-            point = model.update(point, None, anchor.mean, step)
-            for name in ("history_", "init_scores_", "stop_reason_", "gap_left_"):
-                vars(self).pop(name, None)  # they are of a fit that is past
-            vars(self).update(
-                self._attributes(model.revive(point, data, rng), dtype),
-                lower_bound_=anchor.objective,
-                converged_=False,
-                n_iter_=getattr(self, "n_iter_", 0) + 1,
-                n_samples_seen_=seen + data.n_units,
-                solver_="stochastic",
-                step_size_=step,
-                batch_size_=data.n_units,
+            step = solvers.stream_step(
+                model,
+                point,
+                data,
+                seen / data.n_units,
+                step_size=self.step_size,
+                step_offset=self.step_offset,
+                step_decay=self.step_decay,
             )
+            objective = model.objective(point, step.mean)
+            found = self._attributes(model.revive(step.point, data, rng), dtype) | {
+                "lower_bound_": objective,
+                "n_samples_seen_": seen + data.n_units,
+            }
+            step.record(self, found, data.n_units)
         return self

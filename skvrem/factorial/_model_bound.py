@@ -10,15 +10,18 @@ is linear in the sums, so it never needs the rows.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 __all__ = [
     "LOG_2PI",
     "Parameters",
     "Statistics",
+    "calibration",
     "divergence",
     "energy",
     "expected",
     "gram",
+    "log_partition",
     "residual",
 ]
 
@@ -107,3 +110,23 @@ def divergence(parameters):
     _, log_det = np.linalg.slogdet(covariance)
     trace = (np.vdot(means, means) + d * np.trace(covariance)) / spread
     return 0.5 * (trace - k * d - d * log_det + k * d * np.log(spread))
+
+
+def log_partition(parameters, inverse):
+    r"""Log C(T) / N at inverse temperatures (Mandt et al. 2016, supplement C).
+
+    .. math:: \log C(T) / N = \tfrac D2 \log T
+              + \sum_k \log\left( \pi_k^{1/T} + (1 - \pi_k)^{1/T} \right)
+    """
+    activation, d = parameters.activation, parameters.means.shape[1]
+    logs = np.log([activation, 1.0 - activation])
+    log_c = logsumexp(inverse[:, None, None] * logs, axis=1).sum(axis=1)
+    return log_c - 0.5 * d * np.log(inverse)
+
+
+def calibration(point, inverse):
+    """Return the energy a row at a point, and the log partition function a row."""
+    parameters, sums = point.parameters, point.statistics
+    return energy(parameters, sums) / float(sums.sum_w), log_partition(
+        parameters, inverse
+    )

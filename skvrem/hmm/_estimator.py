@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from sklearn.base import BaseEstimator, clone
 
+from skvrem import solvers
 from skvrem.hmm._description import HMMDescription
 from skvrem.hmm._emission import Emission
 from skvrem.hmm._emission_continuous import Gamma, VonMises
@@ -12,6 +13,7 @@ from skvrem.hmm._emission_gaussian import Gaussian
 from skvrem.hmm._fitting import HMMFitting
 from skvrem.hmm._inference import HMMInference
 from skvrem.hmm._intervals import HMMIntervals
+from skvrem.hmm._model import HMMModel
 from skvrem.hmm._outlook import HMMOutlook
 from skvrem.hmm._plan import check_solver
 from skvrem.hmm._stream import HMMStream
@@ -84,12 +86,14 @@ class VRHMM(
     algorithm : {"viterbi", "map"}, default="viterbi"
         What `predict` returns: the most probable path, or the most probable state of
         each row.
-    solver : {"auto", "batch", "incremental", "svrg", "saga"}, default="auto"
+    solver : str, default="auto"
+        "auto", "batch", "incremental", "svrg", "saga" or "stochastic".
         "batch" is Baum-Welch; "auto" is that with SQUAREM. "incremental" cuts the rows
         into blocks that hand on their messages and updates the model after each:
         fewer passes, of more work each. "svrg" and "saga" are those of [1]_: M steps
         by variance-reduced gradients in free coordinates. They are slower where the M
-        step has a closed form, and more often leave a poor optimum.
+        step has a closed form, and more often leave a poor optimum. "stochastic" is
+        stochastic EM with decreasing steps, on blocks of whole sequences.
     acceleration : {None, "squarem", "lbfgs"}, default=None
         On top of "batch": extrapolation [2]_; or, after 6 epochs, quasi-Newton steps
         by the exact gradient, whose first metric is the information of the complete
@@ -97,10 +101,10 @@ class VRHMM(
         fewest passes.
     batch_size : int or "auto", default="auto"
         Rows of a block, rounded to a multiple of 128 or more. "auto" is 4096 for
-        "incremental", and at least 8 blocks; for "svrg" and "saga" single rows where
-        emissions are Gaussian with ``covariance_type="diag"`` and nothing is fixed,
-        masked, missing, weighted, labelled or has a prior, else a thousandth of the
-        rows.
+        "incremental" and "stochastic", and at least 8 blocks; for "svrg" and "saga"
+        single rows where emissions are Gaussian with ``covariance_type="diag"`` and
+        nothing is fixed, masked, missing, weighted, labelled or has a prior, else a
+        thousandth of the rows.
     partial_e_step : bool, default=True
         "svrg" and "saga" renew the posteriors of the rows that they visit.
     inner_passes : int, default=1
@@ -118,10 +122,10 @@ class VRHMM(
     annealing_iter : int, default=20
         Epochs it takes to come down to 1.
     step_size : float or "auto", default="auto"
-        Factor of the steps of :meth:`partial_fit`, and of those of "svrg" and
-        "saga", which a line search finds; "auto" is 1.
+        Factor of the steps of :meth:`partial_fit` and "stochastic", and of those of
+        "svrg" and "saga", which a line search finds; "auto" is 1.
     step_decay, step_offset : float, default=0.6, 2.0
-        Steps of :meth:`partial_fit` are
+        Steps of :meth:`partial_fit` and "stochastic" are
         ``step_size * (t + step_offset) ** -step_decay``.
     n_init : int or "auto", default="auto"
         Starts. Each makes 6 epochs, and the best goes on; with annealing each goes to
@@ -301,7 +305,7 @@ class VRHMM(
             self,
             algorithm=("viterbi", "map"),
             covariance_type=("diag", "full", "tied", "spherical"),
-            solver=("auto", "batch", "incremental", "svrg", "saga"),
+            solver=solvers.names_for(HMMModel),
             partial_e_step=(False, True),
             acceleration=(None, "squarem", "lbfgs"),
             tempering=(None, "annealed"),

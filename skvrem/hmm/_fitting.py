@@ -1,7 +1,7 @@
 """How a hidden Markov model is fitted: opened on rows, started, gone on with."""
 
-import time
 from functools import partial
+from itertools import cycle
 
 import numpy as np
 from sklearn.base import clone
@@ -11,7 +11,7 @@ from skvrem import schedules, solvers
 from skvrem.hmm._inference import explain_impossible
 from skvrem.hmm._model import HMMModel
 from skvrem.hmm._model_passes import Impossible
-from skvrem.hmm._plan import plan_fit
+from skvrem.hmm._plan import count_starts, plan_fit
 from skvrem.hmm._sequences import SequenceSource, open_sequences
 from skvrem.hmm._start import starting_parameters
 from skvrem.hmm._transitions import Homogeneous, Initial
@@ -20,9 +20,6 @@ from skvrem.utils._progress import Progress, with_callbacks
 from skvrem.utils._scale import warn_scale
 
 __all__ = ["HMMFitting"]
-
-# Starts of "auto", and epochs of each before the best goes on.
-STARTS, SHORT = 8, 6
 
 
 class HMMFitting:
@@ -101,64 +98,37 @@ class HMMFitting:
         sequences, data, model = self._open(
             X, groups, lengths, sample_weight, state_labels, y=y
         )
-        plan = plan_fit(self, data)
         dtype = sequences.X.dtype
-        random_state = check_random_state(self.random_state)
         warm = self.warm_start and hasattr(self, "transmat_")
-        n_init = self.n_init
-        if n_init == "auto":
-            one = self.n_components == 1 or self.tempering is not None
-            n_init = 1 if one else STARTS
-        n_init = 1 if warm else n_init
-        short = (n_init > 1 or plan.leads) and self.tempering is None
+        n_init = 1 if warm else count_starts(self)
+        plan, visited = plan_fit(self, model, data, n_init)
+        describe = partial(self._attributes, model, dtype=dtype)
         temperature = schedules.Constant(1.0)
         if self.tempering is not None:
             temperature = schedules.Linear(self.temperature, self.annealing_iter)
-        results, seconds = [], []
+        methods = cycle((self.init_params, "random"))
+
+        def start(rng):
+            point = self._starting_point(model, data, next(methods), rng, warm)
+            return solvers.Start(model, point, describe, temperature=temperature)
+
         with Progress(self, X, y, n_init) as progress:
-
-            def run(solver, report, point, rng, max_iter, began, passes=0.0):
-                return solvers.run(
-                    model,
-                    solver,
-                    plan.data,
-                    point,
-                    step_size=schedules.Constant(plan.step_size),
-                    temperature=temperature,
-                    max_iter=max_iter,
-                    tol=self.tol,
-                    rng=rng,
-                    report=report,
-                    passes=passes,
-                    seconds=time.perf_counter() - began,
-                )
-
-            attributes = partial(self._attributes, model, dtype=dtype)
             try:
-                for number in range(n_init):
-                    began = time.perf_counter()
-                    rng = np.random.default_rng(random_state.randint(2**31 - 1))
-                    point = self._starting_point(model, data, number, rng, warm)
-                    report = progress.start(number, attributes)
-                    epochs = min(SHORT, self.max_iter) if short else self.max_iter
-                    solver = plan.lead if short else plan.solver
-                    results.append(run(solver, report, point, rng, epochs, began))
-                    seconds.append(began)
-                    if not short and report.end():
-                        break
-                scores = np.array([result.objective for result in results])
-                chosen = int(np.where(np.isnan(scores), -np.inf, scores).argmax())
-                best = results[chosen]
-                if short and not (best.converged or best.stopped):
-                    more = partial(run, plan.solver, report)
-                    best = self._continue(more, best, seconds[chosen], rng)
-                if best.history and plan.leads:  # a point without its statistics
+                best, attributes = solvers.run_starts(
+                    start,
+                    n_init,
+                    plan=plan,
+                    data=visited,
+                    progress=progress,
+                    random_state=check_random_state(self.random_state),
+                    max_iter=self.max_iter,
+                    tol=self.tol,
+                )
+                if self.acceleration == "lbfgs":  # whose points have no statistics
                     statistics = model.mean(best.point, data)
-                    best = best._replace(
-                        point=best.point._replace(statistics=statistics)
-                    )
-                if short:
-                    report.end()
+                    point = best.point._replace(statistics=statistics)
+                    best = best._replace(point=point)
+                    attributes |= describe(point)
             except Impossible as error:
                 raise explain_impossible(error, sequences) from None
         warn_not_converged(self, best)
@@ -167,11 +137,8 @@ class HMMFitting:
         prior = model.log_prior(best.point.parameters) / model.total
         vars(self).pop("_carried", None)  # it is of a stream that is past
         vars(self).update(
-            self._attributes(model, best.point, dtype),
-            **best.attributes(),
+            attributes,
             log_likelihood_=best.objective - prior,
-            solver_=best.history[-1].solver,
-            init_scores_=scores,
             n_parameters_=model.n_parameters(),
             n_samples_seen_=len(sequences.X) + (self._seen() if warm else 0),
         )
@@ -184,16 +151,7 @@ class HMMFitting:
             if warn_scale(self, *about, weight * model.total):
                 break
 
-    def _continue(self, run, best, began, rng):
-        """Go on from the best of the short starts."""
-        left = self.max_iter - best.n_iter
-        if left <= 0:
-            return best
-        passes = best.history[-1].passes
-        more = run(best.point, rng, left, began, passes)
-        return solvers.joined([best, more])
-
-    def _starting_point(self, model, data, number, rng, warm):
+    def _starting_point(self, model, data, method, rng, warm=False):
         if warm:
             parameters = self._parameters()
             emission = model.emission.blank()
@@ -212,7 +170,6 @@ class HMMFitting:
             except Impossible:  # what the earlier rows did not hold
                 parameters = model.relax(parameters, data.rows.mean_features())
             return model.start(parameters)
-        method = self.init_params if number % 2 == 0 else "random"
         return model.start(
             starting_parameters(model, data.rows, method, rng, data.inputs)
         )

@@ -1,16 +1,17 @@
 """How a hidden Markov model is fitted: which solver, on which blocks, after what."""
 
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem import solvers
+from skvrem import schedules, solvers
 from skvrem.hmm._model_sweeps import BlockSweeps, RowSweeps
 from skvrem.hmm._sequences import Blocks
 
-__all__ = ["check_solver", "plan_fit"]
+__all__ = ["check_solver", "count_starts", "plan_fit"]
 
+# Starts of "auto", and epochs of each before the best goes on.
+STARTS, SHORT = 8, 6
 # Rows of a block of "incremental", how many of them there may be, and sweeps between
 # two passes that certify.
 BLOCK_ROWS, FEWEST, MOST, SWEEPS = 4096, 8, 100, 2
@@ -18,29 +19,6 @@ BLOCK_ROWS, FEWEST, MOST, SWEEPS = 4096, 8, 100, 2
 STEPS, TILE_ROWS = 1000, 128
 # Pairs that quasi-Newton steps remember: more than most models have parameters.
 PAIRS = 100
-
-
-class Fit(NamedTuple):
-    """How a fit is to be made.
-
-    Attributes
-    ----------
-    name : str
-    solver : Solver
-    data : Data
-    lead : Solver
-        What makes the first epochs of every start.
-    leads : bool
-        Also where there is only one start.
-    step_size : float
-    """
-
-    name: str
-    solver: Any
-    data: Any
-    lead: Any
-    leads: bool = False
-    step_size: float = 1.0
 
 
 def check_solver(estimator):
@@ -86,25 +64,55 @@ def _make_sweeps(model, data, rng, *, batch_size, **options):
     return BlockSweeps(model, data, partition, **options)
 
 
-def plan_fit(estimator, data):
-    """Choose what the parameters of an estimator leave open."""
+def _count_blocks(estimator, data):
+    rows, size = len(data.rows.X), estimator.batch_size
+    if size == "auto":
+        return int(np.clip(rows // BLOCK_ROWS, FEWEST, MOST))
+    return max(1, round(rows / size))
+
+
+def count_starts(estimator):
+    """Return the number of starts that an estimator's parameters ask for."""
+    if estimator.n_init != "auto":
+        return estimator.n_init
+    one = estimator.n_components == 1 or estimator.tempering is not None
+    return 1 if one else STARTS
+
+
+def plan_fit(estimator, model, data, n_init):
+    """Choose what the parameters of an estimator leave open.
+
+    Parameters
+    ----------
+    estimator : VRHMM
+    model : HMMModel
+    data : SequenceSource
+    n_init : int
+        Of several starts the best goes on after a few epochs. Tempered ones do not
+        compare before their end.
+
+    Returns
+    -------
+    plan : Plan
+    data : SequenceSource or Blocks
+        What the solver visits.
+    """
     solver, acceleration = estimator.solver, estimator.acceleration
     if solver == "auto" and acceleration is None:
         acceleration = "squarem"
+    name = solver if acceleration is None else f"batch+{acceleration}"
+    lead, short = solvers.Batch(), n_init > 1 and estimator.tempering is None
+    step_size = schedules.Constant(1.0)
     if acceleration == "lbfgs":
-        # Far from an optimum its metric is worth little.
+        # Far from an optimum its metric is worth little: also the only start is led.
         made = solvers.QuasiNewton(estimator.tol, PAIRS, promises=False)
-        return Fit("batch+lbfgs", made, data, solvers.Batch(), True)
-    if acceleration == "squarem":
-        return Fit("batch+squarem", solvers.Squarem(), data, solvers.Squarem())
-    if solver == "incremental":
-        rows, size = len(data.rows.X), estimator.batch_size
-        n_blocks = int(np.clip(rows // BLOCK_ROWS, FEWEST, MOST))
-        if size != "auto":
-            n_blocks = max(1, round(rows / size))
-        made = solvers.Incremental(n_blocks, SWEEPS)
-        return Fit(solver, made, Blocks(data), solvers.Batch())
-    if solver in ("svrg", "saga"):
+        short = True
+    elif acceleration == "squarem":
+        made, lead = solvers.Squarem(), solvers.Squarem()
+    elif solver == "incremental":
+        n_blocks = _count_blocks(estimator, data)
+        made, data = solvers.Incremental(n_blocks, SWEEPS), Blocks(data)
+    elif solver in ("svrg", "saga"):
         make = partial(
             _make_sweeps,
             batch_size=estimator.batch_size,
@@ -115,6 +123,22 @@ def plan_fit(estimator, data):
         size = estimator.step_size
         # An epoch can gain little by chance.
         made = solvers.Sweeps(solver, patience=2, noisy=False, make=make)
-        size = 1.0 if size == "auto" else float(size)
-        return Fit(solver, made, data, solvers.Batch(), step_size=size)
-    return Fit("batch", solvers.Batch(), data, solvers.Batch())
+        step_size = schedules.Constant(1.0 if size == "auto" else float(size))
+    elif solver in solvers.BY_NAME:
+        # On blocks of whole sequences, which do not lean on each other.
+        rows = len(data.rows.X)
+        n_blocks = min(_count_blocks(estimator, data), data.n_units)
+        planned = solvers.plan_em(
+            rows,
+            model.n_parameters(),
+            solver=solver,
+            step_size=estimator.step_size,
+            batch_size=rows / n_blocks,
+            step_decay=estimator.step_decay,
+            step_offset=estimator.step_offset,
+        )
+        made, step_size = planned.solver, planned.step_size
+    else:
+        made = solvers.Batch()
+    plan = solvers.Plan(name, made, step_size)
+    return (plan._replace(lead=lead, lead_epochs=SHORT) if short else plan), data

@@ -3,12 +3,12 @@
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skvrem import schedules
+from skvrem import solvers
 from skvrem.hmm._inference import explain_impossible
 from skvrem.hmm._model import Statistics
 from skvrem.hmm._model_lanes import Layout
 from skvrem.hmm._model_passes import Impossible, Passes
-from skvrem.utils._algebra import scale as scale_sums
+from skvrem.utils._algebra import scale
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._parallel import threads
 from skvrem.utils._validation import all_or_nothing
@@ -91,7 +91,7 @@ class HMMStream:
             rng = np.random.default_rng(seed)
             if first:
                 dtype, seen = sequences.X.dtype, 0
-                point = self._starting_point(model, data, 0, rng, False)
+                point = self._starting_point(model, data, self.init_params, rng)
             else:
                 dtype, seen = self.transmat_.dtype, self._seen()
                 point = AveragingPoint(
@@ -115,30 +115,31 @@ class HMMStream:
                     passes, sums = expect(point._replace(parameters=relaxed))
                 except Impossible as error:
                     raise explain_impossible(error, sequences) from None
-            scale = 1.0 if self.step_size == "auto" else self.step_size
-            schedule = schedules.Power(scale, self.step_offset, self.step_decay)
-            step = schedule(seen / len(sequences.X))
-            mean = scale_sums(sums, 1.0 / data.total_weight)
+            mean = scale(sums, 1.0 / data.total_weight)
             if continues and len(sequences.bounds) == 2:
                 # Nothing has been seen of how sequences begin.
                 mean = mean._replace(start=point.statistics.start)
             objective = float(mean.objective)
             model.total = data.total_weight + seen
-            point = model.update(point, None, mean, step)
+            step = solvers.stream_step(
+                model,
+                point,
+                data,
+                seen / len(sequences.X),
+                step_size=self.step_size,
+                step_offset=self.step_offset,
+                step_decay=self.step_decay,
+                mean=mean,
+            )
             inputs = sequences.inputs
             last_inputs = None if inputs is None else inputs[-1].copy()
-            for name in ("history_", "init_scores_"):
-                vars(self).pop(name, None)  # they are of a fit that is past
-            vars(self).update(
-                self._attributes(model, point, dtype),
-                converged_=False,
-                n_iter_=getattr(self, "n_iter_", 0) + 1,
-                log_likelihood_=objective,
-                solver_="stochastic",
-                n_parameters_=model.n_parameters(),
-                n_samples_seen_=seen + len(sequences.X),
-                _carried=(passes.last(), last_inputs),
-            )
+            found = self._attributes(model, step.point, dtype) | {
+                "log_likelihood_": objective,
+                "n_parameters_": model.n_parameters(),
+                "n_samples_seen_": seen + len(sequences.X),
+                "_carried": (passes.last(), last_inputs),
+            }
+            step.record(self, found)
         if structure is not None:
             self._fit_parameters = structure
         return self

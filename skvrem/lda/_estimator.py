@@ -19,8 +19,7 @@ from skvrem.lda._inference import (
 )
 from skvrem.lda._model import LDAModel
 from skvrem.lda._model_local import LocallyTemperedLDAModel
-from skvrem.lda._tempering import SAMPLE, GlobalTemperature
-from skvrem.utils._algebra import scale
+from skvrem.lda._tempering import learned_temperature
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
 from skvrem.utils._parallel import threads
@@ -41,7 +40,8 @@ FEWEST_BLOCKS, FEWEST_EPOCHS = 8, 4
 # Minibatches of "svrg", and its step times their number.
 BLOCKS, BLOCK_DOCUMENTS, STEPS_AN_EPOCH = 20, 64, 7.0
 DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
-# Measured on three corpora, see the user guide: hotter, topics are all the same.
+# Measured on three corpora (python benchmarks/papers/tempering_lda.py): hotter, topics
+# are all the same.
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 1.3, 5
 METHODS = {"batch": "batch", "online": "stochastic"}
 ALIASES = {
@@ -291,6 +291,7 @@ class TemperedLDA(
 
     def _check_parameters(self):
         self._check_common_parameters()
+        check_options(self, solver=solvers.names_for(LDAModel))
         check_integer(self, "evaluate_every", least=-(2**31))
         check_real(self, "perp_tol")
         check_real(self, "total_samples", above=True, options=(None,))
@@ -304,11 +305,12 @@ class TemperedLDA(
             learning_method=(None, *METHODS),
         )
         check_aliases(self, ALIASES)
-        if self.tempering == "local" and self.solver == "svrg":
+        certifies = getattr(solvers.BY_NAME.get(self.solver), "certifies", False)
+        if self.tempering == "local" and certifies:
             raise ValueError(
                 "tempering='local' goes with solver='stochastic' or 'batch': the "
                 "documents' own temperatures change the objective between epochs, "
-                "and solver='svrg' goes by it."
+                f"and solver={self.solver!r} goes by it."
             )
         warn_annealing_too_long(self)
 
@@ -348,17 +350,16 @@ class TemperedLDA(
         return self
 
     @property
-    def _steps(self):
-        """Factor, offset and decay of decreasing steps."""
-        factor = 1.0 if self.step_size == "auto" else self.step_size
+    def _decay(self):
+        """Offset and decay of decreasing steps."""
         offset, decay = self.learning_offset, self.learning_decay
         offset = self.step_offset if offset is None else offset
-        return factor, offset, self.step_decay if decay is None else decay
+        return offset, self.step_decay if decay is None else decay
 
     def _plan(self, n_documents):
         """Choose solver, blocks and step."""
         solver = METHODS.get(self.learning_method, self.solver)
-        _, offset, decay = self._steps
+        offset, decay = self._decay
         size = DEFAULT_BATCH if self.batch_size == "auto" else self.batch_size
         if solver == "auto":
             solver = "batch"
@@ -366,13 +367,14 @@ class TemperedLDA(
                 reduced = self.max_iter >= FEWEST_EPOCHS and self.tempering != "local"
                 decreasing = (offset, decay) != (DEFAULT_OFFSET, DEFAULT_DECAY)
                 solver = "svrg" if reduced and not decreasing else "stochastic"
-        if solver == "svrg" and self.batch_size == "auto":
+        reduced = solvers.reduces_variance(solver)
+        if reduced and self.batch_size == "auto":
             n_blocks = max(1, min(BLOCKS, n_documents // BLOCK_DOCUMENTS))
             size = n_documents / n_blocks
         step_size = self.step_size
         if step_size == "auto":
             step_size = min(1.0, STEPS_AN_EPOCH * size / n_documents)
-            step_size = step_size if solver == "svrg" else 1.0
+            step_size = step_size if reduced else 1.0
         return solvers.plan_em(
             n_documents,
             1,
@@ -387,8 +389,7 @@ class TemperedLDA(
         if tempering is None:
             return schedules.Constant(1.0)
         if tempering == "global":
-            sample = data.sample(SAMPLE, rng)
-            return GlobalTemperature(model, sample, data.total_weight, length)
+            return learned_temperature(model, data, length, rng)
         return schedules.Linear(self.temperature, length)
 
     @with_callbacks
@@ -546,20 +547,27 @@ class TemperedLDA(
                 point = model.start((topics.T,))
             else:
                 point = model.resume(self._sums)
-            (batch,) = data.chunks().batches
-            sums = scale(model.statistics(point, batch, 1.0), 1.0 / tokens)
-            factor, offset, decay = self._steps
             n_batches = 0 if first else self.n_batch_iter_ - 1
-            step = schedules.Power(factor, offset, decay)(n_batches)
-            point = model.recentre(model.update(point, None, sums, step))
-            lower_bound = model.objective(point, sums)
+            offset, decay = self._decay
+            step = solvers.stream_step(
+                model,
+                point,
+                data,
+                n_batches,
+                step_size=self.step_size,
+                step_offset=offset,
+                step_decay=decay,
+            )
+            point = model.recentre(step.point)
+            lower_bound = model.objective(point, step.mean)
             found = self._topic_attributes(model, point) | {
                 "lower_bound_": lower_bound,
                 "bound_": perplexity_of(lower_bound),
                 "n_batch_iter_": n_batches + 2,
                 "n_documents_seen_": documents,
+                "n_tokens_seen_": seen + tokens,
                 "doc_topic_prior_": doc_prior,
                 "topic_word_prior_": word_prior[()],
             }
-            self._record_batch(found, step, data.n_units, seen + tokens)
+            step.record(self, found, data.n_units, past=("doc_temperature_",))
         return self

@@ -74,7 +74,6 @@ class LDAInference(TopicModelMixin):
 
     _by_topic = ("doc_topic_prior_", "topic_word_prior_")
     _objective_name = "lower_bound_"
-    _fit_only = ("history_", "init_scores_", "doc_temperature_")
 
     @property
     def exp_dirichlet_component_(self):

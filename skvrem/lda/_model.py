@@ -40,6 +40,8 @@ __all__ = ["LDAModel", "LDAPoint", "Parameters"]
 
 # Rounds that a document takes, about: for the size of tasks only.
 USUAL_ROUNDS = 20
+# Inverse temperatures at which the partition function is evaluated.
+GRID = np.geomspace(0.1, 1.0, 20)
 
 
 class Parameters(NamedTuple):
@@ -322,7 +324,7 @@ class LDAModel:
             np.add, parallel_map(evaluate, row_chunks(0, len(logs), TASK_WORDS))
         )
 
-    def calibration(self, point, batch, beta, grid):
+    def calibration(self, point, batch, beta, inverse):
         r"""Return what the posterior expects of the data, and what it would predict.
 
         With posterior means :math:`\bar\theta, \bar\beta` (Mandt et al. 2016, Eq. 9,
@@ -340,15 +342,15 @@ class LDAModel:
         batch : batch of documents
         beta : float
             Inverse temperature of the posterior.
-        grid : float64 ndarray
-            Inverse temperatures b.
+        inverse : float64 ndarray
+            Inverse temperatures b, from 0.1 to 1.
 
         Returns
         -------
         energy : float
             e
-        partition : ndarray, of the grid's shape
-            c(b)
+        partition : ndarray like `inverse`
+            c(b), interpolated from a coarser grid.
         """
         k, words = self.n_components, batch.rows.words
         topics = self._topics(point.sums, NO_WORDS)
@@ -368,17 +370,18 @@ class LDAModel:
         weight = batch.weight if batch.weight.size else np.ones(batch.n_units)
         spent = weight[:, None] * (gamma - self.doc_prior)[:, :k] / beta
         energy = (spent * np.log(theta)).sum() + (counts[:, :k] * own[:, :k]).sum()
-        sums = self.partition(logs - top[:, None], top, grid)[:, :k]
+        sums = self.partition(logs - top[:, None], top, GRID)[:, :k]
         lengths = np.add.reduceat(
             np.append(batch.rows.counts, 0.0), batch.rows.indptr[:-1]
         )
         lengths[np.diff(batch.rows.indptr) == 0] = 0.0
         lengths *= weight
         partition = [
-            lengths @ np.log(theta**b @ row) for b, row in zip(grid, sums, strict=True)
+            lengths @ np.log(theta**b @ row) for b, row in zip(GRID, sums, strict=True)
         ]
         n_tokens = lengths.sum() or 1.0  # all that were drawn may weigh nothing
-        return float(energy / n_tokens), np.array(partition) / n_tokens
+        partition = np.array(partition) / n_tokens
+        return float(energy / n_tokens), np.interp(inverse, GRID, partition)
 
     def objective(self, point, mean):
         """Return the bound (Eq. 4) a token, from statistics taken at `point`."""

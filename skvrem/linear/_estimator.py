@@ -333,27 +333,27 @@ class SBMLogisticRegression(
         rows = open_rows(self, X, y, sample_weight, reset=True)
         data, classes = rows.data, rows.classes
         center = find_center(self, data)
-        fit = plan_fit(self, solver, rows, C, center=center)
+        model, plan = plan_fit(self, solver, rows, C, center=center)
         seed = 0  # solvers without minibatches repeat, as the twin's do
-        if self.random_state is not None or fit.name in ("stochastic", "svrg"):
+        if self.random_state is not None or plan.name in ("stochastic", "svrg"):
             seed = check_random_state(self.random_state).randint(2**31 - 1)
         rng = np.random.default_rng(seed)
-        theta, passes = self._first_theta(fit, data, classes, rng)
-        point = fit.model.start(Parameters(theta))
-        if fit.name == "svrg":
-            point, cost = fit.model.recondition(point, data, rng)
+        theta, passes = self._first_theta(model, plan.name, data, classes, rng)
+        point = model.start(Parameters(theta))
+        if plan.name == "svrg":
+            point, cost = model.recondition(point, data, rng)
             passes += cost
         with Progress(self, X, y, 1) as progress:
             attributes = partial(
-                self._attributes, fit.model, classes=classes, dtype=rows.dtype
+                self._attributes, model, classes=classes, dtype=rows.dtype
             )
             report = progress.start(0, attributes)
             result = solvers.run(
-                fit.model,
-                fit.solver,
+                model,
+                plan.solver,
                 data,
                 point,
-                step_size=fit.step_size,
+                step_size=plan.step_size,
                 temperature=schedules.Constant(1.0),
                 max_iter=self.max_iter,
                 tol=self.tol,
@@ -369,36 +369,36 @@ class SBMLogisticRegression(
             vars(self).pop(name, None)
         sums = result.point.statistics
         vars(self).update(
-            self._attributes(fit.model, result.point, classes, rows.dtype),
+            self._attributes(model, result.point, classes, rows.dtype),
             **result.attributes() | {"n_iter_": np.array([result.n_iter], np.int32)},
             objective_=result.objective,
             solver_=result.history[-1].solver,
-            step_size_=fit.model.online.scale if fit.model.online else fit.step_size(0),
-            batch_size_=-(-data.n_units // fit.n_blocks),
+            **plan.attributes(data.n_units),
             n_samples_seen_=data.n_units,
             _seen=data.total_weight,
             _center=center,
             # A fit by full passes keeps none: the first batch of a stream brings it.
-            _curvature=sums.curvature if fit.name == "stochastic" else None,
-            _gradient=sums.gradient if fit.name == "stochastic" else None,
+            _curvature=sums.curvature if plan.name == "stochastic" else None,
+            _gradient=sums.gradient if plan.name == "stochastic" else None,
         )
+        if model.online:  # whose steps go by curvature, shares and this factor
+            self.step_size_ = model.online.scale
         if self.compute_std:
-            vars(self).update(self._standard_errors(fit.model, data, result.point))
+            vars(self).update(self._standard_errors(model, data, result.point))
 
-    def _first_theta(self, fit, data, classes, rng):
+    def _first_theta(self, model, name, data, classes, rng):
         """Return where to start, and the passes that finding it has cost.
 
         A cold start of the accelerated and the variance-reduced fit is the fit to a
         sample, as precise as the sample deserves.
         """
-        model = fit.model
         shape = (len(model.ridge), model.k)
         if self.warm_start and hasattr(self, "coef_"):
             theta = self._theta(classes, shape)
             if theta is not None:
                 return model.about_center(theta), 0.0
         rows = start_rows(shape[0], data.n_units)
-        if fit.name in ("batch", "stochastic") or not rows:
+        if name in ("batch", "stochastic") or not rows:
             return np.zeros(shape), 0.0
         if model.metric_cost > DEAR:
             return np.zeros(shape), 0.0
@@ -509,7 +509,7 @@ class SBMLogisticRegression(
         known = None if first else self._curvature
         center = getattr(self, "_center", None)  # older pickles have none
         center = find_center(self, data) if known is None else center
-        model = plan_fit(self, "stochastic", rows, C, n_total, center).model
+        model, _ = plan_fit(self, "stochastic", rows, C, n_total, center)
         shape = (len(model.ridge), model.k)
         n_blocks = count_blocks(
             "stochastic", data.n_units, shape[0], self.batch_size, stream=True

@@ -1,7 +1,7 @@
 """How a fit is made: which curvature, from how many rows, which solver and steps."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from skvrem.linear._model_curvature import Curvature
 
 __all__ = [
     "MANY_ROWS",
-    "Fit",
     "Sample",
     "count_blocks",
     "curvature_rows",
@@ -48,16 +47,6 @@ ONE = schedules.Constant(1.0)
 BLOCKED = ("stochastic", "svrg")
 # Epochs between objectives that tell how slow "svrg" is, whose gains are noisy.
 SVRG_WINDOW = 3
-
-
-class Fit(NamedTuple):
-    """How a fit is to be made."""
-
-    name: str
-    model: LogisticModel
-    solver: Any
-    step_size: Any
-    n_blocks: int
 
 
 def choose_curvature(p, k, n_rows, *, sparse, rank, own, stream=False):
@@ -157,7 +146,8 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
 
     Returns
     -------
-    fit : Fit
+    model : LogisticModel
+    plan : Plan
     """
     data, classes = rows.data, rows.classes
     p = data.n_features + bool(estimator.fit_intercept)
@@ -202,19 +192,21 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
     )
     model = make(curvature, kind, every=stream or majorizes)
     if accelerated:
-        return Fit("batch+lbfgs", model, solvers.QuasiNewton(estimator.tol), ONE, 1)
+        newton = solvers.QuasiNewton(estimator.tol)
+        return model, solvers.Plan("batch+lbfgs", newton, ONE, 1)
     if stream:
         # The share of the newest block in all that have been seen.
         schedule = schedules.Power(1.0, 1.0, 1.0)
-        return Fit(solver, model, solvers.Stochastic(n_blocks), schedule, n_blocks)
+        made = solvers.Stochastic(n_blocks)
+        return model, solvers.Plan(solver, made, schedule, n_blocks)
     steps, window = ONE, 1
     if solver == "svrg":
         steps, window = schedules.Constant(factor), SVRG_WINDOW
-        plan = solvers.SVRG(n_blocks)
+        made = solvers.SVRG(n_blocks)
     elif majorizes:
-        plan = solvers.Batch()
+        made = solvers.Batch()
     else:
-        plan = solvers.QuasiNewton(estimator.tol, memory=0)
+        made = solvers.QuasiNewton(estimator.tol, memory=0)
     if (majorizes or solver == "svrg") and estimator.curvature == "auto":
         # Where the bound is loose, the accelerated steps go on.
         curvature = choose(own=True)
@@ -223,8 +215,8 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
             # Derivatives of tol are what a gain of about its square leaves.
             slow = solvers.Slow(min(estimator.tol, estimator.tol**2), window)
             newton = solvers.QuasiNewton(estimator.tol)
-            plan = solvers.HandOver(plan, newton, slow, closer)
-    return Fit(solver, model, plan, steps, n_blocks)
+            made = solvers.HandOver(made, newton, slow, closer)
+    return model, solvers.Plan(solver, made, steps, n_blocks)
 
 
 def _make_model(rows, curvature, kind, *, ridge, **options):

@@ -250,7 +250,7 @@ class VRGaussianMixture(
             self,
             covariance_type=COVARIANCE_TYPES,
             init_params=("kmeans", "k-means++", "random", "random_from_data"),
-            solver=("auto", "batch", *solvers.BY_NAME),
+            solver=solvers.names_for(GaussianMixtureModel),
             acceleration=(None, "squarem"),
             tempering=(None, "annealed"),
             warm_start=(False, True),
@@ -360,8 +360,7 @@ class VRGaussianMixture(
             most_blocks=blocks,
             prefer_passes=data.remote,
         )
-        # A table is what saga and incremental are made of; svrg can do without.
-        return plan, plan.name != "svrg" or plan.n_blocks <= blocks
+        return plan, plan.keeps_sums(blocks)
 
     @property
     def _dense(self):
@@ -496,26 +495,20 @@ class VRGaussianMixture(
                 parameters = previous_parameters(self, data.n_features)
                 point = AveragingPoint(parameters, sums, parameters.means)
                 seen = self.n_samples_seen_
-            batch = solvers.Batch()
-            batch.start(model, data, rng)
-            anchor = batch.certify(point, 1.0)
-            scale = 1.0 if self.step_size == "auto" else self.step_size
-            schedule = schedules.Power(scale, self.step_offset, self.step_decay)
-            step = schedule(seen / data.n_units)
-            point = model.update(point, None, anchor.mean, step)
-            seen += data.n_units
-            # They are of a fit that is past.
-            of_fit = ("history_", "stop_reason_", "gap_left_")
-            for name in (*of_fit, "lower_bounds_", "init_scores_"):
-                vars(self).pop(name, None)
-            vars(self).update(
-                self._attributes(model, model.revive(point, data, rng), dtype),
-                converged_=False,
-                n_iter_=getattr(self, "n_iter_", 0) + 1,
-                lower_bound_=anchor.objective,
-                n_samples_seen_=seen,
-                solver_="stochastic",
-                step_size_=step,
-                batch_size_=data.n_units,
+            step = solvers.stream_step(
+                model,
+                point,
+                data,
+                seen / data.n_units,
+                step_size=self.step_size,
+                step_offset=self.step_offset,
+                step_decay=self.step_decay,
             )
+            objective = model.objective(point, step.mean)
+            moved = model.revive(step.point, data, rng)
+            found = self._attributes(model, moved, dtype) | {
+                "lower_bound_": objective,
+                "n_samples_seen_": seen + data.n_units,
+            }
+            step.record(self, found, data.n_units, past=("lower_bounds_",))
         return self

@@ -10,7 +10,6 @@ from skvrem import schedules, solvers
 from skvrem.data import open_documents
 from skvrem.plsa._inference import PLSAInference, check_doc_prior, check_word_prior
 from skvrem.plsa._model import PLSAModel
-from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
 from skvrem.utils._parallel import threads
@@ -230,6 +229,7 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
 
     def _check_parameters(self):
         self._check_common_parameters()
+        check_options(self, solver=solvers.names_for(PLSAModel))
         check_integer(self, "doc_update_iter", least=1, options=("auto",))
         most = np.inf if self.solver == "stochastic" else 1.0
         check_real(self, "step_size", above=True, most=most, options=("auto",))
@@ -286,7 +286,8 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         pilot = PILOT if step_size == "auto" and not warm else 0
         if step_size == "auto":
             steps = STEPS_AN_EPOCH * max(1.0, (batch_size / MANY_DOCUMENTS) ** 0.5)
-            step_size = min(1.0, steps / n_blocks) if solver == "svrg" else 1.0
+            reduced = solvers.reduces_variance(solver)
+            step_size = min(1.0, steps / n_blocks) if reduced else 1.0
         return solvers.plan_em(
             n_documents,
             1,
@@ -432,15 +433,21 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             )
             sums = self._previous_sums(data, word_prior, first)
             point = model.resume(sums, data.n_units)
-            (batch,) = data.chunks().batches
-            sums = scale(model.statistics(point, batch, 1.0), 1.0 / tokens)
-            factor = 1.0 if self.step_size == "auto" else self.step_size
-            schedule = schedules.Power(factor, self.step_offset, self.step_decay)
-            step = schedule(seen / tokens)
-            point = model.recentre(model.update(point, None, sums, step))
-            found = self._attributes(model, doc_prior, word_prior, point)
-            found["objective_"] = model.objective(point, sums)
-            self._record_batch(found, step, data.n_units, seen + tokens)
+            step = solvers.stream_step(
+                model,
+                point,
+                data,
+                seen / tokens,
+                step_size=self.step_size,
+                step_offset=self.step_offset,
+                step_decay=self.step_decay,
+            )
+            point = model.recentre(step.point)
+            found = self._attributes(model, doc_prior, word_prior, point) | {
+                "objective_": model.objective(point, step.mean),
+                "n_tokens_seen_": seen + tokens,
+            }
+            step.record(self, found, data.n_units)
         return self
 
     def _previous_sums(self, data, word_prior, first):

@@ -5,13 +5,14 @@ from skvrem.solvers._ascent import Ascent
 from skvrem.solvers._batch import Batch
 from skvrem.solvers._hand_over import After, HandOver, Slow
 from skvrem.solvers._incremental import Incremental
-from skvrem.solvers._plan import BY_NAME, Plan, plan_em
+from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
 from skvrem.solvers._prediction import left_to_gain
 from skvrem.solvers._quasi_newton import QuasiNewton
 from skvrem.solvers._run import Run, as_history, joined, run
 from skvrem.solvers._saga import SAGA
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stochastic import Stochastic
+from skvrem.solvers._stream import stream_step
 from skvrem.solvers._svrg import SVRG
 from skvrem.solvers._sweeps import Sweeps
 
@@ -35,7 +36,10 @@ __all__ = [
     "as_history",
     "joined",
     "left_to_gain",
+    "names_for",
     "plan_em",
+    "reduces_variance",
     "run",
     "run_starts",
+    "stream_step",
 ]

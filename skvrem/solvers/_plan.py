@@ -11,9 +11,10 @@ from skvrem.solvers._saga import SAGA
 from skvrem.solvers._stochastic import Stochastic
 from skvrem.solvers._svrg import SVRG
 
-__all__ = ["Plan", "plan_em"]
+__all__ = ["BY_NAME", "Plan", "names_for", "plan_em", "reduces_variance"]
 
-# Measured on synthetic and real mixtures (see the user guide): an epoch of variance
+# Measured on synthetic and real mixtures (user guide, and what comes of it by
+# ``python benchmarks/mixture_table.py --rows passes``): an epoch of variance
 # reduction is worth up to 20 steps of batch EM; more than a third of a row for each
 # parameter and such step is infeasible too often; fewer than 3 steps do not pay.
 STEPS_AN_EPOCH, ROWS_A_PARAMETER, WORTH_IT = 20.0, 3.0, 3.0
@@ -27,6 +28,38 @@ BY_NAME = {
 }
 
 
+def names_for(model):
+    """Return what `solver` may be of an estimator whose model averages.
+
+    Whoever adds to `BY_NAME` reaches them all. A solver with a table knows a bound of
+    the objective only (``exact = False``), which it makes of the model's `surrogate`.
+
+    Parameters
+    ----------
+    model : type
+        See ``_protocols.py``.
+
+    Returns
+    -------
+    names : tuple of str
+    """
+    bounds = hasattr(model, "surrogate")
+    able = (name for name, made in BY_NAME.items() if bounds or not _has_table(made))
+    return ("auto", "batch", *able)
+
+
+def _has_table(solver):
+    return solver.exact is False
+
+
+def reduces_variance(name):
+    """Whether a solver's steps can be as long near the end as at the start.
+
+    Those of "batch" and "stochastic" are what they are.
+    """
+    return name not in ("auto", "batch", "stochastic")
+
+
 class Plan(NamedTuple):
     """How a fit is to be made.
 
@@ -36,13 +69,35 @@ class Plan(NamedTuple):
         Solver, with its acceleration.
     solver : Solver
     step_size : callable
-    n_blocks : int
+    n_blocks : int or None
+        None where solvers have steps and blocks of their own.
+    lead : Solver, default=None
+        Makes the first epochs of every start, of which only the best goes on.
+    lead_epochs : int
     """
 
     name: str
     solver: Any
-    step_size: Any
-    n_blocks: int
+    step_size: Any = Constant(1.0)
+    n_blocks: int | None = None
+    lead: Any = None
+    lead_epochs: int = 0
+
+    def keeps_sums(self, most_blocks):
+        """Whether the sums of blocks are kept, of which so many fit in memory.
+
+        A table is made of them; other solvers can evaluate again.
+        """
+        return self.n_blocks <= most_blocks or _has_table(type(self.solver))
+
+    def attributes(self, n_units):
+        """Return the fitted attributes that tell the step and the size of a batch."""
+        if self.n_blocks is None:
+            return {}
+        return {
+            "step_size_": float(self.step_size(0)),
+            "batch_size_": -(-n_units // self.n_blocks),
+        }
 
 
 def plan_em(
@@ -80,7 +135,8 @@ def plan_em(
     -------
     plan : Plan
     """
-    if solver == "svrg" and most_blocks < FEWEST_BLOCKS:
+    again = reduces_variance(solver) and not _has_table(BY_NAME[solver])
+    if again and most_blocks < FEWEST_BLOCKS:
         most_blocks = BLOCKS  # it evaluates again what it cannot keep
     n_blocks = max(1, min(BLOCKS, most_blocks, n_units // BLOCK_ROWS))
     if batch_size != "auto":

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.schedules import Constant
-from skvrem.solvers._run import run
+from skvrem.solvers._run import joined, run
 
 __all__ = ["Start", "run_starts"]
 
@@ -43,6 +43,7 @@ def run_starts(
         Called with a Generator, returns a Start.
     n_init : int
     plan : Plan
+        With a `lead`, starts are short and only the best goes on.
     data : see ``_protocols.py``
     progress : Progress
     random_state : numpy.random.RandomState
@@ -57,40 +58,53 @@ def run_starts(
     attributes : dict
         Fitted attributes: those of its point, and what all estimators say of a fit.
     """
-    results, describe = [], []
+
+    def advance(solver, held, begin, n_epochs, passes, began):
+        return run(
+            begin.model,
+            solver,
+            data,
+            held.pop(),  # the loop's alone, which can let it go
+            step_size=plan.step_size,
+            temperature=begin.temperature,
+            max_iter=n_epochs,
+            tol=tol,
+            rng=rng,
+            report=partial(_report, report, stop),
+            passes=passes,
+            seconds=time.perf_counter() - began,
+        )
+
+    short = plan.lead is not None
+    solver, n_epochs = plan.solver, max_iter
+    if short:
+        solver, n_epochs = plan.lead, min(plan.lead_epochs, max_iter)
+    begun, results = [], []
     for number in range(n_init):
         began = time.perf_counter()
         rng = np.random.default_rng(random_state.randint(2**31 - 1))
         begin = start(rng)
-        point, begin = [begin.point], begin._replace(point=None)
+        held, begin = [begin.point], begin._replace(point=None)
         report = progress.start(number, begin.attributes)
-        result = run(
-            begin.model,
-            plan.solver,
-            data,
-            point.pop(),  # the loop's alone, which can let it go
-            step_size=plan.step_size,
-            temperature=begin.temperature,
-            max_iter=max_iter,
-            tol=tol,
-            rng=rng,
-            report=partial(_report, report, stop),
-            passes=begin.passes,
-            seconds=time.perf_counter() - began,
-        )
-        results.append(result)
-        describe.append(begin.attributes)
-        if report.end():
+        results.append(advance(solver, held, begin, n_epochs, begin.passes, began))
+        begun.append((begin, began))
+        if not short and report.end():
             break
     scores = np.array([result.objective for result in results])
     at = int(np.where(np.isnan(scores), -np.inf, scores).argmax())
-    best = results[at]
+    best, (begin, began) = results[at], begun[at]
+    left = max_iter - best.n_iter
+    if short and left > 0 and not (best.converged or best.stopped):
+        passes = best.history[-1].passes
+        more = advance(plan.solver, [best.point], begin, left, passes, began)
+        best = joined([best, more])
+    if short:
+        report.end()
     return best, {
-        **describe[at](best.point),
+        **begin.attributes(best.point),
         **best.attributes(),
+        **plan.attributes(data.n_units),
         "solver_": best.history[-1].solver,
-        "step_size_": float(plan.step_size(0)),
-        "batch_size_": -(-data.n_units // plan.n_blocks),
         "init_scores_": scores,
     }
 

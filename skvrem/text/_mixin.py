@@ -70,11 +70,9 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     scikit-learn's mixins are bases of this class since `set_output` wraps `transform`
     only where a subclass of theirs defines it.
 
-    A subclass names its other arrays by topic in `_by_topic`, its objective in
-    `_objective_name`, and what a fit has and a stream has not in `_fit_only`.
+    A subclass names its other arrays by topic in `_by_topic`, and its objective in
+    `_objective_name`.
     """
-
-    _fit_only = ("history_", "init_scores_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -96,8 +94,7 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_real(self, "tol", "mean_change_tol")
         check_real(self, "step_offset", above=True)
         check_real(self, "temperature", least=1.0)
-        solvers = ("auto", "batch", "stochastic", "svrg")
-        check_options(self, solver=solvers, warm_start=(False, True))
+        check_options(self, warm_start=(False, True))
 
     def _check_counts(self, X, sample_weight, reset):
         """Validate counts and weights; return both, and the dtype to compute in."""
@@ -200,20 +197,6 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         else:
             vars(self).update(counters, n_iter_=getattr(self, "n_iter_", 0) + 1)
         return self
-
-    def _record_batch(self, attributes, step, n_documents, n_tokens):
-        """Set the attributes after one step of a stream, made at the last batch."""
-        for name in self._fit_only:
-            vars(self).pop(name, None)  # of a fit that is past
-        vars(self).update(
-            attributes,
-            converged_=False,
-            n_iter_=getattr(self, "n_iter_", 0) + 1,
-            n_tokens_seen_=n_tokens,
-            solver_="stochastic",
-            step_size_=step,
-            batch_size_=n_documents,
-        )
 
     def inverse_transform(self, X):
         r"""Return the word probabilities of documents.

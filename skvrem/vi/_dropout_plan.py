@@ -1,32 +1,15 @@
 """Which solver fits a network with dropout, and when held-out rows end a fit."""
 
-from typing import NamedTuple
-
 import numpy as np
 
-__all__ = ["DropoutPlan", "Watch", "hidden_sizes", "plan_dropout"]
+from skvrem.vi._plan import Choices
+
+__all__ = ["Watch", "hidden_sizes", "plan_dropout"]
 
 # Epochs without a gain on held-out rows that end a fit.
 PATIENCE = 10
 # Rows a minibatch.
 BATCH_ROWS = 200
-
-
-class DropoutPlan(NamedTuple):
-    """How weights are fitted.
-
-    Attributes
-    ----------
-    solver, expectation, optimizer : str
-    step_size : float
-    batch_size : int
-    """
-
-    solver: str
-    expectation: str
-    optimizer: str
-    step_size: float
-    batch_size: int
 
 
 def hidden_sizes(estimator):
@@ -36,7 +19,7 @@ def hidden_sizes(estimator):
 
 
 def plan_dropout(estimator, n_rows, n_classes, stream=False):
-    """Return the `DropoutPlan` of an estimator whose parameters have been checked.
+    """Return the `Choices` of an estimator whose parameters have been checked.
 
     Raises
     ------
@@ -86,7 +69,13 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
     if batch_size == "auto":
         batch_size = BATCH_ROWS
     batch_size = n_rows if solver == "batch" else min(batch_size, n_rows)
-    return DropoutPlan(solver, expectation, optimizer, float(step_size), batch_size)
+    return Choices(
+        solver,
+        expectation,
+        optimizer,
+        step_size=float(step_size),
+        batch_size=batch_size,
+    )
 
 
 class Watch:

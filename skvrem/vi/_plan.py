@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from skvrem import solvers
 
-__all__ = ["Plan", "plan_fit", "takes_sparse_rows"]
+__all__ = ["Choices", "plan_fit", "takes_sparse_rows"]
 
 # Coefficients up to which "auto" keeps a full covariance, and the rank beyond.
 FULL_RANK, DEFAULT_RANK = 1000, 10
@@ -22,26 +22,31 @@ MOVES_BY_DRAWS = MOVES | {"meanfield": ("lbfgs",)}
 STOCHASTIC = ("stochastic", "svrg", "saga")
 
 
-class Plan(NamedTuple):
-    """How a posterior is fitted.
+class Choices(NamedTuple):
+    """How a posterior is fitted: names, of which a model makes its own solver.
 
     Attributes
     ----------
-    posterior : {"fullrank", "lowrank", "meanfield"}
-    rank : int
     solver : str
     expectation : {"quadrature", "mc", "draws"}
     optimizer : str
+    posterior : {"fullrank", "lowrank", "meanfield"}
+    rank : int
     matrix : bool
         Whether passes bring the whole curvature.
+    step_size : float or None
+        None where it is known only when the model has been made.
+    batch_size : int or None
     """
 
-    posterior: str
-    rank: int
     solver: str
     expectation: str
     optimizer: str
-    matrix: bool
+    posterior: str = "meanfield"
+    rank: int = 0
+    matrix: bool = False
+    step_size: float | None = None
+    batch_size: int | None = None
 
     def ascent(self, tol):
         """Return the solver of full passes."""
@@ -53,7 +58,7 @@ class Plan(NamedTuple):
 
 
 def plan_fit(estimator, n_parameters, n_predictors, sparse=False):
-    """Return the `Plan` of an estimator whose parameters have been checked.
+    """Return the `Choices` of an estimator whose parameters have been checked.
 
     An estimator without `expectation` has nothing but draws. sparse: steps would be
     among few of the parameters, if these were independent.
@@ -91,12 +96,12 @@ def plan_fit(estimator, n_parameters, n_predictors, sparse=False):
             f"optimizer={optimizer!r} does not go with posterior={posterior!r}, which "
             f"is moved by {allowed}."
         )
-    return Plan(
-        posterior,
-        _rank(estimator, posterior, n_parameters),
+    return Choices(
         solver,
         "draws" if expectation == "draws" else "quadrature",
         optimizer,
+        posterior,
+        _rank(estimator, posterior, n_parameters),
         optimizer == "natural" and n_parameters <= FULL_RANK,
     )
 
@@ -148,7 +153,7 @@ def _plan_steps(estimator, solver, n_parameters, n_predictors, sparse):
         )
     rank = _rank(estimator, posterior, n_parameters)
     optimizer = "natural" if natural else optimizer
-    return Plan(posterior, rank, solver, expectation, optimizer, False)
+    return Choices(solver, expectation, optimizer, posterior, rank)
 
 
 def as_structure(posterior):

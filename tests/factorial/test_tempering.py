@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from skvrem.factorial import _model_bound as bound
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters
-from skvrem.factorial._tempering import GlobalTempering
+from skvrem.factorial._tempering import learned_temperature
 
 
 @pytest.fixture
@@ -29,10 +30,9 @@ def log_partition(parameters, temperature):
 
 
 def test_the_optimum_is_that_of_the_integral(parameters):
-    tempering = GlobalTempering(10.0, 10, 25.0)
-    tempering.seen = parameters, -2.0
-    found = tempering.optimum()
+    tempering = learned_temperature(10.0, 10, 25.0)
     T = tempering.temperatures
+    found = tempering.optimum(-2.0, bound.log_partition(parameters, 1.0 / T))
     logs = 25.0 * np.array([-2.0 / t - log_partition(parameters, t) for t in T])
     expected = np.exp(logs - np.logaddexp.reduce(logs))
     np.testing.assert_allclose(found, expected, rtol=1e-7)
@@ -42,9 +42,10 @@ def test_the_optimum_is_that_of_the_integral(parameters):
 def test_poor_fits_are_hot(parameters):
     peaks = []
     for energy in (-1.0, -3.0, -9.0):
-        tempering = GlobalTempering(50.0, 10, 1e5)
-        tempering.seen = parameters, energy
-        peaks.append(tempering.temperatures[tempering.optimum().argmax()])
+        tempering = learned_temperature(50.0, 10, 1e5)
+        T = tempering.temperatures
+        best = tempering.optimum(energy, bound.log_partition(parameters, 1.0 / T))
+        peaks.append(T[best.argmax()])
     assert peaks == sorted(peaks)
     assert peaks[0] < peaks[2] < 50.0
 
@@ -54,7 +55,7 @@ def test_it_starts_at_the_top_and_ends_at_one(parameters, noise):
     model = FactorialModel(1000.0, np.float64)
     point = model.start(parameters)
     mean = point.statistics._replace(sum_xx=point.statistics.sum_xx + noise)
-    tempering = GlobalTempering(20.0, 12, 1000.0)
+    tempering = learned_temperature(20.0, 12, 1000.0)
     seen = []
     for epoch in range(30):
         seen.append(tempering(epoch))
@@ -71,10 +72,8 @@ def test_it_starts_at_the_top_and_ends_at_one(parameters, noise):
 def test_the_energy_is_that_of_the_point(parameters):
     model = FactorialModel(1000.0, np.float64)
     point = model.start(parameters)
-    tempering = GlobalTempering(20.0, 12, 1000.0)
-    tempering(1)
-    tempering.observe(point)
+    energy, _ = bound.calibration(point, np.array([0.5, 1.0]))
     prior = parameters.activation
     entropy = prior @ np.log(prior) + (1.0 - prior) @ np.log1p(-prior)
     # A start has the residual that its noise variance expects.
-    assert tempering.seen[1] == pytest.approx(entropy - 0.5)
+    assert energy == pytest.approx(entropy - 0.5)

@@ -109,7 +109,7 @@ FITS = {
             (blobs(),),
             {},
         )
-        for solver in ("batch", "stochastic", "svrg")
+        for solver in ("batch", "stochastic", "svrg", "saga", "incremental")
     },
     **{
         f"VRHMM-{solver}": (
@@ -117,7 +117,7 @@ FITS = {
             (regimes(),),
             {},
         )
-        for solver in ("auto", "batch", "svrg", "saga", "incremental")
+        for solver in ("auto", "batch", "stochastic", "svrg", "saga", "incremental")
     },
     **{
         f"SBMLogisticRegression-{solver}": (

@@ -66,3 +66,83 @@ def test_steps_that_have_shrunk_to_nothing_end_a_fit():
     # Every epoch was taken back, and tried with shorter steps.
     assert result.objective == result.point.value == 3.0
     assert solver.restored == result.n_iter and solver.shortest < 1e-5
+
+
+class Climbing(Astray):
+    """Each epoch gains a nat."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def epoch(self, anchor, pace, rng):
+        return Moved(Height(anchor.point.value + 1.0), 1.0)
+
+
+class Ends:
+    """Progress that counts starts begun and ended."""
+
+    def __init__(self):
+        self.began, self.ended, self.epochs = 0, 0, []
+
+    def start(self, number, attributes):
+        def report(epoch, point):
+            self.epochs.append((number, point.value))
+
+        def end():
+            self.ended += 1
+
+        self.began += 1
+        report.end = end
+        return report
+
+
+class Units:
+    n_units = 10
+
+
+def starts(heights, plan, max_iter):
+    """Fit from these heights; return the result, its attributes, the progress."""
+    heights, progress = iter(heights), Ends()
+
+    def start(rng):
+        return solvers.Start(Still(), Height(next(heights)), lambda p: {"at_": p.value})
+
+    best, attributes = solvers.run_starts(
+        start,
+        3,
+        plan=plan,
+        data=Units(),
+        progress=progress,
+        random_state=np.random.RandomState(0),
+        max_iter=max_iter,
+        tol=1e-3,
+    )
+    return best, attributes, progress
+
+
+def test_only_the_best_of_short_starts_goes_on():
+    plan = solvers.Plan("main", Climbing("main"), lead=Climbing("lead"), lead_epochs=2)
+    best, attributes, progress = starts([0.0, 5.0, np.nan], plan, 6)
+    np.testing.assert_equal(attributes["init_scores_"], [2.0, 7.0, np.nan])
+    assert attributes["at_"] == best.objective == 11.0
+    assert best.n_iter == 6 and attributes["solver_"] == "main"
+    assert attributes["history_"]["solver"].tolist() == ["lead"] * 3 + ["main"] * 4
+    assert attributes["history_"]["objective"].tolist() == list(range(5, 12))
+    # The start's certificate, a pass an epoch, and those of certificates.
+    assert np.all(np.diff(attributes["history_"]["passes"]) > 0.0)
+    assert progress.began == 3 and progress.ended == 1
+    assert "step_size_" not in attributes  # the plan knows of none
+
+
+def test_short_starts_take_no_more_epochs_than_there_are():
+    plan = solvers.Plan("main", Climbing("main"), lead=Climbing("lead"), lead_epochs=9)
+    best, attributes, _ = starts([0.0, 5.0, 2.0], plan, 4)
+    assert best.n_iter == 4 and attributes["solver_"] == "lead"
+
+
+def test_all_starts_are_long_without_a_lead():
+    plan = solvers.Plan("main", Climbing("main"), Constant(0.5), 3)
+    best, attributes, progress = starts([0.0, 5.0, 2.0], plan, 4)
+    assert attributes["init_scores_"].tolist() == [4.0, 9.0, 6.0]
+    assert best.objective == 9.0 and progress.ended == 3
+    assert attributes["step_size_"] == 0.5 and attributes["batch_size_"] == 4

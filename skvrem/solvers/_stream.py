@@ -1,0 +1,94 @@
+"""A batch of a stream: one step of stochastic EM, and what it leaves behind."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from skvrem.schedules import Power
+from skvrem.utils._algebra import rescale
+
+__all__ = ["stream_step"]
+
+# What a fit has and a stream has not: it goes where a stream goes on from a fit.
+OF_A_FIT = ("history_", "init_scores_", "stop_reason_", "gap_left_")
+
+
+class Streamed(NamedTuple):
+    """What one step has led to.
+
+    Attributes
+    ----------
+    point : Any
+        After the step.
+    mean : NamedTuple
+        Of the batch, where the step began.
+    step_size : float
+    """
+
+    point: Any
+    mean: Any
+    step_size: float
+
+    def record(self, estimator, attributes, n_units=None, past=()):
+        """Set the fitted attributes of an estimator after the step.
+
+        Parameters
+        ----------
+        estimator : estimator
+        attributes : dict
+            Its own.
+        n_units : int, default=None
+            Of the batch, of estimators that tell the size of batches and steps.
+        past : tuple of str
+            Attributes of a fit that this estimator has beside the usual.
+        """
+        known = vars(estimator)
+        for name in (*OF_A_FIT, *past):
+            known.pop(name, None)
+        if n_units is not None:
+            known.update(step_size_=self.step_size, batch_size_=n_units)
+        known.update(
+            attributes,
+            converged_=False,
+            n_iter_=known.get("n_iter_", 0) + 1,
+            solver_="stochastic",
+        )
+
+
+def stream_step(
+    model, point, data, count, *, step_size, step_offset, step_decay, mean=None
+):
+    """Move a point by one step of stochastic EM (Cappé and Moulines 2009).
+
+    The statistics move by ``step_size * (count + step_offset) ** -step_decay`` towards
+    those of the batch. Nothing is changed in place but what `update` may write to, so
+    that a failure leaves the estimator as it was.
+
+    Parameters
+    ----------
+    model, point : see ``_protocols.py``
+    data : Data
+        The batch.
+    count : float
+        Batches of this size that have been seen.
+    step_size : float or "auto"
+        "auto" is 1.
+    step_offset, step_decay : float
+    mean : NamedTuple, default=None
+        Mean statistics of the batch where its units depend on the batch before.
+
+    Returns
+    -------
+    step : Streamed
+    """
+    if mean is None:
+        partition = data.chunks()
+        sums = partition.sum(partial(_statistics, model, point))
+        mean = rescale(sums, 1.0 / partition.total_weight)
+    scale = 1.0 if step_size == "auto" else step_size
+    step = Power(scale, step_offset, step_decay)(count)
+    return Streamed(model.update(point, None, mean, step), mean, step)
+
+
+def _statistics(model, point, batch):
+    # A module function, so that a partial of it can be sent to another process.
+    return model.statistics(point, batch, 1.0)
