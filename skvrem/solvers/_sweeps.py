@@ -21,9 +21,11 @@ class Sweeps:
     An anchor is a full pass without noise, so that the loop can take back an epoch that
     lowered the objective, and halve the steps. The steps between two anchors are the
     model's own, in one kernel where it has one; the solver has what they are controlled
-    by. ``_protocols.py`` lists what such a model has (`Swept`). Of a hidden Markov model
-    with partial E steps this is EM-VRSO (Algorithm 5 of Sidrow et al. 2023); of draws
-    that Taylor's approximation controls, Algorithms 1 and 2 of Wang et al. (2024).
+    by. ``_protocols.py`` lists what such a model has (`Swept`).
+
+    Of a hidden Markov model with partial E steps this is EM-VRSO (Algorithm 5 of Sidrow
+    et al. 2023); of draws that Taylor's approximation controls, Algorithms 1 and 2 of
+    Wang et al. (2024).
 
     Parameters
     ----------
