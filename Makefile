@@ -16,7 +16,7 @@ help:
 	@echo "make demo      fit real and simulated data, print a table, save pictures"
 	@echo "make test      lint, tests, doctests, tests with the oldest dependencies"
 	@echo "make thorough  laws and checks for every case, of which test takes one of a kind"
-	@echo "make lint      ruff check and ruff format --check"
+	@echo "make lint      ruff check, ruff format --check, mypy of the solvers"
 	@echo "make fuzz      estimators, data and calls at random (SECONDS=600 SEED=100000)"
 	@echo "make mutants   errors made on purpose, which a test must see (COUNT=60 SEED=1)"
 	@echo "make bench     measure speed and memory against scikit-learn"
@@ -31,6 +31,7 @@ test: lint check doctest test-oldest
 lint: $(VENV)/.with-test
 	$(BIN) -m ruff check .
 	$(BIN) -m ruff format --check .
+	$(BIN) -m mypy
 
 check: $(VENV)/.with-test
 	$(BIN) -m pytest tests $(PARALLEL) -m "not thorough" --durations=15

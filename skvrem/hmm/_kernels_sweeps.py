@@ -314,8 +314,7 @@ def sweep(
     of the anchor, at which they are made again (SVRG). With `partial` the row's
     messages (Eqs. 19, 20) and posteriors (Eqs. 21, 22) are renewed first. `lipschitz`
     (2) are estimates for transitions and emissions. No step is made where `estimates`
-    (m, p) is
-    not empty: it is filled with what the steps would follow, for tests.
+    (m, p) is not empty: it is filled with what the steps would follow, for tests.
     """
     n_rows, d = Z.shape
     n = alpha.shape[1]

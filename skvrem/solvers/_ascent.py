@@ -17,8 +17,6 @@ class Ascent(Batch):
     the objective rises. For models whose update is an ascent direction that may
     overshoot, such as a natural gradient. An epoch is one step: a pass, or one more for
     each halving.
-
-    Beside the rest a model has ``promise(point, mean)``: what is left to gain, about.
     """
 
     #: Near the end a step squares what is left of the error: one more is worth it.
@@ -44,9 +42,9 @@ class Ascent(Batch):
         length, slack = 1.0, 1e-13 * abs(anchor.objective)
         for trial in range(TRIALS):
             point = self.model.update(anchor.point, anchor.mean, None, length)
-            moved = super().certify(point, self.beta)
-            if moved.objective >= anchor.objective - slack:
-                self.anchor = self._promising(moved)
+            tried = super().certify(point, self.beta)
+            if tried.objective >= anchor.objective - slack:
+                self.anchor = self._promising(tried)
                 return Moved(point, trial + 1.0, certified=self.anchor)
             length *= 0.5
         self.anchor = anchor

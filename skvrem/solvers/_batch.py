@@ -1,6 +1,7 @@
 """Batch: the mean itself, by a full pass."""
 
 from functools import partial
+from typing import Any
 
 from skvrem.solvers._protocols import Anchor
 from skvrem.solvers._visiting import Visiting
@@ -28,7 +29,7 @@ class Batch(Visiting):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         self.model = model
         self.partition = data.chunks()
-        self.anchor = None
+        self.anchor: Any = None
 
     def certify(self, point, beta):
         """Evaluate the mean at the point."""

@@ -152,6 +152,7 @@ def plan_em(
         made = Squarem() if acceleration == "squarem" else Batch()
         name = "batch" if acceleration is None else f"batch+{acceleration}"
         return Plan(name, made, Constant(1.0), 1)
+    schedule: Any
     if solver == "stochastic":
         if batch_size == "auto":
             n_blocks = max(1, min(n_blocks, int(n_units / (2 * n_parameters))))
@@ -163,6 +164,6 @@ def plan_em(
         automatic = min(1.0, max(1.0, steps) / n_blocks)
         schedule = Constant(automatic if step_size == "auto" else step_size)
         if solver == "svrg" and pilot:
-            made = HandOver(Stochastic(n_blocks), SVRG(n_blocks), After(pilot))
-            return Plan(solver, made, schedule, n_blocks)
+            after = HandOver(Stochastic(n_blocks), SVRG(n_blocks), After(pilot))
+            return Plan(solver, after, schedule, n_blocks)
     return Plan(solver, BY_NAME[solver](n_blocks), schedule, n_blocks)

@@ -2,21 +2,39 @@
 
 Every fit estimates a mean over units (expected sufficient statistics, gradients)
 and does something with it. A *solver* says how the mean is estimated; a *model* says
-what is averaged and what the update is; the loop in ``_run.py`` knows neither.
+what is averaged and what the update is; the loop in ``_run.py`` knows neither. What
+solvers call of a model, a point, data or each other stands here, by role, and nothing
+else is called.
 
-A variance-reduced estimate is one line for all models: a mean that is known from an
-earlier point, plus a correction that is seen on this batch,
+A variance-reduced estimate is one line for all models
+(:func:`~skvrem.utils._control.controlled`): a mean that is known from an earlier point,
+plus a correction that is seen on this batch,
 
     mean + scale * (statistics(point, batch) - recall(memory[batch], point, batch))
 
 with ``scale = n_blocks / total weight``, so that over a partition it averages to the
-mean at `point` exactly, whatever the weights of the blocks.
+mean at `point` exactly, whatever the weights of the blocks. Where steps are too short
+for a loop in Python, or have noise beside that of the batch, a model sweeps through
+them by itself (`Swept`), by the same line.
 """
 
 import math
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Anchor", "Data", "Model", "Moved", "Partition", "Solver"]
+__all__ = [
+    "Anchor",
+    "Climbing",
+    "Data",
+    "Model",
+    "Moved",
+    "Partition",
+    "Point",
+    "Reduced",
+    "Solver",
+    "Swept",
+    "Temperature",
+    "Visit",
+]
 
 
 class Anchor(NamedTuple):
@@ -76,8 +94,22 @@ class Moved(NamedTuple):
     stalled: bool = False
 
 
+class Point(Protocol):
+    """Where a fit stands: a NamedTuple of the model's own with what solvers know."""
+
+    parameters: Any
+    #: Mean statistics a unit, of averaging models.
+    statistics: Any
+    #: What these are taken about; None where there is no reference.
+    reference: Any
+    #: Fractions of the last correction that were infeasible.
+    trials: int
+    #: Parts that the last step has left as they were or seeded anew.
+    repaired: tuple
+
+
 class Model(Protocol):
-    """What is averaged, and what the update is. Plain functions of their arguments."""
+    """What every solver asks for. Plain functions of their arguments."""
 
     def statistics(self, point, batch, beta) -> NamedTuple:
         """Return sums over the batch's units at inverse temperature `beta`.
@@ -88,17 +120,36 @@ class Model(Protocol):
         beta).
         """
 
-    def remember(self, point, batch, beta) -> tuple[NamedTuple, Any]:
-        """Return the same sums, and what it takes to evaluate them here again."""
-
-    def recall(self, memory, point, batch) -> NamedTuple:
-        """Return the sums where `memory` was made, about the reference of `point`."""
-
     def update(self, point, mean, correction, step):
         """Return the next point; `mean` or `correction` may be None (zero)."""
 
     def objective(self, point, mean) -> float:
         """Return the objective a unit at `point`, from the mean taken there."""
+
+    def recentre(self, point):
+        """Return the point about a new reference (identity where there is none)."""
+
+    def revive(self, point, data, rng):
+        """Return the point with collapsed parts re-seeded, or the same point."""
+
+    def may_end(self, point, mean, tol) -> bool:
+        """Whether a fit may end at `point`, where less than `tol` is left to gain.
+
+        Only for models that ask for more than that.
+        """
+
+
+class Reduced(Model, Protocol):
+    """What variance reduction (svrg, saga, incremental) and SQUAREM ask for beside."""
+
+    #: Passes that `recall` costs, 0 where `remember` keeps the sums themselves.
+    recall_passes: float
+
+    def remember(self, point, batch, beta) -> tuple[NamedTuple, Any]:
+        """Return the same sums, and what it takes to evaluate them here again."""
+
+    def recall(self, memory, point, batch) -> NamedTuple:
+        """Return the sums where `memory` was made, about the reference of `point`."""
 
     def surrogate(self, point, sums) -> float:
         """Return Q, the expected complete-data objective a unit, of a mean at `point`.
@@ -112,20 +163,105 @@ class Model(Protocol):
         Only needed by extrapolation (SQUAREM), whose step is a ratio of lengths.
         """
 
-    def may_end(self, point, mean, tol) -> bool:
-        """Whether a fit may end at `point`, where less than `tol` is left to gain.
+    def translate(self, sums, reference, new_reference):
+        """Return sums about one reference as sums about another.
 
-        Only for models that ask for more than that.
+        Only for models whose points have a reference.
         """
 
-    def recentre(self, point):
-        """Return the point about a new reference (identity where there is none)."""
 
-    def translate(self, sums, reference, new_reference):
-        """Return sums about one reference as sums about another."""
+class Climbing(Model, Protocol):
+    """What solvers ask for that follow an exact gradient (Ascent, QuasiNewton)."""
 
-    def revive(self, point, data, rng):
-        """Return the point with collapsed parts re-seeded, or the same point."""
+    #: Time that a new metric takes, in passes for the gradient.
+    metric_cost: float
+    #: How far a step may move a parameter. Only where there is a limit.
+    longest_step: float
+
+    def promise(self, point, mean) -> float:
+        """Return what is left to gain a unit, about; infinity where nobody knows."""
+
+    def gradient(self, point, mean):
+        """Return the gradient of the objective a unit, an array of one dimension."""
+
+    def move(self, point, step):
+        """Return the point with its parameters moved by such an array."""
+
+    def precondition(self, point, vector):
+        """Return the inverse of a metric near the negative curvature times a vector."""
+
+    def recondition(self, point, data, rng):
+        """Return the point with the metric taken there, and the passes it cost."""
+
+
+class Swept(Protocol):
+    """What `Sweeps` asks for: epochs of steps that are the model's own.
+
+    What is known of all units (`known_at`) and what an epoch moves (`open`) are objects
+    of the model's own making; the solver keeps them, and decides what is swept when.
+    """
+
+    #: Passes of a sweep, and of making what is known.
+    sweep_passes: float
+    known_passes: float
+    #: Elements of `visits` that make one step, and numbers of noise that it asks for.
+    rows_a_visit: int
+    noise_width: int
+
+    def full_pass(self, point, data):
+        """Return the point, the mean there without noise, and what an epoch needs."""
+
+    def objective(self, point, mean) -> float:
+        """Return the objective, from the mean of a full pass."""
+
+    def promise(self, point, mean) -> float:
+        """Return what a step is about to gain; infinity where nobody knows."""
+
+    def left_to_gain(self, point) -> float:
+        """Return what is left by all of the curvature.
+
+        Only for models whose promise can be too small: asked where a fit would end.
+        """
+
+    def known_at(self, anchor, rng):
+        """Return what is known of all units at an anchor, by a pass (svrg, saga)."""
+
+    def renewed(self, known):
+        """Return what the visits of an epoch have seen, in its place.
+
+        Only for models that "saga" fits.
+        """
+
+    def open(self, anchor):
+        """Return what an epoch moves, a copy of what the anchor has."""
+
+    def visits(self, known, rng):
+        """Return what an epoch visits, in random order, as a sequence."""
+
+    def noise(self, work, visits, rng):
+        """Return the noise of some visits, None where there is none."""
+
+    def sweep(self, work, known, visits, noise, sizes) -> int:
+        """Make a step of its size for each visit; return how many failed."""
+
+    def estimates(self, work, known, visits, noise):
+        """Return what these steps would be made of (n_visits, ...), with no step made.
+
+        By the code of the steps: what the laws look at.
+        """
+
+    def variance(self, work) -> float:
+        """Return the variance of the epoch's estimates, NaN where it is not kept."""
+
+    def close(self, work):
+        """Return the point; a FloatingPointError says that the steps went too far."""
+
+
+class Visit(Protocol):
+    """One block of units."""
+
+    block: int
+    total_weight: float
 
 
 class Partition(Protocol):
@@ -202,3 +338,13 @@ class Solver(Protocol):
 
     def state(self) -> dict:
         """Return what an epoch needs beside the point, as plain numbers and arrays."""
+
+
+class Temperature(Protocol):
+    """The temperature of an epoch, by the number of epochs before it."""
+
+    def __call__(self, count) -> float:
+        """Return it."""
+
+    def observe(self, point) -> None:
+        """Take note of a point that has been certified. Only where it is learned."""

@@ -35,15 +35,7 @@ class QuasiNewton(Batch):
     falls, estimates what is left to gain, so a fit ends without a pass that only
     shows that nothing moves.
 
-    Beside ``statistics`` and ``objective`` a model has
-
-    - ``gradient(point, mean)``: of the objective a unit, an array of one dimension;
-    - ``move(point, step)``: the point with its parameters moved by such an array;
-    - ``precondition(point, vector)``: :math:`P^{-1}` times a vector;
-    - ``recondition(point, data, rng)``: the point with P taken there (or the same
-      point, for a model whose P is fixed), and the passes that this cost;
-    - ``metric_cost``: the time that takes, in passes for the gradient;
-    - ``longest_step``: how far a step may move a parameter, if there is a limit.
+    ``_protocols.py`` lists what such a model has (`Climbing`).
 
     Parameters
     ----------
@@ -73,7 +65,7 @@ class QuasiNewton(Batch):
         super().start(model, data, rng)
         self.data, self.rng = data, rng
         self.longest = getattr(model, "longest_step", math.inf)
-        self.pairs = deque(maxlen=self.memory)
+        self.pairs: deque = deque(maxlen=self.memory)
         self.promises = []
         self.age, self.oldest = 0, STEPS_BETWEEN
 

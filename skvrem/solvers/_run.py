@@ -154,7 +154,9 @@ class Run:
         self.n_iter = self.n_steps = self.n_small = self.n_dips = 0
         self.pace, self.size = _Pace(), 1.0
         self.gains, self.left = [], math.nan
-        self.anchor = self.good = None
+        self.anchor: Any = None
+        self.good: Any = None
+        self.heat = math.nan  # temperature of the anchor
         self.point = point
 
     def advance(self, n_epochs):
@@ -164,7 +166,7 @@ class Run:
         -------
         self : Run
         """
-        if self.anchor is None:
+        if not self.history:
             self.solver.start(self.model, self.data, self.rng)
             self._certify(self.point)
             self.point = None  # the anchor's alone

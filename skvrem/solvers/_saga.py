@@ -1,6 +1,7 @@
 """SAGA with a frozen table: variance reduction at one pass an epoch."""
 
 from functools import partial
+from typing import Any
 
 from skvrem.solvers._blocks import Blocks
 from skvrem.solvers._protocols import Anchor
@@ -24,6 +25,8 @@ class SAGA(Blocks):
     objective at that point, and equals it at a fixed point.
     """
 
+    table: Any
+    total: Any
     name = "saga"
     exact = False
     certifies = True

@@ -1,5 +1,7 @@
 """Stochastic: the mean of one batch, no memory."""
 
+from typing import Any
+
 import numpy as np
 
 from skvrem.solvers._blocks import Blocks
@@ -26,7 +28,7 @@ class Stochastic(Blocks):
     def take(self, model, partition):
         """See `Blocks`."""
         super().take(model, partition)
-        self.seen = None
+        self.seen: Any = None
 
     def certify(self, point, beta):
         """Report the objective seen in the last epoch."""

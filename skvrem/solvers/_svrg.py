@@ -1,6 +1,7 @@
 """SVRG: the mean at an anchor, corrected by what a batch has changed since."""
 
 from functools import partial
+from typing import Any
 
 from skvrem.solvers._blocks import Blocks
 from skvrem.solvers._protocols import Anchor
@@ -17,6 +18,7 @@ class SVRG(Blocks):
     where it holds the anchor's parameters and evaluates there again.
     """
 
+    anchor: Any
     name = "svrg"
     exact = True
     certifies = True
@@ -30,7 +32,8 @@ class SVRG(Blocks):
     def certify(self, point, beta):
         """Make the anchor: a full pass at the point, each batch remembered."""
         # What the last epoch needed is free to go.
-        total, self.memory, self.anchor = None, [], None
+        self.memory: list = []
+        total = self.anchor = None
         evaluate = partial(_remember, self.model, point, beta)
         for sums, kept in self.partition.map(evaluate):
             total = accumulate(total, sums)

@@ -1,5 +1,8 @@
 """What solvers share whose epoch is a loop over visits: estimate, update."""
 
+from collections.abc import Callable
+from typing import Any
+
 from skvrem.solvers._protocols import Moved
 
 __all__ = ["Visiting"]
@@ -16,6 +19,10 @@ class Visiting:
     - ``unit_step``: the step is always 1, whatever the pace.
     """
 
+    model: Any
+    visits: Callable[..., Any]
+    estimate: Callable[..., Any]
+    passes: float
     unit_step = False
     noisy = False
     confirms = 1
