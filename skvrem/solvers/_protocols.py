@@ -97,7 +97,6 @@ class Moved(NamedTuple):
 class Point(Protocol):
     """Where a fit stands: a NamedTuple of the model's own with what solvers know."""
 
-    parameters: Any
     #: Mean statistics a unit, of averaging models.
     statistics: Any
     #: What these are taken about; None where there is no reference.
