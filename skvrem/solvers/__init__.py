@@ -4,11 +4,12 @@ from skvrem.solvers._acceleration import Squarem
 from skvrem.solvers._ascent import Ascent
 from skvrem.solvers._batch import Batch
 from skvrem.solvers._hand_over import After, HandOver, Slow
+from skvrem.solvers._history import as_history, joined
 from skvrem.solvers._incremental import Incremental
 from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
 from skvrem.solvers._prediction import left_to_gain
 from skvrem.solvers._quasi_newton import QuasiNewton
-from skvrem.solvers._run import Run, as_history, joined, run
+from skvrem.solvers._run import Run, run
 from skvrem.solvers._saga import SAGA
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stochastic import Stochastic

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-__all__ = ["left_to_gain", "mean_rate"]
+__all__ = ["Prospect", "left_to_gain", "mean_rate"]
 
 # Epochs over which a rate is measured, and the slowest that is believed of steps whose
 # own prediction is scaled by it.
@@ -13,6 +13,13 @@ WINDOW, SLOWEST = 5, 0.95
 SLOWEST_GAINS = 0.999
 # Supposed as long as one gain is all that has been seen.
 UNKNOWN_RATE = 0.9
+# The most epochs over which noisy gains are added up.
+MOST_NOISY = 10
+# A gain of this share of the tolerance is little even at the slowest rate believed.
+TINY, TINY_RATE = 1e-6, 1e-3
+# A solver has stalled where so many epochs together gain less than this share of what
+# it predicts and of the tolerance.
+FLAT, LITTLE = 5, 0.01
 # Changes of an objective that are its own rounding, in units of its last place.
 ROUNDING = 64.0
 
@@ -66,3 +73,83 @@ def mean_rate(predictions):
     if len(seen) < 2 or not seen[0] > 0.0 < seen[-1]:
         return 0.0
     return min(SLOWEST, (seen[-1] / seen[0]) ** (1.0 / (len(seen) - 1)))
+
+
+class Prospect:
+    """What is left to gain by a fit, and whether that is little enough to end it.
+
+    Parameters
+    ----------
+    tol : float
+        What is little, a unit.
+
+    Attributes
+    ----------
+    left : float
+        What is left to gain a unit: by the solver's own prediction, or by the gains of
+        the last epochs; NaN where nothing is known of it.
+    gains : list of float
+        Of the last epochs that can be compared.
+    n_small : int
+        Epochs in a row that left little.
+    enough : bool
+        Whether as many as the solver asks for did, and the model has nothing to say
+        against it.
+    """
+
+    def __init__(self, tol):
+        self.tol = tol
+        self.gains, self.left = [], math.nan
+        self.n_small, self.enough = 0, False
+
+    def begin(self, anchor):
+        """Take note of the start: the solver may know what it leaves."""
+        own = anchor.predicted_gain
+        self.left = own if math.isfinite(own) else math.nan
+        self.n_small = int(self.left < self.tol)
+
+    def see(self, anchor, gain, solver, may_end):
+        """Take note of an epoch.
+
+        Parameters
+        ----------
+        anchor : Anchor
+            Where it has led to.
+        gain : float
+            NaN where there is nothing to compare with: then earlier gains are of
+            another objective.
+        solver : Solver
+        may_end : callable
+            Whether the model may end there.
+        """
+        known = not math.isnan(gain)
+        self.gains = [*self.gains[1 - 2 * MOST_NOISY :], gain] if known else []
+        own = anchor.predicted_gain
+        if math.isnan(own):
+            needed = 1 if solver.noisy else solver.patience
+            noisy = solver.patience if solver.noisy else 0
+            self.left = left_to_gain(self.gains, anchor.objective, noisy)
+            if math.isinf(self.left) and abs(self.gains[-1]) < TINY * self.tol:
+                # At the end, where gains are rounding, they need not fall.
+                self.left = abs(self.gains[-1]) / TINY_RATE
+            hidden = self.left == 0.0 and solver.exact
+        else:
+            needed = solver.confirms
+            # What rounding hides is not left.
+            hidden = abs(own) <= 1e-14 * max(1.0, abs(anchor.objective))
+            self.left = 0.0 if hidden else own
+        small = self.left < self.tol
+        self.n_small = self.n_small + 1 if small else 0
+        # Where rounding hides what is left, no further epoch can show more.
+        shown = self.n_small >= needed and may_end(anchor)
+        self.enough = small and (shown or hidden)
+
+    def is_flat(self, anchor, solver):
+        """Whether steps gain nothing of what the solver predicts.
+
+        As where nodes of quadrature err by more than is left to gain.
+        """
+        own, last = anchor.predicted_gain, self.gains[-FLAT:]
+        if math.isnan(own) or solver.noisy or len(last) < FLAT:
+            return False
+        return sum(last) < LITTLE * min(self.tol, own)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.schedules import Constant
-from skvrem.solvers._run import joined, run
+from skvrem.solvers._history import joined
+from skvrem.solvers._run import run
 
 __all__ = ["Start", "run_starts"]
 
