@@ -317,7 +317,7 @@ BAD = {
     "component_variance": [0.0, np.inf],
     "activation_prior": [0.0, 1.0, [0.5, 0.5], "x", [0.1, 0.2, 1.5]],
     "posterior": ["tied", None],
-    "solver": ["saga", "lbfgs"],
+    "solver": ["squarem", "lbfgs"],
     "tempering": ["local", True],
     "temperature": [0.5, np.inf, None],
     "annealing_iter": [-1, 1.5],
