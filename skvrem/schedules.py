@@ -41,7 +41,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Power:
-    r"""Robbins-Monro steps :math:`\rho_t = a (t + t_0)^{-\kappa}`, at most 1.
+    r"""Robbins-Monro steps :math:`\rho_t = a (t + t_0)^{-\kappa}`, at most `most`.
 
     Parameters
     ----------
@@ -52,6 +52,8 @@ class Power:
     decay : float
         :math:`\kappa`; convergence of stochastic EM asks for 0.5 < decay <= 1
         (Cappé and Moulines 2009).
+    most : float, default=1.0
+        A step of 1 forgets all that was seen before.
 
     Examples
     --------
@@ -63,17 +65,19 @@ class Power:
     scale: float = 1.0
     offset: float = 2.0
     decay: float = 0.6
+    most: float = 1.0
 
     def __call__(self, count):
         """Return the step at `count`, or the steps at an array of counts."""
         if np.ndim(count):
             with np.errstate(divide="ignore", over="ignore"):
                 steps = np.add(count, self.offset, dtype=float) ** -self.decay
-                return np.minimum(1.0, self.scale * steps)
+                return np.minimum(self.most, self.scale * steps)
         try:
-            return min(1.0, self.scale * (count + self.offset) ** -self.decay)
+            step = self.scale * (count + self.offset) ** -self.decay
         except (OverflowError, ZeroDivisionError):  # of an offset that is nearly none
-            return 1.0
+            return self.most
+        return min(self.most, step)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """How a hidden Markov model is fitted: which solver, on which blocks, after what."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,6 +20,8 @@ BLOCK_ROWS, FEWEST, MOST, SWEEPS = 4096, 8, 100, 2
 STEPS, TILE_ROWS = 1000, 128
 # Pairs that quasi-Newton steps remember: more than most models have parameters.
 PAIRS = 100
+# Of stochastic EM: what a step leaves of the statistics before is never nothing.
+LONGEST_STEP = 0.9
 
 
 def check_solver(estimator):
@@ -138,6 +141,9 @@ def plan_fit(estimator, model, data, n_init):
             step_offset=estimator.step_offset,
         )
         made, step_size = planned.solver, planned.step_size
+        if solver == "stochastic":
+            # A step of 1 would make codes impossible that its sequences have not.
+            step_size = replace(step_size, most=LONGEST_STEP)
     else:
         made = solvers.Batch()
     plan = solvers.Plan(name, made, step_size)

@@ -152,7 +152,7 @@ class Runs:
     ----------
     estimator : VariationalInference
     model : DrawnModel
-    plan : Plan
+    plan : Choices
     rng : numpy.random.Generator
     began : float
     report : callable

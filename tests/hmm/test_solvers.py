@@ -178,3 +178,14 @@ def test_short_starts_go_on_with_the_solver(series):
     model.fit(X, lengths=lengths)
     assert model.init_scores_.shape == (3,) and model.solver_ == "batch+lbfgs"
     assert model.log_likelihood_ > model.init_scores_.max() - 1e-9
+
+
+def test_stochastic_steps_forget_no_code():
+    """However long they are asked to be, and though most sequences lack it."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (2000, 1))
+    X[777] = 4
+    model = VRHMM(2, emission="categorical", solver="stochastic", step_size=5.0)
+    model.set_params(n_init=1, max_iter=5, tol=0.0, random_state=0)
+    model.fit(X, lengths=[20] * 100)
+    assert np.isfinite(model.score(X, lengths=[20] * 100))
