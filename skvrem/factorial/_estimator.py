@@ -105,7 +105,7 @@ class FactorialMixture(
         temperature has come down to 1.
     annealing_iter : int or "auto", default="auto"
         Epochs until it is 1; "auto" is 100, at most half of `max_iter`. With "global"
-        temperatures are learned for two thirds of them.
+        temperatures are learned in them, and half as many more bring the rest to 1.
     n_init : int, default=1
         Starts, of which the best is kept; see ``init_scores_``.
     components_init : array-like of shape (n_components, n_features), default=None
@@ -175,7 +175,7 @@ class FactorialMixture(
 
     With "global" the distribution over temperatures starts at the highest one and
     moves towards its optimum by a constant step; what remains of the temperature after
-    two thirds of `annealing_iter` is then taken away.
+    `annealing_iter` epochs goes in half as many more.
 
     Too hot, all components are best the same; noise keeps them apart.
 
