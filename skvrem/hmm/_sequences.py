@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.data._source import ArraySource, Partition, read_only
+from skvrem.data._source import ArraySource, Batch, Partition, read_only
 from skvrem.hmm._columns import split_columns
 from skvrem.hmm._model_relay import Relay, Stretch
 from skvrem.hmm._model_rows import SequenceRows
@@ -245,6 +245,17 @@ def _is_missing(value):
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
+class SequenceBatch(Batch):
+    """Some sequences, which weigh what their rows do."""
+
+    @property
+    def total_weight(self):
+        """Sum of the weights of all rows."""
+        ids, bounds = self.ids, np.asarray(self.rows.bounds)
+        lengths = bounds[ids + 1] - bounds[ids]
+        return float(lengths @ self.weight[ids] if self.weight.size else lengths.sum())
+
+
 class SequenceSource(ArraySource):
     """Sequences as units; means are a row.
 
@@ -278,6 +289,10 @@ class SequenceSource(ArraySource):
         unit = np.empty(0) if weight is None else np.asarray(weight, float)
         super().__init__(rows, len(lengths), read_only(unit))
         self.total_weight = float(lengths.sum() if weight is None else lengths @ weight)
+
+    def batch(self, *where, **options):
+        """Return some sequences, by number."""
+        return SequenceBatch(*super().batch(*where, **options))
 
     def chunks(self):
         """All sequences as one batch, which is cut for threads inside."""

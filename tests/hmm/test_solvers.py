@@ -6,7 +6,8 @@ import pytest
 from skvrem import VRHMM
 from skvrem.hmm import Categorical, Gaussian, Homogeneous, Poisson
 from skvrem.hmm import _kernels_sweeps as kernels
-from skvrem.hmm._model_sweeps import RowSweeps
+from skvrem.hmm._model_sweeps import BlockSweeps, RowSweeps
+from skvrem.hmm._sequences import Blocks
 from tests.hmm.oracle import recursions
 from tests.hmm.test_gradient import FAMILIES, make
 
@@ -124,6 +125,80 @@ def test_kernels_of_rows_are_the_model():
     kernels.fill_table(rows.Z, rows.begins, gamma, xi, u, 0.05, rows.unit, table)
     slope = model.slope(point.parameters, mean)
     np.testing.assert_allclose(-table.mean(axis=0), slope, rtol=1e-9, atol=1e-12)
+
+
+SHORT_STEPS = 1e6  # an estimate that holds wherever it is
+
+
+def doubled(loss, u, g, found, first):
+    """Whether an estimate was; Eq. 30 holds for it, and for no half of it."""
+
+    def holds(lipschitz):
+        return loss(u - g / lipschitz) <= loss(u) - 0.5 * g @ g / lipschitz
+
+    assert holds(found)
+    if found == first:
+        return False
+    assert np.log2(found / first) % 1.0 == 0.0
+    assert not holds(0.5 * found)
+    return True
+
+
+def test_estimates_of_rows_double_as_far_as_they_must():
+    rng, n, d, reg = np.random.default_rng(0), 3, 2, 0.05
+    Z, unit = rng.normal(size=(1, d)), np.array([0.5, 2.0])
+    cut, counts = (n - 1) * (n + 1), []
+    for first, lipschitz in ((True, 1e-3), (False, 1e-3), (False, SHORT_STEPS)):
+        gamma, xi = rng.dirichlet(np.ones(n)), rng.dirichlet(np.ones(n * n))
+        u = 0.5 * rng.normal(size=cut + 2 * n * d)
+
+        def parameters(u):
+            parts = (np.empty(size) for size in (n, n * n, n * d, n))
+            delta, transitions, variance, constant = parts
+            kernels.natural(u, n, d, reg, unit, delta, transitions, variance, constant)
+            return delta, transitions, variance
+
+        def chain(v, u=u, first=first, gamma=gamma, xi=xi):
+            delta, transitions, _ = parameters(np.concatenate([v, u[cut:]]))
+            return -gamma @ np.log(delta) if first else -xi @ np.log(transitions)
+
+        def rows(v, u=u, gamma=gamma):
+            variance = parameters(np.concatenate([u[:cut], v]))[2].reshape(n, d)
+            off = Z[0] - v[: n * d].reshape(n, d)
+            return 0.5 * gamma @ (np.log(variance) + off**2 / variance).sum(axis=1)
+
+        g, found = np.empty(u.size), np.full(2, lipschitz)
+        known = gamma, xi, u
+        kernels._gradient(Z, 0, first, *known, *parameters(u), reg, unit, g)
+        kernels._search(Z, 0, first, *known, g, cut, n, d, reg, unit, found)
+        for loss, own, end in ((chain, slice(cut), 0), (rows, slice(cut, None), 1)):
+            counts.append(doubled(loss, u[own], g[own], found[end], lipschitz))
+    assert counts == [True, True, True, True, False, False]
+
+
+def test_estimates_of_blocks_double_as_far_as_they_must():
+    model, point, data = make(FAMILIES["diag"], n=3)
+    partition = Blocks(data).blocks(1, np.random.default_rng(0))
+    options = {"saga": True, "partial": True, "inner_passes": 1}
+    steps, parameters = BlockSweeps(model, data, partition, **options), point.parameters
+    share, cut = model.mean(point, data), model.n_chain_coordinates()
+    u, slope = model.free(parameters), model.slope(parameters, share)
+    parts = (
+        (slice(cut), model.bind_chain, model.chain_surrogate),
+        (slice(cut, None), model.bind_emission, model.rows_surrogate),
+    )
+    for lipschitz in (1e-3, SHORT_STEPS):
+        steps.lipschitz = np.full(2, lipschitz)
+        for number, (own, bind, surrogate) in enumerate(parts):
+
+            def loss(v, bind=bind, surrogate=surrogate):
+                return -surrogate(bind(v, parameters), share)
+
+            arguments = number, bind, surrogate, parameters, share
+            steps._search(*arguments, u[own], slope[own])
+            found = steps.lipschitz[number], lipschitz
+            more = doubled(loss, u[own], -slope[own], *found)
+            assert more == (lipschitz < SHORT_STEPS)
 
 
 @pytest.mark.parametrize("name", ["lbfgs", "incremental"])

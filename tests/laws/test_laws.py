@@ -141,6 +141,9 @@ def test_statistics_are_additive_and_know_no_order(case):
     total = reduce(accumulate, [statistics(batch=b) for b in parts.batches], None)
     np.testing.assert_allclose(flat(total), flat(whole), rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(total.objective, whole.objective, rtol=1e-12)
+    # And so do weights, of which means are made.
+    weights = sum(batch.total_weight for batch in parts.batches)
+    assert weights == pytest.approx(parts.total_weight, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", REDUCED)
@@ -220,6 +223,44 @@ def test_what_is_returned_is_what_is_reported(case, name):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
+def test_passes_are_those_that_were_made(case, name, monkeypatch):
+    """By the weight of the units that were evaluated; a metric says its own cost."""
+    skip_unless_it_fits(case, name)
+    model, made, inside = case.model, [], []
+
+    def counting(method, cost):
+        honest = getattr(model, method)
+
+        def counted(*arguments, **options):
+            if inside:
+                return honest(*arguments, **options)
+            inside.append(method)
+            try:
+                told = honest(*arguments, **options)
+            finally:
+                inside.pop()
+            made.append(cost(told, *arguments))
+            return told
+
+        monkeypatch.setattr(model, method, counted)
+
+    def share(batch):
+        return batch.total_weight / case.data.total_weight
+
+    counting("statistics", lambda told, point, batch, *_: share(batch))
+    counting("remember", lambda told, point, batch, *_: share(batch))
+    if name in TABLES + REDUCED:
+        again = model.recall_passes
+        counting("recall", lambda told, at, point, batch: again * share(batch))
+    if hasattr(model, "recondition"):
+        counting("recondition", lambda told, *_: told[1])
+    with threads(1):
+        result = fit(case, name, max_iter=6, tol=0.0)
+    assert result.history[-1].passes == pytest.approx(sum(made), rel=1e-12)
+    assert np.all(np.diff([row.passes for row in result.history]) > 0.0)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
 def test_a_fit_can_pause(case, name):
     skip_unless_it_fits(case, name)
 
@@ -294,6 +335,30 @@ def test_stochastic_comes_near(case, best):
     start = batch_mean(case.model, case.data, case.point).objective
     result = fit(case, "stochastic", max_iter=30, tol=0.0, step_size=0.05)
     assert best - result.objective < 0.05 * (best - start)
+
+
+def test_stochastic_reports_what_its_visits_saw(case):
+    """Each weighed by its rows, and where the point was by then."""
+    skip_unless_it_fits(case, "stochastic")
+    model, solver = case.model, SOLVERS["stochastic"]()
+    solver.start(model, case.data, np.random.default_rng(0))
+    partition = solver.partition
+    short, rest = cut(case.data, partition.batches[0], 1)
+    partition.batches = [short, *partition.batches[1:], rest]
+    point = case.point
+    for epoch in range(3):
+        anchor = solver.certify(model.recentre(point), 1.0)
+        if epoch:
+            assert sum(weights) == pytest.approx(case.data.total_weight)
+            expected = np.average(objectives, weights=weights)
+            assert anchor.objective == pytest.approx(expected, rel=1e-12)
+        point, objectives, weights = anchor.point, [], []
+        for visit in solver.visits(np.random.default_rng(epoch)):
+            nothing, mean = solver.estimate(visit, point)
+            objectives.append(model.objective(point, mean))
+            weights.append(visit.total_weight)
+            point = model.update(point, nothing, mean, 0.3)
+        assert np.ptp(weights) > 0.0
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -3,15 +3,19 @@
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 from skvrem import solvers
 from skvrem.schedules import Constant
+from skvrem.solvers import _sweeps
 from skvrem.solvers._protocols import Anchor, Moved
+from skvrem.solvers._visiting import Visiting
 
 
 class Height(NamedTuple):
     value: float
     repaired: tuple = ()
+    trials: int = 0
 
 
 class Still:
@@ -66,6 +70,93 @@ def test_steps_that_have_shrunk_to_nothing_end_a_fit():
     # Every epoch was taken back, and tried with shorter steps.
     assert result.objective == result.point.value == 3.0
     assert solver.restored == result.n_iter and solver.shortest < 1e-5
+
+
+class Visited(Visiting):
+    """Four visits an epoch, which move nothing."""
+
+    exact = certifies = True
+    name, patience, passes = "visited", 1, 1.0
+
+    def start(self, model, data, rng):
+        self.model = model
+
+    def certify(self, point, beta):
+        return Anchor(point, point.value, 1.0, point)
+
+    def visits(self, rng):
+        return range(4)
+
+    def estimate(self, visit, point):
+        return None, None
+
+
+class Swept(Still):
+    """The same, as a sweep of eight rows, two a visit."""
+
+    sweep_passes, rows_a_visit, noise_width = 1.0, 2, 0
+
+    def full_pass(self, point, data):
+        return point, None, None
+
+    def objective(self, point, mean):
+        return point.value
+
+    def promise(self, point, mean):
+        return np.inf
+
+    def visits(self, known, rng):
+        return np.arange(8)
+
+    def noise(self, work, visits, rng):
+        pass
+
+    def open(self, anchor):
+        return anchor.point
+
+    def sweep(self, work, known, visits, noise, sizes):
+        assert len(visits) == 2 * len(sizes)
+        return 0
+
+    def variance(self, work):
+        return np.nan
+
+    def close(self, work):
+        return work
+
+
+@pytest.mark.parametrize("kind", ["visits", "sweeps"])
+def test_steps_are_counted_over_epochs_and_pauses(kind, monkeypatch):
+    monkeypatch.setattr(_sweeps, "FIRST_PIECE", 1)  # so that an epoch has several
+    counts = []
+
+    def step_size(count):
+        counts.extend(np.atleast_1d(count))
+        return 1.0 / (1.0 + count)
+
+    visits = kind == "visits"
+    fit = solvers.Run(
+        Still() if visits else Swept(),
+        Visited() if visits else solvers.Sweeps("stochastic"),
+        None,
+        Height(1.0),
+        step_size=step_size,
+        temperature=Constant(1.0),
+        tol=0.0,
+        rng=np.random.default_rng(0),
+    )
+    fit.advance(2).advance(3)
+    # The first is what the history shows of the start.
+    assert counts == [0, *range(5 * 4)]
+    assert [row.step_size for row in fit.history] == [
+        1,
+        1 / 4,
+        1 / 8,
+        1 / 12,
+        1 / 16,
+        1 / 20,
+    ]
+    assert fit.n_steps == fit.state()["n_steps"] == 20
 
 
 class Climbing(Astray):
