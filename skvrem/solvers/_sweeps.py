@@ -96,6 +96,7 @@ class Sweeps:
         except FloatingPointError:  # the steps went too far: an epoch that lost
             moved = Moved(anchor.point, self.model.sweep_passes)
             after = Anchor(None, math.nan, 1.0, anchor.point)
+            self.variances.append(math.nan)
         passes = moved.passes + after.passes
         return moved._replace(point=after.point, passes=passes, certified=after)
 
@@ -116,10 +117,11 @@ class Sweeps:
             noise = model.noise(work, visits, rng)
             n_rejected += model.sweep(work, self.known, visits, noise, sizes)
             n_steps += len(sizes)
+        point = model.close(work)
         self.variance, self.moved = model.variance(work), True
         if self.kind == "saga":
             self.known = model.renewed(self.known)
-        return Moved(model.close(work), passes, n_steps, n_rejected, float(sizes[-1]))
+        return Moved(point, passes, n_steps, n_rejected, float(sizes[-1]))
 
     def _pieces(self, visits, pace):
         """Yield visits, some at a time, with the sizes of their steps."""
@@ -145,5 +147,5 @@ class Sweeps:
         self.variances[-1:] = [math.nan]
 
     def state(self):
-        """Return what an epoch needs beside the point, as plain arrays."""
-        return {} if self.known is None else {"known": tuple(self.known)}
+        """Nothing beside the point: a pass makes anew what is known."""
+        return {}

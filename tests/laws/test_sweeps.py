@@ -470,6 +470,36 @@ def test_steps_that_go_too_far_are_taken_back(case):
     assert (objective[1:] >= good[:-1] - slack).all()
 
 
+def test_steps_that_leave_the_numbers_are_an_epoch_that_lost(monkeypatch):
+    """It is taken back, and the history of variances has a row for it."""
+    case = CASES["mean field logistic svrg quadrature True"]()
+    close, calls = case.steps.close, []
+
+    def far(work):
+        calls.append(1)
+        if len(calls) == 2:
+            raise FloatingPointError("too far")
+        return close(work)
+
+    monkeypatch.setattr(case.steps, "close", far)
+    solver = solvers.Sweeps("svrg", 0.0)
+    result = solvers.run(
+        case.steps,
+        solver,
+        case.data,
+        frozen(case.point),
+        step_size=Constant(case.size),
+        temperature=Constant(1.0),
+        max_iter=3,
+        tol=0.0,
+        rng=np.random.default_rng(0),
+    )
+    objective = [epoch.objective for epoch in result.history]
+    assert objective[2] == objective[1] < objective[3]
+    assert np.isnan(solver.variances).tolist() == [True, False, True, False]
+    assert [epoch.step_size for epoch in result.history][3] == 0.5 * case.size
+
+
 @cache
 def top(name):
     """Where batches end that have no noise: the same end for all."""
