@@ -133,6 +133,7 @@ TABLE = {
     "linear": Row(
         ("skvrem/linear/_model*.py",),
         (
+            ("tests/linear/test_kernels.py",),
             (LAWS, "-k", "logistic or multinomial"),
             ("tests/linear/test_logistic_regression.py", "tests/linear/test_bound.py"),
         ),

@@ -345,7 +345,7 @@ def test_stochastic_reports_what_its_visits_saw(case):
     partition = solver.partition
     short, rest = cut(case.data, partition.batches[0], 1)
     partition.batches = [short, *partition.batches[1:], rest]
-    point = case.point
+    point, objectives, weights = case.point, [], []
     for epoch in range(3):
         anchor = solver.certify(model.recentre(point), 1.0)
         if epoch:
