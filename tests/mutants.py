@@ -133,6 +133,7 @@ TABLE = {
     "linear": Row(
         ("skvrem/linear/_model*.py",),
         (
+            ("tests/linear/test_kernels.py",),
             (LAWS, "-k", "logistic or multinomial"),
             ("tests/linear/test_logistic_regression.py", "tests/linear/test_bound.py"),
         ),
@@ -170,6 +171,13 @@ EXPLAINED = (
         "constant",
         "total = 0.0",
         "moves all log-densities alike, and they are relative to the largest",
+    ),
+    (
+        "skvrem/solvers/_quasi_newton.py",
+        "QuasiNewton._step",
+        "half",
+        "if gain >= SUFFICIENT * length * slope - slack:",
+        "Armijo's constant is any small number",
     ),
     (
         "skvrem/linear/_model.py",

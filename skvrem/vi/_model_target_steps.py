@@ -334,7 +334,6 @@ class MeanWork:
         self.mean = point.parameters.mean.T.copy()
         self.met = np.zeros(self.mean.size, bool)
         self.seen, self.n_seen = np.zeros((2, self.mean.size)), 0
-        self.count = 0
 
 
 class MeanSteps(TargetSteps):
@@ -379,7 +378,6 @@ class MeanSteps(TargetSteps):
         return np.stack(self.ends(work.mean[0], noise, batch, earlier)[:1])
 
     def _move(self, work, found, batch, size):
-        work.count += 1
         work.n_seen += 1
         (found,) = found
         work.seen += [found, np.square(found)]

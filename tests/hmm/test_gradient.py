@@ -4,11 +4,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.linalg import hadamard
 from scipy.optimize import approx_fprime
 from scipy.special import logsumexp
 
 from skvrem import hmm
 from skvrem.hmm._model import HMMModel, Parameters
+from skvrem.hmm._model_gradient import FLAT, NOTHING, _definite
 from skvrem.hmm._sequences import Sequences, SequenceSource
 from skvrem.hmm._transitions import Initial
 from skvrem.solvers._batch import Batch
@@ -198,3 +200,32 @@ def test_transitions(name, startprob):
 def test_changing_transitions(name):
     n = 3 if name == "segments that go on" else 4
     check(*make(FAMILIES["diag"], CHANGING[name], n=n, prior=1.5))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.5, 0.5, 1.0, 2.0], [0.5, 0.5, 1.0, 2.0]),
+        ([1e-4, 0.9999, 1.0, 2.0], [1e-4, 0.9999, 1.0, 2.0]),
+        # No curvature is as little as there may be; that of a minimum, its opposite.
+        ([0.0, 0.5, 1.0, 2.5], [2.5 * FLAT, 0.5, 1.0, 2.5]),
+        ([-1e-15, 0.5, 1.5, 2.0], [2.0 * FLAT, 0.5, 1.5, 2.0]),
+        ([-0.5, 0.5, 1.5, 2.5], [0.5, 0.5, 1.5, 2.5]),
+    ],
+)
+def test_metrics_are_positive_definite(values, expected):
+    """By eigenvalues about a unit diagonal, for coordinates of any scale."""
+    vectors, unit = hadamard(4) / 2.0, np.array([1e-3, 1.0, 3.0, 1e4])
+
+    def matrix(values):
+        return (vectors * values) @ vectors.T
+
+    found = _definite(matrix(values) * np.outer(unit, unit)) / np.outer(unit, unit)
+    np.testing.assert_allclose(found, matrix(expected), rtol=0.0, atol=1e-14)
+    ends = np.linalg.eigvalsh(found)[[0, -1]]
+    assert 0.0 < ends[1] < 1.01 * ends[0] / FLAT
+
+
+def test_metrics_of_coordinates_without_curvature_are_positive():
+    found = _definite(np.diag([1.0, 0.0, -3.0]))
+    np.testing.assert_allclose(found, np.diag([1.0, FLAT * NOTHING, 3.0]), rtol=1e-12)

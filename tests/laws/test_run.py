@@ -125,9 +125,15 @@ class Swept(Still):
         return work
 
 
+def of_single_visits(monkeypatch):
+    """Have an epoch of sweeps made of as many pieces as there are visits."""
+    monkeypatch.setattr(_sweeps, "FIRST_PIECE", 1)
+    monkeypatch.setattr(_sweeps, "PIECE_SECONDS", 0.0)
+
+
 @pytest.mark.parametrize("kind", ["visits", "sweeps"])
 def test_steps_are_counted_over_epochs_and_pauses(kind, monkeypatch):
-    monkeypatch.setattr(_sweeps, "FIRST_PIECE", 1)  # so that an epoch has several
+    of_single_visits(monkeypatch)
     counts = []
 
     def step_size(count):
@@ -157,6 +163,16 @@ def test_steps_are_counted_over_epochs_and_pauses(kind, monkeypatch):
         1 / 20,
     ]
     assert fit.n_steps == fit.state()["n_steps"] == 20
+
+
+def test_rejected_steps_of_all_pieces_are_counted(monkeypatch):
+    of_single_visits(monkeypatch)
+    monkeypatch.setattr(Swept, "sweep", lambda *arguments: 1)
+    solver = solvers.Sweeps("stochastic")
+    solver.start(Swept(), None, None)
+    anchor = solver.certify(Height(0.0), 1.0)
+    moved = solver.sweep(anchor, lambda count: 1.0 / (1.0 + count), None)
+    assert (moved.n_steps, moved.n_rejected, moved.step_size) == (4, 4, 0.25)
 
 
 class Climbing(Astray):

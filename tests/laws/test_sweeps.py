@@ -164,14 +164,14 @@ def mean_field(name, kind, control, scale=True, optimizer="natural"):
 # Own models
 
 
-def own(kind, control, scale):
+def own(kind, control, scale, optimizer="natural"):
     """Logistic regression with two parameters; the truth by quadrature over both."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(24, 2)), rng.integers(2, size=24).astype(float)
     target = Target(RichLogistic(X, y, 0.7), np.arange(24))
     prior = MeanField(np.zeros(2), np.ones(2))
     model = DrawnModel(target, prior, "diagonal", np.zeros((1, 2)))
-    steps = TargetSteps(model, kind, control, scale, "natural", 4)
+    steps = TargetSteps(model, kind, control, scale, optimizer, 4)
     point = posterior(rng, 2, 1)
 
     def truth(at):
@@ -388,6 +388,68 @@ def test_a_table_stands_still_within_an_epoch(name):
     np.testing.assert_allclose(*means, atol=1e-8)
 
 
+VARYING = [name for name in CASES if "hmm" not in name and "dropout" not in name]
+SUPPORTS = [f"own supports {kind}" for kind in KINDS]
+
+
+def sparse(kind):
+    """Skills, of which a batch touches few."""
+    target = Target(ShortSkills(*skills_problem()), np.arange(60))
+    prior = MeanField(np.zeros(9), np.ones(9))
+    model = DrawnModel(target, prior, "diagonal", np.zeros((1, 9)))
+    point = posterior(np.random.default_rng(0), 9, 1)
+    steps = TargetSteps(model, kind, "taylor", True, "natural", 6)
+    return Swept(steps, target, point, moved(point, 0.2), None, kind)
+
+
+def with_prior(steps, work, visits, found):
+    """Where parameters are met by some batches only, what varies has the prior."""
+    mean, scale, prior = work.mean[0], work.scale[0], work.prior[:, 0]
+    own = -prior[1] * (mean - prior[0]), prior[1] - 1.0 / scale**2
+    for row, (_, batch) in zip(found, visits, strict=True):
+        on = batch.support
+        row[:, on] += steps.n_batches / batch.factor * np.stack(own)[:, on]
+    return found
+
+
+@pytest.mark.parametrize("name", marked(VARYING) + SUPPORTS)
+def test_the_variance_is_that_of_the_estimates_of_an_epoch(name):
+    """Swept in two pieces, by a point that stands still."""
+    case = CASES[name]() if name in CASES else sparse(name.split()[-1])
+    steps, rng = case.steps, np.random.default_rng(0)
+    known, anchor = case.known(case.away, rng), case.anchor(case.point)
+    work, visits = steps.open(anchor), steps.visits(known, rng)
+    noise = steps.noise(work, visits, rng)
+    found = steps.estimates(steps.open(anchor), known, visits, noise)
+    if name not in CASES:
+        found = with_prior(steps, work, visits, found)
+    for piece in np.split(np.arange(len(found)), [1]):
+        rows = slice(*(steps.rows_a_visit * (piece[[0, -1]] + [0, 1])))
+        # Quadrature has no noise.
+        own = noise[rows] if len(noise) else noise
+        assert steps.sweep(work, known, visits[rows], own, np.zeros(len(piece))) == 0
+    if isinstance(steps, SteppingModel):  # of what moves the means
+        found = found[:, 0]
+    expected = found.reshape(len(found), -1).var(axis=0).sum()
+    assert steps.variance(work) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "make", [partial(mean_field, "logistic"), own], ids=["field", "own"]
+)
+def test_adam_counts_the_steps_of_all_epochs(make):
+    case = make("svrg", "taylor", True, optimizer="adam")
+    steps, rng, point = case.steps, np.random.default_rng(0), case.point
+    for epoch in range(2):
+        known, work = case.known(case.away, rng), steps.open(case.anchor(point))
+        visits = steps.visits(known, rng)
+        n = -(-len(visits) // steps.rows_a_visit)
+        noise = steps.noise(work, visits, rng)
+        steps.sweep(work, known, visits, noise, np.full(n, 0.01))
+        point = steps.close(work)
+        assert point.moments.count == (epoch + 1) * n
+
+
 def swept(case, point, n_jobs=1, seed=0, size=None):
     """The solver after two epochs without certificates, and where they lead."""
     solver, rng = solvers.Sweeps(case.kind), np.random.default_rng(seed)
@@ -554,16 +616,10 @@ def test_hidden_markov_models_end_where_batches_do(rows, kind):
 
 def test_supports_are_counted():
     """Estimates of batches that touch few parameters average to those of all."""
-    target = Target(ShortSkills(*skills_problem()), np.arange(60))
-    prior = MeanField(np.zeros(9), np.ones(9))
-    model = DrawnModel(target, prior, "diagonal", np.zeros((1, 9)))
-    rng = np.random.default_rng(0)
-    point = posterior(rng, 9, 1)
-    found = {}
+    rng, found = np.random.default_rng(0), {}
     for kind in KINDS:
-        steps = TargetSteps(model, kind, "taylor", True, "natural", 6)
-        case = Swept(steps, target, point, moved(point, 0.2), None, kind)
-        known, epochs, here = case.known(case.away, rng), [], case.anchor(point)
+        case = sparse(kind)
+        known, epochs, here = case.known(case.away, rng), [], case.anchor(case.point)
         for _ in range(400):
             epochs.append(case.epoch(here, known, rng).mean(axis=0))
         epochs = np.array(epochs)

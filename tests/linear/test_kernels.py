@@ -7,7 +7,7 @@ from scipy.special import expit, log_softmax, logsumexp, softmax
 
 from skvrem.data import as_source
 from skvrem.linear import _kernels, bound
-from skvrem.linear._model_curvature import Curvature, Factor, LowRankMetric
+from skvrem.linear._model_curvature import JITTER, Curvature, Factor, LowRankMetric
 from skvrem.utils._tiles import tiles
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -220,6 +220,21 @@ def test_woodbury_has_its_minus(rng):
     diagonal = np.diag(np.diag(gram) + ridge)
     exact = gram + np.diag(ridge)
     assert np.linalg.norm(exact - matrix) < 0.8 * np.linalg.norm(exact - diagonal)
+
+
+def test_a_sketch_of_more_than_the_rank(rng):
+    """Directions without curvature are left out, and are not divided by."""
+    A = 1e6 * rng.normal(size=(2, 6)) * [0.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    gram, omega, V = A.T @ A, rng.normal(size=(6, 4)), rng.normal(size=(6, 2))
+    ridge = 1e10 * rng.uniform(0.1, 1.0, 6)
+    metric = LowRankMetric(np.diag(gram), gram @ omega, omega, ridge)
+    assert len(metric.V) == 2
+    exact = np.linalg.solve(gram + np.diag(ridge), V)
+    np.testing.assert_allclose(metric.solve(V), exact, rtol=1e-7)
+    metric = LowRankMetric(np.diag(gram), gram @ omega, omega, np.zeros(6))
+    floor = JITTER * np.where(np.arange(6) > 0, np.diag(gram), 1.0)
+    assert (metric.inverse * floor <= 1.0 + 1e-12).all()
+    assert np.isfinite(metric.solve(V)).all()
 
 
 def test_a_factor_of_a_singular_matrix():

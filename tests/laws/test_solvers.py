@@ -1,0 +1,234 @@
+"""Solvers one by one, on models of one number whose answers are known."""
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from skvrem import solvers
+from skvrem.solvers._run import FORGIVEN, _Pace
+from skvrem.solvers._stream import Streamed
+
+
+class Sums(NamedTuple):
+    value: Any
+    objective: float
+    entropy: float = 0.0
+
+
+class At(NamedTuple):
+    value: float
+    statistics: Any = None
+    reference: Any = None
+    trials: int = 0
+
+
+class Once:
+    """All data in one batch."""
+
+    total_weight = 1.0
+
+    def chunks(self):
+        return self
+
+    def sum(self, function):
+        return function(None)
+
+
+class Hill:
+    """A parabola, or another objective of one number, with its top at 0.
+
+    A full step multiplies the number by `rate`; it is also a fixed-point map of one
+    statistic, for extrapolation.
+    """
+
+    def __init__(self, rate, objective=lambda x: -0.5 * x * x):
+        self.rate, self.height, self.seen = rate, objective, 0
+
+    def statistics(self, point, batch, beta):
+        self.seen += 1
+        return Sums(np.array(self.rate * point.value), self.height(point.value))
+
+    def objective(self, point, mean):
+        return mean.objective
+
+    def update(self, point, mean, correction, step):
+        there = float(mean.value)
+        if correction is not None:
+            there += float(correction.value)
+        there = point.value + step * (there - point.value)
+        return At(there, Sums(np.array(there), 0.0))
+
+    def recentre(self, point):
+        return point
+
+    def translate(self, sums, reference, new_reference):
+        return sums
+
+    def norm(self, point, sums):
+        return abs(float(sums.value))
+
+    def promise(self, point, mean):
+        return 0.5 * point.value**2
+
+    # For quasi-Newton steps, whose metric is `metric` times the curvature.
+
+    metric, metric_cost = 1.0, 2.0
+
+    def gradient(self, point, mean):
+        return np.array([-point.value])
+
+    def move(self, point, step):
+        return At(point.value + step.item())
+
+    def precondition(self, point, vector):
+        return vector / self.metric
+
+    def recondition(self, point, data, rng):
+        return point, 0.5
+
+
+def started(solver, model, value):
+    """A solver, and its anchor at a number."""
+    solver.start(model, Once(), np.random.default_rng(0))
+    anchor = solver.certify(At(value, Sums(np.array(value), 0.0)), 1.0)
+    model.seen = 0
+    return anchor
+
+
+def test_ascent_halves_a_step_until_it_gains():
+    model, solver = Hill(-4.0), solvers.Ascent()
+    anchor = started(solver, model, 4.0)
+    assert anchor.predicted_gain == 8.0
+    moved = solver.epoch(anchor, None, None)
+    # To -16, -6 and -1.
+    assert moved.passes == model.seen == 3 and moved.n_steps == 1
+    assert moved.point.value == -1.0 and moved.certified.objective == -0.5
+    # Of 1/2, as much is left as the fall from 8 to 1/2 promises.
+    left = moved.certified.predicted_gain
+    assert left == pytest.approx(0.5 / (1.0 - 1.0 / 16.0))
+
+
+def test_ascent_stalls_where_no_length_gains():
+    model, solver = Hill(2.0), solvers.Ascent()
+    anchor = started(solver, model, 1.0)
+    moved = solver.epoch(anchor, None, None)
+    assert moved.stalled and moved.n_steps == 0 and moved.certified is anchor
+    assert moved.passes == model.seen == 40
+
+
+def test_ascent_takes_rounding_for_no_fall():
+    for fall, passes in ((1e-8, 1), (1e-6, 5)):
+        model = Hill(1.0 + fall, lambda x: 1e6 - x)
+        solver = solvers.Ascent()
+        moved = solver.epoch(started(solver, model, 1.0), None, None)
+        assert moved.passes == passes
+
+
+def test_extrapolation_of_a_line_is_exact():
+    model, solver = Hill(0.7), solvers.Squarem()
+    moved = solver.epoch(started(solver, model, 1.0), None, None)
+    assert moved.point.value == pytest.approx(0.0, abs=1e-15)
+    assert moved.passes == model.seen == 2 and solver.longest == 4.0
+
+
+def test_extrapolations_grow_where_they_are_too_short():
+    model, solver = Hill(0.99), solvers.Squarem()
+    anchor, longest = started(solver, model, 1.0), []
+    for _ in range(4):
+        before, anchor = anchor.point.value, solver.epoch(anchor, None, None).certified
+        longest.append(solver.longest)
+        alpha = min(100.0, 4.0 ** len(longest))
+        expected = before * (1.0 - 0.01 * alpha) ** 2
+        assert anchor.point.value == pytest.approx(expected, abs=1e-11)
+    assert longest == [16.0, 64.0, 256.0, 256.0]
+    assert solver.state() == {"longest": 256.0}
+
+
+def test_extrapolations_that_fall_give_way_to_a_plain_step():
+    model, solver = Hill(0.9, lambda x: -abs(x - 0.8)), solvers.Squarem()
+    anchor = started(solver, model, 1.0)
+    moved = solver.epoch(anchor, None, None)
+    assert moved.point.value == pytest.approx(0.81)
+    # The bound has grown, as it was met, and shrunk again.
+    assert moved.passes == model.seen == 3 and solver.longest == 4.0
+    solver.longest = 2.0
+    solver.epoch(anchor, None, None)
+    assert solver.longest == 2.0
+
+
+def test_extrapolation_needs_a_map_that_slows_down():
+    model, solver = Hill(-0.5), solvers.Squarem()
+    moved = solver.epoch(started(solver, model, 1.0), None, None)
+    assert moved.point.value == -0.5 and moved.passes == model.seen == 1
+
+
+@pytest.mark.parametrize("metric", [1.0, 4.0, 0.4])
+def test_quasi_newton_learns_the_curvature_of_a_parabola(metric):
+    model, solver = Hill(1.0), solvers.QuasiNewton(1e-12)
+    model.metric = metric
+    anchor = started(solver, model, 1.0)
+    assert anchor.passes == 1.5
+    assert anchor.predicted_gain == pytest.approx(0.5 / metric)
+    first = solver.epoch(anchor, None, None)
+    # A step of 2.5 is cut to the top of a parabola through both ends.
+    expected = {1.0: 0.0, 4.0: 0.75, 0.4: 0.0}[metric]
+    assert first.point.value == pytest.approx(expected, abs=1e-12)
+    assert first.passes == model.seen == (2 if metric < 1.0 else 1)
+    second = solver.epoch(first.certified, None, None)
+    assert second.point.value == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "cost", "pays"),
+    [
+        # 20 steps by halves, or 5 by twentieths, to a millionth.
+        (2.0, 1.0, 15.0, True),
+        (2.0, 1.0, 16.0, False),
+        # Fast enough; and not even falling.
+        (5.0, 1.0, 0.0, False),
+        (1.0, 1.0, 1e9, True),
+    ],
+)
+def test_a_new_metric_must_pay(before, now, cost, pays):
+    model, solver = Hill(1.0), solvers.QuasiNewton(1e-6)
+    started(solver, model, 1.0)
+    model.metric_cost, solver.promises = cost, [before, now]
+    assert solver._pays() == pays
+
+
+def test_steps_are_slowed_for_good_after_some_dips():
+    pace = _Pace()
+    for _ in range(FORGIVEN):
+        pace.slow_down()
+    assert pace.factor == 0.5**FORGIVEN
+    for _ in range(FORGIVEN + 1):
+        pace.adapt(0.0)
+    assert pace.factor == 1.0
+    pace.adapt(0.2)  # too many are infeasible
+    assert pace.factor == 0.5
+    pace.adapt(0.05)
+    assert pace.factor == 0.5
+    pace.slow_down()
+    for _ in range(4):
+        pace.adapt(0.0)
+    assert pace.factor == pace.ceiling == 0.7
+
+
+def test_a_stream_counts_its_batches():
+    fitted = SimpleNamespace(history_={}, gap_left_=0.0, own_=1, n_iter_=7)
+    step = Streamed(None, None, 0.25)
+    for n_iter in (8, 9):
+        step.record(fitted, {"means_": 2}, 40, past=("own_",))
+        assert vars(fitted) == {
+            "step_size_": 0.25,
+            "batch_size_": 40,
+            "means_": 2,
+            "converged_": False,
+            "n_iter_": n_iter,
+            "solver_": "stochastic",
+        }
+    fresh = SimpleNamespace()
+    step.record(fresh, {})
+    assert vars(fresh) == {"converged_": False, "n_iter_": 1, "solver_": "stochastic"}
