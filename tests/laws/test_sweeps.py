@@ -322,6 +322,15 @@ def numbers(point):
     return np.concatenate([np.ravel(np.asarray(part, float)) for part in parameters])
 
 
+def leaves(part):
+    """All arrays in tuples, lists and arrays of arrays."""
+    if isinstance(part, np.ndarray):
+        return [part]
+    if isinstance(part, list | tuple):
+        return [leaf for each in part for leaf in leaves(each)]
+    return []
+
+
 def frozen(point):
     """A copy that a sweep may not change."""
     return deepcopy(point)
@@ -489,9 +498,13 @@ def test_an_epoch_leaves_its_anchor_alone(case, monkeypatch):
         solver.sweep(anchor, Constant(case.size), rng)
     np.testing.assert_array_equal(numbers(anchor.point), before)
     monkeypatch.setattr(case.steps, "noise", noise)
+    memory = leaves(anchor.memory)
+    kept = [leaf.copy() for leaf in memory]
     end = solver.sweep(anchor, Constant(case.size), rng).point
     assert (numbers(end) != before).any()
     np.testing.assert_array_equal(numbers(anchor.point), before)
+    for now, then in zip(memory, kept, strict=True):
+        np.testing.assert_array_equal(now, then)
 
 
 def run(case, point, max_iter, size=None, tol=0.0):

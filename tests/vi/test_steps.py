@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skvrem import BayesianLogisticRegression, solvers
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
+from skvrem.vi import _kernels_steps
 from skvrem.vi._model import Diagonal, GaussianModel, Point
 from skvrem.vi._model_families import (
     GaussianNoise,
@@ -106,6 +107,14 @@ def test_estimates_are_unbiased(name, kind, control, scale):
     error = epochs.std(axis=0) / np.sqrt(len(epochs))
     z = (epochs.mean(axis=0) - exact(steps, point)) / np.maximum(error, 1e-9)
     assert (abs(z) < 4.0).all()
+
+
+@pytest.mark.parametrize("level", [0.0, 800.0, -800.0])
+def test_means_of_predictors_of_any_size(level):
+    z = level + np.array([0.3, -1.0, 2.0])
+    found = np.empty(3)
+    _kernels_steps.mean_of(_kernels_steps.SOFTMAX, z, found)
+    np.testing.assert_allclose(found, softmax(z), rtol=1e-12)
 
 
 def variance_of(name, *arguments, away=0.1):
