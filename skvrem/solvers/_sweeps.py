@@ -12,7 +12,7 @@ __all__ = ["Sweeps"]
 
 # A sweep is made in pieces of about so many seconds, between which it can be
 # interrupted; visits of the first; and numbers of noise at once.
-PIECE_SECONDS, FIRST_PIECE, NOISE = 0.1, 64, 1_000_000
+PIECE_SECONDS, FIRST_PIECE, NOISE = 0.1, 1000, 1_000_000
 
 
 class Sweeps:
