@@ -150,7 +150,11 @@ TABLE = {
     ),
     "sums": Row(
         ("skvrem/utils/_algebra*.py", "skvrem/utils/_averaging*.py"),
-        ((LAWS, "-k", "counts or documents or factors"), (LAWS,)),
+        (
+            ("tests/utils/test_algebra.py",),
+            (LAWS, "-k", "counts or documents or factors"),
+            (LAWS,),
+        ),
     ),
 }
 #: What a pattern has too much: no algorithm is in them.
