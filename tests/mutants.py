@@ -177,13 +177,6 @@ EXPLAINED = (
         "moves all log-densities alike, and they are relative to the largest",
     ),
     (
-        "skvrem/solvers/_quasi_newton.py",
-        "QuasiNewton._step",
-        "half",
-        "if gain >= SUFFICIENT * length * slope - slack:",
-        "Armijo's constant is any small number",
-    ),
-    (
         "skvrem/linear/_model.py",
         "LogisticModel.recondition",
         "constant",
