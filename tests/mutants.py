@@ -150,7 +150,11 @@ TABLE = {
     ),
     "sums": Row(
         ("skvrem/utils/_algebra*.py", "skvrem/utils/_averaging*.py"),
-        ((LAWS, "-k", "counts or documents or factors"), (LAWS,)),
+        (
+            ("tests/utils/test_algebra.py",),
+            (LAWS, "-k", "counts or documents or factors"),
+            (LAWS,),
+        ),
     ),
 }
 #: What a pattern has too much: no algorithm is in them.
@@ -171,13 +175,6 @@ EXPLAINED = (
         "constant",
         "total = 0.0",
         "moves all log-densities alike, and they are relative to the largest",
-    ),
-    (
-        "skvrem/solvers/_quasi_newton.py",
-        "QuasiNewton._step",
-        "half",
-        "if gain >= SUFFICIENT * length * slope - slack:",
-        "Armijo's constant is any small number",
     ),
     (
         "skvrem/linear/_model.py",

@@ -175,6 +175,32 @@ def test_rejected_steps_of_all_pieces_are_counted(monkeypatch):
     assert (moved.n_steps, moved.n_rejected, moved.step_size) == (4, 4, 0.25)
 
 
+def test_rejected_visits_are_counted():
+    solver, infeasible = Visited(), Still()
+    infeasible.update = lambda point, *_: point._replace(trials=2)
+    solver.start(infeasible, None, None)
+    anchor = solver.certify(Height(0.0), 1.0)
+    moved = solver.epoch(anchor, Constant(1.0), None)
+    assert (moved.n_steps, moved.n_rejected) == (4, 4)
+
+
+@pytest.mark.parametrize(("kind", "passes"), [("stochastic", 2.0), ("svrg", 2.5)])
+def test_sweeps_predict_as_their_promises_fall(kind, passes, monkeypatch):
+    promises = iter([8.0, 4.0, 1.0])
+    monkeypatch.setattr(Swept, "promise", lambda *_: next(promises))
+    model, solver = Swept(), solvers.Sweeps(kind)
+    model.known_at, model.known_passes = lambda anchor, rng: (), 0.5
+    solver.start(model, None, None)
+    anchor = solver.certify(Height(0.0), 1.0)
+    assert anchor.predicted_gain == 8.0 and anchor.passes == 1.0
+    for left in (4.0 / (1.0 - 0.5), 1.0 / (1.0 - np.sqrt(1.0 / 8.0))):
+        moved = solver.epoch(anchor, Constant(1.0), None)
+        anchor = moved.certified
+        assert anchor.predicted_gain == pytest.approx(left)
+        # Sweep, certificate, and what controls the steps.
+        assert moved.passes == passes
+
+
 class Climbing(Astray):
     """Each epoch gains a nat."""
 

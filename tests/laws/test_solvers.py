@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from skvrem import solvers
+from skvrem.solvers._quasi_newton import SUFFICIENT
 from skvrem.solvers._run import FORGIVEN, _Pace
-from skvrem.solvers._stream import Streamed
+from skvrem.solvers._stream import Streamed, stream_step
 
 
 class Sums(NamedTuple):
@@ -25,9 +26,9 @@ class At(NamedTuple):
 
 
 class Once:
-    """All data in one batch."""
+    """All data in one batch, of weight 4."""
 
-    total_weight = 1.0
+    total_weight = 4.0
 
     def chunks(self):
         return self
@@ -48,15 +49,14 @@ class Hill:
 
     def statistics(self, point, batch, beta):
         self.seen += 1
-        return Sums(np.array(self.rate * point.value), self.height(point.value))
+        value = np.array(4.0 * self.rate * point.value)
+        return Sums(value, 4.0 * self.height(point.value))
 
     def objective(self, point, mean):
         return mean.objective
 
     def update(self, point, mean, correction, step):
-        there = float(mean.value)
-        if correction is not None:
-            there += float(correction.value)
+        there = sum(float(part.value) for part in (mean, correction) if part)
         there = point.value + step * (there - point.value)
         return At(there, Sums(np.array(there), 0.0))
 
@@ -180,6 +180,19 @@ def test_quasi_newton_learns_the_curvature_of_a_parabola(metric):
     assert second.point.value == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.parametrize(("share", "passes"), [(-0.2, 2), (0.75, 2), (1.25, 1)])
+def test_quasi_newton_steps_gain_a_share_of_what_the_slope_promises(share, passes):
+    """Across the top, to where little more, or less, than that is gained."""
+    model, solver = Hill(1.0), solvers.QuasiNewton(1e-12)
+    model.metric = 0.5 * (1.0 + share * SUFFICIENT)
+    moved = solver.epoch(started(solver, model, 1.0), None, None)
+    assert moved.passes == model.seen == passes
+    # What is cut is cut to the top, and by half at least.
+    whole, half = 1.0 - 1.0 / model.metric, 1.0 - 0.5 / model.metric
+    end = whole if passes == 1 else max(half, 0.0)
+    assert moved.point.value == pytest.approx(end, abs=1e-12)
+
+
 @pytest.mark.parametrize(
     ("before", "now", "cost", "pays"),
     [
@@ -214,6 +227,20 @@ def test_steps_are_slowed_for_good_after_some_dips():
     for _ in range(4):
         pace.adapt(0.0)
     assert pace.factor == pace.ceiling == 0.7
+
+
+def test_sweeps_over_blocks_that_lean_on_each_other_are_exact():
+    alone, leaning = solvers.Incremental(3), solvers.Incremental(3, sweeps=5)
+    assert (alone.exact, alone.passes, alone.patience) == (False, 1.0, 3)
+    assert (leaning.exact, leaning.passes, leaning.patience) == (True, 5.0, 1)
+
+
+def test_a_step_of_a_stream_is_towards_the_mean_of_the_batch():
+    options = {"step_size": 0.8, "step_offset": 1.0, "step_decay": 1.0}
+    step = stream_step(Hill(0.5), At(2.0), Once(), 3.0, **options)
+    assert step.step_size == pytest.approx(0.2)
+    assert float(step.mean.value) == 1.0 and step.mean.objective == -2.0
+    assert step.point.value == pytest.approx(1.8)
 
 
 def test_a_stream_counts_its_batches():
