@@ -125,6 +125,18 @@ def test_estimates_are_unbiased(kind, control, k, hidden):
     assert error.max() < 0.05
 
 
+def test_the_first_step_of_adam_is_as_long_as_asked_for():
+    """Whatever the gradient; the next knows of it."""
+    model, vector, rng = small_model(2, ())
+    steps = DropoutSteps(model, "stochastic", "quadrature", "adam", 24)
+    begin = Anchor(None, np.nan, 0.0, Point(Weights(vector)))
+    work, rows = steps.open(begin), steps.visits(None, rng)
+    steps.sweep(work, None, rows, None, np.array([0.01]))
+    np.testing.assert_allclose(abs(work.vector - vector), 0.01, rtol=1e-4)
+    again = steps.open(begin._replace(point=steps.close(work)))
+    assert again.count == 1 and (again.moments == work.moments).all()
+
+
 def test_controls_take_out_noise():
     variances = {}
     for name, kind, control in [
