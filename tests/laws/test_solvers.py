@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from skvrem import solvers
+from skvrem.solvers._pace import FORGIVEN, Pace
 from skvrem.solvers._quasi_newton import SUFFICIENT
-from skvrem.solvers._run import FORGIVEN, _Pace
 from skvrem.solvers._stream import Streamed, stream_step
 
 
@@ -212,7 +212,7 @@ def test_a_new_metric_must_pay(before, now, cost, pays):
 
 
 def test_steps_are_slowed_for_good_after_some_dips():
-    pace = _Pace()
+    pace = Pace()
     for _ in range(FORGIVEN):
         pace.slow_down()
     assert pace.factor == 0.5**FORGIVEN
