@@ -373,6 +373,11 @@ def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name)
         top = model.update(anchor.point, anchor.mean, None, 1.0)
         exact = batch_mean(model, case.data, model.recentre(top))
         assert anchor.objective <= exact.objective + 1e-6
+        # The highest of its kind: the surrogate of the table's mean, maximized.
+        for length in (0.5, 1.0):
+            other = model.update(anchor.point, anchor.mean, None, length)
+            other = float(anchor.mean.entropy) + model.surrogate(other, anchor.mean)
+            assert other <= anchor.objective + 1e-7
         point = anchor.point
         for visit in solver.visits(rng):
             mean, correction = solver.estimate(visit, point)

@@ -279,3 +279,32 @@ def test_all_starts_are_long_without_a_lead():
     assert attributes["init_scores_"].tolist() == [4.0, 9.0, 6.0]
     assert best.objective == 9.0 and progress.ended == 3
     assert attributes["step_size_"] == 0.5 and attributes["batch_size_"] == 4
+
+
+def test_promises_that_are_too_small_are_scaled():
+    """By all of the curvature, which is asked for once while that leaves much."""
+    asked = []
+
+    class Promising:
+        promises = iter([1.0, 5e-3, 2.5e-3, 1e-5])
+
+        def full_pass(self, point, data):
+            return point, None, None
+
+        def objective(self, point, mean):
+            return 0.0
+
+        def promise(self, point, mean):
+            return next(self.promises)
+
+        def left_to_gain(self, point):
+            asked.append(point)
+            return 1.0 if len(asked) == 1 else 2e-5
+
+    solver = solvers.Sweeps("stochastic", 0.01)
+    solver.start(Promising(), None, None)
+    anchors = [solver.certify(number, 1.0) for number in range(4)]
+    left = [anchor.predicted_gain for anchor in anchors]
+    assert left[0] == 1.0 and left[1] == 1.0
+    assert 0.4 < left[2] < 0.6 and left[3] < 1e-4
+    assert asked == [1, 3] and [a.passes for a in anchors] == [1.0, 2.0, 1.0, 2.0]

@@ -57,10 +57,10 @@ def test_totals_grow_in_place_and_leave_their_parts_alone():
     parts = [make(0), make(1, (0, 4)), make(2)]
     before = [flat(part) for part in parts]
     total = accumulate(None, parts[0])
-    table = total.table
+    table, vector = total.table, total.vector
     for part in parts[1:]:
         total = accumulate(total, part)
-    assert total.table is table
+    assert total.table is table and total.vector is vector
     np.testing.assert_allclose(flat(total), sum(before))
     for part, was in zip(parts, before, strict=True):
         np.testing.assert_array_equal(flat(part), was)
