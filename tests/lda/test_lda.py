@@ -16,7 +16,9 @@ from sklearn.pipeline import make_pipeline
 
 from skvrem import TemperedLDA
 from skvrem.exceptions import FractionalCountsWarning
+from skvrem.lda._model import NO_WORDS
 from skvrem.text import document_completion, seed_prior, top_words
+from skvrem.utils._algebra import dense
 from tests.documents import (
     CONTAINERS,
     arrays_of,
@@ -28,6 +30,7 @@ from tests.documents import (
 )
 from tests.documents import N_TOPICS as K
 from tests.documents import N_WORDS as V
+from tests.laws.cases import CASES
 
 SOLVERS = ("batch", "stochastic", "svrg")
 TEMPERINGS = (None, "auto", "annealed", "global", "local")
@@ -1007,3 +1010,27 @@ def test_numbers_of_any_machine(dtype):
 def test_what_is_no_count_is_refused(X, match):
     with pytest.raises(ValueError, match=match):
         TemperedLDA(3).fit(X)
+
+
+@pytest.mark.parametrize("name", ["dirichlet", "dirichlet weighted"])
+@pytest.mark.parametrize("beta", [1.0, 0.6])
+def test_the_energy_of_a_learned_temperature(name, beta):
+    """Of topics and shares at their means, from each document's expected counts."""
+    case = CASES[name]()
+    model, k = case.model, case.model.n_components
+    point = model.recentre(case.point)
+    topics = model._topics(point.sums, NO_WORDS)[:, :k]
+    means = topics / topics.sum(axis=0)
+    energy = n_tokens = 0.0
+    partition = case.data.blocks(case.data.n_units, np.random.default_rng(0))
+    for document in partition.batches:
+        counts = dense(model.statistics(point, document, beta))[0][:, :k] / beta
+        weight = float(document.weight[0]) if document.weight.size else 1.0
+        spent = counts.sum(axis=0) / weight
+        gamma = model.doc_prior[:k] + beta * spent
+        shares = gamma / gamma.sum()
+        energy += weight * spent @ np.log(shares) + np.sum(counts * np.log(means))
+        n_tokens += counts.sum()
+    (whole,) = case.data.chunks().batches
+    found, _ = model.calibration(point, whole, beta, np.array([0.5, 1.0]))
+    assert found == pytest.approx(energy / n_tokens, rel=1e-9)
