@@ -373,6 +373,12 @@ def test_the_global_temperature_comes_down_and_ends_at_one(seed, solver):
     assert (temperatures[8:] == 1.0).all()
 
 
+def test_long_documents_of_the_topics_are_not_hot():
+    model = lda(tempering="local", temperature=1.5, max_iter=20)
+    T = model.fit(40 * planted(200)[0]).doc_temperature_
+    assert T.min() == 1.0 and np.median(T) == pytest.approx(1.0, abs=1e-3)
+
+
 def with_outlier():
     """Documents of the four topics, and one whose words are drawn at random."""
     X = planted(300)[0]
