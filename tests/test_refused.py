@@ -50,3 +50,16 @@ def test_a_list_without_rows(estimator_class):
     if "groups" in estimator_class().get_params():
         with pytest.raises(ValueError, match=no_rows):
             estimator_class(groups=-1).fit([], y)
+
+
+@pytest.mark.parametrize("estimator_class", ARRAYS, ids=lambda c: c.__name__)
+def test_parameters_of_answers_are_checked_there(estimator_class):
+    names = {"max_doc_update_iter", "mean_change_tol", "max_code_iter", "code_tol"}
+    names &= set(estimator_class().get_params())
+    if not names:
+        pytest.skip("its answers have no parameters that a fit would check")
+    for name in names:
+        estimator = estimator_class(2, tol=0.0, max_iter=3).fit(X)
+        estimator.set_params(**{name: "1"})
+        with pytest.raises(ValueError, match=name):
+            estimator.transform(X)

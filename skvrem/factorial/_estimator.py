@@ -259,11 +259,12 @@ class FactorialMixture(
 
     def _check_parameters(self):
         check_integer(self, "n_components", "n_init", "verbose_interval", least=1)
-        check_integer(self, "code_iter", "max_code_iter", least=1)
+        self._check_codes()
+        check_integer(self, "code_iter", least=1)
         check_integer(self, "max_iter", "verbose")
         check_integer(self, "annealing_iter", options=("auto",))
         check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol", "code_tol")
+        check_real(self, "tol")
         variances = ("noise_variance", "component_variance")
         check_real(self, *variances, least=1e-100, most=1e100, options=(None,))
         most = np.inf if among(self.solver, ["stochastic"]) else 1.0

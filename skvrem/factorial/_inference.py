@@ -13,8 +13,10 @@ from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, th
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._summary import fit_facts, summary_table
 from skvrem.utils._validation import (
+    check_integer,
     check_magnitude,
     check_order,
+    check_real,
     check_weight,
     validate_data,
 )
@@ -47,6 +49,11 @@ class FactorialInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_magnitude(X)
         return X
 
+    def _check_codes(self):
+        """Check the parameters of answers too, which may change after a fit."""
+        check_integer(self, "max_code_iter", least=1)
+        check_real(self, "code_tol")
+
     def _parameters(self):
         check_is_fitted(self)
         return Parameters(
@@ -60,6 +67,7 @@ class FactorialInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _evaluate(self, X, codes=True):
         """Return the codes of rows and the bounds of their log-likelihood."""
         parameters = self._parameters()
+        self._check_codes()
         X = read_only(self._check_X(X, reset=False))
         model = FactorialModel(
             1.0, X.dtype, code_iter=self.max_code_iter, code_tol=self.code_tol

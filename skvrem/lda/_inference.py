@@ -85,6 +85,7 @@ class LDAInference(TopicModelMixin):
 
     def _model(self, kind=LDAModel):
         """Return the fitted model."""
+        self._check_rounds()
         return kind(
             self.doc_topic_prior_,
             np.asarray(self.topic_word_prior_),

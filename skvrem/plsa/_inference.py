@@ -69,6 +69,7 @@ class PLSAInference(TopicModelMixin):
             Probabilities, rows sum to 1; for an empty document those of the prior.
         """
         check_is_fitted(self)
+        self._check_rounds()
         X = self._check_X(X, reset=False)
         data = as_documents(X, dtype=self._dtype(X))
         model = PLSAModel(

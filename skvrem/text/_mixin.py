@@ -87,14 +87,19 @@ class TopicModelMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _check_common_parameters(self):
         """Check the parameters that all topic models have."""
-        check_integer(self, "n_components", "n_init", "max_doc_update_iter", least=1)
-        check_integer(self, "verbose_interval", least=1)
+        self._check_rounds()
+        check_integer(self, "n_components", "n_init", "verbose_interval", least=1)
         check_integer(self, "max_iter", "annealing_iter", "verbose")
         check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol", "mean_change_tol")
+        check_real(self, "tol")
         check_real(self, "step_offset", above=True)
         check_real(self, "temperature", least=1.0)
         check_options(self, warm_start=(False, True))
+
+    def _check_rounds(self):
+        """Check the parameters of answers too, which may change after a fit."""
+        check_integer(self, "max_doc_update_iter", least=1)
+        check_real(self, "mean_change_tol")
 
     def _check_counts(self, X, sample_weight, reset):
         """Validate counts and weights; return both, and the dtype to compute in."""

@@ -240,7 +240,7 @@ class SteppingModel(Steps):
         self.data = data
         self.control = CONTROLS[control]
         self.control_scale = control_scale
-        self.n_draws = n_draws
+        self.n_draws = int(n_draws)  # of no narrow type
         self.y = np.asarray(model.y, np.float64)
         family = model.family
         scalar = control == "quadrature" and family.code == _kernels_steps.LOGISTIC
