@@ -1,5 +1,7 @@
 """Solvers of VRHMM: the same optimum, fixed points, blocks, bad combinations."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -125,6 +127,33 @@ def test_kernels_of_rows_are_the_model():
     kernels.fill_table(rows.Z, rows.begins, gamma, xi, u, 0.05, rows.unit, table)
     slope = model.slope(point.parameters, mean)
     np.testing.assert_allclose(-table.mean(axis=0), slope, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_rows_are_swept_where_a_kernel_knows_the_model(n):
+    model, _, data = make(FAMILIES["diag"], n=n)
+    assert RowSweeps.can(model, data.rows)
+    missing = SimpleNamespace(X=data.rows.X.copy())
+    missing.X[3, 0] = np.nan
+    assert not RowSweeps.can(model, missing)
+    emission, transitions = model.emission, model.transitions
+    for owner, name, value in (
+        (emission, "covariance_type", "spherical"),
+        (emission, "mean", np.zeros((n, 1))),
+        (emission, "covariance", np.ones((n, 1))),
+        (transitions, "prior", 1.5),
+        (model.initial, "prior", 1.0),
+    ):
+        before = getattr(owner, name)
+        setattr(owner, name, value)
+        assert not RowSweeps.can(model, data.rows), name
+        setattr(owner, name, before)
+    assert RowSweeps.can(model, data.rows)
+    if n > 1:
+        masked = ~np.eye(n, k=1, dtype=bool)
+        model = make(FAMILIES["diag"], Homogeneous(mask=masked), n=n)[0]
+        assert not RowSweeps.can(model, data.rows)
+    assert not RowSweeps.can(make(FAMILIES["full"], n=n)[0], data.rows)
 
 
 SHORT_STEPS = 1e6  # an estimate that holds wherever it is

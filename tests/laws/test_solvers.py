@@ -49,6 +49,7 @@ class Hill:
 
     def statistics(self, point, batch, beta):
         self.seen += 1
+        assert beta == 1.0  # nothing here is annealed
         value = np.array(4.0 * self.rate * point.value)
         return Sums(value, 4.0 * self.height(point.value))
 

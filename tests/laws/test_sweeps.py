@@ -363,6 +363,55 @@ def test_estimates_average_to_the_mean_over_noise(name):
     assert np.median(error) < 0.05 * max(1.0, abs(truth).max())
 
 
+def of_signs(steps, work, noise, signs):
+    """A set of noise in the place of one that was drawn: the same signs for all."""
+    if isinstance(steps, DropoutSteps):
+        deviation = np.sqrt(steps.model.network.noise_variance)
+        return np.broadcast_to(1.0 + deviation * signs, noise.shape).copy()
+    if isinstance(steps, SteppingModel):
+        return np.broadcast_to(signs, noise.shape).copy()
+    draw = work.posterior.factor @ signs if isinstance(steps, MeanSteps) else signs
+    return [draw] * len(noise)
+
+
+def over_signs(case):
+    """The mean of an epoch's estimates, over all signs that the noise may have."""
+    steps, rng = case.steps, np.random.default_rng(0)
+    known, here = case.known(case.away, rng), case.anchor(case.point)
+    work = steps.open(here)
+    visits = steps.visits(known, rng)
+    noise = steps.noise(work, visits, rng)
+    all_signs = product((-1.0, 1.0), repeat=np.shape(noise)[-1])
+    found = [
+        steps.estimates(
+            steps.open(here),
+            known,
+            visits,
+            of_signs(steps, work, noise, np.array(signs)),
+        ).mean(axis=0)
+        for signs in all_signs
+    ]
+    return np.mean(found, axis=0)
+
+
+@pytest.mark.parametrize(
+    "name", marked(n for n in CASES if n not in EXACT and "None" not in n)
+)
+def test_estimates_average_to_those_without_control(name):
+    """Over all visits, away from the anchor, exactly for one set of noise.
+
+    Signs have the moments that control variates have known means for.
+    """
+    made = CASES[name]
+    kind = made.func is mean_field
+    head = made.args[:1] if kind else ()
+    tail = made.args[3:] if kind else made.args[2:]
+    plain = made.func(*head, "stochastic", None, *tail)
+    truth = over_signs(plain)
+    close = 1e-9 * max(1.0, abs(truth).max())
+    np.testing.assert_allclose(over_signs(made()), truth, atol=close, rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", marked(n for n in EXACT if n in CONTROLLED))
 def test_at_the_anchor_nothing_varies(name):
     case, rng = CASES[name](), np.random.default_rng(0)

@@ -12,6 +12,7 @@ from skvrem import BayesianLogisticRegression, solvers
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
 from skvrem.vi import _kernels_steps
+from skvrem.vi._kernels_steps import ADAM, NATURAL, SGD
 from skvrem.vi._model import Diagonal, GaussianModel, Point
 from skvrem.vi._model_families import (
     GaussianNoise,
@@ -230,6 +231,55 @@ def test_fits_end_near_the_batch_fit(k, solver, params, gap):
     assert np.isnan(variances[0]) and np.isfinite(variances).any()
     assert (variances[np.isfinite(variances)] > 0.0).all()
     assert model.solver_ == solver and model.batch_size_ == 5
+
+
+@pytest.mark.parametrize("optimizer", [NATURAL, ADAM, SGD])
+def test_steps_along_a_support(optimizer):
+    """Against a loop over numbers; the longest steps are those that seldom are made."""
+    rng, p, size = np.random.default_rng(0), 6, 0.1
+    mean, log_scale = rng.normal(size=(1, p)), rng.normal(-1.0, 0.3, (1, p))
+    scale, prior = np.exp(log_scale), rng.uniform(0.5, 2.0, (2, 1, p))
+    moments, visits = rng.uniform(0.1, 1.0, (4, 1, p)), np.arange(1, p + 1)
+    seen, support = np.zeros((2, 2, p)), np.array([4, 0, 3])
+    gradient, curvature = rng.normal(size=3), rng.uniform(0.1, 1.0, 3)
+    weight = np.array([1.0, 3.0, 50.0])
+    before = [part.copy() for part in (mean, log_scale, moments, visits)]
+    state = mean, log_scale, scale, prior, moments, visits, seen
+    _kernels_steps.step_on(
+        support, weight, optimizer, size, gradient, curvature, *state
+    )
+    wanted = [part.copy() for part in before]
+    for i, j in enumerate(support):
+        centre, precision = prior[:, 0, j]
+        variance = np.exp(2.0 * before[1][0, j])
+        g = gradient[i] - precision * (before[0][0, j] - centre)
+        turn = 1.0 - variance * (precision + curvature[i])
+        slopes = weight[i] * np.array([g, -turn / variance])
+        np.testing.assert_allclose(seen[:, :, j], [slopes, slopes**2])
+        wanted[3][j] += 1
+        if optimizer == ADAM:
+            for number, slope in enumerate((g, turn)):
+                m, v = wanted[2][2 * number : 2 * number + 2, 0, j]
+                m, v = 0.9 * m + 0.1 * slope, 0.999 * v + 0.001 * slope**2
+                wanted[2][2 * number : 2 * number + 2, 0, j] = m, v
+                t = wanted[3][j]
+                step = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+                wanted[number][0, j] += size * step
+            continue
+        longest = 0.5 if optimizer == NATURAL else 0.5 * variance
+        length = min(size * weight[i], max(size, longest))
+        if optimizer == NATURAL:
+            wanted[0][0, j] += length * variance * g
+            wanted[1][0, j] += np.clip(0.5 * length * turn, -0.25, 0.25)
+        else:
+            wanted[0][0, j] += length * g
+            wanted[1][0, j] += length * turn
+    found = mean, log_scale, moments, visits
+    for now, expected in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(now, expected, rtol=1e-12)
+    np.testing.assert_allclose(scale, np.exp(log_scale), rtol=1e-14)
+    others = np.setdiff1d(np.arange(p), support)
+    assert not seen[:, :, others].any()
 
 
 def test_one_seed_gives_the_same_bits():
