@@ -178,6 +178,13 @@ EXPLAINED = (
     ),
     (
         "skvrem/linear/_model.py",
+        "LogisticModel.start",
+        "constant",
+        "return Point(parameters, Statistics(gradient, self.curvature.zeros(), 0.0))",
+        "the objective of a point that has seen nothing, which nobody asks for",
+    ),
+    (
+        "skvrem/linear/_model.py",
         "LogisticModel.recondition",
         "constant",
         "sums = self.statistics(point, sample, 1.0, every=True)",
@@ -195,8 +202,9 @@ EXTREMES = {"min": "max", "minimum": "maximum"}
 EXTREMES |= {there: here for here, there in EXTREMES.items()}
 #: Their arguments are shapes, bounds of loops, or words: errors there raise at once.
 CALLS_LEFT_OUT = "empty zeros ones full range isinstance hasattr warn reshape print"
-#: Of seconds, which are no algorithm.
-TIMES = "perf_counter"
+#: Of seconds, of rounding, and of who does how much: no algorithm is in them.
+NO_ALGORITHM = re.compile(r"perf_counter|np\.finfo")
+TASKS = re.compile(r"^(rows_of_\w+|_pieces)$")
 KEYWORDS_LEFT_OUT = "axis keepdims dtype copy strict name"
 
 
@@ -331,7 +339,7 @@ class _Finder(ast.NodeVisitor):
 
     def add(self, operator, node, other):
         text = ast.unparse(ast.fix_missing_locations(other))
-        if TIMES in ast.unparse(node):
+        if NO_ALGORITHM.search(ast.unparse(node)):
             return
         atom = isinstance(other, ast.stmt | ast.Constant | ast.Name | ast.Call)
         self.found.append(
@@ -358,7 +366,7 @@ class _Finder(ast.NodeVisitor):
         super().visit(node)
 
     def visit_FunctionDef(self, node):
-        if node.name != "__repr__":
+        if node.name != "__repr__" and not TASKS.match(node.name):
             self.inside += 1
             self.visit_ClassDef(node)
             self.inside -= 1
@@ -377,6 +385,10 @@ class _Finder(ast.NodeVisitor):
 
     def visit_keyword(self, node):
         if node.arg is None or node.arg not in KEYWORDS_LEFT_OUT.split():
+            self.generic_visit(node)
+
+    def visit_BinOp(self, node):
+        if not NO_ALGORITHM.search(ast.unparse(node)):
             self.generic_visit(node)
 
     def visit_Subscript(self, node):

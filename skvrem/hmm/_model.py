@@ -15,6 +15,7 @@ over sequences (Sidrow et al. 2023, Eqs. 7, 8 and 11), where the log-density is
 :math:`\theta` follows from their parameters, and how those follow from sums of F.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -141,7 +142,7 @@ class HMMModel(FreeCoordinates, Averaging):
         pairs = self.transitions.digest(pairs, point.parameters.transmat)
         features = self.features.widen(features)
         features = self.emission.digest(features, point.parameters.emission)
-        sums = Statistics(start, pairs, features, objective, 0.0)
+        sums = Statistics(start, pairs, features, objective, math.nan)
         expected = self._expected_chain(point.parameters, sums)
         expected += self._expected_rows(point.parameters, sums)
         return sums._replace(entropy=objective - expected)

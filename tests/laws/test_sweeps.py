@@ -690,3 +690,25 @@ def test_supports_are_counted():
         off = abs(found[kind][0] - found["stochastic"][0])
         error = np.hypot(found[kind][1], found["stochastic"][1])
         assert (off < 4.5 * error + 1e-9).all()
+
+
+def test_automatic_steps_are_short_where_many_coefficients_are_led_by_rows():
+    """Half of one over the effective number of coefficients, by oracles with loops."""
+    case = mean_field("softmax", "svrg", "taylor")
+    q, prior = case.point.parameters, case.steps.model.prior
+    effective = 0.0
+    for c in range(3):
+        for j in range(3):
+            held = np.exp(2.0 * q.log_scale[j, c]) * prior.precision_diagonal[3 * c + j]
+            effective += max(0.0, 1.0 - held)
+    size = 0.5 / (1.0 + effective / np.sqrt(6.0))
+    assert case.steps.auto_step(case.point) == pytest.approx(size, rel=1e-12)
+    narrowest = np.exp(2.0 * q.log_scale.min())
+    for optimizer, wanted in (("adam", 0.02), ("sgd", size * narrowest)):
+        other = mean_field("softmax", "svrg", "taylor", optimizer=optimizer)
+        assert other.steps.auto_step(other.point) == pytest.approx(wanted, rel=1e-12)
+    case = own_means("svrg", "taylor")
+    posterior = case.steps.model.posterior(case.point.parameters)
+    covariance = posterior.factor @ posterior.factor.T
+    size = 0.5 / (1.0 + (2.0 - np.trace(covariance)) / 2.0)
+    assert case.steps.auto_step(case.point) == pytest.approx(size, rel=1e-12)

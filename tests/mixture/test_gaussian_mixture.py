@@ -10,7 +10,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
 
 from skvrem import VRGaussianMixture
+from skvrem.data import as_source
 from skvrem.exceptions import DataScaleWarning
+from skvrem.mixture._model import GaussianMixtureModel, Parameters
 
 COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
 SOLVERS = ("batch", "svrg", "saga", "incremental")
@@ -719,3 +721,26 @@ def test_no_variance_and_no_regularisation(covariance_type, method):
             getattr(model, method)(X)
     regularised = VRGaussianMixture(2, reg_covar=1e-6, **parameters)
     getattr(regularised, method)(same)
+
+
+def test_components_are_seeded_anew_once_each_on_average():
+    """Where the density is lowest, with the average covariance; or not at all."""
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(60, 2)), [[30.0, 30.0], [-40.0, 0.0]]])
+    model = GaussianMixtureModel("full", 1e-6, False, True)
+    weights = np.array([0.7, 0.0, 0.3, 0.0])
+    covariances = np.array([np.eye(2) * c for c in (1.0, 1e-9, 2.0, 1e-9)])
+    factors, _ = model.precisions_cholesky(covariances)
+    start = model.start(Parameters(weights, np.zeros((4, 2)), covariances, factors))
+    data = as_source(X)
+    point = model.revive(start, data, rng)
+    assert point.repaired == (1, 3) and model.n_revived == 2
+    found = point.parameters
+    assert {tuple(row) for row in found.means[[1, 3]]} == {(30.0, 30.0), (-40.0, 0.0)}
+    np.testing.assert_allclose(found.weights, np.array([0.7, 0.125, 0.3, 0.125]) / 1.25)
+    np.testing.assert_allclose(found.covariances[1], np.eye(2) * 1.3)
+    assert model.revive(start, data, rng).repaired == (1, 3)  # 4 of 4
+    assert model.revive(start, data, rng).repaired == ()
+    model.n_revived = 3
+    assert model.revive(start, data, rng).repaired == ()
+    assert model.n_revived == 3
