@@ -20,13 +20,13 @@ import numpy as np
 
 from skvrem import BradleyTerry, schedules, solvers
 from skvrem.solvers._protocols import Anchor
-from skvrem.vi._model import Diagonal, Point
-from skvrem.vi._model_draws import DrawnModel
-from skvrem.vi._model_pairs import PairsModel
-from skvrem.vi._model_posterior import MeanField
-from skvrem.vi._model_target import Target
-from skvrem.vi._model_target_steps import TargetSteps
-from skvrem.vi._pairs_input import aggregate
+from skvrem.vi.blackbox._model import DrawnModel
+from skvrem.vi.blackbox._model_density import Target
+from skvrem.vi.blackbox._model_steps import TargetSteps
+from skvrem.vi.bradley_terry._input import aggregate
+from skvrem.vi.bradley_terry._model import PairsModel
+from skvrem.vi.gaussian._model import Diagonal, Point
+from skvrem.vi.gaussian._model_posterior import MeanField
 
 GAPS = (1000.0, 100.0, 10.0, 1.0, 0.1)
 

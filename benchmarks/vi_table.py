@@ -21,10 +21,10 @@ from vi_peers import load, numpyro_steps, simulate
 from skvrem import BayesianLogisticRegression, schedules, solvers
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
-from skvrem.vi._model import Diagonal, GaussianModel, Point
-from skvrem.vi._model_families import Logistic, Softmax
-from skvrem.vi._model_posterior import MeanField
-from skvrem.vi._model_steps import SteppingModel
+from skvrem.vi.gaussian._model import Diagonal, GaussianModel, Point
+from skvrem.vi.gaussian._model_families import Logistic, Softmax
+from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._model_steps import SteppingModel
 
 FIELD = {"posterior": "meanfield", "fit_intercept": False, "n_jobs": 1}
 STEPS = (5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3)

@@ -16,10 +16,9 @@ from skvrem.inspection import (
     StatesDisplay,
     TopicsDisplay,
 )
-from skvrem.lda import TemperedLDA
 from skvrem.linear import SBMLogisticRegression
 from skvrem.mixture import VRGaussianMixture
-from skvrem.plsa import VRPLSA
+from skvrem.topics import VRPLSA, TemperedLDA
 from skvrem.utils import show_versions
 from skvrem.vi import (
     BayesianGLMRegressor,

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 
-from skvrem.data import as_documents
+from skvrem.topics._documents import as_documents
 
 N_WORDS, N_TOPICS = 60, 4
 

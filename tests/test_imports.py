@@ -44,10 +44,10 @@ RULES = {
         "scikit-learn or other model",
     ),
     "kernels": Rule(
-        {"kernel utils"},
+        {"kernel utils", "own kernels"},
         {"numpy", "numba"},
-        "kernels use numpy, numba, math and the kernels of utils: numba does not "
-        "see changes in any other file",
+        "kernels use numpy, numba, math, other kernels of their folder and those of "
+        "utils: nothing else can be compiled",
     ),
     "solvers": Rule(
         {"solvers", "schedules", "utils"},
@@ -91,12 +91,19 @@ RULES = {
         "utils serve every place and so depend on none",
     ),
 }
-KERNEL_UTILS = ("_control", "_csr_kernels", "_jit", "_math", "_simd", "_token_kernels")
+KERNEL_UTILS = ("_control", "_jit", "_math", "_simd", "_tiles")
 KERNEL_STDLIB = {"__future__", "math"}
 DASK = {"dask", "distributed"}
 # Inside functions only, and only where users meet them.
 OPTIONAL = {"jax", "matplotlib", "pandas", "rich"}
 OPTIONAL_PLACES = {"estimator", "inspection", "utils"}
+# Rooms of a model folder that other rooms of it build on, the lowest first. All others
+# import from their own room only; a folder's own modules stand above its rooms.
+SHARED_ROOMS = {
+    "hmm": ("emissions", "forward_backward", "transitions", "em_vrso"),
+    "topics": ("",),
+    "vi": ("gaussian", "diagnostics"),
+}
 # What a place must not reach through a module of utils either.
 NOT_THROUGH_UTILS = {
     "model": {"sklearn"},
@@ -104,6 +111,23 @@ NOT_THROUGH_UTILS = {
     "schedules": {"sklearn", "numba"},
     "data": {"sklearn", "numba"},
 }
+
+
+def may_use(folder, other):
+    """Whether a room, such as "vi/glm", may import from another one."""
+    (top, _, room), (other_top, _, other_room) = (
+        name.partition("/") for name in (folder, other)
+    )
+    if top != other_top:
+        return False
+    shared = SHARED_ROOMS.get(top, ())
+    if room == other_room:
+        return True
+    if not room and "" not in shared:
+        return True  # from above
+    if room in shared and other_room in shared:
+        return shared.index(other_room) < shared.index(room)
+    return other_room in shared
 
 
 def place_of(parts):
@@ -120,13 +144,14 @@ def place_of(parts):
         return top, None
     if top == "text":
         return ("text kernels" if last.startswith("_kernels") else "text"), None
+    folder = "/".join(parts[:-1])
     if last == "__init__":
-        return "api", top
+        return "api", folder
     if last.startswith("_model"):
-        return "model", top
+        return "model", folder
     if last.startswith("_kernels"):
-        return "kernels", top
-    return "estimator", top
+        return "kernels", folder
+    return "estimator", folder
 
 
 def imports_of(tree, name, is_package, modules):
@@ -227,7 +252,10 @@ def reason_against_module(module, name, lazy, modules):
     target = modules[name]
     place = target.place
     if target.folder is not None and module.place != "package":
-        if module.folder not in (None, target.folder):
+        within = place == "api" and target.folder.startswith(f"{module.folder}/")
+        if within and module.place == "api":
+            return None  # a folder names what its rooms have
+        if module.folder is not None and not may_use(module.folder, target.folder):
             return "model folders never import each other"
         place = f"own {place}" if module.folder else place
     # Those that serve kernels are utils for whoever may use utils.
@@ -347,6 +375,16 @@ CLEAN = {
         from skvrem.utils._math import digamma
     """,
     "mixture/_start.py": "from skvrem.mixture._model import Parameters",
+    "topics/__init__.py": "from skvrem.topics.lda import LDA",
+    "topics/_kernels_words.py": "from skvrem.utils._jit import kernel",
+    "topics/_mixin.py": "import numpy as np",
+    "topics/lda/__init__.py": "from skvrem.topics.lda._estimator import LDA",
+    "topics/lda/_estimator.py": "from skvrem.topics._mixin import Topics",
+    "topics/lda/_kernels.py": "from skvrem.topics._kernels_words import f",
+    "topics/slda/_model.py": "import numpy as np",
+    "hmm/_estimator.py": "from skvrem.hmm.emissions._normal import Normal",
+    "hmm/emissions/_normal.py": "import numpy as np",
+    "hmm/transitions/_markov.py": "from skvrem.hmm.emissions._normal import Normal",
     "plsa/__init__.py": "from skvrem.plsa._estimator import PLSA",
     "plsa/_estimator.py": "from sklearn.base import BaseEstimator",
     "plsa/_kernels.py": "import numpy as np",
@@ -410,6 +448,12 @@ PLANTED = [
     ("mixture/_model.py", "from ..plsa import _model", "never import each other"),
     ("mixture/_model.py", "import skvrem.plsa._kernels", "never import each other"),
     ("mixture/_model.py", "import skvrem.missing", "no such module"),
+    ("topics/__init__.py", "from .lda._estimator import LDA", "never import each"),
+    ("topics/lda/_estimator.py", "from ..slda._model import M", "never import each"),
+    ("topics/lda/_kernels.py", "from .._mixin import Topics", "kernels use"),
+    ("topics/_mixin.py", "from .lda import LDA", "never import each other"),
+    ("hmm/emissions/_normal.py", "from ..transitions import _markov", "never import"),
+    ("hmm/emissions/_normal.py", "from .. import _estimator", "never import each"),
     ("mixture/_kernels.py", "import scipy.special", "kernels use"),
     ("mixture/_kernels.py", "import os", "kernels use"),
     ("mixture/_kernels.py", "from ..utils._algebra import add", "kernels use"),
@@ -424,6 +468,32 @@ def test_a_planted_violation_is_reported(tmp_path, path, source, reason):
     (line,) = (line for line in found if line.startswith(f"skvrem/{path}:"))
     assert re.search(r" imports [\w.]+: not allowed because ", line)
     assert reason in line
+
+
+def test_no_modules_import_each_other():
+    modules = read_package(ROOT)
+    above, done = [], set()
+
+    def visit(name):
+        assert name not in above, " -> ".join([*above[above.index(name) :], name])
+        if name in done or name not in modules:
+            return
+        above.append(name)
+        for item in modules[name].imports:
+            if item.name not in ("skvrem", "skvrem.__version__"):
+                visit(item.name)
+        done.add(above.pop())
+
+    for name in modules:
+        visit(name)
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in ROOT.rglob("*.py")}), ids=lambda p: p.name
+)
+def test_a_folder_has_a_dozen_modules(folder):
+    most = 16 if folder.name == "utils" else 12
+    assert len([p for p in folder.glob("*.py") if p.name != "__init__.py"]) <= most
 
 
 def test_a_module_without_a_place_is_reported(tmp_path):

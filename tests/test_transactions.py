@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skvrem import VRHMM, VRPLSA, FactorialMixture, TemperedLDA, VRGaussianMixture
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.solvers import BY_NAME, Batch, Squarem
-from skvrem.utils import _progress
+from skvrem.utils import _reports
 from tests.watching import Recorder, Untouched, callbacks, fails_at, needs_callbacks
 
 SOLVERS = {"batch": Batch, **BY_NAME}
@@ -230,9 +230,9 @@ def test_model_fails(name, method, state, X, monkeypatch):
 def test_second_start_fails(X, monkeypatch):
     estimator = make("fitted", X, n_init=3, init_params="random_from_data")
     untouched = Untouched(estimator)
-    original = _progress.Progress.start
+    original = _reports.Progress.start
     failing, calls = fails_at(original, 2, KeyboardInterrupt())
-    monkeypatch.setattr(_progress.Progress, "start", failing)
+    monkeypatch.setattr(_reports.Progress, "start", failing)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(X)
     assert len(calls) == 2

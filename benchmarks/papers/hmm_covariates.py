@@ -19,7 +19,7 @@ from scipy import optimize
 
 from skvrem import VRHMM, schedules, solvers
 from skvrem.hmm import Covariates, Gaussian
-from skvrem.hmm._sequences import Blocks
+from skvrem.hmm.forward_backward._source import Blocks
 
 warnings.simplefilter("ignore")
 GOALS = (1e-2, 1e-3)

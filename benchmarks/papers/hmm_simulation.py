@@ -33,8 +33,8 @@ from skvrem import solvers
 from skvrem.hmm import Gaussian, Homogeneous
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm._plan import _make_sweeps
-from skvrem.hmm._sequences import Blocks, Sequences, SequenceSource
-from skvrem.hmm._transitions import Initial
+from skvrem.hmm.forward_backward._source import Blocks, Sequences, SequenceSource
+from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.schedules import Constant
 
 SMALL, MOST = 1e-2, 150

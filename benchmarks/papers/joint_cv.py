@@ -28,8 +28,8 @@ from skvrem import (
     BradleyTerry,
     HierarchicalSoftmaxClassifier,
 )
-from skvrem.vi._model_families import Logistic, Softmax
-from skvrem.vi._model_ppca import Moments, likelihood
+from skvrem.vi.gaussian._model_families import Logistic, Softmax
+from skvrem.vi.ppca._model import Moments, likelihood
 
 # V(rows, draws), V(rows), V(draws) as published.
 PUBLISHED = {

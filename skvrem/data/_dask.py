@@ -13,8 +13,8 @@ from itertools import pairwise
 import dask
 import numpy as np
 
-from skvrem.data._source import Batch, read_only
-from skvrem.utils._algebra import accumulate, dense
+from skvrem.data._batch import Batch
+from skvrem.utils._algebra import accumulate, dense, read_only
 
 __all__ = ["DaskSource"]
 

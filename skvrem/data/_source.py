@@ -11,98 +11,22 @@ The first two are *partitions*: ``sum(f)`` is the map-reduce of a full pass,
 ``map(f)`` the same without the reduction, ``shuffled(rng)`` the visits of an epoch.
 """
 
-from functools import reduce
 from itertools import pairwise
-from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.utils._algebra import accumulate, dense, read_only
-from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.data._batch import Batch, CSRRows, Partition, sparse
+from skvrem.utils._algebra import read_only
+from skvrem.utils._parallel import row_chunks
 from skvrem.utils._remote import is_dask
 
-__all__ = ["Batch", "as_source", "is_memmap"]
+__all__ = ["ArraySource", "as_source", "is_memmap", "known_sizes"]
 
 # Rows a task of a full pass: enough to hide the 20-50 µs that a task costs.
 CHUNK_ROWS = 16384
 # A memory-mapped block is made of runs this long, so that reading it reads pages.
 MEMMAP_RUN_BYTES = 1 << 18
-
-
-class CSRRows(NamedTuple):
-    """The arrays of a CSR matrix, as kernels take them."""
-
-    data: np.ndarray
-    indices: np.ndarray
-    indptr: np.ndarray
-    n_features: int
-
-
-class Batch(NamedTuple):
-    """Some units: rows `index[start:stop]`, or `start:stop` where index is empty.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n, n_features) or CSRRows
-        The container, never to be written to.
-    index : ndarray of int, may be empty
-    start, stop : int
-    weight : ndarray of float64, one for each row of the container; empty means 1
-    block : int
-        Number of the block in its partition.
-    """
-
-    rows: Any
-    index: np.ndarray
-    start: int
-    stop: int
-    weight: np.ndarray
-    block: int = 0
-
-    @property
-    def n_units(self):
-        """Number of units."""
-        return self.stop - self.start
-
-    @property
-    def ids(self):
-        """Row numbers in the container."""
-        if self.index.size:
-            return self.index[self.start : self.stop]
-        return np.arange(self.start, self.stop)
-
-    @property
-    def total_weight(self):
-        """Sum of the weights."""
-        if not self.weight.size:
-            return float(self.n_units)
-        return float(self.weight[self.ids].sum())
-
-
-class Partition:
-    """Blocks in memory, together all units of a source."""
-
-    def __init__(self, batches, total_weight):
-        self.batches = batches
-        self.total_weight = total_weight
-
-    def __len__(self):
-        return len(self.batches)
-
-    def map(self, function):
-        """Yield ``function(batch)`` in the order of the blocks."""
-        return parallel_map(function, self.batches)
-
-    def sum(self, function):
-        """Return the sum of ``function(batch)``, reduced in a fixed order."""
-        parts = iter(self.map(function))
-        return reduce(accumulate, parts, dense(next(parts), copy=False))
-
-    def shuffled(self, rng):
-        """Yield every batch once, in random order."""
-        for block in rng.permutation(len(self.batches)):
-            yield self.batches[block]
 
 
 class ArraySource:
@@ -176,11 +100,6 @@ class ArraySource:
         index = rng.choice(self.n_units, n_units, replace=False, shuffle=False)
         index = np.sort(index).astype(self._index_dtype)
         return self.batch(0, n_units, index=index)
-
-
-def sparse(rows):
-    """Whether a container holds sparse rows."""
-    return isinstance(rows, CSRRows)
 
 
 def is_memmap(X):

@@ -19,9 +19,14 @@ from skvrem.factorial._start import (
 )
 from skvrem.factorial._tempering import learned_temperature
 from skvrem.utils._base import VersionedPickle
-from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
 from skvrem.utils._parallel import one_blas_thread, threads
-from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
+from skvrem.utils._reports import (
+    CallbackSupportMixin,
+    Progress,
+    warn_annealing_too_long,
+    warn_not_converged,
+    with_callbacks,
+)
 from skvrem.utils._validation import (
     all_or_nothing,
     among,

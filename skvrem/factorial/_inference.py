@@ -9,9 +9,9 @@ from skvrem.data import as_source, is_dask
 from skvrem.factorial._model import FactorialModel, rows_of_a_tile
 from skvrem.factorial._model_bound import Parameters
 from skvrem.utils._algebra import read_only
+from skvrem.utils._base import fit_facts, summary_table
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 from skvrem.utils._remote import refuse_dask
-from skvrem.utils._summary import fit_facts, summary_table
 from skvrem.utils._validation import (
     check_integer,
     check_magnitude,

@@ -6,8 +6,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.hmm._columns import find_places
-from skvrem.utils._summary import summary_table
+from skvrem.hmm.forward_backward._columns import find_places
+from skvrem.utils._base import summary_table
 
 __all__ = ["HMMDescription"]
 

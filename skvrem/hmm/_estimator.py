@@ -6,22 +6,26 @@ from sklearn.base import BaseEstimator, clone
 
 from skvrem import solvers
 from skvrem.hmm._description import HMMDescription
-from skvrem.hmm._emission import Emission
-from skvrem.hmm._emission_continuous import Gamma, VonMises
-from skvrem.hmm._emission_discrete import Bernoulli, Categorical, Poisson
-from skvrem.hmm._emission_gaussian import Gaussian
 from skvrem.hmm._fitting import HMMFitting
+from skvrem.hmm._forecast import HMMOutlook
 from skvrem.hmm._inference import HMMInference
 from skvrem.hmm._intervals import HMMIntervals
 from skvrem.hmm._model import HMMModel
-from skvrem.hmm._outlook import HMMOutlook
 from skvrem.hmm._plan import check_solver
 from skvrem.hmm._stream import HMMStream
-from skvrem.hmm._transitions import Homogeneous, Transitions, check_startprob
+from skvrem.hmm.emissions._base import Emission
+from skvrem.hmm.emissions._continuous import Gamma, VonMises
+from skvrem.hmm.emissions._discrete import Bernoulli, Categorical, Poisson
+from skvrem.hmm.emissions._gaussian import Gaussian
+from skvrem.hmm.transitions._homogeneous import (
+    Homogeneous,
+    Transitions,
+    check_startprob,
+)
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._columns import check_column
 from skvrem.utils._parallel import threads
-from skvrem.utils._progress import CallbackSupportMixin
+from skvrem.utils._reports import CallbackSupportMixin
 from skvrem.utils._validation import (
     all_or_nothing,
     check_integer,

@@ -10,14 +10,17 @@ from sklearn.utils import check_random_state
 from skvrem import schedules, solvers
 from skvrem.hmm._inference import explain_impossible
 from skvrem.hmm._model import HMMModel
-from skvrem.hmm._model_passes import Impossible
 from skvrem.hmm._plan import count_starts, plan_fit
-from skvrem.hmm._sequences import SequenceSource, open_sequences
 from skvrem.hmm._start import starting_parameters
-from skvrem.hmm._transitions import Homogeneous, Initial
-from skvrem.utils._messages import warn_not_converged
-from skvrem.utils._progress import Progress, with_callbacks
-from skvrem.utils._scale import warn_scale
+from skvrem.hmm.forward_backward._model_passes import Impossible
+from skvrem.hmm.forward_backward._source import SequenceSource, open_sequences
+from skvrem.hmm.transitions._homogeneous import Homogeneous, Initial
+from skvrem.utils._reports import (
+    Progress,
+    warn_not_converged,
+    warn_scale,
+    with_callbacks,
+)
 
 __all__ = ["HMMFitting"]
 

@@ -3,12 +3,16 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.hmm._emission import bounded_log
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm._model_passes import Impossible
-from skvrem.hmm._model_paths import most_probable_paths
-from skvrem.hmm._sequences import SequenceSource, of_sequences, open_sequences
-from skvrem.hmm._transitions import Homogeneous
+from skvrem.hmm.emissions._base import bounded_log
+from skvrem.hmm.forward_backward._model_passes import Impossible
+from skvrem.hmm.forward_backward._model_viterbi import most_probable_paths
+from skvrem.hmm.forward_backward._source import (
+    SequenceSource,
+    of_sequences,
+    open_sequences,
+)
+from skvrem.hmm.transitions._homogeneous import Homogeneous
 from skvrem.utils._parallel import threads
 from skvrem.utils._validation import among
 

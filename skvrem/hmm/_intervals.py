@@ -8,11 +8,11 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.base import clone
 
-from skvrem.hmm._coordinates import SCALES
 from skvrem.hmm._inference import explain_impossible
 from skvrem.hmm._model_gradient import differences
-from skvrem.hmm._model_passes import Impossible
-from skvrem.hmm._sequences import of_sequences
+from skvrem.hmm.emissions._coordinates import SCALES
+from skvrem.hmm.forward_backward._model_passes import Impossible
+from skvrem.hmm.forward_backward._source import of_sequences
 from skvrem.utils._parallel import threads
 
 __all__ = ["HMMIntervals", "Intervals"]

@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.hmm._model_gradient import FreeCoordinates
-from skvrem.hmm._model_passes import Chain
+from skvrem.hmm.forward_backward._model_passes import Chain, stationary
 from skvrem.utils._averaging import Averaging, AveragingPoint
 
-__all__ = ["SHARED", "HMMModel", "Parameters", "Statistics", "stationary"]
+__all__ = ["SHARED", "HMMModel", "Parameters", "Statistics"]
 
 # Share of every state's first sums that is that of all rows.
 SHARED = 0.02
@@ -55,15 +55,6 @@ class Statistics(NamedTuple):
     features: np.ndarray
     objective: float
     entropy: float
-
-
-def stationary(transmat):
-    """Return the distribution that a transition matrix leaves as it is."""
-    n = len(transmat)
-    equations = np.vstack([np.eye(n) - transmat.T, np.ones(n)])
-    delta = np.linalg.lstsq(equations, np.append(np.zeros(n), 1.0), rcond=None)[0]
-    delta = np.maximum(delta, 0.0)
-    return delta / delta.sum()
 
 
 class HMMModel(FreeCoordinates, Averaging):

@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 
 from skvrem import schedules, solvers
-from skvrem.hmm._model_sweeps import BlockSweeps, RowSweeps
-from skvrem.hmm._sequences import Blocks
+from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
+from skvrem.hmm.forward_backward._source import Blocks
 
 __all__ = ["check_solver", "count_starts", "plan_fit"]
 

@@ -6,8 +6,8 @@ from sklearn.utils import check_random_state
 from skvrem import solvers
 from skvrem.hmm._inference import explain_impossible
 from skvrem.hmm._model import Statistics
-from skvrem.hmm._model_lanes import Layout
-from skvrem.hmm._model_passes import Impossible, Passes
+from skvrem.hmm.forward_backward._model_layout import Layout
+from skvrem.hmm.forward_backward._model_passes import Impossible, Passes
 from skvrem.utils._algebra import scale
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._parallel import threads

@@ -26,9 +26,13 @@ from skvrem.linear._plan import (
 from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._classes import stream_classes
-from skvrem.utils._messages import warn_not_converged
 from skvrem.utils._parallel import one_blas_thread, threads
-from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
+from skvrem.utils._reports import (
+    CallbackSupportMixin,
+    Progress,
+    warn_not_converged,
+    with_callbacks,
+)
 from skvrem.utils._validation import (
     all_or_nothing,
     check_integer,

@@ -6,9 +6,9 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.utils._base import summary_table
 from skvrem.utils._classes import PredictsByProba
 from skvrem.utils._remote import refuse_dask
-from skvrem.utils._summary import summary_table
 from skvrem.utils._validation import validate_data
 
 __all__ = ["LogisticInference"]

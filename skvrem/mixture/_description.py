@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_source
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, precisions_cholesky
+from skvrem.utils._base import fit_facts, summary_table
 from skvrem.utils._remote import refuse_dask
-from skvrem.utils._summary import fit_facts, summary_table
 from skvrem.utils._validation import check_order
 
 __all__ = ["ConditionalGaussian", "GaussianMixtureDescription"]

@@ -20,10 +20,15 @@ from skvrem.mixture._model import (
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle
-from skvrem.utils._messages import warn_annealing_too_long, warn_not_converged
 from skvrem.utils._parallel import threads
-from skvrem.utils._progress import CallbackSupportMixin, Progress, with_callbacks
-from skvrem.utils._scale import warn_scale
+from skvrem.utils._reports import (
+    CallbackSupportMixin,
+    Progress,
+    warn_annealing_too_long,
+    warn_not_converged,
+    warn_scale,
+    with_callbacks,
+)
 from skvrem.utils._validation import (
     all_or_nothing,
     among,

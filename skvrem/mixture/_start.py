@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from skvrem.mixture._model import Parameters, precisions_cholesky
 from skvrem.solvers import Batch
 from skvrem.utils._algebra import scale
-from skvrem.utils._numbers import naming_columns
+from skvrem.utils._columns import naming_columns
 
 __all__ = ["previous_parameters", "starting_parameters", "starting_point"]
 

@@ -1,21 +1,21 @@
 """Estimators of a mean, and the loop that fits with them."""
 
-from skvrem.solvers._acceleration import Squarem
-from skvrem.solvers._ascent import Ascent
-from skvrem.solvers._batch import Batch
 from skvrem.solvers._hand_over import After, HandOver, Slow
 from skvrem.solvers._history import as_history, joined
-from skvrem.solvers._incremental import Incremental
 from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
 from skvrem.solvers._prediction import left_to_gain
-from skvrem.solvers._quasi_newton import QuasiNewton
 from skvrem.solvers._run import Run, run
-from skvrem.solvers._saga import SAGA
 from skvrem.solvers._starts import Start, run_starts
-from skvrem.solvers._stochastic import Stochastic
 from skvrem.solvers._stream import stream_step
-from skvrem.solvers._svrg import SVRG
-from skvrem.solvers._sweeps import Sweeps
+from skvrem.solvers.estimate._batch import Batch
+from skvrem.solvers.estimate._incremental import Incremental
+from skvrem.solvers.estimate._saga import SAGA
+from skvrem.solvers.estimate._stochastic import Stochastic
+from skvrem.solvers.estimate._svrg import SVRG
+from skvrem.solvers.step._ascent import Ascent
+from skvrem.solvers.step._quasi_newton import QuasiNewton
+from skvrem.solvers.step._squarem import Squarem
+from skvrem.solvers.step._sweeps import Sweeps
 
 __all__ = [
     "BY_NAME",

@@ -6,8 +6,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from skvrem.solvers._blocks import Blocks
 from skvrem.solvers._prediction import ROUNDING
+from skvrem.solvers.estimate._blocks import Blocks
 
 __all__ = ["After", "HandOver", "Slow"]
 
@@ -61,7 +61,7 @@ class Slow:
         if now >= before:
             return True
         rate = now / before
-        aim = min(max(self.tol, rounding) * (1.0 - rate) / now, 1.0)
+        aim = max(self.tol, rounding) * (1.0 - rate) / now
         return math.log(aim) / math.log(rate) * self.window > MOST_EPOCHS
 
 

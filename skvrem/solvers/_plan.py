@@ -3,13 +3,13 @@
 from typing import Any, NamedTuple
 
 from skvrem.schedules import Constant, Power
-from skvrem.solvers._acceleration import Squarem
-from skvrem.solvers._batch import Batch
 from skvrem.solvers._hand_over import After, HandOver
-from skvrem.solvers._incremental import Incremental
-from skvrem.solvers._saga import SAGA
-from skvrem.solvers._stochastic import Stochastic
-from skvrem.solvers._svrg import SVRG
+from skvrem.solvers.estimate._batch import Batch
+from skvrem.solvers.estimate._incremental import Incremental
+from skvrem.solvers.estimate._saga import SAGA
+from skvrem.solvers.estimate._stochastic import Stochastic
+from skvrem.solvers.estimate._svrg import SVRG
+from skvrem.solvers.step._squarem import Squarem
 
 __all__ = ["BY_NAME", "Plan", "names_for", "plan_em", "reduces_variance"]
 

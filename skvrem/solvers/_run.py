@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from skvrem.solvers._batch import Batch
 from skvrem.solvers._history import Epoch, Result, as_history
 from skvrem.solvers._pace import Pace
 from skvrem.solvers._prediction import Prospect
+from skvrem.solvers.estimate._batch import Batch
 
 __all__ = ["Run", "run"]
 

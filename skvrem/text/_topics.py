@@ -8,7 +8,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.utils._numbers import native
+from skvrem.utils._columns import native
 from skvrem.utils._remote import refuse_dask
 
 __all__ = [

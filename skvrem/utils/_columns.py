@@ -1,8 +1,12 @@
-"""Columns of X that a parameter names: by name for a frame, else by number."""
+"""Columns of X: that a parameter names, and that hold no numbers."""
 
+from contextlib import contextmanager
+from datetime import date
 from numbers import Integral
 
-__all__ = ["check_column", "column_number"]
+import numpy as np
+
+__all__ = ["check_column", "column_number", "naming_columns", "native"]
 
 
 def check_column(estimator, name):
@@ -52,3 +56,94 @@ def column_number(column, use, names, n_columns):
             "columns."
         )
     return int(column)
+
+
+@contextmanager
+def naming_columns(X, needs, advice, numbers=None):
+    """Say which columns of X hold something else than numbers, where some do.
+
+    Parameters
+    ----------
+    X : array-like
+        As the caller passed it.
+    needs : str
+        Who takes numbers, as a clause.
+    advice : str
+        What to do with such columns.
+    numbers : sequence of int, default=None
+        Of the columns, where X is a part of what the caller passed.
+
+    Raises
+    ------
+    ValueError, TypeError
+        In place of what the conversion of such columns raises.
+    """
+    try:
+        # Dates would be converted to nanoseconds.
+        if any(getattr(dtype, "kind", "") in "mM" for dtype in _dtypes(X)):
+            raise ValueError("dates")
+        yield
+    except (TypeError, ValueError) as error:
+        wrong = _not_numbers(X, numbers)
+        if wrong:
+            raise ValueError(f"{needs}, but {', '.join(wrong)}. {advice}") from None
+        if isinstance(X, str | bytes):
+            raise ValueError(f"{needs}, in an array, but got the text {X!r}.") from None
+        if hasattr(X, "columns") and not len(X.columns):
+            raise ValueError(f"{needs}, but X has no columns.") from None
+        if "float() argument" in str(error):
+            raise TypeError(f"{needs}: {error}.") from None
+        raise
+
+
+def _dtypes(X):
+    found = getattr(X, "dtypes", None)
+    if found is not None:
+        return list(found)
+    return [X.dtype] if hasattr(X, "dtype") else []
+
+
+def _not_numbers(X, numbers):
+    """Describe the columns of a container that hold no numbers."""
+    if isinstance(X, list | tuple):
+        try:
+            X = np.array(X, dtype=object)
+        except ValueError:  # ragged
+            return []
+    if hasattr(X, "iloc"):
+        columns = [np.asarray(X.iloc[:, j]) for j in range(X.shape[1])]
+    elif getattr(X, "ndim", 0) == 2 and not hasattr(X, "tocsr"):
+        columns = list(np.asarray(X).T)
+    else:
+        return []
+    names, wrong = getattr(X, "columns", None), []
+    for j, column in enumerate(columns):
+        name = numbers[j] if names is None and numbers is not None else j
+        name = f"column {name if names is None else repr(names[j])}"
+        if column.dtype.kind in "mM":
+            wrong.append(f"{name} holds dates or times")
+        elif column.dtype.kind in "OUS":
+            value = next(filter(_is_text_or_date, column), None)
+            if value is not None:
+                value = value.item() if isinstance(value, np.generic) else value
+                wrong.append(f"{name} holds {value!r}")
+    return wrong
+
+
+def _is_text_or_date(value):
+    if isinstance(value, date | np.datetime64 | np.timedelta64):
+        return True
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return isinstance(value, str)
+    return False
+
+
+def native(X):
+    """Return numbers in a type of the machine's own that kernels and scipy can take."""
+    if not X.dtype.isnative:
+        X = X.astype(X.dtype.newbyteorder("="))
+    if X.dtype.kind == "f" and X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    return X

@@ -1,14 +1,118 @@
 """Products with a tile of rows, dense or CSR, with a column of ones behind or not.
 
 Dense products are BLAS's, on tiles that stay in the second-level cache: a pass reads
-every row from memory once for its logits and its share of the gradient.
+every row from memory once for its logits and its share of the gradient. CSR rows are
+``ids`` of (data, indices, indptr). Columns are read as uint32: numba would check the
+sign of a signed one, to count backwards, for as long as a product takes.
 """
 
 import numpy as np
 
-from skvrem.utils import _csr_kernels
+from skvrem.utils._jit import REDUCE, kernel
 
 __all__ = ["tiles"]
+
+
+@kernel(fastmath=REDUCE)
+def csr_times(data, indices, indptr, ids, M, out):
+    """Out (m, c) = rows of the CSR matrix times M (d, c)."""
+    c = M.shape[1]
+    for i in range(ids.size):
+        start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
+        if c == 1:  # a loop of one turn would take as long as the rest
+            total = out.dtype.type(0.0)
+            for at in range(start, stop):
+                total += data[at] * M[np.uint32(indices[at]), 0]
+            out[i, 0] = total
+            continue
+        for j in range(c):
+            out[i, j] = 0.0
+        for at in range(start, stop):
+            row, x = np.uint32(indices[at]), data[at]
+            for j in range(c):
+                out[i, j] += x * M[row, j]
+
+
+@kernel(fastmath=REDUCE)
+def csr_add_transposed(data, indices, indptr, ids, R, out):
+    """Out (d, c) += rows of the CSR matrix, transposed, times R (m, c)."""
+    c = R.shape[1]
+    for i in range(ids.size):
+        start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
+        if c == 1:
+            for at in range(start, stop):
+                x = data[at]
+                out[np.uint32(indices[at]), 0] += x * R[i, 0]
+            continue
+        for at in range(start, stop):
+            row, x = np.uint32(indices[at]), data[at]
+            for j in range(c):
+                out[row, j] += x * R[i, j]
+
+
+@kernel(fastmath=REDUCE)
+def csr_add_squares(data, indices, indptr, ids, R, out):
+    """Out (d, c) += squares of the rows of the CSR matrix, transposed, times R."""
+    c = R.shape[1]
+    for i in range(ids.size):
+        start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
+        if c == 1:
+            for at in range(start, stop):
+                x = data[at]
+                out[np.uint32(indices[at]), 0] += x * x * R[i, 0]
+            continue
+        for at in range(start, stop):
+            row, x = np.uint32(indices[at]), data[at]
+            for j in range(c):
+                out[row, j] += x * x * R[i, j]
+
+
+@kernel
+def csr_add_gram(data, indices, indptr, ids, weight, intercept, out):
+    """Out (p, p) += sum of weight x x^T, x with a one behind it where asked for."""
+    d = out.shape[0] - 1
+    for i in range(ids.size):
+        start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
+        for at in range(start, stop):
+            x, row = weight[i] * data[at], np.uint32(indices[at])
+            for other in range(start, stop):
+                out[row, np.uint32(indices[other])] += x * data[other]
+            if intercept:
+                out[row, d] += x
+                out[d, row] += x
+        if intercept:
+            out[d, d] += weight[i]
+
+
+@kernel(fastmath=REDUCE)
+def csr_squares_times(data, indices, indptr, ids, M, out):
+    """Out (m, c) = squares of the rows of the CSR matrix times M (d, c)."""
+    c = M.shape[1]
+    for i in range(ids.size):
+        start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
+        for j in range(c):
+            out[i, j] = 0.0
+        for at in range(start, stop):
+            row, x = np.uint32(indices[at]), data[at] * data[at]
+            for j in range(c):
+                out[i, j] += x * M[row, j]
+
+
+@kernel(fastmath=REDUCE)
+def csr_quadratic(data, indices, indptr, ids, intercept, M, out):
+    """Out (m,) = x^T M x of rows x, with a one behind them where asked for."""
+    d = M.shape[0] - 1
+    for i in range(ids.size):
+        start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
+        total = M[d, d] if intercept else 0.0
+        for at in range(start, stop):
+            row, x = np.uint32(indices[at]), data[at]
+            for other in range(start, stop):
+                total += x * M[row, np.uint32(indices[other])] * data[other]
+            if intercept:
+                total += x * (M[row, d] + M[d, row])
+        out[i] = total
+
 
 # Elements of a dense tile, its least and most rows, and the rows of a CSR tile.
 TILE_SIZE, FEWEST_ROWS, MOST_ROWS = 200_000, 256, 4096
@@ -109,7 +213,7 @@ class CSRTile:
         """Rows times M (p, c), in the dtype of the rows."""
         M = np.ascontiguousarray(M, self.dtype)
         out = np.empty((self.parts[3].size, M.shape[1]), self.dtype)
-        _csr_kernels.csr_times(*self.parts, M, out)
+        csr_times(*self.parts, M, out)
         if self.intercept:
             out += M[-1]
         return out
@@ -118,7 +222,7 @@ class CSRTile:
         """Squares of the rows times M (p, c), in the dtype of the rows."""
         M = np.ascontiguousarray(M, self.dtype)
         out = np.empty((self.parts[3].size, M.shape[1]), self.dtype)
-        _csr_kernels.csr_squares_times(*self.parts, M, out)
+        csr_squares_times(*self.parts, M, out)
         if self.intercept:
             out += M[-1]
         return out
@@ -127,23 +231,23 @@ class CSRTile:
         """The quadratic form x^T M x of each row, of shape (m,), for M (p, p)."""
         M = np.ascontiguousarray(M, np.float64)
         out = np.empty(self.parts[3].size)
-        _csr_kernels.csr_quadratic(*self.parts, self.intercept, M, out)
+        csr_quadratic(*self.parts, self.intercept, M, out)
         return out
 
     def add_transposed(self, R, out):
         """Out (p, c) += rows, transposed, times R (m, c)."""
         R = np.ascontiguousarray(R, np.float64)
-        _csr_kernels.csr_add_transposed(*self.parts, R, out)
+        csr_add_transposed(*self.parts, R, out)
         if self.intercept:
             out[-1] += R.sum(axis=0)
 
     def add_squares(self, R, out):
         """Out (p, c) += squares of the rows, transposed, times R (m, c)."""
         R = np.ascontiguousarray(R, np.float64)
-        _csr_kernels.csr_add_squares(*self.parts, R, out)
+        csr_add_squares(*self.parts, R, out)
         if self.intercept:
             out[-1] += R.sum(axis=0)
 
     def add_gram(self, weight, out):
         """Out (p, p) += sum of weight x x^T."""
-        _csr_kernels.csr_add_gram(*self.parts, weight, self.intercept, out)
+        csr_add_gram(*self.parts, weight, self.intercept, out)

@@ -10,7 +10,7 @@ from sklearn import get_config
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data as _validate_data
 
-from skvrem.utils._numbers import naming_columns, native
+from skvrem.utils._columns import naming_columns, native
 from skvrem.utils._remote import refuse_dask
 
 __all__ = [

@@ -1,13 +1,11 @@
 """Bayesian models by variational inference."""
 
-from skvrem.vi._bradley_terry import BradleyTerry
-from skvrem.vi._classifier import BayesianLogisticRegression
-from skvrem.vi._dropout import GaussianDropoutClassifier
-from skvrem.vi._hierarchical import HierarchicalSoftmaxClassifier
-from skvrem.vi._jax import JaxModel
-from skvrem.vi._own import VariationalInference
-from skvrem.vi._ppca import BayesianPPCA
-from skvrem.vi._regressor import BayesianGLMRegressor
+from skvrem.vi.blackbox import JaxModel, VariationalInference
+from skvrem.vi.bradley_terry import BradleyTerry
+from skvrem.vi.dropout import GaussianDropoutClassifier
+from skvrem.vi.glm import BayesianGLMRegressor, BayesianLogisticRegression
+from skvrem.vi.hierarchical import HierarchicalSoftmaxClassifier
+from skvrem.vi.ppca import BayesianPPCA
 
 __all__ = [
     "BayesianGLMRegressor",

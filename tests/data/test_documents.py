@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from skvrem.data import as_documents
+from skvrem.topics._documents import as_documents
 
 N, V = 203, 50
 

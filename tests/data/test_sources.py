@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from skvrem.data import as_source
-from skvrem.data._source import ArraySource, CSRRows, is_memmap
+from skvrem.data._batch import CSRRows
+from skvrem.data._source import ArraySource, is_memmap
 from skvrem.utils._parallel import threads
 
 N, D = 8003, 4

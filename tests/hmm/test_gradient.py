@@ -11,9 +11,9 @@ from scipy.special import logsumexp
 from skvrem import hmm
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm._model_gradient import FLAT, NOTHING, _definite
-from skvrem.hmm._sequences import Sequences, SequenceSource
-from skvrem.hmm._transitions import Initial
-from skvrem.solvers._batch import Batch
+from skvrem.hmm.forward_backward._source import Sequences, SequenceSource
+from skvrem.hmm.transitions._homogeneous import Initial
+from skvrem.solvers.estimate._batch import Batch
 from tests.hmm.oracle import enumerate_paths
 
 NAN = np.nan
@@ -229,3 +229,20 @@ def test_metrics_are_positive_definite(values, expected):
 def test_metrics_of_coordinates_without_curvature_are_positive():
     found = _definite(np.diag([1.0, 0.0, -3.0]))
     np.testing.assert_allclose(found, np.diag([1.0, FLAT * NOTHING, 3.0]), rtol=1e-12)
+
+
+def test_sums_that_no_rows_have_are_none_of_the_m_step_s():
+    """A state of negative weight is refused, or repaired, though others have rows."""
+    model, point, data = make(FAMILIES["diag"])
+    batch = Batch()
+    batch.start(model, data, None)
+    mean = batch.certify(point, 1.0).mean
+    assert model.maximize(mean, point, False) is not None
+    features = mean.features.copy()
+    features[1] *= -0.1
+    wrong = mean._replace(features=features)
+    assert model.maximize(wrong, point, False) is None
+    repaired, _ = model.maximize(wrong, point, True)
+    assert np.isfinite(repaired.emission).all()
+    wrong = mean._replace(start=-mean.start)
+    assert model.maximize(wrong, point, False) is None

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from skvrem.data._source import Batch
-from skvrem.hmm import Gaussian, _model_lanes
-from skvrem.hmm._model_lanes import Layout
-from skvrem.hmm._model_passes import Chain, Impossible, Passes
-from skvrem.hmm._model_paths import log_densities, most_probable_paths
-from skvrem.hmm._model_rows import SequenceRows
+from skvrem.data._batch import Batch
+from skvrem.hmm import Gaussian
+from skvrem.hmm.forward_backward import _model_layout
+from skvrem.hmm.forward_backward._model_layout import Layout
+from skvrem.hmm.forward_backward._model_passes import Chain, Impossible, Passes
+from skvrem.hmm.forward_backward._model_rows import SequenceRows
+from skvrem.hmm.forward_backward._model_viterbi import (
+    log_densities,
+    most_probable_paths,
+)
 from skvrem.utils._parallel import threads
 from tests.hmm.oracle import enumerate_paths, recursions
 
@@ -149,7 +153,7 @@ def test_whole_sequences_in_lanes(lengths):
 
 
 def test_several_groups(monkeypatch):
-    monkeypatch.setattr(_model_lanes, "GROUP_ROWS", 1200)
+    monkeypatch.setattr(_model_layout, "GROUP_ROWS", 1200)
     rows, chain, joint = make([3000, 40, 2000])
     layout = whole(rows)
     assert len(layout.groups) > 2 and not layout.whole

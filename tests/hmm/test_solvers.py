@@ -7,9 +7,9 @@ import pytest
 
 from skvrem import VRHMM
 from skvrem.hmm import Categorical, Gaussian, Homogeneous, Poisson
-from skvrem.hmm import _kernels_sweeps as kernels
-from skvrem.hmm._model_sweeps import BlockSweeps, RowSweeps
-from skvrem.hmm._sequences import Blocks
+from skvrem.hmm.em_vrso import _kernels as kernels
+from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
+from skvrem.hmm.forward_backward._source import Blocks
 from tests.hmm.oracle import recursions
 from tests.hmm.test_gradient import FAMILIES, make
 

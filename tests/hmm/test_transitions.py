@@ -16,11 +16,11 @@ from skvrem.hmm import (
     Hierarchical,
     Homogeneous,
     Product,
-    _model_lanes,
 )
 from skvrem.hmm._model import HMMModel
-from skvrem.hmm._model_lanes import Layout
-from skvrem.hmm._sequences import Sequences, SequenceSource
+from skvrem.hmm.forward_backward import _model_layout
+from skvrem.hmm.forward_backward._model_layout import Layout
+from skvrem.hmm.forward_backward._source import Sequences, SequenceSource
 from tests.hmm.oracle import enumerate_paths, recursions
 from tests.hmm.test_passes import run
 
@@ -120,7 +120,7 @@ def compare(make, lengths):
 @pytest.mark.parametrize("rate", [0.0, 0.02, 1.0])
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 def test_segments_against_recursions(lengths, rate, monkeypatch):
-    monkeypatch.setattr(_model_lanes, "GROUP_ROWS", 1200)
+    monkeypatch.setattr(_model_layout, "GROUP_ROWS", 1200)
     make = partial(segments, rate=rate, triangular=False)
     source, _, parameters, found, parts = compare(make, lengths)
     pairs = np.zeros_like(parameters[1])
@@ -427,7 +427,7 @@ def test_covariates_against_enumeration(mask, beta):
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 def test_covariates_against_recursions(lengths, monkeypatch):
-    monkeypatch.setattr(_model_lanes, "GROUP_ROWS", 1200)
+    monkeypatch.setattr(_model_layout, "GROUP_ROWS", 1200)
     _, model, parameters, found, parts = compare(explained, lengths)
     sums = model.transitions.digest(found[2], parameters[1])
     counts = sum(part[3].sum(axis=0) for part in parts)

@@ -10,25 +10,26 @@ import numpy as np
 import scipy.sparse as sp
 
 from skvrem import hmm
-from skvrem.data import as_documents, as_source
+from skvrem.data import as_source
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters as FactorialParameters
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm._sequences import Sequences, SequenceSource
-from skvrem.hmm._transitions import Initial
-from skvrem.lda._model import LDAModel
-from skvrem.lda._model_local import LocallyTemperedLDAModel
+from skvrem.hmm.forward_backward._source import Sequences, SequenceSource
+from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.linear._model import LogisticModel
 from skvrem.linear._model import Parameters as Theta
 from skvrem.linear._model_curvature import Curvature
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.mixture._start import _spheres
-from skvrem.plsa._model import PLSAModel
-from skvrem.vi._model import GaussianModel, Point
-from skvrem.vi._model_dropout import DropoutModel, Network, Weights
-from skvrem.vi._model_families import Logistic, ScatteredSoftmax, Softmax
-from skvrem.vi._model_groups import HierarchicalModel, HierarchicalPrior
-from skvrem.vi._model_posterior import MeanField
+from skvrem.topics._documents import as_documents
+from skvrem.topics.lda._model import LDAModel
+from skvrem.topics.lda._model_local import LocallyTemperedLDAModel
+from skvrem.topics.plsa._model import PLSAModel
+from skvrem.vi.dropout._model import DropoutModel, Network, Weights
+from skvrem.vi.gaussian._model import GaussianModel, Point
+from skvrem.vi.gaussian._model_families import Logistic, ScatteredSoftmax, Softmax
+from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.hierarchical._model import HierarchicalModel, HierarchicalPrior
 from tests import multinomial_mixture as multinomial
 
 

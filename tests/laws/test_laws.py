@@ -11,7 +11,7 @@ import pytest
 import skvrem
 from skvrem import solvers
 from skvrem.schedules import Constant, Linear
-from skvrem.solvers._batch import Batch
+from skvrem.solvers.estimate._batch import Batch
 from skvrem.utils._algebra import accumulate, dense, scale
 from skvrem.utils._parallel import threads
 from tests.laws.cases import CASES, USUAL, cut

@@ -7,9 +7,9 @@ import pytest
 
 from skvrem import solvers
 from skvrem.schedules import Constant
-from skvrem.solvers import _sweeps
 from skvrem.solvers._protocols import Anchor, Moved
-from skvrem.solvers._visiting import Visiting
+from skvrem.solvers.estimate._visiting import Visiting
+from skvrem.solvers.step import _sweeps
 
 
 class Height(NamedTuple):
@@ -177,11 +177,36 @@ def test_rejected_steps_of_all_pieces_are_counted(monkeypatch):
 
 def test_rejected_visits_are_counted():
     solver, infeasible = Visited(), Still()
-    infeasible.update = lambda point, *_: point._replace(trials=2)
+    trials = iter([2, 1, 0, 1])
+    infeasible.update = lambda point, *_: point._replace(trials=next(trials))
     solver.start(infeasible, None, None)
     anchor = solver.certify(Height(0.0), 1.0)
     moved = solver.epoch(anchor, Constant(1.0), None)
-    assert (moved.n_steps, moved.n_rejected) == (4, 4)
+    assert (moved.n_steps, moved.n_rejected) == (4, 3)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_one_dip_of_a_bound_means_nothing(exact):
+    """The second in a row sends the fit back, to before both."""
+    solver = Astray()
+    solver.exact = exact
+    fit = solvers.Run(
+        Still(),
+        solver,
+        None,
+        Height(3.0),
+        step_size=Constant(1.0),
+        temperature=Constant(1.0),
+        tol=0.0,
+        rng=np.random.default_rng(0),
+    )
+    restored, at = [], []
+    for _ in range(4):
+        fit.advance(1)
+        restored.append(solver.restored)
+        at.append(fit.anchor.point.value)
+    assert restored == ([1, 2, 3, 4] if exact else [0, 1, 1, 2])
+    assert at == ([3.0] * 4 if exact else [2.0, 3.0, 2.0, 3.0])
 
 
 @pytest.mark.parametrize(("kind", "passes"), [("stochastic", 2.0), ("svrg", 2.5)])

@@ -8,8 +8,8 @@ import pytest
 
 from skvrem import solvers
 from skvrem.solvers._pace import FORGIVEN, Pace
-from skvrem.solvers._quasi_newton import SUFFICIENT
 from skvrem.solvers._stream import Streamed, stream_step
+from skvrem.solvers.step._quasi_newton import SUFFICIENT
 
 
 class Sums(NamedTuple):
@@ -234,6 +234,15 @@ def test_sweeps_over_blocks_that_lean_on_each_other_are_exact():
     alone, leaning = solvers.Incremental(3), solvers.Incremental(3, sweeps=5)
     assert (alone.exact, alone.passes, alone.patience) == (False, 1.0, 3)
     assert (leaning.exact, leaning.passes, leaning.patience) == (True, 5.0, 1)
+
+
+def test_an_extrapolation_may_lose_what_is_rounded():
+    """It is kept where the objective is lower by the last digits only."""
+    for lost, end in ((1e-14, 0.0), (1e-6, 0.5)):
+        model = Hill(0.5, lambda x, lost=lost: 1.0 - lost * (abs(x) < 1e-9))
+        solver = solvers.Squarem()
+        moved = solver.epoch(started(solver, model, 2.0), None, None)
+        assert moved.point.value == pytest.approx(end, abs=1e-12)
 
 
 def test_a_step_of_a_stream_is_towards_the_mean_of_the_batch():

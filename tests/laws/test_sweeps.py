@@ -16,26 +16,26 @@ from numpy.polynomial.hermite_e import hermegauss
 from skvrem import solvers
 from skvrem.data import as_source
 from skvrem.hmm._model import HMMModel
-from skvrem.hmm._model_sweeps import BlockSweeps, RowSweeps
-from skvrem.hmm._sequences import Blocks
+from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
+from skvrem.hmm.forward_backward._source import Blocks
 from skvrem.schedules import Constant
-from skvrem.solvers import _sweeps
 from skvrem.solvers._protocols import Anchor
+from skvrem.solvers.step import _sweeps
 from skvrem.utils._parallel import threads
-from skvrem.vi._model import Diagonal, GaussianModel, Point
-from skvrem.vi._model_draws import DrawnModel
-from skvrem.vi._model_dropout import DropoutModel, DropoutSteps, Network, Weights
-from skvrem.vi._model_families import (
+from skvrem.vi.blackbox._model import DrawnModel
+from skvrem.vi.blackbox._model_density import Target
+from skvrem.vi.blackbox._model_steps import MeanSteps, TargetSteps
+from skvrem.vi.dropout._model import DropoutModel, DropoutSteps, Network, Weights
+from skvrem.vi.gaussian._model import Diagonal, GaussianModel, Point
+from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     Logistic,
     Poisson,
     ScatteredSoftmax,
     Softmax,
 )
-from skvrem.vi._model_posterior import FullRank, MeanField
-from skvrem.vi._model_steps import SteppingModel
-from skvrem.vi._model_target import Target
-from skvrem.vi._model_target_steps import MeanSteps, TargetSteps
+from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
+from skvrem.vi.gaussian._model_steps import SteppingModel
 from tests.laws.cases import hidden_markov
 from tests.own_models import RichLogistic, ShortSkills, skills_problem
 

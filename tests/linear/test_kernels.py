@@ -242,3 +242,13 @@ def test_a_factor_of_a_singular_matrix():
     factor = Factor(x.T @ x * 1e12)
     solution = factor.solve(np.array([[1.0], [2.0], [0.0]]))
     assert np.isfinite(solution).all() and solution[2] == 0.0
+
+
+@pytest.mark.parametrize(("excess", "times"), [(0.0, 0), (3e-9, 1), (2e-7, 2)])
+def test_a_factor_adds_no_more_than_it_must(excess, times):
+    """To a diagonal of ones, where rounding has left a matrix indefinite."""
+    matrix = np.array([[4.0, 2.0 * (1.0 + excess)], [2.0 * (1.0 + excess), 1.0]])
+    lower = Factor(matrix).lower
+    expected = np.array([[1.0, 1.0 + excess], [1.0 + excess, 1.0]])
+    expected += np.eye(2) * JITTER * 100.0**times
+    np.testing.assert_allclose(lower @ lower.T, expected, rtol=0.0, atol=1e-15)

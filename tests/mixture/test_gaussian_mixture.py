@@ -744,3 +744,8 @@ def test_components_are_seeded_anew_once_each_on_average():
     model.n_revived = 3
     assert model.revive(start, data, rng).repaired == ()
     assert model.n_revived == 3
+    model.n_revived = 0
+    for rows, dead in ((0.7, ()), (0.3, (3,))):  # half a row is enough to stay
+        weights = np.array([0.5, 0.25, 0.25, rows / 62])
+        parameters = start.parameters._replace(weights=weights)
+        assert model.revive(model.start(parameters), data, rng).repaired == dead

@@ -18,8 +18,8 @@ from skvrem import (
 from skvrem.exceptions import OneClassWarning
 from skvrem.solvers import Batch
 from skvrem.utils._base import PREDICTION_PARAMETERS
-from skvrem.vi._model import GaussianModel
-from skvrem.vi._model_families import Softmax
+from skvrem.vi.gaussian._model import GaussianModel
+from skvrem.vi.gaussian._model_families import Softmax
 from tests.own_models import Logistic, logistic_problem
 
 N = 60

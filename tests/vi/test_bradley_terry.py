@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from skvrem import BradleyTerry
-from skvrem.vi._pareto import pareto_k
+from skvrem.vi.diagnostics._pareto import pareto_k
 from tests.watching import Recorder, Untouched, callbacks, needs_callbacks
 
 
@@ -452,7 +452,7 @@ def test_searches():
 
 
 def test_threads_and_repeats_give_the_same_bits(monkeypatch):
-    monkeypatch.setattr("skvrem.vi._model_pairs.CHUNK", 7)
+    monkeypatch.setattr("skvrem.vi.bradley_terry._model.CHUNK", 7)
     X, y, _ = season(30, 2000, nu=0.4)
     fits = [
         BradleyTerry(ties="davidson", posterior="lowrank", n_jobs=n).fit(X, y)
@@ -473,7 +473,7 @@ def test_interrupt_leaves_no_trace(monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("skvrem.vi._model_pairs.PairsModel.promise", interrupt)
+    monkeypatch.setattr("skvrem.vi.bradley_terry._model.PairsModel.promise", interrupt)
     for method in (model.fit, model.partial_fit):
         with pytest.raises(KeyboardInterrupt):
             method(X, y)

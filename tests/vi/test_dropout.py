@@ -13,14 +13,14 @@ from sklearn.linear_model import LogisticRegression
 from skvrem import GaussianDropoutClassifier
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
-from skvrem.vi._model import Point
-from skvrem.vi._model_dropout import (
+from skvrem.vi.dropout._model import (
     DropoutModel,
     DropoutSteps,
     Network,
     Weights,
 )
-from skvrem.vi._model_families import Logistic, ScatteredSoftmax
+from skvrem.vi.gaussian._model import Point
+from skvrem.vi.gaussian._model_families import Logistic, ScatteredSoftmax
 from tests.watching import Untouched
 
 

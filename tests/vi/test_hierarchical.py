@@ -15,10 +15,11 @@ from skvrem import BayesianLogisticRegression, HierarchicalSoftmaxClassifier
 from skvrem.data import as_source
 from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._algebra import rescale
-from skvrem.vi import _kernels_groups, _model_families
-from skvrem.vi._model import Point
-from skvrem.vi._model_families import Softmax
-from skvrem.vi._model_groups import (
+from skvrem.vi.gaussian import _model_families
+from skvrem.vi.gaussian._model import Point
+from skvrem.vi.gaussian._model_families import Softmax
+from skvrem.vi.hierarchical import _kernels
+from skvrem.vi.hierarchical._model import (
     Hierarchical,
     HierarchicalModel,
     HierarchicalPrior,
@@ -85,13 +86,13 @@ def test_kernels_are_the_formulas(intercept):
     )
     x = np.column_stack([X, np.ones(9)])[index][:, : 2 + intercept]
     a, spread = np.empty((5, 4)), np.empty((5, 4))
-    _kernels_groups.group_predictors(X, index, place, mean, variance, a, spread)
+    _kernels.group_predictors(X, index, place, mean, variance, a, spread)
     np.testing.assert_allclose(a, np.einsum("nj,njk->nk", x, mean[place]))
     v = np.einsum("nj,njk->nk", x**2, variance[place])
     np.testing.assert_allclose(spread, np.sqrt(v))
     first, second = rng.normal(size=(2, 5, 4))
     sums = np.zeros((2, 3, 2 + intercept, 4))
-    _kernels_groups.add_group_sums(X, index, place, first, second, *sums)
+    _kernels.add_group_sums(X, index, place, first, second, *sums)
     for g in range(3):
         own = place == g
         np.testing.assert_allclose(sums[0, g], x[own].T @ first[own], atol=1e-14)

@@ -9,12 +9,12 @@ from skvrem import VariationalInference as VI
 from skvrem.schedules import Constant
 from skvrem.solvers import Sweeps
 from skvrem.solvers._protocols import Anchor
-from skvrem.vi._model import Point
-from skvrem.vi._model_draws import DrawnModel, Products, probed_curvature
-from skvrem.vi._model_low_rank import LowRankModel, Stretched, nearest_low_rank
-from skvrem.vi._model_posterior import Flat, FullRank, LowRank, MeanField
-from skvrem.vi._model_target import Target
-from skvrem.vi._model_target_steps import MeanSteps
+from skvrem.vi.blackbox._model import DrawnModel, Products, probed_curvature
+from skvrem.vi.blackbox._model_density import Target
+from skvrem.vi.blackbox._model_low_rank import LowRankModel, Stretched, nearest_low_rank
+from skvrem.vi.blackbox._model_steps import MeanSteps
+from skvrem.vi.gaussian._model import Point
+from skvrem.vi.gaussian._model_posterior import Flat, FullRank, LowRank, MeanField
 from tests.own_models import Logistic, RichLogistic, WideSkills, skills_problem
 
 

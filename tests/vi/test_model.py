@@ -9,16 +9,16 @@ from scipy.stats import norm
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source
-from skvrem.vi._kernels import softmax_expectations
-from skvrem.vi._model import Diagonal, Full, GaussianModel, Point
-from skvrem.vi._model_families import (
+from skvrem.vi.gaussian._kernels import softmax_expectations
+from skvrem.vi.gaussian._model import Diagonal, Full, GaussianModel, Point
+from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     Logistic,
     Poisson,
     Softmax,
     cubature,
 )
-from skvrem.vi._model_posterior import FullRank, MeanField
+from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 
 NONE = np.empty(0)
 

@@ -13,15 +13,15 @@ from sklearn.model_selection import GridSearchCV
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem import VariationalInference as VI
 from skvrem.solvers._protocols import Anchor
-from skvrem.vi._model import Diagonal, Full, Point
-from skvrem.vi._model_draws import (
+from skvrem.vi.blackbox._model import (
     DrawnModel,
     convex,
     opposite_draws,
 )
-from skvrem.vi._model_posterior import Flat, MeanField
-from skvrem.vi._model_target import Batch, Target
-from skvrem.vi._model_target_steps import Earlier, TargetSteps
+from skvrem.vi.blackbox._model_density import Batch, Target
+from skvrem.vi.blackbox._model_steps import Earlier, TargetSteps
+from skvrem.vi.gaussian._model import Diagonal, Full, Point
+from skvrem.vi.gaussian._model_posterior import Flat, MeanField
 from tests.own_models import STEPS, Logistic, RichLogistic, logistic_problem
 from tests.watching import Untouched
 

@@ -7,8 +7,8 @@ import pytest
 
 from skvrem import BayesianLogisticRegression
 from skvrem import VariationalInference as VI
-from skvrem.vi._model_posterior import FullRank, LowRank, MeanField
-from skvrem.vi._model_target import Batch, Target
+from skvrem.vi.blackbox._model_density import Batch, Target
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 from tests.own_models import (
     Logistic,
     RichLogistic,

@@ -7,9 +7,9 @@ from scipy.special import expit, log_expit
 from scipy.stats import norm
 
 from skvrem import BradleyTerry, schedules, solvers
-from skvrem.vi._model_pairs import Pairs, PairsModel, hermite, trapezoid
-from skvrem.vi._model_pairs_posterior import conjugate_gradients
-from skvrem.vi._model_posterior import FullRank, LowRank, MeanField
+from skvrem.vi.bradley_terry._model import Pairs, PairsModel, hermite, trapezoid
+from skvrem.vi.bradley_terry._model_posterior import conjugate_gradients
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
 TIES = [None, "davidson", "rao-kupper"]
 D = 5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import genpareto
 
-from skvrem.vi._pareto import generalized_pareto, pareto_k, smooth_weights
+from skvrem.vi.diagnostics._pareto import generalized_pareto, pareto_k, smooth_weights
 
 
 @pytest.mark.parametrize("shape", [-0.3, 0.0, 0.4, 0.9])

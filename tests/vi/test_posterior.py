@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.linalg import block_diag
 from scipy.stats import multivariate_normal
 
-from skvrem.vi._model_posterior import FullRank, LowRank, MeanField
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
 D = 6
 

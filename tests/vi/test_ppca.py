@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import BayesianPPCA
-from skvrem.vi._model_ppca import (
+from skvrem.vi.ppca._model import (
     Moments,
     PPCAModel,
     hessian_diagonal,

@@ -11,18 +11,18 @@ from sklearn.exceptions import ConvergenceWarning
 from skvrem import BayesianLogisticRegression, solvers
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
-from skvrem.vi import _kernels_steps
-from skvrem.vi._kernels_steps import ADAM, NATURAL, SGD
-from skvrem.vi._model import Diagonal, GaussianModel, Point
-from skvrem.vi._model_families import (
+from skvrem.vi.gaussian import _kernels_steps
+from skvrem.vi.gaussian._kernels_steps import ADAM, NATURAL, SGD
+from skvrem.vi.gaussian._model import Diagonal, GaussianModel, Point
+from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     Logistic,
     Poisson,
     Softmax,
     cubature,
 )
-from skvrem.vi._model_posterior import MeanField
-from skvrem.vi._model_steps import SteppingModel
+from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._model_steps import SteppingModel
 
 FAMILIES = {
     "logistic": Logistic,
@@ -116,6 +116,12 @@ def test_means_of_predictors_of_any_size(level):
     found = np.empty(3)
     _kernels_steps.mean_of(_kernels_steps.SOFTMAX, z, found)
     np.testing.assert_allclose(found, softmax(z), rtol=1e-12)
+
+
+def test_means_of_predictors_far_apart():
+    found = np.empty(3)
+    _kernels_steps.mean_of(_kernels_steps.SOFTMAX, np.array([-3e3, 2e3, 2e3]), found)
+    np.testing.assert_allclose(found, [0.0, 0.5, 0.5], atol=1e-300)
 
 
 def variance_of(name, *arguments, away=0.1):

@@ -10,12 +10,12 @@ from skvrem import VariationalInference as VI
 from skvrem.schedules import Constant
 from skvrem.solvers import Sweeps
 from skvrem.solvers._protocols import Anchor
-from skvrem.vi import _kernels_steps
-from skvrem.vi._model import Diagonal, Point
-from skvrem.vi._model_draws import DrawnModel
-from skvrem.vi._model_posterior import MeanField
-from skvrem.vi._model_target import Batch, Target
-from skvrem.vi._model_target_steps import TargetSteps
+from skvrem.vi.blackbox._model import DrawnModel
+from skvrem.vi.blackbox._model_density import Batch, Target
+from skvrem.vi.blackbox._model_steps import TargetSteps
+from skvrem.vi.gaussian import _kernels_steps
+from skvrem.vi.gaussian._model import Diagonal, Point
+from skvrem.vi.gaussian._model_posterior import MeanField
 from tests.own_models import STEPS, ShortSkills, Skills, WideSkills, skills_problem
 from tests.watching import Untouched
 

@@ -1,0 +1,1 @@
+"""Stochastic M steps with variance reduction (Sidrow et al. 2023)."""

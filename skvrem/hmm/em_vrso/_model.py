@@ -1,0 +1,338 @@
+r"""Stochastic M steps (Sidrow et al. 2023, Algorithms 3-5).
+
+The loss is a mean of shares :math:`F_b` of rows or of blocks of rows. A step follows
+
+.. math:: \nabla F_b(\phi) - \hat\nabla F_b + \hat\nabla F           (Eq. 23)
+
+where hats are of the anchor, at which a full E step has been made (svrg), or of the
+last visit of the block, in the epoch before (saga: the table stands still within an
+epoch, as in :class:`~skvrem.solvers.SAGA`). With a partial E step the block's
+posteriors are renewed from the messages of its neighbours first. Step sizes are
+1 / (3 L), one for the transitions and one for the emissions; the estimates L double
+until a step along the share's own gradient lowers the share as far as it would if L
+were right (Eq. 30).
+
+`RowSweeps` visits single rows in a kernel, for Gaussian emissions; `BlockSweeps` blocks
+of any model, through its gradient. Both are what
+:class:`~skvrem.solvers._protocols.Swept` asks for; with the full E steps that certify,
+epochs of :class:`~skvrem.solvers.Sweeps` are Algorithm 5, EM-VRSO.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skvrem.hmm.em_vrso import _kernels as kernels
+from skvrem.utils._algebra import scale
+from skvrem.utils._control import controlled
+
+__all__ = ["BlockSweeps", "RowSweeps"]
+
+LIPSCHITZ = 100.0 / 3.0
+# Gradients below are not searched along; what a loss may be off, relatively.
+SHORT, MOST_DOUBLINGS, ROUNDING = 1e-8, 60, 1e-13
+NO_ESTIMATES = np.empty((0, 0))
+
+
+class RowsKnown(NamedTuple):
+    """What is known of all rows at an earlier point.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (p,)
+        Of the gradients.
+    u : ndarray of shape (p,)
+        Free coordinates of the anchor, and `gamma` and `xi` its posteriors, from which
+        svrg makes the gradients of rows again.
+    gamma : ndarray of shape (n_rows, n)
+    xi : ndarray of shape (n_rows, n * n)
+    table, fresh : ndarray of shape (n_rows, p), or (0, p)
+        Gradients that saga keeps: of the epoch before, and of this one for the next.
+    """
+
+    mean: np.ndarray
+    u: np.ndarray
+    gamma: np.ndarray
+    xi: np.ndarray
+    table: np.ndarray
+    fresh: np.ndarray
+
+
+class BlocksKnown(NamedTuple):
+    """What is known of all blocks: gradients (n_blocks, p), fresh ones, their mean."""
+
+    mean: np.ndarray
+    table: np.ndarray
+    fresh: np.ndarray
+
+
+class Work:
+    """What a sweep moves: the free coordinates, and what an E step has found."""
+
+    def __init__(self, anchor, u):
+        self.point, self.u, self.parameters = anchor.point, u, anchor.point.parameters
+        self.messages: Any = anchor.memory
+
+
+class _Sweeps:
+    """What both kinds share.
+
+    Parameters
+    ----------
+    model : HMMModel
+    data : Data
+    saga : bool
+        Otherwise svrg.
+    partial : bool
+        With partial E steps.
+    inner_passes : int
+        Visits of every row in a sweep.
+    """
+
+    #: Gradients at an anchor are no pass, as the paper counts them.
+    known_passes = 0.0
+    rows_a_visit = 1
+    noise_width = 0
+
+    def __init__(self, model, data, *, saga, partial, inner_passes):
+        self.model = model
+        self.data = data
+        self.saga = saga
+        self.partial = partial
+        self.inner_passes = inner_passes
+        #: Passes of a sweep as the paper counts them: gradients, and partial E steps.
+        self.sweep_passes = float(inner_passes * (1 + partial))
+        self.lipschitz = np.full(2, LIPSCHITZ)
+
+    def objective(self, point, mean):
+        """Return the penalised log-likelihood a row."""
+        return self.model.objective(point, mean)
+
+    def promise(self, point, mean):
+        """Return infinity: nobody knows what is left to gain."""
+        return np.inf
+
+    def variance(self, work):
+        """Return NaN: it is not kept."""
+        return np.nan
+
+    def visits(self, known, rng):
+        """Return numbers of rows or blocks: all without replacement, and again."""
+        n = self.n_units
+        return np.concatenate([rng.permutation(n) for _ in range(self.inner_passes)])
+
+    def noise(self, work, visits, rng):
+        """Return None: there is none."""
+
+    def renewed(self, known):
+        """Let what an epoch saw take the place of what was known."""
+        mean = known.fresh.mean(axis=0)
+        return known._replace(mean=mean, table=known.fresh, fresh=known.fresh.copy())
+
+    def close(self, work):
+        """Return the point that a sweep has led to.
+
+        Raises
+        ------
+        FloatingPointError
+            If the steps went too far.
+        """
+        if not np.isfinite(work.u).all():
+            raise FloatingPointError("the steps have left the numbers")
+        parameters = self.model.bind(work.u, work.point.parameters)
+        return work.point._replace(parameters=parameters)
+
+
+class RowSweeps(_Sweeps):
+    """Sweeps over single rows, for Gaussian emissions with diagonal covariances."""
+
+    @staticmethod
+    def can(model, rows):
+        """Whether a kernel knows the model: nothing fixed, masked, missing, prior."""
+        emission, parts = model.emission, (model.initial, model.transitions)
+        plain = type(emission).__name__ == "Gaussian" and not model.labelled
+        plain = plain and emission.covariance_type == "diag"
+        plain = plain and emission.mean is None and emission.covariance is None
+        n = emission.n_states_
+        free = [n - 1, n * (n - 1)]
+        prior = getattr(model.transitions, "prior", 1.0)
+        return bool(
+            plain
+            and [part.n_parameters() for part in parts] == free
+            and type(model.transitions).__name__ == "Homogeneous"
+            and not (model.initial.prior or np.any(np.not_equal(prior, 1.0)))
+            and not np.isnan(rows.X.sum())
+        )
+
+    def __init__(self, model, data, **options):
+        super().__init__(model, data, **options)
+        emission, rows = model.emission, data.rows
+        self.Z = (rows.X - emission._centre) / emission._width
+        self.unit = 1.0 / np.square(emission._width)
+        self.begins = np.zeros(len(self.Z), bool)
+        self.begins[rows.bounds[:-1]] = True
+        self.ends = np.zeros(len(self.Z), bool)
+        self.ends[np.asarray(rows.bounds[1:]) - 1] = True
+
+    @property
+    def n_units(self):
+        """Rows."""
+        return len(self.Z)
+
+    @property
+    def _chain(self):
+        return float(self.model.emission.reg_covar), self.unit
+
+    def full_pass(self, point, data):
+        """Make a full E step at a point; return it, its mean, and all messages."""
+        model = self.model
+        mean = model.mean(point, self.data)
+        u, n = model.free(point.parameters), model.emission.n_states_
+        shape = len(self.Z), n
+        arrays = *(np.empty(shape) for _ in range(3)), np.empty((len(self.Z), n * n))
+        kernels.messages(self.Z, self.begins, self.ends, u, *self._chain, n, *arrays)
+        return point._replace(statistics=mean), mean, arrays
+
+    def known_at(self, anchor, rng):
+        """Return what is known of rows at an anchor."""
+        _, _, gamma, xi = anchor.memory
+        u = self.model.free(anchor.point.parameters)
+        mean = -self.model.slope(anchor.point.parameters, anchor.mean)
+        table = np.empty((len(self.Z) if self.saga else 0, len(u)))
+        if self.saga:
+            kernels.fill_table(self.Z, self.begins, gamma, xi, u, *self._chain, table)
+        return RowsKnown(mean, u, gamma, xi, table, table.copy())
+
+    def open(self, anchor):
+        """Return what a sweep from an anchor moves."""
+        work = Work(anchor, self.model.free(anchor.point.parameters))
+        if self.partial:
+            alpha, beta, *posteriors = work.messages
+            work.messages = alpha.copy(), beta.copy(), *posteriors
+        return work
+
+    def sweep(self, work, known, rows, noise, sizes, estimates=NO_ESTIMATES):
+        """Make a step for each of some rows; return how many were impossible."""
+        alpha, beta, gamma, xi = work.messages
+        return kernels.sweep(
+            self.Z,
+            self.begins,
+            self.ends,
+            rows,
+            self.partial,
+            sizes,
+            *known,
+            *self._chain,
+            gamma,
+            xi,
+            alpha,
+            beta,
+            self.lipschitz,
+            work.u,
+            estimates,
+        )
+
+    def estimates(self, work, known, rows, noise):
+        """Return the gradients that steps would follow, (m, p), by the same kernel."""
+        found = np.empty((len(rows), len(work.u)))
+        self.sweep(work, known, rows, noise, np.zeros(len(rows)), found)
+        return -found
+
+
+class BlockSweeps(_Sweeps):
+    """Sweeps over blocks of consecutive rows, for every model.
+
+    Parameters
+    ----------
+    partition : Stretches
+    """
+
+    def __init__(self, model, data, partition, **options):
+        super().__init__(model, data, **options)
+        self.partition = partition
+        self.relay = partition.batches[0].rows
+        self.share = len(partition) / partition.total_weight
+
+    @property
+    def n_units(self):
+        """Blocks."""
+        return len(self.partition)
+
+    def full_pass(self, point, data):
+        """Make a full E step at a point; return it, its mean, shares and messages."""
+        model = self.model
+        shares = [
+            scale(sums, self.share)
+            for sums in self.partition.map(lambda b: model.statistics(point, b, 1.0))
+        ]
+        fields = zip(*shares, strict=True)
+        mean = type(shares[0])(*(sum(field) / len(shares) for field in fields))
+        alpha = [part.copy() for part in self.relay.alpha]
+        memory = shares, alpha, self.relay.messages.copy()
+        return point._replace(statistics=mean), mean, memory
+
+    def known_at(self, anchor, rng):
+        """Return the gradients of blocks at an anchor, and their mean."""
+        parameters, (shares, *_) = anchor.point.parameters, anchor.memory
+        table = np.stack([self.model.slope(parameters, share) for share in shares])
+        mean = self.model.slope(parameters, anchor.mean)
+        return BlocksKnown(mean, table, table.copy())
+
+    def open(self, anchor):
+        """Return what a sweep moves; blocks hand on the messages of the anchor."""
+        shares, alpha, messages = anchor.memory
+        for mine, kept in zip(self.relay.alpha, alpha, strict=True):
+            mine[:] = kept
+        self.relay.messages[:] = messages
+        work = Work(anchor, self.model.free(anchor.point.parameters))
+        work.shares = shares
+        return work
+
+    def sweep(self, work, known, blocks, noise, sizes):
+        """Make steps for some blocks (Algorithm 4, Eqs. 23-25); none is rejected."""
+        model, cut = self.model, self.model.n_chain_coordinates()
+        parts = (
+            (slice(0, cut), model.bind_chain, model.chain_surrogate),
+            (slice(cut, None), model.bind_emission, model.rows_surrogate),
+        )
+        shrink = 2.0 ** (-1.0 / len(self.partition))
+        for block, size in zip(blocks, sizes, strict=True):
+            share, slope, ascent = self._estimate(work, known, block)
+            for number, (part, bind, surrogate) in enumerate(parts):
+                own = work.u[part], slope[part]
+                self._search(number, bind, surrogate, work.parameters, share, *own)
+            for number, (part, _, _) in enumerate(parts):
+                work.u[part] += size / (3.0 * self.lipschitz[number]) * ascent[part]
+            work.parameters = model.bind(work.u, work.parameters)
+            if self.saga:
+                known.fresh[block] = slope
+            self.lipschitz *= shrink
+        return 0
+
+    def estimates(self, work, known, blocks, noise):
+        """Return the gradients that steps would follow, (m, p)."""
+        return np.stack([self._estimate(work, known, block)[2] for block in blocks])
+
+    def _estimate(self, work, known, block):
+        """Return a block's share, its own gradient, and the estimate of that of all."""
+        share = work.shares[block]
+        if self.partial:
+            point = work.point._replace(parameters=work.parameters)
+            batch = self.partition.batches[block]
+            share = scale(self.model.statistics(point, batch, 1.0), self.share)
+        slope = self.model.slope(work.parameters, share)
+        return share, slope, controlled(slope, known.table[block], known.mean)
+
+    def _search(self, number, bind, surrogate, parameters, share, u, slope):
+        """Double one part's Lipschitz estimate until Eq. 30 holds."""
+        square = float(slope @ slope)
+        if square < SHORT**2:
+            return
+        here = surrogate(parameters, share)
+        slack = ROUNDING * abs(here)
+        for _ in range(MOST_DOUBLINGS):
+            there = bind(u + slope / self.lipschitz[number], parameters)
+            gain = surrogate(there, share) - here
+            if gain >= 0.5 * square / self.lipschitz[number] - slack:
+                return
+            self.lipschitz[number] *= 2.0

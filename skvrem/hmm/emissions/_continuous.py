@@ -1,0 +1,458 @@
+"""Emissions of positive numbers and of angles."""
+
+import numpy as np
+from scipy.special import digamma, gammainc, gammaincc, gammaln, i0e, i1e, polygamma
+
+from skvrem.hmm.emissions._base import Emission, bounded_log, fill, given
+from skvrem.utils._validation import check_options
+
+__all__ = ["Gamma", "VonMises"]
+
+TWO_PI = 2.0 * np.pi
+# Largest concentrations and shapes that are looked for, and Newton steps to find them.
+MOST, STEPS = 1e8, 50
+
+
+class _TwoArrays(Emission):
+    """A family with some parameters for each state and feature, named in `_names`.
+
+    Their scales are `_scales`. Packed one after the other, (n_states, n_columns) each.
+    """
+
+    def _split(self, parameters):
+        return np.split(parameters, parameters.shape[1] // self.n_columns_, axis=1)
+
+    def _given(self, name):
+        return given(self, name, (self.n_states_, self.n_columns_))
+
+    def given_start(self, parameters):
+        """Put what the user gave in the place of starting values."""
+        parts = self._split(parameters)
+        for i, name in enumerate(self._names):
+            for which in (f"{name}_init", name):
+                value = self._given(which) if hasattr(self, which) else None
+                if value is not None:
+                    parts[i] = np.where(np.isnan(value), parts[i], value)
+        return np.hstack(parts)
+
+    def publish(self, parameters, dtype):
+        """Set the fitted attributes."""
+        for name, part in zip(self._names, self._split(parameters), strict=True):
+            setattr(self, f"{name}_", part.astype(dtype))
+
+    def parameters(self):
+        """Return the fitted parameters."""
+        parts = [np.asarray(getattr(self, f"{name}_"), float) for name in self._names]
+        return np.hstack(parts)
+
+    def varies(self):
+        """Return which parameters are free."""
+        parts = []
+        for name in self._names:
+            value = self._given(name) if hasattr(self, name) else None
+            shape = self.n_states_, self.n_columns_
+            parts.append(np.ones(shape, bool) if value is None else np.isnan(value))
+        return np.hstack(parts)
+
+    def scales(self):
+        """Return the scale of every parameter."""
+        return np.repeat(self._scales, self.n_columns_)
+
+    def n_parameters(self):
+        """Return the number of free parameters of all states."""
+        return int(self.varies().sum())
+
+    def describe(self, names):
+        """Return columns of a summary: every parameter of each feature."""
+        columns = {}
+        for j, feature in enumerate(names):
+            for name in self._names:
+                columns[f"{feature} {name}"] = getattr(self, f"{name}_")[:, j]
+        return columns
+
+    def _check_given(self, name, least, most):
+        for which in (name, f"{name}_init"):
+            value = self._given(which)
+            ok = value is None or (
+                np.isnan(value) | ((value >= least) & (value <= most))
+            )
+            if not np.all(ok):
+                raise ValueError(
+                    f"{which} of {type(self).__name__} must lie between {least:g} and "
+                    f"{most:g}, got {value.tolist()}."
+                )
+
+    def _fix(self, name, estimate):
+        value = self._given(name)
+        return estimate if value is None else np.where(np.isnan(value), estimate, value)
+
+
+class Gamma(_TwoArrays):
+    """Positive numbers, independent given the state, as step lengths are.
+
+    Parameters
+    ----------
+    zero_inflated : bool, default=False
+        Values may be 0, with a probability of its own in each state.
+    mean, sd : array-like of shape (n_states, n_features), default=None
+        Fixed means and standard deviations of what is not 0; NaN are free.
+    mean_init, sd_init : array-like of shape (n_states, n_features), default=None
+        Starting values.
+
+    Attributes
+    ----------
+    mean_, sd_ : ndarray of shape (n_states, n_features)
+        Mean and standard deviation of what is not 0.
+    zero_ : ndarray of shape (n_states, n_features)
+        Probability of 0; 0 unless `zero_inflated`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, Gamma
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.gamma(4.0, np.repeat([[1.0], [10.0], [1.0]], 100, axis=0))
+    >>> hmm = VRHMM(2, emission=Gamma(), random_state=0).fit(X)
+    >>> np.sort(hmm.emission_.mean_.ravel()).round()
+    array([ 4., 39.])
+    """
+
+    _names = ("mean", "sd", "zero")
+    _scales = ("positive", "positive", "probability")
+
+    def __init__(
+        self,
+        zero_inflated=False,
+        *,
+        mean=None,
+        sd=None,
+        mean_init=None,
+        sd_init=None,
+    ):
+        self.zero_inflated = zero_inflated
+        self.mean = mean
+        self.sd = sd
+        self.mean_init = mean_init
+        self.sd_init = sd_init
+
+    @property
+    def excludes(self):
+        """Whether a state may never emit 0, or nothing else."""
+        return self.zero_inflated
+
+    def _prepare(self, X):
+        check_options(self, zero_inflated=(False, True))
+        largest = np.finfo(float).max
+        for name in ("mean", "sd"):
+            self._check_given(name, np.finfo(float).tiny, largest)
+        mean, sd = self._given("mean"), self._given("sd")
+        free = (
+            mean is None or np.isnan(mean[~np.isnan(sd)]).any() if sd is not None else 0
+        )
+        if free:
+            raise ValueError(
+                "sd of Gamma can be fixed only where the mean is: of a fixed sd alone "
+                "no closed form gives the mean."
+            )
+
+    def check(self, X):
+        """Raise a ValueError where X holds what no gamma distribution emits."""
+        with np.errstate(invalid="ignore"):
+            if self.zero_inflated:
+                self._reject(X, X < 0.0, "positive numbers or 0")
+            else:
+                self._reject(
+                    X, X <= 0.0, "positive numbers (or zero_inflated=True for zeros)"
+                )
+
+    # Features: whether y is 0, whether not, y, log y
+
+    def _columns(self, X):
+        zero = X == 0.0
+        return np.hstack([zero, ~zero, X, np.log(np.where(zero, 1.0, X))])
+
+    def _column_seen(self, seen):
+        return np.hstack([seen] * 4)
+
+    def _pairs(self):
+        return [(j, self.ONE) for j in range(4 * self.n_columns_)]
+
+    def weight(self, features):
+        """Return the states' shares of the rows."""
+        zero, some, _, _ = np.split(features, 4, axis=1)
+        return (zero + some).max(axis=1)
+
+    def start_columns(self, X):
+        """Return logarithms, of 0 that of a tenth of the smallest value."""
+        positive = X[X > 0.0]
+        least = 0.1 * positive.min() if positive.size else 1.0
+        return fill(np.log(np.maximum(X, least)))
+
+    def theta(self, parameters):
+        """Return the coefficients of the features."""
+        mean, sd, zero = self._split(parameters)
+        shape, rate = np.square(mean / sd), mean / np.square(sd)
+        some = bounded_log(1.0 - zero) + shape * np.log(rate) - gammaln(shape)
+        return np.hstack([bounded_log(zero), some, -rate, shape - 1.0])
+
+    def expected(self, parameters):
+        """Return the means of the features."""
+        mean, sd, zero = self._split(parameters)
+        shape, rate = np.square(mean / sd), mean / np.square(sd)
+        some = 1.0 - zero
+        logs = digamma(shape) - np.log(rate)
+        return np.hstack([zero, some, some * mean, some * logs])
+
+    def spread(self, parameters):
+        """Return standard deviations of the features."""
+        mean, sd, zero = self._split(parameters)
+        event = np.sqrt(np.maximum(zero * (1.0 - zero), 1e-4))
+        logs = np.sqrt(polygamma(1, np.square(mean / sd)))
+        return np.hstack([event, event, sd, logs])
+
+    def blank(self):
+        """Return parameters for states that have no rows at all."""
+        ones = np.ones((self.n_states_, self.n_columns_))
+        return np.hstack([ones, ones, np.full_like(ones, 0.1 * self.zero_inflated)])
+
+    def maximize(self, features, before, repair):
+        """Return mean, sd and probability of 0, or None where there are none."""
+        zero, some, y, logs = np.split(features, 4, axis=1)
+        if not repair and min(zero.min(), some.min(), y.min()) < 0.0:
+            return None
+        old_mean, old_sd, old_zero = self._split(before)
+        empty = (some <= 0.0) | (y <= 0.0)
+        safe = np.where(empty, 1.0, some)
+        estimate = np.where(empty, old_mean, y / safe)
+        mean = self._fix("mean", estimate)
+        # log mean - mean of logs, and what a fixed mean adds to the likelihood's slope
+        gap = np.log(mean) - np.where(empty, np.log(mean), logs / safe)
+        gap = gap + estimate / mean - 1.0
+        if not repair and (gap[~empty] <= 0.0).any():
+            return None
+        shape = _gamma_shape(np.maximum(gap, 1e-12))
+        sd = np.where(empty, old_sd, mean / np.sqrt(shape))
+        total = zero + some
+        share = np.maximum(zero, 0.0) / np.where(total > 0.0, total, 1.0)
+        share = np.where(total > 0.0, share, old_zero)
+        return np.hstack([mean, self._fix("sd", sd), share])
+
+    def varies(self):
+        """Return which parameters are free."""
+        varies = super().varies()
+        varies[:, 2 * self.n_columns_ :] &= self.zero_inflated
+        return varies
+
+    def slopes(self, parameters, features):
+        """Return the gradient in log mean, log sd and the log-odds of 0."""
+        zero, some, y, logs = np.split(features, 4, axis=1)
+        mean, sd, p = self._split(parameters)
+        shape, rate = np.square(mean / sd), mean / np.square(sd)
+        by_shape = shape * (some * (np.log(rate) - digamma(shape)) + logs)
+        by_rate = some * shape - rate * y
+        return np.hstack(
+            [
+                2.0 * by_shape + by_rate,
+                -2.0 * (by_shape + by_rate),
+                zero * (1.0 - p) - some * p,
+            ]
+        )
+
+    def moments(self, parameters):
+        """Return mean and variance of every feature."""
+        mean, sd, zero = self._split(parameters)
+        some = 1.0 - zero
+        second = some * (np.square(sd) + np.square(mean))
+        return some * mean, second - np.square(some * mean)
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x in feature j."""
+        mean, sd, zero = (part[:, j] for part in self._split(parameters))
+        shape, rate = np.square(mean / sd), mean / np.square(sd)
+        z, nought = rate * x[:, None], x[:, None] == 0.0
+        below = np.where(nought, 0.5 * zero, zero + (1.0 - zero) * gammainc(shape, z))
+        above = np.where(nought, 1.0 - 0.5 * zero, (1.0 - zero) * gammaincc(shape, z))
+        return below, above
+
+    def draw(self, parameters, states, rng):
+        """Return a row for every state."""
+        mean, sd, zero = (part[states] for part in self._split(parameters))
+        drawn = rng.gamma(np.square(mean / sd), np.square(sd) / mean)
+        return np.where(rng.random(drawn.shape) < zero, 0.0, drawn)
+
+
+def _gamma_shape(gap):
+    """Solve log a - digamma(a) = gap by Newton's method in 1 / a (Minka 2002)."""
+    root = np.sqrt(np.square(gap - 3.0) + 24.0 * gap)
+    shape = np.clip((3.0 - gap + root) / (12.0 * gap), 1e-8, MOST)
+    for _ in range(STEPS):
+        error = np.log(shape) - digamma(shape) - gap
+        slope = 1.0 / shape - polygamma(1, shape)
+        inverse = 1.0 / shape + error / (np.square(shape) * slope)
+        new = np.where(inverse > 0.0, 1.0 / np.maximum(inverse, 1.0 / MOST), 2 * shape)
+        new = np.clip(new, 1e-8, MOST)
+        if np.all(np.abs(new - shape) <= 1e-13 * shape):
+            break
+        shape = new
+    return shape
+
+
+class VonMises(_TwoArrays):
+    r"""Angles in radians, independent given the state, as turning angles are.
+
+    Parameters
+    ----------
+    mean : array-like of shape (n_states, n_features), default=None
+        Fixed mean angles; NaN are free. One number, as 0, is that of all states.
+    concentration : array-like of shape (n_states, n_features), default=None
+        Fixed concentrations; NaN are free.
+    mean_init, concentration_init : array-like, default=None
+        Starting values.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_states, n_features)
+        Mean angles in :math:`(-\pi, \pi]`.
+    concentration_ : ndarray of shape (n_states, n_features)
+        0 is the uniform distribution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, VonMises
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.vonmises(0.0, np.repeat([[8.0], [0.2], [8.0]], 200, axis=0))
+    >>> hmm = VRHMM(2, emission=VonMises(mean=0.0), random_state=0).fit(X)
+    >>> bool(hmm.emission_.concentration_.max() > 5.0)
+    True
+    """
+
+    _names = ("mean", "concentration")
+    _scales = ("real", "positive")
+    window = 10
+
+    def __init__(
+        self,
+        mean=None,
+        *,
+        concentration=None,
+        mean_init=None,
+        concentration_init=None,
+    ):
+        self.mean = mean
+        self.concentration = concentration
+        self.mean_init = mean_init
+        self.concentration_init = concentration_init
+
+    def _prepare(self, X):
+        self._check_given("mean", -np.pi, np.pi)
+        self._check_given("concentration", 0.0, MOST)
+
+    def check(self, X):
+        """Raise a ValueError where X holds what is no angle in radians."""
+        with np.errstate(invalid="ignore"):
+            wrong = np.abs(X) > TWO_PI
+        self._reject(X, wrong, "angles in radians, from -pi to pi or 0 to 2 pi")
+
+    # Features: masks, cos y, sin y
+
+    def _columns(self, X):
+        return np.hstack([np.cos(X), np.sin(X)])
+
+    def _column_seen(self, seen):
+        return np.hstack([seen, seen])
+
+    def _pairs(self):
+        d = self.n_columns_
+        masks = [(self.MASK - b, self.ONE) for b in range(d)]
+        return [*masks, *((j, self.ONE) for j in range(2 * d))]
+
+    def theta(self, parameters):
+        """Return the coefficients of masks, cosines and sines."""
+        mean, kappa = self._split(parameters)
+        constant = -np.log(TWO_PI * i0e(kappa)) - kappa
+        return np.hstack([constant, kappa * np.cos(mean), kappa * np.sin(mean)])
+
+    def expected(self, parameters):
+        """Return the means of the features."""
+        mean, kappa = self._split(parameters)
+        length = i1e(kappa) / i0e(kappa)
+        return np.hstack(
+            [np.ones_like(mean), length * np.cos(mean), length * np.sin(mean)]
+        )
+
+    def spread(self, parameters):
+        """Return standard deviations of the features, roughly."""
+        _, kappa = self._split(parameters)
+        sd = np.sqrt(1.0 / (2.0 + kappa))
+        return np.hstack([np.ones_like(kappa), sd, sd])
+
+    def blank(self):
+        """Return parameters for states that have no rows at all."""
+        zeros = np.zeros((self.n_states_, self.n_columns_))
+        return np.hstack([zeros, zeros])
+
+    def maximize(self, features, before, repair):
+        """Return mean angles and concentrations."""
+        weight, cosine, sine = np.split(features, 3, axis=1)
+        if not repair and (np.hypot(cosine, sine) > weight).any():
+            return None
+        old_mean, old_kappa = self._split(before)
+        empty = weight <= 0.0
+        mean = np.where(empty, old_mean, np.arctan2(sine, cosine))
+        mean = self._fix("mean", mean)
+        # The share along a fixed mean may be negative: then no concentration is best.
+        along = cosine * np.cos(mean) + sine * np.sin(mean)
+        length = np.clip(along / np.where(empty, 1.0, weight), 0.0, 1.0 - 1e-9)
+        kappa = np.where(empty, old_kappa, _concentration(length))
+        return np.hstack([mean, self._fix("concentration", kappa)])
+
+    def bind(self, vector, parameters):
+        """Return the parameters with these free coordinates, angles from -pi to pi."""
+        mean, kappa = self._split(super().bind(vector, parameters))
+        return np.hstack([mean - TWO_PI * np.ceil(mean / TWO_PI - 0.5), kappa])
+
+    def slopes(self, parameters, features):
+        """Return the gradient in mean angles and logarithms of concentrations."""
+        weight, cosine, sine = np.split(features, 3, axis=1)
+        mean, kappa = self._split(parameters)
+        along = cosine * np.cos(mean) + sine * np.sin(mean)
+        across = sine * np.cos(mean) - cosine * np.sin(mean)
+        length = i1e(kappa) / i0e(kappa)
+        return np.hstack([kappa * across, kappa * (along - weight * length)])
+
+    def moments(self, parameters):
+        """Return mean and variance of every feature, the latter of small angles."""
+        mean, kappa = self._split(parameters)
+        return mean, 2.0 * (1.0 - i1e(kappa) / i0e(kappa))
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities below and above x of angles from -pi to pi."""
+        from scipy.stats import vonmises
+
+        mean, kappa = (part[:, j] for part in self._split(parameters))
+        x = np.angle(np.exp(1j * x))[:, None]
+        kappa = np.maximum(kappa, 1e-9)
+        start = vonmises.cdf(-np.pi, kappa, loc=mean)
+        below = np.clip(vonmises.cdf(x, kappa, loc=mean) - start, 0.0, 1.0)
+        return below, 1.0 - below
+
+    def draw(self, parameters, states, rng):
+        """Return a row for every state."""
+        mean, kappa = self._split(parameters)
+        return rng.vonmises(mean[states], kappa[states])
+
+
+def _concentration(length):
+    """Solve I1(k) / I0(k) = length by Newton's method (Banerjee et al. 2005)."""
+    kappa = length * (2.0 - np.square(length)) / (1.0 - np.square(length))
+    for _ in range(STEPS):
+        ratio = i1e(kappa) / i0e(kappa)
+        safe = np.maximum(kappa, 1e-12)
+        slope = np.where(kappa > 1e-6, 1.0 - np.square(ratio) - ratio / safe, 0.5)
+        new = kappa - (ratio - length) / np.maximum(slope, 1e-300)
+        new = np.clip(new, 0.5 * kappa, np.maximum(2.0 * kappa, 1e-3))
+        if np.all(np.abs(new - kappa) <= 1e-12 * (1.0 + kappa)):
+            break
+        kappa = new
+    return np.minimum(kappa, MOST)

@@ -1,0 +1,539 @@
+"""Gaussian emissions with the four covariance types."""
+
+from copy import copy
+
+import numpy as np
+from scipy.special import ndtr
+
+from skvrem.hmm.emissions._base import Emission, given
+from skvrem.hmm.emissions._coordinates import EDGE, SCALES
+from skvrem.hmm.emissions._patterns import Patterns
+from skvrem.utils._parallel import row_chunks
+from skvrem.utils._validation import check_options, check_real
+
+__all__ = ["Gaussian"]
+
+LOG_2PI = float(np.log(2.0 * np.pi))
+# Rows that are looked at together, so that no copy of all is made.
+BLOCK = 8192
+# Values, and variances, beyond which squares, and inverses, may be infinite.
+LARGEST, SMALLEST = 1e140, 1e-200
+
+
+class Gaussian(Emission):
+    """Gaussian emissions.
+
+    Parameters
+    ----------
+    covariance_type : {"diag", "full", "tied", "spherical"}, default="diag"
+        Variances, a matrix a state, one matrix for all, one variance a state.
+    reg_covar : float, default=1e-6
+        Added to the variances in the M step.
+    mean : array-like of shape (n_states, n_features), default=None
+        Fixed means; NaN are free.
+    covariance : array-like, default=None
+        Fixed covariances, shape as `covariance_`.
+    mean_init, covariance_init : array-like, default=None
+        Starting values.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_states, n_features)
+        Means of the states.
+    covariance_ : ndarray
+        Shape (n_states, n_features) if "diag", (n_states, n_features, n_features) if
+        "full", (n_features, n_features) if "tied", (n_states,) if "spherical".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, Gaussian
+    >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
+    >>> X += 0.1 * np.random.default_rng(0).normal(size=X.shape)
+    >>> hmm = VRHMM(2, emission=Gaussian("full"), random_state=0).fit(X)
+    >>> np.sort(hmm.emission_.mean_.ravel()).round()
+    array([0., 5.])
+    """
+
+    def __init__(
+        self,
+        covariance_type="diag",
+        *,
+        reg_covar=1e-6,
+        mean=None,
+        covariance=None,
+        mean_init=None,
+        covariance_init=None,
+    ):
+        self.covariance_type = covariance_type
+        self.reg_covar = reg_covar
+        self.mean = mean
+        self.covariance = covariance
+        self.mean_init = mean_init
+        self.covariance_init = covariance_init
+
+    @property
+    def _dense(self):
+        return self.covariance_type in ("full", "tied")
+
+    def _prepare(self, X):
+        check_options(self, covariance_type=("diag", "full", "tied", "spherical"))
+        check_real(self, "reg_covar")
+        # Second moments about a common centre: what far-away data would cancel.
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._centre = _means(X)
+            self._variance = _means(X, lambda x: np.square(x - self._centre))
+        self._check_size(X)
+        # What gradient methods measure lengths in.
+        self._width = np.sqrt(self._variance)
+        self._width[self._width <= 0.0] = 1.0
+        n, d = self.n_states_, self.n_columns_
+        self._upper = np.triu_indices(d)
+        for name in ("mean", "mean_init"):
+            given(self, name, (n, d))
+        for name in ("covariance", "covariance_init"):
+            value = given(self, name, self._shape(n, d))
+            if value is not None and np.isnan(value).any():
+                raise ValueError(
+                    f"{name} of Gaussian must be given as a whole: single variances or "
+                    "matrices cannot be left free by NaN, as means can."
+                )
+            if value is not None and self._factor(self._spread_out(value)) is None:
+                raise ValueError(
+                    f"{name} of Gaussian must be positive"
+                    f"{' definite' if self._dense else ''} variances, got {value}."
+                )
+
+    def _check_size(self, X):
+        """Raise a ValueError where squares leave what floating point can hold."""
+        large = ~(np.abs(self._centre) < LARGEST)
+        large |= ~(self._variance * len(X) < LARGEST**2)
+        small = (self._variance > 0.0) & (self._variance + self.reg_covar < SMALLEST)
+        if large.any() or small.any():
+            j = int((large | small).argmax())
+            most = f"{np.nanmax(np.abs(X[:, j])):.3g}"
+            raise ValueError(
+                f"Column {j} of Gaussian emissions holds values as large as {most}: "
+                "their squares are beyond floating point. Look for outliers, or scale "
+                "the data (sklearn.preprocessing.StandardScaler)."
+                if large[j]
+                else f"Column {j} of Gaussian emissions varies by so little, about "
+                f"{np.sqrt(self._variance[j]):.3g}, that its variance is beyond "
+                "floating point: scale the data "
+                "(sklearn.preprocessing.StandardScaler)."
+            )
+
+    def _shape(self, n, d):
+        shapes = {"diag": (n, d), "full": (n, d, d), "tied": (d, d), "spherical": (n,)}
+        return shapes[self.covariance_type]
+
+    # Features: masks, x, x x^T
+
+    _patterns = None
+
+    def bound(self, X):
+        """Return the family for the values that are missing in X."""
+        family, seen = copy(self), ~np.isnan(X)
+        partly = self._dense and (seen.any(axis=1) & ~seen.all(axis=1)).any()
+        family._patterns = Patterns(seen) if partly else None
+        return family
+
+    def n_row_features(self):
+        """Return how many features rows are made into."""
+        if self._patterns is None:
+            return super().n_row_features()
+        return len(self._patterns.pairs(self.ONE))
+
+    def features(self, missing):
+        """Return the columns of every feature, equal features merged."""
+        if self._patterns is None:
+            return super().features(missing)
+        return self._merge(np.asarray(self._patterns.pairs(self.ONE), np.int64))
+
+    def columns(self, X, missing):
+        """Return the columns of some rows."""
+        if self._patterns is None:
+            return super().columns(X, missing)
+        return self._patterns.columns(np.asarray(X, np.float64) - self._centre)
+
+    def kernel_theta(self, parameters):
+        """Return the coefficients of the features that rows are made into."""
+        if self._patterns is None:
+            return self.theta(parameters)
+        mean, covariance = self._split(parameters)
+        return self._patterns.theta(mean - self._centre, covariance, _dense_theta)
+
+    def digest(self, sums, parameters):
+        """Return sums of complete rows, missing values by their conditional moments."""
+        if self._patterns is None:
+            return sums
+        mean, covariance = self._split(parameters)
+        return self._patterns.complete(sums, mean - self._centre, covariance)
+
+    def _columns(self, X):
+        return X - self._centre
+
+    def _seen(self, X):
+        seen = ~np.isnan(X)
+        return seen.all(axis=1, keepdims=True) if self._dense else seen
+
+    def _n_masks(self):
+        return 1 if self._dense else self.n_columns_
+
+    def _pairs(self):
+        d = self.n_columns_
+        masks = [(self.MASK - b, self.ONE) for b in range(self._n_masks())]
+        i, j = self._upper if self._dense else (range(d), range(d))
+        squares = zip(i, j, strict=True)
+        return [*masks, *((j, self.ONE) for j in range(d)), *squares]
+
+    def theta(self, parameters):
+        """Return the coefficients of masks, of x and of the products."""
+        mean, covariance = self._split(parameters)
+        mean = mean - self._centre
+        if not self._dense:
+            precision = 1.0 / covariance
+            constant = -0.5 * (LOG_2PI + np.log(covariance) + mean**2 * precision)
+            return np.hstack([constant, mean * precision, -0.5 * precision])
+        return _dense_theta(mean, covariance)
+
+    def expected(self, parameters):
+        """Return the means of the features."""
+        mean, covariance = self._split(parameters)
+        mean = mean - self._centre
+        masks = np.ones((len(mean), self._n_masks()))
+        if not self._dense:
+            return np.hstack([masks, mean, np.square(mean) + covariance])
+        products = covariance + mean[:, :, None] * mean[:, None, :]
+        return np.hstack([masks, mean, products[:, *self._upper]])
+
+    def spread(self, parameters):
+        """Return standard deviations of the features about the states' means."""
+        mean, covariance = self._split(parameters)
+        masks = np.ones((len(mean), self._n_masks()))
+        if not self._dense:
+            return np.hstack([masks, np.sqrt(covariance), np.sqrt(2.0) * covariance])
+        sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        i, j = self._upper
+        return np.hstack([masks, sd, sd[:, i] * sd[:, j] * np.where(i == j, 2**0.5, 1)])
+
+    def _split_features(self, features):
+        n_masks = self._n_masks()
+        return np.split(features, [n_masks, n_masks + self.n_columns_], axis=1)
+
+    # M step
+
+    def maximize(self, features, before, repair):
+        """Return means and covariances, or None where there are none."""
+        n, d = self.n_states_, self.n_columns_
+        masks, x, xx = self._split_features(features)
+        empty = masks <= 0.0
+        weight = np.where(empty, 1.0, masks)
+        old_mean, old_covariance = self._split(before)
+        shift = np.where(empty, old_mean - self._centre, x / weight)
+        fixed = given(self, "mean", (n, d))
+        mean = shift if fixed is None else fixed - self._centre
+        mean = np.where(np.isnan(mean), shift, mean)
+        fixed = given(self, "covariance", self._shape(n, d))
+        if fixed is not None:
+            covariance = self._spread_out(fixed)
+        elif self._dense:
+            scatter = self._scatter(mean, masks, x, xx)
+            if self.covariance_type == "tied":
+                scatter = np.broadcast_to(scatter.sum(axis=0), scatter.shape)
+                weight = np.maximum(masks.sum(), 1e-300) * np.ones_like(weight)
+                empty = np.zeros_like(empty)
+            covariance = scatter / weight[:, :, None]
+            covariance = covariance + self.reg_covar * np.eye(d)
+            covariance = np.where(empty[:, :, None], old_covariance, covariance)
+        else:
+            scatter = self._scatter(mean, masks, x, xx)
+            if self.covariance_type == "spherical":
+                scatter = np.broadcast_to(scatter.sum(1, keepdims=True), scatter.shape)
+                masks = np.broadcast_to(masks.sum(1, keepdims=True), masks.shape)
+                empty, weight = masks <= 0.0, np.where(masks <= 0.0, 1.0, masks)
+            covariance = scatter / weight
+            if repair:  # rounding
+                covariance = np.maximum(covariance, 0.0)
+            covariance = np.where(empty, old_covariance, covariance + self.reg_covar)
+        bad = self._factor(covariance) is None
+        if bad and not repair:
+            return None
+        if bad:
+            good = np.array([self._factor(c[None]) is not None for c in covariance])
+            good = good.reshape(-1, *[1] * (covariance.ndim - 1))
+            covariance = np.where(good, covariance, old_covariance)
+        return self._join(mean + self._centre, covariance)
+
+    def _scatter(self, mean, masks, x, xx):
+        """Sums of squares, or products, about means."""
+        if not self._dense:
+            return xx - 2.0 * mean * x + masks * mean**2
+        products = np.zeros((len(mean), self.n_columns_, self.n_columns_))
+        products[:, *self._upper] = xx
+        products = products + np.triu(products, 1).swapaxes(1, 2)
+        cross = x[:, :, None] * mean[:, None, :]
+        scatter = products - cross - cross.swapaxes(1, 2)
+        return scatter + masks[:, :, None] * mean[:, :, None] * mean[:, None, :]
+
+    def _factor(self, covariance):
+        """Cholesky factors, or None where one does not exist."""
+        if not np.isfinite(covariance).all():
+            return None
+        if not self._dense:
+            return None if covariance.min() <= 0.0 else np.sqrt(covariance)
+        try:
+            return np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            return None
+
+    # Parameters: means, then variances or matrices, a row a state
+
+    def _split(self, parameters):
+        d = self.n_columns_
+        mean, covariance = parameters[:, :d], parameters[:, d:]
+        return mean, covariance.reshape(-1, d, d) if self._dense else covariance
+
+    def _join(self, mean, covariance):
+        return np.hstack([mean, covariance.reshape(len(mean), -1)])
+
+    def _spread_out(self, covariance):
+        n, d = self.n_states_, self.n_columns_
+        if self.covariance_type == "tied":
+            return np.broadcast_to(covariance, (n, d, d))
+        if self.covariance_type == "spherical":
+            return np.broadcast_to(covariance[:, None], (n, d))
+        return covariance
+
+    def blank(self):
+        """Return parameters for states that have no rows at all."""
+        n, d = self.n_states_, self.n_columns_
+        ones = np.broadcast_to(np.eye(d), (n, d, d)) if self._dense else np.ones((n, d))
+        return self._join(np.broadcast_to(self._centre, (n, d)), ones)
+
+    def given_start(self, parameters):
+        """Put what the user gave in the place of starting values."""
+        n, d = self.n_states_, self.n_columns_
+        mean, covariance = map(np.array, self._split(parameters))
+        for name in ("mean_init", "mean"):
+            value = given(self, name, (n, d))
+            if value is not None:
+                mean = np.where(np.isnan(value), mean, value)
+        for name in ("covariance_init", "covariance"):
+            value = given(self, name, self._shape(n, d))
+            if value is not None:
+                covariance = np.array(self._spread_out(value))
+        return self._join(mean, covariance)
+
+    def publish(self, parameters, dtype):
+        """Set the fitted attributes."""
+        mean, covariance = self._split(parameters)
+        if self.covariance_type == "tied":
+            covariance = covariance[0]
+        elif self.covariance_type == "spherical":
+            covariance = covariance[:, 0]
+        self.mean_, self.covariance_ = mean.astype(dtype), covariance.astype(dtype)
+
+    def parameters(self):
+        """Return the fitted parameters."""
+        covariance = self._spread_out(np.asarray(self.covariance_, float))
+        return self._join(np.asarray(self.mean_, float), covariance)
+
+    def n_parameters(self):
+        """Return the number of free parameters of all states."""
+        n, d = self.n_states_, self.n_columns_
+        mean = given(self, "mean", (n, d))
+        free = n * d if mean is None else int(np.isnan(mean).sum())
+        if self.covariance is not None:
+            return free
+        shared = {"diag": n * d, "spherical": n}
+        matrix = d * (d + 1) // 2
+        shared |= {"full": n * matrix, "tied": matrix}
+        return free + shared[self.covariance_type]
+
+    # Free coordinates: means from the centre, in standard deviations of the rows; of
+    # covariances without reg_covar, in the same unit, logarithms of variances or
+    # Cholesky factors whose diagonals are logarithms
+
+    def scales(self):
+        """Return the scale of every parameter."""
+        d = self.n_columns_
+        real = ~np.eye(d, dtype=bool).ravel() if self._dense else np.zeros(d, bool)
+        return ["real"] * d + ["real" if r else "positive" for r in real]
+
+    def _free_means(self):
+        mean = given(self, "mean", (self.n_states_, self.n_columns_))
+        shape = self.n_states_, self.n_columns_
+        return np.ones(shape, bool) if mean is None else np.isnan(mean)
+
+    def _own(self, values):
+        """Of something for every state (and feature), what is not the same twice."""
+        if self.covariance_type == "tied":
+            return values[:1]
+        return values[:, :1] if self.covariance_type == "spherical" else values
+
+    def free(self, parameters):
+        """Return the free coordinates."""
+        mean, covariance = self._split(parameters)
+        means = ((mean - self._centre) / self._width)[self._free_means()]
+        if self.covariance is not None:
+            return means
+        covariance = self._own(covariance)
+        if not self._dense:
+            rest = np.maximum(covariance - self.reg_covar, EDGE * covariance)
+            return np.concatenate([means, SCALES["positive"].to(rest).ravel()])
+        factors = self._factors(covariance)
+        diagonal = np.arange(self.n_columns_)
+        factors[:, diagonal, diagonal] = np.log(factors[:, diagonal, diagonal])
+        lower = np.tril_indices(self.n_columns_)
+        return np.concatenate([means, factors[:, *lower].ravel()])
+
+    def _factors(self, covariance):
+        """Cholesky factors of matrices less reg_covar, in the unit of the rows."""
+        rest = covariance - self.reg_covar * np.eye(self.n_columns_)
+        values, vectors = np.linalg.eigh(
+            rest / (self._width[:, None] * self._width)  # a floor needs one unit
+        )
+        floor = EDGE * np.maximum(values[:, -1:], EDGE)
+        if (values >= floor).all():
+            rest = rest / (self._width[:, None] * self._width)
+        else:
+            values = np.maximum(values, floor)
+            rest = (vectors * values[:, None, :]) @ vectors.swapaxes(1, 2)
+        return np.linalg.cholesky(rest)
+
+    def bind(self, vector, parameters):
+        """Return the parameters with these free coordinates."""
+        mean, covariance = map(np.array, self._split(parameters))
+        varies = self._free_means()
+        cut = np.count_nonzero(varies)
+        means, rest = vector[:cut], vector[cut:]
+        mean[varies] = (self._centre + self._width * self._at(varies, means))[varies]
+        if self.covariance is None and not self._dense:
+            own = SCALES["positive"].back(rest).reshape(self._own(covariance).shape)
+            covariance = np.broadcast_to(own + self.reg_covar, covariance.shape)
+        elif self.covariance is None:
+            factors = self._as_factors(rest) * self._width[:, None]
+            own = factors @ factors.swapaxes(1, 2)
+            own = own + self.reg_covar * np.eye(self.n_columns_)
+            covariance = np.broadcast_to(own, covariance.shape)
+        return self._join(mean, covariance)
+
+    @staticmethod
+    def _at(where, values):
+        out = np.zeros(where.shape)
+        out[where] = values
+        return out
+
+    def _as_factors(self, vector):
+        d = self.n_columns_
+        factors = np.zeros((vector.size // (d * (d + 1) // 2), d, d))
+        factors[:, *np.tril_indices(d)] = vector.reshape(len(factors), -1)
+        diagonal = np.arange(d)
+        logs = factors[:, diagonal, diagonal]
+        factors[:, diagonal, diagonal] = SCALES["positive"].back(logs)
+        return factors
+
+    def slope(self, parameters, features):
+        """Return the gradient, in free coordinates, of Q."""
+        masks, x, xx = self._split_features(features)
+        mean, covariance = self._split(parameters)
+        shift = mean - self._centre
+        scatter = self._scatter(shift, masks, x, xx)
+        residual = x - masks * shift
+        if not self._dense:
+            means = residual / covariance
+            slope = 0.5 * (scatter / covariance - masks) / covariance
+            if self.covariance_type == "spherical":
+                slope = slope.sum(axis=1, keepdims=True)
+            own = self._own(covariance)
+            slope = slope * np.maximum(own - self.reg_covar, EDGE * own)
+        else:
+            precision = np.linalg.inv(covariance)
+            means = np.einsum("kij,kj->ki", precision, residual)
+            slope = precision @ scatter @ precision - masks[:, :, None] * precision
+            if self.covariance_type == "tied":
+                slope = slope.sum(axis=0, keepdims=True)
+            width = self._width
+            factors = self._factors(self._own(covariance))
+            slope = (width[:, None] * slope * width) @ factors
+            diagonal = np.arange(self.n_columns_)
+            slope[:, diagonal, diagonal] *= factors[:, diagonal, diagonal]
+            slope = slope[:, *np.tril_indices(self.n_columns_)]
+        means = (means * self._width)[self._free_means()]
+        return means if self.covariance is not None else np.append(means, slope)
+
+    def draw(self, parameters, states, rng):
+        """Return a row for every state."""
+        mean, covariance = self._split(parameters)
+        noise = rng.standard_normal((len(states), self.n_columns_))
+        if not self._dense:
+            return mean[states] + noise * np.sqrt(covariance)[states]
+        factors = np.linalg.cholesky(covariance)
+        for state in range(len(mean)):
+            rows = states == state
+            noise[rows] = noise[rows] @ factors[state].T
+        return mean[states] + noise
+
+    def moments(self, parameters):
+        """Return mean and variance of every feature."""
+        mean, covariance = self._split(parameters)
+        if self._dense:
+            covariance = np.diagonal(covariance, axis1=1, axis2=2)
+        return mean, covariance
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x in feature j."""
+        mean, variance = self.moments(parameters)
+        z = (x[:, None] - mean[:, j]) / np.sqrt(variance[:, j])
+        return ndtr(z), ndtr(-z)
+
+    def widths(self, parameters, features, names):
+        """Yield variances of the data and of the states."""
+        if self.covariance is not None:
+            return
+        variances = self._variance
+        if self.covariance_type == "spherical":
+            variances = np.full_like(variances, variances.mean())
+        parts, weight = self.moments(parameters)[1], self.weight(features)
+        about = variances, self._centre, names, "state"
+        yield self.reg_covar, *about, parts, weight
+
+    def full_covariance(self):
+        """Return the covariances as (n_states, n_features, n_features)."""
+        covariance = self._spread_out(np.asarray(self.covariance_))
+        if self._dense:
+            return np.array(covariance)
+        return covariance[:, :, None] * np.eye(self.n_columns_, dtype=covariance.dtype)
+
+    def describe(self, names):
+        """Return columns of a summary: mean and standard deviation of each feature."""
+        sd = np.sqrt(np.diagonal(self.full_covariance(), axis1=1, axis2=2))
+        columns = {}
+        for j, name in enumerate(names):
+            columns[f"{name} mean"] = self.mean_[:, j]
+            columns[f"{name} sd"] = sd[:, j]
+        return columns
+
+
+def _dense_theta(mean, covariance):
+    """Coefficients of 1, x and the upper triangle of x x^T."""
+    d = mean.shape[1]
+    precision = np.linalg.inv(covariance)
+    linear = np.einsum("kij,kj->ki", precision, mean)
+    constant = np.linalg.slogdet(covariance)[1] + (linear * mean).sum(axis=1)
+    constant += d * LOG_2PI
+    products = -precision
+    products[:, range(d), range(d)] *= 0.5
+    products = products[:, *np.triu_indices(d)]
+    return np.hstack([-0.5 * constant[:, None], linear, products])
+
+
+def _means(X, of=np.asarray):
+    """Return column means of what a function makes of X, over what is not missing."""
+    counts, sums = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for a, b in row_chunks(0, len(X), BLOCK):
+        seen, ones = ~np.isnan(X[a:b]), np.ones(b - a)  # as a product, it is quicker
+        counts += ones @ seen
+        sums += ones @ np.where(seen, of(X[a:b]), 0.0)
+    return sums / np.maximum(counts, 1.0)

@@ -1,0 +1,354 @@
+"""Mixtures of Gaussians as emissions."""
+
+from copy import copy
+
+import numpy as np
+
+from skvrem.hmm.emissions._base import Emission, bounded_log, given
+from skvrem.hmm.emissions._coordinates import Shares
+from skvrem.hmm.emissions._gaussian import Gaussian
+from skvrem.utils._validation import check_integer
+
+__all__ = ["MixtureGaussian"]
+
+
+class MixtureGaussian(Emission):
+    """A mixture of Gaussians in each state.
+
+    Components of a row are integrated out: `predict` is the most probable path of
+    states, whatever their components.
+
+    Parameters
+    ----------
+    n_mix : int, default=2
+        Components of each state.
+    covariance_type : {"diag", "full", "tied", "spherical"}, default="diag"
+        As of :class:`Gaussian`; "tied" is one matrix for the components of a state.
+    reg_covar : float, default=1e-6
+        Added to the variances in the M step.
+    weight_init : array-like of shape (n_states, n_mix), default=None
+        Starting values of the weights, rows that sum to 1.
+    mean_init : array-like of shape (n_states, n_mix, n_features), default=None
+        Starting values of the means.
+    covariance_init : array-like, default=None
+        Starting values of the covariances, shape as `covariance_`.
+
+    Attributes
+    ----------
+    weight_ : ndarray of shape (n_states, n_mix)
+        Weights of the components, rows that sum to 1.
+    mean_ : ndarray of shape (n_states, n_mix, n_features)
+        Means of the components.
+    covariance_ : ndarray
+        Shape (n_states, n_mix, n_features) if "diag", (n_states, n_mix, n_features,
+        n_features) if "full", (n_states, n_features, n_features) if "tied", (n_states,
+        n_mix) if "spherical".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, MixtureGaussian
+    >>> rng = np.random.default_rng(0)
+    >>> states = np.repeat([0, 1, 0, 1], 100)
+    >>> low, high = rng.choice([-6.0, 0.0], 400), rng.choice([6.0, 12.0], 400)
+    >>> X = np.where(states, high, low)[:, None] + rng.normal(size=(400, 1))
+    >>> hmm = VRHMM(2, emission=MixtureGaussian(2), random_state=0).fit(X)
+    >>> np.sort(hmm.emission_.moments(hmm.emission_.parameters())[0].ravel()).round()
+    array([-3.,  9.])
+    """
+
+    def __init__(
+        self,
+        n_mix=2,
+        covariance_type="diag",
+        *,
+        reg_covar=1e-6,
+        weight_init=None,
+        mean_init=None,
+        covariance_init=None,
+    ):
+        self.n_mix = n_mix
+        self.covariance_type = covariance_type
+        self.reg_covar = reg_covar
+        self.weight_init = weight_init
+        self.mean_init = mean_init
+        self.covariance_init = covariance_init
+
+    @property
+    def n_parts(self):
+        """Components of a state."""
+        return self.n_mix
+
+    def _prepare(self, X):
+        check_integer(self, "n_mix", least=1)
+        #: Components of a state are the states of this.
+        self._inner = Gaussian(self.covariance_type, reg_covar=self.reg_covar)
+        self._inner.open(X, self.n_mix)
+        n, m, d = self.n_states_, self.n_mix, self.n_columns_
+        weight = given(self, "weight_init", (n, m))
+        if weight is not None and not (
+            weight.min() >= 0.0 and np.allclose(weight.sum(axis=1), 1.0, atol=1e-6)
+        ):
+            raise ValueError(
+                "weight_init of MixtureGaussian must be rows of weights that sum to 1, "
+                f"got {self.weight_init!r}."
+            )
+        given(self, "mean_init", (n, m, d))
+        given(self, "covariance_init", (n, *self._inner._shape(m, d)))
+        for state in range(n):
+            self._started(state)._prepare(X)
+
+    def _started(self, state):
+        """The components of a state, with their starting values."""
+        m, d = self.n_mix, self.n_columns_
+        shapes = {"mean_init": (m, d), "covariance_init": self._inner._shape(m, d)}
+        family = Gaussian(self.covariance_type, reg_covar=self.reg_covar)
+        for name, shape in shapes.items():
+            value = given(self, name, (self.n_states_, *shape))
+            setattr(family, name, None if value is None else value[state])
+        vars(family).update(n_states_=m, n_columns_=d)
+        return family
+
+    def check(self, X):
+        """Raise a ValueError where X holds values that the family does not know."""
+        self._inner.check(X)
+
+    # Features: 1, and those of a Gaussian
+
+    def bound(self, X):
+        """Return the family for the values that are missing in X."""
+        family = copy(self)
+        family._inner = self._inner.bound(X)
+        return family
+
+    def n_row_features(self):
+        """Return how many features rows are made into."""
+        return 1 + self._inner.n_row_features()
+
+    def features(self, missing):
+        """Return the columns of every feature, equal features merged."""
+        inner = self._inner.features(missing)
+        one = np.array([[self.ONE, self.ONE]])
+        pairs = np.column_stack([inner.first, inner.second])[inner.merged]
+        return self._merge(np.concatenate([one, pairs]))
+
+    def columns(self, X, missing):
+        """Return the columns of some rows."""
+        return self._inner.columns(X, missing)
+
+    def digest(self, sums, parameters):
+        """Return sums of complete rows, missing values by their conditional moments."""
+        _, inner = self._split(parameters)
+        sums = self._by_state(sums)
+        parts = zip(sums[:, :, 1:], inner, strict=True)
+        complete = np.stack([self._inner.digest(*part) for part in parts])
+        complete = np.concatenate([sums[:, :, :1], complete], axis=2)
+        return complete.reshape(-1, complete.shape[2])
+
+    def _pairs(self):
+        return [(self.ONE, self.ONE), *self._inner._pairs()]
+
+    def weight(self, features):
+        """Return the states' shares of the rows."""
+        return self._by_state(features)[:, :, 0].sum(axis=1)
+
+    def _by_state(self, features):
+        return features.reshape(self.n_states_, self.n_mix, -1)
+
+    # Parameters of a state: weights, then those of the components, one after another
+
+    def _split(self, parameters):
+        """Weights (n, n_mix), and the components' parameters (n, n_mix, ...)."""
+        return parameters[:, : self.n_mix], self._by_state(parameters[:, self.n_mix :])
+
+    def _join(self, weight, inner):
+        return np.hstack([weight, np.reshape(inner, (len(weight), -1))])
+
+    def _each(self, method, inner):
+        return np.stack([getattr(self._inner, method)(own) for own in inner])
+
+    def theta(self, parameters):
+        """Return the coefficients, a row for each component of each state."""
+        return self._coefficients("theta", parameters)
+
+    def kernel_theta(self, parameters):
+        """Return the coefficients of the features that rows are made into."""
+        return self._coefficients("kernel_theta", parameters)
+
+    def _coefficients(self, method, parameters):
+        weight, inner = self._split(parameters)
+        coefficients = self._each(method, inner)
+        first = bounded_log(weight)[:, :, None]
+        whole = np.concatenate([first, coefficients], axis=2)
+        return whole.reshape(-1, whole.shape[2])
+
+    def _rows(self, method, parameters):
+        _, inner = self._split(parameters)
+        rows = self._each(method, inner)
+        rows = np.concatenate([np.ones_like(rows[:, :, :1]), rows], axis=2)
+        return rows.reshape(-1, rows.shape[2])
+
+    def expected(self, parameters):
+        """Return the means of the features in each component."""
+        return self._rows("expected", parameters)
+
+    def weighted(self, parameters, weight):
+        """Return the sums of features to expect where states have such weights."""
+        share = parameters[:, : self.n_mix] * weight[:, None]
+        return share.reshape(-1, 1) * self.expected(parameters)
+
+    def spread(self, parameters):
+        """Return standard deviations of the features in each component."""
+        return self._rows("spread", parameters)
+
+    def maximize(self, features, before, repair):
+        """Return weights, means and covariances, or None where there are none."""
+        sums = self._by_state(features)
+        counts = sums[:, :, 0]
+        if not repair and counts.min() < 0.0:
+            return None
+        counts = np.maximum(counts, 0.0)
+        total = counts.sum(axis=1, keepdims=True)
+        old, old_inner = self._split(before)
+        weight = counts / np.where(total > 0.0, total, 1.0)
+        inner = [
+            self._inner.maximize(own, own_before, repair)
+            for own, own_before in zip(sums[:, :, 1:], old_inner, strict=True)
+        ]
+        if any(part is None for part in inner):
+            return None
+        return self._join(np.where(total > 0.0, weight, old), inner)
+
+    def blank(self):
+        """Return parameters for states that have no rows at all."""
+        n, m = self.n_states_, self.n_mix
+        inner = np.broadcast_to(self._inner.blank(), (n, *self._inner.blank().shape))
+        return self._join(np.full((n, m), 1.0 / m), inner)
+
+    def start_columns(self, X):
+        """Return what is clustered to find a start."""
+        return self._inner.start_columns(X)
+
+    def given_start(self, parameters):
+        """Put what the user gave in the place of starting values."""
+        weight, inner = self._split(parameters)
+        value = given(self, "weight_init", weight.shape)
+        inner = [self._started(k).given_start(own) for k, own in enumerate(inner)]
+        return self._join(weight if value is None else value, inner)
+
+    # Free coordinates: log-ratios of weights, then those of every state's components
+
+    def scales(self):
+        """Return the scale of every parameter."""
+        return ["probability"] * self.n_mix + self.n_mix * list(self._inner.scales())
+
+    def _shares(self):
+        return Shares(np.ones((self.n_states_, self.n_mix), bool))
+
+    def free(self, parameters):
+        """Return the free coordinates."""
+        weight, inner = self._split(parameters)
+        return np.concatenate(
+            [self._shares().free(weight), *map(self._inner.free, inner)]
+        )
+
+    def bind(self, vector, parameters):
+        """Return the parameters with these free coordinates."""
+        _, inner = self._split(parameters)
+        n_weights = self.n_states_ * (self.n_mix - 1)
+        vectors = np.split(vector[n_weights:], self.n_states_)
+        parts = zip(vectors, inner, strict=True)
+        return self._join(
+            self._shares().bind(vector[:n_weights]),
+            [self._inner.bind(own, before) for own, before in parts],
+        )
+
+    def slope(self, parameters, features):
+        """Return the gradient, in free coordinates, of Q."""
+        weight, inner = self._split(parameters)
+        sums = self._by_state(features)
+        parts = zip(inner, sums[:, :, 1:], strict=True)
+        return np.concatenate(
+            [
+                self._shares().slope(weight, sums[:, :, 0]),
+                *(self._inner.slope(own, part) for own, part in parts),
+            ]
+        )
+
+    def n_parameters(self):
+        """Return the number of free parameters of all states."""
+        return self.n_states_ * (self.n_mix - 1 + self._inner.n_parameters())
+
+    # Fitted attributes
+
+    def publish(self, parameters, dtype):
+        """Set the fitted attributes."""
+        weight, inner = self._split(parameters)
+        means, covariances = [], []
+        for own in inner:
+            self._inner.publish(own, dtype)
+            means.append(self._inner.mean_)
+            covariances.append(self._inner.covariance_)
+        self.weight_ = weight.astype(dtype)
+        self.mean_, self.covariance_ = np.stack(means), np.stack(covariances)
+
+    def parameters(self):
+        """Return the fitted parameters."""
+        inner = []
+        for mean, covariance in zip(self.mean_, self.covariance_, strict=True):
+            spread = self._inner._spread_out(np.asarray(covariance, float))
+            inner.append(self._inner._join(np.asarray(mean, float), spread))
+        return self._join(np.asarray(self.weight_, float), inner)
+
+    def draw(self, parameters, states, rng):
+        """Return a row for every state."""
+        weight, inner = self._split(parameters)
+        edges = np.cumsum(weight, axis=1)[:, :-1]
+        u = rng.random((len(states), 1))
+        component = (u > edges[states]).sum(axis=1)
+        X = np.empty((len(states), self.n_columns_))
+        for state, own in enumerate(inner):
+            rows = states == state
+            X[rows] = self._inner.draw(own, component[rows], rng)
+        return X
+
+    def moments(self, parameters):
+        """Return mean and variance of every feature."""
+        weight, inner = self._split(parameters)
+        means, variances = zip(*map(self._inner.moments, inner), strict=True)
+        mean = np.einsum("km,kmd->kd", weight, means)
+        second = np.einsum("km,kmd->kd", weight, np.square(means) + np.array(variances))
+        return mean, second - np.square(mean)
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x in feature j."""
+        weight, inner = self._split(parameters)
+        tails = [self._inner.tails(x, j, own) for own in inner]
+        return tuple(
+            np.column_stack(
+                [tail[side] @ w for tail, w in zip(tails, weight, strict=True)]
+            )
+            for side in (0, 1)
+        )
+
+    def widths(self, parameters, features, names):
+        """Yield variances of the data and of the components of all states."""
+        _, inner = self._split(parameters)
+        found = [
+            next(self._inner.widths(own, sums[:, 1:], names))
+            for own, sums in zip(inner, self._by_state(features), strict=True)
+        ]
+        about = found[0][:4]
+        parts, weight = (np.concatenate([f[i] for f in found]) for i in (5, 6))
+        yield *about, "component", parts, weight
+
+    def describe(self, names):
+        """Return columns of a summary: mean and sd of features, weights."""
+        mean, variance = self.moments(self.parameters())
+        columns = {}
+        for j, name in enumerate(names):
+            columns[f"{name} mean"] = mean[:, j]
+            columns[f"{name} sd"] = np.sqrt(variance[:, j])
+        for m in range(self.n_mix):
+            columns[f"weight {m}"] = self.weight_[:, m]
+        return columns

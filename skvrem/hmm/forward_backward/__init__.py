@@ -1,0 +1,1 @@
+"""Sequences of rows, and the recursions over them."""

@@ -1,0 +1,180 @@
+r"""Blocks of consecutive rows that hand on their messages.
+
+A block is a stretch of every lane, and leans on its neighbours: on
+:math:`\alpha` in the row before it and on the message m of the row behind it (see
+``_kernels.py``). Both are kept. A *visit* runs forward over the block from the one and
+back from the other, so that its sums are those of the chain at hand, but for what its
+neighbours have not yet heard of it (Sidrow et al. 2023, Eqs. 19-22, for blocks of
+rows). A *full* pass makes all messages exact.
+
+The scale of a message means nothing: from the right it is normalised so that the
+posteriors of the block's last row sum to the sequence's weight. Otherwise an error of
+scale would never die out.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skvrem.hmm.forward_backward._kernels import LANES, STEPS
+from skvrem.hmm.forward_backward._model_layout import NONE
+from skvrem.hmm.forward_backward._model_passes import (
+    Impossible,
+    Passes,
+    weighted_shares,
+)
+from skvrem.utils._parallel import parallel_map
+
+__all__ = ["Relay", "Stretch"]
+
+
+class Stretch(NamedTuple):
+    """A batch that is a block of a relay.
+
+    Attributes
+    ----------
+    rows : Relay
+    block : int
+    full : bool
+        Its sums are to be exact: all blocks are evaluated, in order, at one point.
+    """
+
+    rows: Any
+    block: int
+    full: bool = False
+
+
+class Relay:
+    """A layout cut into blocks, and the messages between them.
+
+    Parameters
+    ----------
+    layout : Layout
+    n_blocks : int
+        A block has at least a tile.
+    """
+
+    def __init__(self, layout, n_blocks):
+        self.layout = layout
+        self.n_blocks = max(1, min(n_blocks, layout.n_tiles))
+        layout.cut(self.n_blocks)
+        self.full = self.alpha = self.messages = None
+
+    def passes(self, batch, chain, by_row=False):
+        """Return the passes over a block, not yet run."""
+        if not batch.full:
+            return Visit(self, batch.block, chain)
+        if batch.block == 0:
+            self._run(chain)
+        return Share(self, batch.block)
+
+    def _run(self, chain):
+        """Run over all blocks, exactly."""
+        full = Passes(self.layout, chain)
+        full.forward()
+        if len(self.layout.parts) != self.n_blocks:  # it has been laid out anew
+            self.layout.cut(self.n_blocks)
+        full.backward()
+        self.full, self.alpha, self.messages = full, full.alpha, full.messages
+
+
+class Share(NamedTuple):
+    """What a block had in the last full pass."""
+
+    relay: Relay
+    block: int
+
+    def forward(self):
+        """Return the log-likelihood of the block's rows given those before."""
+        full, part = self.relay.full, self.relay.layout.parts[self.block]
+        tiles = part.first, part.first + part.n_tiles
+        total = 0.0
+        for g, group in enumerate(part.groups):
+            shares = self.relay.layout.of_tiles(full.shares[g], *tiles)
+            events = self.relay.layout.groups[g].step
+            a, b = np.searchsorted(events, [tiles[0] * STEPS, tiles[1] * STEPS])
+            total += weighted_shares(group, shares, full.before[g][a:b])
+        return total
+
+    def backward(self):
+        """Return the block's sums."""
+        return self.relay.full.added[self.block]
+
+
+class Visit(Passes):
+    """The passes over a block from what its neighbours have left it (Eqs. 19-22)."""
+
+    def __init__(self, relay, number, chain):
+        super().__init__(relay.layout, chain)
+        self.relay, self.alpha = relay, relay.alpha
+        self.matrices = self.all_matrices()
+        self.number, self.part = number, relay.layout.parts[number]
+
+    def forward(self):
+        """Run forward; return the log-likelihood of the rows given those before.
+
+        Raises
+        ------
+        Impossible
+            If a row has probability zero.
+        """
+        groups, n = self.part.groups, self.n
+        sizes = range(len(groups))
+        self.shares = [np.empty(self.part.n_tiles * LANES) for _ in sizes]
+        self.before = [np.empty(group.step.size) for group in groups]
+        self.ends = np.empty((len(groups), n * LANES))
+        self.impossible = np.full((len(groups), 2), -1)
+        self.row_shares = [NONE] * len(groups)
+        if self.number:
+            self.left = np.stack([self.steps_before(self.part.first, g) for g in sizes])
+        else:
+            ends = [self.steps_before(self.layout.n_tiles, g) for g in sizes]
+            self.left = self._to_the_right(np.stack(ends))
+        list(parallel_map(self._visit_forward, sizes))
+        if self.impossible.max() >= 0:
+            raise Impossible(self._first_impossible())
+        parts = zip(groups, self.shares, self.before, strict=True)
+        return sum(weighted_shares(*part) for part in parts)
+
+    def _visit_forward(self, g):
+        self.fill_matrices(self.part, g)
+        alpha = self._of_part(self.alpha[g], self.part)
+        return self._forward_part(self.part, g, alpha)
+
+    def _first_impossible(self):
+        g = int(self.impossible.max(axis=1).argmax())
+        step, lane = self.impossible[g]
+        row = int(self.part.groups[g].start[lane] + step)
+        return int(self.layout.row_numbers(row, row + 1)[0])
+
+    def backward(self):
+        """Run backward; return sums of first states, pairs of states and features."""
+        groups = range(len(self.part.groups))
+        sums = [self.no_sums(self.part.n_tiles) for _ in groups]
+        self.posteriors = [NONE for _ in groups]
+        right = self._right()
+        messages = self.relay.messages[self.number]
+
+        def run(g):
+            return self._backward_part(
+                self.part, g, self.left[g], right[g], sums[g], messages[g]
+            )
+
+        list(parallel_map(run, groups))
+        return self.add_up(self.part, sums)
+
+    def _right(self):
+        """The message from the right, on the scale of what is to its left."""
+        groups, n = self.part.groups, self.n
+        weight = np.stack([group.weight for group in groups])[:, None]
+        messages = self.relay.messages
+        if self.number + 1 < len(messages):
+            right = messages[self.number + 1].reshape(len(groups), n, LANES)
+        else:
+            begun = self._to_the_left(messages[0]).reshape(len(groups), n, LANES)
+            right = np.where(self.layout.goes_on[:, None], begun, weight)
+        ends = self.ends.reshape(len(groups), n, LANES)
+        total = (ends * right).sum(axis=1, keepdims=True)
+        known = total > 0.0
+        right = np.where(known, right * (weight / np.where(known, total, 1.0)), weight)
+        return right.reshape(len(groups), -1)

@@ -1,0 +1,272 @@
+"""Sequences laid out side by side for the kernels.
+
+Rows are cut into lanes, 16 to a group: whole sequences where that fills the lanes
+evenly, else stretches of equal length, whatever sequence they fall into. A group is a
+task for a thread.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from skvrem.hmm.forward_backward._kernels import LANES, STEPS
+from skvrem.utils._parallel import parallel_map
+
+__all__ = ["NONE", "Group", "Layout", "Part"]
+
+# Rows of a group, and fewest steps of a lane that begins inside a sequence.
+GROUP_ROWS, LANE_STEPS = 50_000, 64
+# Whole sequences may leave this share of the lanes empty.
+UNEVEN = 1.2
+NONE = np.empty(0)
+
+
+class Group(NamedTuple):
+    """Sixteen lanes.
+
+    Attributes
+    ----------
+    columns : ndarray
+        Flat, (n_tiles, n_columns, TILE).
+    start, stop : ndarray of int of shape (LANES,)
+        Rows of every lane.
+    step, lane : ndarray of int of shape (n_events,)
+        Where sequences, or the padding behind a lane's rows, start.
+    ends, begins : ndarray of shape (n_events,)
+        Weight of the sequence that ends there, and of the one that begins.
+    weight : ndarray of shape (LANES,)
+        Weight of the sequence in a lane's last step.
+    switch_step, switch_lane : ndarray of int of shape (n_switches,)
+        What the other matrix of transitions leads to.
+    design : ndarray
+        Flat, (n_tiles, n_inputs, TILE).
+    """
+
+    columns: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    step: np.ndarray
+    lane: np.ndarray
+    ends: np.ndarray
+    begins: np.ndarray
+    weight: np.ndarray
+    switch_step: np.ndarray
+    switch_lane: np.ndarray
+    design: np.ndarray
+
+
+class Part(NamedTuple):
+    """Some consecutive tiles of all lanes.
+
+    Attributes
+    ----------
+    first : int
+        The first of these tiles.
+    n_tiles : int
+    groups : list of Group
+        Lanes without the other tiles: ``columns`` are views, ``weight`` is that of the
+        sequence in the last of these steps.
+    """
+
+    first: int
+    n_tiles: int
+    groups: list
+
+
+class Layout:
+    """Some sequences in lanes.
+
+    Parameters
+    ----------
+    rows : SequenceRows
+    ids : ndarray of int
+        Numbers of the sequences.
+    weight : ndarray of shape (n_sequences,), or None for ones
+    opened : bool
+        The first sequence has begun before; see `Passes`.
+    """
+
+    def __init__(self, rows, ids, weight=None, opened=False):
+        self.rows = rows
+        self.ids = ids
+        self.opened = opened
+        lengths = np.diff(rows.bounds)[ids]
+        self.bounds = np.concatenate([[0], np.cumsum(lengths)])
+        self.weight = np.ones(len(ids)) if weight is None else weight
+        self.groups = None
+        self._lay_out(whole=False)
+
+    @property
+    def n_rows(self):
+        """Number of rows."""
+        return int(self.bounds[-1])
+
+    def row_numbers(self, start, stop):
+        """Numbers, in the container, of rows of this layout."""
+        at = np.arange(start, stop)
+        sequence = np.searchsorted(self.bounds, at, side="right") - 1
+        return at - self.bounds[sequence] + self.rows.bounds[self.ids[sequence]]
+
+    def lay_out_whole(self):
+        """Put sequences into lanes whole; false where they are already."""
+        if self.whole:
+            return False
+        self._lay_out(whole=True)
+        return True
+
+    def _lay_out(self, whole):
+        n_rows, n_sequences = self.n_rows, len(self.ids)
+        n_groups = int(np.clip(n_rows // GROUP_ROWS, 1, 64))
+        n_lanes = int(np.clip(n_rows // LANE_STEPS, 1, n_groups * LANES))
+        steps = _whole_tiles(-(-n_rows // n_lanes))
+        # Sequence by sequence: the lane in whose share its middle lies.
+        middle = (self.bounds[:-1] + self.bounds[1:]) / 2
+        lanes = min(max(n_lanes, LANES), n_sequences)
+        place = (middle * (lanes / max(n_rows, 1))).astype(np.int64)
+        cuts = np.searchsorted(place, np.arange(lanes + 1))
+        edges = self.bounds[cuts]
+        longest = _whole_tiles(int(np.diff(edges).max()))
+        self.whole = whole or longest <= UNEVEN * steps
+        if self.whole:
+            steps = longest
+        else:
+            edges = np.minimum(np.arange(n_lanes + 1) * steps, n_rows)
+        n_groups = -(-(len(edges) - 1) // LANES)
+        edges = np.pad(edges, (0, n_groups * LANES + 1 - len(edges)), mode="edge")
+        self.n_tiles = steps // STEPS
+        self.edges = edges
+        # Whether the sequence goes on at the start of a lane.
+        continues = ~np.isin(edges[:-1], self.bounds)
+        self.continues = continues.reshape(-1, LANES)
+        # Whether it does behind its end.
+        self.goes_on = np.append(continues[1:], False).reshape(-1, LANES)
+        self._buffers = {}
+        self.groups = list(parallel_map(self._group, range(n_groups)))
+        self.parts = [Part(0, self.n_tiles, self.groups)]
+
+    def cut(self, n_parts):
+        """Cut the lanes into parts of about as many tiles each."""
+        edges = np.linspace(0, self.n_tiles, n_parts + 1).astype(int)
+        self.parts = [
+            Part(a, b - a, [self._slice(group, a, b) for group in self.groups])
+            for a, b in pairwise(edges.tolist())
+        ]
+
+    def _slice(self, group, a, b):
+        steps = a * STEPS, b * STEPS
+        first, last = np.searchsorted(group.step, steps)
+        begin, end = np.searchsorted(group.switch_step, steps)
+        # What the weight of a lane is before the events behind these tiles.
+        weight = group.weight.copy()
+        later = group.lane[last:], group.ends[last:] - group.begins[last:]
+        np.add.at(weight, *later)
+        start = np.minimum(group.start + a * STEPS, group.stop)
+        return Group(
+            self.of_tiles(group.columns, a, b),
+            start,
+            np.minimum(group.start + b * STEPS, group.stop),
+            group.step[first:last] - a * STEPS,
+            group.lane[first:last],
+            group.ends[first:last],
+            group.begins[first:last],
+            weight,
+            group.switch_step[begin:end] - a * STEPS,
+            group.switch_lane[begin:end],
+            self.of_tiles(group.design, a, b),
+        )
+
+    def of_tiles(self, array, a, b):
+        """Return the part of a flat array that is of some tiles."""
+        size = array.size // self.n_tiles
+        return array[a * size : b * size]
+
+    def _group(self, number):
+        steps, sizes = self.n_tiles * STEPS, np.diff(self.edges)
+        lanes = np.arange(number * LANES, (number + 1) * LANES)
+        start, stop = self.edges[lanes], self.edges[lanes + 1]
+        # Sequences that start in the lanes, then the padding behind their rows.
+        first = max(start[0], 1) if self.opened else start[0]
+        a, b = np.searchsorted(self.bounds[:-1], [first, max(stop[-1], first)])
+        begins = self.bounds[a:b]
+        lane = np.searchsorted(start, begins, side="right") - 1
+        padded = np.flatnonzero(sizes[lanes] < steps)
+        step = np.concatenate([begins - start[lane], sizes[lanes][padded]])
+        before = np.concatenate([np.arange(a, b), self._after(stop[padded])])
+        before = np.maximum(before - 1, 0)
+        after = np.concatenate([self.weight[a:b], np.zeros(len(padded))])
+        lane = np.concatenate([lane, padded])
+        order = np.argsort(step, kind="stable")
+        last = self.weight[np.maximum(self._after(stop) - 1, 0)]
+        last[padded] = 0.0
+        return Group(
+            self._lay(self.rows.take, start, stop, steps),
+            start,
+            stop,
+            step[order].astype(np.int64),
+            lane[order].astype(np.int64),
+            self.weight[before[order]],
+            after[order],
+            last,
+            *self._switches(start, stop[-1]),
+            NONE
+            if self.rows.design is None
+            else self._lay(self.rows.design.__getitem__, start, stop, steps),
+        )
+
+    def _switches(self, start, stop):
+        """Steps and lanes of switched rows, sorted by step."""
+        if self.rows.switched is None:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        numbers = self.row_numbers(start[0], stop)
+        at = start[0] + np.flatnonzero(self.rows.switched[numbers])
+        lane = np.searchsorted(start, at, side="right") - 1
+        step = at - start[lane]
+        order = np.argsort(step, kind="stable")
+        return step[order].astype(np.int64), lane[order].astype(np.int64)
+
+    def _after(self, row):
+        """Number of the sequence behind the one that ends at or holds row - 1."""
+        return np.searchsorted(self.bounds, row, side="left")
+
+    def _lay(self, take, start, stop, steps):
+        """Lay out what `take` makes of rows."""
+        parts = [take(slice(0, 0))] * LANES
+        for lane, (a, b) in enumerate(zip(start, stop, strict=True)):
+            if a < b:
+                parts[lane] = take(self._select(a, b))
+        n_columns = parts[0].shape[1]
+        laid = np.zeros((steps // STEPS, n_columns, STEPS, LANES))
+        for lane, part in enumerate(parts):
+            n_whole, rest = divmod(len(part), STEPS)
+            whole = part[: n_whole * STEPS].reshape(n_whole, STEPS, n_columns)
+            laid[:n_whole, :, :, lane] = whole.transpose(0, 2, 1)
+            if rest:
+                laid[n_whole, :, :rest, lane] = part[-rest:].T
+        return laid.ravel()
+
+    def _select(self, a, b):
+        first, last = (int(self.row_numbers(i, i + 1)[0]) for i in (a, b - 1))
+        if last - first == b - a - 1:  # almost always: no copy
+            return slice(first, last + 1)
+        return self.row_numbers(a, b)
+
+    def buffer(self, number, size):
+        """Memory of a group that is kept from pass to pass."""
+        if number not in self._buffers or self._buffers[number].size != size:
+            self._buffers[number] = np.empty(size)
+        return self._buffers[number]
+
+    def gather(self, laid, n):
+        """Return arrays (n_tiles, n, TILE) of the groups as (n_rows, n)."""
+        out = np.empty((self.n_rows, n))
+        for group, part in zip(self.groups, laid, strict=True):
+            part = part.reshape(self.n_tiles, n, STEPS, LANES)
+            part = part.transpose(3, 0, 2, 1).reshape(LANES, -1, n)
+            for lane, (a, b) in enumerate(zip(group.start, group.stop, strict=True)):
+                out[a:b] = part[lane, : b - a]
+        return out
+
+
+def _whole_tiles(steps):
+    return -(-max(int(steps), 1) // STEPS) * STEPS

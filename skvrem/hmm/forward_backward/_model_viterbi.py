@@ -1,0 +1,73 @@
+"""The most probable states of whole sequences."""
+
+import numpy as np
+from scipy.special import logsumexp
+
+from skvrem.hmm.forward_backward import _kernels_viterbi
+from skvrem.utils._parallel import parallel_map, row_chunks
+
+__all__ = ["log_densities", "most_probable_paths"]
+
+# Rows of a product of matrices, and of a thread's share of sequences.
+PRODUCT_ROWS, TASK_ROWS = 4096, 20_000
+
+
+def log_densities(rows, theta):
+    """Return the log-density of every row in every state, (n_rows, n_states)."""
+    n_rows = len(rows.X)
+    joint = np.empty((n_rows, len(theta)))
+
+    def fill(chunk):
+        start, stop = chunk
+        np.matmul(rows.features(slice(start, stop)), theta.T, out=joint[start:stop])
+
+    for _ in parallel_map(fill, row_chunks(0, n_rows, PRODUCT_ROWS)):
+        pass
+    return joint
+
+
+def most_probable_paths(rows, theta, log_start, log_transitions, which):
+    """Return the most probable state of every row, and each path's log-probability.
+
+    Parameters
+    ----------
+    rows : SequenceRows
+    theta : ndarray of shape (n_states * n_parts, n_merged)
+    log_start : ndarray of shape (n_states,)
+    log_transitions : ndarray of shape (n_matrices, n_states, n_states)
+    which : ndarray of int of shape (n_rows,), or empty
+        The matrix that leads on from each row; empty is the first.
+
+    Returns
+    -------
+    states : ndarray of int of shape (n_rows,)
+    scores : ndarray of shape (n_sequences,)
+        Joint log-probability of a sequence and its path.
+    """
+    joint, bounds = log_densities(rows, theta), np.asarray(rows.bounds, np.int64)
+    if len(theta) > len(log_start):  # mixtures
+        joint = logsumexp(joint.reshape(len(joint), len(log_start), -1), axis=2)
+    origin = np.empty(joint.shape, np.int16)
+    states = np.empty(len(joint), np.int64)
+    scores = np.empty(len(bounds) - 1)
+    n_tasks = max(1, len(joint) // TASK_ROWS)
+    edges = np.searchsorted(bounds, np.linspace(0, bounds[-1], n_tasks + 1))
+    edges[0], edges[-1] = 0, len(scores)
+
+    def decode(task):
+        _kernels_viterbi.viterbi(
+            joint,
+            bounds,
+            edges[task],
+            edges[task + 1],
+            log_start,
+            log_transitions,
+            which,
+            origin,
+            states,
+            scores,
+        )
+
+    for _ in parallel_map(decode, range(n_tasks)):
+        pass
+    return states, scores

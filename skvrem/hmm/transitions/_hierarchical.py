@@ -1,0 +1,307 @@
+"""Transitions within segments of the rows, and from one segment to the next."""
+
+import numpy as np
+
+from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
+from skvrem.utils._algebra import pieces
+from skvrem.utils._validation import check_integer, check_options
+
+__all__ = ["Hierarchical"]
+
+
+class Hierarchical(Transitions):
+    r"""Kinds of segments, as of dives, and phases within each.
+
+    State ``kind * n_fine + phase``. Within a segment the kind stays and the phase
+    changes by the transition matrix :math:`\Gamma^{(k)}` of the kind; after a row whose
+    boundary flag is 1 a new segment starts, of a kind drawn by the coarse matrix
+    :math:`\Gamma^{(c)}`, and with its first phase
+    (Sidrow et al. 2023, Eqs. 36 and 37; [1]_):
+
+    .. math:: \Gamma_t = \mathrm{diag}(\Gamma^{(1)}, \dots, \Gamma^{(K)})
+              \quad \text{or} \quad
+              \Gamma_t = \Gamma^{(c)} \otimes [\mathbf{1}, \mathbf{0}, \dots]
+
+    A sequence starts with the first phase of some kind.
+
+    Parameters
+    ----------
+    n_coarse, n_fine : int
+        Kinds, and phases of each; `n_components` is their product.
+    boundary : str or int
+        Name or number of the column of X that is 1 in the last row of a segment, else
+        0.
+    upper_triangular : bool, default=False
+        Whether phases only go on, never back.
+    observed : bool, default=False
+        Whether the boundary column is a feature that states emit as well, as in [1]_,
+        where only last phases may end.
+    coarse : Homogeneous, default=None
+        Masks, fixed entries, starting values and priors of the coarse matrix.
+    fine : Homogeneous, default=None
+        The same of the matrices of phases: arrays of shape (n_fine, n_fine) for all
+        kinds, or (n_coarse, n_fine, n_fine).
+
+    Attributes
+    ----------
+    coarse_transmat_ : ndarray of shape (n_coarse, n_coarse)
+        Probability of the kind in the column after that in the row. The estimator's
+        ``transmat_`` is the matrix within segments.
+    fine_transmat_ : ndarray of shape (n_coarse, n_fine, n_fine)
+        Of the phases of each kind.
+
+    References
+    ----------
+    .. [1] Sidrow, Heckman, Bouchard-Côté, Fortune, Trites, Auger-Méthé (2024).
+       Variance-reduced stochastic optimization for efficient inference of hidden
+       Markov models. Journal of Computational and Graphical Statistics, 33.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, Hierarchical
+    >>> rng = np.random.default_rng(0)
+    >>> kinds = np.repeat([0, 1, 1, 0, 1, 0, 0, 1] * 4, 20)
+    >>> down = np.tile(np.repeat([1.0, -1.0], 10), 32)
+    >>> X = (1 + 4 * kinds) * down + rng.normal(size=640)
+    >>> ends = np.tile(np.arange(20) == 19, 32)
+    >>> transitions = Hierarchical(2, 2, boundary=1, upper_triangular=True)
+    >>> hmm = VRHMM(4, transitions=transitions, random_state=0)
+    >>> hmm = hmm.fit(np.column_stack([X, ends]))
+    >>> hmm.means_.shape, hmm.transitions_.coarse_transmat_.shape
+    ((4, 1), (2, 2))
+    """
+
+    def __init__(
+        self,
+        n_coarse,
+        n_fine,
+        boundary,
+        *,
+        upper_triangular=False,
+        observed=False,
+        coarse=None,
+        fine=None,
+    ):
+        self.n_coarse = n_coarse
+        self.n_fine = n_fine
+        self.boundary = boundary
+        self.upper_triangular = upper_triangular
+        self.observed = observed
+        self.coarse = coarse
+        self.fine = fine
+
+    @property
+    def columns(self):
+        """The column of X that transitions depend on."""
+        return (self.boundary,)
+
+    @property
+    def first(self):
+        """Which states a sequence may start in."""
+        return np.arange(self.n_coarse * self.n_fine) % self.n_fine == 0
+
+    @property
+    def phases(self):
+        """Kinds of segments, and phases of each."""
+        return self.n_coarse, self.n_fine
+
+    def open(self, n):
+        """Check the parameters for n states."""
+        check_integer(self, "n_coarse", "n_fine", least=1)
+        check_options(self, upper_triangular=(False, True), observed=(False, True))
+        if self.n_coarse * self.n_fine != n:
+            raise ValueError(
+                f"Hierarchical({self.n_coarse}, {self.n_fine}, ...) has "
+                f"{self.n_coarse * self.n_fine} states: set n_components to that, not "
+                f"to {n}."
+            )
+        for name in ("coarse", "fine"):
+            part = getattr(self, name)
+            if not (part is None or isinstance(part, Homogeneous)):
+                raise ValueError(
+                    f"{name} of Hierarchical must be Homogeneous(...), got {part!r}."
+                )
+        given = {} if self.coarse is None else self.coarse.get_params()
+        self._coarse = Homogeneous(**given).open(self.n_coarse)
+        given = {} if self.fine is None else self.fine.get_params()
+        if self.upper_triangular and given.get("mask") is None:
+            given["mask"] = "upper-triangular"
+        self._fine = [
+            Homogeneous(**{k: _of_kind(v, kind) for k, v in given.items()}).open(
+                self.n_fine
+            )
+            for kind in range(self.n_coarse)
+        ]
+        return self
+
+    def check_inputs(self, inputs):
+        """Raise a ValueError where flags are not 0 or 1."""
+        wrong = ~np.isin(inputs, (0.0, 1.0))
+        if wrong.any():
+            row = int(wrong[:, 0].argmax())
+            raise ValueError(
+                f"The boundary column {self.boundary!r} must be 0 or 1, and 1 in the "
+                f"last row of a segment: row {row} holds {inputs[row, 0]:g}."
+            )
+        return inputs
+
+    def enter(self, inputs, bounds, carried=None):
+        """Return which rows begin a segment after another."""
+        flags = inputs[:, 0] > 0.0
+        before = False if carried is None else carried[0] > 0.0
+        switched = np.append(before, flags[:-1])
+        switched[bounds[:-1] if carried is None else bounds[1:-1]] = False
+        return {"switched": switched}
+
+    def chain(self, packed, beta=1.0):
+        """Return what kernels take: the matrix within segments and that between."""
+        within, between = packed**beta if beta != 1.0 else packed
+        return {"transitions": within, "other": between}
+
+    def tables(self, packed, inputs):
+        """Return the two matrices, and which of them leads on from each row."""
+        return packed, (inputs[:, 0] > 0.0).astype(np.int64)
+
+    def ahead(self, packed, states, inputs, probability):
+        """Return the states a row ahead where flags are not known."""
+        if probability is None:  # no segment ends
+            return states @ packed[0]
+        ends = probability[:, :1]
+        return states @ ((1.0 - ends) * packed[0] + ends * packed[1])
+
+    # M step
+
+    def _coarse_of(self, between):
+        """Sums over phases, or entries, of the matrix between segments."""
+        k, f = self.n_coarse, self.n_fine
+        return between.reshape(k, f, k, f)[:, :, :, 0]
+
+    def _join(self, coarse, fine):
+        k, f = self.n_coarse, self.n_fine
+        packed = np.zeros((2, k, f, k, f))
+        packed[0, range(k), :, range(k), :] = fine
+        packed[1, :, :, :, 0] = coarse[:, None, :]
+        return packed.reshape(2, k * f, k * f)
+
+    def _split(self, packed):
+        k, f = self.n_coarse, self.n_fine
+        fine = packed[0].reshape(k, f, k, f)[range(k), :, range(k), :]
+        return self._coarse_of(packed[1])[:, 0], fine
+
+    def start(self, before, after, inputs):
+        """Return the starting values, from a guess of states that follow each other."""
+        n = self.n_coarse * self.n_fine
+        counts = np.zeros((2, n, n))
+        ends = (inputs[:, 0] > 0.0).astype(np.int64)
+        # Any phase of a kind stands for its first.
+        np.add.at(counts, (ends, before, after - ends * (after % self.n_fine)), 1.0)
+        fine = self._split(counts)[1]
+        coarse = self._coarse_of(counts[1]).sum(axis=1)
+        return self._join(
+            self._coarse.start_counts(coarse),
+            [part.start_counts(c) for part, c in zip(self._fine, fine, strict=True)],
+        )
+
+    def maximize(self, sums, before, repair=True):
+        """Return both matrices from sums of pairs of states."""
+        if not repair and sums.min() < 0.0:
+            return None
+        sums = np.maximum(sums, 0.0)
+        coarse = self._coarse_of(sums[1]).sum(axis=1)
+        old_coarse, old_fine = self._split(before)
+        fine = self._split(sums)[1]
+        return self._join(
+            self._coarse.maximize(coarse, old_coarse),
+            [
+                part.maximize(counts, old)
+                for part, counts, old in zip(self._fine, fine, old_fine, strict=True)
+            ],
+        )
+
+    # Free coordinates: those of the coarse matrix, then of every kind's
+
+    def _each(self, packed):
+        coarse, fine = self._split(packed)
+        return zip((self._coarse, *self._fine), (coarse, *fine), strict=True)
+
+    def free(self, packed):
+        """Return the free coordinates."""
+        return np.concatenate(
+            [part.free(matrix) for part, matrix in self._each(packed)]
+        )
+
+    def bind(self, vector, packed):
+        """Return the parameters with these free coordinates."""
+        every = self._coarse, *self._fine
+        vectors = pieces(vector, [part.n_parameters() for part in every])
+        coarse, *fine = (
+            part.bind(own, matrix)
+            for own, (part, matrix) in zip(vectors, self._each(packed), strict=True)
+        )
+        return self._join(coarse, fine)
+
+    def slope(self, packed, sums, first=None):
+        """Return the gradient, in free coordinates, of Q and the priors."""
+        coarse = self._coarse_of(sums[1]).sum(axis=1)
+        counts = coarse, *self._split(sums)[1]
+        parts = zip(self._each(packed), counts, strict=True)
+        return np.concatenate(
+            [part.slope(matrix, count) for (part, matrix), count in parts]
+        )
+
+    def log_prior(self, packed):
+        """Return the log-density of the priors, up to a constant."""
+        return sum(part.log_prior(matrix) for part, matrix in self._each(packed))
+
+    def n_parameters(self):
+        """Return the number of free parameters."""
+        return sum(part.n_parameters() for part in (self._coarse, *self._fine))
+
+    # Fitted attributes
+
+    def publish(self, packed, dtype):
+        """Set the fitted attributes; return the estimator's ``transmat_``."""
+        coarse, fine = self._split(packed)
+        self.coarse_transmat_ = coarse.astype(dtype)
+        self.fine_transmat_ = fine.astype(dtype)
+        return packed[0].astype(dtype)
+
+    def parameters(self, transmat):
+        """Return the fitted parameters."""
+        return self._join(
+            np.asarray(self.coarse_transmat_, float),
+            np.asarray(self.fine_transmat_, float),
+        )
+
+    def permute(self, packed, order):
+        """Return the parameters, or sums, with the states in another order.
+
+        Raises
+        ------
+        ValueError
+            If phases leave their kind or change places.
+        """
+        kinds = order[:: self.n_fine]
+        whole = kinds[:, None] + np.arange(self.n_fine)
+        if (kinds % self.n_fine).any() or not np.array_equal(whole.ravel(), order):
+            raise ValueError(
+                "order must move kinds as a whole, with their phases in order, as "
+                f"{list(range(self.n_fine, 2 * self.n_fine))} before "
+                f"{list(range(self.n_fine))}; got {order.tolist()}."
+            )
+        return super().permute(packed, order)
+
+    def reorder(self, order):
+        """Put what has been opened into another order."""
+        kinds = order[:: self.n_fine] // self.n_fine
+        self._coarse.reorder(kinds)
+        self._fine = [self._fine[kind] for kind in kinds]
+
+
+def _of_kind(value, kind):
+    """A parameter of Homogeneous for one kind."""
+    if value is None or isinstance(value, str):
+        return value
+    value = np.asarray(value)
+    return value[kind] if value.ndim == 3 else value

@@ -1,0 +1,440 @@
+"""How states follow each other, and which comes first."""
+
+import numpy as np
+from scipy import optimize
+from sklearn.base import BaseEstimator
+
+from skvrem.hmm.emissions._coordinates import Shares
+from skvrem.hmm.forward_backward._model_passes import stationary
+from skvrem.utils._validation import check_real
+
+__all__ = ["Homogeneous", "Initial", "Transitions", "check_startprob"]
+
+MASKS = ("left-right", "upper-triangular")
+
+
+class Transitions(BaseEstimator):
+    """A family of transition probabilities.
+
+    Its parameters are one array, of shape (n_states, n_states) or of several such. A
+    transition may depend on *inputs*, columns of X in the row that it leads on from. A
+    subclass defines
+
+    - ``columns``: names or numbers of these columns, ``observed``: whether states emit
+      them as well, ``check_inputs(inputs)``;
+    - ``enter(inputs, bounds, carried)``: what rows must know of them;
+    - ``chain(parameters, beta)``: what kernels take, to the power of beta;
+    - ``tables(parameters, inputs)``: matrices, and which of them leads on from each
+      row, empty where there is one only;
+    - ``ahead(parameters, states, inputs, mean)``: the states after rows whose inputs
+      are not known, with those of the last known row and their expectations by state;
+    - ``first``: the states that sequences may start in, None for all;
+    - ``start(before, after, inputs)``: starting values from guessed pairs of states;
+    - ``maximize(sums, before, repair)``: the M step, or None where the sums, of
+      variance-reduced estimates, allow none and `repair` is false;
+    - ``open(n)``, ``log_prior(parameters)``, ``n_parameters()``;
+    - ``free(parameters)``, ``bind(vector, parameters)`` and ``slope(parameters, sums,
+      first)``, see ``_coordinates.py``;
+    - ``publish(parameters, dtype)``: the fitted attributes, and the estimator's
+      ``transmat_``; ``parameters(transmat)``.
+    """
+
+    columns, observed = (), False
+    first = None
+    #: Whether no state can come again once it is left.
+    ordered = False
+    #: Of the parameters, see ``_coordinates.py``.
+    scale = "probability"
+    #: Kinds of segments and phases of each, where rows come in segments.
+    phases = None
+    #: Whether starting values need no guess of the states.
+    starts_given = False
+
+    def enter(self, inputs, bounds, carried=None):
+        """Return what rows must know of their inputs."""
+        return {}
+
+    def chain(self, packed, beta=1.0):
+        """Return what kernels take."""
+        return {"transitions": packed**beta if beta != 1.0 else packed}
+
+    def log_likelihood(self, sums, packed):
+        """Return the expected log-probability of the transitions, from their sums."""
+        seen = sums != 0.0
+        with np.errstate(divide="ignore"):
+            return float(sums[seen] @ np.log(packed[seen]))
+
+    def expected(self, packed, weight):
+        """Return the sums that states with such weights lead to."""
+        return weight[:, None] * packed
+
+    def squares(self, sums):
+        """Return the squared length of a change of the sums, by state."""
+        return np.square(sums).reshape(-1, *sums.shape[-2:]).sum(axis=(0, 2))
+
+    def model_sums(self, packed, sums):
+        """Return the sums that the model expects where as much leaves every state."""
+        return packed * np.maximum(sums.sum(axis=-1, keepdims=True), 1e-12)
+
+    def steps(self, packed, states, inputs):
+        """Return the states' probabilities a row further, from those of some rows."""
+        tables, which = self.tables(packed, inputs)
+        if not which.size:
+            return states @ tables[0]
+        after = np.empty_like(states)
+        for number, table in enumerate(tables):
+            after[which == number] = states[which == number] @ table
+        return after
+
+    def permute(self, packed, order):
+        """Return the parameters, or sums, with the states in another order."""
+        return packed[..., order[:, None], order]
+
+    def reorder(self, order):
+        """Put what has been opened into another order."""
+
+    def prepare(self, inputs, fitted=None):
+        """Look at the inputs of a fit, or at a family fitted before."""
+
+    def check_inputs(self, inputs):
+        """Return inputs, or raise a ValueError where they are none."""
+        return inputs
+
+    def natural(self, packed):
+        """Return the parameters as fitted attributes have them."""
+        return packed
+
+    def digest(self, sums, packed):
+        """Return the statistics from what the passes add up."""
+        return sums
+
+
+class Homogeneous(Transitions):
+    """Transition probabilities that are the same at all times.
+
+    Parameters
+    ----------
+    mask : {"left-right", "upper-triangular"} or array-like of bool, default=None
+        Which transitions there are, shape (n_states, n_states); None is all. With
+        "left-right" a state goes on or to the next one, with "upper-triangular" on or
+        to any later one.
+    fixed : array-like of shape (n_states, n_states), default=None
+        Probabilities that are not estimated; NaN are free.
+    init : array-like of shape (n_states, n_states), default=None
+        Starting values.
+    prior : float or array-like of shape (n_states, n_states), default=1.0
+        Parameters, of at least 1, of Dirichlet distributions of the rows; 1 is none.
+
+    Examples
+    --------
+    >>> from skvrem.hmm import VRHMM, Homogeneous
+    >>> import numpy as np
+    >>> X = np.repeat([[0.0], [5.0], [9.0]], 20, axis=0)
+    >>> X += 0.1 * np.random.default_rng(0).normal(size=X.shape)
+    >>> hmm = VRHMM(3, transitions=Homogeneous("left-right"), random_state=0).fit(X)
+    >>> hmm.transmat_.round(2)
+    array([[0.95, 0.05, 0.  ],
+           [0.  , 0.95, 0.05],
+           [0.  , 0.  , 1.  ]])
+    """
+
+    def __init__(self, mask=None, *, fixed=None, init=None, prior=1.0):
+        self.mask = mask
+        self.fixed = fixed
+        self.init = init
+        self.prior = prior
+
+    def open(self, n):
+        """Check the parameters for n states.
+
+        Raises
+        ------
+        ValueError
+            If they have the wrong shape, or leave a state without a way on.
+        """
+        if isinstance(self.mask, str) and self.mask not in MASKS:
+            raise ValueError(
+                f"mask of Homogeneous must be an array or {' or '.join(MASKS)}, got "
+                f"{self.mask!r}."
+            )
+        allowed = np.ones((n, n), bool)
+        if isinstance(self.mask, str):
+            allowed = np.triu(allowed)
+            if self.mask == "left-right":
+                allowed = allowed & np.tri(n, k=1, dtype=bool)
+        elif self.mask is not None:
+            allowed = np.asarray(self.mask)
+            if allowed.shape != (n, n):
+                raise ValueError(
+                    f"mask of Homogeneous must have shape {(n, n)}, got "
+                    f"{allowed.shape}."
+                )
+            allowed = allowed.astype(bool)
+        fixed = np.full((n, n), np.nan)
+        if self.fixed is not None:
+            fixed = np.asarray(self.fixed, float)
+        if fixed.shape != (n, n) or not (np.isnan(fixed) | (fixed >= 0.0)).all():
+            raise ValueError(
+                f"fixed of Homogeneous must be probabilities or NaN of shape {(n, n)}, "
+                f"got {self.fixed!r}."
+            )
+        fixed = np.where(allowed, fixed, 0.0)
+        self._free = np.isnan(fixed)
+        self._given = np.where(self._free, 0.0, fixed)
+        self._rest = 1.0 - self._given.sum(axis=1, keepdims=True)
+        full = ~self._free.any(axis=1, keepdims=True)
+        wrong = np.where(full, abs(self._rest) > 1e-6, self._rest <= 0.0)
+        if wrong.any():
+            state = int(wrong.argmax())
+            others = "no other is free" if full[state, 0] else "others are free"
+            raise ValueError(
+                f"The transitions from state {state} cannot sum to 1: those given sum "
+                f"to {1.0 - self._rest[state, 0]:g}, and {others}."
+            )
+        prior = np.asarray(self.prior, float)
+        if prior.shape not in ((), (n, n)) or not (prior >= 1.0).all():
+            raise ValueError(
+                "prior of Homogeneous must be at least 1, one number or an array of "
+                f"shape {(n, n)}, got {self.prior!r}."
+            )
+        self._extra = np.where(self._free, prior - 1.0, 0.0)
+        self._shares = Shares(self._free, np.arange(n))
+        if self.init is not None:
+            init = np.asarray(self.init, float)
+            if init.shape != (n, n) or not (
+                init.min() >= 0.0 and np.allclose(init.sum(axis=1), 1.0, atol=1e-6)
+            ):
+                raise ValueError(
+                    f"init of Homogeneous must be rows of probabilities of shape "
+                    f"{(n, n)} that sum to 1, got {self.init!r}."
+                )
+        self.ordered = n > 1 and not np.tril(self._free | (self._given > 0), -1).any()
+        return self
+
+    def tables(self, packed, inputs):
+        """Return the matrix, which leads on from every row."""
+        return packed[None], np.empty(0, np.int64)
+
+    def ahead(self, packed, states, inputs, mean):
+        """Return the states' probabilities a row ahead."""
+        return states @ packed
+
+    @property
+    def starts_given(self):
+        """Whether starting values need no guess of the states."""
+        return self.init is not None
+
+    def start(self, before, after, inputs):
+        """Return the starting values, from a guess of states that follow each other."""
+        counts = np.zeros(self._free.shape)
+        np.add.at(counts, (before, after), 1.0)
+        return self.start_counts(counts)
+
+    def start_counts(self, counts):
+        """Return the starting values, from rough counts of transitions."""
+        n = len(counts)
+        counts = counts + 1.0 if self.init is None else np.asarray(self.init, float)
+        return self.maximize(counts - self._extra, np.full((n, n), 1.0 / n))
+
+    def maximize(self, counts, before, repair=True):
+        """Return the transition matrix from sums of pairs of states."""
+        if not repair and counts.min() < 0.0:
+            return None
+        counts = np.maximum(counts, 0.0)
+        counts = np.where(self._free, counts + self._extra, 0.0)
+        total = counts.sum(axis=1, keepdims=True)
+        share = counts / np.where(total > 0.0, total, 1.0)
+        # A state that nothing goes out from keeps what it had.
+        old = np.where(self._free, before, 0.0)
+        old_total = old.sum(axis=1, keepdims=True)
+        even = self._free / np.maximum(self._free.sum(axis=1, keepdims=True), 1)
+        old = np.where(
+            old_total > 0.0, old / np.where(old_total > 0, old_total, 1), even
+        )
+        share = np.where(total > 0.0, share, old)
+        return self._given + np.maximum(self._rest, 0.0) * share
+
+    def maximize_stationary(self, counts, first, before):
+        r"""Return the matrix that explains first states by its stationary distribution.
+
+        Maximizes :math:`\sum_{ij} C_{ij} \log \Gamma_{ij}
+        + \sum_i s_i \log \delta_i(\Gamma)` over the free entries of :math:`\Gamma`,
+        with counts C, sums s of first states and :math:`\delta \Gamma = \delta`.
+        """
+        counts = np.where(self._free, counts + self._extra, 0.0)
+
+        def loss(vector):
+            transmat = self.bind(vector, before)
+            safe = np.maximum(transmat, 1e-300)
+            delta = np.maximum(stationary(transmat), 1e-300)
+            value = (counts * np.log(safe)).sum() + first @ np.log(delta)
+            return -value, -self.slope(transmat, counts - self._extra, first)
+
+        scale = max(counts.sum() + first.sum(), 1.0)
+        best = None
+        for start in (self.maximize(counts - self._extra, before), before):
+            vector = self.free(start)
+            if best is None or loss(vector)[0] < loss(best)[0]:
+                best = vector
+        found = optimize.minimize(
+            lambda x: tuple(part / scale for part in loss(x)),
+            best,
+            jac=True,
+            method="L-BFGS-B",
+            options={"gtol": 1e-10, "ftol": 1e-15, "maxiter": 200},
+        )
+        best = found.x if loss(found.x)[0] <= loss(best)[0] else best
+        return self.bind(best, before)
+
+    def free(self, transmat):
+        """Return the free coordinates, log-ratios to staying where that is free."""
+        return self._shares.free(transmat - self._given)
+
+    def bind(self, vector, transmat):
+        """Return the matrix with these free coordinates."""
+        rest = np.maximum(self._rest, 0.0)
+        return self._given + rest * self._shares.bind(vector)
+
+    def slope(self, transmat, counts, first=None):
+        """Return the gradient, in free coordinates, of Q and the prior.
+
+        `first` are sums of first states where these follow the stationary
+        distribution.
+        """
+        counts = counts + self._extra
+        if first is not None:
+            # How delta moves with an entry: through the fundamental matrix.
+            delta = np.maximum(stationary(transmat), 1e-300)
+            inverse = np.eye(len(delta)) - transmat + delta
+            reach = np.linalg.solve(inverse, first / delta)
+            counts = counts + transmat * (delta[:, None] * reach)
+        rest = np.where(self._rest > 0.0, self._rest, 1.0)
+        return self._shares.slope((transmat - self._given) / rest, counts)
+
+    def log_prior(self, transmat):
+        """Return the log-density of the prior, up to a constant."""
+        extra = self._extra > 0.0
+        with np.errstate(divide="ignore"):
+            return float(self._extra[extra] @ np.log(transmat[extra]))
+
+    def n_parameters(self):
+        """Return the number of free parameters."""
+        return int(np.maximum(self._free.sum(axis=1) - 1, 0).sum())
+
+    def reorder(self, order):
+        """Put what has been opened into another order."""
+        both = np.ix_(order, order)
+        self._free, self._given = self._free[both], self._given[both]
+        self._extra, self._rest = self._extra[both], self._rest[order]
+        self._shares = Shares(self._free, np.arange(len(order)))
+
+    def publish(self, packed, dtype):
+        """Return the estimator's ``transmat_``, which holds all there is."""
+        return packed.astype(dtype)
+
+    def parameters(self, transmat):
+        """Return the fitted parameters."""
+        return transmat
+
+
+class Initial:
+    """The distribution of first states: free, fixed, or that in the long run.
+
+    Parameters
+    ----------
+    startprob : "free", "stationary" or array-like of shape (n_states,)
+    init : array-like of shape (n_states,), or None
+    prior : float
+    n : int
+    allowed : ndarray of bool of shape (n_states,), default=None
+        States that a sequence may start in; None is all.
+    """
+
+    def __init__(self, startprob, init, prior, n, allowed=None):
+        self.allowed = np.ones(n, bool) if allowed is None else allowed
+        self.stationary = isinstance(startprob, str) and startprob == "stationary"
+        self.fixed = None if isinstance(startprob, str) else startprob
+        self.prior = prior - 1.0
+        self.first = init if self.fixed is None else self.fixed
+        self.n = n
+        varies = self.fixed is None and not self.stationary
+        self._shares = Shares(varies & self.allowed[None])
+
+    def start(self):
+        """Return the starting values."""
+        if self.first is None:
+            return self.allowed / self.allowed.sum()
+        return np.asarray(self.first, float)
+
+    def maximize(self, sums, before):
+        """Return the distribution from sums of first states."""
+        if self.fixed is not None:
+            return before
+        counts = np.where(self.allowed, sums + self.prior, 0.0)
+        total = counts.sum()
+        return counts / total if total > 0.0 else before
+
+    def free(self, startprob):
+        """Return the free coordinates, log-ratios to the first."""
+        return self._shares.free(startprob[None])
+
+    def bind(self, vector, startprob, transmat):
+        """Return the distribution with these coordinates, or that in the long run."""
+        if self.stationary:
+            return stationary(transmat)
+        return self._shares.bind(vector)[0] if vector.size else startprob
+
+    def slope(self, startprob, sums):
+        """Return the gradient, in free coordinates, of Q and the prior."""
+        return self._shares.slope(startprob[None], sums[None] + self.prior)
+
+    def log_prior(self, startprob):
+        """Return the log-density of the prior, up to a constant."""
+        if self.fixed is not None or self.stationary or self.prior == 0.0:
+            return 0.0
+        with np.errstate(divide="ignore"):
+            return float(self.prior * np.log(startprob[self.allowed]).sum())
+
+    def n_parameters(self):
+        """Return the number of free parameters."""
+        if self.fixed is not None or self.stationary:
+            return 0
+        return int(self.allowed.sum()) - 1
+
+
+def check_startprob(estimator):
+    """Check what concerns the first state.
+
+    Raises
+    ------
+    ValueError
+        If probabilities do not sum to 1, or start where transitions forbid it.
+    """
+    check_real(estimator, "startprob_prior", least=1.0)
+    n = estimator.n_components
+    for name in ("startprob", "startprob_init"):
+        value = getattr(estimator, name)
+        if value is None and name == "startprob_init":
+            continue
+        options = ("free", "stationary") if name == "startprob" else ()
+        if isinstance(value, str) and value in options:
+            continue
+        try:
+            array = np.asarray(value, float)
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        if array.shape != (n,) or not (
+            array.min() >= 0.0 and np.isclose(array.sum(), 1.0, atol=1e-6)
+        ):
+            free = "'free', 'stationary' or " if name == "startprob" else ""
+            raise ValueError(
+                f"{name} must be {free}{n} probabilities that sum to 1 (single ones "
+                f"cannot be left free by NaN), got {value!r}."
+            )
+        first = getattr(estimator.transitions, "first", None)
+        if first is not None and len(first) == n and array[~first].any():
+            state = int((~first & (array > 0.0)).argmax())
+            raise ValueError(
+                f"With {type(estimator.transitions).__name__} a sequence cannot start "
+                f"in state {state}, got {name}={value!r}."
+            )

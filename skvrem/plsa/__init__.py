@@ -1,5 +1,0 @@
-"""Probabilistic latent semantic analysis."""
-
-from skvrem.plsa._estimator import VRPLSA
-
-__all__ = ["VRPLSA"]

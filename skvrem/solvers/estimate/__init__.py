@@ -1,0 +1,1 @@
+"""How the mean over all units is estimated."""

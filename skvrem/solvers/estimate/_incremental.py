@@ -1,0 +1,67 @@
+"""Incremental EM (Neal and Hinton 1998): replace a block's share, then maximize."""
+
+from functools import reduce
+
+from skvrem.solvers._protocols import Anchor
+from skvrem.solvers.estimate._saga import SAGA
+from skvrem.utils._algebra import accumulate, dense, difference, scale
+
+__all__ = ["Incremental"]
+
+
+class Incremental(SAGA):
+    """Keep the sums of every block; each visit replaces one block's share at once.
+
+    The step is 1 and there is nothing to tune: every visit raises the bound. About
+    twice as fast as batch passes, and always feasible, since the total is a sum of
+    statistics that were all seen.
+
+    Parameters
+    ----------
+    n_blocks : int
+    sweeps : int, default=0
+        Where blocks lean on each other (stretches of one long sequence), there is no
+        bound. Then an epoch is a full pass, which fills the table anew and whose exact
+        objective certifies the epoch before, and so many sweeps over the blocks.
+    """
+
+    name = "incremental"
+    unit_step = True
+
+    def __init__(self, n_blocks, sweeps=0):
+        super().__init__(n_blocks)
+        self.sweeps = sweeps
+        self.exact = sweeps > 0
+        self.passes = float(max(1, sweeps))
+        if self.exact:
+            self.patience = 1
+
+    def certify(self, point, beta):
+        """Put the table of the last epoch in place, or fill one by a full pass."""
+        if not self.sweeps:
+            return super().certify(point, beta)
+        self._fill(point, beta)
+        mean = scale(self.total, 1.0 / self.partition.total_weight)
+        objective = self.model.objective(point, mean)
+        memory = (self.table, self.total, self.reference)
+        self.anchor = Anchor(mean, objective, 1.0, point, memory)
+        return self.anchor
+
+    def _entry(self, memory, sums):
+        return sums
+
+    def visits(self, rng):
+        """Each block once."""
+        # Copies, as both change in place and the anchor may be returned to.
+        self.table, self.total = list(self.table), dense(self.total)
+        for _ in range(max(1, self.sweeps)):
+            yield from self.partition.shuffled(rng)
+        self.total = reduce(accumulate, self.table, None)  # forgets rounding
+
+    def estimate(self, visit, point):
+        """Return the mean of the table with this block's share renewed."""
+        share = self.model.statistics(point, visit, self.beta)
+        change = difference(share, self.table[visit.block])
+        self.total = accumulate(self.total, change)
+        self.table[visit.block] = share
+        return scale(self.total, 1.0 / self.partition.total_weight), None

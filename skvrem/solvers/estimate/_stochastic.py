@@ -1,0 +1,52 @@
+"""Stochastic: the mean of one batch, no memory."""
+
+from typing import Any
+
+import numpy as np
+
+from skvrem.solvers._protocols import Anchor
+from skvrem.solvers.estimate._blocks import Blocks
+from skvrem.utils._algebra import scale
+
+__all__ = ["Stochastic"]
+
+
+class Stochastic(Blocks):
+    """Stochastic approximation on minibatches (Cappé and Moulines 2009).
+
+    Averaging models become stochastic EM (Chen et al. 2018, Eq. 4). The objective of
+    an epoch is the average of what its batches saw while the point moved: progressive
+    validation, noisy and a little behind.
+    """
+
+    name = "stochastic"
+    exact = None
+    certifies = False
+    patience, noisy = 2, True
+    passes = 1.0
+
+    def take(self, model, partition):
+        """See `Blocks`."""
+        super().take(model, partition)
+        self.seen: Any = None
+
+    def certify(self, point, beta):
+        """Report the objective seen in the last epoch."""
+        objective = np.nan if self.seen is None else self.seen[0] / self.seen[1]
+        self.beta = beta
+        self.seen = (0.0, 0.0)
+        return Anchor(None, objective, 0.0, point)
+
+    def visits(self, rng):
+        """Each block once, unless its rows weigh nothing."""
+        visits = super().visits(rng)
+        return (visit for visit in visits if visit.total_weight > 0.0)
+
+    def estimate(self, visit, point):
+        """Return the batch's own mean as the correction of nothing."""
+        sums = self.model.statistics(point, visit, self.beta)
+        weight = visit.total_weight
+        mean = scale(sums, 1.0 / weight)
+        total, seen = self.seen
+        self.seen = (total + weight * self.model.objective(point, mean), seen + weight)
+        return None, mean

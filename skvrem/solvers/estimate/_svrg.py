@@ -1,0 +1,57 @@
+"""SVRG: the mean at an anchor, corrected by what a batch has changed since."""
+
+from functools import partial
+from typing import Any
+
+from skvrem.solvers._protocols import Anchor
+from skvrem.solvers.estimate._blocks import Blocks
+from skvrem.utils._algebra import accumulate, correction, rescale
+
+__all__ = ["SVRG"]
+
+
+class SVRG(Blocks):
+    """Variance reduction about an anchor that is renewed every epoch.
+
+    Averaging models become sEM-vr (Chen et al. 2018, Eq. 5), gradient models SVRG.
+    An epoch costs two passes where the model's memory holds the batches' sums, three
+    where it holds the anchor's parameters and evaluates there again.
+    """
+
+    anchor: Any
+    name = "svrg"
+    exact = True
+    certifies = True
+    patience = 1
+
+    def take(self, model, partition):
+        """See `Blocks`."""
+        super().take(model, partition)
+        self.passes = 1.0 + model.recall_passes
+
+    def certify(self, point, beta):
+        """Make the anchor: a full pass at the point, each batch remembered."""
+        # What the last epoch needed is free to go.
+        self.memory: list = []
+        total = self.anchor = None
+        evaluate = partial(_remember, self.model, point, beta)
+        for sums, kept in self.partition.map(evaluate):
+            total = accumulate(total, sums)
+            self.memory.append(kept)
+            del sums  # before the next are made
+        mean = rescale(total, 1.0 / self.partition.total_weight)
+        self.beta = beta
+        objective = self.model.objective(point, mean)
+        self.anchor = Anchor(mean, objective, 1.0, point)
+        return self.anchor
+
+    def estimate(self, visit, point):
+        """Return the anchor's mean and the batch's scaled change since."""
+        now = self.model.statistics(point, visit, self.beta)
+        then = self.model.recall(self.memory[visit.block], point, visit)
+        factor = len(self.partition) / self.partition.total_weight
+        return self.anchor.mean, correction(now, then, factor)
+
+
+def _remember(model, point, beta, batch):
+    return model.remember(point, batch, beta)

@@ -1,0 +1,1 @@
+"""Epochs whose steps are more than a mean put in."""

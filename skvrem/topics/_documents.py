@@ -1,0 +1,206 @@
+"""Documents: rows of counts, of which only the nonzeros exist.
+
+A batch of documents is a small CSR matrix of its own, over the words that occur in it.
+What a step costs then depends on its nonzeros and never on the vocabulary.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from skvrem.data._batch import Partition
+from skvrem.utils._algebra import read_only
+from skvrem.utils._remote import refuse_dask
+
+__all__ = ["Documents", "as_documents", "open_documents"]
+
+# Fewer tokens in all are lost in rounding, in single precision.
+LEAST_TOKENS = 1e-25
+
+
+class Counts(NamedTuple):
+    """The arrays of a CSR matrix whose columns are the words of a batch.
+
+    Attributes
+    ----------
+    counts : float array of shape (n_nonzeros,)
+    index : int32 array of shape (n_nonzeros,)
+        Columns, as positions in `words`.
+    indptr : int64 array of shape (n_documents + 1,)
+    words : int32 array of shape (n_words,)
+        The words of the batch in the vocabulary, ascending; empty for all of it.
+    n_features : int
+        Size of the vocabulary.
+    """
+
+    counts: np.ndarray
+    index: np.ndarray
+    indptr: np.ndarray
+    words: np.ndarray
+    n_features: int
+
+    @property
+    def n_words(self):
+        """Number of columns."""
+        return self.words.size or self.n_features
+
+
+class DocumentBatch(NamedTuple):
+    """Some documents.
+
+    Attributes
+    ----------
+    rows : Counts
+        Those of the batch and no others.
+    ids : int32 array of shape (n_units,)
+        Their numbers in the source.
+    weight : float64 array of shape (n_units,), or empty where all are 1
+    block : int
+        Number of the block in its partition.
+    """
+
+    rows: Counts
+    ids: np.ndarray
+    weight: np.ndarray
+    block: int = 0
+
+    @property
+    def n_units(self):
+        """Number of documents."""
+        return len(self.ids)
+
+    @property
+    def total_weight(self):
+        """Tokens, each weighing as its document."""
+        return _tokens(self.rows.counts, self.rows.indptr, self.weight)
+
+
+class Documents:
+    """A source of documents in memory.
+
+    Parameters
+    ----------
+    X : CSR matrix or array of shape (n_documents, n_features), without explicit zeros
+    weight : float64 array of shape (n_documents,), or empty
+    dtype : dtype
+        Of the counts as kernels see them.
+
+    Notes
+    -----
+    Means are taken over tokens: `total_weight` is their weighted number.
+    """
+
+    remote = False
+
+    def __init__(self, X, weight, dtype):
+        self.X = X
+        self.weight = weight
+        self.dtype = dtype
+        self.n_units, self.n_features = X.shape
+        self.n_weighted = int(np.count_nonzero(weight)) if weight.size else X.shape[0]
+        self.total_weight = _tokens(X.data, X.indptr, weight)
+
+    def chunks(self):
+        """All documents in storage order, as one batch."""
+        ids = np.arange(self.n_units, dtype=np.int32)
+        if self.X.nnz < self.n_features:
+            batch = self._compact(ids, 0, np.empty(self.n_features, np.int32))
+        else:
+            batch = self._batch(self.X, ids, read_only(np.empty(0, np.int32)), 0)
+        return Partition([batch], self.total_weight)
+
+    def blocks(self, n_blocks, rng):
+        """Cut a random order of the documents into blocks, each a copy of its own.
+
+        Costs a count and an index a nonzero.
+        """
+        order = rng.permutation(self.n_units).astype(np.int32)
+        edges = [self.n_units * i // n_blocks for i in range(n_blocks + 1)]
+        position = np.empty(self.n_features, np.int32)
+        ids = [np.sort(order[a:b]) for a, b in pairwise(edges)]
+        batches = [self._compact(part, i, position) for i, part in enumerate(ids)]
+        return Partition(batches, self.total_weight)
+
+    def sample(self, n_units, rng):
+        """Return a batch of at most `n_units` random documents."""
+        n_units = min(n_units, self.n_units)
+        ids = np.sort(rng.choice(self.n_units, n_units, replace=False))
+        return self._compact(ids.astype(np.int32), 0, np.empty(self.n_features, "i4"))
+
+    def _compact(self, ids, block, position):
+        rows = self.X[ids]
+        seen = np.zeros(self.n_features, bool)
+        seen[rows.indices] = True
+        words = np.flatnonzero(seen).astype(np.int32)
+        position[words] = np.arange(len(words), dtype=np.int32)
+        rows.indices = position[rows.indices]
+        return self._batch(rows, ids, read_only(words), block)
+
+    def _batch(self, rows, ids, words, block):
+        counts = Counts(
+            read_only(rows.data.astype(self.dtype, copy=False)),
+            read_only(rows.indices.astype(np.int32, copy=False)),
+            read_only(rows.indptr.astype(np.int64, copy=False)),
+            words,
+            self.n_features,
+        )
+        weight = read_only(self.weight[ids] if self.weight.size else self.weight)
+        return DocumentBatch(counts, read_only(ids), weight, block)
+
+
+def _tokens(counts, indptr, weight):
+    if not weight.size:
+        return float(counts.sum(dtype=np.float64))
+    sums = np.add.reduceat(np.append(counts, 0).astype(np.float64), indptr[:-1])
+    sums[np.diff(indptr) == 0] = 0.0
+    return float(weight @ sums)
+
+
+def as_documents(X, sample_weight=None, dtype=np.float64):
+    """Return the source for counts.
+
+    Parameters
+    ----------
+    X : validated CSR matrix or array, or ndarray, of shape (n_documents, n_features)
+        Never written to.
+    sample_weight : array of shape (n_documents,), or None
+    dtype : dtype, default=float64
+        Of the counts as kernels see them.
+
+    Raises
+    ------
+    TypeError
+        If X is a dask array.
+    """
+    refuse_dask(X)
+    X = sp.csr_array(X)
+    if X.nnz and not X.data.all():
+        X = X.copy()
+        X.eliminate_zeros()
+    weight = np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
+    return Documents(X, read_only(weight), np.dtype(dtype))
+
+
+def open_documents(X, sample_weight, dtype, empty=False):
+    """Return the source for counts to learn from; see `as_documents`.
+
+    Raises
+    ------
+    ValueError
+        If there is not a token of positive weight, unless `empty`; or too little of
+        them to compute with.
+    """
+    documents = as_documents(X, sample_weight, dtype)
+    if 0.0 < documents.total_weight < LEAST_TOKENS:
+        raise ValueError(
+            f"X has {documents.total_weight:.3g} tokens in all, which is lost in "
+            "floating point: pass counts of words, and weights near 1."
+        )
+    if documents.total_weight == 0.0 and not empty:
+        raise ValueError(
+            "X has no counts: there must be a document with a word in it"
+            f"{'' if sample_weight is None else ' and a positive weight'}."
+        )
+    return documents

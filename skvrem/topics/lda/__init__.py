@@ -1,0 +1,5 @@
+"""Latent Dirichlet allocation."""
+
+from skvrem.topics.lda._estimator import TemperedLDA
+
+__all__ = ["TemperedLDA"]

@@ -1,0 +1,410 @@
+r"""Latent Dirichlet allocation: what is averaged over documents, and the update.
+
+.. math:: \theta_d \sim D(\alpha), \quad \beta_k \sim D(\eta), \quad
+          z_{dn} \sim \theta_d, \quad w_{dn} \sim \beta_{z_{dn}}
+
+with the factorised posterior :math:`q(\theta_d) = D(\gamma_d)`, :math:`q(\beta_k) =
+D(\lambda_k)`. At inverse temperature b (Mandt et al. 2016, Eqs. 4 and 8, supplement
+B.2) the likelihood is tempered and the priors are not: the bound is
+
+.. math:: \sum_{dv} c_{dv} \log \sum_k
+          e^{b (E \log \theta_{dk} + E \log \beta_{kv})}
+          - \sum_d KL(q(\theta_d) | p(\theta_d)) - \sum_k KL(q(\beta_k) | p(\beta_k))
+
+and :math:`\lambda_{kv} = \eta_{kv} + N s_{kv}` with s the mean a token of the tempered
+expected counts :math:`b \, c_{dv} \, q(z_{dv} = k)`, which is what the solvers average:
+stochastic averaging of s is a natural-gradient step on λ (stochastic variational
+inference, Hoffman et al. 2013), and svrg is its variance-reduced form.
+"""
+
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from skvrem.topics._model_padding import pad, padded_empty
+from skvrem.topics._model_word_sums import (
+    NO_WORDS,
+    TASK_WORDS,
+    WordSums,
+    column_sums,
+    cut_documents,
+    expected_counts,
+    take_rows,
+)
+from skvrem.topics.lda import _kernels as kernels
+from skvrem.utils._parallel import parallel_map, row_chunks
+
+__all__ = ["LDAModel", "LDAPoint", "Parameters"]
+
+# Rounds that a document takes, about: for the size of tasks only.
+USUAL_ROUNDS = 20
+# Inverse temperatures at which the partition function is evaluated.
+GRID = np.geomspace(0.1, 1.0, 20)
+
+
+class Parameters(NamedTuple):
+    """Parameters of q(β), word by word and padded.
+
+    Attributes
+    ----------
+    topics : ndarray of shape (n_features, K)
+        λ.
+    """
+
+    topics: np.ndarray
+
+
+class Statistics(NamedTuple):
+    """Sums over the documents of a batch.
+
+    Attributes
+    ----------
+    sum_z : Rows of an array of shape (n_features, K), or the array
+        Σ_d b c_dv q(z_dv = k).
+    objective : float
+        The documents' share of the bound.
+    """
+
+    sum_z: Any
+    objective: float
+
+
+class LDAPoint(NamedTuple):
+    """Where a fit stands.
+
+    Attributes
+    ----------
+    sums : WordSums
+        The statistics s, which λ is made of where it is needed.
+    divergence : float
+        KL of the topics, a token, as of the last `recentre`.
+    settled : bool
+        There was no update since.
+    partition : ndarray of shape (n_temperatures, K), or None
+        S_k(b) as of then, for documents with temperatures of their own.
+    """
+
+    sums: WordSums
+    divergence: float = 0.0
+    settled: bool = False
+    partition: np.ndarray | None = None
+    reference: None = None
+    trials: int = 0
+    repaired: tuple = ()
+
+    @property
+    def statistics(self):
+        """The mean statistics a token."""
+        return Statistics(self.sums.toarray(), 0.0)
+
+
+class LDAModel:
+    """Variational posterior of topics from counts.
+
+    Parameters
+    ----------
+    doc_topic_prior : array of shape (n_components,)
+        α.
+    topic_word_prior : array of shape (n_components, n_features), or ()
+        η.
+    n_tokens : float
+        N, the tokens that the posterior of the topics counts.
+    dtype : dtype
+    max_doc_update_iter : int, default=100
+        Most rounds on a document.
+    mean_change_tol : float, default=1e-3
+        No more of them where one changes γ by less than this a topic.
+    """
+
+    keep_sums = False
+    #: Sums over words, without the rounds on a document.
+    recall_passes = 0.1
+
+    def __init__(
+        self,
+        doc_topic_prior,
+        topic_word_prior,
+        n_tokens,
+        dtype,
+        max_doc_update_iter=100,
+        mean_change_tol=1e-3,
+    ):
+        self.n_components = len(doc_topic_prior)
+        self.dtype = np.dtype(dtype)
+        self.doc_prior = pad(doc_topic_prior[None], self.dtype)[0]
+        if not topic_word_prior.ndim:  # the same for all words
+            topic_word_prior = np.full((self.n_components, 1), topic_word_prior)
+        self.word_prior = pad(topic_word_prior.T, self.dtype)
+        self.n_tokens = n_tokens
+        self.max_doc_update_iter = max_doc_update_iter
+        self.mean_change_tol = self.dtype.type(mean_change_tol)
+
+    def start(self, parameters):
+        """Return the point of given λ, a tuple with one (n_features, K) array.
+
+        They are what a fit first sees, even where they are below the prior; the
+        statistics are those nearest to them.
+        """
+        sums = pad(parameters[0], self.dtype)
+        # An array more, only where it is needed.
+        given = sums.copy() if (sums < self.word_prior).any() else None
+        sums -= self.word_prior
+        np.maximum(sums, self.dtype.type(0.0), out=sums)
+        sums /= self.dtype.type(self.n_tokens)
+        return self.recentre(LDAPoint(WordSums.of(sums, given=given)))
+
+    def resume(self, sums):
+        """Return the point of given statistics, (n_features, n_components) a token."""
+        return self.recentre(LDAPoint(WordSums.of(pad(sums, self.dtype))))
+
+    def statistics(self, point, batch, beta):
+        """Return the sums of a batch."""
+        return self.remember(point, batch, beta)[0]
+
+    def remember(self, point, batch, beta):
+        """Return the sums of a batch, and what gives them again without rounds."""
+        logs, top = self.words_of(point.sums, batch)
+        rows = self.temper(logs, beta)
+        _, objective, w, at = self.infer(rows, top, batch, beta)
+        sums = expected_counts(batch, self.dtype.type(beta) * w, at, rows)
+        return Statistics(sums, objective), (w, at, point.sums, beta)
+
+    def recall(self, memory, point, batch):
+        """Return the sums where `memory` was made."""
+        w, at, sums, beta = memory
+        logs, _ = self.words_of(sums, batch)
+        rows = self.temper(logs, beta)
+        sums = expected_counts(batch, self.dtype.type(beta) * w, at, rows)
+        return Statistics(sums, 0.0)
+
+    def infer(self, rows, top, batch, beta):
+        """Return γ of a batch's documents, their bound, and the sums' ingredients.
+
+        Parameters
+        ----------
+        rows, top : ndarrays of shapes (n_words, K) and (n_words,)
+            exp(b E log β) relative to the largest entry of a word, and E log β there.
+        batch : batch of documents
+        beta : float
+            b.
+        """
+        kernel = kernels.infer_documents
+        return self._infer(kernel, batch, rows, top, self.dtype.type(beta))
+
+    def _infer(self, kernel, batch, rows, top, *arguments):
+        """Run a kernel over the documents of a batch, on all threads."""
+        counts = batch.rows
+        w = np.empty(len(counts.counts), self.dtype)
+        gamma = np.empty((batch.n_units, rows.shape[1]), self.dtype)
+        at = np.empty_like(gamma)
+        weight = batch.weight.astype(self.dtype)
+
+        def work(documents):
+            return kernel(
+                counts.counts,
+                counts.index,
+                counts.indptr,
+                weight,
+                *documents,
+                rows,
+                top,
+                self.doc_prior,
+                *arguments,
+                self.max_doc_update_iter,
+                self.mean_change_tol,
+                gamma,
+                at,
+                w,
+            )
+
+        tasks = cut_documents(counts.indptr, USUAL_ROUNDS * rows.shape[1])
+        bound = sum(parallel_map(work, tasks))
+        return gamma, bound, w, at
+
+    def expect_log(self, topics, psi_totals):
+        """Return E log β relative to its largest entry over topics, and that entry."""
+        logs = padded_empty(*topics.shape, self.dtype)
+        top = np.empty(len(topics), self.dtype)
+        psi_totals = psi_totals.astype(self.dtype)
+        _by_words(kernels.expect_log, len(topics), topics, psi_totals, out=(logs, top))
+        return logs, top
+
+    def temper(self, logs, beta):
+        """Return exp(b E log β), in place."""
+        _by_words(kernels.temper, len(logs), self.dtype.type(beta), out=(logs,))
+        return logs
+
+    def psi_totals(self, topics):
+        """Return ψ(Σ_v λ_kv), 0 for padding."""
+        return self._psi(column_sums(topics))
+
+    def _psi(self, totals):
+        return np.where(totals > 0.0, digamma(np.where(totals > 0.0, totals, 1.0)), 0.0)
+
+    def _prior_totals(self, n_features):
+        """Return Σ_v η_kv."""
+        totals = self.word_prior.sum(axis=0, dtype=np.float64)
+        return totals * n_features if len(self.word_prior) == 1 else totals
+
+    def words_of(self, sums, batch):
+        """Return `expect_log` of the words of a batch, from the statistics."""
+        topics = self._topics(sums, batch.rows.words)
+        return self.expect_log(topics, self._psi(self._totals(sums)))
+
+    def _totals(self, sums):
+        """Return Σ_v λ_kv."""
+        if sums.given is not None:
+            return column_sums(sums.given)
+        prior = self._prior_totals(len(sums.deviation))
+        return prior + self.n_tokens * sums.totals
+
+    def _topics(self, sums, words):
+        """Return λ of the words (none named: all)."""
+        every = np.ones(sums.deviation.shape[1])
+        return sums.parameters(words, self.n_tokens, self.word_prior, every)
+
+    def parameters(self, point):
+        """Return the parameters of a point."""
+        return Parameters(self._topics(point.sums, NO_WORDS))
+
+    def update(self, point, mean, correction, step):
+        """Return the point after one step (Eq. 8); see :meth:`WordSums.step`.
+
+        Its deviation is written to, so `point` must not be updated again.
+        """
+        mean, correction = (
+            None if part is None else part.sum_z for part in (mean, correction)
+        )
+        sums = point.sums.step(mean, correction, step)
+        return point._replace(sums=sums, settled=False)
+
+    def recentre(self, point):
+        """Return the point with its statistics in one array.
+
+        What its last steps wrote to is written to, so `point` is spent.
+        """
+        if point.settled:
+            return point
+        sums = point.sums.settle()
+        divergence = self.divergence(self._topics(sums, NO_WORDS)) / self.n_tokens
+        return point._replace(sums=sums, divergence=divergence, settled=True)
+
+    def divergence(self, topics):
+        """Return Σ_k KL(q(β_k) | p(β_k)), in nats."""
+        k = self.n_components
+        totals = column_sums(topics)
+        psi = self._psi(totals)
+        prior = self._prior_totals(len(topics))
+        parts = parallel_map(
+            lambda part: kernels.divergence_of_topics(
+                topics, self.word_prior, psi, *part
+            ),
+            row_chunks(0, len(topics), TASK_WORDS),
+        )
+        return sum(parts) + float((gammaln(totals[:k]) - gammaln(prior[:k])).sum())
+
+    def partition(self, logs, top, grid):
+        """Return S_k(b) = Σ_v exp(b log β_kv) for a grid of b.
+
+        Parameters
+        ----------
+        logs, top : ndarrays of shapes (n_features, K) and (n_features,)
+            log β relative to the largest entry of a word, and that entry.
+        grid : float64 ndarray of shape (n_temperatures,)
+        """
+
+        def evaluate(part):
+            out = np.zeros((len(grid), logs.shape[1]))
+            kernels.partition_function(logs, top, grid, *part, out)
+            return out
+
+        return reduce(
+            np.add, parallel_map(evaluate, row_chunks(0, len(logs), TASK_WORDS))
+        )
+
+    def calibration(self, point, batch, beta, inverse):
+        r"""Return what the posterior expects of the data, and what it would predict.
+
+        With posterior means :math:`\bar\theta, \bar\beta` (Mandt et al. 2016, Eq. 9,
+        with the partition function of the model where it stands instead of the
+        prior's):
+
+        .. math:: e = \frac1N \sum_{dn} E_q[\log \bar\theta_{dz} \bar\beta_{zw}],
+           \qquad c(b) = \frac1N \sum_d n_d \log \sum_k
+           \bar\theta_{dk}^b \sum_v \bar\beta_{kv}^b
+
+        Parameters
+        ----------
+        point : LDAPoint
+            Settled.
+        batch : batch of documents
+        beta : float
+            Inverse temperature of the posterior.
+        inverse : float64 ndarray
+            Inverse temperatures b, from 0.1 to 1.
+
+        Returns
+        -------
+        energy : float
+            e
+        partition : ndarray like `inverse`
+            c(b), interpolated from a coarser grid.
+        """
+        k, words = self.n_components, batch.rows.words
+        topics = self._topics(point.sums, NO_WORDS)
+        means = topics / np.where(topics.any(axis=0), topics.sum(axis=0), 1.0)
+        with np.errstate(divide="ignore"):
+            logs = np.log(means)
+        top = logs[:, :k].max(axis=1)
+        rows_logs, rows_top = self.expect_log(
+            take_rows(topics, words), self.psi_totals(topics)
+        )
+        rows = self.temper(rows_logs, beta)
+        gamma, _, w, at = self.infer(rows, rows_top, batch, beta)
+        counts = expected_counts(batch, w, at, rows)
+        counts = counts.values if words.size else counts
+        own = logs[words] if words.size else logs
+        theta = (gamma / gamma.sum(axis=1, keepdims=True))[:, :k].astype(np.float64)
+        weight = batch.weight if batch.weight.size else np.ones(batch.n_units)
+        spent = weight[:, None] * (gamma - self.doc_prior)[:, :k] / beta
+        energy = (spent * np.log(theta)).sum() + (counts[:, :k] * own[:, :k]).sum()
+        sums = self.partition(logs - top[:, None], top, GRID)[:, :k]
+        lengths = np.add.reduceat(
+            np.append(batch.rows.counts, 0.0), batch.rows.indptr[:-1]
+        )
+        lengths[np.diff(batch.rows.indptr) == 0] = 0.0
+        lengths *= weight
+        partition = [
+            lengths @ np.log(theta**b @ row) for b, row in zip(GRID, sums, strict=True)
+        ]
+        n_tokens = lengths.sum() or 1.0  # all that were drawn may weigh nothing
+        partition = np.array(partition) / n_tokens
+        return float(energy / n_tokens), np.interp(inverse, GRID, partition)
+
+    def objective(self, point, mean):
+        """Return the bound (Eq. 4) a token, from statistics taken at `point`."""
+        return float(mean.objective - point.divergence)
+
+    def norm(self, point, sums):
+        """Return the length of a change of statistics."""
+        return float(np.sqrt(np.square(sums.sum_z, dtype=np.float64).sum()))
+
+    def translate(self, sums, reference, new_reference):
+        """Return the sums: they have no reference."""
+        return sums
+
+    def revive(self, point, data, rng):
+        """Return the point: the prior keeps every topic alive."""
+        return point
+
+
+def _by_words(function, n_words, *arguments, out):
+    """Call a kernel on ranges of words."""
+
+    def work(part):
+        function(*arguments, *part, *out)
+
+    for _ in parallel_map(work, row_chunks(0, n_words, TASK_WORDS)):
+        pass

@@ -1,0 +1,5 @@
+"""Probabilistic latent semantic analysis."""
+
+from skvrem.topics.plsa._estimator import VRPLSA
+
+__all__ = ["VRPLSA"]

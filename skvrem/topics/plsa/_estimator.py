@@ -1,0 +1,472 @@
+"""The scikit-learn shell of pLSA: parameters, fit, partial_fit."""
+
+from functools import partial
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from skvrem import schedules, solvers
+from skvrem.topics._documents import open_documents
+from skvrem.topics.plsa._inference import (
+    PLSAInference,
+    check_doc_prior,
+    check_word_prior,
+)
+from skvrem.topics.plsa._model import PLSAModel
+from skvrem.utils._base import VersionedPickle
+from skvrem.utils._parallel import threads
+from skvrem.utils._reports import (
+    CallbackSupportMixin,
+    Progress,
+    warn_annealing_too_long,
+    warn_not_converged,
+    with_callbacks,
+)
+from skvrem.utils._validation import (
+    all_or_nothing,
+    check_integer,
+    check_options,
+    check_real,
+)
+
+__all__ = ["VRPLSA"]
+
+# Chosen by the objective that is reached in the time of 60 batch passes: 20 minibatches
+# of at least 64 documents, a step of 7 / n_blocks, 8 EM steps on a document a visit.
+# The noise of a minibatch falls with the root of its documents: many allow more.
+BLOCKS, BLOCK_DOCUMENTS, FEWEST_BLOCKS = 20, 64, 5
+STEPS_AN_EPOCH, MANY_DOCUMENTS, DOC_STEPS = 7.0, 500, 8
+# First epochs without an anchor: that of random topics is soon forgotten.
+PILOT = 1
+DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
+
+
+class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator):
+    r"""Probabilistic latent semantic analysis by variance-reduced EM.
+
+    A token of document d is word v with probability
+    :math:`\sum_k \theta_{dk} \varphi_{kv}`. Topics :math:`\varphi` and the documents'
+    shares :math:`\theta` maximise the likelihood times Dirichlet priors (MAP).
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of topics.
+    doc_topic_prior : float or array-like of shape (n_components,), default=None
+        :math:`\alpha \ge 0`, None for 1 / n_components. The prior of a document is
+        Dirichlet(1 + alpha) here and Dirichlet(alpha) in latent Dirichlet allocation,
+        whose prior ``a`` is ``doc_topic_prior=a - 1`` here (for a of at least 1).
+    topic_word_prior : float or array-like, default=None
+        :math:`\beta \ge 0`, None for 0.1; an array of shape (n_components, n_features)
+        gives topics their own words, see :func:`skvrem.text.seed_prior`. The prior of
+        a topic is Dirichlet(1 + beta).
+    solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
+        How the mean of the topics' statistics is estimated. "batch" is EM;
+        "stochastic" is stochastic EM (SCVB0); "svrg" is sEM-vr [1]_, with a first epoch
+        of stochastic EM at the same step, as an anchor at random topics is soon
+        forgotten; "auto" is "svrg" from 320 documents on, "batch" below.
+    step_size : float, default="auto"
+        For "svrg" the constant step, at most 1: "auto" is 7 / n_batches, times the root
+        of a minibatch's documents over 500 where there are more; a number of one's own
+        has an anchor from the first epoch on. For "stochastic" and `partial_fit` the
+        factor of the decreasing step, "auto" is 1.
+    step_decay, step_offset : float, default=0.6, 2.0
+        Step t of "stochastic" is
+        ``step_size * (t + step_offset) ** -step_decay``, at most 1.
+    batch_size : int, default="auto"
+        Documents a minibatch; "auto" makes 20 minibatches of at least 64.
+    doc_update_iter : int, default="auto"
+        EM steps on a document's shares at a visit; "auto" is 1 for "batch", which is
+        classical EM, and 8 for the others.
+    max_iter : int, default=100
+        Epochs: passes for "batch", passes over the minibatches for the others.
+    tol : float, default=1e-4
+        Converged when an epoch gains less than this, in nats a token.
+    max_doc_update_iter : int, default=100
+        Most EM steps on a new document, in `transform` and `partial_fit`.
+    mean_change_tol : float, default=1e-3
+        They end when a step changes the document's shares by less than this, in sum.
+    tempering : {None, "annealed"}, default=None
+        "annealed" starts the posteriors at a higher temperature (deterministic
+        annealing), for a solution that depends less on the start.
+    temperature : float, default=2.0
+        Temperature at the start; it falls linearly to 1.
+    annealing_iter : int, default=10
+        Epochs until the temperature is 1.
+    n_init : int, default=1
+        Starts, of which the best is kept; see ``init_scores_``.
+    components_init : array-like of shape (n_components, n_features), default=None
+        Topics to start from, in any scale, in place of random ones.
+    warm_start : bool, default=False
+        Start from the topics of the last fit.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the start and the minibatches.
+    n_jobs : int, default=None
+        Threads; None is all cores, or one inside a joblib or dask worker. The result
+        does not depend on it.
+    verbose : int, default=0
+        1: a progress bar, or lines for the first epoch, every `verbose_interval`-th and
+        the last; 2: every epoch.
+    verbose_interval : int, default=10
+        Epochs between two lines.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Topics: probabilities of the words, rows sum to 1. (Pseudo-counts in latent
+        Dirichlet allocation; dividing its rows by their sums gives these.) float32
+        for counts of an integer type or float32, else float64.
+    topic_shares_ : ndarray of shape (n_components,)
+        Share of the tokens that each topic explains.
+    objective_ : float
+        What is maximised, in nats a token: log-likelihood and log priors, the latter
+        up to constants.
+    doc_topic_prior_ : ndarray of shape (n_components,)
+        The prior used.
+    topic_word_prior_ : float or ndarray of shape (n_components, n_features)
+        The prior used.
+    n_iter_ : int
+        Epochs made; batches seen, on a stream.
+    converged_ : bool
+        Whether an epoch gained less than `tol`.
+    history_ : dict of ndarrays
+        By epoch: "passes", "seconds", "objective", "step_size", "temperature". The
+        objective is that of the epoch's beginning, NaN at the first of stochastic EM.
+    init_scores_ : ndarray of shape (n_init,)
+        Objective that each start reached.
+    solver_, step_size_, batch_size_ : str, float, int
+        What was used.
+    n_tokens_seen_ : float
+        Tokens seen, each as its document's weight.
+    n_features_in_ : int
+        Size of the vocabulary.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Words, where X had column names.
+
+    See Also
+    --------
+    sklearn.decomposition.LatentDirichletAllocation : Integrates over the shares.
+    sklearn.decomposition.NMF : With the Kullback-Leibler loss, the same likelihood
+        without priors.
+
+    Notes
+    -----
+    The shares of a document are its own parameters, which no other document says
+    anything about. A visit therefore takes whole EM steps on them, where Eq. 5 of [1]_,
+    read literally, would scale their change by the number of minibatches and leave the
+    simplex; the fixed points are the same. Under variance reduction a statistic can
+    be negative for a while; what counts is then its projection to zero, from which the
+    next epoch goes on.
+
+    A minibatch costs its nonzeros times `n_components`, whatever the vocabulary. Memory
+    beyond X: three ("batch") or four arrays of the size of the topics, `n_components`
+    rounded up to a multiple of 16, two of the shares, and 12 bytes a nonzero.
+
+    References
+    ----------
+    .. [1] Chen, Zhu, Teh, Zhang (2018). Stochastic expectation maximization with
+       variance reduction. NeurIPS.
+    .. [2] Hofmann (1999). Probabilistic latent semantic indexing. SIGIR.
+    .. [3] Foulds, Boyles, DuBois, Smyth, Welling (2013). Stochastic collapsed
+       variational Bayesian inference for latent Dirichlet allocation. KDD.
+
+    Examples
+    --------
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from skvrem import VRPLSA
+    >>> from skvrem.text import top_words
+    >>> texts = ["sun rain wind sun rain", "goal ball team goal ball"] * 10
+    >>> vectorizer = CountVectorizer().fit(texts)
+    >>> plsa = VRPLSA(n_components=2, random_state=0).fit(vectorizer.transform(texts))
+    >>> sorted(sorted(words) for words in top_words(plsa, vectorizer, n=2))
+    [['ball', 'goal'], ['rain', 'sun']]
+    >>> plsa.transform(vectorizer.transform(["rain and wind"])).shape
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        n_components=10,
+        *,
+        doc_topic_prior=None,
+        topic_word_prior=None,
+        solver="auto",
+        step_size="auto",
+        step_decay=0.6,
+        step_offset=2.0,
+        batch_size="auto",
+        doc_update_iter="auto",
+        max_iter=100,
+        tol=1e-4,
+        max_doc_update_iter=100,
+        mean_change_tol=1e-3,
+        tempering=None,
+        temperature=DEFAULT_TEMPERATURE,
+        annealing_iter=DEFAULT_ANNEALING,
+        n_init=1,
+        components_init=None,
+        warm_start=False,
+        random_state=None,
+        n_jobs=None,
+        verbose=0,
+        verbose_interval=10,
+    ):
+        self.n_components = n_components
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.solver = solver
+        self.step_size = step_size
+        self.step_decay = step_decay
+        self.step_offset = step_offset
+        self.batch_size = batch_size
+        self.doc_update_iter = doc_update_iter
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_doc_update_iter = max_doc_update_iter
+        self.mean_change_tol = mean_change_tol
+        self.tempering = tempering
+        self.temperature = temperature
+        self.annealing_iter = annealing_iter
+        self.n_init = n_init
+        self.components_init = components_init
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
+
+    def _check_parameters(self):
+        self._check_common_parameters()
+        check_options(self, solver=solvers.names_for(PLSAModel))
+        check_integer(self, "doc_update_iter", least=1, options=("auto",))
+        most = np.inf if self.solver == "stochastic" else 1.0
+        check_real(self, "step_size", above=True, most=most, options=("auto",))
+        check_real(self, "step_decay", above=True, most=1.0)
+        check_options(self, tempering=(None, "annealed"))
+        warn_annealing_too_long(self)
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the topics of documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts, integers or not, but no TF-IDF: priors are counts.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Documents count so many times for the topics.
+
+        Returns
+        -------
+        self : VRPLSA
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            For parameters out of range, counts that are negative, NaN or infinite, or
+            a matrix without any. The estimator is then as it was before.
+
+        Warns
+        -----
+        FractionalCountsWarning
+            If X looks like weights, as TF-IDF: priors are counts.
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        """
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            self._fit(X, y, sample_weight)
+        return self
+
+    def _plan(self, n_documents, warm):
+        """Choose solver, blocks and step."""
+        n_blocks = max(1, min(BLOCKS, n_documents // BLOCK_DOCUMENTS))
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            batch_size = n_documents / n_blocks
+        n_blocks = max(1, round(n_documents / batch_size))
+        solver = self.solver
+        if solver == "auto":
+            solver = "svrg" if n_blocks >= FEWEST_BLOCKS else "batch"
+        step_size = self.step_size
+        pilot = PILOT if step_size == "auto" and not warm else 0
+        if step_size == "auto":
+            steps = STEPS_AN_EPOCH * max(1.0, (batch_size / MANY_DOCUMENTS) ** 0.5)
+            reduced = solvers.reduces_variance(solver)
+            step_size = min(1.0, steps / n_blocks) if reduced else 1.0
+        return solvers.plan_em(
+            n_documents,
+            1,
+            solver=solver,
+            step_size=step_size,
+            batch_size=batch_size,
+            step_decay=self.step_decay,
+            step_offset=self.step_offset,
+            pilot=pilot,
+        )
+
+    @with_callbacks
+    def _fit(self, X, y, sample_weight):
+        data = open_documents(*self._check_counts(X, sample_weight, reset=True))
+        self._warn_of_fractions(data.X)
+        doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
+        word_prior = self._word_prior(data.n_features)
+        warm = self.warm_start and hasattr(self, "components_")
+        given = self._start_topics(data.n_features, warm)
+        plan = self._plan(data.n_units, given is not None)
+        steps = 1 if plan.name == "batch" else DOC_STEPS
+        if self.doc_update_iter != "auto":
+            steps = self.doc_update_iter
+        n_init = 1 if given is not None else self.n_init
+
+        def start(rng):
+            model = PLSAModel(
+                doc_prior,
+                word_prior,
+                data.total_weight,
+                data.dtype,
+                steps,
+            )
+            topics = given
+            if topics is None:
+                topics = self._random_topics(data, word_prior, rng)
+            point = model.start((topics.T, model.uniform(data.n_units)))
+            attributes = partial(self._attributes, model, doc_prior, word_prior)
+            return solvers.Start(model, point, attributes, temperature=temperature)
+
+        temperature = schedules.Constant(1.0)
+        if self.tempering == "annealed":
+            temperature = schedules.Linear(self.temperature, self.annealing_iter)
+        with Progress(self, X, y, n_init) as progress:
+            best, attributes = solvers.run_starts(
+                start,
+                n_init,
+                plan=plan,
+                data=data,
+                progress=progress,
+                random_state=check_random_state(self.random_state),
+                max_iter=self.max_iter,
+                tol=self.tol,
+            )
+        warn_not_converged(self, best, "token")
+        vars(self).update(
+            attributes,
+            objective_=best.objective,
+            n_tokens_seen_=data.total_weight + (self.n_tokens_seen_ if warm else 0.0),
+        )
+
+    def _word_prior(self, n_features):
+        return check_word_prior(self.topic_word_prior, self.n_components, n_features)
+
+    def _start_topics(self, n_features, warm):
+        given = super()._start_topics(n_features, warm)
+        return None if given is None else given / given.sum(axis=1, keepdims=True)
+
+    def _random_topics(self, data, word_prior, rng):
+        # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
+        # topics, EM spends its first epochs on a plateau.
+        topics = rng.standard_gamma(1.0, (self.n_components, data.n_features))
+        topics /= topics.sum(axis=1, keepdims=True)
+        if word_prior.ndim:
+            # Half of a topic are the words that its prior favours: a prior alone does
+            # not move EM out of another optimum, where the corpus has more of a word.
+            excess = word_prior - word_prior.min(axis=1, keepdims=True)
+            sums = excess.sum(axis=1, keepdims=True)
+            favoured = np.divide(excess, sums, out=topics.copy(), where=sums > 0.0)
+            topics = 0.5 * (topics + favoured)
+        return topics
+
+    def _attributes(self, model, doc_prior, word_prior, point):
+        """Return the fitted attributes of a point: all that its methods need."""
+        return self._topic_attributes(model, model.recentre(point)) | {
+            "doc_topic_prior_": doc_prior,
+            "topic_word_prior_": word_prior[()],
+        }
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Update the topics with one batch of a stream of documents.
+
+        One step of stochastic EM (SCVB0): the shares of the batch's documents are
+        found as `transform` finds them, and the topics' statistics move by
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        where t is the number of tokens seen before, over those of this batch. The
+        prior of the topics is shared among all tokens seen so far. Goes on from a
+        `fit`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts of the batch, over the same vocabulary each time. A batch of
+            empty documents leaves the topics as they are.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Documents count so many times for the topics.
+
+        Returns
+        -------
+        self : VRPLSA
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            As `fit`, or for another number of words than before.
+        """
+        first = not hasattr(self, "components_")
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            counts = self._check_counts(X, sample_weight, reset=first)
+            data = open_documents(*counts, empty=True)
+            if data.total_weight == 0.0:
+                return self._skip_batch(first)
+            if first:
+                self._warn_of_fractions(data.X)
+            doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
+            word_prior = self._word_prior(data.n_features)
+            if not first:  # in the order of the topics, which may have been relabelled
+                doc_prior = self.doc_topic_prior_
+                word_prior = np.asarray(self.topic_word_prior_)
+            seen = 0.0 if first else self.n_tokens_seen_
+            tokens = data.total_weight
+            model = PLSAModel(
+                doc_prior,
+                word_prior,
+                seen + tokens,
+                data.dtype,
+                self.max_doc_update_iter,
+                self.mean_change_tol,
+            )
+            sums = self._previous_sums(data, word_prior, first)
+            point = model.resume(sums, data.n_units)
+            step = solvers.stream_step(
+                model,
+                point,
+                data,
+                seen / tokens,
+                step_size=self.step_size,
+                step_offset=self.step_offset,
+                step_decay=self.step_decay,
+            )
+            point = model.recentre(step.point)
+            found = self._attributes(model, doc_prior, word_prior, point) | {
+                "objective_": model.objective(point, step.mean),
+                "n_tokens_seen_": seen + tokens,
+            }
+            step.record(self, found, data.n_units)
+        return self
+
+    def _previous_sums(self, data, word_prior, first):
+        """Return the statistics of a stream so far, word by word."""
+        if not first:
+            self._check_stream()
+            return self._sums
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        topics = self._start_topics(data.n_features, False)
+        if topics is None:
+            rng = np.random.default_rng(seed)
+            topics = self._random_topics(data, word_prior, rng)
+        return topics.T / self.n_components

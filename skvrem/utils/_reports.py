@@ -1,0 +1,305 @@
+"""What a fit says: its progress, and warnings where it ends."""
+
+import math
+import sys
+import warnings
+
+import numpy as np
+
+from skvrem.exceptions import (
+    CollapsedComponentWarning,
+    DataScaleWarning,
+    MaxIterWarning,
+    StalledWarning,
+)
+
+__all__ = [
+    "CallbackSupportMixin",
+    "Progress",
+    "warn_annealing_too_long",
+    "warn_not_converged",
+    "warn_scale",
+    "with_callbacks",
+]
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9 has none
+
+    class CallbackSupportMixin:
+        """Stands in where scikit-learn has no callbacks."""
+
+    def with_callbacks(method):
+        """Return the method unchanged."""
+        return method
+
+
+class Progress:
+    """Reports the epochs of a fit, as a context around it.
+
+    The estimator's `verbose` says how. 0: not. 1: a progress bar where rich is
+    installed and the output is a terminal, else a line for the first epoch, every
+    `verbose_interval`-th and the last. 2: a line every epoch. Its callbacks are called
+    with one task an epoch, below one task a start.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With `max_iter`, `verbose` and `verbose_interval`.
+    X, y : as in `fit`
+        For callbacks that evaluate.
+    n_init : int
+        Number of starts.
+    """
+
+    def __init__(self, estimator, X, y, n_init):
+        self.name = type(estimator).__name__
+        self.n_init = n_init
+        self.max_iter = estimator.max_iter
+        self.verbose = estimator.verbose
+        self.interval = estimator.verbose_interval if self.verbose == 1 else 1
+        self.arguments = {"estimator": estimator, "X": X, "y": y}
+        self.context = self.bar = None
+        self.record = estimator._record_of_fit
+        if hasattr(estimator, "_init_callback_context"):
+            self.context = estimator._init_callback_context(max_subtasks=n_init)
+
+    def __enter__(self):
+        if self.verbose == 1 and _is_terminal(sys.stdout):
+            self.bar = _rich_bar()
+        if self.bar is not None:
+            self.bar.start()
+        if self.context is not None:
+            self.context.call_on_fit_task_begin(**self.arguments)
+        return self
+
+    def __exit__(self, kind, *_):
+        if self.bar is not None:
+            self.bar.stop()
+        if self.context is not None and kind is None:
+            self.context.call_on_fit_task_end(**self.arguments)
+
+    def start(self, number, attributes):
+        """Begin a start; return what `run` calls with every epoch.
+
+        Its ``end()`` ends the start, and is true where a callback wants no more.
+
+        Parameters
+        ----------
+        number : int
+        attributes : callable
+            Makes the fitted attributes of a point, for callbacks that evaluate.
+        """
+        start = None
+        if self.context is not None:
+            start = self.context.subcontext("start", max_subtasks=self.max_iter)
+            start.call_on_fit_task_begin(**self.arguments)
+        if self.bar is not None:
+            task = self.bar.add_task(
+                f"{self.name} start {number + 1}/{self.n_init}",
+                total=self.max_iter,
+                note="",
+            )
+
+        def report(epoch, point):
+            report.epochs += 1
+            report.unsaid = None
+            if self.bar is not None:
+                note = f"objective {epoch.objective:.6g}"
+                self.bar.update(task, completed=report.epochs, note=note)
+            elif self.verbose:
+                if report.epochs == 1 or report.epochs % self.interval == 0:
+                    self._line(number, report.epochs, epoch)
+                else:
+                    report.unsaid = epoch
+            if start is None:
+                return False
+            context = start.subcontext("epoch")
+            context.call_on_fit_task_begin(**self.arguments)
+            return context.call_on_fit_task_end(
+                **self.arguments,
+                reconstruction_attributes=lambda: {
+                    **attributes(point),
+                    **self.record(),
+                },
+            )
+
+        def end():
+            if report.unsaid is not None:
+                self._line(number, report.epochs, report.unsaid)
+            return start is not None and start.call_on_fit_task_end(**self.arguments)
+
+        report.epochs, report.unsaid = 0, None
+        report.end = end
+        return report
+
+    def _line(self, number, epochs, epoch):
+        hot = "" if epoch.temperature == 1.0 else f", T={epoch.temperature:.3g}"
+        # Flushed: a pipe or a log file would keep the lines of a long fit to its end.
+        print(
+            f"[{self.name}] start {number + 1}/{self.n_init}, epoch {epochs}, "
+            f"{epoch.passes:.4g} passes, {epoch.seconds:.3g} s: "
+            f"objective {epoch.objective:.6f}{hot}",
+            flush=True,
+        )
+
+
+def _is_terminal(stream):
+    """Whether a stream is one; notebooks have streams of their own, or none."""
+    return hasattr(stream, "isatty") and stream.isatty()
+
+
+def _rich_bar():
+    try:
+        from rich import progress
+    except ImportError:
+        return None
+    return progress.Progress(
+        *progress.Progress.get_default_columns(),
+        progress.TextColumn("{task.fields[note]}", justify="right"),
+    )
+
+
+def warn_not_converged(estimator, result, unit="row", advice="", stacklevel=4):
+    """Warn if a fit ended before its optimum, with what is left and what may help.
+
+    A fit that was not to be tested (``tol=0``), not to move (``max_iter=0``), or that
+    a callback has ended does what was asked for.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With `tol`.
+    result : Result
+    unit : str
+        That `tol` and gains are measured in nats a; empty for nats in all.
+    advice : str
+        What makes the problem easier.
+    stacklevel : int
+    """
+    asked_for = result.n_iter == 0 or not estimator.tol > 0.0
+    if result.reason not in ("max_iter", "stalled") or asked_for:
+        return
+    nats = f"nats a {unit}" if unit else "nats"
+    left = f"an unknown number of {nats} is"
+    if not math.isnan(result.left):
+        left = f"about {result.left:.3g} {nats} are"
+        if math.isinf(result.left):
+            left = f"more {nats} than the last epochs tell are"
+    start = f"{type(estimator).__name__} did not converge in {result.n_iter} epochs"
+    advice = f"; {advice}" if advice else ""
+    if result.reason == "stalled":
+        message, kind = (
+            f"{start}: no step gained any more, though {left} left to gain and tol is "
+            f"{estimator.tol:g}. Raise tol if that is close enough{advice}.",
+            StalledWarning,
+        )
+    else:
+        if result.left < estimator.tol:
+            left = f"by the last epoch alone, {left}"
+        message, kind = (
+            f"{start}: {left} left to gain, and tol is {estimator.tol:g}. Raise "
+            f"max_iter, or tol if that is close enough{advice}.",
+            MaxIterWarning,
+        )
+    warnings.warn(message, kind, stacklevel=stacklevel)
+
+
+def warn_annealing_too_long(estimator):
+    """Warn if a schedule of temperatures does not fit into the fit."""
+    if (
+        estimator.tempering not in (None, "auto")
+        and estimator.annealing_iter > estimator.max_iter
+    ):
+        warnings.warn(
+            f"annealing_iter={estimator.annealing_iter} epochs of annealing do not fit "
+            f"into max_iter={estimator.max_iter}: raise max_iter.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+# Share of a column's variance that the constant may be. A larger one than the default
+# was chosen, to regularize: of that only so much is said that it is beyond all columns.
+SHARE, DEFAULT = 0.01, 1e-6
+# A part has collapsed where all its variances are within this factor of the constant,
+# those of the columns are beyond that one, and it holds at most such a share of the
+# rows, or so many: more are a value that comes often, which is for the part to find.
+NARROW, WIDE, FEW_SHARE, FEW = 2.0, 1e4, 0.01, 5.0
+# Columns that are named, and deviations in units of the mean that are rounding.
+NAMED, ROUNDING = 5, 1e-12
+
+
+def warn_scale(estimator, reg_covar, variances, means, names, kind, parts, rows):
+    """Warn if `reg_covar` does not fit the data, or parts have come down to it.
+
+    Parameters
+    ----------
+    estimator : estimator
+    reg_covar : float
+        What is added to the variances.
+    variances, means : ndarray of shape (n_features,)
+        Of the columns of the data.
+    names : list of str
+        Of these columns.
+    kind : str
+        "component" or "state".
+    parts : ndarray of shape (n_parts, n_features)
+        Variances of each part.
+    rows : ndarray of shape (n_parts,)
+        How many rows each part has.
+
+    Returns
+    -------
+    warned : bool
+        Whether there was something to warn of.
+    """
+    varies = variances > np.square(ROUNDING * np.abs(means))
+    rivals = varies & (reg_covar > SHARE * variances)
+    if reg_covar > DEFAULT and (reg_covar <= variances[varies]).any():
+        rivals[:] = False
+    if rivals.any():
+        found = np.flatnonzero(rivals)
+        found = found[np.argsort(variances[found], kind="stable")]
+        which = ", ".join(f"{names[j]} ({variances[j]:.3g})" for j in found[:NAMED])
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        warnings.warn(
+            f"reg_covar={reg_covar:g} of {type(estimator).__name__} is more than "
+            f"{SHARE:.0%} of the variance of some columns: {which}{more}. It is added "
+            "to their variances, so narrow "
+            f"{kind}s cannot be told apart. Scale the data "
+            "(sklearn.preprocessing.StandardScaler), or give a smaller reg_covar.",
+            DataScaleWarning,
+            stacklevel=_outside(),
+        )
+        return True
+    wide = varies & (variances > WIDE * reg_covar)
+    if not reg_covar or not wide.any():
+        return False
+    few = rows <= max(FEW, FEW_SHARE * rows.sum())
+    fallen = few & (rows > 0.5) & (parts[:, wide] <= NARROW * reg_covar).all(axis=1)
+    if not fallen.any():
+        return False
+    which = ", ".join(f"{k} ({rows[k]:.3g} rows)" for k in np.flatnonzero(fallen))
+    warnings.warn(
+        f"Some {kind}s of {type(estimator).__name__} have collapsed onto single "
+        f"points, with no variance but reg_covar={reg_covar:g}: {which}. What they add "
+        "to the likelihood is that number's. "
+        f"Take fewer {kind}s, more starts (n_init) or a "
+        "larger reg_covar, or look for repeated rows.",
+        CollapsedComponentWarning,
+        stacklevel=_outside(),
+    )
+    return True
+
+
+def _outside():
+    """Level of the caller's first frame that is neither ours nor scikit-learn's."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and _package(frame) in ("skvrem", "sklearn"):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _package(frame):
+    return frame.f_globals.get("__name__", "").partition(".")[0]

@@ -1,0 +1,467 @@
+"""A user's own model: the scikit-learn shell."""
+
+import time
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from skvrem.utils._base import VersionedPickle
+from skvrem.utils._reports import (
+    CallbackSupportMixin,
+    Progress,
+    warn_not_converged,
+    with_callbacks,
+)
+from skvrem.utils._validation import (
+    check_integer,
+    check_options,
+    check_real,
+    check_weight,
+)
+from skvrem.vi.blackbox._fit import climb, climb_in_turns, pairs_of_draws, step
+from skvrem.vi.blackbox._inference import OwnInference
+from skvrem.vi.blackbox._input import check_model, check_rows, check_vector, weigh_rows
+from skvrem.vi.blackbox._model import DrawnModel, opposite_draws
+from skvrem.vi.blackbox._model_density import Target
+from skvrem.vi.blackbox._model_low_rank import LowRankModel
+from skvrem.vi.gaussian._guards import (
+    LEAST_SCALE,
+    MOST_SCALE,
+    StreamsWithoutBound,
+    check_in_memory,
+    whole_fit,
+)
+from skvrem.vi.gaussian._model_posterior import Flat, MeanField
+from skvrem.vi.gaussian._plan import FULL_RANK, STOCHASTIC, as_structure, plan_fit
+
+__all__ = ["VariationalInference"]
+
+ADVICE = (
+    "The posterior may be improper, as with a flat log_prior and a likelihood that has "
+    "no maximum: give the model a proper log_prior."
+)
+
+# Pairs of fresh draws that the bound is estimated from at the end, at most.
+BOUND_PAIRS = 50
+
+
+class VariationalInference(
+    StreamsWithoutBound,
+    OwnInference,
+    CallbackSupportMixin,
+    VersionedPickle,
+    BaseEstimator,
+):
+    r"""A Gaussian posterior of the parameters of your own model.
+
+    A model is any object that says how probable rows are and in which direction they
+    become more probable. Nothing is to be tuned: full passes take expectations over
+    fixed draws with the second order of the log density as their control variate,
+    start at the mode, and stop where less than `tol` nats are left to gain; steps by
+    minibatches start there too, and have the joint control variate of [1]_, for rows
+    and draws together.
+
+    Parameters
+    ----------
+    model : object
+        With ``n_samples``, ``n_parameters``, ``log_likelihood(parameters, indices)``
+        (one number a row) and ``gradient(parameters, indices)`` (of the rows' sum).
+        What else it may have is in the notes. It holds the data and is not changed.
+        The default, None, is there for tools that make estimators without arguments:
+        `fit` asks for a model.
+    prior_mean : float or array-like of shape (n_parameters,), default=0.0
+        Mean of the Gaussian prior of a model without ``log_prior``.
+    prior_scale : float, array-like of shape (n_parameters,), or None, default=None
+        Its standard deviation; None is 1.
+    posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
+        Covariance of the posterior: any; a diagonal that is more, or less, along `rank`
+        directions; a diagonal. "auto" is "fullrank" up to 1,000 parameters, "lowrank"
+        beyond, and "meanfield" for "adam" and "sgd", and for minibatches of a model
+        with a ``support``: a covariance ties all parameters together, and a step by a
+        few rows would be as long as all of them. The standard deviations of "meanfield"
+        are too small where parameters go together, and so are its intervals; those of
+        "lowrank" less so.
+    rank : int or None, default=None
+        Directions of "lowrank"; None is 10.
+    solver : {"auto", "batch", "stochastic", "svrg", "saga"}, default="auto"
+        "batch" makes full passes. "stochastic" has minibatches, and with a control
+        variate for the noise of draws alone; "svrg" and "saga" are Algorithms 2 and 1
+        of [1]_. "auto" is "batch", or "svrg" where `optimizer` asks for steps.
+    control_variate : {"taylor", "antithetic", None}, default="taylor"
+        Approximation whose mean over draws is known: the second order of the log
+        density, pairs of opposite draws, or none. Full passes always have pairs.
+    control_scale : bool, default=True
+        Minibatches of "meanfield" control the gradient by the scales too, where the
+        diagonal of the Hessian is at hand: from the model, or by differences of
+        gradients for up to 32 parameters. False is [1]_.
+    optimizer : {"auto", "natural", "lbfgs", "adam", "sgd"}, default="auto"
+        "natural": natural-gradient steps, of "fullrank" and of minibatches. "lbfgs":
+        full passes of the others. "adam" and "sgd": of minibatches, for "meanfield".
+    step_size : float or "auto", default="auto"
+        Of minibatches. It is halved wherever an epoch lowers the bound; "auto" starts
+        where that happens seldom.
+    batch_size : int or "auto", default="auto"
+        Rows a minibatch; "auto" makes 64 minibatches of at least 5 and at most 500
+        rows. One draw serves a minibatch.
+    n_draws : int or "auto", default="auto"
+        Draws that full passes take expectations over, in pairs of opposite sign: an
+        even number. "auto" is 128 up to 3,000 rows, 8 from 50,000 on, and at least two
+        a parameter where passes are cheap; a quarter of it beside minibatches.
+    max_iter : int, default=500
+        Epochs: full passes at all draws, each followed by a pass over the minibatches
+        where there are any.
+    tol : float, default=0.01
+        Converged when what is left to gain is less, in nats of the bound.
+    warm_start : bool, default=False
+        Start from the last posterior.
+    random_state : int, RandomState instance or None, default=None
+        Seeds draws, minibatches and the start of a low rank.
+    verbose : int, default=0
+        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+    verbose_interval : int, default=10
+        Epochs between two lines.
+
+    Attributes
+    ----------
+    mean_, std_ : ndarray of shape (n_parameters,)
+        Posterior means and standard deviations.
+    posterior_ : MeanField, FullRank or LowRank
+        Over the parameters: ``mean``, ``scale``, ``covariance()``, ``sample``,
+        ``logpdf``.
+    parameter_names_ : list of str
+    elbo_, elbo_se_ : float
+        Lower bound of the log evidence in nats, and its standard error: from fresh
+        draws, at the end.
+    history_ : dict of ndarray
+        passes (at all draws), seconds, objective (the bound on the draws of the fit),
+        step_size, temperature and predicted_gain by epoch, and gradient_variance for
+        solvers by minibatches.
+    pareto_k_ : float
+        Below 0.7 the posterior is near the exact one; computed when asked for.
+    n_passes_ : float
+        Rows that the model was asked about, for values, gradients and products, over
+        the rows there are.
+    converged_ : bool
+    n_iter_ : int
+    n_samples_seen_ : int
+        Rows of the fit.
+    solver_, optimizer_, step_size_, batch_size_ : str, float, int
+        What was used.
+
+    See Also
+    --------
+    BayesianLogisticRegression : Has no noise of draws, and needs no gradients.
+    skvrem.vi.JaxModel : Derives all that a model needs from its log-likelihood.
+
+    Notes
+    -----
+    A model may have more, each of which saves something; :doc:`the user guide
+    </user_guide/own_model>` has the details. ``log_prior(parameters)`` and
+    ``log_prior_gradient(parameters)`` replace the Gaussian prior.
+    ``hessian_vector_product(parameters, vector, indices)``,
+    ``hessian_diagonal(parameters, indices)`` and ``hessian(parameters, indices)``, of
+    the rows' sum, replace differences of gradients. ``support(indices)`` says which of
+    many parameters rows depend on, so that a step by a minibatch costs no more than
+    these do. ``initial``, ``parameter_names`` and ``unravel(parameters)`` say where to
+    start, and how to name and shape what comes out.
+
+    Before anything is fitted the model is tried at the start: derivatives are compared
+    with differences, and an error names the method, and a row where it went wrong, or
+    a parameter that a support leaves out.
+
+    References
+    ----------
+    .. [1] Wang, Geffner, Domke (2024). Joint control variate for faster black-box
+       variational inference. AISTATS.
+
+    Examples
+    --------
+    Counts whose logarithmic rate is linear in x:
+
+    >>> import numpy as np
+    >>> from skvrem import VariationalInference
+    >>> class Counts:
+    ...     n_samples, n_parameters = 200, 2
+    ...     rng = np.random.default_rng(0)
+    ...     X = np.column_stack([np.ones(200), rng.normal(size=200)])
+    ...     y = rng.poisson(np.exp(X @ [1.0, -0.5]))
+    ...
+    ...     def log_likelihood(self, parameters, indices):
+    ...         z = self.X[indices] @ parameters
+    ...         return self.y[indices] * z - np.exp(z)
+    ...
+    ...     def gradient(self, parameters, indices):
+    ...         X = self.X[indices]
+    ...         return X.T @ (self.y[indices] - np.exp(X @ parameters))
+    >>> fitted = VariationalInference(Counts(), random_state=0).fit()
+    >>> bool((abs(fitted.mean_ - [1.0, -0.5]) < 3.0 * fitted.std_).all())
+    True
+    """
+
+    def __init__(
+        self,
+        model=None,
+        *,
+        prior_mean=0.0,
+        prior_scale=None,
+        posterior="auto",
+        rank=None,
+        solver="auto",
+        control_variate="taylor",
+        control_scale=True,
+        optimizer="auto",
+        step_size="auto",
+        batch_size="auto",
+        n_draws="auto",
+        max_iter=500,
+        tol=1e-2,
+        warm_start=False,
+        random_state=None,
+        verbose=0,
+        verbose_interval=10,
+    ):
+        self.model = model
+        self.prior_mean = prior_mean
+        self.prior_scale = prior_scale
+        self.posterior = posterior
+        self.rank = rank
+        self.solver = solver
+        self.control_variate = control_variate
+        self.control_scale = control_scale
+        self.optimizer = optimizer
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.n_draws = n_draws
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+    def _check_parameters(self):
+        check_integer(self, "max_iter", "verbose")
+        check_integer(self, "verbose_interval", least=1)
+        check_integer(self, "rank", least=1, options=(None,))
+        check_integer(self, "batch_size", least=1, options=("auto",))
+        check_integer(self, "n_draws", least=2, options=("auto",))
+        check_real(self, "tol")
+        check_real(self, "step_size", above=True, options=("auto",))
+        check_options(
+            self,
+            posterior=("auto", "fullrank", "lowrank", "meanfield"),
+            solver=("auto", "batch", *STOCHASTIC),
+            optimizer=("auto", "natural", "lbfgs", "adam", "sgd"),
+            control_variate=(None, "taylor", "antithetic"),
+            control_scale=(True, False),
+            warm_start=(True, False),
+        )
+        if self.n_draws != "auto" and self.n_draws % 2:
+            raise ValueError(
+                f"n_draws must be even, as draws come in pairs, got {self.n_draws}."
+            )
+
+    def fit(self, X=None, y=None, sample_weight=None):
+        """Fit the posterior.
+
+        Parameters
+        ----------
+        X : array-like of int of shape (n_rows,), default=None
+            Numbers of the rows to fit, as of a fold of cross-validation; None is all of
+            the model's. A row that is there twice counts twice.
+        y : None
+            Ignored: targets belong to the model.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Rows count so many times. A model says what rows come to together, so that
+            a pass takes as many calls as there are different weights.
+
+        Returns
+        -------
+        self : VariationalInference
+            The fitted model.
+
+        Raises
+        ------
+        TypeError
+            For a model without a method that is needed, or one that returns something
+            else than numbers.
+        ValueError
+            For parameters out of range or that do not go together, and for a model
+            that returns a wrong shape, NaN, a derivative that is none, or a support
+            that is none or leaves a parameter out; that is NaN or impossible at draws
+            from its posterior; or whose posterior is improper. The estimator is then
+            as it was before.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        """
+        with whole_fit(self, ADVICE):
+            self._check_parameters()
+            self._fit(X, sample_weight)
+        return self
+
+    def partial_fit(self, X=None, y=None, sample_weight=None):
+        """Update the posterior with further rows, for which it is the prior.
+
+        The first call is a `fit`, with the prior of the model or of the estimator.
+
+        Parameters
+        ----------
+        X : array-like of int of shape (n_rows,), default=None
+            Numbers of the rows that are new; None is all of the model's. The model may
+            be another one with the same parameters, ``set_params(model=...)``.
+        y : None
+            Ignored: targets belong to the model.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : VariationalInference
+            The fitted model. ``n_samples_seen_`` is that of all rows, ``history_``,
+            ``n_iter_`` and ``pareto_k_`` are those of the new ones. There is no
+            ``elbo_``, as the sum of the bounds of batches is no bound.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `fit`, and for a model with another number of parameters.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        """
+        with whole_fit(self, ADVICE):
+            self._check_parameters()
+            before = vars(self).get("posterior_")
+            seen = 0 if before is None else self.n_samples_seen_
+            self._fit(X, sample_weight, before)
+            self.n_samples_seen_ += seen
+            self._forget_bound()
+        return self
+
+    @with_callbacks
+    def _fit(self, X, sample_weight, before=None):
+        began = time.perf_counter()
+        check_in_memory(X=X, sample_weight=sample_weight)
+        check_model(self.model)
+        rows = check_rows(X, self.model)
+        n_rows = rows.size
+        rows = weigh_rows(rows, check_weight(sample_weight, n_rows))
+        # With covariances it is a part of the log density, in place of the model's.
+        apart = isinstance(before, MeanField) and not hasattr(self.model, "log_prior")
+        own = None if apart else before
+        target = Target(self.model, *rows, own)
+        prior = self._prior(target, before)
+        plan = plan_fit(self, target.n_dim, 1, target.sparse)
+        target.sparse &= plan.posterior == "meanfield"
+        rng = np.random.default_rng(
+            check_random_state(self.random_state).randint(2**31 - 1)
+        )
+        given = getattr(self.model, "initial", None)
+        start = prior.mean if before is None else before.mean
+        if given is not None and before is None:
+            start = check_vector(given, target.n_dim, "initial of the model")
+        whole = plan.posterior == "fullrank" or (
+            plan.posterior == "meanfield"
+            and plan.solver == "batch"
+            and target.n_dim <= FULL_RANK
+        )
+        products = plan.solver != "batch" or not whole
+        target.check(start, target.curvature_methods(whole, products))
+        names = self._names(target.n_dim)
+        n_pairs = pairs_of_draws(self, plan, target.rows.size, target.n_dim)
+        draws = opposite_draws(rng, n_pairs, target.n_dim)
+        if plan.rank:
+            model = LowRankModel(target, prior, plan.rank, draws)
+        else:
+            model = DrawnModel(target, prior, as_structure(plan.posterior), draws)
+        with Progress(self, X, None, 1) as progress:
+            report = progress.start(0, lambda at: self._attributes(model, at))
+            how = climb if plan.solver == "batch" else step
+            if plan.rank or (plan.solver != "batch" and model.full):
+                how = climb_in_turns
+            fit = how(self, model, plan, start, rng, began, report)
+            report.end()
+        point = fit.point
+        # A diagonal that is an estimate would be an error that the draws do not know.
+        exact = target.n_dim <= FULL_RANK or target.knows_diagonal
+        curvature = fit.curvature if exact else None
+        draws = rng.standard_normal((min(BOUND_PAIRS, 2 * n_pairs), target.n_dim))
+        elbo, error = model.bound(point, draws, curvature)
+        vars(self).update(
+            self._attributes(model, point),
+            parameter_names_=names,
+            elbo_=elbo,
+            elbo_se_=error,
+            n_passes_=target.n_evaluated / target.rows.size,
+            n_samples_seen_=n_rows,
+            solver_=plan.solver,
+            optimizer_=plan.optimizer,
+            _rows=(*rows, own, prior),
+            **fit.attributes,
+        )
+        vars(self).pop("_pareto_k", None)
+        warn_not_converged(
+            self,
+            fit.whole,
+            unit="",
+            advice="or start closer, by `initial` of the model",
+            stacklevel=5,
+        )
+
+    def _prior(self, target, before=None):
+        """Return the Gaussian prior, or none where the log density has it."""
+        d, name = target.n_dim, f"of {type(self).__name__}"
+        if before is not None:
+            if before.n_dim != d:
+                raise ValueError(
+                    f"the model has {d} parameters, and the posterior {before.n_dim}: "
+                    "partial_fit goes on with the same ones; use fit."
+                )
+            return before if target.prior is None else Flat(d)
+        if target.has_prior:
+            if self.prior_scale is not None:
+                raise ValueError(
+                    f"the model has a log_prior of its own: leave prior_scale {name} "
+                    f"to None, got {self.prior_scale!r}."
+                )
+            return Flat(d)
+        scale = 1.0 if self.prior_scale is None else self.prior_scale
+        scale = check_vector(scale, d, f"prior_scale {name}")
+        if not ((scale >= LEAST_SCALE) & (scale <= MOST_SCALE)).all():
+            raise ValueError(
+                f"prior_scale {name} must be positive, from {LEAST_SCALE:g} to "
+                f"{MOST_SCALE:g}, got {self.prior_scale!r}."
+            )
+        return MeanField(check_vector(self.prior_mean, d, f"prior_mean {name}"), scale)
+
+    def _attributes(self, model, point):
+        parameters = getattr(point, "parameters", point)
+        posterior = model.posterior(parameters)
+        return {
+            "posterior_": posterior,
+            "mean_": posterior.mean,
+            "std_": posterior.scale,
+        }
+
+    def _names(self, n_dim):
+        names = getattr(self.model, "parameter_names", None)
+        if names is None:
+            return [f"p{j}" for j in range(n_dim)]
+        names = list(map(str, names))
+        if len(names) != n_dim:
+            raise ValueError(
+                f"parameter_names of the model must be {n_dim} names, got {len(names)}."
+            )
+        return names

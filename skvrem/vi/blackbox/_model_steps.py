@@ -1,0 +1,390 @@
+r"""Minibatch steps on the log density of a user's own model.
+
+With :math:`z = \mu + v`, :math:`v = \sigma \epsilon`, one draw for a batch, and the
+batch's gradient g and Hessian H (times the number of batches, and with the prior's), an
+estimate of the gradient of the expected log density by :math:`\mu`, and of minus its
+curvature by the scales, is
+
+    naive (Eq. 4 of Wang et al. 2024)     g(z),                       g(z) eps / sigma
+    cv (Eq. 9)                            g(z) - H(mu) v,             the same
+    joint (Eq. 5)                         g(z) - g(b) - H(b) v + G,   the same
+
+where b is an earlier point, of all rows (Algorithm 2) or of the batch's last visit
+(Algorithm 1), and G the sum over all rows of g(b). As the mean of H v is zero whatever
+:math:`\sigma` is, today's will do. Where the diagonal of H is known, the scales are
+controlled likewise: g(z) - g(b) - H(b) v takes the place of g(z) there, plus the
+diagonal of all rows. H(b) v may be half of g(b + v) - g(b - v), which is odd in
+:math:`\epsilon` as well ("antithetic").
+
+Where the model says which parameters a batch depends on, a step takes place among these
+alone: draws, g, H, G, prior and entropy. Of an epoch's n batches :math:`c_j` have the
+parameter j; what they say of it is multiplied by :math:`c_j` rather than by n, which is
+the same mean over those that have it, and their step is :math:`n / c_j` times as long.
+So weight times estimate, zero without a visit, has the gradient of the bound for its
+mean over an epoch, dense terms included.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skvrem.utils._control import controlled
+from skvrem.vi.blackbox._model import Dense, Products, convex
+from skvrem.vi.blackbox._model_density import ALL, Batch
+from skvrem.vi.gaussian import _kernels_steps
+from skvrem.vi.gaussian._model import Point
+from skvrem.vi.gaussian._model_steps import Steps, Work
+
+__all__ = ["Earlier", "MeanSteps", "TargetSteps"]
+
+
+class Earlier(NamedTuple):
+    """What is known of an earlier point.
+
+    Attributes
+    ----------
+    at : ndarray of shape (d,)
+    own : ndarray of shape (d,), or None
+        The batch's gradient there, if it has been kept.
+    gradient : ndarray of shape (d,)
+        That of all rows.
+    diagonal : ndarray of shape (d,), or None
+        Of minus the Hessian of all rows, if the scales are controlled.
+    """
+
+    at: np.ndarray
+    own: np.ndarray | None
+    gradient: np.ndarray
+    diagonal: np.ndarray | None
+
+    def among(self, support):
+        """Return what is known by some of the parameters."""
+        return Earlier(*(None if part is None else part[support] for part in self))
+
+
+class Table(NamedTuple):
+    """What each batch of a partition saw at its last visit.
+
+    Attributes
+    ----------
+    partition : list of Batch
+    visited : list of tuple (point, gradient, diagonal)
+    fresh : list of tuple
+        Of this epoch, for the next.
+    earlier : Earlier
+        Gradient and diagonal of all rows.
+    """
+
+    partition: list
+    visited: list
+    fresh: list
+    earlier: Earlier
+
+
+class TargetSteps(Steps):
+    """A `DrawnModel` whose diagonal posterior is moved by minibatch steps.
+
+    Eqs. 4, 5 and 9 of Wang et al. (2024); Algorithms 1 and 2.
+
+    Parameters
+    ----------
+    model : DrawnModel
+        With a diagonal posterior.
+    kind : {"stochastic", "svrg", "saga"}
+    control : {None, "taylor", "antithetic"}
+    control_scale : bool
+    optimizer : {"natural", "adam", "sgd"}
+    batch_size : int
+    """
+
+    #: Of the estimates: G, and C for the scales.
+    n_parts = 2
+
+    def __init__(self, model, kind, control, control_scale, optimizer, batch_size):
+        super().__init__(model, kind, optimizer, batch_size)
+        self.target = model.target
+        self.control = control
+        self.control_scale = (
+            control_scale and control == "taylor" and self.target.knows_diagonal
+        )
+        self.n_batches = -(-self.target.rows.size // int(batch_size))
+        self.curvature = None
+
+    def full_pass(self, point, data):
+        """Return the averages over all draws, and the curvature that controls them."""
+        _, mean, _ = super().full_pass(point, data)
+        return point, mean, self.curvature
+
+    def statistics(self, point, batch, beta):
+        """Return the averages over all draws, controlled by the curvature there."""
+        at = point.parameters.mean[:, 0]
+        if self.target.knows_hessian:
+            self.curvature = Dense(-self.target.hessian(at))
+            self.model.scale_by(convex(self.curvature.matrix, self.model.prior))
+        elif self.target.knows_diagonal:
+            diagonal = -self.target.hessian_diagonal(at)
+            self.curvature = Products(self.target, at[None], diagonal)
+        if self.curvature is not None:
+            self.model.control(self.curvature, point)
+        return self.model.statistics(point, batch, beta)
+
+    def batches(self, rng):
+        """Return all rows as batches in random order."""
+        rows = rng.permutation(self.target.rows)
+        parts = np.array_split(rows, self.n_batches)
+        if not self.target.sparse:
+            return [Batch(part, float(self.n_batches)) for part in parts]
+        supports = [self.target.support(part) for part in parts]
+        counts = np.bincount(np.concatenate(supports), minlength=self.target.n_dim)
+        return [
+            Batch(part, counts[own].astype(np.float64), own)
+            for part, own in zip(parts, supports, strict=True)
+        ]
+
+    def estimate(self, mean, scale, noise, batch, anchor=None):
+        """Return a batch's estimates of G and C, (d,) each, at one draw.
+
+        Parameters
+        ----------
+        mean, scale, noise : ndarray of shape (d,)
+            Of the parameters of the batch's support, as the estimates are.
+        batch : Batch
+        anchor : Earlier, default=None
+            Of svrg and saga.
+        """
+        first, odd = self.ends(mean, scale * noise, batch, anchor)
+        second = -odd * noise / scale
+        if not self.control_scale:
+            return first, second
+        if anchor is None:
+            return first, second - self.target.hessian_diagonal(mean, batch)
+        return first, second + anchor.diagonal
+
+    def ends(self, mean, v, batch, anchor):
+        """Return an estimate of G, and what of a gradient at the draw is the scales'.
+
+        Parameters
+        ----------
+        mean, v : ndarray of shape (d,)
+            The draw is the mean plus v.
+        batch : Batch
+        anchor : Earlier or None
+        """
+        target = self.target
+        slope = target.gradient(mean + v, batch)
+        if self.control is None:
+            return slope, slope
+        if anchor is None and self.control == "antithetic":
+            other = target.gradient(mean - v, batch)
+            return 0.5 * (slope + other), 0.5 * (slope - other)
+        base = mean if anchor is None else anchor.at
+        if self.control == "taylor":
+            bent = target.hessian_times(base, v, batch)
+        else:
+            ahead, behind = (target.gradient(base + u, batch) for u in (v, -v))
+            bent = 0.5 * (ahead - behind)
+        level = anchor.own if anchor is not None else None
+        if level is None and (anchor is not None or self.control_scale):
+            level = target.gradient(base, batch)
+        if anchor is None:
+            first = controlled(slope, bent, 0.0)
+        else:
+            first = controlled(slope, level + bent, anchor.gradient)
+        return first, slope - level - bent if self.control_scale else slope
+
+    # A sweep
+
+    def open(self, anchor):
+        """Return what an epoch moves."""
+        d = self.target.n_dim
+        work = Work(anchor.point, self.shape, (2, 2, d), d if self.target.sparse else 0)
+        work.prior = self._prior()
+        work.met = np.zeros(d, bool)
+        self.target.rest(work.mean[0])
+        return work
+
+    def visits(self, known, rng):
+        """Return batches in random order, with their numbers in a fixed partition."""
+        if self.kind != "saga":
+            return [(None, batch) for batch in self.batches(rng)]
+        order = rng.permutation(self.n_batches)
+        return [(number, known.partition[number]) for number in order]
+
+    def noise(self, work, visits, rng):
+        """Return a standard normal draw for each visit, by its support."""
+        d = self.target.n_dim
+        return [
+            rng.standard_normal(d if batch.support is ALL else batch.support.size)
+            for _, batch in visits
+        ]
+
+    def sweep(self, work, known, visits, noise, sizes):
+        """Make a step for each batch; return how many were not finite."""
+        n_rejected = 0
+        for (number, batch), draw, size in zip(visits, noise, sizes, strict=True):
+            earlier = self._earlier(work.mean[0], known, number, batch)
+            found = self._estimate(work, draw, batch, earlier)
+            work.met[batch.support] = True
+            if np.isfinite(found).all():
+                self._move(work, found, batch, size)
+            else:
+                n_rejected += 1
+        return n_rejected
+
+    def estimates(self, work, known, visits, noise):
+        """Return what steps would be made of, G and C (m, 2, d) or G (m, 1, d).
+
+        Times the weights of the supports, zero without a visit.
+        """
+        found = np.zeros((len(visits), self.n_parts, self.target.n_dim))
+        for row, (number, batch), draw in zip(found, visits, noise, strict=True):
+            earlier = self._earlier(work.mean[0], known, number, batch)
+            weight = 1.0 if batch.support is ALL else self.n_batches / batch.factor
+            row[:, batch.support] = weight * self._estimate(work, draw, batch, earlier)
+        return found
+
+    def _estimate(self, work, noise, batch, earlier):
+        own = work.mean[0, batch.support], work.scale[0, batch.support]
+        return np.stack(self.estimate(*own, noise, batch, earlier))
+
+    def _move(self, work, found, batch, size):
+        state = work.mean, work.log_scale, work.scale, work.prior, work.values
+        work.count += 1
+        work.n_seen += 1
+        if batch.support is not ALL:
+            weight = self.n_batches / batch.factor
+            how = batch.support, weight, self.optimizer, size
+            _kernels_steps.step_on(*how, *found, *state, work.visits, work.seen)
+            return
+        work.seen += [found, np.square(found)]
+        if self.optimizer == _kernels_steps.NATURAL:
+            found[0] = self._preconditioned(found[0], work)
+        _kernels_steps.step(self.optimizer, size, *found[:, None], *state, work.count)
+
+    def close(self, work):
+        """Return the point; what no row depends on has its prior for its posterior."""
+        work.mean[0, ~work.met] = work.prior[0, 0, ~work.met]
+        work.log_scale[0, ~work.met] = -0.5 * np.log(work.prior[1, 0, ~work.met])
+        return super().close(work)
+
+    def _preconditioned(self, gradient, work):
+        """Return the gradient whose natural step is that in the model's metric."""
+        mean, variance, prior = work.mean[0], work.scale[0] ** 2, work.prior
+        pull = prior[1, 0] * (mean - prior[0, 0])
+        return self.model.turned(gradient - pull, variance) / variance + pull
+
+    # What controls it
+
+    def known_at(self, anchor, rng):
+        """Return what is known at an anchor: of all rows, or batch by batch."""
+        mean, curvature = anchor.point.parameters.mean[:, 0], anchor.memory
+        if self.kind == "svrg":
+            diagonal = None
+            if self.control_scale:
+                known = curvature is not None
+                diagonal = curvature.diagonal if known else self._diagonal(mean)
+            return Earlier(mean.copy(), None, self.target.gradient(mean), diagonal)
+        partition = self.batches(rng)
+        return self._table(partition, [self._seen(mean, b) for b in partition])
+
+    def renewed(self, known):
+        """Let what batches saw in an epoch take the place of what was known."""
+        return self._table(known.partition, known.fresh)
+
+    def _table(self, partition, visited):
+        _, *seen = zip(*visited, strict=True)
+        total = (self._total(partition, parts) for parts in seen)
+        return Table(partition, visited, list(visited), Earlier(None, None, *total))
+
+    def _earlier(self, mean, known, number, batch):
+        """Return what is known where a batch is visited, and keep what it sees."""
+        if known is None:
+            return None
+        if number is None:
+            return known.among(batch.support)
+        at, own, _ = known.visited[number]
+        known.fresh[number] = self._seen(mean, batch)
+        return known.earlier.among(batch.support)._replace(at=at, own=own)
+
+    def _total(self, partition, parts):
+        """Return the sum over all rows of what the batches of a partition found."""
+        if parts[0] is None:
+            return None
+        total = np.zeros(self.target.n_dim)
+        for batch, part in zip(partition, parts, strict=True):
+            total[batch.support] += part / batch.factor
+        return total
+
+    def _seen(self, mean, batch):
+        """Return a point, and gradient and diagonal of a batch there."""
+        at = mean[batch.support].copy()
+        return at, self.target.gradient(at, batch), self._diagonal(at, batch)
+
+    def _diagonal(self, mean, batch=None):
+        if not self.control_scale:
+            return None
+        return -self.target.hessian_diagonal(mean, batch)
+
+
+class MeanWork:
+    """What an epoch of `MeanSteps` moves; see `Work`."""
+
+    def __init__(self, point, posterior):
+        self.point, self.posterior = point, posterior
+        self.mean = point.parameters.mean.T.copy()
+        self.met = np.zeros(self.mean.size, bool)
+        self.seen, self.n_seen = np.zeros((2, self.mean.size)), 0
+
+
+class MeanSteps(TargetSteps):
+    """A `DrawnModel` of a full or low rank, whose means are moved by minibatch steps.
+
+    The steps are the means', in the metric of a covariance that stands: one draw of a
+    minibatch says hardly anything of a covariance, and the curvature all.
+    """
+
+    n_parts = 1
+
+    def __init__(self, model, kind, control, control_scale, optimizer, batch_size):
+        super().__init__(model, kind, control, False, optimizer, batch_size)
+
+    def statistics(self, point, batch, beta):
+        """Return the averages over all draws."""
+        return self.model.statistics(point, batch, beta)
+
+    def promise(self, point, mean):
+        """Return what a natural-gradient step is about to gain, in nats."""
+        q = point.parameters
+        slope = self.model.prior.precision_times(self.model.prior.mean - q.mean[:, 0])
+        slope += mean.gradient[:, 0]
+        return float(0.5 * slope @ self.model.posterior(q).covariance_times(slope))
+
+    def auto_step(self, point):
+        """Return a size of steps that seldom overshoots, as for a diagonal."""
+        prior, posterior = self.model.prior, self.model.posterior(point.parameters)
+        effective = max(0.0, posterior.n_dim - prior.precision_trace(posterior))
+        return 0.5 / (1.0 + effective / np.sqrt(self.batch_size))
+
+    def open(self, anchor):
+        """Return what an epoch moves."""
+        return MeanWork(anchor.point, self.model.posterior(anchor.point.parameters))
+
+    def noise(self, work, visits, rng):
+        """Return a draw for each visit, less the mean of the posterior."""
+        q = work.posterior
+        return [q.sample(1, rng)[0] - q.mean for _ in visits]
+
+    def _estimate(self, work, noise, batch, earlier):
+        return np.stack(self.ends(work.mean[0], noise, batch, earlier)[:1])
+
+    def _move(self, work, found, batch, size):
+        work.n_seen += 1
+        (found,) = found
+        work.seen += [found, np.square(found)]
+        at, prior = work.mean[0], self.model.prior
+        slope = found - prior.precision_times(at - prior.mean)
+        at += size * work.posterior.covariance_times(slope)
+
+    def close(self, work):
+        """Return the point that an epoch has led to."""
+        return Point(work.point.parameters._replace(mean=work.mean.T.copy()))

@@ -1,0 +1,166 @@
+"""Matches as they come in: labels, results and weights; and as the model wants them."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+from sklearn.utils import check_array
+
+from skvrem.utils._validation import check_weight, validate_data
+from skvrem.vi.bradley_terry._model import Pairs
+from skvrem.vi.gaussian._guards import check_in_memory
+
+__all__ = ["Matches", "aggregate", "count_groups", "open_labels", "open_matches"]
+
+
+class Matches(NamedTuple):
+    """Matches that count.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_matches, 2)
+    result : ndarray of shape (n_matches,)
+        1, 0.5 or 0 for the first.
+    weight : ndarray of shape (n_matches,)
+    """
+
+    labels: np.ndarray
+    result: np.ndarray
+    weight: np.ndarray
+
+
+def open_labels(estimator, X, reset):
+    """Return the labels (n_matches, 2) of the items of each match.
+
+    Raises
+    ------
+    ValueError
+        Unless there are two columns of labels, none missing, different in each row.
+    """
+    check_in_memory(X=X)
+    if _holds_dates(X):
+        raise ValueError(
+            f"X of {type(estimator).__name__} has a column of dates: labels of items "
+            "are strings or numbers. Give the two columns of items only, or make "
+            "dates strings."
+        )
+    # Missing labels are looked for below, where the row can be named.
+    labels = validate_data(
+        estimator, X, reset=reset, dtype=None, ensure_all_finite=False
+    )
+    name = type(estimator).__name__
+    if labels.shape[1] != 2:
+        raise ValueError(
+            f"X of {name} must have two columns, the items that meet in each match; "
+            f"got {labels.shape[1]}."
+        )
+    missing = _missing(labels)
+    if missing.any():
+        row = int(missing.any(axis=1).argmax())
+        raise ValueError(f"A label is missing in row {row} of X: {labels[row]!r}.")
+    same = np.asarray(labels[:, 0] == labels[:, 1], bool)
+    if same.any():
+        row = int(same.argmax())
+        item = labels[row].tolist()[0]
+        raise ValueError(
+            f"Row {row} of X is a match of {item!r} against itself: leave "
+            f"such rows out ({int(same.sum())} of {len(same)})."
+        )
+    return labels
+
+
+def _holds_dates(X):
+    """Whether numpy would find dates or spans of time, which are no labels."""
+    try:
+        kinds = list(X.dtypes) if hasattr(X, "dtypes") else [np.asarray(X).dtype]
+    except ValueError:  # ragged, as will be said
+        return False
+    return any(kind.kind in "Mm" for kind in kinds)
+
+
+def _missing(labels):
+    if labels.dtype.kind == "f":
+        return np.isnan(labels)
+    if labels.dtype.kind != "O":
+        return np.zeros(labels.shape, bool)
+    flat = [
+        label is None or type(label).__name__ == "NAType" or label != label
+        for label in labels.ravel()
+    ]
+    return np.asarray(flat, bool).reshape(labels.shape)
+
+
+def open_matches(estimator, X, y, sample_weight, ties, reset):
+    """Check matches and their results; those without weight are left out.
+
+    Raises
+    ------
+    ValueError
+        As `open_labels`, or for a result out of range, with its row.
+    """
+    check_in_memory(y=y, sample_weight=sample_weight)
+    labels = open_labels(estimator, X, reset)
+    n = len(labels)
+    result = np.ones(n) if y is None else _results(y, n, ties)
+    weight = check_weight(sample_weight, n)
+    if weight is None:
+        return Matches(labels, result, np.ones(n))
+    kept = weight > 0.0
+    return Matches(labels[kept], result[kept], weight[kept])
+
+
+def _results(y, n, ties):
+    result = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    if result.shape != (n,):
+        raise ValueError(
+            f"y must have one result for each of the {n} matches, got shape "
+            f"{result.shape}."
+        )
+    if ties is None:
+        bad = (result < 0.0) | (result > 1.0)
+        allowed = "between 0 and 1: 1 where the first item of the row won, 0 where it "
+        allowed += "lost, 0.5 for half a win each"
+    else:
+        bad = ~np.isin(result, (0.0, 0.5, 1.0))
+        allowed = "1, 0.5 or 0: the first item of the row won, tied or lost"
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(f"y must be {allowed}; got {result[row]:g} in row {row}.")
+    return result
+
+
+def aggregate(codes, result, weight, ties, ordered):
+    """Return the `Pairs` of matches, those of one pair counted once.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_matches, 2)
+        Numbers of the parameters of the items.
+    result, weight : ndarray of shape (n_matches,)
+    ties : bool
+        0.5 is a result of its own, not half a win each.
+    ordered : bool
+        The first of a pair has an advantage, the parameter 0.
+    """
+    a, b = codes.T
+    tie = weight * (result == 0.5) if ties else np.zeros(len(result))
+    win = weight * (result - 0.5 * (result == 0.5) * ties)
+    loss = weight - tie - win
+    if not ordered:
+        swap = a > b
+        a, b = np.where(swap, b, a), np.where(swap, a, b)
+        win, loss = np.where(swap, loss, win), np.where(swap, win, loss)
+    n = int(codes.max()) + 1
+    keys, where = np.unique(a.astype(np.int64) * n + b, return_inverse=True)
+    counts = [np.bincount(where, part, keys.size) for part in (win, loss, tie)]
+    first, second = (part.astype(np.int32) for part in np.divmod(keys, n))
+    return Pairs(first, second, 0 if ordered else -1, *counts)
+
+
+def count_groups(codes, n_items):
+    """Return the sizes of the groups of items that are connected by matches."""
+    ones = np.ones(len(codes), bool)
+    graph = sparse.coo_array((ones, tuple(codes.T)), shape=(n_items, n_items))
+    _, groups = connected_components(graph, directed=False)
+    return np.sort(np.bincount(groups))[::-1]

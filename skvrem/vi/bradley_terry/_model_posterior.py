@@ -1,0 +1,164 @@
+r"""The best covariance of each kind for given curvatures of the likelihood of pairs.
+
+With the expected curvature h of every pair held, the bound is, but for constants,
+:math:`\frac12 \log |\Sigma| - \frac12 \mathrm{tr}(P \Sigma)` with
+:math:`P = P_0 + X^T \mathrm{diag}(h) X` and the prior's :math:`P_0`. A kind knows the
+covariance that maximises it, and how to divide by P. Where h is that of the covariance
+it gave, the covariance is the optimum of the bound itself.
+"""
+
+import numpy as np
+from scipy.linalg import cholesky
+from scipy.linalg.lapack import dtrtri
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
+
+__all__ = ["KINDS"]
+
+# Conjugate gradients end where the residual is this share of the gradient.
+PRECISION, MOST_ITERATIONS = 1e-2, 500
+# Eigenvectors are as good as the rest of a step needs at this tolerance.
+EIGEN_PRECISION, EIGEN_STEPS = 0.05, 40
+
+
+class _Kind:
+    """What is common.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    prior : MeanField, FullRank or LowRank
+    rank : int
+        Of a low rank.
+    """
+
+    def __init__(self, pairs, prior, rank):
+        self.pairs = pairs
+        self.prior = prior
+        self.prior_diagonal = prior.precision_diagonal
+        self.rank = rank
+
+    def diagonal(self, curvature):
+        """Diagonal of P."""
+        d = self.prior_diagonal.size
+        return self.prior_diagonal + self.pairs.curvature_diagonal(curvature, d)
+
+    def times(self, curvature, x):
+        """P times a vector."""
+        own = self.pairs.curvature_times(curvature, x)
+        return own + self.prior.precision_times(x)
+
+    def divide(self, curvature, target, best):
+        """Return P^-1 times a vector; `best` is the posterior for P."""
+        return conjugate_gradients(
+            lambda x: self.times(curvature, x), self.diagonal(curvature), target
+        )
+
+
+class MeanFieldKind(_Kind):
+    """Variances are one over the diagonal of P."""
+
+    def best(self, curvature):
+        """Return the posterior, about zero."""
+        diagonal = self.diagonal(curvature)
+        return MeanField(np.zeros(diagonal.size), diagonal**-0.5)
+
+
+class FullRankKind(_Kind):
+    """The covariance is the inverse of P."""
+
+    def best(self, curvature):
+        """Return the posterior, about zero."""
+        P = self.prior.precision
+        P += self.pairs.curvature_matrix(curvature, len(P))
+        # Turned round, so that the factor of the inverse is lower triangular.
+        upper = cholesky(P[::-1, ::-1], lower=True, check_finite=False)[::-1, ::-1]
+        factor, _ = dtrtri(upper.T, lower=1)
+        return FullRank(np.zeros(len(P)), factor)
+
+    def divide(self, curvature, target, best):
+        """Return P^-1 times a vector, by the covariance at hand."""
+        return best.factor @ (best.factor.T @ target)
+
+
+class LowRankKind(_Kind):
+    r"""Given its diagonal D, the low rank is made of eigenvectors.
+
+    :math:`D^{1/2} P D^{1/2} e_k = \lambda_k e_k` with the smallest eigenvalues, below
+    1, gives :math:`U_k = D^{1/2} e_k \sqrt{1 / \lambda_k - 1}`; and given those,
+    :math:`D_{ii} = (1 - \sum_k (1 - \lambda_k) e_{ik}^2) / P_{ii}`: in turns.
+    """
+
+    last = None
+
+    def best(self, curvature):
+        """Return the posterior, about zero."""
+        P = self.diagonal(curvature)
+        D = 1.0 / P if self.last is None else self.last
+        values, vectors = self._smallest(curvature, np.sqrt(D))
+        # For the next call: the fit is a sequence of them.
+        self.last = (1.0 - vectors**2 @ (1.0 - values)) / P
+        factor = np.sqrt(D)[:, None] * vectors * np.sqrt(1.0 / values - 1.0)
+        return LowRank(np.zeros(D.size), D, factor)
+
+    def _smallest(self, curvature, root):
+        """Return the smallest eigenvalues, as far as below 1, and their vectors."""
+        d = root.size
+        operator = LinearOperator(
+            (d, d),
+            matvec=lambda x: root * self.times(curvature, root * x.ravel()),
+            dtype=np.float64,
+        )
+        try:
+            values, vectors = eigsh(
+                operator,
+                k=min(self.rank, d - 1),
+                which="SA",
+                v0=1.0 / root,
+                tol=EIGEN_PRECISION,
+                maxiter=EIGEN_STEPS,
+            )
+        except ArpackNoConvergence as error:
+            values, vectors = error.eigenvalues, error.eigenvectors
+        below = values < 1.0
+        return values[below], vectors[:, below]
+
+
+KINDS = {"meanfield": MeanFieldKind, "fullrank": FullRankKind, "lowrank": LowRankKind}
+
+
+def conjugate_gradients(times, diagonal, target):
+    """Solve a positive definite system.
+
+    Parameters
+    ----------
+    times : callable
+        Multiplies the matrix with a vector.
+    diagonal : ndarray of shape (d,)
+        The matrix's own, for Jacobi's preconditioner.
+    target : ndarray of shape (d,)
+
+    Returns
+    -------
+    x : ndarray of shape (d,)
+        The residual is at most `PRECISION` of the target, in the preconditioner's
+        metric.
+    """
+    x = np.zeros(target.size)
+    residual = target.copy()
+    scaled = residual / diagonal
+    direction = scaled.copy()
+    length = first = float(residual @ scaled)
+    for _ in range(MOST_ITERATIONS):
+        if length <= PRECISION**2 * first:
+            break
+        image = times(direction)
+        step = length / float(direction @ image)
+        x += step * direction
+        residual -= step * image
+        scaled = residual / diagonal
+        length, before = float(residual @ scaled), length
+        direction *= length / before
+        direction += scaled
+    return x

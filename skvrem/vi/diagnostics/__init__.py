@@ -1,0 +1,1 @@
+"""What posteriors and estimates of gradients are worth."""

@@ -1,0 +1,534 @@
+r"""Networks whose last layer has Gaussian noise on its inputs: bound, gradient, steps.
+
+Hidden layers make x of a row, :math:`x = \phi(\dots \phi(u W_1 + b_1) \dots)`; without
+any, x is the row u. The logits are those of Eqs. 54-56 of Wang et al. (2024),
+
+.. math:: z = (\epsilon \circ x) W + b, \qquad \epsilon_j \sim N(1, \sigma^2),
+
+Gaussian with the mean :math:`a = x W + b` and the covariance
+:math:`V = \sigma^2 W^T \mathrm{diag}(x^2) W`. The objective is the expected
+log-likelihood a row, less :math:`\alpha |W|^2 / 2n`. With the expectations R of
+:math:`\nabla \log p(y|z)` and C of minus its Hessian (``_kernels.py``) the gradients of
+a row are, by the theorems of Bonnet and Price,
+
+.. math:: x R^T - \sigma^2 \mathrm{diag}(x^2) W C \quad \text{by } W, \qquad
+          W R - \sigma^2 x \circ \mathrm{diag}(W C W^T) \quad \text{by } x .
+
+A draw has :math:`(\epsilon \circ x) r^T` and :math:`\epsilon \circ W r` in their place,
+:math:`r = \nabla \log p(y | z)`. Taylor's approximation about :math:`\epsilon = 1`
+(Eq. 57, with the point of expansion held) has :math:`\tilde r = r(a) - V_y (z - a)`,
+with the variance :math:`V_y` of y at a, for r. What it is on average (Eq. 58) are the
+first formulas, with R = r(a) and C = :math:`V_y`. So with the same noise
+
+====================  ===================================================
+naive                 g(w; n, ε)
+cv                    g(w; n, ε) - g̃(w; n, ε) + E g̃(w; n, ·)
+joint (svrg)          g(w; n, ε) - g̃(w̃; n, ε) + mean over n of E g̃(w̃; n, ·)
+====================  ===================================================
+
+are unbiased, for a network as well: its layers before the last are linear in what comes
+back from it.
+"""
+
+from functools import cached_property, partial, reduce
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit
+
+from skvrem.utils._algebra import accumulate, rescale
+from skvrem.utils._control import controlled
+from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.vi.gaussian import _kernels
+from skvrem.vi.gaussian._model import PlainModel, Point
+
+__all__ = ["DropoutModel", "DropoutSteps", "Gradient", "Network", "Weights"]
+
+# Rows a task of a full pass takes.
+PASS_ROWS = 2048
+# Features up to which the metric of a linear classifier is a matrix.
+MATRIX = 1000
+
+
+class Weights(NamedTuple):
+    """All weights and biases, layer by layer.
+
+    Attributes
+    ----------
+    vector : ndarray of shape (n_weights,)
+    """
+
+    vector: np.ndarray
+
+
+class Gradient(NamedTuple):
+    """Sums over rows.
+
+    Attributes
+    ----------
+    gradient : ndarray of shape (n_weights,)
+        Of the expected log-likelihood.
+    objective : float
+        The expected log-likelihood.
+    """
+
+    gradient: np.ndarray
+    objective: float
+
+
+def _relu(z):
+    return np.maximum(z, 0.0)
+
+
+# Functions, and their derivatives by what they return.
+ACTIVATIONS = {
+    "identity": (lambda z: z, np.ones_like),
+    "logistic": (expit, lambda h: h * (1.0 - h)),
+    "tanh": (np.tanh, lambda h: 1.0 - h * h),
+    "relu": (_relu, lambda h: (h > 0.0).astype(h.dtype)),
+}
+
+
+class Network:
+    """Layers, and noise on the inputs of the last.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Features, units of the hidden layers, logits.
+    activation : {"identity", "logistic", "tanh", "relu"}
+    noise_scale : float
+    """
+
+    def __init__(self, sizes, activation, noise_scale):
+        self.sizes = tuple(sizes)
+        self.function, self.derivative = ACTIVATIONS[activation]
+        self.noise_variance = noise_scale**2
+        self.shapes = list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
+        ends = np.cumsum([size for a, b in self.shapes for size in (a * b, b)])
+        self.n_weights, self.ends = int(ends[-1]), ends[:-1]
+
+    def layers(self, vector):
+        """Return views of weights and biases, a pair a layer."""
+        parts = np.split(vector, self.ends)
+        pairs = zip(parts[::2], parts[1::2], self.shapes, strict=True)
+        return [(W.reshape(shape), b) for W, b, shape in pairs]
+
+    def vector(self, pairs):
+        """Return weights and biases as one vector."""
+        return np.concatenate([np.ravel(part) for pair in pairs for part in pair])
+
+    def start(self, rng):
+        """Return random weights of the scale that keeps that of the rows."""
+        pairs = []
+        for before, after in self.shapes:
+            bound = np.sqrt(6.0 / (before + after))
+            pairs.append((rng.uniform(-bound, bound, (before, after)), np.zeros(after)))
+        return self.vector(pairs)
+
+    def forward(self, layers, X):
+        """Return the rows, what hidden layers make of them, mean logits (Eq. 56)."""
+        inputs = [np.asarray(X, np.float64)]
+        for W, b in layers[:-1]:
+            inputs.append(self.function(inputs[-1] @ W + b))
+        W, b = layers[-1]
+        return inputs, inputs[-1] @ W + b
+
+    def spread(self, layers, x):
+        """Return variances (m, 1) of one logit of Eq. 56, or roots (m, k * k)."""
+        W = layers[-1][0]
+        k = W.shape[1]
+        products = (W[:, :, None] * W[:, None, :]).reshape(len(W), k * k)
+        V = self.noise_variance * (np.square(x) @ products)
+        if k > 1:
+            _kernels.roots(V, k)
+        return V
+
+    def by_moments(self, layers, x, R, C):
+        """Return gradients by the last layer and its inputs, noise integrated out."""
+        W = layers[-1][0]
+        d, k = W.shape
+        square = (np.square(x).T @ C).reshape(d, k, k)
+        by_weights = x.T @ R
+        by_weights -= self.noise_variance * (square @ W[:, :, None])[:, :, 0]
+        products = (W[:, :, None] * W[:, None, :]).reshape(d, k * k)
+        by_inputs = R @ W.T - self.noise_variance * x * (C @ products.T)
+        return by_weights, R.sum(axis=0), by_inputs
+
+    def by_taylor(self, layers, x, R, weight, p):
+        """Return what `by_moments` does for C = diag(p) - p p^T (Eq. 58), weighted."""
+        W, variance = layers[-1][0], self.noise_variance
+        weighed, along = weight * p, p @ W.T
+        square = np.square(x)
+        by_weights = x.T @ R - variance * (W * (square.T @ weighed))
+        by_weights += variance * ((square * along).T @ weighed)
+        both = weight * (p @ np.square(W).T - np.square(along))
+        return by_weights, R.sum(axis=0), R @ W.T - variance * x * both
+
+    def by_noise(self, layers, x, noise, r):
+        """Return the same at one draw of the noise of each row."""
+        W = layers[-1][0]
+        return (noise * x).T @ r, r.sum(axis=0), noise * (r @ W.T)
+
+    def backward(self, layers, inputs, last):
+        """Return the gradient by all weights from that by the last layer."""
+        by_weights, by_bias, by_inputs = last
+        pairs = [(by_weights, by_bias)]
+        for number in range(len(layers) - 2, -1, -1):
+            by_logits = by_inputs * self.derivative(inputs[number + 1])
+            pairs.append((inputs[number].T @ by_logits, by_logits.sum(axis=0)))
+            if number:
+                by_inputs = by_logits @ layers[number][0].T
+        return self.vector(pairs[::-1])
+
+
+class DropoutModel(PlainModel):
+    """Rows and a network: sums over them, and steps along these.
+
+    Parameters
+    ----------
+    family : Logistic or ScatteredSoftmax
+    y : ndarray of shape (n,)
+        As the family wants them.
+    network : Network
+    alpha : float
+        Strength of the L2 penalty.
+    data : source
+        Dense rows in memory.
+    """
+
+    def __init__(self, family, y, network, alpha, data):
+        self.family = family
+        self.y = y
+        self.network = network
+        self.data = data
+        self.total_weight = data.total_weight
+        self.sets = None
+        if family.n_predictors > 1:
+            chunks = row_chunks(0, data.n_units, PASS_ROWS)
+            parts = [family.sets_of(data.rows[slice(*chunk)]) for chunk in chunks]
+            self.sets = np.concatenate(parts)
+        #: What a weight's square costs a row; biases are free.
+        self.penalty = network.vector(
+            [(np.full(s, alpha), np.zeros(s[1])) for s in network.shapes]
+        )
+        self.penalty /= self.total_weight
+
+    @cached_property
+    def curvature(self):
+        """Return a bound of the curvature of a linear classifier, the same by class.
+
+        A Cholesky factor, or a diagonal where features are many; None for a network.
+        """
+        if len(self.network.shapes) > 1:
+            return None
+        weight = self._weight(slice(None))
+        share = weight / self.total_weight if weight.size else 1.0 / self.total_weight
+        most = 0.25 if self.family.n_predictors == 1 else 0.5
+        d, variance = self.network.sizes[0], self.network.noise_variance
+        square, gram = np.zeros(d + 1), np.zeros((d + 1, d + 1))
+        for start, stop in row_chunks(0, self.data.n_units, PASS_ROWS):
+            X = np.ones((stop - start, d + 1))
+            X[:, :d] = self.data.rows[start:stop]
+            some = share[start:stop, None] if weight.size else share
+            square += np.sum(some * np.square(X), axis=0)
+            if d <= MATRIX:
+                gram += X.T @ (some * X)
+        diagonal = most * variance * square + self.penalty[:: self.network.sizes[1]]
+        diagonal[d] = 0.0  # the bias sees no noise
+        # A column of zeros has no curvature, nor have some of collinear ones.
+        diagonal += np.where(square > 0.0, 1e-12 * square, 1.0)
+        if d > MATRIX:
+            return most * square + diagonal
+        gram *= most
+        gram.flat[:: d + 2] += diagonal
+        return cho_factor(gram)
+
+    # Sums over rows
+
+    def statistics(self, point, batch, beta):
+        """Return the sums of a batch, without noise."""
+        layers = self.network.layers(point.parameters.vector)
+        return self.total(layers, batch.ids, "full")
+
+    def total(self, layers, ids, kind):
+        """Return sums over rows.
+
+        Parameters
+        ----------
+        layers : list of (W, b)
+        ids : ndarray of int
+        kind : {"full", "loss", "taylor"}
+            Objective and gradient; no gradient; that of Taylor's approximation, noise
+            integrated out.
+        """
+        evaluate = partial(self._sums, layers, ids, kind)
+        chunks = row_chunks(0, len(ids), PASS_ROWS)
+        return reduce(accumulate, parallel_map(evaluate, chunks), None)
+
+    def _sums(self, layers, ids, kind, chunk):
+        rows = ids[slice(*chunk)]
+        inputs, a = self.network.forward(layers, self.data.rows[rows])
+        x, loss = inputs[-1], 0.0
+        if kind == "loss":
+            half = self.network.spread(layers, x)
+            loss = self._expectations(a, half, rows)[0]
+            return Gradient(np.zeros(0), -loss)
+        if kind == "taylor":
+            last = self.taylor(layers, x, a, rows)
+        else:
+            loss, last = self.expected(layers, x, a, rows)
+        return Gradient(self.network.backward(layers, inputs, last), -loss)
+
+    def _weight(self, rows):
+        weight = self.data.weight
+        return weight[rows] if weight.size else weight
+
+    def _expectations(self, a, half, rows):
+        """Return the loss of rows, and R and C."""
+        sets = () if self.sets is None else (self.sets[rows],)
+        weight = self._weight(rows)
+        return self.family.expectations(a, half, self.y[rows], weight, *sets)
+
+    def expected(self, layers, x, a, rows):
+        """Return loss and gradients by the last layer, the noise integrated out."""
+        half = self.network.spread(layers, x)
+        loss, R, C = self._expectations(a, half, rows)
+        return loss, self.network.by_moments(layers, x, R, C)
+
+    def taylor(self, layers, x, a, rows):
+        """Return what gradients of Taylor's approximation are on average."""
+        R, p = self.residual(a, rows), self.family.mean(a)
+        weight = self._weight(rows)
+        weight = weight[:, None] if weight.size else 1.0
+        if p.shape[1] == 1:
+            return self.network.by_moments(layers, x, R, weight * p * (1.0 - p))
+        return self.network.by_taylor(layers, x, R, weight, p)
+
+    def residual(self, z, rows):
+        """Return r at logits, times the weights of the rows."""
+        weight = self._weight(rows)
+        r = self.family.residual(z, self.y[rows])
+        return r * weight[:, None] if weight.size else r
+
+    def approximation(self, a, t, rows):
+        """Return Taylor's r (Eq. 57) at logits a + t, times the weights of the rows."""
+        weight = self._weight(rows)
+        r = self.family.residual(a, self.y[rows])
+        r = r - self.family.variance_times(self.family.mean(a), t)
+        return r * weight[:, None] if weight.size else r
+
+    # What the solvers ask for
+
+    def objective(self, point, mean):
+        """Return the penalised expected log-likelihood, in nats a row."""
+        vector = point.parameters.vector
+        return float(mean.objective - 0.5 * self.penalty @ np.square(vector))
+
+    def gradient(self, point, mean):
+        """Return its gradient."""
+        return mean.gradient - self.penalty * point.parameters.vector
+
+    def move(self, point, step):
+        """Return the point with its weights moved."""
+        return Point(Weights(point.parameters.vector + step))
+
+    def precondition(self, point, vector):
+        """Divide by a bound of the curvature, where there is one."""
+        if self.curvature is None:
+            return vector.copy()
+        columns = vector.reshape(-1, self.network.sizes[1])
+        if isinstance(self.curvature, tuple):
+            return cho_solve(self.curvature, columns).ravel()
+        return (columns / self.curvature[:, None]).ravel()
+
+    def update(self, point, mean, correction, step):
+        """Return the point after a step along a mean gradient."""
+        sums = mean if correction is None else accumulate(mean, correction)
+        direction = self.precondition(point, self.gradient(point, sums))
+        return self.move(point, step * direction)
+
+
+class Work:
+    """What an epoch of steps moves.
+
+    Attributes
+    ----------
+    vector : ndarray of shape (n_weights,)
+    moments : ndarray of shape (2, n_weights), or (2, 0)
+        Adam's.
+    count : int
+        Steps so far.
+    """
+
+    def __init__(self, point, n_moments):
+        self.vector, last = point.parameters.vector.copy(), point.moments
+        fresh = last is None or last[0].shape[1] != n_moments
+        self.moments = np.zeros((2, n_moments)) if fresh else last[0].copy()
+        self.count = 0 if fresh else last[1]
+
+
+class DropoutSteps(PlainModel):
+    """A `DropoutModel` whose weights are moved by minibatch steps.
+
+    Parameters
+    ----------
+    model : DropoutModel
+    kind : {"stochastic", "svrg"}
+    control : {None, "taylor", "quadrature"}
+        "quadrature" has no noise.
+    optimizer : {"adam", "sgd"}
+    batch_size : int
+    """
+
+    known_passes = 1.0
+
+    def __init__(self, model, kind, control, optimizer, batch_size):
+        self.model = model
+        self.control = control
+        self.adam = optimizer == "adam"
+        self.rows_a_visit = batch_size
+        #: Where rows are visited, they are evaluated here, and at the anchor.
+        self.sweep_passes = 2.0 if kind == "svrg" else 1.0
+        drawn = 0 if control == "quadrature" else model.network.sizes[-2]
+        self.noise_width = batch_size * drawn
+
+    # What the solver asks for
+
+    def full_pass(self, point, data):
+        """Return the point, and the objective's mean without noise, no gradient."""
+        layers = self.model.network.layers(point.parameters.vector)
+        total = self.model.total(layers, np.arange(self.model.data.n_units), "loss")
+        return point, rescale(total, 1.0 / self.model.total_weight), None
+
+    def objective(self, point, mean):
+        """Return the penalised expected log-likelihood, in nats a row."""
+        return self.model.objective(point, mean)
+
+    def promise(self, point, mean):
+        """Return infinity: nobody knows what is left to gain."""
+        return np.inf
+
+    def update(self, point, mean, correction, step):
+        """Return the point: a step without noise is not of this model."""
+        return point
+
+    # A sweep
+
+    def known_at(self, anchor, rng):
+        """Return weights, and the mean over rows and noise of what controls there."""
+        vector, model = anchor.point.parameters.vector, self.model
+        kind = "taylor" if self.control == "taylor" else "full"
+        ids = np.arange(model.data.n_units)
+        total = model.total(model.network.layers(vector), ids, kind)
+        return vector, total.gradient / model.total_weight
+
+    def open(self, anchor):
+        """Return what an epoch moves."""
+        return Work(anchor.point, self.model.network.n_weights if self.adam else 0)
+
+    def visits(self, known, rng):
+        """Return all rows in random order."""
+        return rng.permutation(self.model.data.n_units)
+
+    def noise(self, work, rows, rng):
+        """Return the noise of rows, None for quadrature."""
+        if not self.noise_width:
+            return None
+        network = self.model.network
+        noise = rng.standard_normal((len(rows), network.sizes[-2]))
+        noise *= np.sqrt(network.noise_variance)
+        noise += 1.0
+        return noise
+
+    def sweep(self, work, known, rows, noise, sizes):
+        """Make a step for each batch of some rows; none can be rejected."""
+        for gradient, size in zip(
+            self._each(work, known, rows, noise), sizes, strict=True
+        ):
+            gradient -= self.model.penalty * work.vector
+            work.vector += self._step(work, gradient, size)
+        return 0
+
+    def estimates(self, work, known, rows, noise):
+        """Return what steps would be made of, (m, n_weights)."""
+        return np.stack(list(self._each(work, known, rows, noise)))
+
+    def _each(self, work, known, rows, noise):
+        """Yield the estimates of batches, each where the steps before it have led."""
+        for start in range(0, len(rows), self.rows_a_visit):
+            batch = slice(start, start + self.rows_a_visit)
+            own = None if noise is None else noise[batch]
+            yield self.estimate(work.vector, rows[batch], own, known)
+
+    def estimate(self, vector, rows, noise, known=None):
+        """Return an unbiased estimate of the gradient of the mean log-likelihood.
+
+        Naive, cv (Eq. 9) or joint (Eq. 5 of Wang et al. 2024; their Algorithm 3, with
+        an anchor in the place of a table), with Taylor's approximation (Eq. 57).
+
+        Parameters
+        ----------
+        vector : ndarray of shape (n_weights,)
+        rows : ndarray of int
+            Numbers of the rows of a minibatch.
+        noise : ndarray of shape (m, n_inputs) or None
+            Of the inputs of the last layer; None integrates it out.
+        known : tuple (vector, gradient), default=None
+            What `known_at` returns.
+        """
+        model, network = self.model, self.model.network
+        layers = network.layers(vector)
+        inputs, a = network.forward(layers, model.data.rows[rows])
+        x = inputs[-1]
+        if noise is None:
+            last = model.expected(layers, x, a, rows)[1]
+        else:
+            W, b = layers[-1]
+            z = (noise * x) @ W + b
+            r = model.residual(z, rows)
+            controlled_here = self.control == "taylor" and known is None
+            if controlled_here:
+                r = r - model.approximation(a, z - a, rows)
+            last = network.by_noise(layers, x, noise, r)
+            if controlled_here:
+                last = tuple(map(np.add, last, model.taylor(layers, x, a, rows)))
+        gradient = network.backward(layers, inputs, last)
+        scale = model.data.n_units / (len(rows) * model.total_weight)
+        if known is None:
+            return scale * gradient
+        before, mean = known
+        return controlled(gradient, self._then(before, rows, noise), mean, scale)
+
+    def _then(self, vector, rows, noise):
+        """Return the approximation of a minibatch's gradient at an earlier point."""
+        model, network = self.model, self.model.network
+        layers = network.layers(vector)
+        inputs, a = network.forward(layers, model.data.rows[rows])
+        x = inputs[-1]
+        if noise is None:
+            last = model.expected(layers, x, a, rows)[1]
+        else:
+            t = ((noise - 1.0) * x) @ layers[-1][0]
+            last = network.by_noise(layers, x, noise, model.approximation(a, t, rows))
+        return network.backward(layers, inputs, last)
+
+    def _step(self, work, gradient, size):
+        if not self.adam:
+            return size * gradient
+        first, second = work.moments
+        work.count += 1
+        first += 0.1 * (gradient - first)
+        second += 0.001 * (gradient * gradient - second)
+        size = size / (1.0 - 0.9**work.count)
+        root = np.sqrt(second / (1.0 - 0.999**work.count))
+        return size * first / (root + 1e-8)
+
+    def variance(self, work):
+        """Return NaN: of networks it is not kept."""
+        return np.nan
+
+    def close(self, work):
+        """Return the point that an epoch has led to."""
+        return Point(Weights(work.vector), moments=(work.moments, work.count))

@@ -1,0 +1,117 @@
+"""Which solver fits a network with dropout, and when held-out rows end a fit."""
+
+import numpy as np
+
+from skvrem.vi.gaussian._plan import Choices
+
+__all__ = ["Watch", "hidden_sizes", "plan_dropout"]
+
+# Epochs without a gain on held-out rows that end a fit.
+PATIENCE = 10
+# Rows a minibatch.
+BATCH_ROWS = 200
+
+
+def hidden_sizes(estimator):
+    """Return the units of the hidden layers as a tuple."""
+    sizes = estimator.hidden_layer_sizes
+    return tuple(sizes) if np.iterable(sizes) else (sizes,)
+
+
+def plan_dropout(estimator, n_rows, n_classes, stream=False):
+    """Return the `Choices` of an estimator whose parameters have been checked.
+
+    Raises
+    ------
+    ValueError
+        For parameters that do not go together.
+    """
+    solver, expectation, optimizer = (
+        estimator.solver,
+        estimator.expectation,
+        estimator.optimizer,
+    )
+    if stream:  # one batch after the other, so that full passes have no place
+        solver = "stochastic" if solver in ("auto", "batch") else solver
+        optimizer = "adam" if optimizer in ("auto", "lbfgs") else optimizer
+    if solver == "auto":
+        steps = optimizer in ("adam", "sgd") or expectation == "mc"
+        # Full passes fit a network to the last row, and it generalises worse; where
+        # a minibatch would be all rows, there is no difference but in speed.
+        full = not hidden_sizes(estimator) or n_rows <= BATCH_ROWS
+        full = full or optimizer == "lbfgs"
+        solver = "batch" if full and not steps else "stochastic"
+    if expectation == "auto":
+        noiseless = solver == "batch" or n_classes == 2
+        expectation = "quadrature" if noiseless else "mc"
+    if optimizer == "auto":
+        optimizer = "lbfgs" if solver == "batch" else "adam"
+    if (solver == "batch") != (optimizer == "lbfgs"):
+        raise ValueError(
+            f"optimizer={optimizer!r} does not go with solver={solver!r}: 'lbfgs' "
+            "is for 'batch', 'adam' and 'sgd' are for 'stochastic' and 'svrg'."
+        )
+    if solver == "batch" and expectation == "mc":
+        raise ValueError(
+            "solver='batch' makes full passes without noise: it has no "
+            "expectation='mc'. Leave it to 'auto', or choose solver='stochastic'."
+        )
+    mc = expectation == "mc"
+    if solver == "svrg" and mc and estimator.control_variate is None:
+        raise ValueError(
+            "solver='svrg' with expectation='mc' needs a control variate whose "
+            "mean over the noise is known: choose control_variate='taylor'."
+        )
+    step_size, batch_size = estimator.step_size, estimator.batch_size
+    if step_size == "auto":
+        adam = 1e-3 if hidden_sizes(estimator) else 1e-2
+        step_size = {"lbfgs": 1.0, "adam": adam, "sgd": 0.1}[optimizer]
+    if batch_size == "auto":
+        batch_size = BATCH_ROWS
+    batch_size = n_rows if solver == "batch" else min(batch_size, n_rows)
+    return Choices(
+        solver,
+        expectation,
+        optimizer,
+        step_size=float(step_size),
+        batch_size=batch_size,
+    )
+
+
+class Watch:
+    """Scores held-out rows after each epoch, and ends a fit that they do not like."""
+
+    def __init__(self, estimator, model, held_out):
+        self.estimator = estimator
+        self.model = model
+        self.held_out = held_out
+        self.scores, self.calm = [], 0
+        self.best, self.highest = None, -np.inf
+        #: Whether held-out rows have ended the fit.
+        self.ended = False
+
+    def after(self, report):
+        """Return what `run` calls: a report, and then the scores."""
+        if self.held_out is None:
+            return report
+
+        def both(epoch, point):
+            stopped = report(epoch, point)
+            self._look(epoch, point)
+            return stopped or self.ended
+
+        return both
+
+    def _look(self, epoch, point):
+        X, numbers = self.held_out
+        network = self.model.network
+        layers = network.layers(point.parameters.vector)
+        _, a = network.forward(layers, X)
+        found = a.argmax(axis=1) if a.shape[1] > 1 else a[:, 0] > 0.0
+        score = float(np.mean(found == numbers))
+        self.scores.append(score)
+        self.calm = 0 if score > self.highest + self.estimator.tol else self.calm + 1
+        if score > self.highest:
+            self.highest = score
+            self.best = point.parameters, epoch.objective
+        self.ended = self.calm >= PATIENCE

@@ -1,0 +1,1 @@
+"""Gaussian posteriors of linear predictors: what Bayesian estimators build on."""

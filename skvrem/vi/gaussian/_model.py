@@ -1,0 +1,556 @@
+r"""A Gaussian posterior of a generalised linear model: sums over rows, and the update.
+
+With rows x (p,), one behind the features for the intercept, and a column of
+coefficients for each of k predictors, :math:`q = N(\mu, \Sigma)` over all
+:math:`D = k p` of them and a Gaussian prior, the evidence lower bound is
+
+.. math:: L(q) = \sum_n w_n E_q \log p(y_n | x_n^T \theta) - KL(q, p).
+
+A row's predictors are Gaussian, with the mean :math:`\mu^T x` and the covariance
+:math:`x^T \Sigma x`, so that a row needs an expectation over k numbers. The sums over
+rows of residuals times x and of curvatures times :math:`x x^T`, G and C, are the
+gradient by :math:`\mu` and minus twice that by :math:`\Sigma` (Bonnet, Price). Then
+
+.. math:: P \leftarrow (1 - \rho) P + \rho (P_0 + C), \qquad
+          \mu \leftarrow \mu + \rho\, P^{-1} (G - P_0 (\mu - \mu_0))
+
+is a step along the natural gradient, with :math:`P = \Sigma^{-1}`. It promises to gain
+
+.. math:: \tfrac12 g^T \Sigma g + \tfrac14 |\Sigma (P_0 + C) - I|^2
+
+nats, whatever the units of the features. A diagonal plus a low rank is moved along
+L-BFGS directions in the same metric.
+"""
+
+from copy import copy
+from functools import cached_property, partial, reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from skvrem.utils._algebra import accumulate, combination
+from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.utils._tiles import tiles
+from skvrem.vi.gaussian import _kernels
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
+
+__all__ = ["Diagonal", "Full", "GaussianModel", "PlainModel", "Point", "Statistics"]
+
+# Rows a thread takes of a batch.
+STEP_ROWS = 8192
+# A step may change a log scale by so much.
+LARGEST_CHANGE = 3.0
+# Share of a precision that another one is at least, and halvings of a change that are
+# tried, where curvatures err so much that precisions would not be positive.
+LEAST_SHARE, HALVINGS = 1e-6, 30
+
+
+class Diagonal(NamedTuple):
+    """Independent coefficients, plus a low rank.
+
+    Attributes
+    ----------
+    mean, log_scale : ndarray of shape (p, k)
+        Means, and logarithms of standard deviations beside the low rank.
+    factor : ndarray of shape (p, k, r)
+        r = 0 is the mean field.
+    """
+
+    mean: np.ndarray
+    log_scale: np.ndarray
+    factor: np.ndarray
+
+
+class Full(NamedTuple):
+    """Any covariance.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (p, k)
+    covariance, precision : ndarray of shape (k p, k p)
+        In the order of the columns of the mean, one after the other.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    precision: np.ndarray
+
+
+class Statistics(NamedTuple):
+    """Sums over rows, of expectations under q.
+
+    Attributes
+    ----------
+    gradient : ndarray of shape (p, k)
+        G
+    curvature : ndarray of shape (p, k) or (k p, k p)
+        Diagonal of C, or all of it.
+    image : ndarray of shape (p, k, r)
+        C times the low rank.
+    objective : float
+        Expected log-likelihood.
+    """
+
+    gradient: np.ndarray
+    curvature: np.ndarray
+    image: np.ndarray
+    objective: float
+
+
+class Point(NamedTuple):
+    """Where a fit stands; see ``utils/_averaging.py`` for what is never used here.
+
+    `moments` are what an optimizer of minibatch steps knows of those before.
+    """
+
+    parameters: Diagonal | Full
+    statistics: None = None
+    reference: None = None
+    trials: int = 0
+    repaired: tuple = ()
+    moments: Any = None
+
+
+def as_vector(columns):
+    """Return columns (p, k) one after the other, (k p,)."""
+    return columns.T.ravel()
+
+
+def structure_of(posterior):
+    """Return what the model calls a distribution's covariance, and its rank."""
+    if isinstance(posterior, FullRank):
+        return "full", 0
+    return "diagonal", getattr(posterior, "factor", np.zeros((0, 0))).shape[1]
+
+
+class PlainModel:
+    """What solvers ask for and models without latent variables or references lack."""
+
+    recall_passes = 0
+    keep_sums = True
+    metric_cost = 0.0
+
+    def remember(self, point, batch, beta):
+        """Return the sums of a batch, which are all that need be kept."""
+        sums = self.statistics(point, batch, beta)
+        return sums, sums
+
+    def recall(self, memory, point, batch):
+        """Return the sums of a batch where they were remembered."""
+        return memory
+
+    def recentre(self, point):
+        """Return the point: there is no reference."""
+        return point
+
+    def revive(self, point, data, rng):
+        """Return the point: no part of it can collapse."""
+        return point
+
+    def recondition(self, point, data, rng):
+        """Return the point: its metric is its own, at no cost."""
+        return point, 0.0
+
+
+def positive_definite(matrix, change):
+    """Return a positive definite matrix after as much of a change as leaves it that.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (d, d)
+        Positive definite.
+    change : ndarray of shape (d, d) or float
+        As of curvatures that nodes of quadrature have estimated: all of it, or a half,
+        a quarter ...
+
+    Returns
+    -------
+    changed : ndarray of shape (d, d)
+    root : tuple
+        Its Cholesky factor, as `scipy.linalg.cho_solve` takes it.
+    """
+    for _ in range(HALVINGS):
+        changed = matrix + change
+        try:
+            return changed, cholesky(changed)
+        except np.linalg.LinAlgError:
+            change = 0.5 * change
+    return matrix, cholesky(matrix)
+
+
+def cholesky(matrix):
+    """Return the factor of a matrix, as `scipy.linalg.cho_solve` takes it."""
+    if not np.isfinite(matrix).all():
+        raise np.linalg.LinAlgError("it has entries that are not finite")
+    return cho_factor(matrix, lower=True, check_finite=False)
+
+
+class GaussianModel(PlainModel):
+    """Rows with a likelihood, coefficients with a Gaussian prior and posterior.
+
+    Parameters
+    ----------
+    family : object
+        Of ``_model_families.py``.
+    y : ndarray
+        Targets of the rows of the container, as the family wants them.
+    prior : MeanField, FullRank or LowRank
+        Over all D coefficients.
+    total_weight : float
+        Of the rows.
+    intercept : bool
+    structure : {"full", "diagonal"}
+    rank : int
+        Of what is added to a diagonal.
+    matrix : bool
+        Statistics bring all of C, also where the posterior is diagonal: then the step
+        of the mean is Newton's.
+    """
+
+    def __init__(
+        self, family, y, prior, total_weight, intercept, structure, rank=0, matrix=False
+    ):
+        self.family = family
+        self.y = y
+        self.prior = prior
+        self.total_weight = total_weight
+        self.intercept = intercept
+        self.full = structure == "full"
+        self.rank = rank
+        self.matrix = matrix or self.full
+        self.k = family.n_predictors
+        self._directed = None, None, None
+
+    def with_matrix(self):
+        """Return the model with all of C, whose steps of the mean are Newton's."""
+        model = copy(self)
+        model.matrix, model._directed = True, (None, None, None)
+        vars(model).pop("_prior_precision", None)
+        return model
+
+    def refined(self):
+        """Return the model with finer quadrature, None where there is none."""
+        family = getattr(self.family, "refined", lambda: None)()
+        if family is None:
+            return None
+        model = copy(self)
+        model.family, model._directed = family, (None, None, None)
+        return model
+
+    # Posteriors
+
+    def posterior(self, parameters):
+        """Return q as a distribution over all coefficients."""
+        mean = as_vector(parameters.mean)
+        if self.full:
+            return FullRank(mean, np.linalg.cholesky(parameters.covariance))
+        scale = np.exp(as_vector(parameters.log_scale))
+        if not self.rank:
+            return MeanField(mean, scale)
+        return LowRank(mean, scale**2, self._stack(parameters.factor))
+
+    def _stack(self, factor):
+        """Return (p, k, r) as (k p, r)."""
+        return factor.transpose(1, 0, 2).reshape(-1, factor.shape[2])
+
+    def _unstack(self, vectors):
+        """Return (k p, r) as (p, k, r)."""
+        p, rank = len(vectors) // self.k, vectors.shape[1]
+        return vectors.reshape(self.k, p, rank).transpose(1, 0, 2)
+
+    def _columns(self, vector):
+        return vector.reshape(self.k, -1).T
+
+    def point_of(self, posterior):
+        """Return the point of a distribution, None where its structure is another."""
+        if structure_of(posterior) != ("full" if self.full else "diagonal", self.rank):
+            return None
+        mean = self._columns(posterior.mean)
+        if self.full:
+            precision = posterior.precision_times(np.eye(posterior.n_dim))
+            return Point(Full(mean, posterior.covariance(), precision))
+        factor, variance = np.zeros((posterior.n_dim, 0)), posterior.variance
+        if self.rank:
+            factor, variance = posterior.factor, posterior.diagonal
+        log_scale = self._columns(0.5 * np.log(variance))
+        return Point(Diagonal(mean, log_scale, self._unstack(factor)))
+
+    def start(self, mean, data, rng):
+        """Return the point with the precision that rows have where q is a point."""
+        D = mean.size
+        if self.full:
+            near = Full(mean, np.zeros((D, D)), np.eye(D))
+        else:
+            nothing = np.zeros((*mean.shape, 0))
+            near = Diagonal(mean, np.full(mean.shape, -np.inf), nothing)
+        rank, self.rank = self.rank, 0
+        sums = data.chunks().sum(partial(self.statistics, Point(near), beta=1.0))
+        self.rank = rank
+        return self.spread(mean, self._target(sums), rng)
+
+    def spread(self, mean, precision, rng):
+        """Return the point of means (p, k) and precisions (D, D) or (D,)."""
+        if self.full:
+            return Point(self._full(mean, precision))
+        if precision.ndim > 1:
+            precision = precision.diagonal()
+        log_scale = self._columns(-0.5 * np.log(precision))
+        rank = self.rank
+        factor = rng.standard_normal((*mean.shape, rank)) / np.sqrt(max(1, rank))
+        factor *= 0.1 * np.exp(log_scale)[:, :, None]
+        return Point(Diagonal(mean, log_scale, factor))
+
+    def _full(self, mean, precision, change=0.0):
+        precision, root = positive_definite(precision, change)
+        covariance = cho_solve(root, np.eye(len(precision)))
+        return Full(mean, 0.5 * (covariance + covariance.T), precision)
+
+    # Sums over rows
+
+    def statistics(self, point, batch, beta):
+        """Return the sums of a batch. There is nothing latent to temper."""
+        evaluate = partial(self._sums, point.parameters, batch)
+        chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
+        return reduce(accumulate, parallel_map(evaluate, chunks), None)
+
+    def _sums(self, parameters, batch, chunk):
+        p, k = parameters.mean.shape
+        rank = 0 if self.full else parameters.factor.shape[2]
+        gradient, objective = np.zeros((p, k)), 0.0
+        image = np.zeros((p, k, rank))
+        curvature = np.zeros((k, p, k, p) if self.matrix else (p, k))
+        for tile, where in tiles(batch, *chunk, self.intercept):
+            weight = batch.weight[where] if batch.weight.size else batch.weight
+            a = tile.times(parameters.mean).astype(np.float64, copy=False)
+            low = self._low_rank_part(parameters, tile, rank)
+            half = self._spread(parameters, tile, low)
+            loss, residual, curve = self.family.expectations(
+                a, half, self.y[where], weight
+            )
+            objective -= loss
+            tile.add_transposed(residual, gradient)
+            self._add_curvature(tile, curve, curvature)
+            if rank:
+                self._add_image(tile, curve, low, image)
+        if self.matrix:
+            curvature = curvature.reshape(k * p, k * p)
+        return Statistics(gradient, curvature, image, objective)
+
+    def _low_rank_part(self, parameters, tile, rank):
+        """Return x^T U of each predictor, of shape (m, k, r)."""
+        if not rank:
+            return None
+        p, k = parameters.mean.shape
+        part = tile.times(parameters.factor.reshape(p, k * rank))
+        return part.reshape(-1, k, rank).astype(np.float64, copy=False)
+
+    def _spread(self, parameters, tile, low):
+        """Return variances (m, 1), or roots of the covariances of k predictors."""
+        k = self.k
+        if self.full:
+            p = len(parameters.mean)
+            blocks = parameters.covariance.reshape(k, p, k, p)
+            pairs = [
+                tile.quadratic(blocks[a, :, b]) for a in range(k) for b in range(k)
+            ]
+            V = np.stack(pairs, axis=1).astype(np.float64, copy=False)
+        else:
+            own = tile.squares_times(np.exp(2.0 * parameters.log_scale))
+            own = own.astype(np.float64, copy=False)
+            if k == 1:
+                return own if low is None else own + np.square(low).sum(axis=2)
+            if low is None and not self.matrix:
+                return np.sqrt(own)
+            V = np.zeros((len(own), k * k))
+            V[:, :: k + 1] = own
+            if low is not None:
+                V += (low @ low.transpose(0, 2, 1)).reshape(V.shape)
+        if k == 1:
+            return np.maximum(V, 0.0)
+        _kernels.roots(V, k)
+        return V
+
+    def _add_curvature(self, tile, curve, out):
+        k = self.k
+        wide = curve.shape[1] != k or k == 1
+        if not self.matrix:
+            tile.add_squares(curve[:, :: k + 1] if wide else curve, out)
+            return
+        p = out.shape[1]
+        for a in range(k):
+            for b in range(a, k):
+                # Roots are taken of weights, which of two classes are negative but
+                # for what nodes err.
+                for sign in (1.0, -1.0):
+                    part = np.maximum(sign * curve[:, a * k + b], 0.0)
+                    if not part.any():
+                        continue
+                    gram = np.zeros((p, p))
+                    tile.add_gram(part, gram)
+                    out[a, :, b] += sign * gram
+                    if a != b:
+                        out[b, :, a] += sign * gram
+
+    def _add_image(self, tile, curve, low, out):
+        m, k, rank = low.shape
+        if curve.shape[1] == k:
+            turned = curve[:, :, None] * low
+        else:
+            turned = curve.reshape(m, k, k) @ low
+        flat = out.reshape(len(out), k * rank)
+        tile.add_transposed(turned.reshape(m, k * rank), flat)
+
+    # Predictions
+
+    def predictors(self, parameters, batch):
+        """Return means (m, k) of the predictors, and variances (m, 1) or roots."""
+        means, spreads = [], []
+        for tile, _ in tiles(batch, batch.start, batch.stop, self.intercept):
+            low = self._low_rank_part(parameters, tile, self.rank)
+            means.append(tile.times(parameters.mean).astype(np.float64, copy=False))
+            spreads.append(self._spread(parameters, tile, low))
+        return np.concatenate(means), np.concatenate(spreads)
+
+    def log_likelihoods(self, draws, batch):
+        """Return log p(y | x, theta) of draws (s, D) for each row, of shape (s, m)."""
+        z = self.draws_of_predictors(draws, batch)
+        return self.family.log_likelihood(z, self.y[batch.ids])
+
+    def draws_of_predictors(self, draws, batch):
+        """Return the predictors of rows at draws (s, D), of shape (s, m, k)."""
+        columns = draws.reshape(len(draws) * self.k, -1).T
+        parts = []
+        for tile, _ in tiles(batch, batch.start, batch.stop, self.intercept):
+            z = tile.times(columns).astype(np.float64, copy=False)
+            parts.append(z.reshape(len(z), len(draws), self.k))
+        return np.concatenate(parts).transpose(1, 0, 2)
+
+    # Updates
+
+    @cached_property
+    def _prior_precision(self):
+        """P_0, of shape (D,) or (D, D)."""
+        if not self.matrix:
+            return self.prior.precision_diagonal
+        return self.prior.precision_times(np.eye(self.prior.n_dim))
+
+    def _target(self, sums, scale=1.0):
+        """Return the precision P_0 + C, of shape (D,) or (D, D)."""
+        curvature = sums.curvature if self.matrix else as_vector(sums.curvature)
+        return self._prior_precision + scale * curvature
+
+    def _slope(self, parameters, sums):
+        """Return the gradient by the mean, of shape (D,)."""
+        away = as_vector(parameters.mean) - self.prior.mean
+        fit = self.total_weight * as_vector(sums.gradient)
+        return fit - self.prior.precision_times(away)
+
+    def _direction(self, point, sums):
+        """Return step of the mean, target precision and promise; an anchor's are kept.
+
+        The step is the gradient for a full covariance, whose own step decides what it
+        is multiplied by.
+        """
+        if self._directed[0] is not sums or self._directed[1] is not point:
+            q = point.parameters
+            step = slope = self._slope(q, sums)
+            target = self._target(sums, self.total_weight)
+            if self.full:
+                drift = q.covariance @ target
+                drift.flat[:: len(drift) + 1] -= 1.0
+                promise = 0.5 * slope @ q.covariance @ slope
+                promise += 0.25 * np.sum(drift * drift.T)
+            else:
+                diagonal = target.diagonal() if self.matrix else target
+                relative = np.exp(2.0 * as_vector(q.log_scale)) * diagonal - 1.0
+                own = np.exp(-2.0 * as_vector(q.log_scale))
+                if self.matrix:
+                    root = positive_definite(np.diag(own), target - np.diag(own))[1]
+                    step = cho_solve(root, slope)
+                else:
+                    step = slope / np.maximum(target, LEAST_SHARE * own)
+                promise = 0.5 * slope @ step + 0.25 * relative @ relative
+            self._directed = sums, point, (step, target, float(promise))
+        return self._directed[2]
+
+    def update(self, point, mean, correction, step):
+        """Return the point after a natural-gradient step of size `step`."""
+        sums = mean
+        if mean is None or correction is not None:
+            sums = combination((1.0, mean), (1.0, correction))
+        direction, target, _ = self._direction(point, sums)
+        q = point.parameters
+        if self.full:
+            moved = self._full(q.mean, q.precision, step * (target - q.precision))
+            change = step * (moved.covariance @ direction)
+            return Point(moved._replace(mean=q.mean + self._columns(change)))
+        diagonal = target.diagonal() if self.matrix else target
+        log_precision = -2.0 * as_vector(q.log_scale)
+        ratio = (1.0 - step) + step * diagonal * np.exp(-log_precision)
+        ratio = np.maximum(ratio, LEAST_SHARE)
+        turn = np.clip(np.log(ratio), -LARGEST_CHANGE, LARGEST_CHANGE)
+        change = step * direction
+        return Point(
+            q._replace(
+                mean=q.mean + self._columns(change),
+                log_scale=self._columns(-0.5 * (log_precision + turn)),
+            )
+        )
+
+    # What the solvers ask for
+
+    def objective(self, point, mean):
+        """Return the evidence lower bound, in nats."""
+        divergence = self.posterior(point.parameters).kl(self.prior)
+        return float(self.total_weight * mean.objective - divergence)
+
+    def promise(self, point, mean):
+        """Return what a natural-gradient step is about to gain, in nats."""
+        return self._direction(point, mean)[2]
+
+    # What preconditioned L-BFGS asks for
+
+    def gradient(self, point, mean):
+        """Return the gradient by means, log scales and low rank."""
+        q, posterior = point.parameters, self.posterior(point.parameters)
+        n = self.total_weight
+        variance = np.exp(2.0 * as_vector(q.log_scale))
+        by_scale = posterior.precision_diagonal - self.prior.precision_diagonal
+        by_scale = variance * (by_scale - n * as_vector(mean.curvature))
+        parts = [self._slope(q, mean), by_scale]
+        if self.rank:
+            U = self._stack(q.factor).T
+            own = posterior.precision_times(U) - self.prior.precision_times(U)
+            parts.append(own.T.ravel() - n * self._stack(mean.image).ravel())
+        return np.concatenate(parts)
+
+    def move(self, point, step):
+        """Return the point with its parameters moved."""
+        q = point.parameters
+        D = q.mean.size
+        turn = np.clip(step[D : 2 * D], -LARGEST_CHANGE, LARGEST_CHANGE)
+        factor = q.factor
+        if self.rank:
+            factor = factor + self._unstack(step[2 * D :].reshape(D, self.rank))
+        return Point(
+            Diagonal(
+                q.mean + self._columns(step[:D]),
+                q.log_scale + self._columns(turn),
+                factor,
+            )
+        )
+
+    def precondition(self, point, vector):
+        """Multiply by the inverse of the Fisher information of q, about."""
+        q = point.parameters
+        D = q.mean.size
+        variance = np.exp(2.0 * as_vector(q.log_scale))
+        by_mean = variance * vector[:D]
+        parts = [by_mean, 0.5 * vector[D : 2 * D]]
+        if self.rank:
+            U = self._stack(q.factor)
+            by_mean += U @ (U.T @ vector[:D])
+            low = variance[:, None] * vector[2 * D :].reshape(D, self.rank)
+            parts.append(low.ravel())
+        return np.concatenate(parts)

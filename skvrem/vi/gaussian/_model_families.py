@@ -1,0 +1,327 @@
+r"""Likelihoods, and their expectations where the predictors are Gaussian.
+
+A family answers for rows with predictors :math:`z \sim N(a, V)` what
+``skvrem.vi.gaussian._kernels`` says: loss, residual and curvature, each an
+expectation. With one
+predictor a row these are integrals over one dimension, by Gauss-Hermite quadrature or
+in closed form; with K of them, sums over nodes of a quasi-Monte-Carlo rule whose mean
+and covariance are exact, so that they err from the fourth order on.
+"""
+
+from functools import cache
+
+import numpy as np
+from scipy.special import expit, gammaln, ndtri, softmax
+
+from skvrem.vi.gaussian import _kernels
+
+__all__ = [
+    "MANY_ROWS",
+    "GaussianNoise",
+    "Logistic",
+    "Poisson",
+    "ScatteredSoftmax",
+    "Softmax",
+    "expected_probabilities",
+]
+
+HERMITE_NODES = 20
+# Pairs of nodes for several predictors, where rows are few and where they are many:
+# then predictors vary little, and the nodes' error with the fourth power of that.
+MANY_PAIRS, FEW_PAIRS, MANY_ROWS = 64, 16, 10_000
+# How many times the nodes a refined rule has, and numbers of a pass that it may make.
+FINER, MOST_REFINED = 8, 1 << 25
+# Sets of nodes that rows are scattered over, and pairs in each, by the number of rows
+# up to which; and numbers that all of them may have.
+SCATTERED = ((2000, 64, 128), (16_000, 256, 64), (np.inf, 512, 32))
+MOST_NUMBERS = 1 << 22
+
+
+@cache
+def hermite():
+    """Return nodes and weights of the expectation under a standard normal."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(HERMITE_NODES)
+    return nodes, weights / weights.sum()
+
+
+def cubature(n_dim, n_pairs):
+    """Return nodes (2 n_pairs, n_dim) and weights for a standard normal vector.
+
+    Shifted Sobol points mapped to normals, in pairs of opposite sign, whitened: odd
+    moments vanish and second moments are those of the normal.
+    """
+    from scipy.stats import qmc
+
+    points = qmc.Sobol(n_dim, scramble=False).random(n_pairs)
+    # A shift by the golden ratio keeps them off 0, which maps to infinity.
+    half = ndtri((points + 0.6180339887498949 + 0.5 / n_pairs) % 1.0)
+    nodes = np.concatenate([half, -half])
+    root = np.linalg.cholesky(nodes.T @ nodes / len(nodes))
+    nodes = np.linalg.solve(root, nodes.T).T
+    return np.ascontiguousarray(nodes), np.full(len(nodes), 1.0 / len(nodes))
+
+
+def shifted_nodes(n_dim, n_pairs, rng):
+    """Return nodes (n_dim, 2 n_pairs) whose sums have no error on average over `rng`.
+
+    Sobol points shifted by a random vector, in pairs of opposite sign.
+    """
+    from scipy.stats import qmc
+
+    points = qmc.Sobol(n_dim, scramble=False).random(n_pairs)
+    half = ndtri((points + rng.uniform(1e-9, 1.0, n_dim)) % 1.0)
+    return np.concatenate([half, -half]).T.copy()
+
+
+class _Family:
+    """Exponential families with their natural parameters as predictors."""
+
+    #: What divides residuals and curvatures.
+    dispersion = 1.0
+
+    def residual(self, z, y):
+        """Return d log p(y | z) / dz at predictors (m, k)."""
+        return (self.indicator(y) - self.mean(z)) / self.dispersion
+
+    def indicator(self, y):
+        """Return targets as columns (m, k), whose mean is the mean."""
+        return y[:, None]
+
+    def variance_times(self, mean, t):
+        """Return minus the second derivative at a mean (m, k), times t (m, k)."""
+        return self.variance_of(mean) * t / self.dispersion
+
+
+class Logistic(_Family):
+    """Two classes: y in [0, 1] is the probability of the second."""
+
+    n_predictors = 1
+    #: Number under which the kernels know the family.
+    code = 0
+
+    def __init__(self):
+        self.nodes, self.node_weights = hermite()
+
+    def expectations(self, a, v, y, weight):
+        """Return loss, residual (m, 1) and curvature (m, 1) for a, v of (m, 1)."""
+        residual, curvature = np.empty(len(a)), np.empty(len(a))
+        nodes, node_weights = self.nodes, self.node_weights
+        if not v.any():  # nothing to integrate over
+            nodes, node_weights = np.zeros(1), np.ones(1)
+        loss = _kernels.logistic_expectations(
+            a[:, 0], v[:, 0], y, weight, nodes, node_weights, residual, curvature
+        )
+        return loss, residual[:, None], curvature[:, None]
+
+    def log_likelihood(self, z, y):
+        """Return log p(y | z) of predictors (..., 1), of shape (...)."""
+        z = z[..., 0]
+        return y * z - np.logaddexp(0.0, z)
+
+    def mean(self, z):
+        """Return E(y | z)."""
+        return expit(z)
+
+    def variance_of(self, mean):
+        """Return Var(y | z) by the mean."""
+        return mean * (1.0 - mean)
+
+
+class Poisson(_Family):
+    """Counts with the logarithm of their mean as predictor."""
+
+    n_predictors = 1
+    code = 1
+
+    def expectations(self, a, v, y, weight):
+        """See :class:`Logistic`; E exp(z) = exp(a + v / 2)."""
+        a, v = a[:, 0], v[:, 0]
+        w = weight if weight.size else 1.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            rate = np.exp(a + 0.5 * v)
+            loss = np.sum(w * (rate - y * a + gammaln(y + 1.0)))
+        return float(loss), (w * (y - rate))[:, None], (w * rate)[:, None]
+
+    def log_likelihood(self, z, y):
+        """Return log p(y | z) of predictors (..., 1), of shape (...)."""
+        z = z[..., 0]
+        return y * z - np.exp(z) - gammaln(y + 1.0)
+
+    def mean(self, z):
+        """Return E(y | z)."""
+        return np.exp(z)
+
+    def variance_of(self, mean):
+        """Return Var(y | z) by the mean."""
+        return mean
+
+
+class GaussianNoise(_Family):
+    """Real numbers with noise of a given variance about the predictor."""
+
+    n_predictors = 1
+    code = 2
+
+    def __init__(self, variance):
+        self.variance = variance
+
+    def expectations(self, a, v, y, weight):
+        """See :class:`Logistic`."""
+        a, v = a[:, 0], v[:, 0]
+        w = weight if weight.size else np.ones(len(a))
+        error = y - a
+        loss = np.square(error) + v + self.variance * np.log(2 * np.pi * self.variance)
+        loss = 0.5 * float(w @ loss) / self.variance
+        residual, curvature = w * error / self.variance, w / self.variance
+        return loss, residual[:, None], curvature[:, None]
+
+    def log_likelihood(self, z, y):
+        """Return log p(y | z) of predictors (..., 1), of shape (...)."""
+        square = np.square(y - z[..., 0]) / self.variance
+        return -0.5 * (square + np.log(2.0 * np.pi * self.variance))
+
+    @property
+    def dispersion(self):
+        """The variance of the noise."""
+        return self.variance
+
+    def mean(self, z):
+        """Return E(y | z)."""
+        return z
+
+    def variance_of(self, mean):
+        """Return Var(y | z) over the dispersion."""
+        return np.ones_like(mean)
+
+
+class Softmax(_Family):
+    """Several classes with a predictor each; y are their numbers.
+
+    Parameters
+    ----------
+    n_classes, n_rows : int
+    n_pairs : int, default=None
+        Of nodes; None is as many as are enough for so many rows.
+    by_root : bool, default=True
+        Curvatures are the slopes of the sums over nodes, so that steps climb to the top
+        of just these; else they are sums over nodes themselves.
+    """
+
+    code = 3
+
+    def __init__(self, n_classes, n_rows, n_pairs=None, by_root=True):
+        self.n_predictors, self.n_rows = n_classes, n_rows
+        if n_pairs is None:
+            n_pairs = MANY_PAIRS if n_rows < MANY_ROWS else FEW_PAIRS
+        # As many as whitening needs, and a power of two, as the points are made for.
+        self.n_pairs = max(n_pairs, 1 << (n_classes - 1).bit_length())
+        self.by_root = by_root
+        self.nodes, self.node_weights = cubature(n_classes, self.n_pairs)
+        self.columns = np.ascontiguousarray(self.nodes.T)
+
+    def refined(self):
+        """Return the family with more nodes, None where they would take too long."""
+        n_pairs = FINER * self.n_pairs
+        if 2 * n_pairs * self.n_rows * self.n_predictors > MOST_REFINED:
+            return None
+        return Softmax(self.n_predictors, self.n_rows, n_pairs, self.by_root)
+
+    def expectations(self, a, half, y, weight):
+        """Return loss, residual (m, k) and curvature, as wide as `half`."""
+        residual, curvature = np.empty(a.shape), np.empty(half.shape)
+        nodes, node_weights = self.columns, self.node_weights
+        if not half.any():  # nothing to integrate over
+            nodes, node_weights = np.zeros((len(nodes), 1)), np.ones(1)
+        loss = _kernels.softmax_expectations(
+            a, half, y, weight, nodes, node_weights, self.by_root, residual, curvature
+        )
+        return loss, residual, curvature
+
+    def log_likelihood(self, z, y):
+        """Return log p(y | z) of predictors (..., m, k), of shape (..., m)."""
+        top = z.max(axis=-1, keepdims=True)
+        mass = np.log(np.exp(z - top).sum(axis=-1)) + top[..., 0]
+        return np.take_along_axis(z, _numbers(y, z), axis=-1)[..., 0] - mass
+
+    def indicator(self, y):
+        """Return targets as columns (m, k), whose mean is the mean."""
+        return np.eye(self.n_predictors)[y]
+
+    def mean(self, z):
+        """Return the probabilities of the classes."""
+        return softmax(z, axis=-1)
+
+    def variance_times(self, mean, t):
+        """Return minus the second derivative at a mean (m, k), times t (m, k)."""
+        return mean * (t - np.sum(mean * t, axis=1, keepdims=True))
+
+
+class ScatteredSoftmax(Softmax):
+    """Several classes, with nodes that differ from row to row.
+
+    Nodes that all rows share err for all of them alike. Of sets with random shifts
+    each errs by chance, and errors average out over rows. A row's set follows from its
+    numbers, so that a row that is there twice counts twice.
+    """
+
+    def __init__(self, n_classes, n_rows):
+        self.n_predictors = n_classes
+        n_sets, n_pairs = next(sizes for most, *sizes in SCATTERED if n_rows <= most)
+        n_sets = int(np.clip(MOST_NUMBERS // (2 * n_pairs * n_classes), 1, n_sets))
+        rng = np.random.default_rng(0)
+        self.sets = [shifted_nodes(n_classes, n_pairs, rng) for _ in range(n_sets)]
+        self.node_weights = np.full(2 * n_pairs, 0.5 / n_pairs)
+
+    def sets_of(self, X):
+        """Return the number of the set of nodes of each row of X (m, d)."""
+        bits = np.ascontiguousarray(X, np.float64) + 0.0  # no zero is negative
+        odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64)
+        mixed = (bits.view(np.uint64) * (2 * odd + 1)).sum(axis=1, dtype=np.uint64)
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
+        return ((mixed >> np.uint64(33)) % np.uint64(len(self.sets))).astype(np.intp)
+
+    def expectations(self, a, half, y, weight, sets):
+        """See :class:`Softmax`; sets (m,) are numbers of the rows' sets of nodes."""
+        residual, curvature = np.empty(a.shape), np.empty(half.shape)
+        order, loss = np.argsort(sets, kind="stable"), 0.0
+        ends = np.flatnonzero(np.diff(sets[order])) + 1
+        calm = not half.any()  # nothing to integrate over
+        for some in [order] if calm else np.split(order, ends):
+            nodes, node_weights = np.zeros((self.n_predictors, 1)), np.ones(1)
+            if not calm:
+                nodes, node_weights = self.sets[sets[some[0]]], self.node_weights
+            first = np.empty((some.size, a.shape[1]))
+            second = np.empty((some.size, half.shape[1]))
+            loss += _kernels.softmax_expectations(
+                a[some],
+                half[some],
+                y[some],
+                weight[some] if weight.size else weight,
+                nodes,
+                node_weights,
+                False,
+                first,
+                second,
+            )
+            residual[some], curvature[some] = first, second
+        return loss, residual, curvature
+
+
+def _numbers(y, z):
+    """Numbers of classes, in the shape that indexes the last axis of z."""
+    return np.broadcast_to(y[:, None], (*z.shape[:-1], 1))
+
+
+def expected_probabilities(family, a, half):
+    """Return expected probabilities (m, n_classes) of classes with Gaussian logits.
+
+    `family` is Logistic or Softmax; a and half are as it wants them.
+    """
+    y = np.zeros(len(a), np.int32 if family.n_predictors > 1 else np.float64)
+    _, residual, _ = family.expectations(a, half, y, np.empty(0))
+    # A residual is the indicator of the class, here the first, minus probability.
+    if family.n_predictors == 1:
+        return np.column_stack([1.0 + residual[:, 0], -residual[:, 0]])
+    p = -residual
+    p[:, 0] += 1.0
+    return np.clip(p, 0.0, None)

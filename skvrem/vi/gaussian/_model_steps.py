@@ -1,0 +1,383 @@
+"""A mean-field posterior that minibatch steps move: what a sweep needs of it."""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from skvrem.utils._algebra import rescale
+from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.vi.gaussian import _kernels_steps
+from skvrem.vi.gaussian._model import STEP_ROWS, Point
+
+__all__ = ["OPTIMIZERS", "Known", "Moments", "SteppingModel", "Steps", "Work"]
+
+CONTROLS = {
+    None: _kernels_steps.NONE,
+    "taylor": _kernels_steps.TAYLOR,
+    "antithetic": _kernels_steps.ANTITHETIC,
+    "quadrature": _kernels_steps.QUADRATURE,
+}
+OPTIMIZERS = {
+    "natural": _kernels_steps.NATURAL,
+    "adam": _kernels_steps.ADAM,
+    "sgd": _kernels_steps.SGD,
+}
+# Coefficients up to which all of the curvature is taken to say what is left to gain.
+MOST_COEFFICIENTS = 1000
+NO_NODES = np.empty(0)
+NO_ESTIMATES = np.empty((0, 0, 0, 0))
+
+
+class Totals(NamedTuple):
+    """Sums over all rows of the known means, gradient and curvature (k, p)."""
+
+    gradient: np.ndarray
+    curvature: np.ndarray
+
+
+class Known(NamedTuple):
+    """What rows remember of an earlier point.
+
+    Attributes
+    ----------
+    totals : Totals
+        Of what they remember.
+    memory : ndarray of shape (n, width)
+    fresh : ndarray of shape (n, width), or (0, width)
+        Where visits leave what takes the place of `memory` in the next epoch.
+    change : ndarray of shape (2, k, p)
+        By how much these change the totals.
+    """
+
+    totals: Totals
+    memory: np.ndarray
+    fresh: np.ndarray
+    change: np.ndarray
+
+
+class Moments(NamedTuple):
+    """What Adam knows of the steps that have led to a point.
+
+    Attributes
+    ----------
+    values : ndarray of shape (4, k, p)
+        First and second moments of the gradients by means, and by scales.
+    count : int
+        Steps so far.
+    visits : ndarray of shape (k p,), or (0,)
+        Steps of each parameter, where these are not those of all.
+    """
+
+    values: np.ndarray
+    count: int
+    visits: np.ndarray
+
+
+class Work:
+    """What an epoch moves.
+
+    Attributes
+    ----------
+    point : Point
+        Where it begins.
+    mean, log_scale, scale : ndarray of shape (k, p)
+    values, count, visits : see `Moments`
+    seen : ndarray of shape (2, ...)
+        Sums of the estimates and of their squares.
+    n_seen : int
+    """
+
+    def __init__(self, point, shape, seen, n_visits=0):
+        q = point.parameters
+        self.point = point
+        self.mean, self.log_scale = q.mean.T.copy(), q.log_scale.T.copy()
+        self.scale = np.exp(self.log_scale)
+        last = point.moments
+        if last is None:
+            last = Moments(np.zeros((4, *shape)), 0, np.zeros(n_visits, np.int64))
+        self.values, self.count, self.visits = (
+            last.values.copy(),
+            last.count,
+            last.visits.copy(),
+        )
+        self.seen, self.n_seen = np.zeros(seen), 0
+
+    def close(self):
+        """Return the point that the epoch has led to."""
+        q = self.point.parameters._replace(
+            mean=np.ascontiguousarray(self.mean.T),
+            log_scale=np.ascontiguousarray(self.log_scale.T),
+        )
+        return Point(q, moments=Moments(self.values, self.count, self.visits))
+
+
+class Steps:
+    """What models have in common whose means and scales are moved by minibatch steps.
+
+    Parameters
+    ----------
+    model : GaussianModel
+        With a diagonal posterior and prior; makes the anchors' passes.
+    kind : {"stochastic", "svrg", "saga"}
+    optimizer : {"natural", "adam", "sgd"}
+    batch_size : int
+    """
+
+    #: Passes of a sweep, and of what it is controlled by.
+    sweep_passes = known_passes = 1.0
+    rows_a_visit = 1
+    noise_width = 0
+
+    def __init__(self, model, kind, optimizer, batch_size):
+        self.model = model
+        self.kind = kind
+        self.optimizer = OPTIMIZERS[optimizer]
+        self.batch_size = batch_size
+        self.shape = (model.k, model.prior.n_dim // model.k)
+
+    @property
+    def reduced(self):
+        """Whether what rows remember controls the subsampling."""
+        return self.kind != "stochastic"
+
+    def full_pass(self, point, data):
+        """Return the point, the mean there without noise, and nothing else."""
+        chunks = data.chunks()
+        sums = chunks.sum(lambda batch: self.statistics(point, batch, 1.0))
+        return point, rescale(sums, 1.0 / chunks.total_weight), None
+
+    def statistics(self, point, batch, beta):
+        """Return the sums of a batch, without noise."""
+        return self.model.statistics(point, batch, beta)
+
+    def objective(self, point, mean):
+        """Return the evidence lower bound, in nats."""
+        return self.model.objective(point, mean)
+
+    def promise(self, point, mean):
+        """Return what a natural-gradient step is about to gain, in nats."""
+        return self.model.promise(point, mean)
+
+    def recentre(self, point):
+        """Return the point: there is no reference."""
+        return point
+
+    def revive(self, point, data, rng):
+        """Return the point: no part of it can collapse."""
+        return point
+
+    def update(self, point, mean, correction, step):
+        """Return the point: a step without noise is not of this model."""
+        return point
+
+    def _prior(self):
+        prior = self.model.prior
+        return np.stack(
+            [
+                prior.mean.reshape(self.shape),
+                prior.precision_diagonal.reshape(self.shape),
+            ]
+        )
+
+    def close(self, work):
+        """Return the point that an epoch has led to."""
+        return work.close()
+
+    def variance(self, work):
+        """Return the variance of the estimates of an epoch, over all of them."""
+        first, second = work.seen / max(1, work.n_seen)
+        return float(np.sum(second - first * first))
+
+    def auto_step(self, point):
+        """Return a size of steps that seldom overshoots.
+
+        For "natural", half of one over the trace of covariance times curvature, which
+        the largest eigenvalue of a single row's share does not exceed by much; the more
+        rows a batch has, the closer its curvature is to that of all. "sgd" makes as
+        long a step along the narrowest coefficient; "adam" steps by 0.02.
+        """
+        if self.optimizer == _kernels_steps.ADAM:
+            return 0.02
+        variance = np.exp(2.0 * point.parameters.log_scale)
+        precision = self.model.prior.precision_diagonal.reshape(self.model.k, -1).T
+        effective = float(np.sum(np.maximum(1.0 - variance * precision, 0.0)))
+        size = 0.5 / (1.0 + effective / np.sqrt(self.batch_size))
+        if self.optimizer == _kernels_steps.NATURAL:
+            return size
+        return size * float(variance.min())
+
+
+class SteppingModel(Steps):
+    """A `GaussianModel` whose epoch is one compiled sweep.
+
+    Parameters
+    ----------
+    model : GaussianModel
+        With a diagonal posterior and prior; makes the anchors' passes.
+    data : source
+        Dense rows in memory.
+    kind : {"stochastic", "svrg", "saga"}
+    control : {None, "taylor", "antithetic", "quadrature"}
+        "quadrature" has no noise to control.
+    control_scale : bool
+    optimizer : {"natural", "adam", "sgd"}
+    batch_size, n_draws : int
+    """
+
+    def __init__(
+        self,
+        model,
+        data,
+        kind,
+        control,
+        control_scale,
+        optimizer,
+        batch_size,
+        n_draws,
+    ):
+        super().__init__(model, kind, optimizer, batch_size)
+        self.data = data
+        self.control = CONTROLS[control]
+        self.control_scale = control_scale
+        self.n_draws = int(n_draws)  # of no narrow type
+        self.y = np.asarray(model.y, np.float64)
+        family = model.family
+        scalar = control == "quadrature" and family.code == _kernels_steps.LOGISTIC
+        self.nodes = (
+            (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
+        )
+        self.phi = float(family.dispersion)
+        self.width = 2 if control == "quadrature" else model.k
+        if model.prior.n_dim <= MOST_COEFFICIENTS:
+            self.left_to_gain = self._left_to_gain
+
+    @property
+    def rows_a_visit(self):
+        """Rows of a batch."""
+        return self.batch_size
+
+    @property
+    def noise_width(self):
+        """Numbers of noise that a visit asks for."""
+        if self.control == _kernels_steps.QUADRATURE:
+            return 0
+        return self.batch_size * self.n_draws * self.model.k
+
+    def _left_to_gain(self, point):
+        """Return what is left to gain, in nats, by Newton's step of the means.
+
+        What independent coefficients promise is short where features correlate.
+        """
+        newton, chunks = self.model.with_matrix(), self.data.chunks()
+        sums = chunks.sum(partial(newton.statistics, point, beta=1.0))
+        return newton.promise(point, rescale(sums, 1.0 / chunks.total_weight))
+
+    # A sweep
+
+    def visits(self, known, rng):
+        """Return all rows in random order."""
+        return rng.permutation(self.data.n_units).astype(np.int32)
+
+    def noise(self, work, rows, rng):
+        """Return standard normal numbers for some rows, none for quadrature."""
+        if not self.noise_width:
+            return np.empty((0, self.n_draws, self.model.k))
+        return rng.standard_normal((rows.size, self.n_draws, self.model.k))
+
+    def open(self, anchor):
+        """Return what an epoch moves."""
+        return Work(anchor.point, self.shape, (2, *self.shape))
+
+    def sweep(self, work, known, rows, noise, sizes, estimates=NO_ESTIMATES):
+        """Make a step for each batch of some rows; none can be rejected."""
+        if known is None:
+            known = self._nothing(0)
+        work.count = _kernels_steps.sweep(
+            *self._rows(),
+            rows,
+            self.batch_size,
+            noise,
+            self.model.family.code,
+            self.phi,
+            self.control,
+            self.control_scale,
+            self.reduced,
+            self.kind == "saga",
+            *self.nodes,
+            known.memory,
+            known.fresh,
+            *known.totals,
+            known.change,
+            work.mean,
+            work.log_scale,
+            work.scale,
+            self._prior(),
+            work.values,
+            work.count,
+            self.optimizer,
+            sizes,
+            work.seen,
+            estimates,
+        )
+        work.n_seen += len(sizes)
+        return 0
+
+    def estimates(self, work, known, rows, noise):
+        """Return what steps would be made of, G and C by batch (m, 2, k, p).
+
+        Their kernel is that of the steps.
+        """
+        n = -(-len(rows) // self.batch_size)
+        found = np.empty((n, 2, *self.shape))
+        self.sweep(work, known, rows, noise, np.zeros(n), found)
+        return found
+
+    # What controls it
+
+    def _nothing(self, n_rows):
+        shape = self.shape
+        return Known(
+            Totals(np.zeros(shape), np.zeros(shape)),
+            np.empty((n_rows, self.width)),
+            np.empty((n_rows if self.kind == "saga" else 0, self.width)),
+            np.zeros((2, *shape)),
+        )
+
+    def known_at(self, anchor, rng):
+        """Let rows remember the point of an anchor."""
+        known, shape = self._nothing(self.data.n_units), self.shape
+        q = anchor.point.parameters
+        mean = np.ascontiguousarray(q.mean.T)
+        scale = np.exp(np.ascontiguousarray(q.log_scale.T))
+
+        def fill(chunk):
+            sums = Totals(np.zeros(shape), np.zeros(shape))
+            _kernels_steps.anchor(
+                *self._rows(),
+                *chunk,
+                self.model.family.code,
+                self.phi,
+                self.control,
+                *self.nodes,
+                mean,
+                scale,
+                known.memory,
+                *sums,
+            )
+            return sums
+
+        chunks = row_chunks(0, self.data.n_units, STEP_ROWS)
+        parts = list(parallel_map(fill, chunks))
+        totals = Totals(*(sum(part) for part in zip(*parts, strict=True)))
+        return known._replace(totals=totals)
+
+    def renewed(self, known):
+        """Let what the visits of an epoch saw take the place of what was known."""
+        totals = map(np.add, known.totals, known.change)
+        return Known(
+            Totals(*totals), known.fresh, known.memory, np.zeros_like(known.change)
+        )
+
+    def _rows(self):
+        return self.data.rows, self.y, self.data.weight

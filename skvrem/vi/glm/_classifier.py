@@ -1,0 +1,396 @@
+"""Bayesian logistic regression: the scikit-learn shell."""
+
+import numpy as np
+from scipy.special import expit, ndtri, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+
+from skvrem.data import as_source, is_dask
+from skvrem.utils._classes import PredictsByProba, number_classes, stream_classes
+from skvrem.utils._parallel import one_blas_thread, threads
+from skvrem.utils._validation import check_magnitude, check_weight, validate_data
+from skvrem.vi.gaussian._guards import (
+    CENTRE,
+    check_in_memory,
+    warn_one_class,
+    whole_fit,
+)
+from skvrem.vi.gaussian._model_families import Logistic, Softmax, expected_probabilities
+from skvrem.vi.gaussian._plan import takes_sparse_rows
+from skvrem.vi.glm._estimator import GaussianPosterior
+
+__all__ = ["BayesianLogisticRegression"]
+
+# Draws of the predictors for intervals, and of coefficients for method="mc".
+DRAWS = 1000
+# Numbers of a block of draws.
+BLOCK = 4_000_000
+
+
+class BayesianLogisticRegression(
+    PredictsByProba, GaussianPosterior, ClassifierMixin, BaseEstimator
+):
+    r"""Logistic regression whose coefficients have a posterior distribution.
+
+    Coefficients have a Gaussian prior and, by variational inference, a Gaussian
+    posterior: the one with the largest evidence lower bound. Fits of two classes make
+    no Monte Carlo error, need no step size, and stop where less than `tol` nats are
+    left to gain. Predictions average over the posterior, so that they are less sure
+    where the data say little.
+
+    Parameters
+    ----------
+    prior_scale : float or array-like of shape (n_features,), default=1.0
+        Standard deviation of the prior of the coefficients, whose mean is zero. For
+        features on one scale. It does not cover the intercept.
+    fit_intercept : bool, default=True
+        Add an intercept to the logits.
+    intercept_prior_scale : float, default=10.0
+        Standard deviation of the prior of the intercept.
+    posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
+        Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
+        "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
+        by minibatches it is "meanfield". The standard deviations of "meanfield" are
+        too small where features are correlated, and so are its intervals.
+    rank : int or None, default=None
+        Of "lowrank"; None is 10.
+    solver : {"auto", "batch", "stochastic", "svrg", "saga"}, default="auto"
+        How sums over rows are estimated. "batch" makes full passes, "stochastic" has
+        minibatches, and with a control variate for the Monte Carlo noise alone; "svrg"
+        and "saga" are the joint control variate of [1]_, Algorithms 2 and 1, which
+        takes out the noise of minibatches and of draws together. "auto" is "batch",
+        or "svrg" where `expectation` or `optimizer` ask for steps.
+    expectation : {"auto", "quadrature", "mc"}, default="auto"
+        How expectations under the posterior are taken. "quadrature": without noise,
+        by Gauss-Hermite nodes for two classes, by 32 to 128 quasi-Monte-Carlo nodes
+        for more. "mc": by draws, one or `n_draws` a step. "auto" is "quadrature", but
+        "mc" for minibatches of more than two classes.
+    control_variate : {"taylor", "antithetic", None}, default="taylor"
+        Approximation whose mean over draws is known, for "mc": Taylor's of second
+        order ([1]_, Eq. 61), pairs of opposite draws, or none.
+    control_scale : bool, default=True
+        Control the gradient by the posterior's scales too, by the diagonal of the
+        Hessian; False is [1]_.
+    optimizer : {"auto", "natural", "lbfgs", "adam", "sgd"}, default="auto"
+        "natural": natural-gradient steps, Newton's where the curvature is at hand.
+        "lbfgs": for "lowrank" and for "meanfield" of many coefficients, full passes
+        only. "adam" and "sgd": for minibatches. "auto" takes what needs fewest passes.
+    step_size : float or "auto", default="auto"
+        Of minibatches. It is halved wherever an epoch lowers the bound; "auto" starts
+        where that happens seldom.
+    batch_size : int or "auto", default="auto"
+        Rows a minibatch; "auto" makes 64 minibatches of at least 5 and at most 100
+        rows.
+    n_draws : int, default=1
+        Draws a step, for "mc".
+    max_iter : int, default=500
+        Epochs: passes for "batch", passes over the minibatches for the others.
+    tol : float, default=0.01
+        Converged when what is left to gain is less, in nats of the bound.
+    warm_start : bool, default=False
+        Start from the last posterior.
+    n_jobs : int or None, default=None
+        Threads of full passes; None is all cores, and one inside a joblib or dask
+        worker. Results do not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seeds minibatches, draws and the start of a low rank.
+    verbose : int, default=0
+        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+    verbose_interval : int, default=10
+        Epochs between two lines.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_, coef_std_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Posterior means and standard deviations.
+    intercept_, intercept_std_ : ndarray of shape (1,) or (n_classes,)
+    posterior_ : MeanField, FullRank or LowRank
+        Over the coefficients and intercept of each class, one after the other:
+        ``mean``, ``scale``, ``covariance()``, ``sample``, ``logpdf``.
+    elbo_, elbo_error_ : float
+        Evidence lower bound in nats, and what quadrature errs by in it, about: near
+        `tol`, but where that would take too long (NaN: not known). A stream has none.
+    history_ : dict of ndarray
+        passes, seconds, objective (the bound), step_size, temperature and
+        predicted_gain by epoch, and gradient_variance for solvers by minibatches.
+    pareto_k_ : float
+        Below 0.7 the posterior is near the exact one; computed when asked for.
+    converged_ : bool
+    n_iter_ : int
+    solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
+        What was used.
+    n_samples_seen_ : int
+        Rows of the fit, or of the stream.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where X has string column names.
+
+    See Also
+    --------
+    sklearn.linear_model.LogisticRegression : A point in place of a distribution.
+    skvrem.SBMLogisticRegression : Likewise, with standard errors.
+
+    References
+    ----------
+    .. [1] Wang, Geffner, Domke (2024). Joint control variate for faster black-box
+       variational inference. AISTATS.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from skvrem import BayesianLogisticRegression
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = BayesianLogisticRegression().fit(scale(X), y)
+    >>> model.converged_, model.n_iter_ < 20
+    (True, True)
+    >>> model.predict_proba_interval(scale(X)[:1], level=0.9).shape
+    (1, 2, 2)
+    """
+
+    def __init__(
+        self,
+        prior_scale=1.0,
+        *,
+        fit_intercept=True,
+        intercept_prior_scale=10.0,
+        posterior="auto",
+        rank=None,
+        solver="auto",
+        expectation="auto",
+        control_variate="taylor",
+        control_scale=True,
+        optimizer="auto",
+        step_size="auto",
+        batch_size="auto",
+        n_draws=1,
+        max_iter=500,
+        tol=1e-2,
+        warm_start=False,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        verbose_interval=10,
+    ):
+        self.prior_scale = prior_scale
+        self.fit_intercept = fit_intercept
+        self.intercept_prior_scale = intercept_prior_scale
+        self.posterior = posterior
+        self.rank = rank
+        self.solver = solver
+        self.expectation = expectation
+        self.control_variate = control_variate
+        self.control_scale = control_scale
+        self.optimizer = optimizer
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.n_draws = n_draws
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse_rows(self)
+        return tags
+
+    def _open(self, X, y, sample_weight, given, reset, known=None):
+        if is_dask(X):
+            as_source(X, dask=False)  # says what to do
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            order="C",
+        )
+        check_magnitude(X)
+        weight = check_weight(sample_weight, X.shape[0])
+        classes, numbers = number_classes(self, y, weight, known)
+        if given is self:
+            self.classes_ = classes
+            if known is not None and reset:
+                warn_one_class(self, numbers, classes)
+        targets = numbers.astype(np.float64) if len(classes) == 2 else numbers
+        return as_source(X, weight, dask=False), targets, X.dtype
+
+    def _family(self, n_rows, given):
+        k = len(self.classes_)
+        return Logistic() if k == 2 else Softmax(k, n_rows)
+
+    def _labels(self):
+        labels = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return [f"{label}" for label in labels]
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Update the posterior with one batch of a stream.
+
+        The posterior of what has been seen is the prior of the batch, so that batches
+        must be mixtures of all that the stream will bring: shuffle its rows. Sorted by
+        class, say, they lead far from a fit to all rows. Goes on from a `fit`. There is
+        no ``elbo_`` then, as the sum of the bounds of batches is no bound.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The batch.
+        y : array-like of shape (n_samples,)
+            Classes of its rows.
+        classes : array-like of shape (n_classes,), default=None
+            All classes of the stream, needed in the first call.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : BayesianLogisticRegression
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            If `classes` is missing in the first call or differs later, or y holds a
+            class that is not among them; if `fit_intercept` has changed.
+
+        Warns
+        -----
+        OneClassWarning
+            If the first batch has rows of one class only.
+        """
+        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
+            self._check_parameters()
+            self._stream(X, y, sample_weight, stream_classes(self, classes))
+        return self
+
+    def score(self, X, y, sample_weight=None):
+        """Return the share of rows whose class is the most probable one.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        accuracy : float
+            Between 0 and 1.
+        """
+        check_in_memory(y=y, sample_weight=sample_weight)
+        return super().score(X, y, sample_weight)
+
+    # Predictions
+
+    def predict_proba(self, X, method="quadrature"):
+        r"""Return the probabilities of the classes, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        method : {"quadrature", "mc", "plugin"}, default="quadrature"
+            "quadrature" integrates over the Gaussian logits of a row, "mc" averages
+            over 1,000 draws of the coefficients, "plugin" takes their mean alone, and
+            so is too sure.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        if method not in ("quadrature", "mc", "plugin"):
+            raise ValueError(
+                f"method must be 'quadrature', 'mc' or 'plugin', got {method!r}."
+            )
+        model, parameters, data = self._predictor(X)
+        draws = None
+        if method == "mc":
+            seed = check_random_state(self.random_state)
+            draws = self.posterior_.sample(DRAWS, seed)
+
+        def evaluate(chunk):
+            batch = data.batch(*chunk)
+            if method == "mc":
+                return self._averaged(model, draws, batch)
+            a, half = model.predictors(parameters, batch)
+            if method == "plugin":
+                half = np.zeros_like(half)
+            return expected_probabilities(model.family, a, half)
+
+        return self._by_chunks(evaluate, data)
+
+    def predict_proba_interval(self, X, level=0.95):
+        """Return central credible intervals of the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        level : float, default=0.95
+            Posterior probability of the interval.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_samples, n_classes, 2)
+            Lower and upper ends. Exact quantiles for two classes, of 1,000 draws for
+            more.
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
+        model, parameters, data = self._predictor(X)
+        tail = 0.5 * (1.0 - level)
+        noise = np.random.default_rng(0).standard_normal((DRAWS, model.k))
+
+        def evaluate(chunk):
+            a, half = model.predictors(parameters, data.batch(*chunk))
+            if model.k == 1:
+                return _logistic_interval(a[:, 0], np.sqrt(half[:, 0]), tail)
+            return _softmax_interval(a, half, noise, tail)
+
+        return self._by_chunks(evaluate, data)
+
+    def _averaged(self, model, draws, batch):
+        """Return probabilities averaged over draws of the coefficients."""
+        k, total = model.k, 0.0
+        size = max(1, BLOCK // (batch.n_units * k))
+        for start in range(0, len(draws), size):
+            some = draws[start : start + size]
+            z = model.draws_of_predictors(some, batch)
+            p = expit(z[..., 0]) if k == 1 else softmax(z, axis=-1)
+            total = total + p.sum(axis=0)
+        total = total / len(draws)
+        return np.column_stack([1.0 - total, total]) if k == 1 else total
+
+
+def _logistic_interval(a, spread, tail):
+    low, high = (expit(a + sign * ndtri(tail) * spread) for sign in (1.0, -1.0))
+    return np.stack(
+        [np.stack([1.0 - high, 1.0 - low], axis=1), np.stack([low, high], axis=1)],
+        axis=1,
+    )
+
+
+def _softmax_interval(a, half, noise, tail):
+    m, k = a.shape
+    out = np.empty((m, k, 2))
+    size = max(1, BLOCK // (len(noise) * k))
+    for start in range(0, m, size):
+        some = slice(start, start + size)
+        if half.shape[1] == k:
+            z = a[some, None] + half[some, None] * noise
+        else:
+            root = np.tril(half[some].reshape(-1, k, k))
+            z = a[some, None] + noise @ root.transpose(0, 2, 1)
+        quantiles = np.quantile(softmax(z, axis=-1), [tail, 1.0 - tail], axis=1)
+        out[some] = quantiles.transpose(1, 2, 0)
+    return out

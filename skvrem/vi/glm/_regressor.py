@@ -1,0 +1,425 @@
+"""Bayesian generalised linear regression: the scikit-learn shell."""
+
+from functools import partial
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import d2_tweedie_score, r2_score
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from skvrem.data import as_source, is_dask
+from skvrem.utils._parallel import one_blas_thread, threads
+from skvrem.utils._validation import (
+    check_magnitude,
+    check_options,
+    check_weight,
+    validate_data,
+)
+from skvrem.vi.gaussian._guards import (
+    CENTRE,
+    check_in_memory,
+    check_scales,
+    check_unchanged,
+    whole_fit,
+)
+from skvrem.vi.gaussian._model import Full, GaussianModel, Point
+from skvrem.vi.gaussian._model_families import GaussianNoise, Poisson
+from skvrem.vi.gaussian._plan import takes_sparse_rows
+from skvrem.vi.glm._estimator import GaussianPosterior
+
+__all__ = ["BayesianGLMRegressor"]
+
+# Rounds in which the noise is learnt, and the relative change that ends them.
+NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
+# Of the targets' root mean square the noise is at least this share.
+LEAST_NOISE = 1e-3
+
+
+class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
+    r"""Linear or Poisson regression whose coefficients have a posterior distribution.
+
+    Coefficients have a Gaussian prior and, by variational inference, a Gaussian
+    posterior. For ``family="gaussian"`` with a full rank it is the exact posterior.
+    Fits make no Monte Carlo error and need no step size.
+
+    Parameters
+    ----------
+    family : {"gaussian", "poisson"}, default="gaussian"
+        Real numbers with noise, or counts whose logarithmic mean is linear.
+    prior_scale : float or array-like of shape (n_features,), default=1.0
+        Standard deviation of the prior of the coefficients, whose mean is zero. For
+        features on one scale, and for "gaussian" targets on a scale of about 1. It
+        does not cover the intercept.
+    noise_scale : float or None, default=None
+        Standard deviation of the noise of "gaussian". None learns it, by the largest
+        evidence, as no less than 1e-3 of the targets' root mean square.
+    fit_intercept : bool, default=True
+        Add an intercept.
+    intercept_prior_scale : float, default=10.0
+        Standard deviation of the prior of the intercept.
+    posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
+        Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
+        "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
+        by minibatches it is "meanfield". The standard deviations of "meanfield" are
+        too small where features are correlated, and so are its intervals.
+    rank : int or None, default=None
+        Of "lowrank"; None is 10.
+    solver, expectation, control_variate, control_scale, optimizer : str
+        As of :class:`BayesianLogisticRegression`.
+    step_size, batch_size, n_draws : float, int
+        As of :class:`BayesianLogisticRegression`.
+    max_iter : int, default=500
+        Epochs.
+    tol : float, default=0.01
+        Converged when what is left to gain is less, in nats of the bound.
+    warm_start : bool, default=False
+        Start from the last posterior.
+    n_jobs : int or None, default=None
+        Threads of full passes; None is all cores, and one inside a joblib or dask
+        worker. Results do not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seeds minibatches, draws and the start of a low rank.
+    verbose : int, default=0
+        1: a progress bar, or a line every `verbose_interval` epochs; 2: every epoch.
+    verbose_interval : int, default=10
+        Epochs between two lines.
+
+    Attributes
+    ----------
+    coef_, coef_std_ : ndarray of shape (n_features,)
+        Posterior means and standard deviations.
+    intercept_, intercept_std_ : float
+    noise_scale_ : float
+        Of "gaussian".
+    posterior_ : MeanField, FullRank or LowRank
+        Over coefficients and intercept.
+    elbo_, elbo_error_, history_, pareto_k_ : float, float, dict, float
+    converged_, n_iter_ : bool, int
+        As of :class:`BayesianLogisticRegression`.
+    solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
+        What was used.
+    n_samples_seen_ : int
+        Rows of the fit, or of the stream.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where X has string column names.
+
+    See Also
+    --------
+    sklearn.linear_model.BayesianRidge : The prior's scale is learnt too.
+    sklearn.linear_model.PoissonRegressor : A point in place of a distribution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import BayesianGLMRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> y = rng.poisson(np.exp(X @ [0.5, -1.0] + 1.0))
+    >>> model = BayesianGLMRegressor("poisson").fit(X, y)
+    >>> bool((abs(model.coef_ - [0.5, -1.0]) < 3.0 * model.coef_std_).all())
+    True
+    """
+
+    def __init__(
+        self,
+        family="gaussian",
+        *,
+        prior_scale=1.0,
+        noise_scale=None,
+        fit_intercept=True,
+        intercept_prior_scale=10.0,
+        posterior="auto",
+        rank=None,
+        solver="auto",
+        expectation="auto",
+        control_variate="taylor",
+        control_scale=True,
+        optimizer="auto",
+        step_size="auto",
+        batch_size="auto",
+        n_draws=1,
+        max_iter=500,
+        tol=1e-2,
+        warm_start=False,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+        verbose_interval=10,
+    ):
+        self.family = family
+        self.prior_scale = prior_scale
+        self.noise_scale = noise_scale
+        self.fit_intercept = fit_intercept
+        self.intercept_prior_scale = intercept_prior_scale
+        self.posterior = posterior
+        self.rank = rank
+        self.solver = solver
+        self.expectation = expectation
+        self.control_variate = control_variate
+        self.control_scale = control_scale
+        self.optimizer = optimizer
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.n_draws = n_draws
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse_rows(self)
+        counts = isinstance(self.family, str) and self.family == "poisson"
+        tags.target_tags.positive_only = counts
+        return tags
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        check_options(self, family=("gaussian", "poisson"))
+        check_scales(self, "noise_scale", options=(None,))
+
+    def _open(self, X, y, sample_weight, given, reset, known=None):
+        if is_dask(X):
+            as_source(X, dask=False)  # says what to do
+        self._check_numbers(y)
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            order="C",
+            y_numeric=True,
+        )
+        y = np.asarray(y, np.float64)
+        check_magnitude(X)
+        check_magnitude(y, "y")
+        if given.family == "poisson" and y.min() < 0.0:
+            raise ValueError(
+                "family='poisson' is for counts, which are not negative: y is "
+                f"{y.min():g} in row {int(y.argmin())}."
+            )
+        data = as_source(X, check_weight(sample_weight, X.shape[0]), dask=False)
+        return data, y, X.dtype
+
+    def _check_numbers(self, y):
+        """Check targets that come as objects, words or dates."""
+        if y is None:
+            return  # scikit-learn says what is missing
+        y = np.asarray(y)
+        if y.dtype.kind not in "OUSMm":
+            return
+        try:
+            finite = y.dtype.kind not in "Mm" and np.isfinite(y.astype(float)).all()
+        except (TypeError, ValueError):
+            finite = False
+        if not finite:
+            raise ValueError(
+                f"y of {type(self).__name__} must be finite numbers, got an array of "
+                f"{y.dtype} with others: leave out rows without a target, and for "
+                "classes take BayesianLogisticRegression."
+            )
+
+    def _family(self, n_rows, given):
+        if given.family == "poisson":
+            return Poisson()
+        return GaussianNoise(float(self.noise_scale_) ** 2)
+
+    def _learn(self, data, targets, n_seen):
+        """Set the noise that is given, or that has the largest evidence."""
+        if self.family == "gaussian":
+            scale = self.noise_scale
+            if scale is None:
+                scale = self._learn_noise(data, targets, n_seen)
+            self.noise_scale_ = scale
+
+    def _learn_noise(self, data, y, n_seen):
+        """Return the noise of the largest evidence, pooled with that of a stream."""
+        streaming = n_seen > 0
+        prior = self._prior(data.n_features, 1)
+        if streaming:
+            prior = self.posterior_
+        variance = self._noise_of_rows(data, y, prior)
+        if streaming:
+            share = data.n_units / (data.n_units + n_seen)
+            variance = (1.0 - share) * self.noise_scale_**2 + share * variance
+        return float(np.sqrt(variance))
+
+    def _noise_of_rows(self, data, y, prior):
+        """EM on the sums over rows, along axes where prior and rows are diagonal."""
+        model = GaussianModel(
+            GaussianNoise(1.0), y, prior, data.total_weight, self.fit_intercept, "full"
+        )
+        p = prior.n_dim
+        origin = Point(Full(prior.mean[:, None], np.zeros((p, p)), np.eye(p)))
+        sums = data.chunks().sum(partial(model.statistics, origin, beta=1.0))
+        root = np.linalg.cholesky(prior.precision_times(np.eye(p)))
+        half = solve_triangular(root, sums.curvature, lower=True)
+        strength, axes = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
+        strength = np.maximum(strength, 0.0)
+        cross = axes.T @ solve_triangular(root, sums.gradient[:, 0], lower=True)
+        # The log-likelihood with noise 1 is -|y - X mu|^2 / 2 and a constant.
+        n = data.total_weight
+        weight = data.weight if data.weight.size else None
+        of_targets = square = float(np.average(np.square(y), weights=weight))
+        if prior.mean.any():
+            square = max(0.0, -2.0 * float(sums.objective) / n - np.log(2.0 * np.pi))
+        # Rows that fit exactly, or are all zero, would leave no noise at all.
+        least = LEAST_NOISE**2 * (of_targets or 1.0)
+        variance = max(square, least)
+        for _ in range(NOISE_ROUNDS):
+            mean = cross / (strength + variance)
+            fit = strength * mean**2 - 2.0 * mean * cross
+            fit += strength * variance / (strength + variance)
+            last, variance = variance, square + float(fit.sum()) / n
+            variance = max(variance, least)
+            if abs(variance - last) < NOISE_CHANGE * last:
+                break
+        return variance
+
+    def _first_mean(self, model, data, prior):
+        mean = super()._first_mean(model, data, prior)
+        if self.family == "poisson" and self.fit_intercept:
+            weight = data.weight if data.weight.size else None
+            mean[-1] = np.log(max(np.average(model.y, weights=weight), 1e-3))
+        return mean
+
+    def _attributes(self, model, parameters, dtype):
+        fitted = super()._attributes(model, parameters, dtype)
+        for name in ("coef_", "coef_std_"):
+            fitted[name] = fitted[name][0]
+        for name in ("intercept_", "intercept_std_"):
+            fitted[name] = float(fitted[name][0])
+        return fitted
+
+    def _labels(self):
+        return ["coefficient"]
+
+    def partial_fit(self, X, y, sample_weight=None):
+        """Update the posterior with one batch of a stream.
+
+        The posterior of what has been seen is the prior of the batch. Goes on from a
+        `fit`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The batch.
+        y : array-like of shape (n_samples,)
+            Targets of its rows.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        self : BayesianGLMRegressor
+            The fitted model.
+
+        Notes
+        -----
+        There is no ``elbo_`` then, as the sum of the bounds of batches is no bound.
+        Where the noise of "gaussian" is learnt, that of the batch is pooled with that
+        of the batches before, whose posterior stands as it is.
+        """
+        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
+            self._check_parameters()
+            if hasattr(self, "posterior_"):
+                check_unchanged(self, "family")
+            self._stream(X, y, sample_weight)
+        return self
+
+    # Predictions
+
+    def predict(self, X, return_std=False):
+        """Return the expected target of rows, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        return_std : bool, default=False
+            Return the standard deviation of a new target as well.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,)
+            For "poisson", the mean of the rate.
+        std : ndarray of shape (n_samples,)
+            If asked for: of what is not known and of the noise together.
+        """
+        a, v = self._predictors(X)
+        if self._of_fit.family == "gaussian":
+            mean, variance = a, v + self.noise_scale_**2
+        else:
+            mean = np.exp(a + 0.5 * v)
+            variance = mean + mean**2 * np.expm1(v)
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def predict_mean_interval(self, X, level=0.95):
+        """Return central credible intervals of the mean of rows, without its noise.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        level : float, default=0.95
+            Posterior probability of the interval.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_samples, 2)
+            Lower and upper ends.
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
+        a, v = self._predictors(X)
+        ends = a[:, None] + np.sqrt(v)[:, None] * ndtri(
+            [0.5 - level / 2, 0.5 + level / 2]
+        )
+        return ends if self._of_fit.family == "gaussian" else np.exp(ends)
+
+    def score(self, X, y, sample_weight=None):
+        """Return the explained share of the deviance, which is R^2 for "gaussian".
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        score : float
+            At most 1. Of targets that are all the same, 1 if they are predicted
+            exactly and 0 otherwise; of a single row NaN, with a warning.
+        """
+        check_in_memory(y=y, sample_weight=sample_weight)
+        mean = self.predict(X)
+        if self._of_fit.family == "gaussian" or len(mean) < 2:
+            return r2_score(y, mean, sample_weight=sample_weight)
+        y = column_or_1d(y)
+        if len(y) == len(mean) and (y == y[0]).all():
+            return float(np.array_equal(y, mean))
+        return d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1)
+
+    def _predictors(self, X):
+        """Return means and variances of the linear predictors of rows."""
+        check_is_fitted(self)
+        model, parameters, data = self._predictor(X)
+        pairs = self._by_chunks(
+            lambda chunk: np.column_stack(
+                model.predictors(parameters, data.batch(*chunk))
+            ),
+            data,
+        )
+        return pairs[:, 0], pairs[:, 1]

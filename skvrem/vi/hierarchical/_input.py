@@ -1,0 +1,117 @@
+"""Rows and the groups they belong to: ids in a column of X, or beside X."""
+
+import numpy as np
+from sklearn.utils import check_array, check_X_y
+
+from skvrem.data import as_source, is_dask
+from skvrem.utils._columns import column_number
+from skvrem.utils._validation import check_magnitude, validate_data
+from skvrem.vi.gaussian._guards import check_in_memory
+
+__all__ = ["check_kind", "number_groups", "open_groups"]
+
+OPTIONS = {"dtype": (np.float64, np.float32), "order": "C"}
+
+
+def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
+    """Return rows without the column of ids, targets, and ids or None.
+
+    `column` is the constructor's `groups`: of now for a fit, of the fit for an answer.
+
+    Raises
+    ------
+    ValueError
+        If ids are given twice, are missing, or are not one a row.
+    TypeError
+        For a dask array.
+    """
+    if is_dask(X):
+        as_source(X, dask=False)  # says what to do
+    check_in_memory(X=X, y=y, groups=groups)
+    target = {} if y is None else {"y": y}
+    if column is None:
+        rows = validate_data(estimator, X, reset=reset, **target, **OPTIONS)
+        rows, y = rows if target else (rows, None)
+        check_magnitude(rows)
+    else:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        names = list(getattr(X, "columns", ()))
+        if not names:
+            X = check_array(X, dtype=None)
+        at = column_number(column, "groups", names, X.shape[1])
+        rest = [j for j in range(X.shape[1]) if j != at]
+        if not rest:
+            raise ValueError("X has no columns of features beside the ids of groups.")
+        take = (lambda j: X.iloc[:, j]) if names else (lambda j: X[:, j])
+        checked = {**OPTIONS, "estimator": estimator}
+        if y is None:
+            rows = check_array(take(rest), input_name="X", **checked)
+        else:
+            rows, y = check_X_y(take(rest), y, **checked)
+        ids = np.asarray(take(at))
+        if groups is not None and not np.array_equal(ids, np.asarray(groups)):
+            raise ValueError(
+                f"Groups are given twice, by the column {column!r} and by "
+                "groups, and differ: give one of the two."
+            )
+        groups = ids
+    if groups is not None:
+        groups = _check_ids(groups, len(rows))
+    return rows, y, groups
+
+
+def _check_ids(ids, n_rows):
+    ids = np.asarray(ids)
+    if ids.shape != (n_rows,):
+        raise ValueError(
+            f"groups must have one id for each of the {n_rows} rows, got shape "
+            f"{ids.shape}."
+        )
+    missing = np.zeros(n_rows, bool)
+    if ids.dtype.kind in "fOMm":
+        missing = np.array([_is_missing(one) for one in ids.tolist()], bool)
+    if missing.any():
+        raise ValueError(f"groups has no id in row {int(missing.argmax())}.")
+    if ids.dtype.kind == "O" and len({type(one) for one in ids.tolist()}) > 1:
+        raise ValueError("groups has ids of several types, which have no order.")
+    return ids
+
+
+def _is_missing(one):
+    """Whether an id is None, pandas' NA, or NaN, which is not itself."""
+    return one is None or type(one).__name__ == "NAType" or bool(one != one)
+
+
+def check_kind(ids, groups):
+    """Check that ids are of the kind of those of the fit.
+
+    Raises
+    ------
+    ValueError
+        If none of them could be one of the fit's, as "1" is not 1.
+    """
+    kinds = [_kind(some) for some in (ids, groups)]
+    if ids.size and kinds[0] != kinds[1]:
+        raise ValueError(
+            f"groups has ids that are {kinds[0]}, as {ids.tolist()[0]!r}, and those of "
+            f"the fit are {kinds[1]}, as {groups.tolist()[0]!r}: none of these is one "
+            "of those. Convert them."
+        )
+
+
+def _kind(ids):
+    """Return what ids are, in words."""
+    kind = ids.dtype.kind
+    if kind == "O" and ids.size:
+        kind = np.asarray(ids.tolist()[:1]).dtype.kind
+    words = {"U": "strings", "S": "bytes", "M": "dates", "m": "time spans"}
+    if kind in "biufc":
+        return "numbers"
+    return words.get(kind) or f"of type {type(ids.tolist()[0]).__name__}"
+
+
+def number_groups(ids, groups, unseen):
+    """Return the numbers of ids among groups (int64), and `unseen` for others."""
+    known = {group: number for number, group in enumerate(groups.tolist())}
+    numbers = [known.get(one, unseen) for one in ids.tolist()]
+    return np.array(numbers, np.int64)

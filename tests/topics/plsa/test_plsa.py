@@ -1,0 +1,1202 @@
+"""VRPLSA: what it finds, against EM written out in NumPy, and what it takes."""
+
+import pickle
+import tracemalloc
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import linear_sum_assignment
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from skvrem import VRPLSA
+from skvrem.exceptions import FractionalCountsWarning
+from skvrem.text import document_completion, seed_prior, top_words
+from skvrem.topics.plsa import _kernels
+
+K, V = 4, 60
+SOLVERS = ("batch", "stochastic", "svrg")
+quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def planted(n=600, length=60, seed=0):
+    """Draw documents of K topics; return dense counts and the topics.
+
+    The topics are the same for every seed.
+    """
+    topics = np.random.default_rng(99).dirichlet(np.full(V, 0.1), size=K)
+    rng = np.random.default_rng(seed)
+    theta = rng.dirichlet(np.full(K, 0.2), size=n)
+    return rng.multinomial(1 + rng.poisson(length, n), theta @ topics), topics
+
+
+def plsa(**params):
+    # Few short documents take many cheap passes.
+    defaults = {"n_components": K, "random_state": 0, "max_iter": 1000}
+    return VRPLSA(**(defaults | params))
+
+
+def matched(found, topics):
+    """Return the found topics in the order of the planted ones, and their distances."""
+    distance = abs(found[None] - topics[:, None]).sum(axis=2) / 2
+    order = linear_sum_assignment(distance)[1]
+    return order, distance[np.arange(len(topics)), order]
+
+
+def normalized(topics):
+    return topics / topics.sum(axis=1, keepdims=True)
+
+
+# EM in NumPy
+
+
+def objective(X, phi, theta, alpha, beta, weight=1.0):
+    """The formula of the user guide, a token."""
+    weight = np.broadcast_to(weight, len(X))
+    p = theta @ phi
+    likelihood = np.sum(X * np.log(np.where(X > 0, p, 1.0)), axis=1)
+    shares = np.sum(alpha * np.log(theta), axis=1)
+    total = weight @ (likelihood + shares) + np.sum(beta * np.log(phi))
+    return total / (weight @ X.sum(axis=1))
+
+
+def responsibilities(X, phi, theta, b):
+    """γ_dvk, an array with an entry for every cell and topic."""
+    joint = (theta[:, None, :] * phi.T[None]) ** b
+    return X[:, :, None] * joint / joint.sum(axis=2, keepdims=True)
+
+
+def em_step(X, phi, theta, alpha, beta, *, weight=1.0, b=1.0, doc_steps=1):
+    """One step of EM on the topics; return the new topics and shares."""
+    for _ in range(doc_steps):
+        gamma = responsibilities(X, phi, theta, b)
+        theta = gamma.sum(axis=1) + alpha
+        theta /= theta.sum(axis=1, keepdims=True)
+    weight = np.broadcast_to(weight, len(X))
+    phi = np.einsum("d,dvk->kv", weight, gamma) + beta
+    return phi / phi.sum(axis=1, keepdims=True), theta
+
+
+def fold_in(X, phi, alpha, n_steps=5000):
+    """Shares of documents by so many EM steps, the topics held."""
+    theta = np.full((len(X), len(phi)), 1.0 / len(phi))
+    for _ in range(n_steps):
+        p = np.where(X > 0, theta @ phi, 1.0)
+        new = theta * ((X / p) @ phi.T) + alpha
+        new /= new.sum(axis=1, keepdims=True)
+        if abs(new - theta).max() < 1e-15:
+            break
+        theta = new
+    return theta
+
+
+# What it finds
+
+
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def test_planted_topics_are_found(solver):
+    X, topics = planted()
+    fitted = plsa(solver=solver).fit(X)
+    _, distances = matched(fitted.components_, topics)
+    assert distances.max() < 0.08
+    assert fitted.converged_
+    assert fitted.solver_ == ("svrg" if solver == "auto" else solver)
+
+
+def test_few_documents_are_fitted_in_batch():
+    fitted = plsa(n_components=2).fit(planted(100)[0])
+    assert fitted.solver_ == "batch"
+    assert fitted.batch_size_ == 100
+
+
+@quiet
+@pytest.mark.parametrize("doc_steps", [1, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("b", [1.0, 0.5])
+def test_batch_is_em_step_by_step(b, weighted, doc_steps):
+    X = planted(40)[0]
+    rng = np.random.default_rng(1)
+    weight = rng.uniform(0.5, 2.0, 40) if weighted else np.ones(40)
+    alpha, beta = rng.uniform(0.1, 1.0, K), rng.uniform(0.1, 1.0, (K, V))
+    start = normalized(rng.uniform(0.5, 1.0, (K, V)))
+    fitted = plsa(
+        solver="batch",
+        doc_topic_prior=alpha,
+        topic_word_prior=beta,
+        components_init=7.0 * start,
+        doc_update_iter=doc_steps,
+        tempering=None if b == 1.0 else "annealed",
+        temperature=1 / b,
+        annealing_iter=1,
+        max_iter=5,
+        tol=0.0,
+    ).fit(X.astype(float), sample_weight=weight if weighted else None)
+    phi, theta = start, np.full((40, K), 1.0 / K)
+    for epoch in range(5):
+        at = theta
+        for _ in range(doc_steps - 1):
+            at = em_step(X, phi, at, alpha, beta, b=b if epoch == 0 else 1.0)[1]
+        if epoch or b == 1.0:
+            # The objective is that of the last step on the shares.
+            expected = objective(X, phi, at, alpha, beta, weight)
+            found = fitted.history_["objective"][epoch]
+            assert found == pytest.approx(expected, rel=1e-12)
+        phi, theta = em_step(
+            X,
+            phi,
+            theta,
+            alpha,
+            beta,
+            weight=weight,
+            b=b if epoch == 0 else 1.0,
+            doc_steps=doc_steps,
+        )
+    assert fitted.n_iter_ == 5
+    np.testing.assert_allclose(fitted.components_, phi, rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["batch", "svrg"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_end_is_a_fixed_point_of_em(solver, weighted):
+    X = planted()[0]
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, len(X)) if weighted else None
+    fitted = plsa(solver=solver, tol=1e-12, max_iter=3000).fit(
+        X.astype(float), sample_weight=weight
+    )
+    assert fitted.converged_
+    u = 1.0 if weight is None else weight
+    phi, alpha = fitted.components_, fitted.doc_topic_prior_
+    theta = fold_in(X, phi, alpha)
+    again, _ = em_step(X, phi, theta, alpha, 0.1, weight=u)
+    np.testing.assert_allclose(again, phi, atol=2e-6)
+    expected = objective(X, phi, theta, alpha, 0.1, u)
+    assert fitted.objective_ == pytest.approx(expected, abs=1e-9)
+
+
+@quiet
+def test_the_objective_of_stochastic_em_is_exact_at_its_end():
+    X = planted(200)[0]
+    fitted = plsa(solver="stochastic", batch_size=50, max_iter=3, tol=0.0).fit(X)
+    values = fitted.history_["objective"]
+    assert len(values) == 5  # the start, an epoch each, and the end
+    assert fitted.objective_ == values[-1]
+    phi, alpha = fitted.components_, fitted.doc_topic_prior_
+    best = objective(X, phi, fold_in(X, phi, alpha), alpha, 0.1)
+    assert fitted.objective_ <= best + 1e-6
+
+
+@pytest.mark.parametrize("solver", ["batch", "svrg"])
+def test_the_objective_never_falls(solver):
+    fitted = plsa(solver=solver, tol=1e-7, max_iter=300).fit(planted()[0].astype(float))
+    objective = fitted.history_["objective"]
+    assert np.isnan(objective[0]) == (solver == "svrg")  # an epoch of "stochastic"
+    assert (np.diff(objective[solver == "svrg" :]) > -1e-7).all()
+
+
+@quiet
+def test_variance_reduction_begins_with_stochastic_steps_at_random_topics():
+    X = planted(400)[0]
+    options = {"solver": "svrg", "max_iter": 3, "tol": 0.0}
+    fitted = plsa(**options).fit(X)
+    n_blocks = -(-400 // fitted.batch_size_)
+    assert fitted.step_size_ == min(1.0, 7.0 / n_blocks)
+    history = fitted.history_
+    assert np.isnan(history["objective"]).tolist() == [True, False, False, False]
+    assert history["solver"].tolist() == ["stochastic", "stochastic", "svrg", "svrg"]
+    assert (history["step_size"] == fitted.step_size_).all()
+    # A pass of visits; then an anchor a pass, and visits that recall it.
+    assert np.diff(history["passes"]).tolist() == [2.0, 2.5, 2.5]
+    topics = fitted.components_
+    for other in (
+        plsa(**options, step_size=0.5),
+        plsa(**options, components_init=topics),
+        fitted.set_params(warm_start=True),
+    ):
+        assert np.isfinite(other.fit(X).history_["objective"]).all()
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("n_documents", "step"), [(2000, 0.35), (10_000, 0.35), (40_000, 0.7), (90_000, 1)]
+)
+def test_larger_steps_of_larger_minibatches(n_documents, step):
+    X = sp.csr_array(np.ones((n_documents, 1)))
+    fitted = plsa(solver="svrg", max_iter=1, tol=0.0).fit(X)
+    assert fitted.step_size_ == pytest.approx(step)
+
+
+@quiet
+def test_one_epoch_of_variance_reduction_has_an_exact_objective():
+    X = planted(400)[0]
+    fitted = plsa(solver="svrg", max_iter=1, tol=0.0).fit(X)
+    assert fitted.n_iter_ == 1
+    assert np.isnan(fitted.history_["objective"]).tolist() == [True, False]
+    assert fitted.objective_ == fitted.history_["objective"][-1]
+
+
+def test_topic_shares_are_those_of_the_tokens():
+    X = planted()[0]
+    fitted = plsa(tol=1e-10, max_iter=500).fit(X.astype(float))
+    theta = fold_in(X, fitted.components_, fitted.doc_topic_prior_)
+    gamma = responsibilities(X, fitted.components_, theta, 1.0)
+    np.testing.assert_allclose(
+        fitted.topic_shares_, gamma.sum(axis=(0, 1)) / X.sum(), atol=1e-5
+    )
+    assert fitted.topic_shares_.sum() == pytest.approx(1.0)
+    assert fitted.n_tokens_seen_ == X.sum()
+
+
+def test_without_priors_and_with_one_topic_it_is_the_unigram():
+    X = planted()[0]
+    fitted = plsa(n_components=1, topic_word_prior=0.0, solver="batch")
+    fitted.fit(X.astype(float))
+    np.testing.assert_allclose(fitted.components_[0], X.sum(axis=0) / X.sum())
+    np.testing.assert_allclose(fitted.transform(X), 1.0, rtol=1e-15)
+
+
+def test_a_weight_of_zero_is_no_document():
+    X = planted()[0].astype(float)
+    weight = np.ones(len(X))
+    weight[::3] = 0.0
+    options = {"solver": "batch", "components_init": normalized(X[:K] + 0.1)}
+    one = plsa(**options).fit(X, sample_weight=weight)
+    other = plsa(**options).fit(X[weight > 0])
+    np.testing.assert_allclose(one.components_, other.components_, atol=1e-9)
+    assert one.n_tokens_seen_ == X[weight > 0].sum()
+
+
+# New documents
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Of float64; not to be changed."""
+    return plsa(doc_topic_prior=[0.1, 0.2, 0.3, 0.4]).fit(planted()[0].astype(float))
+
+
+@pytest.mark.parametrize("prior", [0.0, 0.3, [0.1, 0.2, 0.3, 2.0]])
+def test_transform_is_the_optimum_of_each_document(prior):
+    X = planted(50, length=20, seed=5)[0]
+    model = plsa(doc_topic_prior=prior).fit(planted(200)[0].astype(float))
+    model.set_params(mean_change_tol=0.0, max_doc_update_iter=5000)
+    expected = fold_in(X, model.components_, np.broadcast_to(prior, K))
+    found = model.transform(X)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    # With the defaults it is close.
+    model.set_params(mean_change_tol=1e-3, max_doc_update_iter=100)
+    np.testing.assert_allclose(model.transform(X), expected, atol=0.03)
+
+
+def test_transform_rows_are_probabilities(fitted):
+    theta = fitted.transform(planted(seed=1)[0])
+    assert theta.shape == (600, K)
+    assert (theta >= 0).all()
+    np.testing.assert_allclose(theta.sum(axis=1), 1.0, rtol=1e-12)
+
+
+def test_empty_documents_get_the_prior(fitted):
+    X = np.zeros((3, V))
+    X[1, 5] = 2
+    theta = fitted.transform(X)
+    np.testing.assert_allclose(theta[[0, 2]], [[0.1, 0.2, 0.3, 0.4]] * 2)
+    assert abs(theta[1] - theta[0]).max() > 0.1
+    model = plsa(doc_topic_prior=0.0).fit(planted(50)[0])
+    np.testing.assert_array_equal(model.transform(np.zeros((2, V), int)), 1.0 / K)
+
+
+def test_words_never_seen_say_nothing():
+    X = planted()[0]
+    X[:, 7] = 0
+    # Steps of minibatches leave some 1e-43 of the start.
+    model = plsa(topic_word_prior=0.0, solver="batch").fit(X)
+    assert not model.components_[:, 7].any()
+    new = planted(20, seed=1)[0]
+    new[:, 7] = 0
+    with_it = new.copy()
+    with_it[:, 7] = 3
+    theta = model.transform(with_it)
+    np.testing.assert_allclose(theta, model.transform(new), atol=1e-6)
+    np.testing.assert_allclose(theta.sum(axis=1), 1.0, rtol=1e-6)
+    assert model.score(with_it) == -np.inf
+    # The default prior expects every word of the vocabulary.
+    model = plsa().fit(X)
+    assert (model.components_ > 0).all()
+    assert np.isfinite(model.score(with_it))
+
+
+def test_a_document_does_not_depend_on_the_others(fitted):
+    X = planted(30, seed=2)[0]
+    together = fitted.transform(X)
+    for rows in (np.arange(30)[::-1], [3], [4, 4, 2]):
+        np.testing.assert_allclose(fitted.transform(X[rows]), together[rows], atol=1e-9)
+
+
+def test_fit_transform_is_fit_and_transform():
+    X = planted()[0]
+    weight = np.arange(600) % 3.0
+    one, other = plsa(), plsa()
+    theta = one.fit_transform(X, sample_weight=weight)
+    np.testing.assert_array_equal(theta, other.fit(X, None, weight).transform(X))
+    assert not np.array_equal(theta, plsa().fit_transform(X))
+
+
+def test_inverse_transform_mixes_topics(fitted):
+    p = fitted.inverse_transform(np.vstack([np.eye(K), np.full(K, 1 / K)]))
+    np.testing.assert_allclose(p[:K], fitted.components_)
+    np.testing.assert_allclose(p[K], fitted.components_.mean(axis=0))
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    X = planted(seed=3)[0]
+    expected = fitted.inverse_transform(fitted.transform(X)) * X.sum(1, keepdims=True)
+    unigram = np.outer(X.sum(axis=1), X.sum(axis=0) / X.sum())
+    assert np.square(X - expected).sum() < 0.3 * np.square(X - unigram).sum()
+    with pytest.raises(ValueError, match="X has 3 columns, but there are 4 topics"):
+        fitted.inverse_transform(np.ones((2, 3)))
+
+
+def test_score_and_perplexity_are_document_completion(fitted):
+    X = planted(seed=4)[0]
+    assert fitted.score(X) == document_completion(fitted, X)
+    assert fitted.perplexity(X) == pytest.approx(np.exp(-fitted.score(X)))
+    assert fitted.score(sp.csr_array(X)) == fitted.score(X)
+    uniform = plsa(max_iter=0, components_init=np.ones((K, V))).fit(X)
+    assert uniform.perplexity(X) == pytest.approx(V)
+    assert fitted.perplexity(X) < V / 2
+
+
+def test_a_grid_search_finds_the_number_of_topics():
+    X = planted()[0]
+    search = GridSearchCV(
+        plsa(max_iter=300), {"n_components": [1, 2, 4, 12]}, cv=3, n_jobs=1
+    ).fit(X)
+    assert search.best_params_ == {"n_components": K}
+    assert search.score(X) > search.cv_results_["mean_test_score"][0]
+
+
+# Streams
+
+
+def test_a_stream_learns():
+    X, topics = planted(4000, length=40)
+    stream = plsa()
+    scores = []
+    for i, rows in enumerate(np.array_split(X, 40)):
+        stream.partial_fit(rows)
+        if i in (0, 5, 39):
+            scores.append(stream.score(X[:500]))
+    assert scores[0] < scores[1] < scores[2]
+    assert stream.n_tokens_seen_ == X.sum()
+    assert stream.n_iter_ == 40
+    assert matched(stream.components_, topics)[1].max() < 0.1
+    whole = plsa().fit(X)
+    assert whole.score(X[:500]) - scores[-1] < 0.02
+
+
+def state_of(model):
+    return {name: np.asarray(value) for name, value in vars(model).items()}
+
+
+def assert_same_state(a, b):
+    a, b = state_of(a), state_of(b)
+    assert a.keys() == b.keys()
+    for name, value in a.items():
+        assert np.array_equal(value, b[name]), name
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_a_stream_goes_on_from_a_pickle_bit_for_bit(kind):
+    X = planted()[0].astype(kind)
+    whole, parts = plsa(), plsa()
+    for rows in np.array_split(X, 6):
+        whole.partial_fit(rows)
+        parts = pickle.loads(pickle.dumps(parts.partial_fit(rows)))
+        assert_same_state(parts, whole)
+
+
+def test_a_stream_goes_on_from_a_fit():
+    X = planted()[0]
+    model = plsa().fit(X)
+    before = model.components_.copy()
+    model.partial_fit(planted(5, seed=1)[0])
+    moved = abs(model.components_ - before).max()
+    assert 0.0 < moved < 0.02  # five documents after six hundred
+    assert not hasattr(model, "history_")
+    assert model.solver_ == "stochastic"
+    assert model.n_tokens_seen_ > X.sum()
+    again = pickle.loads(pickle.dumps(plsa().fit(X)))
+    again.partial_fit(planted(5, seed=1)[0])
+    assert_same_state(again, model)
+
+
+def test_a_stream_goes_on_with_relabelled_priors():
+    X = planted(300)[0]
+    order = [2, 0, 3, 1]
+    prior = np.random.default_rng(0).uniform(0.1, 5.0, (K, V))
+    model = plsa(doc_topic_prior=[0.1, 1.0, 4.0, 2.0], topic_word_prior=prior).fit(X)
+    other = pickle.loads(pickle.dumps(model)).relabel(order).partial_fit(X[:20])
+    model.partial_fit(X[:20]).relabel(order)
+    np.testing.assert_allclose(other.components_, model.components_, rtol=1e-6)
+
+
+def test_a_stream_of_single_documents():
+    X = planted(300)[0]
+    model = plsa(n_components=2)
+    for row in X:
+        model.partial_fit(row[None])
+    assert model.n_iter_ == 300
+    assert model.n_tokens_seen_ == X.sum()
+    assert model.score(X) > plsa(n_components=1).fit(X).score(X)
+
+
+def test_the_first_batch_moves_the_start_by_the_formula():
+    X = planted(30)[0].astype(float)
+    start = normalized(np.random.default_rng(0).uniform(0.5, 1.0, (K, V)))
+    model = plsa(components_init=start, mean_change_tol=0.0, max_doc_update_iter=7)
+    model.partial_fit(X)
+    phi = normalized(start / K + 0.1 / X.sum())
+    theta = np.full((30, K), 1.0 / K)
+    for _ in range(7):
+        gamma = responsibilities(X, phi, theta, 1.0)
+        theta = normalized(gamma.sum(axis=1) + 1.0 / K)
+    step = 2.0**-0.6
+    s = (1 - step) * start / K + step * gamma.sum(axis=0).T / X.sum()
+    np.testing.assert_allclose(
+        model.components_, normalized(s + 0.1 / X.sum()), rtol=1e-9
+    )
+    assert model.step_size_ == step
+
+
+def test_weights_on_a_stream_are_repetitions():
+    X = planted(60)[0].astype(float)
+    weight = np.arange(60) % 3
+    one = plsa().partial_fit(X, sample_weight=weight)
+    other = plsa().partial_fit(np.repeat(X, weight, axis=0))
+    np.testing.assert_allclose(one.components_, other.components_, atol=1e-12)
+    assert one.n_tokens_seen_ == other.n_tokens_seen_
+
+
+# Names
+
+
+def frame_of(X):
+    pd = pytest.importorskip("pandas")
+    return pd.DataFrame(X, columns=[f"word{v}" for v in range(V)])
+
+
+def test_names_of_words_and_of_topics():
+    X = planted(50)[0]
+    model = plsa().fit(frame_of(X))
+    assert list(model.feature_names_in_[:2]) == ["word0", "word1"]
+    assert list(model.get_feature_names_out()) == [f"vrplsa{k}" for k in range(K)]
+    with pytest.warns(UserWarning, match="feature names"):
+        model.transform(X)
+    with pytest.raises(ValueError, match="feature names"):
+        model.transform(frame_of(X)[[f"word{v}" for v in range(V)][::-1]])
+
+
+def test_set_output():
+    frame = frame_of(planted(50)[0])
+    model = plsa().set_output(transform="pandas").fit(frame)
+    table = model.transform(frame)
+    assert list(table.columns) == [f"vrplsa{k}" for k in range(K)]
+    assert (table.index == frame.index).all()
+    np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=1e-5)
+    assert np.isfinite(model.score(frame))
+
+
+def test_in_a_pipeline_with_a_vectorizer():
+    texts = ["sun rain wind sun rain cloud", "goal ball team goal ball win"] * 10
+    model = make_pipeline(CountVectorizer(), plsa(n_components=2)).fit(texts)
+    topics = {frozenset(words) for words in top_words(model, n=2)}
+    assert topics == {frozenset({"sun", "rain"}), frozenset({"goal", "ball"})}
+    theta = model.transform(["rain and sun", "ball", "nothing known"])
+    assert theta[0].argmax() != theta[1].argmax()
+    np.testing.assert_allclose(theta[2], 0.5)
+    assert model.score(texts) < 0.0
+    assert len(model.get_feature_names_out()) == 2
+
+
+def test_relabel_takes_everything_along():
+    X = planted()[0]
+    prior = np.random.default_rng(0).uniform(0.1, 1.0, (K, V))
+    model = plsa(doc_topic_prior=[0.1, 0.2, 0.3, 0.4], topic_word_prior=prior).fit(X)
+    before = pickle.loads(pickle.dumps(model))
+    order = np.argsort(-model.topic_shares_)
+    assert not np.array_equal(order, np.arange(K))
+    assert model.relabel(order) is model
+    assert (np.diff(model.topic_shares_) <= 0).all()
+    np.testing.assert_array_equal(model.components_, before.components_[order])
+    np.testing.assert_array_equal(model.topic_word_prior_, prior[order])
+    np.testing.assert_allclose(
+        model.transform(X), before.transform(X)[:, order], atol=1e-5
+    )
+    assert model.summary()["share"].iloc[0] == before.summary()["share"].iloc[order[0]]
+    assert model.score(X) == pytest.approx(before.score(X), abs=1e-6)
+    with pytest.raises(ValueError, match="permutation"):
+        model.relabel([0, 0, 1, 2])
+
+
+def test_a_relabelled_stream_goes_on():
+    X = planted()[0].astype(float)
+    one, other = (plsa().partial_fit(X[:300]) for _ in range(2))
+    order = np.array([2, 0, 3, 1])
+    one.partial_fit(X[300:]).relabel(order)
+    other.relabel(order).partial_fit(X[300:])
+    np.testing.assert_allclose(one.components_, other.components_, atol=1e-10)
+    np.testing.assert_allclose(one.topic_shares_, other.topic_shares_, atol=1e-10)
+
+
+def test_summary():
+    pytest.importorskip("pandas")
+    X, topics = planted()
+    model = plsa(n_init=2).fit(frame_of(X))
+    table = model.summary(n_words=3)
+    assert list(table.columns) == ["share", "words"]
+    assert list(table.index) == [f"topic {k}" for k in range(K)]
+    assert table["share"].sum() == pytest.approx(1.0)
+    order, _ = matched(model.components_, topics)
+    best = f"word{topics[0].argmax()}"
+    assert best in table["words"].iloc[order[0]].split()
+    assert table.attrs["solver"] == "svrg"
+    assert table.attrs["converged"]
+    assert table.attrs["starts_at_best"] in ("1 of 2", "2 of 2")
+    names = [f"w{v}" for v in range(V)]
+    assert model.summary(names)["words"].iloc[0].startswith("w")
+    stream = plsa().partial_fit(X)
+    assert "passes" not in stream.summary().attrs
+
+
+def test_summary_without_pandas(monkeypatch):
+    import builtins
+
+    model = plsa().fit(planted()[0])
+    real = builtins.__import__
+
+    def without_pandas(name, *args, **kwargs):
+        if name == "pandas":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_pandas)
+    text = model.summary()
+    assert isinstance(text, str)
+    assert "topic 3" in text
+    assert "objective" in text
+
+
+# Priors and starts
+
+
+def test_defaults_of_the_priors():
+    X = planted(50)[0]
+    model = plsa().fit(X)
+    np.testing.assert_array_equal(model.doc_topic_prior_, np.full(K, 1.0 / K))
+    assert model.topic_word_prior_ == 0.1
+
+
+def test_scalars_are_constant_arrays():
+    X = planted(200)[0].astype(float)
+    scalars = plsa(doc_topic_prior=0.3, topic_word_prior=0.7).fit(X)
+    arrays = plsa(
+        doc_topic_prior=np.full(K, 0.3), topic_word_prior=np.full((K, V), 0.7)
+    ).fit(X)
+    np.testing.assert_allclose(scalars.components_, arrays.components_, atol=1e-10)
+    np.testing.assert_array_equal(scalars.transform(X), arrays.transform(X))
+    assert arrays.topic_word_prior_.shape == (K, V)
+
+
+def test_a_large_prior_wins():
+    X = planted(200)[0]
+    model = plsa(doc_topic_prior=[1e6, 1.0, 1.0, 1.0]).fit(X)
+    assert model.transform(X)[:, 0].min() > 0.99
+    flat = plsa(topic_word_prior=1e9).fit(X)
+    np.testing.assert_allclose(flat.components_, 1.0 / V, rtol=1e-3)
+
+
+def test_seeds_say_which_topic_is_which():
+    X, topics = planted()
+    names = [f"word{v}" for v in range(V)]
+    telling = topics**2 / topics.sum(axis=0)
+    seeds = {k: [names[v] for v in np.argsort(-telling[3 - k])[:2]] for k in range(3)}
+    hits = {True: 0, False: 0}
+    for seed in range(10):
+        for seeded in hits:
+            prior = seed_prior(seeds, names, K) if seeded else None
+            model = plsa(topic_word_prior=prior, random_state=seed).fit(X)
+            distance = abs(model.components_[:, None] - topics[None]).sum(axis=2)
+            hits[seeded] += list(distance.argmin(axis=1)) == [3, 2, 1, 0]
+    assert hits[True] >= 8
+    assert hits[False] <= 2
+    stream = plsa(topic_word_prior=seed_prior(seeds, names, K)).partial_fit(X)
+    words = [set(row) for row in top_words(stream, names, n=10)]
+    assert all(set(seeds[k]) <= words[k] for k in seeds)
+
+
+def test_components_init_is_where_it_starts():
+    X, topics = planted()
+    given = 5.0 * topics[::-1] + 0.01
+    model = plsa(components_init=given, max_iter=0).fit(X)
+    np.testing.assert_allclose(model.components_, normalized(given), rtol=1e-4)
+    assert model.n_iter_ == 0
+    model = plsa(components_init=given, n_init=3).fit(X)
+    assert list(matched(model.components_, topics[::-1])[0]) == list(range(K))
+    assert len(model.init_scores_) == 1  # the same start thrice is one
+
+
+@quiet
+def test_warm_start_goes_on():
+    X = planted()[0]
+    model = plsa(warm_start=True, max_iter=2, solver="batch")
+    values = [model.fit(X).objective_ for _ in range(5)]
+    assert (np.diff(values) > 0).all()
+    # From a converged fit there is nothing left to do.
+    model = plsa(warm_start=True, tol=1e-5, max_iter=300, solver="batch").fit(X)
+    first = model.objective_, model.n_iter_, model.components_
+    model.fit(X)
+    assert model.objective_ >= first[0] - 1e-5
+    assert model.n_iter_ < first[1] / 2
+    np.testing.assert_allclose(model.components_, first[2], atol=1e-3)
+    assert model.n_tokens_seen_ == 2 * X.sum()
+    with pytest.raises(ValueError, match="last fit's topics must have shape"):
+        model.set_params(n_components=3).fit(X)
+
+
+def test_the_best_of_several_starts_is_kept():
+    X = planted()[0]
+    model = plsa(n_components=6, n_init=4).fit(X)
+    assert model.init_scores_.shape == (4,)
+    assert np.ptp(model.init_scores_) > 0
+    assert model.objective_ == model.init_scores_.max()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_annealing_ends_at_temperature_one(solver):
+    model = plsa(
+        solver=solver,
+        tempering="annealed",
+        temperature=1.5,
+        annealing_iter=5,
+        max_iter=300,
+    ).fit(planted()[0])
+    temperatures = model.history_["temperature"]
+    np.testing.assert_allclose(temperatures[:6], [1.5, 1.4, 1.3, 1.2, 1.1, 1.0])
+    assert (temperatures[5:] == 1.0).all()
+    assert matched(model.components_, planted()[1])[1].max() < 0.1
+
+
+# Numbers and containers
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (np.int64, np.float32),
+        (np.int32, np.float32),
+        (np.uint8, np.float32),
+        (bool, np.float32),
+        (np.float32, np.float32),
+        (np.float64, np.float64),
+    ],
+)
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_dtypes(make, kind, expected):
+    X = make(np.minimum(planted(80)[0], 200).astype(kind))
+    model = plsa().fit(X)
+    assert model.components_.dtype == expected
+    assert model.transform(X).dtype == expected
+    # Fitted in one precision, it answers in it.
+    other = planted(5)[0]
+    assert model.transform(other.astype(float)).dtype == expected
+    assert plsa().partial_fit(X).components_.dtype == expected
+    np.testing.assert_allclose(model.components_.sum(axis=1), 1.0, rtol=1e-5)
+
+
+def test_float32_agrees_with_float64():
+    X = planted()[0]
+    options = {"tol": 1e-7, "max_iter": 300}
+    low, high = plsa(**options).fit(X), plsa(**options).fit(X.astype(float))
+    assert low.objective_ == pytest.approx(high.objective_, abs=1e-5)
+    np.testing.assert_allclose(low.components_, high.components_, atol=2e-3)
+    np.testing.assert_allclose(low.transform(X), high.transform(X), atol=0.02)
+
+
+def unsorted_duplicates(X):
+    """CSR with falling columns and every count in two entries."""
+    X = sp.csr_array(X)
+    data = np.stack([X.data - X.data // 2, X.data // 2], axis=1)
+    made = sp.csr_array(
+        (data.ravel(), np.repeat(X.indices, 2), 2 * X.indptr), shape=X.shape
+    )
+    for a, e in zip(made.indptr[:-1], made.indptr[1:], strict=True):
+        made.data[a:e] = made.data[a:e][::-1].copy()
+        made.indices[a:e] = made.indices[a:e][::-1].copy()
+    made.has_sorted_indices = made.has_canonical_format = False
+    return made
+
+
+def wide_indices(X):
+    X = sp.csr_array(X)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+CONTAINERS = [
+    sp.csr_matrix,
+    sp.csc_array,
+    sp.coo_array,
+    sp.lil_array,
+    np.asfortranarray,
+    np.ndarray.tolist,
+    unsorted_duplicates,
+    wide_indices,
+    frame_of,
+]
+
+
+def arrays_of(X):
+    if sp.issparse(X):
+        names = ("data", "indices", "indptr", "row", "col")
+        return [getattr(X, name) for name in names if hasattr(X, name)]
+    return [np.asarray(X)]
+
+
+@pytest.mark.parametrize("make", CONTAINERS)
+def test_containers_agree_and_are_left_alone(make):
+    X = planted(400)[0]
+    reference = plsa(max_iter=200).fit(sp.csr_array(X))
+    given = make(X)
+    before = [array.copy() for array in arrays_of(given)]
+    model = plsa(max_iter=200).fit(given)
+    np.testing.assert_allclose(model.components_, reference.components_, atol=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a frame has names
+        np.testing.assert_allclose(
+            model.transform(given), reference.transform(X), atol=5e-3
+        )
+    assert model.score(given) == pytest.approx(reference.score(X), abs=1e-3)
+    model.partial_fit(given)
+    for array, old in zip(arrays_of(given), before, strict=True):
+        assert array.dtype == old.dtype
+        assert np.array_equal(array, old)
+
+
+def test_explicit_zeros_are_none():
+    X = planted(100)[0]
+    X[3] = 0
+    rows, columns = np.indices(X.shape).reshape(2, -1)
+    full = sp.csr_array(sp.coo_array((X.ravel(), (rows, columns)), shape=X.shape))
+    assert full.nnz == X.size
+    one, other = plsa().fit(full), plsa().fit(sp.csr_array(X))
+    np.testing.assert_array_equal(one.components_, other.components_)
+    np.testing.assert_array_equal(one.transform(full), other.transform(X))
+
+
+def test_a_dense_matrix_of_any_positive_numbers():
+    # Nothing is assumed of counts but that they are not negative.
+    X = np.random.default_rng(0).gamma(0.5, scale=4.0, size=(100, 20))
+    model = plsa().fit(X)
+    assert np.isfinite(model.objective_)
+    scaled = plsa(doc_topic_prior=100 / K, topic_word_prior=10.0).fit(100 * X)
+    np.testing.assert_allclose(scaled.components_, model.components_, atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_same_bits_for_any_number_of_threads(solver):
+    X = planted(300)[0]
+    fits = [
+        plsa(n_components=20, solver=solver, n_jobs=n_jobs, max_iter=200, tol=0.0).fit(
+            X
+        )
+        for n_jobs in (1, 3)
+    ]
+    for name in ("components_", "topic_shares_", "objective_"):
+        np.testing.assert_array_equal(*(getattr(fit, name) for fit in fits))
+    np.testing.assert_array_equal(*(fit.transform(X) for fit in fits))
+    np.testing.assert_array_equal(
+        *(fit.partial_fit(X[:50]).components_ for fit in fits)
+    )
+
+
+def test_memory_is_that_of_the_parameters():
+    """No array has an entry for each nonzero and topic."""
+    k, n, v = 100, 2000, 2000
+    rng = np.random.default_rng(0)
+    X = rng.integers(1, 4, size=(n, v)) * (rng.uniform(size=(n, v)) < 0.1)
+    X = sp.csr_array(X.astype(np.float32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for solver in ("batch", "svrg"):
+            model = plsa(n_components=k, solver=solver, max_iter=2, n_jobs=1)
+            model.fit(X[:200])  # compiled beforehand
+            tracemalloc.start()
+            try:
+                model.fit(X)
+                peak = tracemalloc.get_traced_memory()[1]
+                tracemalloc.reset_peak()
+                model.transform(X)
+                in_transform = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            cube = 4 * k * X.nnz
+            assert peak < 0.15 * cube
+            assert in_transform < 0.15 * cube
+
+
+# Bad input
+
+
+X_BAD = planted(30)[0].astype(float)
+
+
+def spoiled(value):
+    X = X_BAD.copy()
+    X[3, 4] = value
+    return X
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        (-1.0, "Negative values in data passed to VRPLSA .*word counts"),
+        (np.nan, "NaN"),
+        (np.inf, "infinity"),
+    ],
+)
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "transform", "score"])
+def test_impossible_counts(method, value, match, make, fitted):
+    model = fitted if method in ("transform", "score") else plsa()
+    with pytest.raises(ValueError, match=match):
+        getattr(model, method)(make(spoiled(value)))
+
+
+@pytest.mark.parametrize("X", [np.zeros((5, 3)), sp.csr_array((5, 3))])
+def test_no_counts(X):
+    model = plsa()
+    with pytest.raises(ValueError, match="X has no counts"):
+        model.fit(X)
+    assert not hasattr(model, "n_features_in_")
+
+
+@pytest.mark.parametrize(
+    ("X", "match"),
+    [
+        (np.ones(5), "2D"),
+        (np.ones((0, 3)), "0 sample"),
+        (np.ones((3, 0)), "0 feature"),
+        ([["a", "b"]], "CountVectorizer"),
+        (["some text"], "CountVectorizer"),
+        (np.ones((3, 2)) * 1j, "Complex"),
+    ],
+)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_impossible_matrices(method, X, match):
+    model = plsa()
+    with pytest.raises(ValueError, match=match):
+        getattr(model, method)(X)
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_nothing_left_to_score(fitted):
+    with pytest.raises(ValueError, match="No token is left to score"):
+        fitted.score(np.zeros((3, V)))
+
+
+def test_dask_arrays_are_refused(fitted):
+    da = pytest.importorskip("dask.array")
+    X = da.from_array(X_BAD)
+    for method in (plsa().fit, plsa().partial_fit, fitted.transform, fitted.score):
+        with pytest.raises(TypeError, match="in memory, not a dask"):
+            method(X)
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"n_components": 0}, "n_components of VRPLSA must be an integer of at least"),
+        ({"n_components": 2.5}, "n_components"),
+        ({"doc_topic_prior": -0.1}, "doc_topic_prior must be finite and not negative"),
+        ({"doc_topic_prior": np.nan}, "doc_topic_prior must be finite"),
+        ({"doc_topic_prior": [0.1, 0.2]}, r"of shape \(4,\), got shape \(2,\)"),
+        ({"doc_topic_prior": "auto"}, "doc_topic_prior must be numbers or None"),
+        ({"topic_word_prior": -1}, "topic_word_prior must be finite and not negative"),
+        ({"topic_word_prior": np.ones(V)}, r"of shape \(4, 60\), got shape \(60,\)"),
+        ({"topic_word_prior": np.ones((3, V))}, r"\(4, 60\), got shape \(3, 60\)"),
+        ({"topic_word_prior": np.full((K, V), np.inf)}, "topic_word_prior must be fin"),
+        ({"solver": "saga"}, "solver of VRPLSA must be 'auto' or 'batch' or"),
+        ({"step_size": 0.0}, "step_size"),
+        ({"step_size": 2.0, "solver": "svrg"}, "step_size"),
+        ({"step_decay": 0.0}, "step_decay"),
+        ({"step_decay": 1.5}, "step_decay"),
+        ({"step_offset": 0.0}, "step_offset"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": "all"}, "batch_size"),
+        ({"doc_update_iter": 0}, "doc_update_iter"),
+        ({"max_iter": -1}, "max_iter"),
+        ({"tol": -1.0}, "tol"),
+        ({"max_doc_update_iter": 0}, "max_doc_update_iter"),
+        ({"mean_change_tol": np.nan}, "mean_change_tol"),
+        ({"tempering": "hot"}, "tempering"),
+        ({"temperature": 0.5}, "temperature"),
+        ({"annealing_iter": -1}, "annealing_iter"),
+        ({"n_init": 0}, "n_init"),
+        ({"components_init": np.ones((2, V))}, "components_init must have shape"),
+        ({"components_init": np.zeros((K, V))}, "components_init must be finite"),
+        ({"components_init": -np.ones((K, V))}, "components_init must be finite"),
+        ({"warm_start": "yes"}, "warm_start"),
+        ({"random_state": "seven"}, "seed"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"verbose": -1}, "verbose"),
+        ({"verbose_interval": 0}, "verbose_interval"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_impossible_parameters(params, match):
+    model = plsa(**params)
+    with pytest.raises(ValueError, match=match):
+        model.fit(X_BAD)
+    assert not hasattr(model, "n_features_in_")
+    assert not hasattr(model, "components_")
+
+
+@pytest.mark.parametrize(
+    ("weight", "match"),
+    [
+        (-np.ones(30), "negative"),
+        (np.zeros(30), "zero"),
+        (np.ones(3), "one number for each"),
+        (np.full(30, np.nan), "NaN"),
+    ],
+)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_impossible_weights(method, weight, match):
+    X = X_BAD.copy()
+    X[0] = 0.0
+    with pytest.raises(ValueError, match=match):
+        getattr(plsa(), method)(X, sample_weight=weight)
+
+
+def test_no_word_of_positive_weight():
+    X, weight = X_BAD.copy(), np.r_[1.0, np.zeros(29)]
+    X[0] = 0.0
+    with pytest.raises(ValueError, match="positive weight"):
+        plsa().fit(X, sample_weight=weight)
+    model = plsa().partial_fit(X)
+    before = model.components_
+    model.partial_fit(X, sample_weight=weight)  # a batch that says nothing
+    np.testing.assert_array_equal(model.components_, before)
+
+
+def test_other_widths_and_numbers_of_topics_than_before(fitted):
+    narrow = np.ones((3, 5))
+    model = pickle.loads(pickle.dumps(fitted))
+    for method in ("transform", "score", "perplexity", "partial_fit"):
+        with pytest.raises(ValueError, match=r"5 features.*60 features"):
+            getattr(model, method)(narrow)
+    model.set_params(n_components=3, doc_topic_prior=None)
+    with pytest.raises(ValueError, match="but the model has 4 topics: call fit"):
+        model.partial_fit(X_BAD)
+
+
+def test_unfitted_use_says_so():
+    for method in ("transform", "inverse_transform", "score", "perplexity"):
+        with pytest.raises(NotFittedError):
+            getattr(plsa(), method)(X_BAD)
+    with pytest.raises(NotFittedError):
+        plsa().summary()
+    with pytest.raises(NotFittedError):
+        plsa().relabel([0])
+    with pytest.raises(NotFittedError):
+        plsa().get_feature_names_out()
+
+
+def test_more_topics_than_words_or_documents():
+    X = planted(6)[0][:, :5] + 1
+    model = plsa(n_components=20, max_iter=500).fit(X)
+    assert model.components_.shape == (20, 5)
+    assert np.isfinite(model.objective_)
+    np.testing.assert_allclose(model.transform(X).sum(axis=1), 1.0, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.FractionalCountsWarning")
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_hard_corpora_give_a_finite_answer(solver):
+    rng = np.random.default_rng(0)
+    X = planted(100)[0]
+    hard = {
+        "one document": X[:1],
+        "one word": X[:, :1] + 1,
+        "one token": np.eye(1, 7, dtype=int),
+        "mostly empty": X * (np.arange(100) % 10 == 0)[:, None],
+        "same documents": np.repeat(X[:1], 50, axis=0),
+        "huge counts": X * 1_000_000,
+        "tiny counts": X * 1e-6,
+        "one long document": np.vstack([X, 100_000 * X[:1]]),
+        "diagonal": np.eye(30, dtype=int),
+        "binary": rng.integers(0, 2, (50, 20)),
+    }
+    for name, counts in hard.items():
+        for prior in (None, 0.0):
+            model = plsa(
+                solver=solver,
+                doc_topic_prior=prior,
+                topic_word_prior=prior,
+                batch_size=20,
+                max_iter=30,
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model.fit(counts)
+            theta = model.transform(counts)
+            assert np.isfinite(model.objective_), name
+            assert np.isfinite(model.components_).all(), name
+            assert (model.components_ >= 0).all(), name
+            sums = model.components_.sum(axis=1)
+            np.testing.assert_allclose(sums, 1.0, rtol=1e-4, err_msg=name)
+            np.testing.assert_allclose(theta.sum(axis=1), 1.0, rtol=1e-4, err_msg=name)
+
+
+def test_not_converged_warns_with_what_to_do():
+    with pytest.warns(ConvergenceWarning, match=r"nats|a token.*Raise max_iter"):
+        plsa(max_iter=2, tol=1e-12).fit(planted(50)[0])
+
+
+def test_annealing_longer_than_the_fit_warns():
+    with (
+        pytest.warns(UserWarning, match="raise max_iter"),
+        pytest.warns(ConvergenceWarning),
+    ):
+        plsa(tempering="annealed", max_iter=3).fit(planted(50)[0])
+
+
+def test_loaded_as_read_only_memory_map(tmp_path):
+    X = planted(200)[0]
+    model = plsa(n_components=2, warm_start=True).fit(X)
+    joblib.dump(model, tmp_path / "plsa")
+    mapped = joblib.load(tmp_path / "plsa", mmap_mode="r")
+    assert not mapped.components_.flags.writeable
+    compiled = len(_kernels.infer_topics.signatures)
+    np.testing.assert_allclose(mapped.transform(X), model.transform(X), atol=1e-6)
+    for method in ("partial_fit", "fit"):
+        for one in (mapped, model):
+            getattr(one, method)(X)
+        np.testing.assert_allclose(mapped.components_, model.components_, atol=1e-5)
+    # Read-only parameters must not be new types for which numba compiles again.
+    assert len(_kernels.infer_topics.signatures) == compiled
+
+
+# Streams with pauses, words that come late, weights in place of counts
+
+
+def test_an_empty_batch_leaves_the_topics():
+    X = corpus_of_two()
+    empty = sp.csr_matrix((3, X.shape[1]), dtype=int)
+    a = VRPLSA(2, random_state=0).partial_fit(X).partial_fit(empty).partial_fit(X)
+    b = VRPLSA(2, random_state=0).partial_fit(X).partial_fit(X)
+    np.testing.assert_array_equal(a.components_, b.components_)
+    assert (a.n_iter_, a.n_tokens_seen_) == (3, b.n_tokens_seen_)
+
+
+def test_a_stream_begins_with_the_first_word():
+    X = corpus_of_two()
+    model = VRPLSA(2, random_state=0).partial_fit(np.zeros((3, X.shape[1])))
+    with pytest.raises(NotFittedError):
+        model.transform(X)
+    model.partial_fit(X)
+    other = VRPLSA(2, random_state=0).partial_fit(X)
+    np.testing.assert_array_equal(model.components_, other.components_)
+
+
+def corpus_of_two():
+    rng = np.random.default_rng(0)
+    return rng.poisson(np.kron(np.eye(2), np.full((20, 4), 2.0)))
+
+
+NO_PRIOR = {"doc_topic_prior": 0.0, "topic_word_prior": 0.0}
+
+
+@pytest.mark.parametrize("solver", ["batch", "stochastic", "svrg"])
+@pytest.mark.parametrize("dtype", [int, float])
+def test_no_start_makes_words_impossible(solver, dtype):
+    X = corpus_of_two().astype(dtype)
+    start = np.c_[np.ones((2, 4)), np.zeros((2, 4))]
+    start[1, 0] = 0.0
+    model = VRPLSA(
+        2, components_init=start, solver=solver, batch_size=8, random_state=0
+    )
+    model.set_params(**NO_PRIOR, tol=1e-3).fit(X)
+    best = VRPLSA(2, solver="batch", random_state=0, **NO_PRIOR).fit(X)
+    assert model.components_.sum(axis=0).min() > 1e-3
+    assert model.score(X) > best.score(X) - 0.5
+
+
+def test_no_stream_makes_words_impossible():
+    X = corpus_of_two()
+    model = VRPLSA(2, random_state=0, step_offset=1.0, **NO_PRIOR)
+    model.partial_fit(X[:20])
+    for _ in range(3):
+        model.partial_fit(X)
+    assert model.components_.sum(axis=0).min() > 1e-3
+    assert np.isfinite(model.score(X))
+
+
+@pytest.mark.parametrize("factor", [0.01, 1e-6])
+def test_fractions_of_counts_are_told(factor):
+    X = corpus_of_two() + 1
+    with pytest.warns(FractionalCountsWarning, match="priors of VRPLSA are in counts"):
+        VRPLSA(2, random_state=0).fit(X * factor)
+    with pytest.warns(FractionalCountsWarning):
+        VRPLSA(2, random_state=0).partial_fit(X * factor).partial_fit(X)
+
+
+def test_weights_by_inverse_frequency_are_told():
+    X = TfidfTransformer().fit_transform(corpus_of_two() + 1)
+    with pytest.warns(FractionalCountsWarning, match="CountVectorizer"):
+        VRPLSA(2, random_state=0).fit(X)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.7, 2.5])
+def test_counts_with_fractions_are_counts(factor):
+    VRPLSA(2, random_state=0).fit(corpus_of_two() * factor)
+
+
+TEXTS = ["a b c", "d e f"]
+
+
+@pytest.mark.parametrize(
+    "texts", [TEXTS, tuple(TEXTS), np.array(TEXTS), np.array([TEXTS], object).T]
+)
+def test_texts_are_to_be_counted_first(texts):
+    for method in ("fit", "partial_fit", "fit_transform"):
+        with pytest.raises(ValueError, match="CountVectorizer"):
+            getattr(VRPLSA(2), method)(texts)
+
+
+@pytest.mark.parametrize("dtype", ["float16", ">f8", ">f4", ">i4", "longdouble"])
+def test_numbers_of_any_machine(dtype):
+    X = corpus_of_two()
+    model = VRPLSA(2, random_state=0).fit(X.astype(dtype))
+    other = VRPLSA(2, random_state=0).fit(X.astype(float))
+    np.testing.assert_allclose(model.components_, other.components_, atol=1e-5)
+    assert np.isfinite(model.score(X.astype(dtype)))
+
+
+@pytest.mark.parametrize("big", [1e19, 1e200, 1e308])
+def test_counts_that_cannot_be_added_up(big, fitted):
+    X = np.full((2, fitted.n_features_in_), big)
+    with pytest.raises(ValueError, match="a count of"):
+        VRPLSA(2).fit(X)
+    for method in ("score", "perplexity", "transform", "partial_fit"):
+        with pytest.raises(ValueError, match="a count of"):
+            getattr(fitted, method)(X)
+
+
+def test_counts_lost_in_rounding():
+    with pytest.raises(ValueError, match="tokens in all"):
+        VRPLSA(2).fit([[5e-324]])
+    with pytest.raises(ValueError, match="lost in floating point"):
+        VRPLSA(2).fit(corpus_of_two(), sample_weight=np.full(40, 1e300))

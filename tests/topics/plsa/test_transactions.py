@@ -1,0 +1,226 @@
+"""A fit of VRPLSA happens or it does not, and says what it does meanwhile."""
+
+import contextlib
+import re
+
+import numpy as np
+import pytest
+
+from skvrem import VRPLSA
+from skvrem.solvers import SVRG, Batch, Stochastic
+from skvrem.topics.plsa._model import PLSAModel
+from skvrem.utils._reports import Progress
+from tests.watching import Recorder, Untouched, fails_at, needs_callbacks
+
+SOLVERS = {"batch": Batch, "stochastic": Stochastic, "svrg": SVRG}
+STATES = pytest.mark.parametrize("state", ["new", "fitted", "stream"])
+METHODS = pytest.mark.parametrize("method", ["fit", "partial_fit"])
+EVERY_SOLVER = pytest.mark.parametrize("solver", list(SOLVERS))
+quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.fixture
+def X():
+    rng = np.random.default_rng(0)
+    words = np.kron(np.eye(2), np.full(5, 2.0)) + 0.1
+    return rng.poisson(words[rng.integers(2, size=200)])
+
+
+def plsa(**params):
+    defaults = {"n_components": 2, "random_state": 0, "tol": 0.0, "max_iter": 4}
+    return VRPLSA(**(defaults | {"batch_size": 40} | params))
+
+
+def make(state, X, **params):
+    """An estimator that is new, fitted, or in the middle of a stream."""
+    estimator = plsa(**params)
+    if state == "fitted":
+        estimator.set_params(tol=1e-2, max_iter=100).fit(X)
+        estimator.set_params(**{"tol": 0.0, "max_iter": 4} | params)
+    elif state == "stream":
+        estimator.partial_fit(X)
+    return estimator
+
+
+@STATES
+@METHODS
+def test_bad_counts_and_weights_leave_no_trace(method, state, X):
+    estimator = make(state, X)
+    untouched = Untouched(estimator)
+    bad = [X - 1, np.where(X > 3, np.nan, X), X[:0], X[0], X + 1j, [["a", "b"]]]
+    if method == "fit":  # an empty batch of a stream is skipped
+        bad.append(0 * X)
+    if state == "stream" or (state, method) == ("fitted", "partial_fit"):
+        bad += [X[:, :3]] if method == "partial_fit" else []
+    for counts in bad:
+        with pytest.raises(ValueError):
+            getattr(estimator, method)(counts)
+        untouched.check()
+    for weight in (np.ones(3), -np.ones(200), np.zeros(200), np.full(200, np.nan)):
+        with pytest.raises(ValueError, match="sample_weight"):
+            getattr(estimator, method)(X, sample_weight=weight)
+        untouched.check()
+
+
+@STATES
+@METHODS
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"n_components": 0},
+        {"n_components": 3, "doc_topic_prior": [1.0, 1.0]},
+        {"topic_word_prior": np.ones((2, 3))},
+        {"solver": "magic"},
+        {"step_size": -1.0},
+        {"n_jobs": 0},
+    ],
+    ids=lambda params: next(iter(params)),
+)
+def test_bad_parameters_leave_no_trace(params, method, state, X):
+    estimator = make(state, X).set_params(**params)
+    untouched = Untouched(estimator)
+    with pytest.raises(ValueError):
+        getattr(estimator, method)(X)
+    untouched.check()
+
+
+@quiet
+@STATES
+@EVERY_SOLVER
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError()])
+def test_second_epoch_fails(error, solver, state, X, monkeypatch):
+    estimator = make(state, X, solver=solver)
+    untouched = Untouched(estimator)
+    begin, calls = fails_at(SOLVERS[solver].certify, 2, error)
+    with monkeypatch.context() as patched:
+        patched.setattr(SOLVERS[solver], "certify", begin)
+        with pytest.raises(type(error)):
+            estimator.fit(X)
+    assert len(calls) == 2
+    untouched.check()
+    again = estimator.fit(X).components_
+    np.testing.assert_array_equal(
+        again, make(state, X, solver=solver).fit(X).components_
+    )
+
+
+@pytest.mark.parametrize("solver", ["svrg", "stochastic"])
+def test_a_step_in_the_second_epoch_is_interrupted(solver, X, monkeypatch):
+    # Steps write to buffers: none of them may be an attribute of the estimator.
+    estimator = make("fitted", X, solver=solver, warm_start=True)
+    untouched = Untouched(estimator)
+    estimate, calls = fails_at(SOLVERS[solver].estimate, 8, KeyboardInterrupt())
+    monkeypatch.setattr(SOLVERS[solver], "estimate", estimate)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(X)
+    assert len(calls) == 8  # of 5 an epoch
+    untouched.check()
+
+
+@STATES
+@METHODS
+@pytest.mark.parametrize("name", ["statistics", "update", "recentre"])
+def test_model_fails(name, method, state, X, monkeypatch):
+    estimator = make(state, X, solver="batch")
+    untouched = Untouched(estimator)
+    original = getattr(PLSAModel, name)
+    failing, calls = fails_at(original, 1, KeyboardInterrupt())
+    monkeypatch.setattr(PLSAModel, name, failing)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(estimator, method)(X)
+    assert calls
+    untouched.check()
+
+
+def test_second_start_fails(X, monkeypatch):
+    estimator = make("fitted", X, n_init=3)
+    untouched = Untouched(estimator)
+    failing, calls = fails_at(Progress.start, 2, KeyboardInterrupt())
+    monkeypatch.setattr(Progress, "start", failing)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        contextlib.suppress(UserWarning),
+    ):
+        estimator.fit(X)
+    assert len(calls) == 2
+    untouched.check()
+
+
+def test_partial_fit_does_not_write_to_what_was_there(X):
+    estimator = plsa().partial_fit(X)
+    before = {name: np.array(value) for name, value in vars(estimator).items()}
+    objects = dict(vars(estimator))
+    estimator.partial_fit(X)
+    for name, value in objects.items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+@quiet
+def test_verbose_lines(X, capsys):
+    plsa(solver="batch").fit(X)
+    assert capsys.readouterr() == ("", "")
+    fitted = plsa(solver="batch", max_iter=6, verbose=1, verbose_interval=3).fit(X)
+    line = re.compile(
+        r"\[VRPLSA\] start 1/1, epoch (\d+), ([\d.]+) passes, [\d.e-]+ s: "
+        r"objective (-[\d.]+)"
+    )
+    found = [line.fullmatch(text) for text in capsys.readouterr().out.splitlines()]
+    assert [int(match[1]) for match in found] == [1, 3, 6]
+    for match in found:
+        row = int(match[1])  # row 0 is the start
+        expected = fitted.history_["objective"][row]
+        assert float(match[3]) == pytest.approx(expected, abs=1e-5)
+
+
+# scikit-learn's callbacks
+
+
+@needs_callbacks
+@quiet
+@EVERY_SOLVER
+def test_callback_sees_a_task_tree(solver, X):
+    recorder = Recorder()
+    estimator = plsa(solver=solver, n_init=2, max_iter=3).set_callbacks(recorder)
+    estimator.fit(X)
+    events = recorder.events
+    assert (events[0], events[-1]) == ("setup", "teardown")
+    for name, count in (("fit", 1), ("start", 2), ("epoch", 2 * estimator.n_iter_)):
+        assert events.count(("begin", name)) == events.count(("end", name)) == count
+
+
+@needs_callbacks
+@quiet
+@EVERY_SOLVER
+def test_callback_gets_an_estimator_that_answers(solver, X):
+    recorder = Recorder(X)
+    estimator = plsa(solver=solver, max_iter=8).set_callbacks(recorder).fit(X)
+    assert len(recorder.scores) == estimator.n_iter_ == 8
+    assert np.isfinite(recorder.scores).all()
+    assert recorder.scores[-1] > recorder.scores[0]
+    # What it is given has no part in the fit.
+    plain = plsa(solver=solver, max_iter=8).fit(X)
+    np.testing.assert_array_equal(estimator.components_, plain.components_)
+    assert set(vars(estimator)) - set(vars(plain)) == {"_skl_callbacks"}
+
+
+@needs_callbacks
+@EVERY_SOLVER
+def test_callback_stops_early(solver, X):
+    recorder = Recorder(stop_at=3)
+    estimator = plsa(solver=solver, max_iter=50).set_callbacks(recorder).fit(X)
+    assert estimator.n_iter_ == 3
+    assert not estimator.converged_
+    assert np.isfinite(estimator.score(X))
+    assert recorder.events[-1] == "teardown"
+
+
+@needs_callbacks
+@STATES
+def test_callback_interrupts(state, X):
+    recorder = Recorder(fail_at=2)
+    estimator = make(state, X).set_callbacks(recorder)
+    untouched = Untouched(estimator)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(X)
+    untouched.check()
+    assert recorder.events[-1] == "teardown"

@@ -1,0 +1,160 @@
+"""Sums over the tokens of documents against loops written out."""
+
+import numpy as np
+import pytest
+from scipy.special import digamma
+
+from skvrem.topics import _kernels_tokens as kernels
+from skvrem.topics._model_padding import pad, padded_zeros
+from skvrem.utils._algebra import read_only
+
+DTYPES = [np.float64, np.float32]
+RTOL = {np.float64: 1e-12, np.float32: 1e-5}
+N_WORDS = 9
+
+
+def make(dtype, k, seed=0):
+    """Counts of 12 documents with 0 to 11 tokens each, rows of words and t."""
+    rng = np.random.default_rng(seed)
+    indptr = np.cumsum(np.arange(13)) - np.arange(13)
+    n = indptr[-1]
+    counts = rng.uniform(0.5, 5.0, n).astype(dtype)
+    index = rng.integers(N_WORDS, size=n).astype(np.int32)
+    rows = pad(rng.uniform(size=(N_WORDS, k)), dtype)
+    t = pad(rng.uniform(size=(12, k)), dtype)
+    return read_only(counts), read_only(index), read_only(indptr), rows, t
+
+
+@pytest.mark.parametrize("k", [1, 3, 16, 17])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sum_over_tokens(dtype, k):
+    counts, index, indptr, rows, t = make(dtype, k)
+    for i in range(12):
+        low, high = indptr[i], indptr[i + 1]
+        w = np.full(high - low, 7.0, dtype)
+        g = np.full(t.shape[1], 3.0, dtype)  # written, not added to
+        own = slice(low, high)
+        kernels.sum_over_tokens(counts[own], index[own], rows, t[i], g, w)
+        expected = np.zeros(t.shape[1])
+        for j in range(low, high):
+            s = sum(float(t[i, c]) * float(rows[index[j], c]) for c in range(k))
+            assert w[j - low] == pytest.approx(counts[j] / s, rel=RTOL[dtype])
+            expected += counts[j] / s * rows[index[j]]
+        np.testing.assert_allclose(g, expected, rtol=RTOL[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_word_without_probability_does_not_divide_by_zero(dtype):
+    counts, index, _, rows, t = make(dtype, 3)
+    g, w = np.zeros(16, dtype), np.zeros(len(counts), dtype)
+    nothing = np.zeros_like(rows)
+    kernels.sum_over_tokens(counts, index, nothing, t[0], g, w)
+    assert np.isfinite(w).all()
+    assert not g.any()
+
+
+@pytest.mark.parametrize("k", [3, 17, 40])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sum_over_words(dtype, k):
+    counts, index, indptr, rows, t = make(dtype, k)
+    out = padded_zeros(N_WORDS, k, dtype) + dtype(7.0)  # written, not added to
+    for first in range(0, N_WORDS, 4):
+        last = min(first + 4, N_WORDS)
+        kernels.sum_over_words(counts, index, indptr, t, rows, first, last, out)
+    expected = np.zeros(out.shape)
+    for i in range(12):
+        for j in range(indptr[i], indptr[i + 1]):
+            expected[index[j]] += float(counts[j]) * t[i].astype(float)
+    expected *= rows
+    np.testing.assert_allclose(out, expected, rtol=RTOL[dtype])
+
+
+def test_sums_over_some_words_leave_the_others():
+    counts, index, indptr, rows, t = make(np.float64, 40)
+    out = padded_zeros(N_WORDS, 40, np.float64)
+    kernels.sum_over_words(counts, index, indptr, t, rows, 2, 5, out)
+    assert out[2:5].any()
+    assert not out[:2].any()
+    assert not out[5:].any()
+
+
+def settle(counts, index, rows, prior, b, n_steps, tol, start):
+    """Rounds on one document by the kernel."""
+    dtype, width = rows.dtype.type, rows.shape[1]
+    old, t, g = (np.full(width, np.nan, dtype) for _ in range(3))
+    new, w = start.astype(dtype), np.full(len(counts), np.nan, dtype)
+    work = kernels.room_to_settle(len(counts), rows)
+    work[:] = np.nan
+    kernels.settle_document(
+        counts,
+        index,
+        rows,
+        prior,
+        dtype(b),
+        n_steps,
+        dtype(tol),
+        old,
+        new,
+        t,
+        g,
+        w,
+        work,
+    )
+    return old, new, t, g, w
+
+
+def round_of_all(gamma, counts, index, rows, prior, b):
+    """γ after one round, in NumPy; padding stays at zero."""
+    k = np.count_nonzero(prior)
+    t = np.exp(b * digamma(gamma[:k].astype(float)))
+    own = rows[index][:, :k].astype(float)
+    w = counts / (own @ t)
+    after = np.zeros(len(gamma))
+    after[:k] = prior[:k] + b * t * (w @ own)
+    return after, t, w
+
+
+@pytest.mark.parametrize(("alpha", "b"), [(0.02, 1.0), (0.02, 0.6), (0.5, 1.0)])
+@pytest.mark.parametrize("k", [3, 17, 40])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_settle_document_ends_at_a_fixed_point(dtype, k, alpha, b):
+    rng = np.random.default_rng(k)
+    counts = read_only(rng.integers(1, 6, 35).astype(dtype))
+    index = read_only(rng.permutation(60)[:35].astype(np.int32))
+    rows = pad(rng.gamma(0.1, size=(60, k)) + 1e-6, dtype)
+    prior = pad(np.full((1, k), alpha), dtype)[0]
+    start = prior + np.where(prior > 0, counts.sum() / k, 0.0)
+    tol = 1e-10 if dtype is np.float64 else 1e-4
+    arguments = counts, index, rows, prior, b
+    old, new, t, g, w = settle(*arguments, 5000, tol, start)
+    gamma = start
+    for _ in range(5000):
+        gamma, _, _ = round_of_all(gamma, *arguments)
+    close = {"rtol": 100 * RTOL[dtype], "atol": 1e4 * tol}
+    np.testing.assert_allclose(new, gamma, **close)
+    # What is returned belongs together: the last round is one of all topics.
+    after, t_expected, w_expected = round_of_all(old, *arguments)
+    np.testing.assert_allclose(new, after, rtol=20 * RTOL[dtype])
+    np.testing.assert_allclose(t[:k], t_expected, rtol=20 * RTOL[dtype], atol=1e-30)
+    np.testing.assert_allclose(w, w_expected, rtol=20 * RTOL[dtype])
+    np.testing.assert_allclose(new, prior + b * t * g, rtol=20 * RTOL[dtype])
+    assert np.abs(new - old).sum() < tol * k
+    assert not new[k:].any()
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 5, 6, 7, 30])
+def test_settle_document_stops_after_so_many_rounds(n_steps):
+    # One topic of many has the document: the others are at rest early.
+    counts, index = read_only(np.ones(20)), read_only(np.arange(20, dtype=np.int32))
+    rng = np.random.default_rng(0)
+    rows = pad(rng.gamma(0.05, size=(20, 40)) + 1e-8, np.float64)
+    prior = pad(np.full((1, 40), 0.01), np.float64)[0]
+    start = np.where(prior > 0, 0.51, 0.0)
+    arguments = counts, index, rows, prior, 1.0
+    old, new, *_ = settle(*arguments, n_steps, 0.0, start)
+    assert new == pytest.approx(round_of_all(old, *arguments)[0], rel=1e-10)
+    if n_steps < 3:  # too few for rounds of some topics
+        gamma = start
+        for _ in range(n_steps):
+            gamma, _, _ = round_of_all(gamma, *arguments)
+        assert new == pytest.approx(gamma, rel=1e-10)
