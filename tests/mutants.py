@@ -79,7 +79,7 @@ TABLE = {
     "vi epochs": Row(
         ("skvrem/vi/gaussian/_kernels_steps.py", "skvrem/vi/gaussian/_model_steps.py"),
         (
-            (SWEEPS, "-k", "field or supports"),
+            (SWEEPS, "-k", "field or supports or automatic"),
             ("tests/vi/test_steps.py",),
             ("tests/vi/test_dropout.py", "tests/vi/test_variance.py"),
             ("tests/vi/test_logistic_regression.py", "tests/vi/test_regression.py"),
@@ -89,7 +89,7 @@ TABLE = {
     "vi own": Row(
         ("skvrem/vi/blackbox/_model_steps.py",),
         (
-            (SWEEPS, "-k", "own or supports"),
+            (SWEEPS, "-k", "own or supports or automatic"),
             ("tests/vi/test_own.py", "tests/vi/test_own_streams.py"),
             ("tests/vi/test_low_rank.py", "tests/vi/test_variance.py"),
         ),

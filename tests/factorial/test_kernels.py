@@ -144,6 +144,15 @@ def test_cooling_finds_better_codes_of_rows_with_many_features(rng):
 def test_components_that_do_not_compete_need_no_cooling(parameters):
     model = FactorialModel(1.0, np.float64)
     assert model.cooling(parameters._replace(noise=1e6)).size == 0
+    # It depends on the largest eigenvalue, in units of the noise, against 1.
+    parameters = parameters._replace(covariance=np.zeros((K, K)))
+    (weight,) = oracle.code_weights(parameters.activation[None])
+    deviations = (oracle.all_codes(K) - parameters.activation) @ parameters.means
+    scatter = deviations.T @ (weight[:, None] * deviations)
+    hottest = np.linalg.eigvalsh(scatter)[-1]
+    assert model.cooling(parameters._replace(noise=1.01 * hottest)).size == 0
+    near = model.cooling(parameters._replace(noise=0.99 * hottest))
+    assert near.size and near[0] == pytest.approx(0.99)
     cooling = model.cooling(parameters._replace(noise=1e-6))
     assert (np.diff(cooling) > 0.0).all()
     assert 0.0 < cooling[0] and cooling[-1] < 1.0

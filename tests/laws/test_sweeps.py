@@ -620,6 +620,8 @@ def test_steps_that_leave_the_numbers_are_an_epoch_that_lost(monkeypatch):
     )
     objective = [epoch.objective for epoch in result.history]
     assert objective[2] == objective[1] < objective[3]
+    # Sweep, what controls it, certificate; where it is taken back, of the last good.
+    assert np.diff([epoch.passes for epoch in result.history]).tolist() == [3.0] * 3
     assert np.isnan(solver.variances).tolist() == [True, False, True, False]
     assert [epoch.step_size for epoch in result.history][3] == 0.5 * case.size
 

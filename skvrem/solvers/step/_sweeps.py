@@ -94,8 +94,9 @@ class Sweeps:
             moved = self.sweep(anchor, pace, rng)
             after = self.certify(moved.point, self.beta)
         except FloatingPointError:  # the steps went too far: an epoch that lost
-            moved = Moved(anchor.point, self.model.sweep_passes)
-            after = Anchor(None, math.nan, 1.0, anchor.point)
+            known = self.model.known_passes if self.kind == "svrg" else 0.0
+            moved = Moved(anchor.point, self.model.sweep_passes + known)
+            after = Anchor(None, math.nan, 0.0, anchor.point)
             self.variances.append(math.nan)
         passes = moved.passes + after.passes
         return moved._replace(point=after.point, passes=passes, certified=after)

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from skvrem import VRPLSA
 from skvrem.exceptions import FractionalCountsWarning
 from skvrem.text import document_completion, seed_prior, top_words
-from skvrem.topics.plsa import _kernels
+from skvrem.topics.plsa import _kernels, _model
 
 K, V = 4, 60
 SOLVERS = ("batch", "stochastic", "svrg")
@@ -237,6 +237,16 @@ def test_one_epoch_of_variance_reduction_has_an_exact_objective():
     assert fitted.n_iter_ == 1
     assert np.isnan(fitted.history_["objective"]).tolist() == [True, False]
     assert fitted.objective_ == fitted.history_["objective"][-1]
+
+
+def test_words_may_be_taken_in_parts(monkeypatch):
+    X, *_ = planted(100)
+    params = {"topic_word_prior": 0.3, "solver": "batch", "max_iter": 5, "tol": 0.0}
+    whole = plsa(**params).fit(X)
+    monkeypatch.setattr(_model, "TASK_WORDS", 7)
+    parts = plsa(**params).fit(X)
+    assert parts.objective_ == pytest.approx(whole.objective_, rel=1e-12)
+    np.testing.assert_allclose(parts.components_, whole.components_, rtol=1e-9)
 
 
 def test_topic_shares_are_those_of_the_tokens():
