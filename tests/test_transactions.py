@@ -214,7 +214,7 @@ def test_squarem_is_interrupted(X, monkeypatch):
 
 @STATES
 @METHODS
-@pytest.mark.parametrize("name", ["statistics", "maximize", "revive"])
+@pytest.mark.parametrize("name", ["statistics", "maximize", "reseed"])
 def test_model_fails(name, method, state, X, monkeypatch):
     estimator = make(state, X, solver="batch")
     untouched = Untouched(estimator)

@@ -143,7 +143,7 @@ METHODS = {
         by_run, lambda data: (solvers.Incremental(24, 1), Blocks(data))
     ),
     "L-BFGS (ours)": partial(
-        by_run, lambda data: (solvers.QuasiNewton(0.0, 100, promises=False), data)
+        by_run, lambda data: (solvers.QuasiNewton(0.0, 100, trusted=False), data)
     ),
     "SVRG": sweeps(False, False),
     "SVRG PE": sweeps(False, True),

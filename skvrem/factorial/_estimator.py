@@ -502,7 +502,7 @@ class FactorialMixture(
                 step_decay=self.step_decay,
             )
             objective = model.objective(point, step.mean)
-            found = self._attributes(model.revive(step.point, data, rng), dtype) | {
+            found = self._attributes(model.reseed(step.point, data, rng), dtype) | {
                 "lower_bound_": objective,
                 "n_samples_seen_": seen + data.n_units,
             }

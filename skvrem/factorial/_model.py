@@ -122,7 +122,7 @@ class FactorialModel(Averaging):
         self.code_tol = code_tol
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
-        self.n_revived = 0
+        self.n_reseeded = 0
 
     # E step
 
@@ -385,7 +385,7 @@ class FactorialModel(Averaging):
         squares += np.square(sums.sum_zz * own[:, None] * own).sum() / noise**2
         return float(np.sqrt(squares + np.square(sums.sum_z).sum()))
 
-    def revive(self, point, data, rng):
+    def reseed(self, point, data, rng):
         """Tell components apart that have become one.
 
         Too hot, all components are best the same, and what is left of their
@@ -399,9 +399,9 @@ class FactorialModel(Averaging):
         gap = square[:, None] + square - 2.0 * means @ means.T
         same = gap <= MERGED * 0.5 * (square[:, None] + square)
         twins = np.flatnonzero(np.tril(same, -1).any(axis=1))
-        if not twins.size or (not point.hot and self.n_revived + twins.size > k):
+        if not twins.size or (not point.hot and self.n_reseeded + twins.size > k):
             return point._replace(repaired=())
-        self.n_revived += 0 if point.hot else twins.size
+        self.n_reseeded += 0 if point.hot else twins.size
         size = JITTER * np.sqrt(square[twins] / means.shape[1])
         noise = size[:, None] * rng.standard_normal((twins.size, means.shape[1]))
         means = means.copy()

@@ -108,7 +108,7 @@ def plan_fit(estimator, model, data, n_init):
     step_size = schedules.Constant(1.0)
     if acceleration == "lbfgs":
         # Far from an optimum its metric is worth little: also the only start is led.
-        made = solvers.QuasiNewton(estimator.tol, PAIRS, promises=False)
+        made = solvers.QuasiNewton(estimator.tol, PAIRS, trusted=False)
         short = True
     elif acceleration == "squarem":
         made, lead = solvers.Squarem(), solvers.Squarem()

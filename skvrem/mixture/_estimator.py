@@ -510,7 +510,7 @@ class VRGaussianMixture(
                 step_decay=self.step_decay,
             )
             objective = model.objective(point, step.mean)
-            moved = model.revive(step.point, data, rng)
+            moved = model.reseed(step.point, data, rng)
             found = self._attributes(model, moved, dtype) | {
                 "lower_bound_": objective,
                 "n_samples_seen_": seen + data.n_units,

@@ -34,7 +34,7 @@ __all__ = ["GaussianMixtureModel", "Parameters", "Statistics"]
 # Rows a thread takes of a minibatch.
 STEP_ROWS = 4096
 # Rows scored to find a place for a collapsed component.
-REVIVE_ROWS = 10_000
+RESEED_ROWS = 10_000
 LOG_2PI = float(np.log(2.0 * np.pi))
 
 
@@ -106,7 +106,7 @@ class GaussianMixtureModel(Averaging):
         self.missing = missing
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
-        self.n_revived = 0
+        self.n_reseeded = 0
         self._arguments = None, None
 
     @property
@@ -326,7 +326,7 @@ class GaussianMixtureModel(Averaging):
         weights = np.maximum(point.parameters.weights, np.finfo(float).tiny)
         return float(np.sqrt((squares / weights).sum()))
 
-    def revive(self, point, data, rng):
+    def reseed(self, point, data, rng):
         """Re-seed components that have lost their rows where the density is lowest.
 
         A component is gone when less than half a row belongs to it, or when its
@@ -339,10 +339,10 @@ class GaussianMixtureModel(Averaging):
         dead = parameters.weights * data.n_units < 0.5
         dead[list(point.repaired)] = True
         n_dead = int(dead.sum())
-        if n_dead == 0 or n_dead == k or self.n_revived + n_dead > k:
+        if n_dead == 0 or n_dead == k or self.n_reseeded + n_dead > k:
             return point._replace(repaired=())
-        self.n_revived += n_dead
-        sample = data.sample(REVIVE_ROWS, rng)
+        self.n_reseeded += n_dead
+        sample = data.sample(RESEED_ROWS, rng)
         log_joint = self.log_joint(parameters, sample, np.float64)
         density = np.logaddexp.reduce(log_joint[:, ~dead], axis=1)
         if sample.weight.size:
@@ -358,5 +358,5 @@ class GaussianMixtureModel(Averaging):
             alive = parameters.weights[~dead]
             covariances[dead] = np.average(covariances[~dead], axis=0, weights=alive)
         factors, _ = self.precisions_cholesky(covariances)
-        revived = self.start(Parameters(weights, means, covariances, factors))
-        return revived._replace(repaired=tuple(np.flatnonzero(dead).tolist()))
+        reseeded = self.start(Parameters(weights, means, covariances, factors))
+        return reseeded._replace(repaired=tuple(np.flatnonzero(dead).tolist()))

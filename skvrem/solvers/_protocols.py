@@ -128,7 +128,7 @@ class Model(Protocol):
     def recentre(self, point):
         """Return the point about a new reference (identity where there is none)."""
 
-    def revive(self, point, data, rng):
+    def reseed(self, point, data, rng):
         """Return the point with collapsed parts re-seeded, or the same point."""
 
     def may_end(self, point, mean, tol) -> bool:
@@ -177,7 +177,7 @@ class Climbing(Model, Protocol):
     #: How far a step may move a parameter. Only where there is a limit.
     longest_step: float
 
-    def promise(self, point, mean) -> float:
+    def predicted_gain(self, point, mean) -> float:
         """Return what is left to gain a unit, about; infinity where nobody knows."""
 
     def gradient(self, point, mean):
@@ -213,13 +213,13 @@ class Swept(Protocol):
     def objective(self, point, mean) -> float:
         """Return the objective, from the mean of a full pass."""
 
-    def promise(self, point, mean) -> float:
+    def predicted_gain(self, point, mean) -> float:
         """Return what a step is about to gain; infinity where nobody knows."""
 
     def left_to_gain(self, point) -> float:
         """Return what is left by all of the curvature.
 
-        Only for models whose promise can be too small: asked where a fit would end.
+        Only for models whose prediction can be too small: asked where a fit would end.
         """
 
     def known_at(self, anchor, rng):

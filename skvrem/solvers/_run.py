@@ -129,10 +129,10 @@ class Run:
     def _certify(self, point, anchor=None):
         """Make the anchor of a point, at the temperature of the next epoch."""
         heat = self.temperature(self.n_iter)
-        revived = self.model.revive(point, self.data, self.rng)
-        known = anchor is not None and revived is point and heat == self.heat
+        reseeded = self.model.reseed(point, self.data, self.rng)
+        known = anchor is not None and reseeded is point and heat == self.heat
         if not known:
-            point = self.model.recentre(revived)
+            point = self.model.recentre(reseeded)
             anchor = self.solver.certify(point, 1.0 / heat)
             self.passes += anchor.passes
         self.anchor, self.heat = anchor, heat

@@ -97,6 +97,6 @@ class Averaging:
         """Return sums about `reference` as sums about `new_reference`."""
         return sums
 
-    def revive(self, point, data, rng):
+    def reseed(self, point, data, rng):
         """Return the point with its collapsed parts put where they can work."""
         return point

@@ -153,16 +153,16 @@ def test_components_that_became_one_are_told_apart(parts, rng):
     means = point.parameters.means.copy()
     means[2] = means[0] * (1.0 + 1e-6)
     point = model.start(point.parameters._replace(means=means), N)
-    revived = model.revive(point, data, rng)
-    assert revived.repaired == (2,)
-    np.testing.assert_array_equal(revived.parameters.means[:2], means[:2])
-    gap = np.linalg.norm(revived.parameters.means[2] - means[0])
+    reseeded = model.reseed(point, data, rng)
+    assert reseeded.repaired == (2,)
+    np.testing.assert_array_equal(reseeded.parameters.means[:2], means[:2])
+    gap = np.linalg.norm(reseeded.parameters.means[2] - means[0])
     assert 0.02 < gap / np.linalg.norm(means[0]) < 0.5
     # The statistics go with the parameters.
-    again, _ = model.maximize(revived.statistics, revived, False)
-    np.testing.assert_allclose(again.means, revived.parameters.means, rtol=1e-8)
+    again, _ = model.maximize(reseeded.statistics, reseeded, False)
+    np.testing.assert_allclose(again.means, reseeded.parameters.means, rtol=1e-8)
     # At a temperature of 1 not for ever.
     for _ in range(K):
         point = model.start(point.parameters, N)
-        last = model.revive(point, data, rng)
+        last = model.reseed(point, data, rng)
     assert last.repaired == ()

@@ -16,7 +16,7 @@ def test_a_geometric_series_is_summed(rate):
     assert left_to_gain(gains, 1.0) == pytest.approx(expected)
 
 
-def test_gains_that_do_not_fall_promise_anything():
+def test_gains_that_do_not_fall_predict_anything():
     assert left_to_gain([1e-9, 2e-9, 4e-9], 1.0) == math.inf
     assert left_to_gain([0.0, 0.0, 1e-9], 1.0) == math.inf
 

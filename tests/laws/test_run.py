@@ -21,7 +21,7 @@ class Height(NamedTuple):
 class Still:
     """A model whose batch step stays where it is."""
 
-    def revive(self, point, data, rng):
+    def reseed(self, point, data, rng):
         return point
 
     def recentre(self, point):
@@ -102,7 +102,7 @@ class Swept(Still):
     def objective(self, point, mean):
         return point.value
 
-    def promise(self, point, mean):
+    def predicted_gain(self, point, mean):
         return np.inf
 
     def visits(self, known, rng):
@@ -210,9 +210,9 @@ def test_one_dip_of_a_bound_means_nothing(exact):
 
 
 @pytest.mark.parametrize(("kind", "passes"), [("stochastic", 2.0), ("svrg", 2.5)])
-def test_sweeps_predict_as_their_promises_fall(kind, passes, monkeypatch):
-    promises = iter([8.0, 4.0, 1.0])
-    monkeypatch.setattr(Swept, "promise", lambda *_: next(promises))
+def test_sweeps_predict_as_their_predictions_fall(kind, passes, monkeypatch):
+    predictions = iter([8.0, 4.0, 1.0])
+    monkeypatch.setattr(Swept, "predicted_gain", lambda *_: next(predictions))
     model, solver = Swept(), solvers.Sweeps(kind)
     model.known_at, model.known_passes = lambda anchor, rng: (), 0.5
     solver.start(model, None, None)
@@ -306,12 +306,12 @@ def test_all_starts_are_long_without_a_lead():
     assert attributes["step_size_"] == 0.5 and attributes["batch_size_"] == 4
 
 
-def test_promises_that_are_too_small_are_scaled():
+def test_predictions_that_are_too_small_are_scaled():
     """By all of the curvature, which is asked for once while that leaves much."""
     asked = []
 
     class Promising:
-        promises = iter([1.0, 5e-3, 2.5e-3, 1e-5])
+        predictions = iter([1.0, 5e-3, 2.5e-3, 1e-5])
 
         def full_pass(self, point, data):
             return point, None, None
@@ -319,8 +319,8 @@ def test_promises_that_are_too_small_are_scaled():
         def objective(self, point, mean):
             return 0.0
 
-        def promise(self, point, mean):
-            return next(self.promises)
+        def predicted_gain(self, point, mean):
+            return next(self.predictions)
 
         def left_to_gain(self, point):
             asked.append(point)

@@ -70,7 +70,7 @@ class Hill:
     def norm(self, point, sums):
         return abs(float(sums.value))
 
-    def promise(self, point, mean):
+    def predicted_gain(self, point, mean):
         return 0.5 * point.value**2
 
     # For quasi-Newton steps, whose metric is `metric` times the curvature.
@@ -106,7 +106,7 @@ def test_ascent_halves_a_step_until_it_gains():
     # To -16, -6 and -1.
     assert moved.passes == model.seen == 3 and moved.n_steps == 1
     assert moved.point.value == -1.0 and moved.certified.objective == -0.5
-    # Of 1/2, as much is left as the fall from 8 to 1/2 promises.
+    # Of 1/2, as much is left as the fall from 8 to 1/2 predicts.
     left = moved.certified.predicted_gain
     assert left == pytest.approx(0.5 / (1.0 - 1.0 / 16.0))
 
@@ -182,7 +182,7 @@ def test_quasi_newton_learns_the_curvature_of_a_parabola(metric):
 
 
 @pytest.mark.parametrize(("share", "passes"), [(-0.2, 2), (0.75, 2), (1.25, 1)])
-def test_quasi_newton_steps_gain_a_share_of_what_the_slope_promises(share, passes):
+def test_quasi_newton_steps_gain_a_share_of_what_the_slope_predicts(share, passes):
     """Across the top, to where little more, or less, than that is gained."""
     model, solver = Hill(1.0), solvers.QuasiNewton(1e-12)
     model.metric = 0.5 * (1.0 + share * SUFFICIENT)
@@ -208,7 +208,7 @@ def test_quasi_newton_steps_gain_a_share_of_what_the_slope_promises(share, passe
 def test_a_new_metric_must_pay(before, now, cost, pays):
     model, solver = Hill(1.0), solvers.QuasiNewton(1e-6)
     started(solver, model, 1.0)
-    model.metric_cost, solver.promises = cost, [before, now]
+    model.metric_cost, solver.predictions = cost, [before, now]
     assert solver._pays() == pays
 
 

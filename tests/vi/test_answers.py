@@ -270,7 +270,7 @@ def test_the_bound_of_two_classes_has_no_error():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("solver", ["stochastic", "svrg", "saga"])
 def test_minibatches_end_within_tol_or_say_that_they_did_not(solver):
-    # Features correlate: single coefficients promise a hundredth of what is left.
+    # Features correlate: single coefficients predict a hundredth of what is left.
     X, y = load_breast_cancer(return_X_y=True)
     X = X / X.std(axis=0)
     best = BayesianLogisticRegression(posterior="meanfield", tol=1e-5).fit(X, y)

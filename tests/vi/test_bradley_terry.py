@@ -473,7 +473,9 @@ def test_interrupt_leaves_no_trace(monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("skvrem.vi.bradley_terry._model.PairsModel.promise", interrupt)
+    monkeypatch.setattr(
+        "skvrem.vi.bradley_terry._model.PairsModel.predicted_gain", interrupt
+    )
     for method in (model.fit, model.partial_fit):
         with pytest.raises(KeyboardInterrupt):
             method(X, y)

@@ -308,7 +308,7 @@ def fit(model, data, point, solver, tol=1e-9):
 
 
 @pytest.mark.parametrize(("name", "structure", "rank", "matrix"), CASES)
-def test_steps_only_gain_and_their_promise_is_kept(name, structure, rank, matrix):
+def test_steps_only_gain_and_their_prediction_is_kept(name, structure, rank, matrix):
     model, data, point = problem(name, structure, False, rank, matrix)
     natural = structure == "full" or matrix
     solver = solvers.Ascent() if natural else solvers.QuasiNewton(1e-9)
@@ -319,10 +319,10 @@ def test_steps_only_gain_and_their_promise_is_kept(name, structure, rank, matrix
     assert (np.diff(objectives) > -1e-9).all()
     left = objectives[-1] - objectives
     late = (left < 0.1) & (left > 1e-5)
-    promises = np.array(solver.promises)
-    # The promise is right to a factor where little is left.
-    assert (promises[late] > 0.1 * left[late]).all()
-    assert (promises[late] < 10.0 * left[late]).all()
+    predictions = np.array(solver.predictions)
+    # The prediction is right to a factor where little is left.
+    assert (predictions[late] > 0.1 * left[late]).all()
+    assert (predictions[late] < 10.0 * left[late]).all()
 
 
 def test_the_full_posterior_is_the_best_gaussian():

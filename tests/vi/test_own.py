@@ -346,14 +346,14 @@ def test_the_gradient_is_that_of_the_bound(n_pairs):
 
 
 @pytest.mark.parametrize("n_pairs", [2, 8])
-def test_a_short_natural_step_gains_twice_its_promise(n_pairs):
+def test_a_short_natural_step_gains_twice_its_prediction(n_pairs):
     model, point = drawn("full", n_pairs)
     model.control(curvature_of(model), point)
     sums = model.statistics(point, None, 1.0)
     before, h = model.objective(point, sums), 1e-5
     after = model.update(point, sums, None, h)
     gain = model.objective(after, model.statistics(after, None, 1.0)) - before
-    assert gain / h == pytest.approx(2.0 * model.promise(point, sums), rel=1e-3)
+    assert gain / h == pytest.approx(2.0 * model.predicted_gain(point, sums), rel=1e-3)
 
 
 def test_the_control_variate_is_unbiased():

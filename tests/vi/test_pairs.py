@@ -302,16 +302,16 @@ def test_low_rank_lies_between_and_gets_there():
     np.testing.assert_allclose(low[2], bounds["fullrank"], atol=1e-3)
 
 
-def test_direction_promises_what_a_step_gains():
+def test_direction_predicts_what_a_step_gains():
     model = model_of("davidson", True)
     point = fit(model, tol=1e-3).point
     found = model.statistics(point, model.pairs, 1.0)
-    promise = model.promise(point, found)
+    predicted = model.predicted_gain(point, found)
     after = model.update(point, found, None, 1.0)
     gain = model.objective(after, model.statistics(after, model.pairs, 1.0))
     gain -= model.objective(point, found)
-    assert 0.0 < promise < 1e-3
-    np.testing.assert_allclose(gain, promise, rtol=0.3)
+    assert 0.0 < predicted < 1e-3
+    np.testing.assert_allclose(gain, predicted, rtol=0.3)
 
 
 def test_any_gaussian_is_a_prior(rng):

@@ -108,7 +108,7 @@ class _Sweeps:
         """Return the penalised log-likelihood a row."""
         return self.model.objective(point, mean)
 
-    def promise(self, point, mean):
+    def predicted_gain(self, point, mean):
         """Return infinity: nobody knows what is left to gain."""
         return np.inf
 

@@ -25,16 +25,16 @@ class Ascent(Batch):
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         super().start(model, data, rng)
-        self.promises = []
+        self.predictions = []
 
     def certify(self, point, beta):
         """Evaluate the mean at the point, and what is left to gain."""
-        self.anchor = self._promising(super().certify(point, beta))
+        self.anchor = self._predicting(super().certify(point, beta))
         return self.anchor
 
-    def _promising(self, anchor):
-        self.promises.append(self.model.promise(anchor.point, anchor.mean))
-        left = self.promises[-1] / (1.0 - mean_rate(self.promises))
+    def _predicting(self, anchor):
+        self.predictions.append(self.model.predicted_gain(anchor.point, anchor.mean))
+        left = self.predictions[-1] / (1.0 - mean_rate(self.predictions))
         return anchor._replace(predicted_gain=left)
 
     def epoch(self, anchor, pace, rng):
@@ -44,7 +44,7 @@ class Ascent(Batch):
             point = self.model.update(anchor.point, anchor.mean, None, length)
             tried = super().certify(point, self.beta)
             if tried.objective >= anchor.objective - slack:
-                self.anchor = self._promising(tried)
+                self.anchor = self._predicting(tried)
                 return Moved(point, trial + 1.0, certified=self.anchor)
             length *= 0.5
         self.anchor = anchor

@@ -12,7 +12,7 @@ from skvrem.solvers.estimate._batch import Batch
 
 __all__ = ["QuasiNewton"]
 
-# Share of the promised gain that a step must bring (Armijo), and trials of its length.
+# Share of the predicted gain that a step must bring (Armijo), and trials of its length.
 SUFFICIENT, TRIALS = 1e-4, 30
 # The curvature is taken anew where a step gains more than this share of the one before,
 # at least so many steps after the last time, twice as many every time; and where the
@@ -43,22 +43,22 @@ class QuasiNewton(Batch):
         Where the fit will stop.
     memory : int, default=10
         Pairs of steps and changes of the gradient that are kept.
-    promises : bool, default=True
+    trusted : bool, default=True
         The estimate of what is left to gain may end the fit. It is right where the
         metric is close to the curvature, as of a concave objective.
     name : str, default=None
         Another name, of estimators that name their optimizer apart.
     """
 
-    #: Where promises are not believed: a step can be small by chance.
+    #: Where predictions are not trusted: a step can be small by chance.
     patience = 3
 
-    def __init__(self, tol, memory=10, promises=True, name=None):
+    def __init__(self, tol, memory=10, trusted=True, name=None):
         # Without pairs of steps these are damped steps of the metric: plain batch.
         self.name = name or ("batch+lbfgs" if memory else "batch")
         self.tol = tol
         self.memory = memory
-        self.believed = promises
+        self.trusted = trusted
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
@@ -66,7 +66,7 @@ class QuasiNewton(Batch):
         self.data, self.rng = data, rng
         self.longest = getattr(model, "longest_step", math.inf)
         self.pairs: deque = deque(maxlen=self.memory)
-        self.promises = []
+        self.predictions = []
         self.age, self.oldest = 0, STEPS_BETWEEN
 
     def certify(self, point, beta):
@@ -92,17 +92,17 @@ class QuasiNewton(Batch):
         return Moved(after.point, passes, certified=after, stalled=stalled)
 
     def _aim(self, anchor):
-        """Return the anchor with what its direction promises, and the passes made."""
+        """Return the anchor with what its direction is to gain, and the passes made."""
         self.gradient = self.model.gradient(anchor.point, anchor.mean)
         cost = self._renew(anchor)
         if cost:
             anchor = anchor._replace(point=self.point)
         self.direction = self._direction()
-        self.promise = 0.5 * float(self.gradient @ self.direction)
-        self.promises.append(self.promise)
+        self.prediction = 0.5 * float(self.gradient @ self.direction)
+        self.predictions.append(self.prediction)
         left = math.nan
-        if self.believed:
-            left = self.promise / (1.0 - mean_rate(self.promises))
+        if self.trusted:
+            left = self.prediction / (1.0 - mean_rate(self.predictions))
         return anchor._replace(predicted_gain=left), cost
 
     def _step(self, before):
@@ -111,7 +111,7 @@ class QuasiNewton(Batch):
         The anchor is None where no length gains.
         """
         gradient, passes = self.gradient, 0.0
-        slope, length = 2.0 * self.promise, 1.0
+        slope, length = 2.0 * self.prediction, 1.0
         slack = 1e-15 * abs(before.objective)
         for _ in range(TRIALS):
             step = length * self.direction
@@ -148,7 +148,7 @@ class QuasiNewton(Batch):
 
     def _pays(self):
         """Whether a new curvature saves more steps than it costs."""
-        before, now = self.promises[-2:]
+        before, now = self.predictions[-2:]
         if not before > now > SLOW * before:
             return now > SLOW * before  # not even that: the metric is no good
         decades = math.log(max(now, self.tol) / max(self.tol, 1e-16))

@@ -59,7 +59,7 @@ class Sweeps:
         if self.make is not None:
             self.model = self.make(model, data, rng)
         self.known = None
-        self.promises, self.short = [], 1.0
+        self.predictions, self.short = [], 1.0
         #: Of the estimates of each epoch; NaN at the start and where it was taken back.
         self.variances = []
         self.variance, self.moved = math.nan, True
@@ -68,7 +68,7 @@ class Sweeps:
     def certify(self, point, beta):
         """Evaluate the mean at the point, and what is left to gain.
 
-        The model's promise is that of one step. Where it hardly falls from epoch to
+        The model's prediction is that of one step. Where it hardly falls from epoch to
         epoch, be it for noise or for a metric that is not the curvature, many steps
         are left.
         """
@@ -78,12 +78,12 @@ class Sweeps:
         if self.moved:
             self.variances.append(self.variance)
         self.variance, self.moved = math.nan, False
-        self.promises.append(model.promise(point, mean))
-        if math.isinf(self.promises[-1]):  # the model makes none
+        self.predictions.append(model.predicted_gain(point, mean))
+        if math.isinf(self.predictions[-1]):  # the model has none
             return anchor
-        left = self.promises[-1] / (1.0 - mean_rate(self.promises))
+        left = self.predictions[-1] / (1.0 - mean_rate(self.predictions))
         if left * self.short < self.tol and hasattr(model, "left_to_gain"):
-            # How many times too small promises are, until one is small enough again.
+            # How many times too small predictions are, until one is small enough again.
             self.short = max(1.0, model.left_to_gain(point) / max(left, 1e-300))
             anchor = anchor._replace(passes=anchor.passes + 1.0)
         return anchor._replace(predicted_gain=left * self.short)

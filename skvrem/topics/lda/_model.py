@@ -395,7 +395,7 @@ class LDAModel:
         """Return the sums: they have no reference."""
         return sums
 
-    def revive(self, point, data, rng):
+    def reseed(self, point, data, rng):
         """Return the point: the prior keeps every topic alive."""
         return point
 

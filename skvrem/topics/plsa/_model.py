@@ -320,7 +320,7 @@ class PLSAModel:
         """Return the sums: they have no reference."""
         return sums
 
-    def revive(self, point, data, rng):
+    def reseed(self, point, data, rng):
         """Return the point: topics are kept alive by their priors."""
         return point
 

@@ -326,10 +326,10 @@ class DrawnModel(GaussianModel):
         except np.linalg.LinAlgError:  # a covariance beyond all measure
             return -np.inf
 
-    def promise(self, point, mean):
+    def predicted_gain(self, point, mean):
         """Return what a natural-gradient step is about to gain, in nats."""
         if self.full:
-            return super().promise(point, mean)
+            return super().predicted_gain(point, mean)
         # The curvature of the draws is a noisy one, and may be negative.
         q = point.parameters
         slope, variance = self._slope(q, mean), np.exp(2.0 * q.log_scale[:, 0])

@@ -352,7 +352,7 @@ class MeanSteps(TargetSteps):
         """Return the averages over all draws."""
         return self.model.statistics(point, batch, beta)
 
-    def promise(self, point, mean):
+    def predicted_gain(self, point, mean):
         """Return what a natural-gradient step is about to gain, in nats."""
         q = point.parameters
         slope = self.model.prior.precision_times(self.model.prior.mean - q.mean[:, 0])

@@ -222,7 +222,7 @@ class Direction(NamedTuple):
         The posterior at the end of a whole step.
     variance : ndarray of shape (n_pairs,)
         Of the predictors there.
-    promise : float
+    predicted_gain : float
         What a whole step is about to gain.
     eta_precision : float
         Minus the second derivative of the bound by eta where the mean follows.
@@ -232,7 +232,7 @@ class Direction(NamedTuple):
     eta_step: float
     best: Any
     variance: np.ndarray
-    promise: float
+    predicted_gain: float
     eta_precision: float
 
 
@@ -321,9 +321,9 @@ class PairsModel:
         penalty = 0.5 * self.eta_precision * (point.eta - self.eta_mean) ** 2
         return mean.objective - point.posterior.kl(self.prior) - penalty
 
-    def promise(self, point, mean):
+    def predicted_gain(self, point, mean):
         """Return what a step is about to gain, in nats."""
-        return self.direction(point, mean).promise
+        return self.direction(point, mean).predicted_gain
 
     def update(self, point, mean, correction, step):
         """Return the point after a natural-gradient step of size `step`."""
@@ -342,7 +342,7 @@ class PairsModel:
         """Return the point: there is no reference."""
         return point
 
-    def revive(self, point, data, rng):
+    def reseed(self, point, data, rng):
         """Return the point: no part of it can collapse."""
         return point
 
@@ -372,8 +372,8 @@ class PairsModel:
             step = step - eta_step * follow
         variance = self.pairs.variance(best)
         # Of the mean; then of the covariance where the curvature stands still.
-        promise = 0.5 * (float(gradient @ step) + slope * eta_step)
+        predicted_gain = 0.5 * (float(gradient @ step) + slope * eta_step)
         trace = float(curvature @ (point.variance - variance))
         trace += self.prior.precision_trace(q) - self.prior.precision_trace(best)
-        promise += 0.5 * (trace + best.log_determinant - q.log_determinant)
-        return Direction(step, eta_step, best, variance, promise, precision)
+        predicted_gain += 0.5 * (trace + best.log_determinant - q.log_determinant)
+        return Direction(step, eta_step, best, variance, predicted_gain, precision)

@@ -317,7 +317,7 @@ class GaussianDropoutClassifier(
         point = Point(Weights(self._first(model.network, before, rng)))
         if plan.solver == "batch":
             concave, fitted = len(model.network.shapes) == 1, model
-            solver = solvers.QuasiNewton(self.tol, promises=concave, name="batch")
+            solver = solvers.QuasiNewton(self.tol, trusted=concave, name="batch")
         else:
             fitted, solver = self._steps(model, plan), solvers.Sweeps(plan.solver)
         watch = Watch(self, model, held_out)

@@ -406,7 +406,7 @@ class DropoutSteps(PlainModel):
         """Return the penalised expected log-likelihood, in nats a row."""
         return self.model.objective(point, mean)
 
-    def promise(self, point, mean):
+    def predicted_gain(self, point, mean):
         """Return infinity: nobody knows what is left to gain."""
         return np.inf
 

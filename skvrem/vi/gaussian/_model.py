@@ -14,7 +14,7 @@ gradient by :math:`\mu` and minus twice that by :math:`\Sigma` (Bonnet, Price). 
 .. math:: P \leftarrow (1 - \rho) P + \rho (P_0 + C), \qquad
           \mu \leftarrow \mu + \rho\, P^{-1} (G - P_0 (\mu - \mu_0))
 
-is a step along the natural gradient, with :math:`P = \Sigma^{-1}`. It promises to gain
+is a step along the natural gradient, with :math:`P = \Sigma^{-1}`, predicted to gain
 
 .. math:: \tfrac12 g^T \Sigma g + \tfrac14 |\Sigma (P_0 + C) - I|^2
 
@@ -144,7 +144,7 @@ class PlainModel:
         """Return the point: there is no reference."""
         return point
 
-    def revive(self, point, data, rng):
+    def reseed(self, point, data, rng):
         """Return the point: no part of it can collapse."""
         return point
 
@@ -447,7 +447,7 @@ class GaussianModel(PlainModel):
         return fit - self.prior.precision_times(away)
 
     def _direction(self, point, sums):
-        """Return step of the mean, target precision and promise; an anchor's are kept.
+        """Return step of the mean, target precision and predicted gain, kept for an anchor.
 
         The step is the gradient for a full covariance, whose own step decides what it
         is multiplied by.
@@ -459,8 +459,8 @@ class GaussianModel(PlainModel):
             if self.full:
                 drift = q.covariance @ target
                 drift.flat[:: len(drift) + 1] -= 1.0
-                promise = 0.5 * slope @ q.covariance @ slope
-                promise += 0.25 * np.sum(drift * drift.T)
+                predicted = 0.5 * slope @ q.covariance @ slope
+                predicted += 0.25 * np.sum(drift * drift.T)
             else:
                 diagonal = target.diagonal() if self.matrix else target
                 relative = np.exp(2.0 * as_vector(q.log_scale)) * diagonal - 1.0
@@ -470,8 +470,8 @@ class GaussianModel(PlainModel):
                     step = cho_solve(root, slope)
                 else:
                     step = slope / np.maximum(target, LEAST_SHARE * own)
-                promise = 0.5 * slope @ step + 0.25 * relative @ relative
-            self._directed = sums, point, (step, target, float(promise))
+                predicted = 0.5 * slope @ step + 0.25 * relative @ relative
+            self._directed = sums, point, (step, target, float(predicted))
         return self._directed[2]
 
     def update(self, point, mean, correction, step):
@@ -505,7 +505,7 @@ class GaussianModel(PlainModel):
         divergence = self.posterior(point.parameters).kl(self.prior)
         return float(self.total_weight * mean.objective - divergence)
 
-    def promise(self, point, mean):
+    def predicted_gain(self, point, mean):
         """Return what a natural-gradient step is about to gain, in nats."""
         return self._direction(point, mean)[2]
 

@@ -155,15 +155,15 @@ class Steps:
         """Return the evidence lower bound, in nats."""
         return self.model.objective(point, mean)
 
-    def promise(self, point, mean):
+    def predicted_gain(self, point, mean):
         """Return what a natural-gradient step is about to gain, in nats."""
-        return self.model.promise(point, mean)
+        return self.model.predicted_gain(point, mean)
 
     def recentre(self, point):
         """Return the point: there is no reference."""
         return point
 
-    def revive(self, point, data, rng):
+    def reseed(self, point, data, rng):
         """Return the point: no part of it can collapse."""
         return point
 
@@ -267,11 +267,11 @@ class SteppingModel(Steps):
     def _left_to_gain(self, point):
         """Return what is left to gain, in nats, by Newton's step of the means.
 
-        What independent coefficients promise is short where features correlate.
+        What independent coefficients predict is short where features correlate.
         """
         newton, chunks = self.model.with_matrix(), self.data.chunks()
         sums = chunks.sum(partial(newton.statistics, point, beta=1.0))
-        return newton.promise(point, rescale(sums, 1.0 / chunks.total_weight))
+        return newton.predicted_gain(point, rescale(sums, 1.0 / chunks.total_weight))
 
     # A sweep
 

@@ -456,6 +456,6 @@ class PPCAModel:
         """Return the point: there is no reference."""
         return point
 
-    def revive(self, point, data, rng):
+    def reseed(self, point, data, rng):
         """Return the point: no part of it can collapse."""
         return point
