@@ -447,7 +447,7 @@ class GaussianModel(PlainModel):
         return fit - self.prior.precision_times(away)
 
     def _direction(self, point, sums):
-        """Return step of the mean, target precision and predicted gain, kept for an anchor.
+        """Return step, target precision and predicted gain, kept for an anchor.
 
         The step is the gradient for a full covariance, whose own step decides what it
         is multiplied by.
