@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skvrem.vi.gaussian._minibatch import steps_of
 from skvrem.vi.gaussian._plan import Choices
 
 __all__ = ["Watch", "hidden_sizes", "plan_dropout"]
@@ -26,21 +27,22 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
     ValueError
         For parameters that do not go together.
     """
+    steps = steps_of(estimator)
     solver, expectation, optimizer = (
         estimator.solver,
-        estimator.expectation,
-        estimator.optimizer,
+        steps.expectation,
+        steps.optimizer,
     )
     if stream:  # one batch after the other, so that full passes have no place
         solver = "stochastic" if solver in ("auto", "batch") else solver
         optimizer = "adam" if optimizer in ("auto", "lbfgs") else optimizer
     if solver == "auto":
-        steps = optimizer in ("adam", "sgd") or expectation == "mc"
+        stepping = optimizer in ("adam", "sgd") or expectation == "mc"
         # Full passes fit a network to the last row, and it generalises worse; where
         # a minibatch would be all rows, there is no difference but in speed.
         full = not hidden_sizes(estimator) or n_rows <= BATCH_ROWS
         full = full or optimizer == "lbfgs"
-        solver = "batch" if full and not steps else "stochastic"
+        solver = "batch" if full and not stepping else "stochastic"
     if expectation == "auto":
         noiseless = solver == "batch" or n_classes == 2
         expectation = "quadrature" if noiseless else "mc"
@@ -57,7 +59,7 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
             "expectation='mc'. Leave it to 'auto', or choose solver='stochastic'."
         )
     mc = expectation == "mc"
-    if solver == "svrg" and mc and estimator.control_variate is None:
+    if solver == "svrg" and mc and steps.control_variate is None:
         raise ValueError(
             "solver='svrg' with expectation='mc' needs a control variate whose "
             "mean over the noise is known: choose control_variate='taylor'."

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from skvrem import solvers
+from skvrem.vi.gaussian._minibatch import steps_of
 
 __all__ = ["Choices", "plan_fit", "takes_sparse_rows"]
 
@@ -57,27 +58,31 @@ class Choices(NamedTuple):
         )
 
 
-def plan_fit(estimator, n_parameters, n_predictors, sparse=False):
+def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
     """Return the `Choices` of an estimator whose parameters have been checked.
 
-    An estimator without `expectation` has nothing but draws. sparse: steps would be
-    among few of the parameters, if these were independent.
+    drawn: expectations are averages over draws, whatever `steps` says. sparse: steps
+    would be among few of the parameters, if these were independent.
 
     Raises
     ------
     ValueError
         For parameters that do not go together.
     """
-    solver, optimizer, posterior = (
-        getattr(estimator, name) for name in ("solver", "optimizer", "posterior")
+    solver, posterior, optimizer = (
+        estimator.solver,
+        estimator.posterior,
+        steps_of(estimator).optimizer,
     )
-    expectation = getattr(estimator, "expectation", "draws")
-    moves = MOVES_BY_DRAWS if expectation == "draws" else MOVES
+    expectation = "draws" if drawn else steps_of(estimator).expectation
+    moves = MOVES_BY_DRAWS if drawn else MOVES
     steps = optimizer in ("adam", "sgd") or expectation == "mc"
     if solver == "auto":
         solver = "svrg" if steps else "batch"
     if solver in STOCHASTIC:
-        return _plan_steps(estimator, solver, n_parameters, n_predictors, sparse)
+        return _plan_steps(
+            estimator, solver, expectation, n_parameters, n_predictors, sparse
+        )
     if steps:
         other = f"expectation={expectation!r} and no " if expectation == "mc" else ""
         raise ValueError(
@@ -98,7 +103,7 @@ def plan_fit(estimator, n_parameters, n_predictors, sparse=False):
         )
     return Choices(
         solver,
-        "draws" if expectation == "draws" else "quadrature",
+        "draws" if drawn else "quadrature",
         optimizer,
         posterior,
         _rank(estimator, posterior, n_parameters),
@@ -112,10 +117,9 @@ def _rank(estimator, posterior, n_parameters):
     return min(estimator.rank or DEFAULT_RANK, n_parameters)
 
 
-def _plan_steps(estimator, solver, n_parameters, n_predictors, sparse):
+def _plan_steps(estimator, solver, expectation, n_parameters, n_predictors, sparse):
     """Return the plan of a fit by minibatches."""
-    optimizer, posterior = estimator.optimizer, estimator.posterior
-    expectation = getattr(estimator, "expectation", "draws")
+    optimizer, posterior = steps_of(estimator).optimizer, estimator.posterior
     own = expectation == "draws"
     if not own and posterior not in ("auto", "meanfield"):
         raise ValueError(
@@ -140,7 +144,7 @@ def _plan_steps(estimator, solver, n_parameters, n_predictors, sparse):
     if expectation == "auto":
         expectation = "quadrature" if n_predictors == 1 else "mc"
     needs = solver in ("svrg", "saga") and expectation in ("mc", "draws")
-    if needs and estimator.control_variate is None:
+    if needs and steps_of(estimator).control_variate is None:
         raise ValueError(
             f"solver={solver!r} by draws needs a control variate whose mean over them "
             "is known, or every step would need a full pass: "
@@ -166,7 +170,11 @@ def takes_sparse_rows(estimator):
     # Parameters that have not been checked may be anything, as arrays.
     solver, optimizer, expectation = (
         value if isinstance(value, str) else None
-        for value in (estimator.solver, estimator.optimizer, estimator.expectation)
+        for value in (
+            estimator.solver,
+            getattr(estimator.steps, "optimizer", "auto"),
+            getattr(estimator.steps, "expectation", "auto"),
+        )
     )
     steps = optimizer in ("adam", "sgd") or expectation == "mc"
     return solver == "batch" or (solver == "auto" and not steps)
