@@ -316,11 +316,11 @@ def test_bad_input_is_explained_and_leaves_no_trace(state):
         ({"activation": "step"}, "activation"),
         (
             {"solver": "batch", "steps": MinibatchSteps(optimizer="adam")},
-            "does not go with",
+            "full passes",
         ),
         (
             {"solver": "svrg", "steps": MinibatchSteps(optimizer="lbfgs")},
-            "does not go with",
+            "full passes",
         ),
         (
             {"solver": "batch", "steps": MinibatchSteps(expectation="mc")},

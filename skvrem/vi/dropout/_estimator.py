@@ -352,7 +352,7 @@ class GaussianDropoutClassifier(
             loss_=-objective,
             objective_=objective,
             **result.attributes(),
-            **self._used(plan),
+            **plan.attributes(),
         )
 
     def _check_held_out(self, numbers):
@@ -394,15 +394,6 @@ class GaussianDropoutClassifier(
         return DropoutSteps(
             model, plan.solver, control, plan.optimizer, plan.batch_size
         )
-
-    def _used(self, plan):
-        return {
-            "solver_": plan.solver,
-            "expectation_": plan.expectation,
-            "optimizer_": plan.optimizer,
-            "step_size_": plan.step_size,
-            "batch_size_": plan.batch_size,
-        }
 
     def _first(self, network, classes, rng):
         """Return the weights to start from: random, or the last ones."""
@@ -492,5 +483,5 @@ class GaussianDropoutClassifier(
             converged_=False,
             n_iter_=getattr(self, "n_iter_", 0) + 1,
             _moments=point.moments,
-            **self._used(plan),
+            **plan.attributes(),
         )

@@ -79,11 +79,9 @@ OPTIONS = {
 
 
 def steps_of(estimator):
-    """Return the `MinibatchSteps` of an estimator whose parameters have been checked.
-
-    None stands for the defaults.
-    """
-    return MinibatchSteps() if estimator.steps is None else estimator.steps
+    """Return the `MinibatchSteps` of an estimator; None stands for the defaults."""
+    steps = estimator.steps
+    return steps if isinstance(steps, MinibatchSteps) else MinibatchSteps()
 
 
 def check_steps(estimator, *, unused=(), least_draws=1, **options):
