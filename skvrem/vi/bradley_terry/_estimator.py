@@ -136,6 +136,9 @@ class BradleyTerry(
         there is one, and the skills. ``mean``, ``scale``, ``sample``, ``logpdf``.
     elbo_ : float
         Lower bound of the log evidence, in nats. A stream has none.
+    objective_ : float
+        The same bound, in nats, priors included; of a stream that of its last batch,
+        given what came before.
     pareto_k_ : float
         Below 0.7 the posterior is near the exact one, given the tie parameter; computed
         when asked for, from the matches of the last fit.
@@ -354,6 +357,7 @@ class BradleyTerry(
             attributes(result.point),
             classes_=np.array([0.0, 0.5, 1.0] if tied else [0.0, 1.0]),
             elbo_=float(result.objective),
+            objective_=float(result.objective),
             **result.attributes(),
             _rows=(matches, prior),
         )
@@ -641,13 +645,13 @@ class BradleyTerry(
 
         Returns
         -------
-        skills : ndarray of shape (n_samples, n_items)
-            Each row sums to zero.
+        draws : dict of str to ndarray of shape (n_samples, ...)
+            "skills" (n_items), of which each draw sums to zero.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
         skills = self.posterior_.sample(n_samples, rng)[:, self._offset :]
-        return skills - skills.mean(axis=1, keepdims=True)
+        return {"skills": skills - skills.mean(axis=1, keepdims=True)}
 
     def _log_joint(self, draws):
         """See `ParetoMixin`. The tie parameter is known."""
