@@ -86,11 +86,11 @@ TABLE = {
             ("tests/laws/test_estimators.py", "-k", "Bayesian or Dropout"),
         ),
     ),
-    "vi own": Row(
+    "vi blackbox": Row(
         ("skvrem/vi/blackbox/_model_steps.py",),
         (
             (SWEEPS, "-k", "own or supports or automatic"),
-            ("tests/vi/test_own.py", "tests/vi/test_own_streams.py"),
+            ("tests/vi/test_blackbox.py", "tests/vi/test_blackbox_streams.py"),
             ("tests/vi/test_low_rank.py", "tests/vi/test_variance.py"),
         ),
     ),

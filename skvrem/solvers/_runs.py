@@ -6,7 +6,7 @@ from skvrem.schedules import Constant
 from skvrem.solvers._history import joined
 from skvrem.solvers._run import run
 
-__all__ = ["Runs"]
+__all__ = ["Runs", "Whole"]
 
 
 class Whole:

@@ -20,6 +20,7 @@ from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
 from skvrem.hmm.forward_backward._source import Blocks
 from skvrem.schedules import Constant
 from skvrem.solvers._protocols import Anchor
+from skvrem.solvers._runs import Whole
 from skvrem.solvers.step import _sweeps
 from skvrem.utils._parallel import threads
 from skvrem.vi.blackbox._model import DrawnModel
@@ -185,7 +186,7 @@ def own(kind, control, scale, optimizer="natural"):
         curvature = -(weights @ [target.hessian_diagonal(v) for v in z])
         return np.concatenate([gradient, curvature])
 
-    return Swept(steps, target, point, moved(point, 0.2), truth, kind, True, 0.02)
+    return Swept(steps, Whole(), point, moved(point, 0.2), truth, kind, True, 0.02)
 
 
 def own_means(kind, control):
@@ -208,7 +209,7 @@ def own_means(kind, control):
         z = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), -1).reshape(-1, 2)
         return weights @ [target.gradient(q.mean + q.factor @ v) for v in z]
 
-    return Swept(steps, target, at, away, truth, kind, True, 0.02)
+    return Swept(steps, Whole(), at, away, truth, kind, True, 0.02)
 
 
 # Dropout
@@ -457,7 +458,7 @@ def sparse(kind):
     model = DrawnModel(target, prior, "diagonal", np.zeros((1, 9)))
     point = posterior(np.random.default_rng(0), 9, 1)
     steps = TargetSteps(model, kind, "taylor", True, "natural", 6)
-    return Swept(steps, target, point, moved(point, 0.2), None, kind)
+    return Swept(steps, Whole(), point, moved(point, 0.2), None, kind)
 
 
 def with_prior(steps, work, visits, found):

@@ -10,7 +10,7 @@ from skvrem.schedules import Constant
 from skvrem.solvers import Sweeps
 from skvrem.solvers._protocols import Anchor
 from skvrem.vi import MinibatchSteps
-from skvrem.vi.blackbox._model import DrawnModel, Products, probed_curvature
+from skvrem.vi.blackbox._model import DrawnModel, dense, probed_curvature
 from skvrem.vi.blackbox._model_density import Target
 from skvrem.vi.blackbox._model_low_rank import LowRankModel, Stretched, nearest_low_rank
 from skvrem.vi.blackbox._model_steps import MeanSteps
@@ -133,15 +133,6 @@ def precision(sign, d=40, rank=3):
     return np.linalg.inv(np.diag(1.0 / own) + low.T @ low)
 
 
-class Known:
-    """A curvature as a matrix."""
-
-    probes = None
-
-    def __init__(self, matrix):
-        self.diagonal, self.times = matrix.diagonal(), lambda V: V @ matrix
-
-
 def divergence(P, S):
     return 0.5 * np.sum(P * S) - 0.5 * np.linalg.slogdet(S)[1]
 
@@ -150,7 +141,7 @@ def divergence(P, S):
 def test_a_precision_of_that_structure_is_found(sign):
     P = precision(sign)
     prior, rng = MeanField(np.zeros(40), np.full(40, 10.0)), np.random.default_rng(0)
-    curvature = Known(P - prior.precision)
+    curvature = dense(P - prior.precision)
     log_scale, V, stretch, diagonal = nearest_low_rank(curvature, prior, 3, rng)
     np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-8)
     np.testing.assert_allclose(diagonal, curvature.diagonal)
@@ -165,7 +156,7 @@ def test_a_precision_of_that_structure_is_found(sign):
     assert -1e-8 < lack < 0.05 < 4.0 < plain
     assert (np.sign(stretch) == -sign).all()
     v = rng.normal(size=40)
-    np.testing.assert_allclose(q.covariance_times(v), found.covariance() @ v)
+    np.testing.assert_allclose(model.precondition(Point(q), v), found.covariance() @ v)
     E = rng.normal(size=(2000, 40))
     away = q.scale * q.white(E)
     np.testing.assert_allclose(
@@ -191,7 +182,7 @@ def test_what_products_know_makes_no_noise_in_a_diagonal():
     target = Target(Few(X, np.zeros(5)), np.arange(5))
     seen = probed_curvature(target, np.zeros((2, 60)), rng, 10)
     exact = np.square(X).sum(axis=0)
-    assert isinstance(seen, Products) and seen.probes.shape == (10, 60)
+    assert seen.matrix is None and seen.probes.shape == (10, 60)
     assert abs(seen.diagonal - exact).max() > 10.0
     prior = MeanField(np.zeros(60), np.ones(60))
     found = nearest_low_rank(seen, prior, 5, rng)[3]
@@ -203,10 +194,10 @@ def test_few_signs_lead_nowhere_far():
     rng = np.random.default_rng(0)
     P = precision(1)
     prior = MeanField(np.zeros(40), np.ones(40))
-    curvature = Known(P - prior.precision)
+    curvature = dense(P - prior.precision)
     signs = rng.choice([-1.0, 1.0], size=(3, 40))
-    curvature.probes = signs
-    curvature.diagonal = (signs * curvature.times(signs)).mean(axis=0)
+    diagonal = (signs * curvature.times(signs)).mean(axis=0)
+    curvature = curvature._replace(probes=signs, diagonal=diagonal)
     assert (curvature.diagonal < 0.0).sum() > 5
     log_scale, V, stretch, _ = nearest_low_rank(curvature, prior, 3, rng)
     model = LowRankModel(None, prior, 3, np.zeros((1, 40)))

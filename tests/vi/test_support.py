@@ -11,7 +11,7 @@ from skvrem.schedules import Constant
 from skvrem.solvers import Sweeps
 from skvrem.solvers._protocols import Anchor
 from skvrem.vi.blackbox._model import DrawnModel
-from skvrem.vi.blackbox._model_density import Batch, Target
+from skvrem.vi.blackbox._model_density import DensityBatch, Target
 from skvrem.vi.blackbox._model_steps import TargetSteps
 from skvrem.vi.gaussian import _kernels_steps
 from skvrem.vi.gaussian._model import Diagonal, Point
@@ -96,12 +96,12 @@ def test_derivatives_by_the_support_are_those_by_all(model_class, name):
     z, v, rows = rng.normal(size=d), rng.normal(size=d), np.array([3, 8, 8])
     support = own.support(rows)
     more, less = ((v,), (v[support],)) if name == "hessian_times" else ((), ())
-    whole = getattr(plain, name)(z, *more, Batch(rows, 2.0))
+    whole = getattr(plain, name)(z, *more, DensityBatch(rows, 2.0))
     assert support.size < d and not np.delete(whole, support).any()
     factor = np.full(support.size, 2.0)
-    found = getattr(own, name)(z[support], *less, Batch(rows, factor, support))
+    found = getattr(own, name)(z[support], *less, DensityBatch(rows, factor, support))
     np.testing.assert_allclose(found, whole[support])
-    for batch in (None, Batch(rows, 2.0)):
+    for batch in (None, DensityBatch(rows, 2.0)):
         np.testing.assert_allclose(
             getattr(own, name)(z, *more, batch), getattr(plain, name)(z, *more, batch)
         )
@@ -115,7 +115,7 @@ def test_derived_derivatives_are_by_the_support():
     model.hessian_vector_product = model.hessian_diagonal = None
     derived, support = Target(model, np.arange(60)), known.support(rows)
     z, v = np.random.default_rng(0).normal(size=(2, support.size))
-    batch = Batch(rows, 1.0, support)
+    batch = DensityBatch(rows, 1.0, support)
     for name, more in (("hessian_times", (v,)), ("hessian_diagonal", ())):
         a, b = (getattr(t, name)(z, *more, batch) for t in (known, derived))
         np.testing.assert_allclose(a, b, atol=1e-8)
@@ -167,7 +167,7 @@ def test_steps_leave_other_parameters_alone():
     """A model sees what it wants of a batch, and nothing else is drawn or moved."""
     steps = steps_of(WideSkills)
     rows = np.array([3, 8])
-    batch = Batch(
+    batch = DensityBatch(
         rows, np.ones(steps.target.support(rows).size), steps.target.support(rows)
     )
     asked = []

@@ -5,8 +5,9 @@ import time
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from skvrem.utils._base import VersionedPickle
+from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -19,12 +20,26 @@ from skvrem.utils._validation import (
     check_real,
     check_weight,
 )
-from skvrem.vi.blackbox._fit import climb, climb_in_turns, pairs_of_draws, step
-from skvrem.vi.blackbox._inference import OwnInference
-from skvrem.vi.blackbox._input import check_model, check_rows, check_vector, weigh_rows
+from skvrem.vi.blackbox._fit import (
+    Fit,
+    fit_alternating,
+    fit_full,
+    fit_minibatch,
+    pairs_of_draws,
+)
+from skvrem.vi.blackbox._input import (
+    check_density,
+    check_model,
+    check_names,
+    check_rows,
+    check_vector,
+    weigh_rows,
+)
 from skvrem.vi.blackbox._model import DrawnModel, opposite_draws
 from skvrem.vi.blackbox._model_density import Target
 from skvrem.vi.blackbox._model_low_rank import LowRankModel
+from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
+from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.gaussian._guards import (
     LEAST_SCALE,
     MOST_SCALE,
@@ -45,11 +60,14 @@ ADVICE = (
 
 # Pairs of fresh draws that the bound is estimated from at the end, at most.
 BOUND_PAIRS = 50
+# Draws that predictive densities are taken from.
+PREDICT_DRAWS = 100
 
 
 class VariationalInference(
     StreamsWithoutBound,
-    OwnInference,
+    ParetoMixin,
+    ArviZMixin,
     CallbackSupportMixin,
     VersionedPickle,
     BaseEstimator,
@@ -354,62 +372,60 @@ class VariationalInference(
         rows = weigh_rows(rows, check_weight(sample_weight, n_rows))
         # With covariances it is a part of the log density, in place of the model's.
         apart = isinstance(before, MeanField) and not hasattr(self.model, "log_prior")
-        own = None if apart else before
-        target = Target(self.model, *rows, own)
-        prior = self._prior(target, before)
-        plan = plan_fit(self, target.n_dim, 1, True, target.sparse)
+        within = None if apart else before
+        target = Target(self.model, *rows, within)
+        d, prior = target.n_dim, self._prior(target, before)
+        plan = plan_fit(self, d, 1, True, target.sparse)
         target.sparse &= plan.posterior == "meanfield"
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(2**31 - 1)
         )
-        given = getattr(self.model, "initial", None)
         start = prior.mean if before is None else before.mean
-        if given is not None and before is None:
-            start = check_vector(given, target.n_dim, "initial of the model")
-        whole = plan.posterior == "fullrank" or (
-            plan.posterior == "meanfield"
-            and plan.solver == "batch"
-            and target.n_dim <= FULL_RANK
-        )
-        products = plan.solver != "batch" or not whole
-        target.check(start, target.curvature_methods(whole, products))
-        names = self._names(target.n_dim)
-        n_pairs = pairs_of_draws(self, plan, target.rows.size, target.n_dim)
-        draws = opposite_draws(rng, n_pairs, target.n_dim)
+        if before is None and getattr(self.model, "initial", None) is not None:
+            start = check_vector(self.model.initial, d, "initial of the model")
+        batch, full = plan.solver == "batch", plan.posterior == "fullrank"
+        whole = full or (batch and not plan.rank and d <= FULL_RANK)
+        check_density(target, start, whole, products=not (batch and whole))
+        names = check_names(self.model)
+        n_pairs = pairs_of_draws(self, plan, target.rows.size, d)
+        draws = opposite_draws(rng, n_pairs, d)
         if plan.rank:
             model = LowRankModel(target, prior, plan.rank, draws)
         else:
             model = DrawnModel(target, prior, as_structure(plan.posterior), draws)
+        point = self.posterior_ if self.warm_start and hasattr(self, "mean_") else None
+        if point is not None:
+            point = model.point_of(point) if point.n_dim == d else None
         with Progress(self, X, None, 1) as progress:
             report = progress.start(0, lambda at: self._attributes(model, at))
-            how = climb if plan.solver == "batch" else step
-            if plan.rank or (plan.solver != "batch" and model.full):
-                how = climb_in_turns
-            fit = how(self, model, plan, start, rng, began, report)
+            fit = Fit(self, model, plan, start, rng, began, report)
+            how = fit_full if batch else fit_minibatch
+            if plan.rank or (full and not batch):
+                how = fit_alternating
+            point, curvature = how(fit, point)
             report.end()
-        point = fit.point
         # A diagonal that is an estimate would be an error that the draws do not know.
-        exact = target.n_dim <= FULL_RANK or target.knows_diagonal
-        curvature = fit.curvature if exact else None
-        draws = rng.standard_normal((min(BOUND_PAIRS, 2 * n_pairs), target.n_dim))
-        elbo, error = model.bound(point, draws, curvature)
+        exact = d <= FULL_RANK or target.knows_diagonal
+        draws = rng.standard_normal((min(BOUND_PAIRS, 2 * n_pairs), d))
+        elbo, error = model.bound(point, draws, curvature if exact else None)
+        result = fit.runs.result()
         vars(self).update(
             self._attributes(model, point),
             parameter_names_=names,
             elbo_=elbo,
             elbo_se_=error,
-            objective_=fit.whole.objective,
+            objective_=result.objective,
             n_passes_=target.n_evaluated / target.rows.size,
             n_samples_seen_=n_rows,
             solver_=plan.solver,
             optimizer_=plan.optimizer,
-            _rows=(*rows, own, prior),
-            **fit.attributes,
+            _rows=(*rows, within, prior),
+            **fit.attributes(),
         )
         vars(self).pop("_pareto_k", None)
         warn_not_converged(
             self,
-            fit.whole,
+            result,
             unit="",
             advice="or start closer, by `initial` of the model",
             stacklevel=5,
@@ -442,21 +458,150 @@ class VariationalInference(
         return MeanField(check_vector(self.prior_mean, d, f"prior_mean {name}"), scale)
 
     def _attributes(self, model, point):
-        parameters = getattr(point, "parameters", point)
-        posterior = model.posterior(parameters)
-        return {
-            "posterior_": posterior,
-            "mean_": posterior.mean,
-            "std_": posterior.scale,
-        }
+        posterior = model.posterior(point.parameters)
+        names = "posterior_", "mean_", "std_"
+        found = posterior, posterior.mean, posterior.scale
+        return dict(zip(names, found, strict=True))
 
-    def _names(self, n_dim):
-        names = getattr(self.model, "parameter_names", None)
-        if names is None:
-            return [f"p{j}" for j in range(n_dim)]
-        names = list(map(str, names))
-        if len(names) != n_dim:
-            raise ValueError(
-                f"parameter_names of the model must be {n_dim} names, got {len(names)}."
+    def sample_posterior(self, n_samples=1, random_state=None):
+        """Draw parameters from the posterior.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many draws.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        draws : dict of str to ndarray of shape (n_samples, ...)
+            "parameters" (n_parameters), or the dict that ``unravel`` of the model
+            makes of them; where that makes something else, it is "parameters".
+        """
+        check_is_fitted(self)
+        draws = self.posterior_.sample(n_samples, check_random_state(random_state))
+        unravel = getattr(self._of_fit.model, "unravel", None)
+        shaped = draws if unravel is None else unravel(draws)
+        return shaped if isinstance(shaped, dict) else {"parameters": shaped}
+
+    def score_samples(self, X=None):
+        """Return the log predictive density of rows, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : array-like of int of shape (n_rows,), default=None
+            Numbers of rows, as in `fit`.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_rows,)
+            In nats, from 100 draws that are always the same.
+        """
+        check_is_fitted(self)
+        each = self._log_likelihoods(
+            X, self.posterior_.sample(PREDICT_DRAWS, np.random.default_rng(0))
+        )
+        return np.logaddexp.reduce(each, axis=0) - np.log(PREDICT_DRAWS)
+
+    def score(self, X=None, y=None):
+        """Return the mean log predictive density of rows, in nats a row.
+
+        Parameters
+        ----------
+        X : array-like of int of shape (n_rows,), default=None
+            Numbers of rows, as in `fit`: those that were left out of it, say.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        score : float
+            The mean of `score_samples`.
+        """
+        return float(self.score_samples(X).mean())
+
+    def _log_likelihoods(self, X, draws):
+        """Return log p(row | draw), (n_draws, n_rows)."""
+        check_in_memory(X=X)
+        model = self._of_fit.model
+        target = Target(model, check_rows(X, model))
+        return np.stack([target.each(z, target.rows) for z in draws])
+
+    def _log_joint(self, draws):
+        """See `ParetoMixin`."""
+        *rows, prior = self._rows
+        target = Target(self._of_fit.model, *rows)
+        each = np.array([target.log_density(z) for z in draws])
+        return each + prior.logpdf(draws)
+
+    def to_arviz(self, X=None, n_samples=1000, random_state=None):
+        """Return draws from the posterior and what they say of rows, for ArviZ.
+
+        Parameters
+        ----------
+        X : array-like of int of shape (n_rows,), default=None
+            Numbers of rows that log-likelihoods are wanted of, as in `fit`.
+        n_samples : int, default=1000
+            How many draws, independent of each other: one chain.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        data : arviz.InferenceData
+            With the groups posterior and log_likelihood: one variable, "parameters",
+            or those of the dict that ``unravel`` of the model returns.
+
+        Raises
+        ------
+        ImportError
+            Where ArviZ is not installed.
+        """
+        return super().to_arviz(X, None, n_samples, random_state)
+
+    def _draws(self, X, y, n_samples, rng):
+        """See `ArviZMixin`."""
+        draws = self.posterior_.sample(n_samples, rng)
+        each = self._log_likelihoods(X, draws)
+        unravel = getattr(self._of_fit.model, "unravel", None)
+        shaped = draws if unravel is None else unravel(draws)
+        if isinstance(shaped, dict):
+            return Draws(shaped, {}, {}, each, None)
+        dims = {"parameters": ["parameter"]}
+        coords = {"parameter": self.parameter_names_}
+        return Draws({"parameters": draws}, dims, coords, each, None)
+
+    def summary(self):
+        """Return a table of the parameters.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row a parameter with its mean, standard deviation and 95 % interval. The
+            frame's ``attrs`` hold the bound, its standard error, the solver and
+            convergence; the text ends with them.
+        """
+        check_is_fitted(self)
+        columns = {
+            "mean": self.mean_,
+            "sd": self.std_,
+            "2.5 %": self.mean_ - 1.959964 * self.std_,
+            "97.5 %": self.mean_ + 1.959964 * self.std_,
+        }
+        kind = type(self.posterior_).__name__
+        facts = {}
+        if hasattr(self, "elbo_"):
+            facts = {"elbo": self.elbo_, "its se": self.elbo_se_}
+        facts |= {
+            "posterior": kind,
+            "solver": self.solver_,
+            "passes": self.n_passes_,
+            "converged": self.converged_,
+        }
+        if kind == "MeanField":
+            facts["note"] = (
+                "a mean-field posterior has standard deviations that are too small "
+                "where parameters go together"
             )
-        return names
+        return summary_table(columns, self.parameter_names_, facts)

@@ -1,19 +1,16 @@
 """How a user's own model is fitted: by full passes, or by minibatches."""
 
-import time
-from typing import Any, NamedTuple
-
 import numpy as np
 from scipy.optimize import minimize
 
-from skvrem import schedules, solvers
+from skvrem import solvers
 from skvrem.vi.blackbox._model import convex, probed_curvature
 from skvrem.vi.blackbox._model_steps import MeanSteps, TargetSteps
 from skvrem.vi.gaussian._minibatch import steps_of
 from skvrem.vi.gaussian._model_posterior import Flat
 from skvrem.vi.gaussian._plan import FULL_RANK
 
-__all__ = ["climb", "climb_in_turns", "pairs_of_draws", "step"]
+__all__ = ["Fit", "fit_alternating", "fit_full", "fit_minibatch", "pairs_of_draws"]
 
 # Pairs of draws of full passes: fewer where rows are many, as these leave the log
 # density close to its second order, which the draws are not needed for.
@@ -36,26 +33,6 @@ MODE_STEPS, PROBES = 200, 200
 FLAT, AWAY = 1e-8, 1e6
 
 
-class Fit(NamedTuple):
-    """What a fit came to.
-
-    Attributes
-    ----------
-    point : Point
-    whole : Result
-        Of all runs.
-    curvature : Dense or Products, or None
-        The last one.
-    attributes : dict
-        What has been used, and the history.
-    """
-
-    point: Any
-    whole: Any
-    curvature: Any
-    attributes: dict
-
-
 def pairs_of_draws(estimator, plan, n_rows, width):
     """Return how many pairs of draws full passes have."""
     n_draws = steps_of(estimator).n_draws
@@ -67,189 +44,150 @@ def pairs_of_draws(estimator, plan, n_rows, width):
     return max(few, width) if n_rows * width**2 <= CHEAP else few
 
 
-def _warm(estimator, model):
-    """Return the point of the last posterior, or None."""
-    last = getattr(estimator, "posterior_", None) if estimator.warm_start else None
-    if last is None or last.n_dim != model.target.n_dim:
-        return None
-    return model.point_of(last)
-
-
-def climb(estimator, model, plan, start, rng, began, report):
-    """Return the `Fit` by full passes."""
-    target, fit = model.target, Runs(estimator, model, plan, rng, began, report)
-    point = _warm(estimator, model)
-    centre = _mode(model, start) if point is None else point.parameters.mean[:, 0]
-    whole, curvature = target.n_dim <= FULL_RANK, None
-    controlled = steps_of(estimator).control_variate == "taylor"
-    for _ in range(TURNS):
-        if curvature is None or model.distance(point, centre) > FAR:
-            if curvature is not None:
-                centre = point.parameters.mean[:, 0]
-            curvature = _curvature(model, centre, rng, whole)
-            if whole and not model.full:
-                model.scale_by(curvature)
-        if point is None:
-            point = model.start(centre, curvature, rng)
-        if controlled:
-            model.control(curvature, point)
-        before = model.posterior(point.parameters)
-        point = fit.go_on(model, point)
-        near = model.distance(point, centre) < FAR
-        if controlled and model.full and len(model.draws) < target.n_dim:
-            near = near and model.posterior(point.parameters).kl(before) < MOVED
-        if near or fit.ended:
-            break
-    return fit.result(point, curvature, target.rows.size)
-
-
-def climb_in_turns(estimator, model, plan, start, rng, began, report):
-    """Return the `Fit` whose covariance is that of the curvature, not of the draws."""
-    fit = Runs(estimator, model, plan, rng, began, report)
-    steps = fit.steps(model) if plan.solver != "batch" else None
-    point, seed = _warm(estimator, model), rng.integers(2**31)
-
-    def see(at):
-        if model.full:
-            mean = sum(model.target.hessian(z) for z in at) / len(at)
-            return convex(-mean, model.prior)
-        # Of the same signs: differences are those of the points.
-        return probed_curvature(model.target, at, np.random.default_rng(seed), PROBES)
-
-    curvature = None
-    if point is None:
-        centre = _mode(model, start)
-        point = model.start(centre, see(centre[None]), rng)
-        point, curvature = _covariance(model, point, see, rng)
-    for _ in range(TURNS):
-        if curvature is None:
-            curvature = see(model.typical(point))
-        if steps_of(estimator).control_variate == "taylor":
-            model.control(curvature, point)
-        centre = point.parameters.mean[:, 0]
-        point = fit.go_on(model if steps is None else steps, point)
-        if model.distance(point, centre) < FAR or fit.ended:
-            break
-        point, curvature = _covariance(model, point, see, rng)
-    return fit.result(point, curvature, fit.batch_size, steps)
-
-
-def step(estimator, model, plan, start, rng, began, report):
-    """Return the `Fit` of a diagonal by minibatches."""
-    target, point = model.target, _warm(estimator, model)
-    if point is None:
-        centre = _mode(model, start)
-        curvature = _curvature(model, centre, rng, target.knows_hessian)
-        point = model.start(centre, curvature, rng)
-    fit = Runs(estimator, model, plan, rng, began, report)
-    steps = fit.steps(model)
-    point = fit.go_on(steps, point)
-    return fit.result(point, steps.curvature, fit.batch_size, steps)
-
-
-class Runs:
-    """Runs of a solver, one after the other, that are one fit.
+class Fit:
+    """A fit on its way: the model, and runs of its solver.
 
     Parameters
     ----------
     estimator : VariationalInference
     model : DrawnModel
     plan : Choices
+    start : ndarray of shape (d,)
+        Where to look for the mode of the density.
     rng : numpy.random.Generator
     began : float
     report : callable
     """
 
-    def __init__(self, estimator, model, plan, rng, began, report):
-        self.estimator, self.target, self.plan = estimator, model.target, plan
-        self.rng, self.began, self.report = rng, began, report
-        self.runs, self.variances = [], []
-        self.left, self.passes, self.size = estimator.max_iter, 0.0, 1.0
-        self.batch_size = self.target.rows.size
-
-    def steps(self, model):
-        """Return the model of minibatch steps."""
-        estimator, plan = self.estimator, self.plan
-        if estimator.batch_size == "auto":
-            self.batch_size = int(np.clip(self.batch_size // 64, 5, 500))
-        else:
-            self.batch_size = min(estimator.batch_size, self.batch_size)
-        self.batch_size = min(self.batch_size, self.target.rows.size)
-        kind = TargetSteps if plan.posterior == "meanfield" else MeanSteps
-        self.size = None
-        return kind(
-            model,
-            plan.solver,
-            steps_of(estimator).control_variate,
-            steps_of(estimator).control_scale,
-            plan.optimizer,
-            self.batch_size,
-        )
-
-    def go_on(self, model, point):
-        """Run the solver from a point; return where it ended."""
-        estimator, plan = self.estimator, self.plan
-        if self.size is None:
-            size = estimator.step_size
-            self.size = float(model.auto_step(point) if size == "auto" else size)
-        solver = (
-            plan.ascent(estimator.tol)
-            if plan.solver == "batch"
-            else solvers.Sweeps(plan.solver)
-        )
-        result = solvers.run(
-            model,
-            solver,
-            self.target,
-            point,
-            step_size=schedules.Constant(self.size),
-            temperature=schedules.Constant(1.0),
-            max_iter=self.left,
-            tol=estimator.tol,
-            rng=self.rng,
-            report=self.report,
-            passes=self.passes,
-            seconds=time.perf_counter() - self.began,
-        )
+    def __init__(self, estimator, model, plan, start, rng, began, report):
+        self.model, self.plan, self.start, self.rng = model, plan, start, rng
+        self.tol, steps = estimator.tol, steps_of(estimator)
+        self.controlled = steps.control_variate == "taylor"
+        options = {"tol": self.tol, "rng": rng, "report": report}
+        self.runs = solvers.Runs(estimator.max_iter, began, **options)
+        #: The model of the solver, and what its steps have been.
+        self.moved, self.step_size, self.variances = model, 1.0, []
+        self.batch_size = n = model.target.rows.size
         if plan.solver != "batch":
+            size = estimator.batch_size
+            size = int(np.clip(n // 64, 5, 500)) if size == "auto" else size
+            self.step_size, self.batch_size = estimator.step_size, min(size, n)
+            kind = TargetSteps if plan.posterior == "meanfield" else MeanSteps
+            controls = steps.control_variate, steps.control_scale
+            moves = plan.optimizer, self.batch_size
+            self.moved = kind(model, plan.solver, *controls, *moves)
+
+    def go_on(self, point):
+        """Run the solver from a point; return where it ended."""
+        if self.step_size == "auto":
+            self.step_size = self.moved.auto_step(point)
+        self.step_size = float(self.step_size)
+        if self.plan.solver == "batch":
+            solver = self.plan.ascent(self.tol)
+        else:
+            solver = solvers.Sweeps(self.plan.solver)
+        result = self.runs.go_on(self.moved, solver, point, step_size=self.step_size)
+        if self.plan.solver != "batch":
             # The start of every run but the first is where the one before it ended.
             self.variances += solver.variances[len(self.variances) > 0 :]
-        self.runs.append(result)
-        self.left -= result.n_iter
-        self.passes = result.history[-1].passes
         return result.point
 
-    @property
-    def ended(self):
-        """Whether there is nothing to be gone on with."""
-        return self.runs[-1].stopped or self.left <= 0
-
-    def result(self, point, curvature, batch_size, steps=None):
-        """Return the `Fit`."""
-        whole = solvers.joined(self.runs)
-        used = whole.attributes()
-        if steps is not None:
+    def attributes(self):
+        """Return the fitted attributes that tell what was used, and the history."""
+        used = self.runs.result().attributes()
+        if self.variances:
             used["history_"]["gradient_variance"] = np.array(self.variances)
-        used |= {"step_size_": self.size, "batch_size_": batch_size}
-        return Fit(point, whole, curvature, used)
+        used["step_size_"], used["batch_size_"] = self.step_size, self.batch_size
+        return used
+
+
+# Ways to fit, from a point or, where that is None, from the mode. They return the point
+# where they end, and the curvature that was seen last.
+
+
+def fit_full(fit, point):
+    """Fit by full passes, with a control variate that follows the point."""
+    model, target = fit.model, fit.model.target
+    whole, curvature = model.full or target.n_dim <= FULL_RANK, None
+    centre = _mode(model, fit.start) if point is None else mean_of(point)
+    for _ in range(TURNS):
+        if curvature is None or model.distance(point, centre) > FAR:
+            if curvature is not None:
+                centre = mean_of(point)
+            curvature = _curvature(model, centre, fit.rng, whole)
+            if whole and not model.full:
+                model.scale_by(curvature)
+        if point is None:
+            point = model.start(centre, curvature, fit.rng)
+        if fit.controlled:
+            model.control(curvature, point)
+        before = model.posterior(point.parameters)
+        point = fit.go_on(point)
+        near = model.distance(point, centre) < FAR
+        if fit.controlled and model.full and len(model.draws) < target.n_dim:
+            near = near and model.posterior(point.parameters).kl(before) < MOVED
+        if near or fit.runs.ended:
+            break
+    return point, curvature
+
+
+def fit_alternating(fit, point):
+    """Fit means and, by the curvature at some draws, a covariance, in turns."""
+    model, seed, curvature = fit.model, fit.rng.integers(2**31), None
+
+    def see(at):
+        if model.full:
+            return _curvature(model, at, fit.rng, True)
+        # Of the same signs: differences are those of the points.
+        return probed_curvature(model.target, at, np.random.default_rng(seed), PROBES)
+
+    def covariance(point):
+        """Return the point with the covariance of the curvature it sees, and that."""
+        for _ in range(TURNS):
+            before, at = model.posterior(point.parameters), model.typical(point)
+            point = model.start(before.mean, see(at), fit.rng, point.parameters)
+            moved = model.posterior(point.parameters).kl(before)
+            if moved < MOVED + LITTLE * before.n_dim:
+                break
+        return point, model.curvature
+
+    if point is None:
+        centre = _mode(model, fit.start)
+        point, curvature = covariance(model.start(centre, see(centre[None]), fit.rng))
+    for _ in range(TURNS):
+        if curvature is None:
+            curvature = see(model.typical(point))
+        if fit.controlled:
+            model.control(curvature, point)
+        centre = mean_of(point)
+        point = fit.go_on(point)
+        if model.distance(point, centre) < FAR or fit.runs.ended:
+            break
+        point, curvature = covariance(point)
+    return point, curvature
+
+
+def fit_minibatch(fit, point):
+    """Fit a diagonal by minibatch steps, which see the curvature at every pass."""
+    model = fit.model
+    if point is None:
+        centre = _mode(model, fit.start)
+        whole = model.target.knows_hessian
+        point = model.start(centre, _curvature(model, centre, fit.rng, whole), fit.rng)
+    return fit.go_on(point), fit.moved.curvature
+
+
+def mean_of(point):
+    """Return the means (d,) of a point."""
+    return point.parameters.mean[:, 0]
 
 
 def _curvature(model, at, rng, whole):
-    """Return the curvature at a point, as a matrix or by products."""
+    """Return the mean curvature at points (n, d), as a matrix or by products."""
+    at = np.atleast_2d(at)
     if whole:
-        return convex(-model.target.hessian(at), model.prior)
-    return probed_curvature(model.target, at[None], rng, PROBES)
-
-
-def _covariance(model, point, see, rng):
-    """Return the point with the covariance of the curvature it sees, and that."""
-    for _ in range(TURNS):
-        q = point.parameters
-        point = model.start(q.mean[:, 0], see(model.typical(point)), rng, q)
-        moved = model.posterior(point.parameters).kl(model.posterior(q))
-        if moved < MOVED + LITTLE * q.mean.size:
-            break
-    return point, model.curvature
+        return convex(-sum(model.target.hessian(z) for z in at) / len(at), model.prior)
+    return probed_curvature(model.target, at, rng, PROBES)
 
 
 def _mode(model, start):

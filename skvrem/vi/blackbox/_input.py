@@ -1,11 +1,27 @@
-"""What a user's own model and its rows must be."""
+"""What a user's own model and its rows must be: found before a fit, and named."""
 
 import inspect
+from functools import partial
 from numbers import Integral
 
 import numpy as np
 
-__all__ = ["check_model", "check_rows", "check_vector", "weigh_rows"]
+from skvrem.vi.blackbox._model_density import parts
+
+__all__ = [
+    "check_density",
+    "check_model",
+    "check_names",
+    "check_rows",
+    "check_vector",
+    "weigh_rows",
+]
+
+# Rows on which derivatives are compared with differences, and the relative error that
+# is more than what differences make.
+COMPARED, WRONG = 1024, 1e-2
+# Numbers of the vectors by which rows are asked, one by one, for their support.
+ASKED = 4_000_000
 
 SIZES = ("n_samples", "n_parameters")
 METHODS = ("log_likelihood", "gradient")
@@ -107,3 +123,173 @@ def check_vector(value, n_dim, name):
             f"parameters, got {value!r}."
         )
     return vector
+
+
+def check_names(model):
+    """Return the names of a model's parameters."""
+    n_dim, names = int(model.n_parameters), getattr(model, "parameter_names", None)
+    names = [f"p{j}" for j in range(n_dim)] if names is None else list(map(str, names))
+    if len(names) != n_dim:
+        raise ValueError(
+            f"parameter_names of the model must be {n_dim} names, got {len(names)}."
+        )
+    return names
+
+
+def check_density(target, z, whole, products):
+    """Compare values, derivatives and what second derivatives a fit asks for.
+
+    Parameters
+    ----------
+    target : Target
+    z : ndarray of shape (n_parameters,)
+        Where.
+    whole : bool
+        A fit asks for the Hessian.
+    products : bool
+        It asks for products with it, and where these are all, for its diagonal.
+
+    Raises
+    ------
+    ValueError
+        For numbers that are not finite, shapes that do not fit, and derivatives that
+        are not those of the log-likelihood, with the method and the row.
+    TypeError
+        For what is no array of numbers.
+    """
+    z = z.copy()
+    z.setflags(write=False)
+    for name, evaluate in (
+        ("log_likelihood", lambda rows: target.each(z, rows)),
+        ("gradient", lambda rows: target.mean("gradient", z, rows)),
+    ):
+
+        def bad(rows, evaluate=evaluate):
+            return not np.isfinite(evaluate(rows)).all()
+
+        for part in parts(target.rows):
+            if bad(part):
+                _not_finite(target, name, f" in row {_find(bad, part)}")
+    if target.model_has_prior:
+        for name, shape in (("log_prior", ()), ("log_prior_gradient", z.shape)):
+            if not np.isfinite(target.ask(name, shape, z)).all():
+                _not_finite(target, name)
+    some = _some(target.rows, COMPARED)
+    v = np.random.default_rng(0).standard_normal(z.size)
+    if target.has_support:
+        _check_support(target, z, v, some)
+    axis = np.zeros(z.size)
+    axis[int(np.abs(v).argmax())] = 1.0
+
+    def found(name, rows):
+        if name == "log_prior_gradient":
+            return target.prior_gradient(z) @ v
+        if name == "hessian_vector_product":
+            return target.mean(name, z, v, rows)
+        return target.mean(name, z, rows) @ (axis if name == "hessian_diagonal" else v)
+
+    def expected(name, rows):
+        if name == "log_prior_gradient":
+            return target.difference(lambda at: target.ask("log_prior", (), at), z, v)
+        if name == "gradient":
+            return target.difference(lambda at: target.each(at, rows).mean(), z, v)
+        along = axis if name == "hessian_diagonal" else v
+        change = target.difference(
+            lambda at: target.mean("gradient", at, rows), z, along
+        )
+        return change @ axis if name == "hessian_diagonal" else change
+
+    product, diagonal, matrix = (
+        name if target.has(name) else None
+        for name in ("hessian_vector_product", "hessian_diagonal", "hessian")
+    )
+    asked = {matrix or product} if whole else {diagonal or matrix}
+    if products:
+        asked.add(product)
+    names = ["gradient", *sorted(asked - {None})]
+    if target.model_has_prior:
+        names.append("log_prior_gradient")
+    for name in names:
+        of, rows = "gradient", some
+        if name == "gradient":
+            of = "log_likelihood"
+        elif name == "log_prior_gradient":
+            of, rows = "log_prior", None
+        _compare(target, name, of, rows, partial(found, name), partial(expected, name))
+
+
+def _check_support(target, z, v, some):
+    """Raise where a row depends on what is not in its support."""
+    every, kind = target.support(some), type(target.model).__name__
+    for row in _some(some, max(1, ASKED // z.size)):
+        one = np.array([row])
+        support = target.support(one)
+        lost = np.setdiff1d(support, every)
+        if lost.size:
+            raise ValueError(
+                f"support of {kind} has parameter {lost[0]} for row {row}, and not for "
+                f"{some.size} rows with it."
+            )
+        others = np.delete(np.arange(z.size), support)
+
+        def depends(numbers, one=one):
+            away = np.zeros(z.size)
+            away[numbers] = v[numbers]
+            change = target.difference(lambda at: target.each(at, one), z, away)
+            return np.abs(change).max() > _slack(target)
+
+        def slopes(numbers, one=one):
+            return target.mean("gradient", z, one)[numbers].any()
+
+        for what, bad in (
+            (f"log_likelihood of {kind} depends on", depends),
+            (f"gradient of {kind} is not zero by", slopes),
+        ):
+            if others.size and bad(others):
+                raise ValueError(
+                    f"{what} parameter {_find(bad, others)} in row {row}, which its "
+                    "support leaves out."
+                )
+
+
+def _compare(target, name, of, rows, found, expected):
+    """Raise where a derivative is not that of a function, with the row."""
+
+    def differ(some):
+        a, b = found(some), expected(some)
+        scale = max(np.abs(a).max(), np.abs(b).max())
+        return not np.abs(a - b).max() <= WRONG * scale + _slack(target)
+
+    if differ(rows):
+        where = "" if rows is None else f", as in row {_find(differ, rows)}"
+        raise ValueError(
+            f"{name} of {type(target.model).__name__} is not the derivative of {of}: "
+            f"they differ by more than {WRONG:.0%} from what differences of {of} "
+            f"say{where}."
+        )
+
+
+def _slack(target):
+    # Differences lose digits where the function is far larger than its change.
+    return 1e-4 if target.step < 1e-4 else 1e-2
+
+
+def _not_finite(target, name, where=""):
+    raise ValueError(
+        f"{name} of {type(target.model).__name__} is not finite{where} at the "
+        "parameters that the fit starts from: give the model other `initial` ones, or "
+        "look at that row."
+    )
+
+
+def _some(rows, n):
+    """Return n of the rows, or a few less, from all over them."""
+    return rows[:: -(-rows.size // n)]
+
+
+def _find(bad, numbers):
+    """Return the one for which `bad` is true, as it is for all of them."""
+    while numbers.size > 1:
+        half = numbers[: numbers.size // 2]
+        numbers = half if bad(half) else numbers[numbers.size // 2 :]
+    return int(numbers[0])

@@ -101,7 +101,7 @@ class JaxModel:
         if not self.n_parameters:
             raise ValueError("parameters must be at least one number, got none.")
         self.parameter_names = _names(tree, start)
-        self._compiled = {}
+        self._compiled = {name: jax.jit(f) for name, f in self._derived(jax).items()}
         if log_prior is None:
             self.log_prior = self.log_prior_gradient = None
         if self.n_parameters > MATRIX:
@@ -258,20 +258,17 @@ class JaxModel:
             shaped = jax.vmap(self._unravel)(jax.numpy.asarray(parameters))
             return jax.tree_util.tree_map(np.asarray, shaped)
 
-    def _call(self, name, indices, *vectors):
-        """Evaluate a function that is compiled at its first call."""
-        jax = optional("jax", "jax", "JaxModel")
-        if name not in self._compiled:
-            self._compiled[name] = jax.jit(self._function(jax, name))
-        with _double(jax):
-            if indices is None:
-                return np.asarray(self._compiled[name](*vectors))
-            n = len(indices)
-            rows = np.zeros(max(SMALLEST, 1 << (n - 1).bit_length()), np.int64)
-            rows[:n] = indices
-            return np.asarray(self._compiled[name](self._data, rows, n, *vectors))
+    def _call(self, name, indices, *arguments):
+        """Evaluate a function, which is compiled at its first call."""
+        with _double(optional("jax", "jax", "JaxModel")):
+            if indices is not None:
+                n = len(indices)
+                rows = np.zeros(max(SMALLEST, 1 << (n - 1).bit_length()), np.int64)
+                rows[:n] = indices
+                arguments = self._data, rows, n, *arguments
+            return np.asarray(self._compiled[name](*arguments))
 
-    def _function(self, jax, name):
+    def _derived(self, jax):
         """Return what is to be compiled."""
         log_likelihood, _, _, log_prior, _ = self._given
         numpy, tree = jax.numpy, jax.tree_util
@@ -306,7 +303,7 @@ class JaxModel:
             "hessian": hessian,
             "prior": prior,
             "prior_gradient": jax.grad(prior),
-        }[name]
+        }
 
     def __repr__(self):
         name = getattr(self._given[0], "__name__", "log_likelihood")
@@ -323,11 +320,7 @@ def _names(tree, parameters):
     """Return a name for each number of nested arrays, as w[0] or layer.b[1,2]."""
     names = []
     for path, leaf in tree.tree_flatten_with_path(parameters)[0]:
-        parts = [
-            str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
-            for key in path
-        ]
-        name = ".".join(parts) or "p"
+        name = tree.keystr(path, simple=True, separator=".") or "p"
         for index in np.ndindex(leaf.shape):
             names.append(f"{name}[{','.join(map(str, index))}]" if index else name)
     return names

@@ -24,18 +24,21 @@ than parameters. Where they are more, they are made to have :math:`\hat E = I`, 
 there is nothing to control.
 """
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 from skvrem.vi.gaussian._model import GaussianModel, Statistics, cholesky
+from skvrem.vi.gaussian._model_posterior import FullRank
 
 __all__ = [
-    "Dense",
+    "Curvature",
     "DrawnModel",
-    "Products",
     "convex",
+    "dense",
     "least_precision",
     "opposite_draws",
     "probed_curvature",
@@ -52,67 +55,41 @@ MOST_FAILED = 100
 LEAST_RELATIVE = 0.05
 
 
-class Dense(NamedTuple):
-    """A curvature A as a matrix.
+class Curvature(NamedTuple):
+    """A curvature A.
 
     Attributes
     ----------
-    matrix : ndarray of shape (d, d)
-    """
-
-    matrix: np.ndarray
-
-    @property
-    def diagonal(self):
-        """Diagonal of A."""
-        return self.matrix.diagonal()
-
-    def times(self, V):
-        """Return A times vectors, one a row."""
-        return V @ self.matrix
-
-    def trace(self, posterior):
-        """Return the trace of A times a covariance."""
-        return float(np.sum(self.matrix * posterior.covariance()))
-
-
-class Products(NamedTuple):
-    """The curvature, by products with vectors.
-
-    Attributes
-    ----------
-    target : Target
-    at : ndarray of shape (n_points, d)
-        It is the mean over these.
     diagonal : ndarray of shape (d,)
         Of A, or an unbiased estimate that does not depend on the draws.
+    times : callable
+        Multiplies A with vectors, one a row.
+    matrix : ndarray of shape (d, d), or None
+        A, if it is formed.
     probes : ndarray of shape (n_probes, d), or None
-        Random signs, if it is an estimate: the mean of these times A times these.
+        Random signs, if the diagonal is an estimate: the mean of these times A times
+        these.
     """
 
-    target: object
-    at: np.ndarray
     diagonal: np.ndarray
+    times: Callable
+    matrix: np.ndarray | None = None
     probes: np.ndarray | None = None
 
-    def times(self, V):
-        """Return A times vectors, one a row."""
-        if len(V) > self.target.n_dim:
-            return V @ self.times(np.eye(self.target.n_dim))
-        out = np.zeros(V.shape)
-        for row, v in zip(out, V, strict=True):
-            for point in self.at:
-                row -= self.target.hessian_times(point, v) / len(self.at)
-        return out
-
     def trace(self, posterior):
-        """Return the trace of A times a covariance, a diagonal and a low rank."""
-        own = getattr(posterior, "diagonal", posterior.variance)
-        total = self.diagonal @ own
-        if hasattr(posterior, "sign"):
-            low = posterior.factor.T
-            total += posterior.sign @ np.sum(low * self.times(low), axis=1)
+        """Return the trace of A times the covariance of a Gaussian."""
+        total, factor = 0.0, getattr(posterior, "factor", None)
+        if not isinstance(posterior, FullRank):
+            total = self.diagonal @ getattr(posterior, "diagonal", posterior.variance)
+        if factor is not None:
+            each = np.sum(factor.T * self.times(factor.T), axis=1)
+            total += each @ getattr(posterior, "sign", np.ones(each.size))
         return float(total)
+
+
+def dense(matrix):
+    """Return a matrix as a curvature."""
+    return Curvature(matrix.diagonal(), lambda V: V @ matrix, matrix)
 
 
 def convex(matrix, prior):
@@ -121,7 +98,7 @@ def convex(matrix, prior):
     values, vectors = np.linalg.eigh(P + matrix)
     least = LEAST_PRECISION * prior.precision_diagonal.min()
     values = np.maximum(np.abs(values), max(least, LEAST_SHARE * np.abs(values).max()))
-    return Dense((vectors * values) @ vectors.T - P)
+    return dense((vectors * values) @ vectors.T - P)
 
 
 def probed_curvature(target, at, rng, n_probes):
@@ -134,15 +111,27 @@ def probed_curvature(target, at, rng, n_probes):
         It is the mean over these points, at each of which some of the signs are tried.
     rng : numpy.random.Generator
     n_probes : int
+        Of the diagonal, where it is not known.
     """
-    if target.knows_diagonal or target.n_dim <= n_probes:
+    d = target.n_dim
+
+    def times(V):
+        if len(V) > d:
+            return V @ times(np.eye(d))
+        out = np.zeros(V.shape)
+        for row, v in zip(out, V, strict=True):
+            for point in at:
+                row -= target.hessian_times(point, v) / len(at)
+        return out
+
+    if target.knows_diagonal or d <= n_probes:
         diagonal = sum(target.hessian_diagonal(z) for z in at) / -len(at)
-        return Products(target, at, diagonal)
-    signs = rng.choice([-1.0, 1.0], size=(n_probes, target.n_dim))
-    diagonal = np.zeros(target.n_dim)
+        return Curvature(diagonal, times)
+    signs = rng.choice([-1.0, 1.0], size=(n_probes, d))
+    diagonal = np.zeros(d)
     for k, v in enumerate(signs):
         diagonal -= v * target.hessian_times(at[k % len(at)], v) / n_probes
-    return Products(target, at, diagonal, signs)
+    return Curvature(diagonal, times, probes=signs)
 
 
 def least_precision(known, diagonal):
@@ -175,20 +164,14 @@ class Control(NamedTuple):
 
     Attributes
     ----------
-    own : ndarray of shape (d, d) or (d,), or 0
+    factor : ndarray of shape (d, d) or (d,), or 0
         K, of a full covariance or of a diagonal.
     level : float
         c
     """
 
-    own: np.ndarray | float = 0.0
+    factor: np.ndarray | float = 0.0
     level: float = 0.0
-
-
-class Parameters:
-    """Parameters as the coefficients of one predictor."""
-
-    n_predictors = 1
 
 
 class DrawnModel(GaussianModel):
@@ -205,7 +188,8 @@ class DrawnModel(GaussianModel):
     """
 
     def __init__(self, target, prior, structure, draws):
-        super().__init__(Parameters, None, prior, 1.0, False, structure)
+        one_column = SimpleNamespace(n_predictors=1)
+        super().__init__(one_column, None, prior, 1.0, False, structure)
         self.target = target
         self.draws = draws
         self._metric, self._control = None, Control()
@@ -220,7 +204,7 @@ class DrawnModel(GaussianModel):
         """
         self.curvature = curvature
         known = self.prior.precision_diagonal
-        if isinstance(curvature, Dense):
+        if curvature.matrix is not None:
             precision = np.diag(known) + curvature.matrix
         else:
             precision = least_precision(known, curvature.diagonal)
@@ -234,14 +218,14 @@ class DrawnModel(GaussianModel):
     def control(self, curvature, point):
         """Take the control variate of a curvature at a point."""
         q, E = point.parameters, self.draws
-        bent = curvature.times(self._away(q))
+        images = curvature.times(self._away(q))
         if self.full:
             root = np.linalg.cholesky(q.covariance)
-            K = np.tril(bent.T @ E / len(E) - curvature.times(root.T).T)
+            K = np.tril(images.T @ E / len(E) - curvature.times(root.T).T)
             self._control = Control(K, 0.5 * np.sum(K * root))
             return
         scale = np.exp(q.log_scale[:, 0])
-        k = (bent * E).mean(axis=0) - curvature.diagonal * scale
+        k = (images * E).mean(axis=0) - curvature.diagonal * scale
         self._control = Control(k, 0.5 * (k @ scale))
 
     def typical(self, point):
@@ -278,9 +262,9 @@ class DrawnModel(GaussianModel):
             # Too far: whoever tries a step makes it shorter.
             self._n_failed += 1
             if self._n_failed > MOST_FAILED:
-                ends = (mean + sign * v for v in V for sign in (1.0, -1.0))
+                points = (mean + sign * v for v in V for sign in (1.0, -1.0))
                 raise ValueError(
-                    f"{self.target.blame_of(ends)}. {self._n_failed} posteriors in a "
+                    f"{self.target.blame(points)}. {self._n_failed} posteriors in a "
                     "row were tried that reach there: let the model be finite, or "
                     "start elsewhere, by `initial` of the model."
                 )
@@ -293,13 +277,13 @@ class DrawnModel(GaussianModel):
         E, control = self.draws, self._control
         if self.full:
             root = np.linalg.cholesky(q.covariance)
-            objective += np.sum(control.own * root)
-            within = -root.T @ (odd.T @ E / len(E) + control.own)
+            objective += np.sum(control.factor * root)
+            within = -root.T @ (odd.T @ E / len(E) + control.factor)
             curvature = self._whole(root, within)
         else:
             scale = np.exp(q.log_scale[:, 0])
-            objective += np.sum(control.own * scale)
-            curvature = -((odd * E).mean(axis=0) + control.own) / scale
+            objective += np.sum(control.factor * scale)
+            curvature = -((odd * E).mean(axis=0) + control.factor) / scale
             curvature = curvature[:, None]
         image = np.zeros((*even.shape, 1, 0))
         return Statistics(even[:, None], curvature, image, float(objective))
@@ -334,10 +318,10 @@ class DrawnModel(GaussianModel):
         q = point.parameters
         slope, variance = self._slope(q, mean), np.exp(2.0 * q.log_scale[:, 0])
         relative = variance * self._target(mean) - 1.0
-        by_mean = slope @ self.turned(slope, variance)
+        by_mean = slope @ self.preconditioned(slope, variance)
         return float(0.5 * by_mean + 0.25 * relative @ relative)
 
-    def turned(self, slope, variance):
+    def preconditioned(self, slope, variance):
         """Return the natural direction of the means, in the metric of a diagonal q."""
         if self._metric is None:
             return variance * slope
@@ -357,16 +341,16 @@ class DrawnModel(GaussianModel):
         q = point.parameters
         V, mean = self._away(q, draws), q.mean[:, 0]
         density = self.target.log_density
-        ends = [(mean + v, mean - v) for v in V]
-        values = np.array([[density(z) for z in pair] for pair in ends])
-        if not np.isfinite(values).all():
-            wrong = np.argwhere(~np.isfinite(values))
-            first = ends[wrong[0, 0]][wrong[0, 1]]
+        points = np.stack([mean + V, mean - V], axis=1)
+        values = np.array([[density(z) for z in both] for both in points])
+        wrong = ~np.isfinite(values)
+        if wrong.any():
             raise ValueError(
-                f"{self.target.blame(first)}, and no number at {len(wrong)} of "
-                f"{values.size} draws from the posterior that was found. A Gaussian "
-                "posterior reaches everywhere: let the model be finite there, or write "
-                "parameters that have bounds as functions of free ones, as exp(p)."
+                f"{self.target.blame(points[wrong])}, and no number at "
+                f"{wrong.sum()} of {values.size} draws from the posterior that was "
+                "found. A Gaussian posterior reaches everywhere: let the model be "
+                "finite there, or write parameters that have bounds as functions of "
+                "free ones, as exp(p)."
             )
         each = values.mean(axis=1)
         posterior, trace = self.posterior(q), 0.0
@@ -391,5 +375,5 @@ class DrawnModel(GaussianModel):
         """
         out, d = super().precondition(point, vector), self.target.n_dim
         if self._metric is not None:
-            out[:d] = self.turned(vector[:d], None)
+            out[:d] = self.preconditioned(vector[:d], None)
         return out

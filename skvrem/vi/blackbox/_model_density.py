@@ -11,14 +11,15 @@ Where the model says which parameters rows depend on, their *support*, a batch m
 one: z, other vectors and derivatives are then of these parameters only.
 """
 
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.vi.blackbox._model_density_check import Checks, as_numbers, for_rows, parts
+__all__ = ["ALL", "DensityBatch", "Target", "parts"]
 
-__all__ = ["ALL", "Batch", "Target"]
-
+# Rows that the model is given at once.
+ROWS = 16_384
 # Parameters up to which the Hessian is worth differences of gradients at every pass;
 # and up to which it is formed, where the model has it.
 FEW_PARAMETERS, MANY_PARAMETERS = 32, 1000
@@ -26,7 +27,7 @@ FEW_PARAMETERS, MANY_PARAMETERS = 32, 1000
 ALL = slice(None)
 
 
-class Batch(NamedTuple):
+class DensityBatch(NamedTuple):
     """Rows in place of all rows.
 
     Attributes
@@ -43,10 +44,8 @@ class Batch(NamedTuple):
     support: np.ndarray | slice = ALL
 
 
-class Target(Checks):
+class Target:
     """A model's log density on some of its rows.
-
-    It is a source of data with one block, for solvers.
 
     Parameters
     ----------
@@ -60,8 +59,6 @@ class Target(Checks):
         Takes the place of the model's own prior, as part of the log density.
     """
 
-    total_weight = 1.0
-
     def __init__(self, model, rows, weight=None, prior=None):
         self.model = model
         self.rows = rows
@@ -72,12 +69,11 @@ class Target(Checks):
         self.prior = prior
         self.n_dim = int(model.n_parameters)
         self.n_evaluated = 0
-        self.has_prior = prior is not None or self._method("log_prior") is not None
-        few, whole = self.n_dim <= FEW_PARAMETERS, self._method("hessian") is not None
+        self.has_prior = prior is not None or self.has("log_prior")
+        few, whole = self.n_dim <= FEW_PARAMETERS, self.has("hessian")
         self.knows_hessian = few or (whole and self.n_dim <= MANY_PARAMETERS)
-        known = self._method("hessian_diagonal") is not None
-        self.knows_diagonal = few or whole or known
-        self.has_support = self._method("support") is not None
+        self.knows_diagonal = few or whole or self.has("hessian_diagonal")
+        self.has_support = self.has("support")
         # A prior of the model's own may tie all parameters together.
         self.sparse = self.has_support and not self.has_prior
         # All parameters, of which those of a support are written over: a point, and a
@@ -85,26 +81,18 @@ class Target(Checks):
         self._whole = np.zeros((2, self.n_dim if self.sparse else 0))
         self._supports = {}
 
-    def chunks(self):
-        """All rows, at once."""
-        return self
-
-    def sum(self, function):
-        """Return the function of all rows."""
-        return function(self)
-
-    def _method(self, name):
-        return getattr(self.model, name, None)
+    def has(self, name):
+        """Whether the model has a method that it need not have."""
+        return getattr(self.model, name, None) is not None
 
     # Log density and derivatives
 
     def each(self, z, rows):
         """Return log p(row | z) of rows, (n,)."""
-        found = [
-            self._array("log_likelihood", (part.size,), z, part) for part in parts(rows)
-        ]
         self.n_evaluated += rows.size
-        return np.concatenate(found)
+        return np.concatenate(
+            [self.ask("log_likelihood", part.shape, z, part) for part in parts(rows)]
+        )
 
     def log_density(self, z):
         """Return the log density of parameters."""
@@ -112,49 +100,44 @@ class Target(Checks):
         each = each if self.weight is None else each * self.weight[self.rows]
         return float(each.sum()) + self._log_prior(z)
 
-    def blame_of(self, points):
+    def blame(self, points):
         """Say which method is not finite at the first of points where one is not."""
+        kind = type(self.model).__name__
         for z in points:
-            if not np.isfinite(self.log_density(z)):
-                return self.blame(z)
+            shown = np.array2string(z[:10], precision=6)
+            shown += "" if z.size <= 10 else f" (the first 10 of {z.size})"
+            each = self.each(z, self.rows)
+            bad = ~np.isfinite(each)
+            if bad.any():
+                return (
+                    f"log_likelihood of {kind} is {each[bad][0]} for row "
+                    f"{self.rows[bad.argmax()]} ({bad.sum()} of {each.size} rows) at "
+                    f"parameters {shown}"
+                )
+            if not np.isfinite(value := self.log_density(z)):
+                name = "log_prior" if self.model_has_prior else "the sum"
+                return f"{name} of {kind} is {value} at parameters {shown}"
             if not np.isfinite(self.gradient(z)).all():
-                shown = np.array2string(z[:10], precision=6)
-                kind = type(self.model).__name__
                 return f"gradient of {kind} is not finite at parameters {shown}"
-        return f"The bound of {type(self.model).__name__} is not finite"
-
-    def blame(self, z):
-        """Say which method is not finite at parameters, and for which row."""
-        kind, shown = type(self.model).__name__, np.array2string(z[:10], precision=6)
-        shown += "" if z.size <= 10 else f" (the first 10 of {z.size})"
-        each = self.each(z, self.rows)
-        bad = ~np.isfinite(each)
-        if bad.any():
-            row, value = int(self.rows[bad.argmax()]), each[bad][0]
-            return (
-                f"log_likelihood of {kind} is {value} for row {row} ({int(bad.sum())} "
-                f"of {each.size} rows) at parameters {shown}"
-            )
-        name = "log_prior" if self.prior is None and self.has_prior else "the sum"
-        return f"{name} of {kind} is {self.log_density(z)} at parameters {shown}"
+        return f"The bound of {kind} is not finite"
 
     def gradient(self, z, batch=None):
         """Return its gradient (d,), or what a batch of rows says of it."""
         total = self._sum("gradient", batch, z)
-        return total + self._prior_gradient(z) if self.has_prior else total
+        return total + self.prior_gradient(z) if self.has_prior else total
 
     def hessian_times(self, z, v, batch=None):
         """Return its Hessian times a vector (d,)."""
-        if self._method("hessian_vector_product") is None:
-            return self._difference(lambda at: self.gradient(at, batch), z, v)
+        if not self.has("hessian_vector_product"):
+            return self.difference(lambda at: self.gradient(at, batch), z, v)
         total = self._sum("hessian_vector_product", batch, z, v)
         return total + self._prior_times(z, v) if self.has_prior else total
 
     def hessian_diagonal(self, z, batch=None):
         """Return the diagonal of its Hessian (d,)."""
-        if self._method("hessian_diagonal") is not None:
+        if self.has("hessian_diagonal"):
             total = self._sum("hessian_diagonal", batch, z)
-        elif self._method("hessian") is not None:
+        elif self.has("hessian"):
             total = self._sum("hessian", batch, z).diagonal().copy()
         else:
             return _diagonal(lambda axis: self.hessian_times(z, axis, batch), z.size)
@@ -167,7 +150,7 @@ class Target(Checks):
     def hessian(self, z):
         """Return its Hessian (d, d)."""
         axes = np.eye(self.n_dim)
-        if self._method("hessian") is None:
+        if not self.has("hessian"):
             total = np.stack([self.hessian_times(z, axis) for axis in axes])
         else:
             total = self._sum("hessian", None, z)
@@ -180,72 +163,72 @@ class Target(Checks):
             return 0.0
         if self.prior is not None:
             return float(self.prior.logpdf(z))
-        return float(self._array("log_prior", (), z))
+        return float(self.ask("log_prior", (), z))
 
     def _prior_times(self, z, v):
         """Return the Hessian of the log prior times a vector."""
         if self.prior is not None:
             return -self.prior.precision_times(v)
-        return self._difference(self._prior_gradient, z, v)
+        return self.difference(self.prior_gradient, z, v)
 
-    def _prior_gradient(self, z):
+    @property
+    def model_has_prior(self):
+        """Whether the log prior is the model's own."""
+        return self.has_prior and self.prior is None
+
+    def prior_gradient(self, z):
+        """Return the gradient of the log prior."""
         if self.prior is not None:
             return self.prior.precision_times(self.prior.mean - z)
-        return self._array("log_prior_gradient", (self.n_dim,), z)
+        return self.ask("log_prior_gradient", (self.n_dim,), z)
 
     def _sum(self, name, batch, *vectors):
-        """Sum a method over chunks of all rows, or scale what it says of a batch."""
-        if batch is not None:
-            self.n_evaluated += batch.rows.size
-            return batch.factor * self._weighed(name, batch, *vectors)
-        total = 0.0
-        for number, rows in enumerate(parts(self.rows)):
-            block = Batch(rows, 1.0)
-            total = total + self._weighed(name, block, *vectors, number=number)
-        self.n_evaluated += self.rows.size
-        return total
-
-    def _weighed(self, name, batch, *vectors, number=None):
-        """Return a derivative of the weighed sum of a batch's rows.
+        """Sum a derivative over all rows, or scale what it is of a batch.
 
         A model says what rows come to together: those of one weight are asked for at
         once.
         """
-        if self.weight is None:
-            return self._derivative(name, batch, *vectors, number=number)
-        total, support = 0.0, batch.support
-        weights = self.weight[batch.rows]
-        for weight in np.unique(weights):
-            some = batch._replace(rows=batch.rows[weights == weight])
-            if support is ALL:
-                key = None if number is None else (number, weight)
-                part = self._derivative(name, some, *vectors, number=key)
-            else:  # of which these rows may have a part only
-                own = self.support(some.rows)
-                at = np.searchsorted(support, own)
-                inner = [vector[at] for vector in vectors]
-                found = self._derivative(name, some._replace(support=own), *inner)
-                part = np.zeros((support.size,) * found.ndim)
-                part[np.ix_(*(at,) * found.ndim)] = found
-            total = total + weight * part
-        return total
+        rows, factor, support = batch or DensityBatch(self.rows, 1.0)
+        self.n_evaluated += rows.size
+        if support is not ALL:
+            for whole, vector in zip(self._whole, vectors, strict=False):
+                whole[support] = vector
+            vectors = self._whole[: len(vectors)]
+        found = []
+        for number, (weight, some) in enumerate(self._groups(rows)):
+            known = support if some.size == rows.size else ALL
+            key = number if batch is None else None
+            part = self._derivative(name, vectors, some, support, known, key)
+            found.append(part if weight is None else weight * part)
+        return factor * reduce(np.add, found)
 
-    def _mean(self, name, *arguments):
+    def _groups(self, rows):
+        """Yield weights (None without) and the rows that have them, some at a time."""
+        for part in parts(rows):
+            if self.weight is None:
+                yield None, part
+                continue
+            weights = self.weight[part]
+            for weight in np.unique(weights):
+                yield weight, part[weights == weight]
+
+    def mean(self, name, *arguments):
         """Return a derivative's mean over rows, the last argument, as they are."""
         *vectors, rows = arguments
         self.n_evaluated += rows.size
-        return self._derivative(name, Batch(rows, 1.0), *vectors) / rows.size
+        return self._derivative(name, vectors, rows) / rows.size
 
-    def _difference(self, function, z, v):
+    def difference(self, function, z, v):
         """Return the derivative of a function along v, by central differences."""
         largest = np.abs(v).max(initial=0.0)
         if largest == 0.0:
             return np.zeros(v.size)
-        step = self._step * max(1.0, np.abs(z).max()) / largest
+        step = self.step * max(1.0, np.abs(z).max()) / largest
         ahead, behind = function(z + step * v), function(z - step * v)
         return (ahead - behind) / (2.0 * step)
 
-    _step = np.finfo(np.float64).eps ** (1.0 / 3.0)
+    #: Relative length of differences; more where the model is of single precision.
+    step = np.finfo(np.float64).eps ** (1.0 / 3.0)
 
     # Parameters that rows depend on
 
@@ -284,48 +267,74 @@ class Target(Checks):
         if self.sparse:
             self._whole[0] = z
 
-    def _derivative(self, name, batch, *vectors, number=None):
-        """Return a derivative of the rows' sum by the batch's parameters.
+    def _derivative(self, name, vectors, rows, support=ALL, known=ALL, key=None):
+        """Return a derivative of the rows' sum by the parameters of a support.
 
-        number: of a chunk of all rows, whose support is kept.
+        known: the support of these rows, if it is; key: under which it is kept.
         """
-        rows, support = batch.rows, batch.support
-        if support is not ALL:
-            for whole, vector in zip(self._whole, vectors, strict=False):
-                whole[support] = vector
-            vectors = self._whole[: len(vectors)]
         shape = (self.n_dim,) * (2 if name == "hessian" else 1)
-        if not self.has_support or name == "hessian":
-            found = self._array(name, shape, *vectors, rows)
-            return found if support is ALL else found[np.ix_(support, support)]
         found = as_numbers(name, self.model, *vectors, rows)
-        if found.shape == shape:
-            return self._float(found[support])
-        own = support
-        if own is ALL:
-            own = self._supports.get(number)
-        if own is None:
-            own = self.support(rows)
-            if number is not None:
-                self._supports[number] = own
-        self._check_shape(name, found, own.shape, rows, shape)
-        if support is not ALL:
-            return self._float(found)
-        out = np.zeros(shape)
-        out[own] = self._float(found)
+        if found.shape == shape or not self.has_support or name == "hessian":
+            found = self._checked(name, found, shape, rows)
+            return found if support is ALL else found[np.ix_(*(support,) * found.ndim)]
+        if known is ALL:
+            known = self._supports.get(key)
+        if known is None:
+            known = self.support(rows)
+            if key is not None:
+                self._supports[key] = known
+        found = self._checked(name, found, known.shape, rows, shape)
+        if known is support:
+            return found
+        out = np.zeros(self.n_dim if support is ALL else support.size)
+        out[known if support is ALL else np.searchsorted(support, known)] = found
         return out
 
-    def _array(self, name, shape, *arguments):
+    def ask(self, name, shape, *arguments):
         """Call a method; return what it says as an array of a shape, or raise."""
-        found = as_numbers(name, self.model, *arguments)
         rows = None if name.startswith("log_prior") else arguments[-1]
-        self._check_shape(name, found, shape, rows)
-        return self._float(found)
+        found = as_numbers(name, self.model, *arguments)
+        return self._checked(name, found, shape, rows)
 
-    def _float(self, array):
+    def _checked(self, name, array, shape, rows, other=()):
+        """Return what a method says in double precision, or raise for its shape."""
+        if array.shape != shape:
+            wanted = f"an array of shape {shape}" if shape else "one number"
+            if other:
+                wanted = f"an array of shape {other} or, of the support, {shape}"
+            raise ValueError(
+                f"{name} of {type(self.model).__name__} must return {wanted}, got "
+                f"shape {array.shape}{for_rows(rows)}."
+            )
         if array.dtype == np.float32:
-            self._step = float(np.finfo(np.float32).eps) ** (1.0 / 3.0)
+            self.step = float(np.finfo(np.float32).eps) ** (1.0 / 3.0)
         return array.astype(np.float64)
+
+
+def parts(rows):
+    """Yield rows, as many at a time as a model is given."""
+    return (rows[start : start + ROWS] for start in range(0, rows.size, ROWS))
+
+
+def as_numbers(name, model, *arguments):
+    """Call a method of a model; return an array of real numbers, or raise."""
+    out = getattr(model, name)(*arguments)
+    try:
+        array = np.asarray(out)
+        numbers = array.dtype.kind in "iuf"
+    except ValueError:  # ragged
+        numbers = False
+    if not numbers:
+        raise TypeError(
+            f"{name} of {type(model).__name__} must return real numbers, got "
+            f"{type(out).__name__}."
+        )
+    return array
+
+
+def for_rows(rows):
+    """Say how many rows a method was asked for, if it was for rows."""
+    return "" if rows is None else f" for {rows.size} rows, from row {int(rows[0])} on"
 
 
 def _diagonal(times, d):

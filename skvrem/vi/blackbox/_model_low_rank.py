@@ -85,15 +85,6 @@ class Stretched(NamedTuple):
         V = self.directions
         return draws + ((draws @ V) * np.expm1(self.stretch)) @ V.T
 
-    def covariance_times(self, vector):
-        """Return the covariance times a vector (d,)."""
-        V, scaled = self.directions, self.scale * vector
-        return self.scale * (scaled + V @ (np.expm1(2.0 * self.stretch) * (scaled @ V)))
-
-    def columns(self):
-        """Return s times the directions as rows, (r, d)."""
-        return self.directions.T * self.scale
-
 
 def nearest_low_rank(curvature, prior, rank, rng, near=None):
     """Return log s (d,), V (d, r) and kappa (r,) of least divergence; and A's diagonal.
@@ -103,7 +94,7 @@ def nearest_low_rank(curvature, prior, rank, rng, near=None):
 
     Parameters
     ----------
-    curvature : Dense or Products
+    curvature : Curvature
     prior : MeanField or Flat
     rank : int
         At most the number of dimensions.
@@ -135,20 +126,22 @@ def _krylov(curvature, known, scale, start, n_products, rng):
     Q, images = np.empty((2, n_products, scale.size))
     vector, length = start, np.linalg.norm(start)
     for m in range(n_products):
-        for _ in range(2):  # twice is enough
-            vector = vector - (Q[:m] @ vector) @ Q[:m]
-        left = np.linalg.norm(vector)
-        if left < 1e-8 * length:  # all that can be reached has been
-            vector = rng.standard_normal(scale.size)
-            vector -= (Q[:m] @ vector) @ Q[:m]
-            vector -= (Q[:m] @ vector) @ Q[:m]
-            left = np.linalg.norm(vector)
-        Q[m] = vector / left
+        vector = _orthogonal(vector, Q[:m])
+        if np.linalg.norm(vector) < 1e-8 * length:  # all that can be reached has been
+            vector = _orthogonal(rng.standard_normal(scale.size), Q[:m])
+        Q[m] = vector / np.linalg.norm(vector)
         v = scale * Q[m]
         images[m] = known * v + curvature.times(v[None])[0]
         vector = scale * images[m]
         length = np.linalg.norm(vector)
     return Q * scale, images
+
+
+def _orthogonal(vector, Q):
+    """Return a vector without its parts along the rows of Q."""
+    for _ in range(2):  # twice is enough
+        vector = vector - (Q @ vector) @ Q
+    return vector
 
 
 def _refined(curvature, B, AB, log_scale):
@@ -165,9 +158,9 @@ def _refined(curvature, B, AB, log_scale):
     signs = curvature.probes
     inner = ritz * (signs @ rows.T)
     rest = curvature.diagonal - (signs * (inner @ rows)).mean(axis=0)
-    own = ritz @ np.square(rows)
+    known = ritz @ np.square(rows)
     # Were there less than B has, F would fall without end.
-    return own + np.maximum(rest, LEAST_REST * np.abs(own))
+    return known + np.maximum(rest, LEAST_REST * np.abs(known))
 
 
 def _best_scales(diagonal, B, PB, rank, log_scale):
@@ -185,9 +178,9 @@ def _best_scales(diagonal, B, PB, rank, log_scale):
 
     def lack(log_scale):
         values, V = ritz(log_scale)
-        own = diagonal * np.exp(2.0 * log_scale)
-        value = 0.5 * (own.sum() + np.sum(1.0 - values + np.log(values)))
-        slope = own - 1.0 - np.square(V) @ (values - 1.0)
+        relative = diagonal * np.exp(2.0 * log_scale)
+        value = 0.5 * (relative.sum() + np.sum(1.0 - values + np.log(values)))
+        slope = relative - 1.0 - np.square(V) @ (values - 1.0)
         return value - log_scale.sum(), slope
 
     # Orders of magnitude from the start, rounding makes of directions what it likes.
@@ -229,7 +222,7 @@ class LowRankModel(DrawnModel):
     def posterior(self, q):
         """Return q as a distribution over all parameters."""
         more = np.expm1(2.0 * q.stretch)
-        factor = (q.columns() * np.sqrt(np.abs(more))[:, None]).T
+        factor = q.scale[:, None] * q.directions * np.sqrt(np.abs(more))
         sign = np.where(more < 0.0, -1.0, 1.0)
         return LowRank(q.mean[:, 0], q.scale**2, factor, sign)
 
@@ -245,9 +238,9 @@ class LowRankModel(DrawnModel):
     def control(self, curvature, point):
         """Take the control variate of a curvature at a point."""
         away = self._away(point.parameters)
-        bent = np.sum(away * curvature.times(away)) / len(away)
+        drawn = np.sum(away * curvature.times(away)) / len(away)
         exact = curvature.trace(self.posterior(point.parameters))
-        self._control = Control(level=0.5 * (exact - bent))
+        self._control = Control(level=0.5 * (exact - drawn))
 
     def _away(self, q, draws=None):
         """Return draws, those of the fit by default, about the mean, (s, d)."""
@@ -271,4 +264,4 @@ class LowRankModel(DrawnModel):
 
     def precondition(self, point, vector):
         """Multiply by the covariance, the inverse of the Fisher information."""
-        return point.parameters.covariance_times(vector)
+        return self.posterior(point.parameters).covariance_times(vector)

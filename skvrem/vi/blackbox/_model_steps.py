@@ -29,8 +29,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.utils._control import controlled
-from skvrem.vi.blackbox._model import Dense, Products, convex
-from skvrem.vi.blackbox._model_density import ALL, Batch
+from skvrem.vi.blackbox._model import convex, dense, probed_curvature
+from skvrem.vi.blackbox._model_density import ALL, DensityBatch
 from skvrem.vi.gaussian import _kernels_steps
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_steps import Steps, Work
@@ -44,7 +44,7 @@ class Earlier(NamedTuple):
     Attributes
     ----------
     at : ndarray of shape (d,)
-    own : ndarray of shape (d,), or None
+    kept : ndarray of shape (d,), or None
         The batch's gradient there, if it has been kept.
     gradient : ndarray of shape (d,)
         That of all rows.
@@ -53,7 +53,7 @@ class Earlier(NamedTuple):
     """
 
     at: np.ndarray
-    own: np.ndarray | None
+    kept: np.ndarray | None
     gradient: np.ndarray
     diagonal: np.ndarray | None
 
@@ -67,7 +67,7 @@ class Table(NamedTuple):
 
     Attributes
     ----------
-    partition : list of Batch
+    partition : list of DensityBatch
     visited : list of tuple (point, gradient, diagonal)
     fresh : list of tuple
         Of this epoch, for the next.
@@ -119,11 +119,10 @@ class TargetSteps(Steps):
         """Return the averages over all draws, controlled by the curvature there."""
         at = point.parameters.mean[:, 0]
         if self.target.knows_hessian:
-            self.curvature = Dense(-self.target.hessian(at))
+            self.curvature = dense(-self.target.hessian(at))
             self.model.scale_by(convex(self.curvature.matrix, self.model.prior))
         elif self.target.knows_diagonal:
-            diagonal = -self.target.hessian_diagonal(at)
-            self.curvature = Products(self.target, at[None], diagonal)
+            self.curvature = probed_curvature(self.target, at[None], None, 0)
         if self.curvature is not None:
             self.model.control(self.curvature, point)
         return self.model.statistics(point, batch, beta)
@@ -133,41 +132,40 @@ class TargetSteps(Steps):
         rows = rng.permutation(self.target.rows)
         parts = np.array_split(rows, self.n_batches)
         if not self.target.sparse:
-            return [Batch(part, float(self.n_batches)) for part in parts]
+            return [DensityBatch(part, float(self.n_batches)) for part in parts]
         supports = [self.target.support(part) for part in parts]
         counts = np.bincount(np.concatenate(supports), minlength=self.target.n_dim)
         return [
-            Batch(part, counts[own].astype(np.float64), own)
-            for part, own in zip(parts, supports, strict=True)
+            DensityBatch(part, counts[support].astype(np.float64), support)
+            for part, support in zip(parts, supports, strict=True)
         ]
 
     def estimate(self, mean, scale, noise, batch, anchor=None):
-        """Return a batch's estimates of G and C, (d,) each, at one draw.
+        """Return a batch's estimates of G and C (2, d) at one draw.
 
         Parameters
         ----------
         mean, scale, noise : ndarray of shape (d,)
             Of the parameters of the batch's support, as the estimates are.
-        batch : Batch
+        batch : DensityBatch
         anchor : Earlier, default=None
             Of svrg and saga.
         """
-        first, odd = self.ends(mean, scale * noise, batch, anchor)
-        second = -odd * noise / scale
-        if not self.control_scale:
-            return first, second
-        if anchor is None:
-            return first, second - self.target.hessian_diagonal(mean, batch)
-        return first, second + anchor.diagonal
+        first, by_scale = self.by_mean(mean, scale * noise, batch, anchor)
+        second = -by_scale * noise / scale
+        if self.control_scale:
+            known = anchor and anchor.diagonal
+            second += self._diagonal(mean, batch) if known is None else known
+        return np.stack([first, second])
 
-    def ends(self, mean, v, batch, anchor):
+    def by_mean(self, mean, v, batch, anchor):
         """Return an estimate of G, and what of a gradient at the draw is the scales'.
 
         Parameters
         ----------
         mean, v : ndarray of shape (d,)
             The draw is the mean plus v.
-        batch : Batch
+        batch : DensityBatch
         anchor : Earlier or None
         """
         target = self.target
@@ -179,18 +177,18 @@ class TargetSteps(Steps):
             return 0.5 * (slope + other), 0.5 * (slope - other)
         base = mean if anchor is None else anchor.at
         if self.control == "taylor":
-            bent = target.hessian_times(base, v, batch)
+            change = target.hessian_times(base, v, batch)
         else:
             ahead, behind = (target.gradient(base + u, batch) for u in (v, -v))
-            bent = 0.5 * (ahead - behind)
-        level = anchor.own if anchor is not None else None
-        if level is None and (anchor is not None or self.control_scale):
+            change = 0.5 * (ahead - behind)
+        level = 0.0 if anchor is None else anchor.kept
+        if level is None or (anchor is None and self.control_scale):
             level = target.gradient(base, batch)
         if anchor is None:
-            first = controlled(slope, bent, 0.0)
+            first = controlled(slope, change, 0.0)
         else:
-            first = controlled(slope, level + bent, anchor.gradient)
-        return first, slope - level - bent if self.control_scale else slope
+            first = controlled(slope, level + change, anchor.gradient)
+        return first, slope - level - change if self.control_scale else slope
 
     # A sweep
 
@@ -221,9 +219,8 @@ class TargetSteps(Steps):
     def sweep(self, work, known, visits, noise, sizes):
         """Make a step for each batch; return how many were not finite."""
         n_rejected = 0
-        for (number, batch), draw, size in zip(visits, noise, sizes, strict=True):
-            earlier = self._earlier(work.mean[0], known, number, batch)
-            found = self._estimate(work, draw, batch, earlier)
+        seen = self._visited(work, known, visits, noise)
+        for (batch, found), size in zip(seen, sizes, strict=True):
             work.met[batch.support] = True
             if np.isfinite(found).all():
                 self._move(work, found, batch, size)
@@ -237,15 +234,21 @@ class TargetSteps(Steps):
         Times the weights of the supports, zero without a visit.
         """
         found = np.zeros((len(visits), self.n_parts, self.target.n_dim))
-        for row, (number, batch), draw in zip(found, visits, noise, strict=True):
-            earlier = self._earlier(work.mean[0], known, number, batch)
+        seen = self._visited(work, known, visits, noise)
+        for row, (batch, estimate) in zip(found, seen, strict=True):
             weight = 1.0 if batch.support is ALL else self.n_batches / batch.factor
-            row[:, batch.support] = weight * self._estimate(work, draw, batch, earlier)
+            row[:, batch.support] = weight * estimate
         return found
 
+    def _visited(self, work, known, visits, noise):
+        """Yield batches, and their estimates where the epoch has come to."""
+        for (number, batch), draw in zip(visits, noise, strict=True):
+            earlier = self._earlier(work.mean[0], known, number, batch)
+            yield batch, self._estimate(work, draw, batch, earlier)
+
     def _estimate(self, work, noise, batch, earlier):
-        own = work.mean[0, batch.support], work.scale[0, batch.support]
-        return np.stack(self.estimate(*own, noise, batch, earlier))
+        mean, scale = work.mean[0, batch.support], work.scale[0, batch.support]
+        return self.estimate(mean, scale, noise, batch, earlier)
 
     def _move(self, work, found, batch, size):
         state = work.mean, work.log_scale, work.scale, work.prior, work.values
@@ -271,7 +274,7 @@ class TargetSteps(Steps):
         """Return the gradient whose natural step is that in the model's metric."""
         mean, variance, prior = work.mean[0], work.scale[0] ** 2, work.prior
         pull = prior[1, 0] * (mean - prior[0, 0])
-        return self.model.turned(gradient - pull, variance) / variance + pull
+        return self.model.preconditioned(gradient - pull, variance) / variance + pull
 
     # What controls it
 
@@ -279,10 +282,9 @@ class TargetSteps(Steps):
         """Return what is known at an anchor: of all rows, or batch by batch."""
         mean, curvature = anchor.point.parameters.mean[:, 0], anchor.memory
         if self.kind == "svrg":
-            diagonal = None
-            if self.control_scale:
-                known = curvature is not None
-                diagonal = curvature.diagonal if known else self._diagonal(mean)
+            diagonal = curvature and curvature.diagonal
+            if not self.control_scale or curvature is None:
+                diagonal = self._diagonal(mean)
             return Earlier(mean.copy(), None, self.target.gradient(mean), diagonal)
         partition = self.batches(rng)
         return self._table(partition, [self._seen(mean, b) for b in partition])
@@ -302,9 +304,9 @@ class TargetSteps(Steps):
             return None
         if number is None:
             return known.among(batch.support)
-        at, own, _ = known.visited[number]
+        at, kept, _ = known.visited[number]
         known.fresh[number] = self._seen(mean, batch)
-        return known.earlier.among(batch.support)._replace(at=at, own=own)
+        return known.earlier.among(batch.support)._replace(at=at, kept=kept)
 
     def _total(self, partition, parts):
         """Return the sum over all rows of what the batches of a partition found."""
@@ -326,7 +328,7 @@ class TargetSteps(Steps):
         return -self.target.hessian_diagonal(mean, batch)
 
 
-class MeanWork:
+class MovedMeans:
     """What an epoch of `MeanSteps` moves; see `Work`."""
 
     def __init__(self, point, posterior):
@@ -367,7 +369,7 @@ class MeanSteps(TargetSteps):
 
     def open(self, anchor):
         """Return what an epoch moves."""
-        return MeanWork(anchor.point, self.model.posterior(anchor.point.parameters))
+        return MovedMeans(anchor.point, self.model.posterior(anchor.point.parameters))
 
     def noise(self, work, visits, rng):
         """Return a draw for each visit, less the mean of the posterior."""
@@ -375,7 +377,7 @@ class MeanSteps(TargetSteps):
         return [q.sample(1, rng)[0] - q.mean for _ in visits]
 
     def _estimate(self, work, noise, batch, earlier):
-        return np.stack(self.ends(work.mean[0], noise, batch, earlier)[:1])
+        return self.by_mean(work.mean[0], noise, batch, earlier)[0][None]
 
     def _move(self, work, found, batch, size):
         work.n_seen += 1

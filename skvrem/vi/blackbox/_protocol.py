@@ -2,10 +2,10 @@
 
 from typing import Protocol
 
-__all__ = ["Model"]
+__all__ = ["UserModel"]
 
 
-class Model(Protocol):
+class UserModel(Protocol):
     """A model of rows with real parameters: what `VariationalInference` fits.
 
     Data belong to the model; rows are asked for by number. Parameters are one vector

@@ -47,12 +47,12 @@ class _Kind:
     def scaled(self, curvature, root):
         """R P R as an operator, with the diagonal R (d,) of a root."""
 
-        def times(x):
+        def product(x):
             x = root * x.ravel()
-            own = self.matches.curvature_times(curvature, x)
-            return root * (own + self.prior.precision_times(x))
+            times = self.matches.curvature_times(curvature, x)
+            return root * (times + self.prior.precision_times(x))
 
-        return LinearOperator((root.size, root.size), times, dtype=np.float64)
+        return LinearOperator((root.size, root.size), product, dtype=np.float64)
 
     def divide(self, curvature, target, best):
         """Return P^-1 times a vector; `best` is the posterior for P."""

@@ -361,8 +361,8 @@ class BayesianPPCA(
             np.asarray(part, np.float64)
             for part in (self.components_, self.components_std_)
         )
-        own = self.noise_variance_ + np.square(std).sum(axis=0)
-        return LowRank(self.mean_, own, V.T)
+        noise = self.noise_variance_ + np.square(std).sum(axis=0)
+        return LowRank(self.mean_, noise, V.T)
 
     def transform(self, X):
         """Return the posterior means of the latent variables of rows.

@@ -19,7 +19,7 @@ from skvrem.vi.blackbox._model import (
     convex,
     opposite_draws,
 )
-from skvrem.vi.blackbox._model_density import Batch, Target
+from skvrem.vi.blackbox._model_density import DensityBatch, Target
 from skvrem.vi.blackbox._model_steps import Earlier, TargetSteps
 from skvrem.vi.gaussian._model import Diagonal, Full, Point
 from skvrem.vi.gaussian._model_posterior import Flat, MeanField
@@ -299,7 +299,7 @@ def test_derived_derivatives(prior):
             setattr(plain.model, name, getattr(rich.model, name))
         plain.has_prior = True
     z, v = np.array([0.5, -1.0, 0.2]), np.array([1.0, 2.0, -0.5])
-    batch = Batch(np.array([3, 5, 5, 30]), 15.0)
+    batch = DensityBatch(np.array([3, 5, 5, 30]), 15.0)
     for rows in (None, batch):
         for name in ("hessian_times", "hessian_diagonal"):
             more = (v,) if name == "hessian_times" else ()

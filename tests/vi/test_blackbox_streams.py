@@ -8,7 +8,7 @@ import pytest
 from skvrem import BayesianLogisticRegression
 from skvrem import VariationalInference as VI
 from skvrem.vi import MinibatchSteps
-from skvrem.vi.blackbox._model_density import Batch, Target
+from skvrem.vi.blackbox._model_density import DensityBatch, Target
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 from tests.own_models import (
     Logistic,
@@ -88,12 +88,17 @@ def test_weighed_derivatives(model_class):
     z, v = rng.normal(size=(2, d))
     rows = np.array([3, 4, 5, 8, 10])
     support = target.support(rows) if target.has_support else np.arange(d)
-    batch = Batch(rows, 2.0, support) if target.has_support else Batch(rows, 2.0)
+    batch = (
+        DensityBatch(rows, 2.0, support)
+        if target.has_support
+        else DensityBatch(rows, 2.0)
+    )
     each = plain.each(z, plain.rows)
     assert target.log_density(z) == pytest.approx(weight @ each)
     for name, more in (("gradient", ()), ("hessian_times", (v,))):
         some = [
-            getattr(plain, name)(z, *more, Batch(np.array([i]), 1.0)) for i in range(60)
+            getattr(plain, name)(z, *more, DensityBatch(np.array([i]), 1.0))
+            for i in range(60)
         ]
         whole = weight @ some
         np.testing.assert_allclose(getattr(target, name)(z, *more), whole)
