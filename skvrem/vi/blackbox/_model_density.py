@@ -275,8 +275,7 @@ class Target:
         shape = (self.n_dim,) * (2 if name == "hessian" else 1)
         found = as_numbers(name, self.model, *vectors, rows)
         if found.shape == shape or not self.has_support or name == "hessian":
-            found = self._checked(name, found, shape, rows)
-            return found if support is ALL else found[np.ix_(*(support,) * found.ndim)]
+            return self._checked(name, found, shape, rows, support=support)
         if known is ALL:
             known = self._supports.get(key)
         if known is None:
@@ -296,7 +295,7 @@ class Target:
         found = as_numbers(name, self.model, *arguments)
         return self._checked(name, found, shape, rows)
 
-    def _checked(self, name, array, shape, rows, other=()):
+    def _checked(self, name, array, shape, rows, other=(), support=ALL):
         """Return what a method says in double precision, or raise for its shape."""
         if array.shape != shape:
             wanted = f"an array of shape {shape}" if shape else "one number"
@@ -306,6 +305,8 @@ class Target:
                 f"{name} of {type(self.model).__name__} must return {wanted}, got "
                 f"shape {array.shape}{for_rows(rows)}."
             )
+        if support is not ALL:
+            array = array[support] if array.ndim == 1 else array[support][:, support]
         if array.dtype == np.float32:
             self.step = float(np.finfo(np.float32).eps) ** (1.0 / 3.0)
         return array.astype(np.float64)
