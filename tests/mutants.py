@@ -184,6 +184,13 @@ EXPLAINED = (
         "moves all log-densities alike, and they are relative to the largest",
     ),
     (
+        "skvrem/topics/lda/_model.py",
+        "LDAModel.calibration",
+        "extreme",
+        "top = logs[:, :k].max(axis=1)",
+        "any number may be taken off the exponents",
+    ),
+    (
         "skvrem/linear/_model.py",
         "LogisticModel.start",
         "constant",
@@ -210,7 +217,7 @@ EXTREMES |= {there: here for here, there in EXTREMES.items()}
 #: Their arguments are shapes, bounds of loops, or words: errors there raise at once.
 CALLS_LEFT_OUT = "empty zeros ones full range isinstance hasattr warn reshape print"
 #: Of seconds, of rounding, and of who does how much: no algorithm is in them.
-NO_ALGORITHM = re.compile(r"perf_counter|np\.finfo")
+NO_ALGORITHM = re.compile(r"perf_counter|np\.finfo|ROUNDING|[-+] slack$")
 TASKS = re.compile(r"^(rows_of_\w+|_pieces)$")
 KEYWORDS_LEFT_OUT = "axis keepdims dtype copy strict name"
 
