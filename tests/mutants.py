@@ -158,7 +158,7 @@ TABLE = {
     ),
 }
 #: What a pattern has too much: no algorithm is in them.
-LEFT_OUT = re.compile(r"/(__init__|_plan|_protocols|_blocks|_starts)\.py$")
+LEFT_OUT = re.compile(r"/(__init__|_plan|_protocols|_minibatches|_starts)\.py$")
 #: Always drawn: file pattern, regular expression, and what replaces it.
 FIXED = (
     (

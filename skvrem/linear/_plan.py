@@ -215,7 +215,7 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
             # Derivatives of tol are what a gain of about its square leaves.
             slow = solvers.Slow(min(estimator.tol, estimator.tol**2), window)
             newton = solvers.QuasiNewton(estimator.tol)
-            made = solvers.HandOver(made, newton, slow, closer)
+            made = solvers.Switch(made, newton, slow, closer)
     return model, solvers.Plan(solver, made, steps, n_blocks)
 
 

@@ -83,6 +83,8 @@ class Moved(NamedTuple):
         step was tried by full passes. None where the loop has to ask for it.
     stalled : bool
         No step could be taken though some gain was predicted.
+    gradient_variance : float
+        Of the estimates that the steps were made of; NaN where it is not kept.
     """
 
     point: Any
@@ -92,6 +94,7 @@ class Moved(NamedTuple):
     step_size: float = 1.0
     certified: Any = None
     stalled: bool = False
+    gradient_variance: float = math.nan
 
 
 class Point(Protocol):
@@ -250,7 +253,10 @@ class Swept(Protocol):
         """
 
     def variance(self, work) -> float:
-        """Return the variance of the epoch's estimates, NaN where it is not kept."""
+        """Return the variance of the epoch's estimates, over all coordinates.
+
+        Only for models that keep it.
+        """
 
     def close(self, work):
         """Return the point; a FloatingPointError says that the steps went too far."""
@@ -302,10 +308,10 @@ class Solver(Protocol):
 
     #: As it stands in histories and in ``solver_``.
     name: str
-    #: The objective of an anchor is exact; it is a lower bound (False), where one dip
-    #: means nothing; or it is noise (None), to be shown only.
+    #: The objective of an anchor is exact; it is a lower bound (False), where one
+    #: decrease means nothing; or it is noise (None), to be shown only.
     exact: bool | None
-    #: A fall of the objective sends the fit back to the last good anchor. Batch has
+    #: A decrease of the objective sends the fit back to the last good anchor. Batch has
     #: nothing better to go back to, stochastic nothing to go by.
     certifies: bool
     #: Epochs in a row that must predict little gain before the fit has converged,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._batch import Partition
+from skvrem.data._batch import MemoryPartition
 from skvrem.utils._algebra import read_only
 from skvrem.utils._remote import refuse_dask
 
@@ -109,7 +109,7 @@ class Documents:
             batch = self._compact(ids, 0, np.empty(self.n_features, np.int32))
         else:
             batch = self._batch(self.X, ids, read_only(np.empty(0, np.int32)), 0)
-        return Partition([batch], self.total_weight)
+        return MemoryPartition([batch], self.total_weight)
 
     def blocks(self, n_blocks, rng):
         """Cut a random order of the documents into blocks, each a copy of its own.
@@ -121,7 +121,7 @@ class Documents:
         position = np.empty(self.n_features, np.int32)
         ids = [np.sort(order[a:b]) for a, b in pairwise(edges)]
         batches = [self._compact(part, i, position) for i, part in enumerate(ids)]
-        return Partition(batches, self.total_weight)
+        return MemoryPartition(batches, self.total_weight)
 
     def sample(self, n_units, rng):
         """Return a batch of at most `n_units` random documents."""

@@ -123,7 +123,7 @@ def tiles(batch, start, stop, intercept, center=None):
 
     Parameters
     ----------
-    batch : skvrem.data.Batch
+    batch : skvrem.data.RowBatch
     start, stop : int
     intercept : bool
         Rows have a one behind them.

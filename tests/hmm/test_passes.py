@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from skvrem.data._batch import Batch
+from skvrem.data._batch import RowBatch
 from skvrem.hmm import Gaussian
 from skvrem.hmm.forward_backward import _model_layout
 from skvrem.hmm.forward_backward._model_layout import Layout
@@ -235,7 +235,7 @@ def test_a_batch_of_some_sequences():
     lengths = [30, 5, 80, 1, 60, 200]
     rows, chain, joint = make(lengths)
     index = np.array([4, 1, 5, 0])
-    batch = Batch(rows, index, 1, 4, np.empty(0))
+    batch = RowBatch(rows, index, 1, 4, np.empty(0))
     layout = rows.layout(batch)
     assert rows.layout(batch) is layout
     found, _ = run(layout, chain)

@@ -130,7 +130,7 @@ def test_every_solver_is_tried():
     public = [getattr(solvers, name) for name in solvers.__all__]
     classes = {c for c in public if isinstance(c, type) and hasattr(c, "epoch")}
     # Compiled steps, and what is made of two solvers, have tests of their own.
-    others = {solvers.Sweeps, solvers.HandOver}
+    others = {solvers.Sweeps, solvers.Switch}
     assert classes == {type(make()) for make in SOLVERS.values()} | others
 
 

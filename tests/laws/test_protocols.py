@@ -36,6 +36,7 @@ OPTIONAL = {
     "renewed",
     "surrogate",
     "translate",
+    "variance",
 }
 
 

@@ -221,6 +221,7 @@ def test_history_counts_passes_and_time():
         "step_size",
         "temperature",
         "predicted_gain",
+        "gradient_variance",
         "solver",
     }
     assert (np.diff(history["passes"]) > 0).all()

@@ -112,10 +112,6 @@ class _Sweeps:
         """Return infinity: nobody knows what is left to gain."""
         return np.inf
 
-    def variance(self, work):
-        """Return NaN: it is not kept."""
-        return np.nan
-
     def visits(self, known, rng):
         """Return numbers of rows or blocks: all without replacement, and again."""
         n = self.n_units

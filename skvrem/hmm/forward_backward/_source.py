@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.data._batch import Batch, Partition
+from skvrem.data._batch import MemoryPartition, RowBatch
 from skvrem.data._source import ArraySource
 from skvrem.hmm.forward_backward._columns import split_columns
 from skvrem.hmm.forward_backward._model_blocks import Relay, Stretch
@@ -273,7 +273,7 @@ def _is_missing(value):
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-class SequenceBatch(Batch):
+class SequenceBatch(RowBatch):
     """Some sequences, which weigh what their rows do."""
 
     @property
@@ -324,7 +324,7 @@ class SequenceSource(ArraySource):
 
     def chunks(self):
         """All sequences as one batch, which is cut for threads inside."""
-        return Partition([self.batch(0, self.n_units)], self.total_weight)
+        return MemoryPartition([self.batch(0, self.n_units)], self.total_weight)
 
     def blocks(self, n_blocks, rng):
         """Return a fixed random partition of the sequences."""
@@ -354,7 +354,7 @@ class Blocks:
         return Stretches(Relay(self.source.rows.layout(batch), n_blocks), self)
 
 
-class Stretches(Partition):
+class Stretches(MemoryPartition):
     """Blocks of consecutive rows, which hand on their messages."""
 
     def __init__(self, relay, source):

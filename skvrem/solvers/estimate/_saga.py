@@ -4,14 +4,14 @@ from functools import partial
 from typing import Any
 
 from skvrem.solvers._protocols import Anchor
-from skvrem.solvers.estimate._blocks import Blocks
+from skvrem.solvers.estimate._minibatches import Minibatches
 from skvrem.solvers.estimate._svrg import _remember
 from skvrem.utils._algebra import accumulate, correction, scale
 
 __all__ = ["SAGA"]
 
 
-class SAGA(Blocks):
+class SAGA(Minibatches):
     """The last visit of every block as control variate, renewed epoch by epoch.
 
     Blocks are drawn without replacement and the table stands still within an epoch;

@@ -4,13 +4,13 @@ from functools import partial
 from typing import Any
 
 from skvrem.solvers._protocols import Anchor
-from skvrem.solvers.estimate._blocks import Blocks
+from skvrem.solvers.estimate._minibatches import Minibatches
 from skvrem.utils._algebra import accumulate, correction, rescale
 
 __all__ = ["SVRG"]
 
 
-class SVRG(Blocks):
+class SVRG(Minibatches):
     """Variance reduction about an anchor that is renewed every epoch.
 
     Averaging models become sEM-vr (Chen et al. 2018, Eq. 5), gradient models SVRG.
@@ -25,7 +25,7 @@ class SVRG(Blocks):
     patience = 1
 
     def take(self, model, partition):
-        """See `Blocks`."""
+        """See `Minibatches`."""
         super().take(model, partition)
         self.passes = 1.0 + model.recall_passes
 

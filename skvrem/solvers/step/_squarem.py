@@ -6,7 +6,7 @@ from skvrem.utils._algebra import combination, difference
 
 __all__ = ["Squarem"]
 
-# A fall of the objective, relative to it, that is its rounding.
+# A decrease of the objective, relative to it, that is its rounding.
 ROUNDING = 1e-12
 
 
@@ -47,7 +47,7 @@ class Squarem(Batch):
         rejected = far.trials > 0
         far, passes = self._evaluate(far), 2.0
         slack = ROUNDING * max(1.0, abs(plain.objective))
-        # Written so that NaN counts as a fall.
+        # Written so that NaN counts as a decrease.
         if not far.objective >= plain.objective - slack:
             self.longest = max(1.0, self.longest / 4.0)
             again = self.model.update(plain.point, plain.mean, None, 1.0)

@@ -129,7 +129,7 @@ def climb_in_turns(estimator, model, plan, start, rng, began, report):
         if model.distance(point, centre) < FAR or fit.ended:
             break
         point, curvature = _covariance(model, point, see, rng)
-    return fit.result(point, curvature, fit.batch_size, steps)
+    return fit.result(point, curvature, fit.batch_size)
 
 
 def step(estimator, model, plan, start, rng, began, report):
@@ -142,7 +142,7 @@ def step(estimator, model, plan, start, rng, began, report):
     fit = Runs(estimator, model, plan, rng, began, report)
     steps = fit.steps(model)
     point = fit.go_on(steps, point)
-    return fit.result(point, steps.curvature, fit.batch_size, steps)
+    return fit.result(point, steps.curvature, fit.batch_size)
 
 
 class Runs:
@@ -161,7 +161,7 @@ class Runs:
     def __init__(self, estimator, model, plan, rng, began, report):
         self.estimator, self.target, self.plan = estimator, model.target, plan
         self.rng, self.began, self.report = rng, began, report
-        self.runs, self.variances = [], []
+        self.runs = []
         self.left, self.passes, self.size = estimator.max_iter, 0.0, 1.0
         self.batch_size = self.target.rows.size
 
@@ -209,9 +209,6 @@ class Runs:
             passes=self.passes,
             seconds=time.perf_counter() - self.began,
         )
-        if plan.solver != "batch":
-            # The start of every run but the first is where the one before it ended.
-            self.variances += solver.variances[len(self.variances) > 0 :]
         self.runs.append(result)
         self.left -= result.n_iter
         self.passes = result.history[-1].passes
@@ -222,12 +219,10 @@ class Runs:
         """Whether there is nothing to be gone on with."""
         return self.runs[-1].stopped or self.left <= 0
 
-    def result(self, point, curvature, batch_size, steps=None):
+    def result(self, point, curvature, batch_size):
         """Return the `Fit`."""
         whole = solvers.joined(self.runs)
         used = whole.attributes()
-        if steps is not None:
-            used["history_"]["gradient_variance"] = np.array(self.variances)
         used |= {"step_size_": self.size, "batch_size_": batch_size}
         return Fit(point, whole, curvature, used)
 

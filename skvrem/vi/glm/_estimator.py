@@ -205,7 +205,6 @@ class GaussianPosterior(
         )
         used = result.attributes()
         if plan.solver in STOCHASTIC:
-            used["history_"]["gradient_variance"] = np.array(solver.variances)
             model = model.model
         vars(self).update(
             attributes(point.parameters),

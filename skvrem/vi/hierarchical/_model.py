@@ -377,7 +377,7 @@ def predictors(mean, variance, batch, place):
     Parameters
     ----------
     mean, variance : ndarray of shape (n_groups, p, k)
-    batch : skvrem.data.Batch
+    batch : skvrem.data.RowBatch
     place : ndarray of int64 of shape (m,)
         Number of the group of each row of the batch.
     """

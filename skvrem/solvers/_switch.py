@@ -7,9 +7,9 @@ from operator import attrgetter
 import numpy as np
 
 from skvrem.solvers._prediction import ROUNDING
-from skvrem.solvers.estimate._blocks import Blocks
+from skvrem.solvers.estimate._minibatches import Minibatches
 
-__all__ = ["After", "HandOver", "Slow"]
+__all__ = ["After", "Slow", "Switch"]
 
 # Epochs that a solver may still need before it is slow.
 MOST_EPOCHS = 20
@@ -65,7 +65,7 @@ class Slow:
         return math.log(aim) / math.log(rate) * self.window > MOST_EPOCHS
 
 
-class HandOver:
+class Switch:
     """Epochs of a first solver, then those of a second.
 
     For steps that are safe wherever a fit begins, and others that are better near its
@@ -74,7 +74,7 @@ class HandOver:
     Parameters
     ----------
     first, second : solvers
-        Two of `Blocks` share the blocks.
+        Two of `Minibatches` share the blocks.
     until : callable
         `After` or `Slow`: takes the objectives that the first one's epochs began with,
         the newest included, and says whether the second shall begin there.
@@ -133,7 +133,7 @@ class HandOver:
         if not self.until(self.objectives):
             return anchor
         self.active, passes = self.second, anchor.passes
-        if isinstance(self.first, Blocks) and isinstance(self.second, Blocks):
+        if isinstance(self.first, Minibatches) and isinstance(self.second, Minibatches):
             self.second.take(self.rest[0], self.first.partition)
         else:
             self.second.start(*self.rest)
