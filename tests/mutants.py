@@ -39,8 +39,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Seconds for one set of tests. More is a loop without end, and counts as killed.
-TIME_LIMIT = 240.0
+#: CPU seconds for one set of tests. More is a loop without end, and counts as killed.
+#: And seconds of the clock, as one may wait for ever, times as many.
+TIME_LIMIT, WAIT = 300, 4
 #: Bytes of address space: an error may fill a list for ever.
 MEMORY = 12 * 2**30
 #: Of all mutants, those that must be killed, and those that are in compiled epochs.
@@ -554,8 +555,12 @@ class Copy:
             text=True,
             start_new_session=True,
         )
+        if mutated and hasattr(resource, "prlimit"):
+            limits = TIME_LIMIT, TIME_LIMIT
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, limits)
         try:
-            out, _ = process.communicate(timeout=TIME_LIMIT if mutated else None)
+            limit = WAIT * TIME_LIMIT if mutated else None
+            out, _ = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             self.end()
             process.communicate()
