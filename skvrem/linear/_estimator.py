@@ -4,9 +4,11 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_random_state
@@ -29,6 +31,7 @@ from skvrem.linear._plan import (
 from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._classes import PredictsByProba, stream_classes
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import (
@@ -204,31 +207,31 @@ class SBMLogisticRegression(
 
     def __init__(
         self,
-        penalty="l2",
+        penalty: Literal["l2"] | None = "l2",
         *,
-        C=1.0,
-        l1_ratio=0.0,
-        dual=False,
-        tol=1e-6,
-        fit_intercept=True,
-        intercept_scaling=1,
-        class_weight=None,
-        random_state=None,
-        solver="auto",
-        max_iter=500,
-        verbose=0,
-        warm_start=False,
-        n_jobs=None,
-        penalize_intercept=False,
-        acceleration="auto",
-        curvature="auto",
-        curvature_rank=None,
-        step_size="auto",
-        batch_size="auto",
-        gradient_memory=0.0,
-        total_samples=None,
-        compute_std=False,
-        verbose_interval=10,
+        C: float = 1.0,
+        l1_ratio: float | None = 0.0,
+        dual: bool = False,
+        tol: float = 1e-6,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1,
+        class_weight: dict | Literal["balanced"] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        solver: str = "auto",
+        max_iter: int = 500,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        penalize_intercept: bool = False,
+        acceleration: Literal["auto", "lbfgs"] | None = "auto",
+        curvature: Literal["auto", "bound", "hessian"] = "auto",
+        curvature_rank: int | None = None,
+        step_size: float | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        gradient_memory: float = 0.0,
+        total_samples: float | None = None,
+        compute_std: bool = False,
+        verbose_interval: int = 10,
     ):
         self.penalty = penalty
         self.C = C
@@ -293,7 +296,9 @@ class SBMLogisticRegression(
 
     # Fits
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Fit the model.
 
         Parameters
@@ -475,7 +480,13 @@ class SBMLogisticRegression(
             "intercept_std_": std[d] if self.fit_intercept else np.zeros(std.shape[1]),
         }
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         r"""Update the model with one batch of a stream.
 
         A step of stochastic bound majorization for every `batch_size` rows ("auto":
@@ -581,7 +592,7 @@ class SBMLogisticRegression(
 
     # Answers
 
-    def decision_function(self, X):
+    def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Return the logits of rows.
 
         Parameters
@@ -605,7 +616,7 @@ class SBMLogisticRegression(
         Z = self.decision_function(X)
         return (Z > 0).astype(int) if Z.ndim == 1 else Z.argmax(axis=1)
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> np.ndarray:
         """Return the probabilities of the classes.
 
         Parameters
@@ -630,7 +641,9 @@ class SBMLogisticRegression(
             return np.stack([log_expit(-Z), log_expit(Z)], axis=1)
         return log_softmax(Z, axis=1)
 
-    def score(self, X, y, sample_weight=None):
+    def score(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return the accuracy.
 
         Parameters
@@ -650,7 +663,7 @@ class SBMLogisticRegression(
         refuse_dask(y, sample_weight)
         return super().score(X, y, sample_weight)
 
-    def densify(self):
+    def densify(self) -> Self:
         """Make ``coef_`` a dense array, as it is after a fit.
 
         Returns
@@ -663,7 +676,7 @@ class SBMLogisticRegression(
             self.coef_ = self.coef_.toarray()
         return self
 
-    def sparsify(self):
+    def sparsify(self) -> Self:
         """Make ``coef_`` a sparse matrix, for coefficients that are mostly zero.
 
         A quadratic penalty makes few zeros; after setting small coefficients to zero
@@ -678,7 +691,7 @@ class SBMLogisticRegression(
         self.coef_ = sp.csr_matrix(self.coef_)
         return self
 
-    def summary(self):
+    def summary(self) -> Any:
         """Return a table of the coefficients.
 
         Returns
