@@ -209,7 +209,7 @@ def memory_rows(name, problem, settings):
     X, y = problem.X, problem.y
     for solver, params in {
         "auto": {},
-        "rank=10": {"rank": 10},
+        "curvature_rank=10": {"curvature_rank": 10},
         "stochastic": {"solver": "stochastic"},
     }.items():
         model = ours(1, max_iter=3, **params)

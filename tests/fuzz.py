@@ -86,7 +86,7 @@ LEFT_OUT = (
 #: Values that a parameter of this name may have, in one estimator or another.
 VALUES = {
     "C": [1.0, 1e-6, 1e6, np.inf],
-    "acceleration": [None, "squarem", "lbfgs"],
+    "acceleration": ["auto", None, "squarem", "lbfgs"],
     "activation": ["relu", "tanh", "identity", "logistic"],
     "activation_prior": [None, 0.5],
     "algorithm": ["viterbi", "map"],
@@ -139,6 +139,7 @@ VALUES = {
     "posterior": ["auto", "full", "diag", "meanfield", "lowrank"],
     "prior_scale": [None, 1.0, 1e-6, 1e6, "learn"],
     "random_state": [0, None],
+    "curvature_rank": [None, 1, 2, 20],
     "rank": [None, 1, 2, 20],
     "reg_covar": [0.0, 1e-6, 1.0],
     "solver": (

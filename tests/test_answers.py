@@ -81,7 +81,7 @@ OTHERS = {
         "penalize_intercept": True,
         "class_weight": "balanced",
         "C": 1e-3,
-        "rank": 1,
+        "curvature_rank": 1,
     },
 }
 ODD = [None, "nonsense", -1, np.arange(3.0), (), object()]

@@ -92,7 +92,9 @@ def more_variants():
         yield make(TemperedLDA, tempering=tempering, **FEW)
     yield SBMLogisticRegression(solver="batch", max_iter=3000, tol=1e-6)
     yield SBMLogisticRegression(solver="stochastic", batch_size=10, tol=1e-3)
-    yield SBMLogisticRegression(rank=2, curvature="bound", tol=1e-15, max_iter=3000)
+    yield SBMLogisticRegression(
+        curvature_rank=2, curvature="bound", tol=1e-15, max_iter=3000
+    )
     yield BayesianGLMRegressor("poisson")
     yield BayesianGLMRegressor(noise_scale=0.5, posterior="meanfield")
     yield BayesianLogisticRegression(posterior="meanfield", fit_intercept=False)

@@ -1,6 +1,10 @@
 """Components that are images."""
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.inspection._grid import new_axes
@@ -39,7 +43,12 @@ class ComponentsDisplay:
     ['component 0', 'component 1', 'component 2']
     """
 
-    def __init__(self, components, image_shape, titles=None):
+    def __init__(
+        self,
+        components: ArrayLike,
+        image_shape: tuple[int, int],
+        titles: Sequence[str] | None = None,
+    ):
         self.components = components
         self.image_shape = image_shape
         self.titles = titles
@@ -47,15 +56,15 @@ class ComponentsDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        image_shape,
+        estimator: Any,
+        image_shape: tuple[int, int],
         *,
-        components=None,
-        titles=None,
-        ax=None,
-        n_columns=8,
-        **kwargs,
-    ):
+        components: ArrayLike | None = None,
+        titles: Sequence[str] | None = None,
+        ax: Any = None,
+        n_columns: int = 8,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the components of a fitted model.
 
         Parameters
@@ -114,7 +123,7 @@ class ComponentsDisplay:
         display = cls(np.asarray(rows)[numbers], image_shape, titles)
         return display.plot(ax=ax, n_columns=n_columns, **kwargs)
 
-    def plot(self, ax=None, *, n_columns=8, **kwargs):
+    def plot(self, ax: Any = None, *, n_columns: int = 8, **kwargs: Any) -> Self:
         """Draw the images.
 
         Parameters

@@ -1,8 +1,11 @@
 """How fits converged: objective against time, passes or epochs."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -59,21 +62,21 @@ class ConvergenceDisplay:
     'passes over the data'
     """
 
-    def __init__(self, histories):
+    def __init__(self, histories: Mapping[str, Mapping[str, ArrayLike]]):
         self.histories = histories
 
     @classmethod
     def from_estimator(
         cls,
-        estimator,
+        estimator: Any,
         *,
-        x="passes",
-        y="objective",
-        best=None,
-        ax=None,
-        name=None,
-        **kwargs,
-    ):
+        x: Literal["passes", "seconds", "epoch"] = "passes",
+        y: Literal["objective", "gap", "step_size", "temperature"] = "objective",
+        best: float | None = None,
+        ax: Any = None,
+        name: str | Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the ``history_`` of fitted estimators on one axis.
 
         Parameters
@@ -122,7 +125,15 @@ class ConvergenceDisplay:
         }
         return cls(histories).plot(ax=ax, x=x, y=y, best=best, **kwargs)
 
-    def plot(self, ax=None, *, x="passes", y="objective", best=None, **kwargs):
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        x: Literal["passes", "seconds", "epoch"] = "passes",
+        y: Literal["objective", "gap", "step_size", "temperature"] = "objective",
+        best: float | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the histories.
 
         Parameters

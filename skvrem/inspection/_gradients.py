@@ -1,6 +1,10 @@
 """Where the variance of stochastic gradients comes from, and what is left of it."""
 
+from collections.abc import Mapping
+from typing import Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skvrem.utils._base import optional
 
@@ -30,11 +34,19 @@ class GradientVarianceDisplay:
     'log'
     """
 
-    def __init__(self, variances):
+    def __init__(self, variances: Mapping[str, float]):
         self.variances = variances
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, ax=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Measure the variances at a fitted posterior and draw them.
 
         Parameters
@@ -56,7 +68,7 @@ class GradientVarianceDisplay:
         """
         return cls(estimator.gradient_variance(X, y, **kwargs)).plot(ax=ax)
 
-    def plot(self, ax=None, **kwargs):
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw a bar for each variance, on a logarithmic scale.
 
         Parameters

@@ -1,6 +1,10 @@
 """Hidden Markov models: states along a series, and whether they explain it."""
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
@@ -44,14 +48,28 @@ class StatesDisplay:
     2
     """
 
-    def __init__(self, values, states, probabilities, names):
+    def __init__(
+        self,
+        values: np.ndarray,
+        states: np.ndarray,
+        probabilities: np.ndarray,
+        names: Sequence[str],
+    ):
         self.values = values
         self.states = states
         self.probabilities = probabilities
         self.names = names
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, values=None, names=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        *,
+        values: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw rows of X with the states that a fitted model gives them.
 
         Parameters
@@ -92,7 +110,7 @@ class StatesDisplay:
             names = [f"x{j}" for j in range(values.shape[1])]
         return cls(values, states, probabilities, list(names)).plot()
 
-    def plot(self, *, axes=None):
+    def plot(self, *, axes: Any = None) -> Self:
         """Draw the series and, below, the probabilities of the states.
 
         Parameters
@@ -169,12 +187,14 @@ class ResidualsDisplay:
     'normal quantiles'
     """
 
-    def __init__(self, residuals, names):
+    def __init__(self, residuals: np.ndarray, names: Sequence[str]):
         self.residuals = residuals
         self.names = names
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, ax=None, **kwargs):
+    def from_estimator(
+        cls, estimator: Any, X: ArrayLike, *, ax: Any = None, **kwargs: Any
+    ) -> Self:
         """Draw the pseudo-residuals of X under a fitted model.
 
         Parameters
@@ -207,7 +227,7 @@ class ResidualsDisplay:
         names = [f"x{j}" for j in range(residuals.shape[1])]
         return cls(residuals, names).plot(ax=ax)
 
-    def plot(self, ax=None):
+    def plot(self, ax: Any = None) -> Self:
         """Draw the quantiles.
 
         Parameters

@@ -1,6 +1,10 @@
 """Topics by their words."""
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skvrem.inspection._grid import new_axes
 from skvrem.text._topics import (
@@ -44,7 +48,12 @@ class TopicsDisplay:
     ['topic 0', 'topic 1']
     """
 
-    def __init__(self, words, probabilities, titles=None):
+    def __init__(
+        self,
+        words: ArrayLike,
+        probabilities: ArrayLike,
+        titles: Sequence[str] | None = None,
+    ):
         self.words = words
         self.probabilities = probabilities
         self.titles = titles
@@ -52,16 +61,16 @@ class TopicsDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
+        estimator: Any,
         *,
-        feature_names=None,
-        n_words=10,
-        topics=None,
-        titles=None,
-        ax=None,
-        n_columns=5,
-        **kwargs,
-    ):
+        feature_names: Any = None,
+        n_words: int = 10,
+        topics: ArrayLike | None = None,
+        titles: Sequence[str] | None = None,
+        ax: Any = None,
+        n_columns: int = 5,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the top words of a fitted topic model.
 
         Parameters
@@ -122,7 +131,7 @@ class TopicsDisplay:
         display = cls(names[top], np.take_along_axis(probabilities, top, 1), titles)
         return display.plot(ax=ax, n_columns=n_columns, **kwargs)
 
-    def plot(self, ax=None, *, n_columns=5, **kwargs):
+    def plot(self, ax: Any = None, *, n_columns: int = 5, **kwargs: Any) -> Self:
         """Draw the bars.
 
         Parameters
