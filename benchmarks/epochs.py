@@ -86,7 +86,7 @@ def problems():
         options = {
             "posterior": "meanfield",
             "solver": solver,
-            "expectation": expectation,
+            "steps": ours.vi.MinibatchSteps(expectation=expectation),
         }
         bayes = partial(ours.BayesianLogisticRegression, **options)
         fits[f"bayes two {solver} {expectation}"] = fit(bayes, X, two)

@@ -40,6 +40,7 @@ import scipy.sparse as sp
 import skvrem
 from skvrem.utils._validation import MAY_BE_INFINITE
 from skvrem.utils.discovery import all_estimators
+from skvrem.vi import MinibatchSteps
 from tests.own_models import Logistic, RichLogistic
 
 #: Seeds begin here.
@@ -97,12 +98,11 @@ VALUES = {
     "code_iter": [1, 5],
     "component_variance": [None, 1.0],
     "compute_std": [True, False],
-    "control_scale": [True, False],
-    "control_variate": ["taylor", None, "antithetic"],
     "covariance_type": ["full", "tied", "diag", "spherical"],
     "curvature": ["auto", "bound", "hessian"],
     "doc_topic_prior": [None, 1.0, 1e-3, 2.0, 1e5],
     "doc_update_iter": ["auto", 1, 5],
+    "dropout_scale": [0.5, 0.0, 2.0],
     "early_stopping": [True, False],
     "emission": [
         "gaussian",
@@ -113,7 +113,6 @@ VALUES = {
         "vonmises",
     ],
     "evaluate_every": [-1, 1, 2],
-    "expectation": ["auto", "quadrature", "mc"],
     "family": ["gaussian", "poisson"],
     "fit_intercept": [True, False],
     "gradient_memory": [0.0, 0.5, 1.0],
@@ -131,9 +130,8 @@ VALUES = {
     "n_draws": [1, 3, "auto"],
     "n_init": [1, 2, 3],
     "n_jobs": [None, 1, 2, -1],
-    "noise_scale": [None, 0.5, 0.0, 2.0],
+    "noise_scale": ["learn", 0.5, 0.0, 2.0],
     "noise_variance": [None, 0.1, "learn"],
-    "optimizer": ["auto", "adam", "adagrad", "sgd", "natural"],
     "penalize_intercept": [True, False],
     "penalty": ["l2", None],
     "posterior": ["auto", "full", "diag", "meanfield", "lowrank"],
@@ -149,6 +147,14 @@ VALUES = {
     "startprob_prior": [1.0, 2.0, 0.5],
     "step_decay": [0.51, 0.6, 1.0],
     "step_offset": [0.0, 1.0, 10.0],
+    "steps": [
+        None,
+        *(MinibatchSteps(optimizer=one) for one in ("adam", "sgd", "natural", "none")),
+        *(MinibatchSteps(control_variate=one) for one in (None, "antithetic")),
+        *(MinibatchSteps(expectation=one) for one in ("quadrature", "mc", 1.0)),
+        *(MinibatchSteps(n_draws=one) for one in (1, 4, "many")),
+        MinibatchSteps(control_scale=False),
+    ],
     "step_size": ["auto", 0.1, 1.0, 1e-8, 5.0],
     "temperature": [1.0, 2.0, 100.0, "auto"],
     "tempering": [None, "annealed", "global", "local", "auto"],

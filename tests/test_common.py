@@ -23,6 +23,7 @@ from skvrem import (
     VRGaussianMixture,
 )
 from skvrem.utils.discovery import all_estimators, expected_failed_checks
+from skvrem.vi import MinibatchSteps
 
 # Small enough that the checks are quick; parameters that an estimator does not have
 # are left out.
@@ -100,7 +101,9 @@ def more_variants():
     yield BayesianLogisticRegression(posterior="meanfield", fit_intercept=False)
     for solver in ("svrg", "saga"):
         yield BayesianLogisticRegression(solver=solver, tol=0.5, batch_size=10)
-    yield BayesianLogisticRegression(solver="svrg", expectation="mc", tol=0.5)
+    yield BayesianLogisticRegression(
+        solver="svrg", steps=MinibatchSteps(expectation="mc"), tol=0.5
+    )
     yield HierarchicalSoftmaxClassifier(fit_intercept=False, warm_start=True, tol=0.1)
     for solver in ("batch", "svrg"):
         yield GaussianDropoutClassifier((), solver=solver, max_iter=300, tol=1e-2)

@@ -119,7 +119,7 @@ def test_probabilities_are_those_of_the_definitions(ties):
 def test_predictions_average_over_the_posterior():
     X, y, _ = season(n=40)
     model = BradleyTerry().fit(X, y)
-    Z = model.sample_posterior(200_000, random_state=0)
+    Z = model.sample_posterior(200_000, random_state=0)["skills"]
     np.testing.assert_allclose(Z.sum(axis=1), 0.0, atol=1e-12)
     for a, b in ((0, 1), (2, 5)):
         found = model.predict_proba([[a, b]])[0, 1]

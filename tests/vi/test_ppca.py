@@ -209,7 +209,7 @@ def test_rows_are_gaussian(fitted):
 
 
 def test_covariance_averages_over_the_posterior(fitted):
-    W = fitted.sample_posterior(100_000, random_state=0)
+    W = fitted.sample_posterior(100_000, random_state=0)["components"]
     assert W.shape == (100_000, 2, 5)
     average = np.einsum("ski,skj->ij", W, W) / len(W)
     average += fitted.noise_variance_ * np.eye(5)

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from skvrem import schedules, solvers
 from skvrem.vi.blackbox._model import convex, probed_curvature
 from skvrem.vi.blackbox._model_steps import MeanSteps, TargetSteps
+from skvrem.vi.gaussian._minibatch import steps_of
 from skvrem.vi.gaussian._model_posterior import Flat
 from skvrem.vi.gaussian._plan import FULL_RANK
 
@@ -57,8 +58,9 @@ class Fit(NamedTuple):
 
 def pairs_of_draws(estimator, plan, n_rows, width):
     """Return how many pairs of draws full passes have."""
-    if estimator.n_draws != "auto":
-        return estimator.n_draws // 2
+    n_draws = steps_of(estimator).n_draws
+    if n_draws != "auto":
+        return n_draws // 2
     few = int(np.clip(ROWS_OF_PAIRS // n_rows, *PAIRS))
     if plan.solver != "batch":  # one pass of many, which only checks
         return max(few // 4, PAIRS[0])
@@ -79,7 +81,7 @@ def climb(estimator, model, plan, start, rng, began, report):
     point = _warm(estimator, model)
     centre = _mode(model, start) if point is None else point.parameters.mean[:, 0]
     whole, curvature = target.n_dim <= FULL_RANK, None
-    controlled = estimator.control_variate == "taylor"
+    controlled = steps_of(estimator).control_variate == "taylor"
     for _ in range(TURNS):
         if curvature is None or model.distance(point, centre) > FAR:
             if curvature is not None:
@@ -122,7 +124,7 @@ def climb_in_turns(estimator, model, plan, start, rng, began, report):
     for _ in range(TURNS):
         if curvature is None:
             curvature = see(model.typical(point))
-        if estimator.control_variate == "taylor":
+        if steps_of(estimator).control_variate == "taylor":
             model.control(curvature, point)
         centre = point.parameters.mean[:, 0]
         point = fit.go_on(model if steps is None else steps, point)
@@ -178,8 +180,8 @@ class Runs:
         return kind(
             model,
             plan.solver,
-            estimator.control_variate,
-            estimator.control_scale,
+            steps_of(estimator).control_variate,
+            steps_of(estimator).control_scale,
             plan.optimizer,
             self.batch_size,
         )

@@ -109,6 +109,9 @@ class BradleyTerry(
         there is one, and the skills. ``mean``, ``scale``, ``sample``, ``logpdf``.
     elbo_ : float
         Lower bound of the log evidence, in nats. A stream has none.
+    objective_ : float
+        The same bound, in nats, priors included; of a stream that of its last batch,
+        given what came before.
     pareto_k_ : float
         Below 0.7 the posterior is near the exact one, given the tie parameter; computed
         when asked for, from the matches of the last fit.
@@ -321,6 +324,7 @@ class BradleyTerry(
             attributes(result.point),
             classes_=np.array([0.0, 1.0] if self.ties is None else [0.0, 0.5, 1.0]),
             elbo_=float(result.objective),
+            objective_=float(result.objective),
             **result.attributes(),
             _rows=(pairs, prior),
         )

@@ -266,13 +266,13 @@ class PairsInference(ParetoMixin, ArviZMixin):
 
         Returns
         -------
-        skills : ndarray of shape (n_samples, n_items)
-            Each row sums to zero.
+        draws : dict of str to ndarray of shape (n_samples, ...)
+            "skills" (n_items), of which each draw sums to zero.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
         skills = self.posterior_.sample(n_samples, rng)[:, self._offset :]
-        return skills - skills.mean(axis=1, keepdims=True)
+        return {"skills": skills - skills.mean(axis=1, keepdims=True)}
 
     def _log_joint(self, draws):
         """See `ParetoMixin`. The tie parameter is known."""

@@ -45,6 +45,7 @@ from skvrem.vi.gaussian._guards import (
     check_unchanged,
     whole_fit,
 )
+from skvrem.vi.gaussian._minibatch import check_steps, steps_of
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import Logistic, ScatteredSoftmax
 
@@ -76,7 +77,7 @@ class GaussianDropoutClassifier(
         Units of the hidden layers; ``()`` is a linear classifier.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
         Of hidden layers.
-    noise_scale : float, default=0.5
+    dropout_scale : float, default=0.5
         Standard deviation of the noise. Dropping units with probability p has the same
         variance for :math:`\sqrt{p / (1 - p)}`.
     alpha : float, default=1e-4
@@ -85,16 +86,14 @@ class GaussianDropoutClassifier(
         How means over rows are estimated: by full passes, by minibatches, or by those
         with the control variate of Algorithm 2 of [1]_. "auto" is "batch" without
         hidden layers and for up to 200 rows, else "stochastic".
-    expectation : {"auto", "quadrature", "mc"}, default="auto"
-        How the noise is averaged over. "quadrature" integrates over the logits, "mc"
-        draws it anew in each step. "auto" is "quadrature" for "batch" and for two
-        classes, else "mc".
-    control_variate : {"taylor", None}, default="taylor"
-        Of the draws: Taylor's approximation about the network without noise ([1]_,
-        Eq. 57). "svrg" with "mc" needs it.
-    optimizer : {"auto", "lbfgs", "adam", "sgd"}, default="auto"
-        "lbfgs" for "batch", "adam" or "sgd" for minibatches; "auto" is "lbfgs" and
-        "adam".
+    steps : MinibatchSteps or None, default=None
+        How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
+        ``expectation`` by "quadrature" integrates over the logits, "mc" draws the noise
+        anew in each step; "auto" is "quadrature" for "batch" and for two classes. Its
+        ``control_variate`` of the draws is "taylor", the approximation about the
+        network without noise ([1]_, Eq. 57), or None; "svrg" with "mc" needs it. Its
+        ``optimizer`` is "lbfgs" for "batch" and "adam" or "sgd" for minibatches; "auto"
+        is "lbfgs" and "adam". It has no use for ``control_scale`` and ``n_draws``.
     step_size : float or "auto", default="auto"
         Of minibatches. It is halved wherever an epoch lowers the objective; "auto" is
         0.001 for "adam" (0.01 without hidden layers) and 0.1 for "sgd".
@@ -134,6 +133,8 @@ class GaussianDropoutClassifier(
         Expected loss and penalty, in nats a row, of the weights that are returned; of
         a stream, over its last batch. For more than two classes it is a sum over nodes
         that err by some 5e-4 nats a row.
+    objective_ : float
+        Minus ``loss_``: the penalised expected log-likelihood, in nats a row.
     n_layers_ : int
         With that of the features.
     history_ : dict of ndarray
@@ -177,12 +178,10 @@ class GaussianDropoutClassifier(
         hidden_layer_sizes=(100,),
         activation="relu",
         *,
-        noise_scale=0.5,
+        dropout_scale=0.5,
         alpha=1e-4,
         solver="auto",
-        expectation="auto",
-        control_variate="taylor",
-        optimizer="auto",
+        steps=None,
         step_size="auto",
         batch_size="auto",
         max_iter=200,
@@ -197,12 +196,10 @@ class GaussianDropoutClassifier(
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
-        self.noise_scale = noise_scale
+        self.dropout_scale = dropout_scale
         self.alpha = alpha
         self.solver = solver
-        self.expectation = expectation
-        self.control_variate = control_variate
-        self.optimizer = optimizer
+        self.steps = steps
         self.step_size = step_size
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -220,18 +217,21 @@ class GaussianDropoutClassifier(
         check_integer(self, "verbose_interval", least=1)
         check_integer(self, "batch_size", least=1, options=("auto",))
         check_real(self, "tol", "alpha")
-        check_real(self, "noise_scale", most=MOST_SCALE)
+        check_real(self, "dropout_scale", most=MOST_SCALE)
         check_real(self, "step_size", above=True, options=("auto",))
         check_real(self, "validation_fraction", above=True, most=0.9)
         check_options(
             self,
             activation=tuple(ACTIVATIONS),
             solver=("auto", "batch", "stochastic", "svrg"),
-            expectation=("auto", "quadrature", "mc"),
-            control_variate=("taylor", None),
-            optimizer=("auto", "lbfgs", "adam", "sgd"),
             early_stopping=(True, False),
             warm_start=(True, False),
+        )
+        check_steps(
+            self,
+            unused=("control_scale", "n_draws"),
+            control_variate=("taylor", None),
+            optimizer=("auto", "lbfgs", "adam", "sgd"),
         )
         sizes = hidden_sizes(self)
         whole = (isinstance(n, Integral) and not isinstance(n, bool) for n in sizes)
@@ -350,8 +350,9 @@ class GaussianDropoutClassifier(
         vars(self).update(
             attributes(parameters),
             loss_=-objective,
+            objective_=objective,
             **result.attributes(),
-            **self._used(plan),
+            **plan.attributes(),
         )
 
     def _check_held_out(self, numbers):
@@ -381,7 +382,7 @@ class GaussianDropoutClassifier(
         return DropoutModel(
             family,
             targets,
-            Network(sizes, self.activation, self.noise_scale),
+            Network(sizes, self.activation, self.dropout_scale),
             self.alpha,
             as_source(rows, weight, dask=False),
         )
@@ -389,19 +390,10 @@ class GaussianDropoutClassifier(
     def _steps(self, model, plan):
         """Return what minibatch steps move."""
         drawn = plan.expectation == "mc"
-        control = self.control_variate if drawn else "quadrature"
+        control = steps_of(self).control_variate if drawn else "quadrature"
         return DropoutSteps(
             model, plan.solver, control, plan.optimizer, plan.batch_size
         )
-
-    def _used(self, plan):
-        return {
-            "solver_": plan.solver,
-            "expectation_": plan.expectation,
-            "optimizer_": plan.optimizer,
-            "step_size_": plan.step_size,
-            "batch_size_": plan.batch_size,
-        }
 
     def _first(self, network, classes, rng):
         """Return the weights to start from: random, or the last ones."""
@@ -416,7 +408,7 @@ class GaussianDropoutClassifier(
     def _attributes(self, network, parameters, dtype):
         """Return the fitted attributes of weights."""
         layers = network.layers(parameters.vector)
-        last = self.noise_scale * abs(layers[-1][0])
+        last = self.dropout_scale * abs(layers[-1][0])
         return {
             "classes_": self.classes_,
             "coefs_": [W.astype(dtype) for W, _ in layers],
@@ -431,9 +423,9 @@ class GaussianDropoutClassifier(
         Goes on from a `fit` or the batch before, with the optimizer's moments. The
         steps are those of "stochastic" and "adam" where the fit makes full passes. The
         posterior of earlier batches is not the prior of later ones, as its standard
-        deviations are `noise_scale` times the weights however many rows there were: it
-        would hold weights back that few rows have moved, and let go of those that many
-        agree on.
+        deviations are `dropout_scale` times the weights however many rows there were:
+        it would hold weights back that few rows have moved, and let go of those that
+        many agree on.
 
         Parameters
         ----------
@@ -479,15 +471,17 @@ class GaussianDropoutClassifier(
         begin = Anchor(None, np.nan, 0.0, point)  # of which nothing need be known
         point = solver.sweep(begin, pace, rng).point
         _, mean, _ = steps.full_pass(point, model.data)
+        objective = model.objective(point, mean)
         dtype = rows.dtype if first else self.coefs_[0].dtype
         of_fit = ("history_", "stop_reason_", "gap_left_")
         for name in (*of_fit, "validation_scores_"):
             vars(self).pop(name, None)  # they are of a fit that is past
         vars(self).update(
             self._attributes(model.network, point.parameters, dtype),
-            loss_=-model.objective(point, mean),
+            loss_=-objective,
+            objective_=objective,
             converged_=False,
             n_iter_=getattr(self, "n_iter_", 0) + 1,
             _moments=point.moments,
-            **self._used(plan),
+            **plan.attributes(),
         )

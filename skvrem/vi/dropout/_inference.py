@@ -48,7 +48,7 @@ class DropoutInference(PredictsByProba):
         check_magnitude(X)
         sizes = (len(self.coefs_[0]), *(len(b) for b in self.intercepts_))
         given = self._of_fit
-        network = Network(sizes, given.activation, given.noise_scale)
+        network = Network(sizes, given.activation, given.dropout_scale)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
 
         def evaluate(chunk):
@@ -69,9 +69,9 @@ class DropoutInference(PredictsByProba):
             k = len(self.classes_)
             family = Logistic() if k == 2 else Softmax(k, 0)
             return expected_probabilities(family, a, network.spread(layers, x))
-        total, noise_scale = 0.0, np.sqrt(network.noise_variance)
+        total, scale = 0.0, np.sqrt(network.noise_variance)
         for _ in range(DRAWS):
-            noise = 1.0 + noise_scale * rng.standard_normal(x.shape)
+            noise = 1.0 + scale * rng.standard_normal(x.shape)
             total = total + _outcomes((noise * x) @ W + b)
         return total / DRAWS
 
@@ -122,7 +122,7 @@ class DropoutInference(PredictsByProba):
         names = [f"hidden {i + 1}" for i in range(len(self.coefs_) - 1)] + ["output"]
         facts = {
             "loss": self.loss_,
-            "noise_scale": self._of_fit.noise_scale,
+            "dropout_scale": self._of_fit.dropout_scale,
             "solver": self.solver_,
             "expectation": self.expectation_,
             "epochs": self.n_iter_,

@@ -98,13 +98,13 @@ class Network:
     sizes : sequence of int
         Features, units of the hidden layers, logits.
     activation : {"identity", "logistic", "tanh", "relu"}
-    noise_scale : float
+    dropout_scale : float
     """
 
-    def __init__(self, sizes, activation, noise_scale):
+    def __init__(self, sizes, activation, dropout_scale):
         self.sizes = tuple(sizes)
         self.function, self.derivative = ACTIVATIONS[activation]
-        self.noise_variance = noise_scale**2
+        self.noise_variance = dropout_scale**2
         self.shapes = list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
         ends = np.cumsum([size for a, b in self.shapes for size in (a * b, b)])
         self.n_weights, self.ends = int(ends[-1]), ends[:-1]

@@ -285,10 +285,10 @@ class ScatteredSoftmax(Softmax):
         residual, curvature = np.empty(a.shape), np.empty(half.shape)
         order, loss = np.argsort(sets, kind="stable"), 0.0
         ends = np.flatnonzero(np.diff(sets[order])) + 1
-        calm = not half.any()  # nothing to integrate over
-        for some in [order] if calm else np.split(order, ends):
+        sharp = not half.any()  # nothing to integrate over
+        for some in [order] if sharp else np.split(order, ends):
             nodes, node_weights = np.zeros((self.n_predictors, 1)), np.ones(1)
-            if not calm:
+            if not sharp:
                 nodes, node_weights = self.sets[sets[some[0]]], self.node_weights
             first = np.empty((some.size, a.shape[1]))
             second = np.empty((some.size, half.shape[1]))

@@ -59,30 +59,18 @@ class BayesianLogisticRegression(
         minibatches, and with a control variate for the Monte Carlo noise alone; "svrg"
         and "saga" are the joint control variate of [1]_, Algorithms 2 and 1, which
         takes out the noise of minibatches and of draws together. "auto" is "batch",
-        or "svrg" where `expectation` or `optimizer` ask for steps.
-    expectation : {"auto", "quadrature", "mc"}, default="auto"
-        How expectations under the posterior are taken. "quadrature": without noise,
-        by Gauss-Hermite nodes for two classes, by 32 to 128 quasi-Monte-Carlo nodes
-        for more. "mc": by draws, one or `n_draws` a step. "auto" is "quadrature", but
-        "mc" for minibatches of more than two classes.
-    control_variate : {"taylor", "antithetic", None}, default="taylor"
-        Approximation whose mean over draws is known, for "mc": Taylor's of second
-        order ([1]_, Eq. 61), pairs of opposite draws, or none.
-    control_scale : bool, default=True
-        Control the gradient by the posterior's scales too, by the diagonal of the
-        Hessian; False is [1]_.
-    optimizer : {"auto", "natural", "lbfgs", "adam", "sgd"}, default="auto"
-        "natural": natural-gradient steps, Newton's where the curvature is at hand.
-        "lbfgs": for "lowrank" and for "meanfield" of many coefficients, full passes
-        only. "adam" and "sgd": for minibatches. "auto" takes what needs fewest passes.
+        or "svrg" where `steps` ask for minibatches.
+    steps : MinibatchSteps or None, default=None
+        How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
+        ``expectation`` under the posterior by "quadrature" takes Gauss-Hermite nodes
+        for two classes, 32 to 128 quasi-Monte-Carlo nodes for more. Its ``optimizer``
+        "lbfgs" is for "lowrank" and for "meanfield" of many coefficients.
     step_size : float or "auto", default="auto"
         Of minibatches. It is halved wherever an epoch lowers the bound; "auto" starts
         where that happens seldom.
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" makes 64 minibatches of at least 5 and at most 100
         rows.
-    n_draws : int, default=1
-        Draws a step, for "mc".
     max_iter : int, default=500
         Epochs: passes for "batch", passes over the minibatches for the others.
     tol : float, default=0.01
@@ -111,6 +99,9 @@ class BayesianLogisticRegression(
     elbo_, elbo_error_ : float
         Evidence lower bound in nats, and what quadrature errs by in it, about: near
         `tol`, but where that would take too long (NaN: not known). A stream has none.
+    objective_ : float
+        The same bound, in nats, priors included; of a stream that of its last batch,
+        given what came before.
     history_ : dict of ndarray
         passes, seconds, objective (the bound), step_size, temperature and
         predicted_gain by epoch, and gradient_variance for solvers by minibatches.
@@ -158,13 +149,9 @@ class BayesianLogisticRegression(
         posterior="auto",
         rank=None,
         solver="auto",
-        expectation="auto",
-        control_variate="taylor",
-        control_scale=True,
-        optimizer="auto",
+        steps=None,
         step_size="auto",
         batch_size="auto",
-        n_draws=1,
         max_iter=500,
         tol=1e-2,
         warm_start=False,
@@ -179,13 +166,9 @@ class BayesianLogisticRegression(
         self.posterior = posterior
         self.rank = rank
         self.solver = solver
-        self.expectation = expectation
-        self.control_variate = control_variate
-        self.control_scale = control_scale
-        self.optimizer = optimizer
+        self.steps = steps
         self.step_size = step_size
         self.batch_size = batch_size
-        self.n_draws = n_draws
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start

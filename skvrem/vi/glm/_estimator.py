@@ -38,6 +38,7 @@ from skvrem.vi.gaussian._guards import (
     check_unchanged,
     whole_fit,
 )
+from skvrem.vi.gaussian._minibatch import check_steps, steps_of
 from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
@@ -73,7 +74,7 @@ class GaussianPosterior(
 
     def _check_parameters(self):
         check_integer(self, "max_iter", "verbose")
-        check_integer(self, "verbose_interval", "n_draws", least=1)
+        check_integer(self, "verbose_interval", least=1)
         check_integer(self, "rank", least=1, options=(None,))
         check_integer(self, "batch_size", least=1, options=("auto",))
         check_real(self, "tol")
@@ -83,13 +84,10 @@ class GaussianPosterior(
             self,
             posterior=("auto", "fullrank", "lowrank", "meanfield"),
             solver=("auto", "batch", *STOCHASTIC),
-            expectation=("auto", "quadrature", "mc"),
-            optimizer=("auto", "natural", "lbfgs", "adam", "sgd"),
-            control_variate=(None, "taylor", "antithetic"),
-            control_scale=(True, False),
             fit_intercept=(True, False),
             warm_start=(True, False),
         )
+        check_steps(self)
         check_prior_scale(self)
 
     def _prior(self, n_features, n_predictors):
@@ -209,6 +207,7 @@ class GaussianPosterior(
         vars(self).update(
             attributes(point.parameters),
             elbo_=result.objective,
+            objective_=result.objective,
             elbo_error_=error,
             **used,
             solver_=plan.solver,
@@ -235,7 +234,8 @@ class GaussianPosterior(
         batch_size = self.batch_size
         if batch_size == "auto":
             batch_size = int(np.clip(data.n_units // 64, 5, 100))
-        control = self.control_variate
+        given = steps_of(self)
+        control = given.control_variate
         if plan.expectation == "quadrature":
             control = "quadrature"
         steps = SteppingModel(
@@ -243,10 +243,10 @@ class GaussianPosterior(
             data,
             plan.solver,
             control,
-            self.control_scale,
+            given.control_scale,
             plan.optimizer,
             min(batch_size, data.n_units),
-            self.n_draws,
+            1 if given.n_draws == "auto" else given.n_draws,
         )
         size = self.step_size
         if size == "auto":
@@ -325,19 +325,22 @@ class GaussianPosterior(
 
         Returns
         -------
-        coef : ndarray of shape (n_samples, ...)
-            Coefficients, each draw in the shape of ``coef_``.
-        intercept : ndarray of shape (n_samples, ...)
-            Intercepts of the same draws, in that of ``intercept_``.
+        draws : dict of str to ndarray of shape (n_samples, ...)
+            "coef" and "intercept", each draw in the shape of ``coef_`` and
+            ``intercept_``.
         """
         check_is_fitted(self)
         draws = self.posterior_.sample(n_samples, check_random_state(random_state))
         k, d = np.atleast_2d(self.coef_).shape
         draws = draws.reshape(n_samples, k, -1)
-        coef = draws[:, :, :d].reshape(n_samples, *self.coef_.shape)
-        if not self._of_fit.fit_intercept:
-            return coef, np.zeros((n_samples, *np.shape(self.intercept_)))
-        return coef, draws[:, :, d].reshape(n_samples, *np.shape(self.intercept_))
+        coef, intercept = draws[:, :, :d], np.zeros((n_samples, k))
+        if self._of_fit.fit_intercept:
+            intercept = draws[:, :, d]
+        shapes = np.shape(self.coef_), np.shape(self.intercept_)
+        return {
+            "coef": coef.reshape(n_samples, *shapes[0]),
+            "intercept": intercept.reshape(n_samples, *shapes[1]),
+        }
 
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""

@@ -52,8 +52,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Standard deviation of the prior of the coefficients, whose mean is zero. For
         features on one scale, and for "gaussian" targets on a scale of about 1. It
         does not cover the intercept.
-    noise_scale : float or None, default=None
-        Standard deviation of the noise of "gaussian". None learns it, by the largest
+    noise_scale : float or "learn", default="learn"
+        Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' root mean square.
     fit_intercept : bool, default=True
         Add an intercept.
@@ -66,9 +66,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         too small where features are correlated, and so are its intervals.
     rank : int or None, default=None
         Of "lowrank"; None is 10.
-    solver, expectation, control_variate, control_scale, optimizer : str
+    solver, steps : str, MinibatchSteps
         As of :class:`BayesianLogisticRegression`.
-    step_size, batch_size, n_draws : float, int
+    step_size, batch_size : float, int
         As of :class:`BayesianLogisticRegression`.
     max_iter : int, default=500
         Epochs.
@@ -95,7 +95,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Of "gaussian".
     posterior_ : MeanField, FullRank or LowRank
         Over coefficients and intercept.
-    elbo_, elbo_error_, history_, pareto_k_ : float, float, dict, float
+    elbo_, elbo_error_, objective_, history_, pareto_k_ : float, dict
     converged_, n_iter_ : bool, int
         As of :class:`BayesianLogisticRegression`.
     solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
@@ -128,19 +128,15 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         family="gaussian",
         *,
         prior_scale=1.0,
-        noise_scale=None,
+        noise_scale="learn",
         fit_intercept=True,
         intercept_prior_scale=10.0,
         posterior="auto",
         rank=None,
         solver="auto",
-        expectation="auto",
-        control_variate="taylor",
-        control_scale=True,
-        optimizer="auto",
+        steps=None,
         step_size="auto",
         batch_size="auto",
-        n_draws=1,
         max_iter=500,
         tol=1e-2,
         warm_start=False,
@@ -157,13 +153,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         self.posterior = posterior
         self.rank = rank
         self.solver = solver
-        self.expectation = expectation
-        self.control_variate = control_variate
-        self.control_scale = control_scale
-        self.optimizer = optimizer
+        self.steps = steps
         self.step_size = step_size
         self.batch_size = batch_size
-        self.n_draws = n_draws
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -182,7 +174,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _check_parameters(self):
         super()._check_parameters()
         check_options(self, family=("gaussian", "poisson"))
-        check_scales(self, "noise_scale", options=(None,))
+        check_scales(self, "noise_scale", options=("learn",))
 
     def _open(self, X, y, sample_weight, given, reset, known=None):
         if is_dask(X):
@@ -236,7 +228,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         """Set the noise that is given, or that has the largest evidence."""
         if self.family == "gaussian":
             scale = self.noise_scale
-            if scale is None:
+            if scale == "learn":
                 scale = self._learn_noise(data, targets, n_seen)
             self.noise_scale_ = scale
 

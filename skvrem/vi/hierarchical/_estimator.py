@@ -130,7 +130,11 @@ class HierarchicalSoftmaxClassifier(
     posterior_ : Hierarchical
         All parameters of the posterior, with ``sample(n_samples, rng)``.
     elbo_, elbo_error_ : float
-        Evidence lower bound, and about what its quadrature errs by, both in nats.
+        Evidence lower bound, and about what its quadrature errs by, both in nats. A
+        stream has none.
+    objective_ : float
+        The same bound, in nats, priors included; of a stream with what is known of
+        earlier rows in their place.
     history_ : dict of ndarray
         passes, seconds, objective (the bound), step_size, temperature and
         predicted_gain by step.
@@ -426,7 +430,7 @@ class HierarchicalSoftmaxClassifier(
             attributes(result.point.parameters),
             elbo_=result.objective,
             elbo_error_=error,
-            _bound=result.objective,
+            objective_=result.objective,
             **result.attributes(),
         )
 
@@ -446,8 +450,7 @@ class HierarchicalSoftmaxClassifier(
             None, None, None, len(q.group_mean), self._prior(n_features), 1.0, before
         )
         # What the rows' expected log-likelihood was.
-        bound = vars(self).get("_bound", vars(self).get("elbo_"))
-        level = bound - model.objective(Point(q), Sums(None, None, 0.0))
+        level = self.objective_ - model.objective(Point(q), Sums(None, None, 0.0))
         labels = np.union1d(self.groups_, labels)
         at = np.searchsorted(labels, self.groups_)
         parts = np.zeros((3, len(labels), *q.mean.shape))

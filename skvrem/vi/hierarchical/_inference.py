@@ -1,7 +1,5 @@
 """What coefficients by group say of rows, and of groups and population."""
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.special import softmax
 from sklearn.metrics import accuracy_score
@@ -19,29 +17,12 @@ from skvrem.vi.gaussian._model_families import Softmax, expected_probabilities
 from skvrem.vi.hierarchical._input import check_kind, number_groups, open_groups
 from skvrem.vi.hierarchical._model import predictors
 
-__all__ = ["GroupsInference", "HierarchicalDraws"]
+__all__ = ["GroupsInference"]
 
 # Rows a task of a prediction, and draws of the predictors for method="mc".
 PREDICT_ROWS, DRAWS = 4096, 1000
 # Numbers of a block of draws.
 BLOCK = 4_000_000
-
-
-class HierarchicalDraws(NamedTuple):
-    """Draws from the posterior; the intercepts of groups are zero without one.
-
-    Attributes
-    ----------
-    group_coef : ndarray of shape (n_samples, n_groups, n_classes, n_features)
-    group_intercept : ndarray of shape (n_samples, n_groups, n_classes)
-    population_mean : ndarray of shape (n_samples, n_classes, n_features)
-    population_scale : ndarray of shape (n_samples, n_classes, n_features)
-    """
-
-    group_coef: np.ndarray
-    group_intercept: np.ndarray
-    population_mean: np.ndarray
-    population_scale: np.ndarray
 
 
 class GroupsInference(ArviZMixin):
@@ -208,9 +189,10 @@ class GroupsInference(ArviZMixin):
 
         Returns
         -------
-        draws : HierarchicalDraws
-            Of the same draws: group_coef, group_intercept, population_mean and
-            population_scale, with the draws along the first axis.
+        draws : dict of str to ndarray of shape (n_samples, ...)
+            "group_coef" (n_groups, n_classes, n_features), "group_intercept"
+            (n_groups, n_classes; zero without one), "population_mean" and
+            "population_scale" (n_classes, n_features), behind the axis of draws.
 
         Raises
         ------
@@ -237,7 +219,12 @@ class GroupsInference(ArviZMixin):
             np.swapaxes(a[..., :d, :], -1, -2) for a in (draws, means, scales)
         )
         coef, means, scales = of_features
-        return HierarchicalDraws(coef, intercept, means, scales)
+        return {
+            "group_coef": coef,
+            "group_intercept": intercept,
+            "population_mean": means,
+            "population_scale": scales,
+        }
 
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
@@ -254,13 +241,12 @@ class GroupsInference(ArviZMixin):
         draws = self.sample_posterior(n_samples, random_state=rng)
         each = np.empty((n_samples, len(rows)))
         for number_of, out in enumerate(each):
-            z = np.einsum("nj,nkj->nk", rows, draws.group_coef[number_of][group])
-            z += draws.group_intercept[number_of][group]
+            z = np.einsum("nj,nkj->nk", rows, draws["group_coef"][number_of][group])
+            z += draws["group_intercept"][number_of][group]
             out[:] = Softmax(len(self.classes_), 0).log_likelihood(z, number)
         names = self._feature_names()
-        variables = draws._asdict()
         if not given.fit_intercept:
-            del variables["group_intercept"]
+            del draws["group_intercept"]
         dims = {
             "group_coef": ["group", "class", "feature"],
             "group_intercept": ["group", "class"],
@@ -272,7 +258,7 @@ class GroupsInference(ArviZMixin):
             "class": [f"{label}" for label in self.classes_],
             "feature": names,
         }
-        return Draws(variables, dims, coords, each, number)
+        return Draws(draws, dims, coords, each, number)
 
     def summary(self):
         """Return a table of the population.

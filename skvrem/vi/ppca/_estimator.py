@@ -96,6 +96,8 @@ class BayesianPPCA(
     elbo_, elbo_se_ : float
         Lower bound of the log evidence in nats, and the standard error that the draws
         leave in it.
+    objective_ : float
+        The same bound, in nats, priors included.
     n_iter_ : int
     converged_ : bool
     history_ : dict of ndarray
@@ -300,6 +302,7 @@ class BayesianPPCA(
         vars(self).update(
             attributes(point),
             elbo_=float(bound.objective),
+            objective_=float(bound.objective),
             elbo_se_=float(bound.error),
             **result.attributes(),
             n_samples_seen_=n_rows,
@@ -520,18 +523,18 @@ class BayesianPPCA(
 
         Returns
         -------
-        components : ndarray of shape (n_samples, n_components, n_features)
-            As ``components_``.
+        draws : dict of str to ndarray of shape (n_samples, ...)
+            "components", each draw in the shape of ``components_``.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
         draws = self.posterior_.sample(n_samples, rng)
-        return draws.reshape(n_samples, *self.components_.shape)
+        return {"components": draws.reshape(n_samples, *self.components_.shape)}
 
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
         rows = np.asarray(self._rows(X), np.float64)
-        W = self.sample_posterior(n_samples, rng)
+        W = self.sample_posterior(n_samples, rng)["components"]
         each = log_densities(rows - self.mean_, W, self.noise_variance_)
         coords = {
             "component": list(self.get_feature_names_out()),
