@@ -28,11 +28,11 @@ import measured
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
+from skvrem.hmm._plan import _make_sweeps
 
 from skvrem import solvers
 from skvrem.hmm import Gaussian, Homogeneous
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm._plan import _make_sweeps
 from skvrem.hmm.forward_backward._source import Blocks, Sequences, SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.schedules import Constant

@@ -18,6 +18,7 @@ from skvrem.hmm import (
     Product,
 )
 from skvrem.hmm._model import HMMModel
+from skvrem.hmm._opening import fitted_parameters
 from skvrem.hmm.forward_backward import _model_layout
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._source import Sequences, SequenceSource
@@ -178,7 +179,7 @@ def test_segments_are_found(dived):
 
 def test_answers_of_segments_agree_with_recursions(dived):
     model, X, ids, _ = dived
-    parameters = model._parameters()
+    parameters = fitted_parameters(model)
     mean, sd = model.means_, np.sqrt(model.emission_.covariance_)
     joint = norm.logpdf(X[:, :1], mean[:, 0], sd[:, 0])
     rows = ids == 1
@@ -197,7 +198,7 @@ def test_answers_of_segments_agree_with_recursions(dived):
 
 def test_segments_ahead(dived):
     model, X, *_ = dived
-    packed = model._parameters().transmat
+    packed = fitted_parameters(model).transmat
     cut = X[:35]  # in the middle of a segment
     last = model.filter_proba(cut)[-1]
     ahead = model.forecast(cut, 3)
@@ -250,7 +251,7 @@ def test_observed_boundaries():
     assert (states[:-1][flags] % 2 == 1).all() and (states[1:][flags] % 2 == 0).all()
     assert model.score(drawn) == pytest.approx(model.score(X), abs=0.05)
     # Without flags ahead, they come with the probabilities of the states.
-    packed, state = model._parameters().transmat, model.filter_proba(X)[-1]
+    packed, state = fitted_parameters(model).transmat, model.filter_proba(X)[-1]
     state = state @ packed[1]  # the last row ends a segment
     expected = []
     for _ in range(3):

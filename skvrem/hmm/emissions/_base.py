@@ -1,5 +1,6 @@
 """What a family of emission distributions must say, and what all of them share."""
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ from sklearn.base import BaseEstimator
 
 from skvrem.hmm.emissions._coordinates import SCALES
 
-__all__ = ["IMPOSSIBLE", "Emission", "bounded_log", "fill", "given"]
+__all__ = ["IMPOSSIBLE", "Emission", "bounded_log", "fill", "given", "published"]
 
 # Stands for log 0: finite, so that times a feature of 0 it is 0 and not NaN.
 IMPOSSIBLE = -1e100
@@ -44,6 +45,13 @@ def given(emission, name, shape):
             f"{name} of {type(emission).__name__} must be numbers of shape {shape}, "
             f"got {value!r}."
         ) from None
+
+
+def published(family, parameters, dtype):
+    """Return a copy of a family with parameters as its fitted attributes."""
+    family = copy(family)
+    family.publish(parameters, dtype)
+    return family
 
 
 class Features(NamedTuple):

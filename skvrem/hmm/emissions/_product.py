@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 from sklearn.base import clone
 
-from skvrem.hmm.emissions._base import Emission
+from skvrem.hmm.emissions._base import Emission, published
 from skvrem.utils._algebra import pieces
 
 __all__ = ["Product"]
@@ -379,15 +379,10 @@ class Product(Emission):
 
     def publish(self, parameters, dtype):
         """Set the fitted attributes of the parts."""
-        fitted = {}
-        for (name, family), part in zip(
-            self.parts_.items(), self._parameter_parts(parameters), strict=True
-        ):
-            own = clone(family)
-            vars(own).update(vars(family))
-            own.publish(part, dtype)
-            fitted[name] = own
-        self.parts_ = fitted
+        parts = zip(self.parts_.items(), self._parameter_parts(parameters), strict=True)
+        self.parts_ = {
+            name: published(family, part, dtype) for (name, family), part in parts
+        }
 
     def parameters(self):
         """Return the fitted parameters."""

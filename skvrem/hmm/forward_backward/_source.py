@@ -322,9 +322,13 @@ class SequenceSource(ArraySource):
         """Return some sequences, by number."""
         return SequenceBatch(*super().batch(*where, **options))
 
-    def chunks(self):
+    def whole(self):
         """All sequences as one batch, which is cut for threads inside."""
-        return Partition([self.batch(0, self.n_units)], self.total_weight)
+        return self.batch(0, self.n_units)
+
+    def chunks(self):
+        """The same as a partition."""
+        return Partition([self.whole()], self.total_weight)
 
     def blocks(self, n_blocks, rng):
         """Return a fixed random partition of the sequences."""
@@ -350,8 +354,8 @@ class Blocks:
 
     def blocks(self, n_blocks, rng):
         """Return a fixed partition of the rows."""
-        (batch,) = self.source.chunks().batches
-        return Stretches(Relay(self.source.rows.layout(batch), n_blocks), self)
+        layout = self.source.rows.layout(self.source.whole())
+        return Stretches(Relay(layout, n_blocks), self)
 
 
 class Stretches(Partition):
