@@ -128,7 +128,7 @@ def by_scipy(method, model, data, start, seed, small=SMALL, most=MOST):
 
 def sweeps(saga, partial_e, inner=1):
     def make(data):
-        options = {"saga": saga, "partial": partial_e, "inner_passes": inner}
+        options = {"saga": saga, "partial": partial_e, "inner_iter": inner}
         make = partial(_make_sweeps, batch_size=1, **options)
         kind = "saga" if options["saga"] else "svrg"
         return solvers.Sweeps(kind, patience=2, noisy=False, make=make), data

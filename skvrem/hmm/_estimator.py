@@ -16,7 +16,7 @@ from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._continuous import Gamma, VonMises
 from skvrem.hmm.emissions._discrete import Bernoulli, Categorical, Poisson
 from skvrem.hmm.emissions._gaussian import Gaussian
-from skvrem.hmm.forward_backward._source import of_sequences
+from skvrem.hmm.forward_backward._input import of_sequences
 from skvrem.hmm.transitions._homogeneous import (
     Homogeneous,
     Transitions,
@@ -88,8 +88,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         by variance-reduced gradients in free coordinates. They are slower where the M
         step has a closed form, and more often leave a poor optimum. "stochastic" is
         stochastic EM with decreasing steps, on blocks of whole sequences.
-    acceleration : {None, "squarem", "lbfgs"}, default=None
-        On top of "batch": extrapolation [2]_; or, after 6 epochs, quasi-Newton steps
+    acceleration : {"auto", "squarem", "lbfgs", None}, default="auto"
+        On top of "batch": extrapolation [2]_, which "auto" is with ``solver="auto"``
+        and not with "batch"; or, after 6 epochs, quasi-Newton steps
         by the exact gradient, whose first metric is the information of the complete
         data. Where Baum-Welch is slow, because states overlap, the latter needs the
         fewest passes.
@@ -101,7 +102,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         thousandth of the rows.
     partial_e_step : bool, default=True
         "svrg" and "saga" renew the posteriors of the rows that they visit.
-    inner_passes : int, default=1
+    inner_iter : int, default=1
         Times that "svrg" and "saga" visit every row between two full E steps.
     max_iter : int, default=500
         Epochs: passes over the data; of "incremental" a pass and two sweeps over the
@@ -155,16 +156,18 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         Of Poisson emissions.
     emissionprob_ : ndarray of shape (n_components, n_categories)
         Of categorical emissions.
+    objective_ : float
+        In nats a row: the log-likelihood, and that of the priors where there are any.
+        What ``history_["objective"]`` ends with.
     log_likelihood_ : float
-        In nats a row, before the last update.
+        The same without the priors.
     n_parameters_ : int
         Free parameters; what is masked or fixed does not count.
     converged_ : bool
     n_iter_ : int
         Epochs of the start that was continued.
     history_ : dict of ndarray
-        passes, seconds, objective, step_size, temperature by epoch. The objective is
-        the log-likelihood a row, and that of the priors where there are any.
+        passes, seconds, objective, step_size, temperature by epoch.
     init_scores_ : ndarray of shape (n_init,)
         Objective that each start had reached when the best was chosen.
     solver_ : str
@@ -227,10 +230,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         groups=None,
         algorithm="viterbi",
         solver="auto",
-        acceleration=None,
+        acceleration="auto",
         batch_size="auto",
         partial_e_step=True,
-        inner_passes=1,
+        inner_iter=1,
         max_iter=500,
         tol=1e-6,
         tempering=None,
@@ -261,7 +264,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         self.acceleration = acceleration
         self.batch_size = batch_size
         self.partial_e_step = partial_e_step
-        self.inner_passes = inner_passes
+        self.inner_iter = inner_iter
         self.max_iter = max_iter
         self.tol = tol
         self.tempering = tempering
@@ -287,7 +290,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         return tags
 
     def _check_parameters(self):
-        check_integer(self, "n_components", "verbose_interval", "inner_passes", least=1)
+        check_integer(self, "n_components", "verbose_interval", "inner_iter", least=1)
         check_integer(self, "max_iter", "annealing_iter", "verbose")
         check_integer(self, "n_init", "batch_size", least=1, options=("auto",))
         check_real(self, "tol", "reg_covar")
@@ -301,7 +304,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             covariance_type=("diag", "full", "tied", "spherical"),
             solver=solvers.names_for(HMMModel),
             partial_e_step=(False, True),
-            acceleration=(None, "squarem", "lbfgs"),
+            acceleration=("auto", None, "squarem", "lbfgs"),
             tempering=(None, "annealed"),
             init_params=("kmeans", "random"),
             warm_start=(False, True),

@@ -21,7 +21,7 @@ from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
 from skvrem.hmm.emissions._base import published
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Impossible, Passes
-from skvrem.hmm.forward_backward._source import Blocks
+from skvrem.hmm.forward_backward._source import RowBlockSource
 from skvrem.utils._algebra import scale
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._reports import (
@@ -55,7 +55,8 @@ def check_solver(estimator):
         If they do not go together.
     """
     solver, acceleration = estimator.solver, estimator.acceleration
-    if acceleration is not None and solver not in ("auto", "batch"):
+    given = acceleration not in ("auto", None)
+    if given and solver not in ("auto", "batch"):
         raise ValueError(
             f"acceleration={acceleration!r} is of batch passes, not of "
             f"solver={solver!r}: give one of them."
@@ -118,6 +119,7 @@ def fit(estimator, X, y, **given):
     vars(estimator).pop("_carried", None)  # it is of a stream that is past
     vars(estimator).update(
         attributes,
+        objective_=best.objective,
         log_likelihood_=best.objective - prior,
         n_parameters_=model.n_parameters(),
         n_samples_seen_=len(sequences.X) + seen,
@@ -202,8 +204,9 @@ def stream_step(estimator, X, continues, **given):
     if continues and len(sequences.bounds) == 2:
         # Nothing has been seen of how sequences begin.
         mean = mean._replace(start=point.statistics.start)
-    objective = float(mean.objective)
+    likelihood = float(mean.objective)
     model.total = data.total_weight + seen
+    objective = model.objective(point, mean)
     step = solvers.stream_step(
         model,
         point,
@@ -217,7 +220,8 @@ def stream_step(estimator, X, continues, **given):
     inputs = sequences.inputs
     last_inputs = None if inputs is None else inputs[-1].copy()
     found = _attributes(model, step.point, dtype) | {
-        "log_likelihood_": objective,
+        "objective_": objective,
+        "log_likelihood_": likelihood,
         "n_parameters_": model.n_parameters(),
         "n_samples_seen_": seen + len(sequences.X),
         "_carried": (passes.last(), last_inputs),
@@ -238,7 +242,7 @@ def _make_sweeps(model, data, rng, *, batch_size, **options):
     if can and batch_size in (1, "auto"):
         return RowSweeps(model, data, **options)
     size = max(TILE_ROWS, rows // STEPS) if batch_size == "auto" else batch_size
-    partition = Blocks(data).blocks(max(1, round(rows / size)), rng)
+    partition = RowBlockSource(data).blocks(max(1, round(rows / size)), rng)
     return BlockSweeps(model, data, partition, **options)
 
 
@@ -272,13 +276,15 @@ def plan_fit(estimator, model, data, n_init):
     Returns
     -------
     plan : Plan
-    data : SequenceSource or Blocks
+    data : SequenceSource or RowBlockSource
         What the solver visits.
     """
     solver, acceleration = estimator.solver, estimator.acceleration
-    if solver == "auto" and acceleration is None:
-        acceleration = "squarem"
-    name = solver if acceleration is None else f"batch+{acceleration}"
+    if acceleration == "auto":
+        acceleration = "squarem" if solver == "auto" else None
+    if solver == "auto":
+        solver = "batch"
+    name = solver if acceleration is None else f"{solver}+{acceleration}"
     lead, short = solvers.Batch(), n_init > 1 and estimator.tempering is None
     step_size = schedules.Constant(1.0)
     if acceleration == "lbfgs":
@@ -289,14 +295,14 @@ def plan_fit(estimator, model, data, n_init):
         made, lead = solvers.Squarem(), solvers.Squarem()
     elif solver == "incremental":
         n_blocks = _count_blocks(estimator, data)
-        made, data = solvers.Incremental(n_blocks, SWEEPS), Blocks(data)
+        made, data = solvers.Incremental(n_blocks, SWEEPS), RowBlockSource(data)
     elif solver in ("svrg", "saga"):
         make = partial(
             _make_sweeps,
             batch_size=estimator.batch_size,
             saga=solver == "saga",
             partial=estimator.partial_e_step,
-            inner_passes=estimator.inner_passes,
+            inner_iter=estimator.inner_iter,
         )
         size = estimator.step_size
         # An epoch can gain little by chance.

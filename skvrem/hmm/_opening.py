@@ -8,13 +8,9 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm.forward_backward._columns import find_places
+from skvrem.hmm.forward_backward._input import Sequences, find_places, open_sequences
 from skvrem.hmm.forward_backward._model_passes import Impossible
-from skvrem.hmm.forward_backward._source import (
-    Sequences,
-    SequenceSource,
-    open_sequences,
-)
+from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Initial
 
 __all__ = [

@@ -20,8 +20,9 @@ from skvrem.hmm import (
 from skvrem.hmm._model import HMMModel
 from skvrem.hmm._opening import fitted_parameters
 from skvrem.hmm.forward_backward import _model_layout
+from skvrem.hmm.forward_backward._input import Sequences
 from skvrem.hmm.forward_backward._model_layout import Layout
-from skvrem.hmm.forward_backward._source import Sequences, SequenceSource
+from skvrem.hmm.forward_backward._source import SequenceSource
 from tests.hmm.oracle import enumerate_paths, recursions
 from tests.hmm.test_passes import run
 
@@ -396,7 +397,7 @@ def test_covariates_against_enumeration(mask, beta):
     np.testing.assert_allclose(found[5], np.concatenate(gammas), atol=1e-12)
     # The statistics: xi, and the expected log-likelihood with two derivatives.
     family = model.transitions
-    sums = family.digest(found[2], packed)
+    sums = family.complete(found[2], packed)
     counts = sum(xi.sum(axis=0) for xi, _ in pairs)
     np.testing.assert_allclose(family._parts(sums)[0], counts, atol=1e-12)
 
@@ -430,7 +431,7 @@ def test_covariates_against_enumeration(mask, beta):
 def test_covariates_against_recursions(lengths, monkeypatch):
     monkeypatch.setattr(_model_layout, "GROUP_ROWS", 1200)
     _, model, parameters, found, parts = compare(explained, lengths)
-    sums = model.transitions.digest(found[2], parameters[1])
+    sums = model.transitions.complete(found[2], parameters[1])
     counts = sum(part[3].sum(axis=0) for part in parts)
     np.testing.assert_allclose(
         model.transitions._parts(sums)[0], counts, rtol=1e-9, atol=1e-9
