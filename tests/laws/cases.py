@@ -14,7 +14,8 @@ from skvrem.data import as_source
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters as FactorialParameters
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm.forward_backward._source import Sequences, SequenceSource
+from skvrem.hmm.forward_backward._input import Sequences
+from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.linear._model import LogisticModel
 from skvrem.linear._model import Parameters as Theta
@@ -323,7 +324,7 @@ def hidden_markov(
         other[1],
         other[0],
         emission.maximize(
-            emission.digest(data.features.widen(sums), emission.blank()),
+            emission.complete(data.features.expand(sums), emission.blank()),
             emission.blank(),
             True,
         ),

@@ -17,7 +17,7 @@ from skvrem import solvers
 from skvrem.data import as_source
 from skvrem.hmm._model import HMMModel
 from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
-from skvrem.hmm.forward_backward._source import Blocks
+from skvrem.hmm.forward_backward._source import RowBlockSource
 from skvrem.schedules import Constant
 from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.step import _sweeps
@@ -94,11 +94,11 @@ class Swept(NamedTuple):
 
 def rows_or_blocks(rows, kind, partial_e, family="gaussian"):
     model, point, data, *_ = hidden_markov(family)
-    options = {"saga": kind == "saga", "partial": partial_e, "inner_passes": 1}
+    options = {"saga": kind == "saga", "partial": partial_e, "inner_iter": 1}
     if rows:
         steps = RowSweeps(model, data, **options)
     else:
-        partition = Blocks(data).blocks(6, np.random.default_rng(0))
+        partition = RowBlockSource(data).blocks(6, np.random.default_rng(0))
         assert len(partition) > 3
         steps = BlockSweeps(model, data, partition, **options)
     u = model.free(point.parameters)

@@ -1,5 +1,6 @@
 """What a family of emission distributions must say, and what all of them share."""
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ from sklearn.base import BaseEstimator
 
 from skvrem.hmm.emissions._coordinates import SCALES
 
-__all__ = ["IMPOSSIBLE", "Emission", "bounded_log", "fill", "given"]
+__all__ = ["IMPOSSIBLE", "Emission", "bounded_log", "fill", "given", "published"]
 
 # Stands for log 0: finite, so that times a feature of 0 it is 0 and not NaN.
 IMPOSSIBLE = -1e100
@@ -46,6 +47,13 @@ def given(emission, name, shape):
         ) from None
 
 
+def published(family, parameters, dtype):
+    """Return a copy of a family with parameters as its fitted attributes."""
+    family = copy(family)
+    family.publish(parameters, dtype)
+    return family
+
+
 class Features(NamedTuple):
     """Products of columns.
 
@@ -61,13 +69,13 @@ class Features(NamedTuple):
     second: np.ndarray
     merged: np.ndarray
 
-    def merge(self, theta):
+    def collapse(self, theta):
         """Return the coefficients of products from those of the features."""
         out = np.zeros((len(theta), self.first.size))
         np.add.at(out.T, self.merged, theta.T)
         return out
 
-    def widen(self, sums):
+    def expand(self, sums):
         """Return sums of products as those of the features."""
         return sums[:, self.merged]
 
@@ -94,7 +102,7 @@ class Emission(BaseEstimator):
     - ``moments(parameters)``: mean and variance of the observed values, and
       ``tails(x, j, parameters)``: how much lies below and above x in column j;
     - where rows need other features than the M step, ``bound(X)``, a copy that has
-      looked at X, its ``kernel_theta(parameters)`` and ``digest(sums, parameters)``;
+      looked at X, its ``kernel_theta(parameters)`` and ``complete(sums, parameters)``;
     - ``check(X)``, ``draw(parameters, states, rng)``, ``n_parameters()``,
       ``describe(names)``, ``given_start(parameters)``, ``blank()``.
 
@@ -157,7 +165,7 @@ class Emission(BaseEstimator):
         """Return the coefficients of the features that rows are made into."""
         return self.theta(parameters)
 
-    def digest(self, sums, parameters):
+    def complete(self, sums, parameters):
         """Return sums of the family's features from those of the rows' features."""
         return sums
 

@@ -163,7 +163,7 @@ class Gaussian(Emission):
         mean, covariance = self._split(parameters)
         return self._patterns.theta(mean - self._centre, covariance, _dense_theta)
 
-    def digest(self, sums, parameters):
+    def complete(self, sums, parameters):
         """Return sums of complete rows, missing values by their conditional moments."""
         if self._patterns is None:
             return sums

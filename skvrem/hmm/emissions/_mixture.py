@@ -136,12 +136,12 @@ class MixtureGaussian(Emission):
         """Return the columns of some rows."""
         return self._inner.columns(X, missing)
 
-    def digest(self, sums, parameters):
+    def complete(self, sums, parameters):
         """Return sums of complete rows, missing values by their conditional moments."""
         _, inner = self._split(parameters)
         sums = self._by_state(sums)
         parts = zip(sums[:, :, 1:], inner, strict=True)
-        complete = np.stack([self._inner.digest(*part) for part in parts])
+        complete = np.stack([self._inner.complete(*part) for part in parts])
         complete = np.concatenate([sums[:, :, :1], complete], axis=2)
         return complete.reshape(-1, complete.shape[2])
 

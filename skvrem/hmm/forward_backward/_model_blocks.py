@@ -25,15 +25,15 @@ from skvrem.hmm.forward_backward._model_passes import (
 )
 from skvrem.utils._parallel import parallel_map
 
-__all__ = ["Relay", "Stretch"]
+__all__ = ["BlockChain", "RowBlock"]
 
 
-class Stretch(NamedTuple):
-    """A batch that is a block of a relay.
+class RowBlock(NamedTuple):
+    """A batch that is one of blocks that hand on messages.
 
     Attributes
     ----------
-    rows : Relay
+    rows : BlockChain
     block : int
     full : bool
         Its sums are to be exact: all blocks are evaluated, in order, at one point.
@@ -44,7 +44,7 @@ class Stretch(NamedTuple):
     full: bool = False
 
 
-class Relay:
+class BlockChain:
     """A layout cut into blocks, and the messages between them.
 
     Parameters
@@ -63,10 +63,10 @@ class Relay:
     def passes(self, batch, chain, by_row=False):
         """Return the passes over a block, not yet run."""
         if not batch.full:
-            return Visit(self, batch.block, chain)
+            return BlockPasses(self, batch.block, chain)
         if batch.block == 0:
             self._run(chain)
-        return Share(self, batch.block)
+        return BlockShare(self, batch.block)
 
     def _run(self, chain):
         """Run over all blocks, exactly."""
@@ -78,37 +78,37 @@ class Relay:
         self.full, self.alpha, self.messages = full, full.alpha, full.messages
 
 
-class Share(NamedTuple):
+class BlockShare(NamedTuple):
     """What a block had in the last full pass."""
 
-    relay: Relay
+    blocks: BlockChain
     block: int
 
     def forward(self):
         """Return the log-likelihood of the block's rows given those before."""
-        full, part = self.relay.full, self.relay.layout.parts[self.block]
+        full, part = self.blocks.full, self.blocks.layout.parts[self.block]
         tiles = part.first, part.first + part.n_tiles
         total = 0.0
         for g, group in enumerate(part.groups):
-            shares = self.relay.layout.of_tiles(full.shares[g], *tiles)
-            events = self.relay.layout.groups[g].step
+            shares = self.blocks.layout.of_tiles(full.shares[g], *tiles)
+            events = self.blocks.layout.groups[g].step
             a, b = np.searchsorted(events, [tiles[0] * STEPS, tiles[1] * STEPS])
             total += weighted_shares(group, shares, full.before[g][a:b])
         return total
 
     def backward(self):
         """Return the block's sums."""
-        return self.relay.full.added[self.block]
+        return self.blocks.full.added[self.block]
 
 
-class Visit(Passes):
+class BlockPasses(Passes):
     """The passes over a block from what its neighbours have left it (Eqs. 19-22)."""
 
-    def __init__(self, relay, number, chain):
-        super().__init__(relay.layout, chain)
-        self.relay, self.alpha = relay, relay.alpha
+    def __init__(self, blocks, number, chain):
+        super().__init__(blocks.layout, chain)
+        self.blocks, self.alpha = blocks, blocks.alpha
         self.matrices = self.all_matrices()
-        self.number, self.part = number, relay.layout.parts[number]
+        self.number, self.part = number, blocks.layout.parts[number]
 
     def forward(self):
         """Run forward; return the log-likelihood of the rows given those before.
@@ -153,7 +153,7 @@ class Visit(Passes):
         sums = [self.no_sums(self.part.n_tiles) for _ in groups]
         self.posteriors = [NONE for _ in groups]
         right = self._right()
-        messages = self.relay.messages[self.number]
+        messages = self.blocks.messages[self.number]
 
         def run(g):
             return self._backward_part(
@@ -167,7 +167,7 @@ class Visit(Passes):
         """The message from the right, on the scale of what is to its left."""
         groups, n = self.part.groups, self.n
         weight = np.stack([group.weight for group in groups])[:, None]
-        messages = self.relay.messages
+        messages = self.blocks.messages
         if self.number + 1 < len(messages):
             right = messages[self.number + 1].reshape(len(groups), n, LANES)
         else:

@@ -1,7 +1,7 @@
 """The passes over laid out sequences.
 
 A lane that begins inside a sequence needs the message of the one before; it starts from
-a guess, and what was wrong is mended afterwards, which takes some dozen steps of
+a guess, and what was wrong is repaired afterwards, which takes some dozen steps of
 thousands:
 
 - forward, the lanes run again from the right messages until they come to what they
@@ -140,7 +140,7 @@ class Passes:
             whole = Part(0, tiles, groups)
             list(parallel_map(partial(self.fill_matrices, whole), range(len(groups))))
             list(parallel_map(self._forward, range(len(groups))))
-            if self._mend_forward():
+            if self._repair_forward():
                 break
             layout.lay_out_whole()
         if self.impossible.max() >= 0:
@@ -177,7 +177,7 @@ class Passes:
     def _of_part(self, array, part):
         return self.layout.of_tiles(array, part.first, part.first + part.n_tiles)
 
-    def _mend_forward(self):
+    def _repair_forward(self):
         """Run again from the right messages; false where that has no end."""
         for _ in range(MOST_REPAIRS):
             before, self.left = self.left, self._to_the_right(self.ends)

@@ -200,7 +200,7 @@ class Covariates(Transitions):
                 whole[:, a[:, None], c, b[:, None], d] = h
         return whole
 
-    def digest(self, sums, packed):
+    def complete(self, sums, packed):
         """Return the surrogate's statistics from sums of xi, Q, g and H."""
         counts, value, g, h = self._parts(sums)
         curved = np.einsum("ijpkq,ikq->ijp", self._whole(h), packed)

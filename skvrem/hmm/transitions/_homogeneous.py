@@ -104,7 +104,7 @@ class Transitions(BaseEstimator):
         """Return the parameters as fitted attributes have them."""
         return packed
 
-    def digest(self, sums, packed):
+    def complete(self, sums, packed):
         """Return the statistics from what the passes add up."""
         return sums
 
