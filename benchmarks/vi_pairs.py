@@ -24,7 +24,7 @@ from skvrem.vi.blackbox._model import DrawnModel
 from skvrem.vi.blackbox._model_density import Target
 from skvrem.vi.blackbox._model_steps import TargetSteps
 from skvrem.vi.bradley_terry._input import aggregate
-from skvrem.vi.bradley_terry._model import PairsModel
+from skvrem.vi.bradley_terry._model import SkillModel
 from skvrem.vi.gaussian._model import Diagonal, Point
 from skvrem.vi.gaussian._model_posterior import MeanField
 
@@ -46,15 +46,15 @@ class Judge:
 
     def __init__(self, X):
         ones = np.ones(len(X))
-        self.pairs = aggregate(X, ones, ones, False, False)
+        self.matches = aggregate(X, ones, ones, False, False)
         n = int(X.max()) + 1
         prior = MeanField(np.zeros(n), np.ones(n))
-        self.model = PairsModel(self.pairs, prior, "meanfield")
+        self.model = SkillModel(self.matches, prior, "meanfield")
 
     def bound(self, mean, scale):
         q = MeanField(mean, scale)
         found = self.model.expectation(
-            self.pairs.predictor(q.mean), self.pairs.variance(q), 0.0
+            self.matches.predictor(q.mean), self.matches.variance(q), 0.0
         )
         return found.objective - q.kl(self.model.prior)
 

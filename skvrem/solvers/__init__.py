@@ -4,6 +4,7 @@ from skvrem.solvers._history import as_history, joined
 from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
 from skvrem.solvers._prediction import left_to_gain
 from skvrem.solvers._run import Run, run
+from skvrem.solvers._runs import Runs
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stream import stream_step
 from skvrem.solvers._switch import After, Slow, Switch
@@ -28,6 +29,7 @@ __all__ = [
     "Plan",
     "QuasiNewton",
     "Run",
+    "Runs",
     "Slow",
     "Squarem",
     "Start",
