@@ -69,7 +69,7 @@ def measure(n, d, k, dtype, n_sweeps, repeats):
     """CPU seconds of a pass of each side, and how far their components differ."""
     X, start = problem(n, d, k, dtype)
     model = FactorialModel(
-        n, dtype, learn=(False,) * 3, code_iter=n_sweeps, code_tol=0.0
+        n, dtype, learn=(False,) * 3, inner_iter=n_sweeps, inner_tol=0.0
     )
     first = model.start(start, n)
     batch = Batch()

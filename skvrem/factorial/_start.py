@@ -7,6 +7,7 @@ import numpy as np
 from skvrem.factorial._model import FactorialPoint
 from skvrem.factorial._model_bound import Parameters, Statistics
 from skvrem.utils._parallel import row_chunks
+from skvrem.utils._validation import among, check_given
 
 __all__ = [
     "LEAST_NOISE",
@@ -79,40 +80,19 @@ def starting_parameters(estimator, moments, rng):
     """
     k, d = estimator.n_components, len(moments.mean)
     activation = estimator.activation_prior
-    activation = ACTIVATION if activation is None else activation
+    activation = ACTIVATION if among(activation, ["learn"]) else activation
     activation = np.broadcast_to(np.asarray(activation, float), k).copy()
     noise, spread = estimator.noise_variance, estimator.component_variance
-    noise = NOISE_SHARE * moments.variance if noise is None else float(noise)
-    if spread is None:
+    noise = NOISE_SHARE * moments.variance if noise == "learn" else float(noise)
+    if spread == "learn":
         square = moments.variance + np.square(moments.mean).mean()
         spread = square / activation.sum()
     if estimator.components_init is not None:
-        means = check_components(estimator.components_init, (k, d))
+        means = check_given(estimator.components_init, "components_init", (k, d))
     else:
         apart = APART * np.sqrt(moments.variance) * rng.standard_normal((k, d))
         means = moments.mean / activation.sum() + apart
     return Parameters(means, None, activation, noise, float(spread))
-
-
-def check_components(components, shape):
-    """Return components to start from as an array.
-
-    Raises
-    ------
-    ValueError
-        For another shape, or numbers that are not finite.
-    """
-    try:
-        components = np.array(components, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError("components_init must be an array of numbers.") from error
-    if components.shape != shape:
-        raise ValueError(
-            f"components_init must have shape {shape}, got {components.shape}."
-        )
-    if not np.isfinite(components).all():
-        raise ValueError("components_init must be finite.")
-    return components
 
 
 def resume(estimator, model, n_rows, n_features):
@@ -136,7 +116,7 @@ def resume(estimator, model, n_rows, n_features):
         "spread": estimator.component_variance,
     }
     for name, value in given.items():
-        if value is not None:
+        if not among(value, ["learn"]):
             like = getattr(parameters, name)
             value = np.broadcast_to(np.asarray(value, float), np.shape(like))[()]
             parameters = parameters._replace(**{name: value})

@@ -117,15 +117,9 @@ class HMMFitting:
 
         with Progress(self, X, y, n_init) as progress:
             try:
+                random_state = check_random_state(self.random_state)
                 best, attributes = solvers.run_starts(
-                    start,
-                    n_init,
-                    plan=plan,
-                    data=visited,
-                    progress=progress,
-                    random_state=check_random_state(self.random_state),
-                    max_iter=self.max_iter,
-                    tol=self.tol,
+                    self, start, plan, visited, progress, random_state
                 )
                 if self.acceleration == "lbfgs":  # whose points have no statistics
                     statistics = model.mean(best.point, data)

@@ -132,13 +132,7 @@ def plan_fit(estimator, model, data, n_init):
         rows = len(data.rows.X)
         n_blocks = min(_count_blocks(estimator, data), data.n_units)
         planned = solvers.plan_em(
-            rows,
-            model.n_parameters(),
-            solver=solver,
-            step_size=estimator.step_size,
-            batch_size=rows / n_blocks,
-            step_decay=estimator.step_decay,
-            step_offset=estimator.step_offset,
+            estimator, rows, model.n_parameters(), batch_size=rows / n_blocks
         )
         made, step_size = planned.solver, planned.step_size
         if solver == "stochastic":

@@ -121,16 +121,8 @@ class HMMStream:
                 mean = mean._replace(start=point.statistics.start)
             objective = float(mean.objective)
             model.total = data.total_weight + seen
-            step = solvers.stream_step(
-                model,
-                point,
-                data,
-                seen / len(sequences.X),
-                step_size=self.step_size,
-                step_offset=self.step_offset,
-                step_decay=self.step_decay,
-                mean=mean,
-            )
+            count = seen / len(sequences.X)
+            step = solvers.stream_step(self, model, point, data, count, mean=mean)
             inputs = sequences.inputs
             last_inputs = None if inputs is None else inputs[-1].copy()
             found = self._attributes(model, step.point, dtype) | {

@@ -43,9 +43,9 @@ class FitRecord:
 PREDICTION_PARAMETERS = frozenset(
     {
         "algorithm",
-        "code_tol",
+        "inner_tol",
         "handle_unknown",
-        "max_code_iter",
+        "max_inner_iter",
         "max_doc_update_iter",
         "mean_change_tol",
         "n_jobs",
@@ -142,14 +142,15 @@ def summary_table(columns, index, facts):
 
 
 def fit_facts(estimator, objective):
-    """Return what a fit cost and how many starts reached its objective.
+    """Return how a fit went: what it cost, how many starts reached its objective.
 
-    Nothing for a stream, which has no history.
+    The last two are not known of a stream, which has no history.
     """
+    facts = {"solver": estimator.solver_, "converged": estimator.converged_}
     if not hasattr(estimator, "history_"):
-        return {}
+        return facts
     best = estimator.init_scores_ >= objective - max(estimator._of_fit.tol, 1e-3)
-    return {
+    return facts | {
         "passes": float(estimator.history_["passes"][-1]),
         "starts_at_best": f"{best.sum()} of {best.size}",
     }

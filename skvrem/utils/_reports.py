@@ -207,12 +207,11 @@ def warn_not_converged(estimator, result, unit="row", advice="", stacklevel=4):
 
 def warn_annealing_too_long(estimator):
     """Warn if a schedule of temperatures does not fit into the fit."""
-    if (
-        estimator.tempering not in (None, "auto")
-        and estimator.annealing_iter > estimator.max_iter
-    ):
+    length = estimator.annealing_iter
+    tempered = estimator.tempering not in (None, "auto")
+    if tempered and length != "auto" and length > estimator.max_iter:
         warnings.warn(
-            f"annealing_iter={estimator.annealing_iter} epochs of annealing do not fit "
+            f"annealing_iter={length} epochs of annealing do not fit "
             f"into max_iter={estimator.max_iter}: raise max_iter.",
             UserWarning,
             stacklevel=4,

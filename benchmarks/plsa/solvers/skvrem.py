@@ -13,8 +13,8 @@ class Solver(TopicSolver):
     def iterate(self, n_iter):
         model = VRPLSA(
             self.start[1].shape[0],
-            doc_topic_prior=self.alpha,
-            topic_word_prior=self.beta,
+            doc_topic_smoothing=self.alpha,
+            topic_word_smoothing=self.beta,
             solver=self.solver,
             tol=0.0,
             max_iter=n_iter,
