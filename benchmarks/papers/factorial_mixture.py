@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import ComponentsDisplay, FactorialMixture
-from skvrem.factorial._tempering import learned_temperature
+from skvrem.factorial._start import learned_temperature
 from skvrem.schedules import LearnedTemperature
 
 TRUTH, VI = "started at the truth", "VI"

@@ -3,30 +3,29 @@
 from functools import partial
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
-from sklearn.utils import check_array, check_random_state
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source, is_dask
-from skvrem.factorial._inference import evaluate_rows
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters
 from skvrem.factorial._start import (
     LEAST_NOISE,
     NOISE_SHARE,
+    learned_temperature,
     moments,
     resume,
     starting_parameters,
 )
-from skvrem.factorial._tempering import learned_temperature
-from skvrem.utils._base import VersionedPickle, fit_facts, summary_table
+from skvrem.utils._base import (
+    ComponentsMixin,
+    VersionedPickle,
+    fit_facts,
+    summary_table,
+)
 from skvrem.utils._parallel import one_blas_thread, threads
-from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -56,10 +55,9 @@ MOST_ANNEALING = 100
 
 
 class FactorialMixture(
-    ClassNamePrefixFeaturesOutMixin,
+    ComponentsMixin,
     CallbackSupportMixin,
     VersionedPickle,
-    TransformerMixin,
     BaseEstimator,
 ):
     r"""Binary latent factors by annealed variational inference.
@@ -274,15 +272,6 @@ class FactorialMixture(
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.verbose_interval = verbose_interval
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    @property
-    def _n_features_out(self):
-        return self.components_.shape[0]
 
     def _check_parameters(self):
         check_em(self, solvers.names_for(FactorialModel), auto=("auto",))
@@ -528,7 +517,7 @@ class FactorialMixture(
             1.0, X.dtype, inner_iter=self.max_inner_iter, inner_tol=self.inner_tol
         )
         with one_blas_thread(), threads(self.n_jobs):
-            return evaluate_rows(model, parameters, X, codes)
+            return model.evaluate(parameters, X, codes)
 
     def transform(self, X):
         r"""Return the probabilities that the components are active in each row.
@@ -580,14 +569,7 @@ class FactorialMixture(
             Sums of the active components.
         """
         check_is_fitted(self)
-        refuse_dask(X)
-        X = check_array(X, dtype=(np.float64, np.float32))
-        if X.shape[1] != len(self.components_):
-            raise ValueError(
-                f"X has {X.shape[1]} columns, but there are {len(self.components_)} "
-                "components."
-            )
-        return X @ self.components_
+        return self._mix(X, self.components_, "components")
 
     def score_samples(self, X):
         r"""Return a lower bound of the predictive log-likelihood of each row.

@@ -37,9 +37,9 @@ from skvrem.factorial._model_bound import (
     gram,
     residual,
 )
-from skvrem.utils._algebra import accumulate
+from skvrem.utils._algebra import accumulate, read_only
 from skvrem.utils._averaging import Averaging
-from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.utils._parallel import map_chunks, parallel_map, row_chunks
 
 __all__ = ["FactorialModel", "FactorialPoint", "no_codes", "rows_of_a_tile"]
 
@@ -246,6 +246,21 @@ class FactorialModel(Averaging):
             value = np.where(better, other, value)
             nu = np.where(better, found, nu)
         return value + constant, nu
+
+    def evaluate(self, parameters, X, codes=True):
+        """Return the codes of rows, none without `codes`, and their bounds at T=1."""
+        X, cooling = read_only(X), self.cooling(parameters)
+        n, k = len(X), len(parameters.activation)
+        nu = np.empty((n if codes else 0, k), X.dtype)
+        bounds = np.empty(n, X.dtype)
+
+        def fill(start, stop):
+            bounds[start:stop], part = self.bounds(parameters, X[start:stop], cooling)
+            if codes:
+                nu[start:stop] = part.T
+
+        map_chunks(fill, n, rows_of_a_tile(X.shape[1]))
+        return nu, bounds
 
     @staticmethod
     def _share(parameters, tables, scores, nu):

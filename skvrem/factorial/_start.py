@@ -1,18 +1,19 @@
-"""Where a fit of the factorial mixture begins."""
+"""Where a fit of the factorial mixture begins, and how it cools."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from skvrem.factorial._model import FactorialPoint
-from skvrem.factorial._model_bound import Parameters, Statistics
+from skvrem.factorial._model_bound import Parameters, Statistics, calibration
+from skvrem.schedules import LearnedTemperature
 from skvrem.utils._parallel import row_chunks
 from skvrem.utils._validation import among, check_given
 
 __all__ = [
     "LEAST_NOISE",
     "NOISE_SHARE",
-    "Moments",
+    "learned_temperature",
     "moments",
     "resume",
     "starting_parameters",
@@ -27,6 +28,10 @@ APART = 0.1
 TILE_SIZE = 1 << 18
 # A variance with an inverse.
 LEAST_VARIANCE = 1e-290
+
+N_TEMPERATURES = 100
+# The share of the first temperatures that is left when the learning ends: exp(-4).
+DECAY = 4.0
 
 
 class Moments(NamedTuple):
@@ -123,3 +128,38 @@ def resume(estimator, model, n_rows, n_features):
     codes = model.codes(parameters.activation, n_rows)
     sums = Statistics(*estimator._sums, 0.0, 0.0)
     return FactorialPoint(parameters, sums, codes, codes.copy())
+
+
+def learned_temperature(highest, length, total_weight, kind=LearnedTemperature):
+    """Return a temperature that is learned, and starts at the highest.
+
+    What is left of it after `length` epochs goes in half as many, so that a fit ends
+    at 1.
+
+    Parameters
+    ----------
+    highest : float
+        The grid is from 1 to that.
+    length : int
+        Epochs in which it is learned.
+    total_weight : float
+        Of all rows.
+    kind : type, default=LearnedTemperature
+
+    Returns
+    -------
+    temperature : LearnedTemperature
+    """
+    temperatures = np.geomspace(1.0, max(highest, 1.0), N_TEMPERATURES)
+    share = np.zeros(N_TEMPERATURES)
+    share[-1] = 1.0
+    return kind(
+        temperatures,
+        share,
+        lambda point, _: calibration(point, 1.0 / temperatures),
+        total_weight=total_weight,
+        rate=min(1.0, DECAY / max(length, 1)),
+        length=length,
+        end=length + -(-length // 2),
+        blind=1,  # the statistics of a start are made up
+    )

@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 
 from skvrem.data import as_source
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, precisions_cholesky
-from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.utils._parallel import map_chunks, row_chunks
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._validation import check_magnitude
 
@@ -87,13 +87,11 @@ def evaluate_rows(X, what, parameters, covariance_type):
     shape, dtype, function = kinds[what]
     out = np.empty(shape, dtype)
 
-    def fill(rows):
-        start, stop = rows
+    def fill(start, stop):
         batch = source.batch(start, stop)
         out[start:stop] = function(model.log_joint(parameters, batch, X.dtype))
 
-    for _ in parallel_map(fill, row_chunks(0, n, SCORE_ROWS)):
-        pass
+    map_chunks(fill, n, SCORE_ROWS)
     return out
 
 

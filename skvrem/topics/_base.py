@@ -3,29 +3,27 @@
 import warnings
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    check_array,
-    check_is_fitted,
-    check_non_negative,
-)
+from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from skvrem import solvers
 from skvrem.exceptions import FractionalCountsWarning
 from skvrem.text._topics import check_size_of_counts, refuse_text
 from skvrem.text._words import top_words
-from skvrem.topics._documents import as_documents, open_documents
-from skvrem.utils._base import VersionedPickle, fit_facts, summary_table
+from skvrem.topics._documents import as_documents
+from skvrem.utils._base import (
+    ComponentsMixin,
+    VersionedPickle,
+    fit_facts,
+    summary_table,
+)
 from skvrem.utils._parallel import threads
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
+    outside,
     warn_not_converged,
     with_callbacks,
 )
@@ -43,6 +41,8 @@ __all__ = ["TopicModel"]
 
 # Counts that are smaller on average are weights.
 LEAST_COUNT = 0.5
+# Fewer tokens in all are lost in rounding, in single precision.
+LEAST_TOKENS = 1e-25
 NOT_NEGATIVE = (
     "not negative. It is added to expected counts: the prior is Dirichlet(1 + {0}), so "
     "of a Dirichlet(a) pass a - 1."
@@ -50,10 +50,9 @@ NOT_NEGATIVE = (
 
 
 class TopicModel(
-    ClassNamePrefixFeaturesOutMixin,
+    ComponentsMixin,
     CallbackSupportMixin,
     VersionedPickle,
-    TransformerMixin,
     BaseEstimator,
 ):
     """Estimator of topics with ``components_``, ``topic_shares_`` and ``_sums``.
@@ -75,12 +74,7 @@ class TopicModel(
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-    @property
-    def _n_features_out(self):
-        return self.components_.shape[0]
 
     def _check_rounds(self):
         """Check the parameters of answers too, which may change after a fit."""
@@ -123,15 +117,34 @@ class TopicModel(
         # In the order of the topics, which may have been relabelled.
         return tuple(np.asarray(getattr(self, f"{name}_")) for name in self._priors)
 
-    def _check_counts(self, X, sample_weight, reset):
-        """Validate counts and weights; return both, and the dtype to compute in."""
-        X = self._check_X(X, reset)
-        return X, check_weight(sample_weight, X.shape[0]), self._dtype(X, reset)
+    def _open(self, X, sample_weight, first=False, empty=True):
+        """Return the source of counts, which may hold nothing if `empty`.
+
+        Raises
+        ------
+        ValueError
+            If there is not a token of positive weight, unless `empty`; or too little of
+            them to compute with.
+        """
+        X = self._check_X(X, reset=first)
+        weight = check_weight(sample_weight, X.shape[0])
+        data = as_documents(X, weight, self._dtype(X, first))
+        if 0.0 < data.total_weight < LEAST_TOKENS:
+            raise ValueError(
+                f"X has {data.total_weight:.3g} tokens in all, which is lost in "
+                "floating point: pass counts of words, and weights near 1."
+            )
+        if data.total_weight == 0.0 and not empty:
+            raise ValueError(
+                "X has no counts: there must be a document with a word in it"
+                f"{'' if weight is None else ' and a positive weight'}."
+            )
+        if first and data.total_weight:
+            self._warn_of_fractions(data.X)
+        return data
 
     def _warn_of_fractions(self, X):
         """Warn of weights in place of counts, CSR, which the priors would drown."""
-        if not X.nnz:
-            return
         mean = X.data.mean(dtype=np.float64)
         tokens = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
         length = np.median(tokens[tokens > 0.0])
@@ -143,7 +156,7 @@ class TopicModel(
                 "in counts and may outweigh them. Pass the counts (CountVectorizer), "
                 "or scale X to the lengths of the documents.",
                 FractionalCountsWarning,
-                stacklevel=5,
+                stacklevel=outside(),
             )
 
     def _check_X(self, X, reset):
@@ -243,8 +256,7 @@ class TopicModel(
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
-        data = open_documents(*self._check_counts(X, sample_weight, reset=True))
-        self._warn_of_fractions(data.X)
+        data = self._open(X, sample_weight, first=True, empty=False)
         priors = self._check_priors(data.n_features)
         warm = self.warm_start and hasattr(self, "components_")
         given = self._given_topics(data.n_features, warm)
@@ -327,8 +339,7 @@ class TopicModel(
         first = not hasattr(self, "components_")
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            counts = self._check_counts(X, sample_weight, reset=first)
-            data = open_documents(*counts, empty=True)
+            data = self._open(X, sample_weight, first)
             if not first and len(self.components_) != self.n_components:
                 raise ValueError(
                     f"n_components={self.n_components}, but the model has "
@@ -339,8 +350,6 @@ class TopicModel(
             count, mass, counters = self._count_batch(first, seen, data, random_state)
             if data.total_weight == 0.0:
                 return self._skip_batch(first, counters)
-            if first:
-                self._warn_of_fractions(data.X)
             priors = self._check_priors(data.n_features)
             priors = priors if first else self._fitted_priors()
             model = self._new_model(priors, mass, data.dtype)
@@ -396,14 +405,8 @@ class TopicModel(
             expected counts.
         """
         check_is_fitted(self)
-        refuse_dask(X)
-        X = check_array(X, dtype=(np.float64, np.float32))
-        if X.shape[1] != len(self.components_):
-            raise ValueError(
-                f"X has {X.shape[1]} columns, but there are {len(self.components_)} "
-                "topics."
-            )
-        return X @ (self.components_ / self.components_.sum(axis=1, keepdims=True))
+        topics = self.components_ / self.components_.sum(axis=1, keepdims=True)
+        return self._mix(X, topics, "topics")
 
     def relabel(self, order):
         """Put the topics into another order, in place.

@@ -4,8 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.topics._model_padding import pad
-from skvrem.topics._model_word_sums import WordSums, cut_documents
+from skvrem.topics._model_word_sums import WordSums, cut_documents, pad
 from skvrem.utils._averaging import Averaging
 from skvrem.utils._parallel import parallel_map
 

@@ -5,11 +5,24 @@ import inspect
 from types import SimpleNamespace
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.utils import check_array
 
 from skvrem import __version__
+from skvrem.utils._remote import refuse_dask
 
-__all__ = ["FitRecord", "VersionedPickle", "fit_facts", "summary_table"]
+__all__ = [
+    "ComponentsMixin",
+    "FitRecord",
+    "VersionedPickle",
+    "fit_facts",
+    "summary_table",
+]
 
 
 class FitRecord:
@@ -98,6 +111,29 @@ class VersionedPickle(FitRecord):
             if p.kind not in kinds and p.default is not inspect.Parameter.empty
         }
         super().__setstate__(new | state)
+
+
+class ComponentsMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Transformer of rows to weights of ``components_``, and back."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
+
+    def _mix(self, X, components, name):
+        """Return the components mixed by the rows of X, by the name of such parts."""
+        refuse_dask(X)
+        X = check_array(X, dtype=(np.float64, np.float32))
+        if X.shape[1] != len(components):
+            raise ValueError(
+                f"X has {X.shape[1]} columns, but there are {len(components)} {name}."
+            )
+        return X @ components
 
 
 def optional(module, extra, purpose):

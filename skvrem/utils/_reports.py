@@ -16,6 +16,7 @@ from skvrem.exceptions import (
 __all__ = [
     "CallbackSupportMixin",
     "Progress",
+    "outside",
     "warn_annealing_too_long",
     "warn_not_converged",
     "warn_scale",
@@ -214,7 +215,7 @@ def warn_annealing_too_long(estimator):
             f"annealing_iter={length} epochs of annealing do not fit "
             f"into max_iter={estimator.max_iter}: raise max_iter.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )
 
 
@@ -269,7 +270,7 @@ def warn_scale(estimator, reg_covar, variances, means, names, kind, parts, rows)
             f"{kind}s cannot be told apart. Scale the data "
             "(sklearn.preprocessing.StandardScaler), or give a smaller reg_covar.",
             DataScaleWarning,
-            stacklevel=_outside(),
+            stacklevel=outside(),
         )
         return True
     wide = varies & (variances > WIDE * reg_covar)
@@ -287,12 +288,12 @@ def warn_scale(estimator, reg_covar, variances, means, names, kind, parts, rows)
         f"Take fewer {kind}s, more starts (n_init) or a "
         "larger reg_covar, or look for repeated rows.",
         CollapsedComponentWarning,
-        stacklevel=_outside(),
+        stacklevel=outside(),
     )
     return True
 
 
-def _outside():
+def outside():
     """Level of the caller's first frame that is neither ours nor scikit-learn's."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and _package(frame) in ("skvrem", "sklearn"):

@@ -5,10 +5,9 @@ from scipy.special import psi
 
 from skvrem import schedules, solvers
 from skvrem.topics._base import TopicModel
-from skvrem.topics._model_padding import pad
+from skvrem.topics._model_word_sums import pad
 from skvrem.topics.lda._model import LDAModel
 from skvrem.topics.lda._model_local import LocallyTemperedLDAModel
-from skvrem.topics.lda._perplexity import perplexity_of, perplexity_stop
 from skvrem.topics.lda._tempering import learned_temperature
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import warn_annealing_too_long
@@ -354,7 +353,7 @@ class TemperedLDA(TopicModel):
         return topics + (word_prior - word_prior.min())  # what seeds have more
 
     def _stop(self):
-        return perplexity_stop(self.evaluate_every, self.perp_tol)
+        return _perplexity_stop(self.evaluate_every, self.perp_tol)
 
     def _constants(self, priors, data, warm):
         documents = {"n_documents_seen_": data.n_weighted}
@@ -399,7 +398,7 @@ class TemperedLDA(TopicModel):
     @property
     def bound_(self):
         """Perplexity of the training data, ``exp(-objective_)``."""
-        return perplexity_of(self.objective_)
+        return _perplexity_of(self.objective_)
 
     def _evaluate(self, data):
         """Return γ of documents, their bound, and the divergence of the topics."""
@@ -494,4 +493,31 @@ class TemperedLDA(TopicModel):
         tokens = self._new_documents(X).total_weight
         if tokens == 0.0:
             raise ValueError("X has no counts: there is nothing to be perplexed by.")
-        return perplexity_of(self.score(X) / tokens)
+        return _perplexity_of(self.score(X) / tokens)
+
+
+def _perplexity_of(bound):
+    """Return exp(-bound), of a bound in nats a token."""
+    with np.errstate(over="ignore"):  # infinite is what it is
+        return float(np.exp(-bound))
+
+
+def _perplexity_stop(evaluate_every, perp_tol):
+    """Return the test of scikit-learn's parameters of these names, None for never.
+
+    Epochs at temperature 1 are counted; every `evaluate_every`-th is compared with the
+    one before.
+    """
+    if evaluate_every <= 0:
+        return None
+    seen = []
+
+    def stop(epoch):
+        if epoch.temperature != 1.0 or np.isnan(epoch.objective):
+            return False
+        seen.append(_perplexity_of(epoch.objective))
+        looked = seen[::evaluate_every]
+        due = (len(seen) - 1) % evaluate_every == 0
+        return due and len(looked) > 1 and abs(looked[-1] - looked[-2]) < perp_tol
+
+    return stop

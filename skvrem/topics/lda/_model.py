@@ -23,18 +23,19 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from skvrem.topics._model_padding import pad, padded_empty
 from skvrem.topics._model_word_sums import (
     NO_WORDS,
     TASK_WORDS,
     WordSums,
     column_sums,
     expected_counts,
+    pad,
+    padded_empty,
     take_rows,
 )
 from skvrem.topics._model_words import Statistics, TopicPoint, WordModel
 from skvrem.topics.lda import _kernels as kernels
-from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.utils._parallel import map_chunks
 
 __all__ = ["LDAModel", "Parameters"]
 
@@ -149,12 +150,17 @@ class LDAModel(WordModel):
         logs = padded_empty(*topics.shape, self.dtype)
         top = np.empty(len(topics), self.dtype)
         psi_totals = psi_totals.astype(self.dtype)
-        _by_words(kernels.expect_log, len(topics), topics, psi_totals, out=(logs, top))
+
+        def fill(*rows):
+            kernels.expect_log(topics, psi_totals, *rows, logs, top)
+
+        map_chunks(fill, len(topics), TASK_WORDS)
         return logs, top
 
     def temper(self, logs, beta):
         """Return exp(b E log β), in place."""
-        _by_words(kernels.temper, len(logs), self.dtype.type(beta), out=(logs,))
+        b = self.dtype.type(beta)
+        map_chunks(lambda *rows: kernels.temper(b, *rows, logs), len(logs), TASK_WORDS)
         return logs
 
     def psi_totals(self, topics):
@@ -195,13 +201,12 @@ class LDAModel(WordModel):
         totals = column_sums(topics)
         psi = self._psi(totals)
         prior = self.prior_totals(len(topics))
-        parts = parallel_map(
-            lambda part: kernels.divergence_of_topics(
-                topics, self.word_prior, psi, *part
-            ),
-            row_chunks(0, len(topics), TASK_WORDS),
-        )
-        return sum(parts) + float((gammaln(totals[:k]) - gammaln(prior[:k])).sum())
+
+        def part(*rows):
+            return kernels.divergence_of_topics(topics, self.word_prior, psi, *rows)
+
+        words = sum(map_chunks(part, len(topics), TASK_WORDS))
+        return words + float((gammaln(totals[:k]) - gammaln(prior[:k])).sum())
 
     def partition(self, logs, top, grid):
         """Return S_k(b) = Σ_v exp(b log β_kv) for a grid of b.
@@ -213,14 +218,12 @@ class LDAModel(WordModel):
         grid : float64 ndarray of shape (n_temperatures,)
         """
 
-        def evaluate(part):
+        def evaluate(*rows):
             out = np.zeros((len(grid), logs.shape[1]))
-            kernels.partition_function(logs, top, grid, *part, out)
+            kernels.partition_function(logs, top, grid, *rows, out)
             return out
 
-        return reduce(
-            np.add, parallel_map(evaluate, row_chunks(0, len(logs), TASK_WORDS))
-        )
+        return reduce(np.add, map_chunks(evaluate, len(logs), TASK_WORDS))
 
     def calibration(self, point, batch, beta, inverse):
         r"""Return what the posterior expects of the data, and what it would predict.
@@ -280,13 +283,3 @@ class LDAModel(WordModel):
         n_tokens = lengths.sum() or 1.0  # all that were drawn may weigh nothing
         partition = np.array(partition) / n_tokens
         return float(energy / n_tokens), np.interp(inverse, GRID, partition)
-
-
-def _by_words(function, n_words, *arguments, out):
-    """Call a kernel on ranges of words."""
-
-    def work(part):
-        function(*arguments, *part, *out)
-
-    for _ in parallel_map(work, row_chunks(0, n_words, TASK_WORDS)):
-        pass

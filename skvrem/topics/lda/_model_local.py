@@ -7,8 +7,7 @@ the topics have separated.
 
 import numpy as np
 
-from skvrem.topics._model_padding import padded_zeros
-from skvrem.topics._model_word_sums import NO_WORDS, by_topics, word_rows
+from skvrem.topics._model_word_sums import NO_WORDS, by_topics, padded_zeros, word_rows
 from skvrem.topics._model_words import Statistics
 from skvrem.topics.lda import _kernels as kernels
 from skvrem.topics.lda._model import LDAModel

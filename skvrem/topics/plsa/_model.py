@@ -20,17 +20,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.topics._model_padding import pad, padded_zeros
 from skvrem.topics._model_word_sums import (
     NO_WORDS,
     TASK_WORDS,
     WordSums,
     expected_counts,
+    pad,
+    padded_zeros,
     take_rows,
 )
 from skvrem.topics._model_words import Statistics, TopicPoint, WordModel
 from skvrem.topics.plsa import _kernels as kernels
-from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.utils._parallel import map_chunks
 
 __all__ = ["PLSAModel", "Parameters"]
 
@@ -173,15 +174,14 @@ class PLSAModel(WordModel):
     def of_topics(self, sums):
         """Return the log prior of the topics a token."""
 
-        def evaluate(part):
+        def evaluate(*part):
             words = np.arange(*part, dtype=np.int32)
             topics = self._topics(sums, words, 1.0)
             prior = self.word_prior
             own = prior[slice(*part)] if len(prior) > 1 else prior
             return kernels.log_prior(topics, own)
 
-        n_features = len(sums.deviation)
-        return sum(parallel_map(evaluate, row_chunks(0, n_features, TASK_WORDS)))
+        return sum(map_chunks(evaluate, len(sums.deviation), TASK_WORDS))
 
     def parameters(self, point):
         """Return the topics and shares of a point."""
@@ -193,10 +193,5 @@ def _temper(rows, beta):
     if beta == 1.0:
         return rows
     result, b = pad(rows, rows.dtype), rows.dtype.type(beta)
-
-    def work(part):
-        kernels.temper(b, *part, result)
-
-    for _ in parallel_map(work, row_chunks(0, len(rows), TASK_WORDS)):
-        pass
+    map_chunks(lambda *part: kernels.temper(b, *part, result), len(rows), TASK_WORDS)
     return result
