@@ -119,6 +119,14 @@ TABLE = {
             ("tests/mixture/test_gaussian_mixture.py",),
         ),
     ),
+    "topics": Row(
+        ("skvrem/topics/_model*.py",),
+        (
+            ("tests/topics/test_model_word_sums.py",),
+            (LAWS, "-k", "documents or dirichlet"),
+            ("tests/topics",),
+        ),
+    ),
     "plsa": Row(
         ("skvrem/topics/plsa/_model*.py",),
         ((LAWS, "-k", "documents and not dirichlet"), ("tests/topics/plsa",)),

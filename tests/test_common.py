@@ -83,9 +83,9 @@ def more_variants():
     for solver in ("batch", "stochastic"):
         yield make(VRPLSA, solver=solver, batch_size=10)
     yield make(VRPLSA, tempering="annealed", annealing_iter=3, n_init=2)
-    yield make(VRPLSA, doc_topic_prior=0.0, topic_word_prior=0.0)
+    yield make(VRPLSA, doc_topic_smoothing=0.0, topic_word_smoothing=0.0)
     yield make(FactorialMixture, solver="svrg", batch_size=10)
-    yield make(FactorialMixture, tempering=None, posterior="diag", n_init=2)
+    yield make(FactorialMixture, tempering=None, posterior="meanfield", n_init=2)
     yield make(FactorialMixture, tempering="global", noise_variance=0.5)
     for solver in ("batch", "stochastic", "svrg"):
         yield make(TemperedLDA, solver=solver, batch_size=10, **FEW)

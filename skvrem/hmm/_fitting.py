@@ -97,15 +97,9 @@ def fit(estimator, X, y, **given):
         return solvers.Start(model, point, describe, temperature=temperature)
 
     with Progress(estimator, X, y, n_init) as progress, naming_impossible(sequences):
+        random_state = check_random_state(estimator.random_state)
         best, attributes = solvers.run_starts(
-            start,
-            n_init,
-            plan=plan,
-            data=visited,
-            progress=progress,
-            random_state=check_random_state(estimator.random_state),
-            max_iter=estimator.max_iter,
-            tol=estimator.tol,
+            estimator, start, plan, visited, progress, random_state
         )
         if estimator.acceleration == "lbfgs":  # whose points have no statistics
             point = best.point._replace(statistics=model.mean(best.point, data))
@@ -207,16 +201,8 @@ def stream_step(estimator, X, continues, **given):
     likelihood = float(mean.objective)
     model.total = data.total_weight + seen
     objective = model.objective(point, mean)
-    step = solvers.stream_step(
-        model,
-        point,
-        data,
-        seen / len(sequences.X),
-        step_size=estimator.step_size,
-        step_offset=estimator.step_offset,
-        step_decay=estimator.step_decay,
-        mean=mean,
-    )
+    count = seen / len(sequences.X)
+    step = solvers.stream_step(estimator, model, point, data, count, mean=mean)
     inputs = sequences.inputs
     last_inputs = None if inputs is None else inputs[-1].copy()
     found = _attributes(model, step.point, dtype) | {
@@ -313,13 +299,7 @@ def plan_fit(estimator, model, data, n_init):
         rows = len(data.rows.X)
         n_blocks = min(_count_blocks(estimator, data), data.n_units)
         planned = solvers.plan_em(
-            rows,
-            model.n_parameters(),
-            solver=solver,
-            step_size=estimator.step_size,
-            batch_size=rows / n_blocks,
-            step_decay=estimator.step_decay,
-            step_offset=estimator.step_offset,
+            estimator, rows, model.n_parameters(), batch_size=rows / n_blocks
         )
         made, step_size = planned.solver, planned.step_size
         if solver == "stochastic":

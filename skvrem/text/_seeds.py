@@ -51,13 +51,14 @@ def seed_prior(
         seeds occur less than some hundred times, in a small corpus or a batch of a
         stream, the default has found better topics.
     base : float, default=0.1
-        Pseudo-count of every other word in every topic: what ``topic_word_prior`` would
-        be without seeds.
+        Pseudo-count of every other word in every topic: what the parameter would be
+        without seeds.
 
     Returns
     -------
     prior : ndarray of float64 of shape (n_components, n_features)
-        For ``topic_word_prior``.
+        For ``topic_word_smoothing`` of VRPLSA, or ``topic_word_prior`` of
+        TemperedLDA.
 
     Raises
     ------

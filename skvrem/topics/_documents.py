@@ -14,10 +14,7 @@ from skvrem.data._batch import MemoryPartition
 from skvrem.utils._algebra import read_only
 from skvrem.utils._remote import refuse_dask
 
-__all__ = ["Documents", "as_documents", "open_documents"]
-
-# Fewer tokens in all are lost in rounding, in single precision.
-LEAST_TOKENS = 1e-25
+__all__ = ["Documents", "as_documents"]
 
 
 class Counts(NamedTuple):
@@ -181,26 +178,3 @@ def as_documents(X, sample_weight=None, dtype=np.float64):
         X.eliminate_zeros()
     weight = np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
     return Documents(X, read_only(weight), np.dtype(dtype))
-
-
-def open_documents(X, sample_weight, dtype, empty=False):
-    """Return the source for counts to learn from; see `as_documents`.
-
-    Raises
-    ------
-    ValueError
-        If there is not a token of positive weight, unless `empty`; or too little of
-        them to compute with.
-    """
-    documents = as_documents(X, sample_weight, dtype)
-    if 0.0 < documents.total_weight < LEAST_TOKENS:
-        raise ValueError(
-            f"X has {documents.total_weight:.3g} tokens in all, which is lost in "
-            "floating point: pass counts of words, and weights near 1."
-        )
-    if documents.total_weight == 0.0 and not empty:
-        raise ValueError(
-            "X has no counts: there must be a document with a word in it"
-            f"{'' if sample_weight is None else ' and a positive weight'}."
-        )
-    return documents

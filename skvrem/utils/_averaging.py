@@ -53,7 +53,9 @@ class Averaging:
     are infeasible and `repair` is false.
     """
 
-    #: Evaluations that `recall` costs, 0 where `remember` keeps the sums themselves.
+    #: Whether the sums of a batch are kept, or what it takes to evaluate it again.
+    keep_sums = False
+    #: Evaluations that `recall` costs, 0 where the sums are kept.
     recall_passes = 1
 
     def update(self, point, mean, correction, step):
@@ -78,10 +80,13 @@ class Averaging:
 
     def remember(self, point, batch, beta):
         """Return the batch's sums, and what `recall` needs to evaluate them again."""
-        return self.statistics(point, batch, beta), (point, beta)
+        sums = self.statistics(point, batch, beta)
+        return sums, (sums if self.keep_sums else (point, beta))
 
     def recall(self, memory, point, batch):
         """Return the sums of `batch` where `memory` was made."""
+        if self.keep_sums:
+            return memory
         at, beta = memory
         return self.statistics(at, batch, beta)
 

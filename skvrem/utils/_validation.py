@@ -17,12 +17,15 @@ __all__ = [
     "all_or_nothing",
     "among",
     "check_aliases",
+    "check_em",
     "check_finite_fit",
+    "check_given",
     "check_integer",
     "check_magnitude",
     "check_options",
     "check_order",
     "check_real",
+    "check_steps",
     "check_weight",
     "validate_data",
 ]
@@ -254,6 +257,35 @@ def _finite_number(value):
         return False
 
 
+def check_em(estimator, solvers, auto=()):
+    """Check what the estimators of the EM family have in common, but for their steps.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+    solvers : tuple of str
+        What `solver` may be.
+    auto : tuple
+        What `temperature` and `annealing_iter` may be beside numbers.
+    """
+    check_integer(estimator, "n_components", "n_init", "verbose_interval", least=1)
+    check_integer(estimator, "max_iter", "verbose")
+    check_integer(estimator, "annealing_iter", options=auto)
+    check_integer(estimator, "batch_size", least=1, options=("auto",))
+    check_real(estimator, "tol")
+    check_real(estimator, "step_offset", above=True)
+    check_real(estimator, "temperature", least=1.0, options=auto)
+    check_options(estimator, solver=solvers, warm_start=(False, True))
+
+
+def check_steps(estimator):
+    """Check the size of steps, and how fast those of stochastic EM decrease."""
+    # Beyond 1 the statistics overshoot; those of "stochastic" are cut there.
+    most = np.inf if estimator.solver == "stochastic" else 1.0
+    check_real(estimator, "step_size", above=True, most=most, options=("auto",))
+    check_real(estimator, "step_decay", above=True, most=1.0)
+
+
 def check_weight(sample_weight, n_samples):
     """Return sample weights as float64, or None where all are the same 1.
 
@@ -322,6 +354,22 @@ def check_magnitude(X, name="X", power=2):
             f"infinite in {X.dtype.name}. Scale it "
             "(sklearn.preprocessing.StandardScaler), or look for outliers."
         )
+
+
+def check_given(value, name, shape):
+    """Return what a fit is to start from as float64.
+
+    Raises
+    ------
+    ValueError
+        For another shape, or what are no finite numbers.
+    """
+    options = {"dtype": np.float64, "ensure_2d": False, "allow_nd": True}
+    with naming_columns(value, f"{name} holds numbers", "Pass an array."):
+        value = check_array(value, **options, ensure_min_samples=0, input_name=name)
+    if value.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {value.shape}.")
+    return value
 
 
 def check_order(order, n_parts):

@@ -206,7 +206,7 @@ def test_what_is_returned_is_what_is_reported(case, name):
     for max_iter in (0, 1, 6):
         result = fit(case, name, max_iter=max_iter, tol=0.0)
         exact = batch_mean(case.model, case.data, case.model.recentre(result.point))
-        several = getattr(case.model, "doc_update_iter", 1) > 1
+        several = getattr(case.model, "inner_iter", 1) > 1
         if case.folder == "factorial" or (several and name == "svrg"):
             # Codes and shares of topics go on from where they are: evaluated anew, the
             # bound is higher.
