@@ -3,7 +3,7 @@
 import numpy as np
 
 from skvrem.hmm._opening import fitted_parameters, naming_impossible, open_rows
-from skvrem.hmm.emissions._base import bounded_log
+from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.forward_backward._model_viterbi import most_probable_paths
 from skvrem.utils._parallel import threads
 from skvrem.utils._validation import among

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from skvrem.hmm._model_gradient import differences
 from skvrem.hmm._opening import fitted_parameters, naming_impossible, open_rows
 from skvrem.hmm.emissions._base import published
-from skvrem.hmm.emissions._coordinates import SCALES
+from skvrem.hmm.emissions._coordinates import rescale
 from skvrem.utils._algebra import pieces
 from skvrem.utils._parallel import threads
 
@@ -76,13 +76,13 @@ def confidence_intervals(estimator, X, level, sample_weight, groups, lengths):
             stacklevel=3,
         )
     reach = ndtri(0.5 + 0.5 * level) * errors
-    centre = _rescale(values, scales, "to")
+    centre = rescale(values, scales, "to")
     # Of what is fixed nothing but itself, not what a scale makes of it.
     ends = [
-        np.where(reach == 0.0, values, _rescale(centre + way, scales, "back"))
+        np.where(reach == 0.0, values, rescale(centre + way, scales, "back"))
         for way in (-reach, reach)
     ]
-    on_scale = errors * _rates(values, scales)
+    on_scale = errors * rescale(values, scales, "rate")
     return Intervals(*(_limits(model, parameters, v) for v in (*ends, on_scale)))
 
 
@@ -102,23 +102,6 @@ def _flatten(model, parameters):
     return values, np.append(of_chain, scales)
 
 
-def _rescale(values, scales, way):
-    out = np.empty_like(values)
-    for name in np.unique(scales):
-        chosen = scales == name
-        out[chosen] = getattr(SCALES[name], way)(values[chosen])
-    return out
-
-
-def _rates(values, scales):
-    """Change of the parameters with their coordinates."""
-    slopes = {"real": 1.0, "positive": values, "probability": values * (1.0 - values)}
-    return np.choose(
-        [list(slopes).index(name) for name in scales],
-        [np.broadcast_to(slope, values.shape) for slope in slopes.values()],
-    )
-
-
 def _standard_errors(model, parameters, vector, hessian):
     """Standard errors on the scales of the parameters, NaN where there are none."""
     information = -0.5 * (hessian + hessian.T)
@@ -128,7 +111,7 @@ def _standard_errors(model, parameters, vector, hessian):
 
     def on_scale(moved):
         at = model.bind(moved, parameters)
-        return _rescale(_flatten(model, at)[0], scales, "to")
+        return rescale(_flatten(model, at)[0], scales, "to")
 
     jacobian = differences(on_scale, vector)
     if not vector.size:

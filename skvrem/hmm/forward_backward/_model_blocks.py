@@ -18,11 +18,7 @@ import numpy as np
 
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS
 from skvrem.hmm.forward_backward._model_layout import NONE
-from skvrem.hmm.forward_backward._model_passes import (
-    Impossible,
-    Passes,
-    weighted_shares,
-)
+from skvrem.hmm.forward_backward._model_passes import Passes, weighted_shares
 from skvrem.utils._parallel import parallel_map
 
 __all__ = ["BlockChain", "RowBlock"]
@@ -107,8 +103,7 @@ class BlockPasses(Passes):
     def __init__(self, blocks, number, chain):
         super().__init__(blocks.layout, chain)
         self.blocks, self.alpha = blocks, blocks.alpha
-        self.matrices = self.all_matrices()
-        self.number, self.part = number, blocks.layout.parts[number]
+        self.number = number
 
     def forward(self):
         """Run forward; return the log-likelihood of the rows given those before.
@@ -118,34 +113,12 @@ class BlockPasses(Passes):
         Impossible
             If a row has probability zero.
         """
-        groups, n = self.part.groups, self.n
-        sizes = range(len(groups))
-        self.shares = [np.empty(self.part.n_tiles * LANES) for _ in sizes]
-        self.before = [np.empty(group.step.size) for group in groups]
-        self.ends = np.empty((len(groups), n * LANES))
-        self.impossible = np.full((len(groups), 2), -1)
-        self.row_shares = [NONE] * len(groups)
-        if self.number:
-            self.left = np.stack([self.steps_before(self.part.first, g) for g in sizes])
-        else:
-            ends = [self.steps_before(self.layout.n_tiles, g) for g in sizes]
-            self.left = self._to_the_right(np.stack(ends))
-        list(parallel_map(self._visit_forward, sizes))
-        if self.impossible.max() >= 0:
-            raise Impossible(self._first_impossible())
-        parts = zip(groups, self.shares, self.before, strict=True)
-        return sum(weighted_shares(*part) for part in parts)
-
-    def _visit_forward(self, g):
-        self.fill_matrices(self.part, g)
-        alpha = self._of_part(self.alpha[g], self.part)
-        return self._forward_part(self.part, g, alpha)
-
-    def _first_impossible(self):
-        g = int(self.impossible.max(axis=1).argmax())
-        step, lane = self.impossible[g]
-        row = int(self.part.groups[g].start[lane] + step)
-        return int(self.layout.row_numbers(row, row + 1)[0])
+        part = self.layout.parts[self.number]
+        at, groups = part.first or self.layout.n_tiles, range(len(part.groups))
+        left = np.stack([self.steps_before(at, g) for g in groups])
+        self.left = left if part.first else self._to_the_right(left)
+        self._run_forward(part)
+        return self._objective()
 
     def backward(self):
         """Run backward; return sums of first states, pairs of states and features."""
