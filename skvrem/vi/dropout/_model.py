@@ -145,6 +145,13 @@ class Network:
             _kernels.roots(V, k)
         return V
 
+    def noise(self, shape, rng):
+        """Return numbers that inputs of the last layer are multiplied by."""
+        noise = rng.standard_normal(shape)
+        noise *= np.sqrt(self.noise_variance)
+        noise += 1.0
+        return noise
+
     def by_moments(self, layers, x, R, C):
         """Return gradients by the last layer and its inputs, noise integrated out."""
         W = layers[-1][0]
@@ -437,10 +444,7 @@ class DropoutSteps(PlainModel):
         if not self.noise_width:
             return None
         network = self.model.network
-        noise = rng.standard_normal((len(rows), network.sizes[-2]))
-        noise *= np.sqrt(network.noise_variance)
-        noise += 1.0
-        return noise
+        return network.noise((len(rows), network.sizes[-2]), rng)
 
     def sweep(self, work, known, rows, noise, sizes):
         """Make a step for each batch of some rows; none can be rejected."""
@@ -478,40 +482,39 @@ class DropoutSteps(PlainModel):
         known : tuple (vector, gradient), default=None
             What `known_at` returns.
         """
-        model, network = self.model, self.model.network
-        layers = network.layers(vector)
-        inputs, a = network.forward(layers, model.data.rows[rows])
-        x = inputs[-1]
-        if noise is None:
-            last = model.expected(layers, x, a, rows)[1]
-        else:
-            W, b = layers[-1]
-            z = (noise * x) @ W + b
-            r = model.residual(z, rows)
-            controlled_here = self.control == "taylor" and known is None
-            if controlled_here:
-                r = r - model.approximation(a, z - a, rows)
-            last = network.by_noise(layers, x, noise, r)
-            if controlled_here:
-                last = tuple(map(np.add, last, model.taylor(layers, x, a, rows)))
-        gradient = network.backward(layers, inputs, last)
-        scale = model.data.n_units / (len(rows) * model.total_weight)
+        here = self.control if known is None else None
+        gradient = self._gradient(vector, rows, noise, here)
+        data = self.model.data
+        scale = data.n_units / (len(rows) * data.total_weight)
         if known is None:
             return scale * gradient
         before, mean = known
-        return controlled(gradient, self._then(before, rows, noise), mean, scale)
+        then = self._gradient(before, rows, noise, approximate=True)
+        return controlled(gradient, then, mean, scale)
 
-    def _then(self, vector, rows, noise):
-        """Return the approximation of a minibatch's gradient at an earlier point."""
+    def _gradient(self, vector, rows, noise, control=None, approximate=False):
+        """Return the gradient of a minibatch's log-likelihood at draws of the noise.
+
+        control : what it is controlled by at this very point. approximate: that of
+        Taylor's approximation in its place.
+        """
         model, network = self.model, self.model.network
         layers = network.layers(vector)
         inputs, a = network.forward(layers, model.data.rows[rows])
-        x = inputs[-1]
+        x, (W, b) = inputs[-1], layers[-1]
         if noise is None:
             last = model.expected(layers, x, a, rows)[1]
+        elif approximate:
+            r = model.approximation(a, ((noise - 1.0) * x) @ W, rows)
+            last = network.by_noise(layers, x, noise, r)
         else:
-            t = ((noise - 1.0) * x) @ layers[-1][0]
-            last = network.by_noise(layers, x, noise, model.approximation(a, t, rows))
+            z = (noise * x) @ W + b
+            r = model.residual(z, rows)
+            if control == "taylor":
+                r = r - model.approximation(a, z - a, rows)
+            last = network.by_noise(layers, x, noise, r)
+            if control == "taylor":
+                last = tuple(map(np.add, last, model.taylor(layers, x, a, rows)))
         return network.backward(layers, inputs, last)
 
     def _step(self, work, gradient, size):
