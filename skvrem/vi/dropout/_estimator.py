@@ -50,6 +50,7 @@ from skvrem.vi.gaussian._guards import (
     CENTRE,
     MOST_SCALE,
     check_in_memory,
+    check_of_fit,
     check_unchanged,
     whole_fit,
 )
@@ -228,10 +229,9 @@ class GaussianDropoutClassifier(
         self.verbose_interval = verbose_interval
 
     def _check_parameters(self):
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "verbose_interval", least=1)
+        check_of_fit(self)
         check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol", "alpha")
+        check_real(self, "alpha")
         check_real(self, "dropout_scale", most=MOST_SCALE)
         check_real(self, "step_size", above=True, options=("auto",))
         check_real(self, "validation_fraction", above=True, most=0.9)
@@ -240,7 +240,6 @@ class GaussianDropoutClassifier(
             activation=tuple(ACTIVATIONS),
             solver=("auto", "batch", "stochastic", "svrg"),
             early_stopping=(True, False),
-            warm_start=(True, False),
         )
         check_steps(
             self,

@@ -41,7 +41,7 @@ from skvrem.utils._algebra import accumulate, rescale
 from skvrem.utils._control import controlled
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi.gaussian import _kernels
-from skvrem.vi.gaussian._model import PlainModel, Point
+from skvrem.vi.gaussian._model import PlainModel, Point, SteppedModel
 
 __all__ = ["DropoutModel", "DropoutSteps", "Gradient", "Network", "Weights"]
 
@@ -375,8 +375,12 @@ class Work:
         self.moments = np.zeros((2, n_moments)) if fresh else last[0].copy()
         self.count = 0 if fresh else last[1]
 
+    def close(self):
+        """Return the point that the epoch has led to."""
+        return Point(Weights(self.vector), moments=(self.moments, self.count))
 
-class DropoutSteps(PlainModel):
+
+class DropoutSteps(SteppedModel):
     """A `DropoutModel` whose weights are moved by minibatch steps.
 
     Parameters
@@ -388,8 +392,6 @@ class DropoutSteps(PlainModel):
     optimizer : {"adam", "sgd"}
     batch_size : int
     """
-
-    known_passes = 1.0
 
     def __init__(self, model, kind, control, optimizer, batch_size):
         self.model = model
@@ -409,17 +411,9 @@ class DropoutSteps(PlainModel):
         total = self.model.total(layers, np.arange(self.model.data.n_units), "loss")
         return point, rescale(total, 1.0 / self.model.total_weight), None
 
-    def objective(self, point, mean):
-        """Return the penalised expected log-likelihood, in nats a row."""
-        return self.model.objective(point, mean)
-
     def predicted_gain(self, point, mean):
         """Return infinity: nobody knows what is left to gain."""
         return np.inf
-
-    def update(self, point, mean, correction, step):
-        """Return the point: a step without noise is not of this model."""
-        return point
 
     # A sweep
 
@@ -531,7 +525,3 @@ class DropoutSteps(PlainModel):
     def variance(self, work):
         """Return NaN: of networks it is not kept."""
         return np.nan
-
-    def close(self, work):
-        """Return the point that an epoch has led to."""
-        return Point(Weights(work.vector), moments=(work.moments, work.count))

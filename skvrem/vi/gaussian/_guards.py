@@ -7,7 +7,12 @@ import numpy as np
 
 from skvrem.exceptions import OneClassWarning
 from skvrem.utils._remote import refuse_dask
-from skvrem.utils._validation import all_or_nothing, check_real
+from skvrem.utils._validation import (
+    all_or_nothing,
+    check_integer,
+    check_options,
+    check_real,
+)
 
 __all__ = [
     "CENTRE",
@@ -16,6 +21,7 @@ __all__ = [
     "StreamsWithoutBound",
     "check_columns",
     "check_in_memory",
+    "check_of_fit",
     "check_pivots",
     "check_prior_scale",
     "check_scales",
@@ -115,6 +121,14 @@ def check_unchanged(estimator, *names):
                 f"{name} has changed since the first rows, from {before!r} to {now!r}: "
                 "fit anew."
             )
+
+
+def check_of_fit(estimator):
+    """Check the parameters that say how a fit is made, and when it ends."""
+    check_integer(estimator, "max_iter", "verbose")
+    check_integer(estimator, "verbose_interval", least=1)
+    check_real(estimator, "tol")
+    check_options(estimator, warm_start=(True, False))
 
 
 def check_scales(estimator, *names, options=()):

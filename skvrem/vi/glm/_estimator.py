@@ -34,6 +34,7 @@ from skvrem.vi.gaussian._guards import (
     StreamsWithoutBound,
     check_columns,
     check_in_memory,
+    check_of_fit,
     check_pivots,
     check_prior_scale,
     check_scales,
@@ -82,11 +83,9 @@ class GaussianPosterior(
         """Learn what the family needs from rows that come after `n_seen` others."""
 
     def _check_parameters(self):
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "verbose_interval", least=1)
+        check_of_fit(self)
         check_integer(self, "rank", least=1, options=(None,))
         check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol")
         check_scales(self, "intercept_prior_scale")
         check_real(self, "step_size", above=True, options=("auto",))
         check_options(
@@ -94,7 +93,6 @@ class GaussianPosterior(
             posterior=("auto", "fullrank", "lowrank", "meanfield"),
             solver=("auto", "batch", *STOCHASTIC),
             fit_intercept=(True, False),
-            warm_start=(True, False),
         )
         check_steps(self)
         check_prior_scale(self)
@@ -330,25 +328,17 @@ class GaussianPosterior(
         """See `ParetoMixin`."""
         data, targets, prior = self._rows
         model = self._posterior_model(data.n_units, targets)
-        with threads(self.n_jobs), one_blas_thread():
-            total = np.concatenate(
-                [
-                    sum(self._weighed_log_likelihoods(model, data, some))
-                    for some in np.split(draws, len(draws) // DRAWS_AT_ONCE)
-                ]
-            )
-        return total + prior.logpdf(draws)
 
-    def _weighed_log_likelihoods(self, model, data, draws):
-        """Yield sums over chunks of rows of the log-likelihood at each draw."""
-
-        def total(chunk):
-            batch = data.batch(*chunk)
-            values = model.log_likelihoods(draws, batch)
+        def total(some, chunk):
+            values = model.log_likelihoods(some, data.batch(*chunk))
             weight = data.weight[slice(*chunk)] if data.weight.size else None
             return values.sum(axis=1) if weight is None else values @ weight
 
-        return parallel_map(total, row_chunks(0, data.n_units, PREDICT_ROWS))
+        chunks, found = row_chunks(0, data.n_units, PREDICT_ROWS), []
+        with threads(self.n_jobs), one_blas_thread():
+            for some in np.split(draws, len(draws) // DRAWS_AT_ONCE):
+                found.append(sum(parallel_map(partial(total, some), chunks)))
+        return np.concatenate(found) + prior.logpdf(draws)
 
     def _open_fitted(self, X, y, sample_weight):
         """Return what `_open` does, of rows for an answer."""

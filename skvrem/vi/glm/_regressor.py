@@ -238,7 +238,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         p = prior.n_dim
         origin = Point(Full(prior.mean[:, None], np.zeros((p, p)), np.eye(p)))
         sums = data.chunks().sum(partial(model.statistics, origin, beta=1.0))
-        root = np.linalg.cholesky(prior.precision_times(np.eye(p)))
+        root = np.linalg.cholesky(prior.precision)
         half = solve_triangular(root, sums.curvature, lower=True)
         strength, axes = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
         strength = np.maximum(strength, 0.0)

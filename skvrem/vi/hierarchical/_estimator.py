@@ -26,9 +26,7 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import (
-    check_integer,
     check_options,
-    check_real,
     check_weight,
 )
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
@@ -43,6 +41,7 @@ from skvrem.vi.gaussian._guards import (
     CENTRE,
     StreamsWithoutBound,
     check_in_memory,
+    check_of_fit,
     check_prior_scale,
     check_scales,
     check_unchanged,
@@ -235,12 +234,10 @@ class HierarchicalSoftmaxClassifier(
         self.verbose_interval = verbose_interval
 
     def _check_parameters(self):
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "verbose_interval", least=1)
-        check_real(self, "tol")
+        check_of_fit(self)
         check_scales(self, "intercept_prior_scale", "population_scale")
         check_scales(self, "population_scale_spread")
-        check_options(self, fit_intercept=(True, False), warm_start=(True, False))
+        check_options(self, fit_intercept=(True, False))
         check_column(self, "groups")
         check_prior_scale(self)
 
