@@ -289,7 +289,8 @@ class ScatteredSoftmax(Softmax):
         """See :class:`Softmax`; sets (m,) are numbers of the rows' sets of nodes."""
         residual, curvature, loss = np.empty(a.shape), np.empty(half.shape), 0.0
         order = np.argsort(sets, kind="stable")
-        for some in np.split(order, np.flatnonzero(np.diff(sets[order])) + 1):
+        ends = np.flatnonzero(np.diff(sets[order])) + 1 if half.any() else []
+        for some in np.split(order, ends):
             own = weight[some] if weight.size else weight
             nodes = self.sets[sets[some[0]]]
             more, residual[some], curvature[some] = self._sums(
