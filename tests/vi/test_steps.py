@@ -18,7 +18,7 @@ from skvrem.vi.gaussian._model import Diagonal, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     Logistic,
-    Poisson,
+    PoissonCounts,
     Softmax,
     cubature,
 )
@@ -27,7 +27,7 @@ from skvrem.vi.gaussian._model_steps import SteppingModel
 
 FAMILIES = {
     "logistic": Logistic,
-    "poisson": Poisson,
+    "poisson": PoissonCounts,
     "gaussian": lambda: GaussianNoise(0.7),
     "softmax": lambda: Softmax(3, 100),
 }

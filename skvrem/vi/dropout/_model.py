@@ -357,7 +357,7 @@ class DropoutModel(PlainModel):
         return self.move(point, step * direction)
 
 
-class Work:
+class NetworkWork:
     """What an epoch of steps moves.
 
     Attributes
@@ -427,7 +427,9 @@ class DropoutSteps(SteppedModel):
 
     def open(self, anchor):
         """Return what an epoch moves."""
-        return Work(anchor.point, self.model.network.n_weights if self.adam else 0)
+        return NetworkWork(
+            anchor.point, self.model.network.n_weights if self.adam else 0
+        )
 
     def visits(self, known, rng):
         """Return all rows in random order."""

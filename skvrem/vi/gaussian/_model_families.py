@@ -19,7 +19,7 @@ __all__ = [
     "MANY_ROWS",
     "GaussianNoise",
     "Logistic",
-    "Poisson",
+    "PoissonCounts",
     "ScatteredSoftmax",
     "Softmax",
     "expected_probabilities",
@@ -127,7 +127,7 @@ class Logistic(_Family):
         return mean * (1.0 - mean)
 
 
-class Poisson(_Family):
+class PoissonCounts(_Family):
     """Counts with the logarithm of their mean as predictor."""
 
     n_predictors = 1

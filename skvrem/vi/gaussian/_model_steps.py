@@ -10,7 +10,7 @@ from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi.gaussian import _kernels_steps
 from skvrem.vi.gaussian._model import STEP_ROWS, Point, SteppedModel
 
-__all__ = ["OPTIMIZERS", "Known", "Moments", "SteppingModel", "Steps", "Work"]
+__all__ = ["OPTIMIZERS", "AdamMoments", "Known", "SteppingModel", "Steps", "Work"]
 
 CONTROLS = {
     None: _kernels_steps.NONE,
@@ -49,7 +49,7 @@ class Known(NamedTuple):
     change: np.ndarray
 
 
-class Moments(NamedTuple):
+class AdamMoments(NamedTuple):
     """What Adam knows of the steps that have led to a point.
 
     Attributes
@@ -75,7 +75,7 @@ class Work:
     point : Point
         Where it begins.
     mean, log_scale, scale : ndarray of shape (k, p)
-    values, count, visits : see `Moments`
+    values, count, visits : see `AdamMoments`
     seen : ndarray of shape (2, ...)
         Sums of the estimates and of their squares.
     n_seen : int
@@ -88,7 +88,7 @@ class Work:
         self.scale = np.exp(self.log_scale)
         last = point.moments
         if last is None:
-            last = Moments(np.zeros((4, *shape)), 0, np.zeros(n_visits, np.int64))
+            last = AdamMoments(np.zeros((4, *shape)), 0, np.zeros(n_visits, np.int64))
         self.values, self.count, self.visits = (
             last.values.copy(),
             last.count,
@@ -102,7 +102,7 @@ class Work:
             mean=np.ascontiguousarray(self.mean.T),
             log_scale=np.ascontiguousarray(self.log_scale.T),
         )
-        return Point(q, moments=Moments(self.values, self.count, self.visits))
+        return Point(q, moments=AdamMoments(self.values, self.count, self.visits))
 
 
 class Steps(SteppedModel):

@@ -25,7 +25,7 @@ from skvrem.vi.gaussian._guards import (
     whole_fit,
 )
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
-from skvrem.vi.gaussian._model_families import GaussianNoise, Poisson
+from skvrem.vi.gaussian._model_families import GaussianNoise, PoissonCounts
 from skvrem.vi.glm._estimator import GaussianPosterior
 
 __all__ = ["BayesianGLMRegressor"]
@@ -207,7 +207,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def _family(self, n_rows, given):
         if given.family == "poisson":
-            return Poisson()
+            return PoissonCounts()
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
     def _learn(self, data, targets, n_seen):

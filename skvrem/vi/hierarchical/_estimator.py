@@ -53,7 +53,7 @@ from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import Softmax, expected_probabilities
 from skvrem.vi.hierarchical._input import check_kind, number_groups, open_groups
 from skvrem.vi.hierarchical._model import (
-    Hierarchical,
+    GroupPosterior,
     HierarchicalModel,
     HierarchicalPrior,
     Past,
@@ -140,7 +140,7 @@ class HierarchicalSoftmaxClassifier(
     population_intercept_log_scale_std_ : ndarray of shape (n_classes,)
     n_group_samples_ : ndarray of shape (n_groups,)
         Rows of each group.
-    posterior_ : Hierarchical
+    posterior_ : GroupPosterior
         All parameters of the posterior, with ``sample(n_samples, rng)``.
     elbo_, elbo_error_ : float
         Evidence lower bound, and about what its quadrature errs by, both in nats. A
@@ -481,7 +481,7 @@ class HierarchicalSoftmaxClassifier(
 
     def _attributes(self, q, dtype, **others):
         """Return the fitted attributes of parameters."""
-        found = {"posterior_": Hierarchical(*q), **others}
+        found = {"posterior_": GroupPosterior(*q), **others}
         parts = {
             "group_{}": q.group_mean,
             "group_{}_std": np.sqrt(q.group_variance),
