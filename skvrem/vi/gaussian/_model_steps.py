@@ -214,7 +214,7 @@ class SteppingModel(Steps):
         self.nodes = (
             (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
         )
-        self.phi = float(family.dispersion)
+        self.likelihood = family.code, float(family.dispersion)
         self.width = 2 if control == "quadrature" else model.k
         if model.prior.n_dim <= MOST_COEFFICIENTS:
             self.left_to_gain = self._left_to_gain
@@ -260,32 +260,13 @@ class SteppingModel(Steps):
         """Make a step for each batch of some rows; none can be rejected."""
         if known is None:
             known = self._nothing(0)
+        visits = *self._rows(), rows, self.batch_size, noise
+        control = self.control, self.control_scale, self.reduced, self.kind == "saga"
+        memory = known.memory, known.fresh, *known.totals, known.change
+        state = work.mean, work.log_scale, work.scale, self._prior(), work.values
+        how = work.count, self.optimizer, sizes, work.seen, estimates
         work.count = _kernels_steps.sweep(
-            *self._rows(),
-            rows,
-            self.batch_size,
-            noise,
-            self.model.family.code,
-            self.phi,
-            self.control,
-            self.control_scale,
-            self.reduced,
-            self.kind == "saga",
-            *self.nodes,
-            known.memory,
-            known.fresh,
-            *known.totals,
-            known.change,
-            work.mean,
-            work.log_scale,
-            work.scale,
-            self._prior(),
-            work.values,
-            work.count,
-            self.optimizer,
-            sizes,
-            work.seen,
-            estimates,
+            *visits, *self.likelihood, *control, *self.nodes, *memory, *state, *how
         )
         work.n_seen += len(sizes)
         return 0
@@ -319,18 +300,8 @@ class SteppingModel(Steps):
 
         def fill(chunk):
             sums = np.zeros((2, *self.shape))
-            _kernels_steps.anchor(
-                *self._rows(),
-                *chunk,
-                self.model.family.code,
-                self.phi,
-                self.control,
-                *self.nodes,
-                mean,
-                scale,
-                known.memory,
-                *sums,
-            )
+            where = *self._rows(), *chunk, *self.likelihood, self.control
+            _kernels_steps.anchor(*where, *self.nodes, mean, scale, known.memory, *sums)
             return sums
 
         chunks = row_chunks(0, self.data.n_units, STEP_ROWS)

@@ -55,6 +55,7 @@ from skvrem.vi.gaussian._plan import (
 
 __all__ = ["GaussianPosterior"]
 
+ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # Draws of coefficients at once, for the shape of the importance weights.
 DRAWS_AT_ONCE = 50
 
@@ -148,8 +149,7 @@ class GaussianPosterior(
         check_in_memory(X=X, y=y, sample_weight=sample_weight)
         data, targets, dtype = self._open(X, y, sample_weight, self, not go_on, known)
         # Columns of a later batch may hardly vary: what was before tells them apart.
-        dense = isinstance(data.rows, np.ndarray)
-        if not go_on and self.fit_intercept and dense:
+        if not go_on and self.fit_intercept and isinstance(data.rows, np.ndarray):
             check_columns(data.rows)
         self._learn(data, targets, seen)
         family, last = self._family(data.n_units, self), None
@@ -163,21 +163,12 @@ class GaussianPosterior(
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(2**31 - 1)
         )
-        model = GaussianModel(
-            family,
-            targets,
-            prior,
-            data.total_weight,
-            self.fit_intercept,
-            as_structure(plan.posterior),
-            plan.rank,
-            plan.matrix,
-        )
-        point = (
-            model.point_of(last)
-            if last is not None and last.n_dim == prior.n_dim
-            else None
-        )
+        kind = as_structure(plan.posterior), plan.rank, plan.matrix
+        weight, intercept = data.total_weight, self.fit_intercept
+        model = GaussianModel(family, targets, prior, weight, intercept, *kind)
+        point = None
+        if last is not None and last.n_dim == prior.n_dim:
+            point = model.point_of(last)
         if point is None:
             point = model.start(self._first_mean(model, data, prior), data, rng)
         attributes = partial(self._attributes, model, dtype=dtype)
@@ -186,30 +177,16 @@ class GaussianPosterior(
         if plan.solver in STOCHASTIC:
             moved, plan = self._stepping(model, data, plan, point)
             solver = solvers.Sweeps(plan.solver, self.tol)
+        how = {"step_size": schedules.Constant(plan.step_size), "rng": rng}
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, lambda at: attributes(at.parameters))
             result, _, error = fit_bound(
-                self,
-                moved,
-                data,
-                solver,
-                point,
-                report,
-                began,
-                step_size=schedules.Constant(plan.step_size),
-                rng=rng,
+                self, moved, data, solver, point, report, began, **how
             )
         parameters, used = result.point.parameters, result.attributes()
         if isinstance(parameters, Full):
             check_pivots(parameters.precision)
-        warn_not_converged(
-            self,
-            result,
-            unit="",
-            advice="a smaller prior_scale, or features on one scale, make the problem "
-            "easier",
-            stacklevel=5,
-        )
+        warn_not_converged(self, result, unit="", advice=ADVICE, stacklevel=5)
         if plan.solver in STOCHASTIC:
             used["history_"]["gradient_variance"] = np.array(solver.variances)
         vars(self).update(
@@ -241,19 +218,14 @@ class GaussianPosterior(
         size, batch_size, given = self.step_size, self.batch_size, steps_of(self)
         if batch_size == "auto":
             batch_size = int(np.clip(data.n_units // 64, 5, 100))
+        batch_size = min(batch_size, data.n_units)
         drawn = plan.expectation == "mc"
-        steps = SteppingModel(
-            model,
-            data,
-            plan.solver,
-            given.control_variate if drawn else "quadrature",
-            given.control_scale,
-            plan.optimizer,
-            min(batch_size, data.n_units),
-            1 if given.n_draws == "auto" else given.n_draws,
-        )
+        control = given.control_variate if drawn else "quadrature"
+        n_draws = 1 if given.n_draws == "auto" else given.n_draws
+        how = control, given.control_scale, plan.optimizer, batch_size, n_draws
+        steps = SteppingModel(model, data, plan.solver, *how)
         size = float(steps.auto_step(point) if size == "auto" else size)
-        return steps, plan._replace(step_size=size, batch_size=steps.batch_size)
+        return steps, plan._replace(step_size=size, batch_size=batch_size)
 
     def _first_mean(self, model, data, prior):
         """Return the means (p, k) that a cold fit starts from."""
@@ -349,15 +321,9 @@ class GaussianPosterior(
         """Return a model for predictions by the fitted posterior."""
         if targets is None:
             targets = np.zeros(n_rows, np.int32 if self._n_predictors > 1 else float)
-        given = self._of_fit
-        return GaussianModel(
-            self._family(n_rows, given),
-            targets,
-            None,
-            float(n_rows),
-            given.fit_intercept,
-            *structure_of(self.posterior_),
-        )
+        family, given = self._family(n_rows, self._of_fit), self._of_fit
+        kind = given.fit_intercept, *structure_of(self.posterior_)
+        return GaussianModel(family, targets, None, float(n_rows), *kind)
 
     def _checked(self, X, *y, reset=False, **options):
         """Return rows, and targets where they are given, as arrays."""
@@ -443,24 +409,11 @@ class GaussianPosterior(
         rows = np.asarray(data.rows, np.float64)
         if given.fit_intercept:
             rows = np.column_stack([rows, np.ones(len(rows))])
-        k = self._n_predictors
-        mean, scale = (
-            part.reshape(k, -1).T
-            for part in (self.posterior_.mean, self.posterior_.scale)
-        )
+        q, k = self.posterior_, self._n_predictors
+        moments = (part.reshape(k, -1).T for part in (q.mean, q.scale))
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-        return decompose(
-            self._family(len(rows), given),
-            rows,
-            targets,
-            data.weight,
-            mean,
-            scale,
-            estimators,
-            batch_size,
-            n_draws,
-            rng,
-        )
+        data = self._family(len(rows), given), rows, targets, data.weight
+        return decompose(*data, *moments, estimators, batch_size, n_draws, rng)
 
     def summary(self):
         """Return a table of the coefficients.
