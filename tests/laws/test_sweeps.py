@@ -30,7 +30,7 @@ from skvrem.vi.gaussian._model import Diagonal, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     Logistic,
-    Poisson,
+    PoissonCounts,
     ScatteredSoftmax,
     Softmax,
 )
@@ -133,7 +133,7 @@ def moved(point, by):
 def mean_field(name, kind, control, scale=True, optimizer="natural"):
     families = {
         "logistic": Logistic,
-        "poisson": Poisson,
+        "poisson": PoissonCounts,
         "gaussian": partial(GaussianNoise, 0.7),
         "softmax": partial(Softmax, 3, 0, 1 << 13),
     }
