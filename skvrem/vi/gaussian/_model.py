@@ -140,14 +140,6 @@ class PlainModel:
         """Return the sums of a batch where they were remembered."""
         return memory
 
-    def recentre(self, point):
-        """Return the point: there is no reference."""
-        return point
-
-    def reseed(self, point, data, rng):
-        """Return the point: no part of it can collapse."""
-        return point
-
     def recondition(self, point, data, rng):
         """Return the point: its metric is its own, at no cost."""
         return point, 0.0
@@ -356,7 +348,7 @@ class GaussianModel(PlainModel):
             ]
             V = np.stack(pairs, axis=1).astype(np.float64, copy=False)
         else:
-            own = tile.squares_times(np.exp(2.0 * parameters.log_scale))
+            own = tile.squared().times(np.exp(2.0 * parameters.log_scale))
             own = own.astype(np.float64, copy=False)
             if k == 1:
                 return own if low is None else own + np.square(low).sum(axis=2)
@@ -375,7 +367,7 @@ class GaussianModel(PlainModel):
         k = self.k
         wide = curve.shape[1] != k or k == 1
         if not self.matrix:
-            tile.add_squares(curve[:, :: k + 1] if wide else curve, out)
+            tile.squared().add_transposed(curve[:, :: k + 1] if wide else curve, out)
             return
         p = out.shape[1]
         for a in range(k):
