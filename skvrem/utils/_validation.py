@@ -241,18 +241,20 @@ def check_parameters(estimator, **ranges):
         `most`, where that is not usual. None: it is checked elsewhere.
     """
     ranges = USUAL_RANGES | ranges
-    for name, (check, options) in _checks_by_hints(type(estimator)).items():
+    for name, default, check, options in _checks_by_hints(type(estimator)):
         told = ranges.get(name, {})
-        if check is None and told is not None:
+        if told is None or getattr(estimator, name) is default:
+            continue  # a batch of a stream takes not much longer than all checks
+        if check is None:
             check_options(estimator, **{name: options})
-        elif told is not None:
+        else:
             check(estimator, name, **told, options=options)
 
 
 @cache
 def _checks_by_hints(kind):
-    """Return what checks each parameter of a class, None for options, and these."""
-    checks = {}
+    """Return name, default, check (None for options only) and options of parameters."""
+    parameters, checks = inspect.signature(kind).parameters, []
     for name, hint in get_type_hints(kind.__init__).items():
         parts = get_args(hint) if get_origin(hint) is not Literal else ()
         parts, options, numbers = parts or (hint,), [], []
@@ -265,7 +267,8 @@ def _checks_by_hints(kind):
                 numbers.append(part)
         found = {(): None, (int,): check_integer, (float,): check_real}
         if tuple(numbers) in found:
-            checks[name] = found[tuple(numbers)], tuple(options)
+            check = found[tuple(numbers)]
+            checks.append((name, parameters[name].default, check, tuple(options)))
     return checks
 
 
