@@ -391,6 +391,14 @@ class LDAModel:
         """Return the length of a change of statistics."""
         return float(np.sqrt(np.square(sums.sum_z, dtype=np.float64).sum()))
 
+    def translate(self, sums, reference, new_reference):
+        """Return the sums: they have no reference."""
+        return sums
+
+    def reseed(self, point, data, rng):
+        """Return the point: the prior keeps every topic alive."""
+        return point
+
 
 def _by_words(function, n_words, *arguments, out):
     """Call a kernel on ranges of words."""

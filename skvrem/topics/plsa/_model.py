@@ -316,6 +316,14 @@ class PLSAModel:
         """Return the length of a change of statistics."""
         return float(np.sqrt(np.square(sums.sum_z, dtype=np.float64).sum()))
 
+    def translate(self, sums, reference, new_reference):
+        """Return the sums: they have no reference."""
+        return sums
+
+    def reseed(self, point, data, rng):
+        """Return the point: topics are kept alive by their priors."""
+        return point
+
 
 def _temper(rows, beta):
     """Return rows to the power of `beta`."""

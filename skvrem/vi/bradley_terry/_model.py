@@ -338,6 +338,14 @@ class PairsModel:
             variance = self.pairs.variance(best)
         return Point(best.moved(moved), eta, curvature, variance)
 
+    def recentre(self, point):
+        """Return the point: there is no reference."""
+        return point
+
+    def reseed(self, point, data, rng):
+        """Return the point: no part of it can collapse."""
+        return point
+
     # Steps
 
     def direction(self, point, found):

@@ -525,6 +525,10 @@ class DropoutSteps(PlainModel):
         root = np.sqrt(second / (1.0 - 0.999**work.count))
         return size * first / (root + 1e-8)
 
+    def variance(self, work):
+        """Return NaN: of networks it is not kept."""
+        return np.nan
+
     def close(self, work):
         """Return the point that an epoch has led to."""
         return Point(Weights(work.vector), moments=(work.moments, work.count))

@@ -159,6 +159,14 @@ class Steps:
         """Return what a natural-gradient step is about to gain, in nats."""
         return self.model.predicted_gain(point, mean)
 
+    def recentre(self, point):
+        """Return the point: there is no reference."""
+        return point
+
+    def reseed(self, point, data, rng):
+        """Return the point: no part of it can collapse."""
+        return point
+
     def update(self, point, mean, correction, step):
         """Return the point: a step without noise is not of this model."""
         return point

@@ -451,3 +451,11 @@ class PPCAModel:
     def recondition(self, point, data, rng):
         """Return the point: its metric is its own, at no cost."""
         return point, 0.0
+
+    def recentre(self, point):
+        """Return the point: there is no reference."""
+        return point
+
+    def reseed(self, point, data, rng):
+        """Return the point: no part of it can collapse."""
+        return point
