@@ -2,7 +2,7 @@
 
 A schedule is a function of a count: the number of steps made for a step size, the
 number of epochs for a temperature. A temperature schedule ends at 1 and stays
-there, so that what is reported is the model and not a heated version of it.
+there, so that what is reported is the model and not a tempered version of it.
 """
 
 import math
@@ -150,7 +150,7 @@ class LearnedTemperature:
     optimum by a constant step, as the other global parameters do in Eq. 8; put in
     place at once it would cool within a few epochs and stop where the fit is poor.
 
-    Temperatures never rise: a start that knows nothing may ask for more heat, which
+    Temperatures never rise: a start that knows nothing may ask for a higher one, which
     would change nothing.
 
     Parameters

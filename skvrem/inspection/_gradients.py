@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skvrem.utils._base import optional
+from skvrem.inspection._axes import one_axis
 
 __all__ = ["GradientVarianceDisplay"]
 
@@ -92,15 +92,11 @@ class GradientVarianceDisplay:
         """
         if not self.variances:
             raise ValueError("There are no variances to draw.")
-        if ax is None:
-            pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
-            _, ax = pyplot.subplots(layout="constrained")
+        ax = one_axis(self, ax, layout="constrained")
         names = list(self.variances)
         colors = ["C7" if name.startswith("V(") else "C0" for name in names]
-        kwargs = {"color": colors, **kwargs}
-        self.ax_, self.figure_ = ax, ax.figure
-        values = np.array([self.variances[name] for name in names])
-        self.bars_ = ax.barh(names, values, **kwargs)
+        values = np.array(list(self.variances.values()))
+        self.bars_ = ax.barh(names, values, **{"color": colors, **kwargs})
         ax.set(xscale="log", xlabel="variance of the gradient (trace)")
         ax.invert_yaxis()
         return self

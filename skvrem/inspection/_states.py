@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.inspection._axes import one_axis
 from skvrem.utils._base import optional
 
 __all__ = ["ResidualsDisplay", "StatesDisplay"]
@@ -245,10 +246,7 @@ class ResidualsDisplay:
         ImportError
             If matplotlib is not installed.
         """
-        if ax is None:
-            pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
-            _, ax = pyplot.subplots()
-        self.ax_, self.figure_ = ax, ax.figure
+        ax = one_axis(self, ax)
         for name, column in zip(self.names, np.transpose(self.residuals), strict=True):
             column = np.sort(column[np.isfinite(column)])
             expected = ndtri((np.arange(len(column)) + 0.5) / max(1, len(column)))

@@ -41,10 +41,11 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import (
+    ABOVE_0,
+    AT_LEAST_1,
     all_or_nothing,
-    check_integer,
     check_options,
-    check_real,
+    check_parameters,
     validate_data,
 )
 
@@ -266,25 +267,15 @@ class SBMLogisticRegression(
     def _check_parameters(self):
         """Check what does not depend on the data; return C and the solver."""
         C, solver = check_twin_arguments(self)
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "verbose_interval", least=1)
-        check_integer(self, "curvature_rank", least=1, options=(None,))
-        check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol")
-        check_real(self, "gradient_memory", most=1.0)
-        check_real(self, "step_size", above=True, options=("auto",))
-        check_real(self, "total_samples", above=True, options=(None,))
-        booleans = dict.fromkeys(
-            ("fit_intercept", "penalize_intercept", "warm_start", "compute_std"),
-            (False, True),
-        )
-        check_options(
+        check_parameters(
             self,
-            solver=(*SOLVERS, *OTHER_SOLVERS),
-            acceleration=("auto", "lbfgs", None),
-            curvature=("auto", "bound", "hessian"),
-            **booleans,
+            penalty=None,  # with the twin's arguments
+            C=None,
+            curvature_rank=AT_LEAST_1,
+            gradient_memory={"most": 1.0},
+            total_samples=ABOVE_0,
         )
+        check_options(self, solver=(*SOLVERS, *OTHER_SOLVERS))
         if solver == "auto" and self.acceleration is None:
             solver = "batch"
         if self.acceleration == "lbfgs" and solver not in ("auto", "batch"):
@@ -419,12 +410,9 @@ class SBMLogisticRegression(
             if theta is not None:
                 return model.about_center(theta), 0.0
         rows = start_rows(shape[0], data.n_units)
-        if name in ("batch", "stochastic") or not rows:
-            return np.zeros(shape), 0.0
-        if model.metric_cost > DEAR:
-            return np.zeros(shape), 0.0
-        sample = Sample(data.sample(rows, rng))
-        if not sample.total_weight > 0.0:
+        cold = name in ("batch", "stochastic") or not rows or model.metric_cost > DEAR
+        sample = None if cold else Sample(data.sample(rows, rng))
+        if sample is None or not sample.total_weight > 0.0:
             return np.zeros(shape), 0.0
         tol = START_PRECISION * shape[0] * shape[1] / (2.0 * rows)
         result = solvers.run(

@@ -397,14 +397,6 @@ class LogisticModel:
         theta = point.parameters.theta
         return float(mean.objective - 0.5 * (self.ridge @ np.square(theta)).sum())
 
-    def recentre(self, point):
-        """Return the point: there is no reference."""
-        return point
-
-    def reseed(self, point, data, rng):
-        """Return the point: no part of it can collapse."""
-        return point
-
     # What preconditioned L-BFGS asks for
 
     def gradient(self, point, mean):

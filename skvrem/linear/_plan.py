@@ -136,7 +136,7 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
     ----------
     estimator : SBMLogisticRegression
     solver : str
-    rows : Rows
+    rows : LabelledRows
     C : float
     n_total : float or None
         Weight that the penalty is spread over; None is that of the rows.

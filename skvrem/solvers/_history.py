@@ -48,7 +48,7 @@ class Result(NamedTuple):
     ----------
     point : Any
     objective : float
-        Of this very point: of the model itself, neither a bound nor heated.
+        Of this very point: of the model itself, neither a bound nor tempered.
     n_iter : int
         Epochs that moved the point.
     reason : str

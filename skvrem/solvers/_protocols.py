@@ -34,6 +34,7 @@ __all__ = [
     "Swept",
     "Temperature",
     "Visit",
+    "recentred",
 ]
 
 
@@ -129,10 +130,16 @@ class Model(Protocol):
         """Return the objective a unit at `point`, from the mean taken there."""
 
     def recentre(self, point):
-        """Return the point about a new reference (identity where there is none)."""
+        """Return the point as an epoch begins with it, about a new reference.
+
+        Only for models whose points are another there.
+        """
 
     def reseed(self, point, data, rng):
-        """Return the point with collapsed parts re-seeded, or the same point."""
+        """Return the point with collapsed parts re-seeded, or the same point.
+
+        Only for models whose parts can collapse.
+        """
 
     def may_end(self, point, mean, tol) -> bool:
         """Whether a fit may end at `point`, where less than `tol` is left to gain.
@@ -353,3 +360,8 @@ class Temperature(Protocol):
 
     def observe(self, point) -> None:
         """Take note of a point that has been certified. Only where it is learned."""
+
+
+def recentred(model, point):
+    """Return the point as an epoch begins with it."""
+    return model.recentre(point) if hasattr(model, "recentre") else point

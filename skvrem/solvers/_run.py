@@ -9,6 +9,7 @@ import numpy as np
 from skvrem.solvers._history import Epoch, Result, as_history
 from skvrem.solvers._pace import Pace
 from skvrem.solvers._prediction import Prospect
+from skvrem.solvers._protocols import recentred
 from skvrem.solvers.estimate._batch import Batch
 
 __all__ = ["Run", "run"]
@@ -129,14 +130,16 @@ class Run:
     def _certify(self, point, anchor=None):
         """Make the anchor of a point, at the temperature of the next epoch."""
         temperature = self.temperature(self.n_iter)
-        reseeded = self.model.reseed(point, self.data, self.rng)
+        reseeded = point
+        if hasattr(self.model, "reseed"):
+            reseeded = self.model.reseed(point, self.data, self.rng)
         known = (
             anchor is not None
             and reseeded is point
             and temperature == self.current_temperature
         )
         if not known:
-            point = self.model.recentre(reseeded)
+            point = recentred(self.model, reseeded)
             anchor = self.solver.certify(point, 1.0 / temperature)
             self.passes += anchor.passes
         self.anchor, self.current_temperature = anchor, temperature
@@ -215,7 +218,7 @@ class Run:
                 point = self.model.update(point, anchor.mean, None, 1.0)
             batch = Batch()
             batch.start(self.model, self.data, self.rng)
-            anchor = batch.certify(self.model.recentre(point), 1.0)
+            anchor = batch.certify(recentred(self.model, point), 1.0)
             row = history[-1]._replace(
                 passes=self.passes + anchor.passes,
                 seconds=time.perf_counter() - self.began,

@@ -79,14 +79,9 @@ def stream_step(estimator, model, point, data, count, *, mean=None, decay=None):
     """
     if mean is None:
         partition = data.chunks()
-        sums = partition.sum(partial(_statistics, model, point))
+        sums = partition.sum(partial(model.statistics, point, beta=1.0))
         mean = rescale(sums, 1.0 / partition.total_weight)
     scale = 1.0 if estimator.step_size == "auto" else estimator.step_size
     offset, decay = decay or (estimator.step_offset, estimator.step_decay)
     step = Power(scale, offset, decay)(count)
     return Streamed(model.update(point, None, mean, step), mean, step)
-
-
-def _statistics(model, point, batch):
-    # A module function, so that a partial of it can be sent to another process.
-    return model.statistics(point, batch, 1.0)

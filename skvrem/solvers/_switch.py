@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from operator import attrgetter
 
 import numpy as np
 
@@ -83,24 +82,15 @@ class Switch:
         None is the first one's.
     """
 
-    # All else that the loop asks of a solver it asks of the one whose turn it is.
-    name, exact, certifies, patience, confirms, noisy, restore, state = (
-        property(attrgetter(f"active.{name}"))
-        for name in (
-            "name",
-            "exact",
-            "certifies",
-            "patience",
-            "confirms",
-            "noisy",
-            "restore",
-            "state",
-        )
-    )
-
     def __init__(self, first, second, until, model=None):
-        self.first, self.second = first, second
+        self.first, self.second, self.active = first, second, first
         self.until, self.other = until, model
+
+    def __getattr__(self, name):
+        # What else the loop asks of a solver it asks of the one whose turn it is.
+        if name == "active":  # of a copy that is being made
+            raise AttributeError(name)
+        return getattr(self.active, name)
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""

@@ -93,15 +93,3 @@ class Averaging:
     def objective(self, point, mean):
         """Return the objective a unit, from statistics taken at `point`."""
         return float(mean.objective)
-
-    def recentre(self, point):
-        """Return the point about a new reference, at the start of an epoch."""
-        return point
-
-    def translate(self, sums, reference, new_reference):
-        """Return sums about `reference` as sums about `new_reference`."""
-        return sums
-
-    def reseed(self, point, data, rng):
-        """Return the point with its collapsed parts put where they can work."""
-        return point

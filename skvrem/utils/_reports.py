@@ -135,12 +135,13 @@ class Progress:
         return report
 
     def _line(self, number, epochs, epoch):
-        hot = "" if epoch.temperature == 1.0 else f", T={epoch.temperature:.3g}"
+        T = epoch.temperature
+        tempered = "" if T == 1.0 else f", {T=:.3g}"
         # Flushed: a pipe or a log file would keep the lines of a long fit to its end.
         print(
             f"[{self.name}] start {number + 1}/{self.n_init}, epoch {epochs}, "
             f"{epoch.passes:.4g} passes, {epoch.seconds:.3g} s: "
-            f"objective {epoch.objective:.6f}{hot}",
+            f"objective {epoch.objective:.6f}{tempered}",
             flush=True,
         )
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.estimate._minibatches import Minibatches
-from skvrem.solvers.estimate._svrg import _remember
 from skvrem.utils._algebra import accumulate, correction, scale
 
 __all__ = ["SAGA"]
@@ -55,7 +54,7 @@ class SAGA(Minibatches):
 
     def _fill(self, point, beta):
         self.beta, self.table, self.total = beta, [], None
-        evaluate = partial(_remember, self.model, point, beta)
+        evaluate = partial(self.model.remember, point, beta=beta)
         for sums, memory in self.partition.map(evaluate):
             self.total = accumulate(self.total, sums)
             self.table.append(self._entry(memory, sums))

@@ -34,7 +34,7 @@ class SVRG(Minibatches):
         # What the last epoch needed is free to go.
         self.memory: list = []
         total = self.anchor = None
-        evaluate = partial(_remember, self.model, point, beta)
+        evaluate = partial(self.model.remember, point, beta=beta)
         for sums, kept in self.partition.map(evaluate):
             total = accumulate(total, sums)
             self.memory.append(kept)
@@ -51,7 +51,3 @@ class SVRG(Minibatches):
         then = self.model.recall(self.memory[visit.block], point, visit)
         factor = len(self.partition) / self.partition.total_weight
         return self.anchor.mean, correction(now, then, factor)
-
-
-def _remember(model, point, beta, batch):
-    return model.remember(point, batch, beta)

@@ -1,6 +1,6 @@
 """SQUAREM (Varadhan and Roland 2008) on the fixed point of batch passes."""
 
-from skvrem.solvers._protocols import Moved
+from skvrem.solvers._protocols import Moved, recentred
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.utils._algebra import combination, difference
 
@@ -55,15 +55,16 @@ class Squarem(Batch):
         return Moved(far.point, passes, 2, int(rejected), certified=far)
 
     def _evaluate(self, point):
-        return self.certify(self.model.recentre(point), self.beta)
+        return self.certify(recentred(self.model, point), self.beta)
 
     def _extrapolated(self, s0, s1, reference, plain):
         """Return s' about the reference of the plain step, whose mean is s2.
 
         None where the map is not seen to slow down.
         """
-        translate = self.model.translate
-        s0, s1 = (translate(s, reference, plain.point.reference) for s in (s0, s1))
+        new = plain.point.reference
+        if new is not reference:
+            s0, s1 = (self.model.translate(s, reference, new) for s in (s0, s1))
         r = difference(s1, s0)
         v = difference(difference(plain.mean, s1), r)
         norm_r = self.model.norm(plain.point, r)

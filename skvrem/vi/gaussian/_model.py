@@ -387,7 +387,7 @@ class GaussianModel(PlainModel):
             ]
             V = np.stack(pairs, axis=1).astype(np.float64, copy=False)
         else:
-            own = tile.squares_times(np.exp(2.0 * parameters.log_scale))
+            own = tile.squared().times(np.exp(2.0 * parameters.log_scale))
             own = own.astype(np.float64, copy=False)
             if k == 1:
                 return own if low is None else own + np.square(low).sum(axis=2)
@@ -406,7 +406,7 @@ class GaussianModel(PlainModel):
         k = self.k
         wide = curve.shape[1] != k or k == 1
         if not self.matrix:
-            tile.add_squares(curve[:, :: k + 1] if wide else curve, out)
+            tile.squared().add_transposed(curve[:, :: k + 1] if wide else curve, out)
             return
         p = out.shape[1]
         for a in range(k):
