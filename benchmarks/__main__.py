@@ -11,6 +11,7 @@ python -m benchmarks compare old.json --new new.json
 """
 
 import argparse
+import fnmatch
 from pathlib import Path
 
 from benchmarks.harness import readme, results
@@ -64,12 +65,11 @@ def main(arguments=None):
 def chosen(patterns):
     """Return the tables that patterns name, and the patterns: all for none."""
     patterns = patterns or names()
-    asked = {pattern.split("/")[0] for pattern in patterns}
-    tables = [name for name in names() if name in asked]
-    unknown = asked - set(tables)
-    if unknown:
-        raise SystemExit(f"no table is called {', '.join(sorted(unknown))}")
-    return tables, patterns
+    tables = {p: fnmatch.filter(names(), p.split("/")[0]) for p in patterns}
+    if not all(tables.values()):
+        unknown = ", ".join(p for p, found in tables.items() if not found)
+        raise SystemExit(f"no table is called {unknown}")
+    return sorted(set().union(*tables.values())), patterns
 
 
 def run(options):
@@ -101,10 +101,12 @@ def show_list(options):
     tables, patterns = chosen(options.only)
     for table in tables:
         for name, function in groups(table).items():
-            print(f"{table}/{name}: {function.title}")
-            for case in filter(None, function.cases):
-                if wanted(f"{table}/{name}/{case}", patterns):
-                    print(f"    {case}")
+            places = [f"{table}/{name}/{case}".rstrip("/") for case in function.cases]
+            places = [place for place in places if wanted(place, patterns)]
+            if places:
+                print(f"{table}/{name}: {function.title}")
+            for place in places if any(function.cases) else ():
+                print(f"    {place.rpartition('/')[2]}")
 
 
 def write(options):
