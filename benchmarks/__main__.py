@@ -7,15 +7,24 @@ python -m benchmarks run epochs/epoch/hmm* --against ../before
 python -m benchmarks list topics
 python -m benchmarks readme
 python -m benchmarks compare HEAD~3 hmm             # stored then, and now
-python -m benchmarks compare old.json new.json
+python -m benchmarks compare old.json --new new.json
 """
 
 import argparse
+import fnmatch
 from pathlib import Path
 
 from benchmarks.harness import readme, results
 from benchmarks.harness.compare import moved
-from benchmarks.harness.run import Run, groups, load_average, measure, names, wanted
+from benchmarks.harness.run import (
+    FAILURES,
+    Run,
+    groups,
+    load_average,
+    measure,
+    names,
+    wanted,
+)
 
 
 def main(arguments=None):
@@ -45,8 +54,8 @@ def main(arguments=None):
     commands.add_parser("readme", help="make the tables of the READMEs")
     command = commands.add_parser("compare", help="rows that moved beyond noise")
     command.add_argument("old", help="a file or folder of results, or a commit")
-    command.add_argument("new", nargs="?", default=str(results.FOLDER))
     command.add_argument("only", nargs="*")
+    command.add_argument("--new", help="the same (benchmarks/results)")
     options = parser.parse_args(arguments)
     {"run": run, "list": show_list, "readme": write, "compare": compare}[
         options.command
@@ -56,12 +65,11 @@ def main(arguments=None):
 def chosen(patterns):
     """Return the tables that patterns name, and the patterns: all for none."""
     patterns = patterns or names()
-    asked = {pattern.split("/")[0] for pattern in patterns}
-    tables = [name for name in names() if name in asked]
-    unknown = asked - set(tables)
-    if unknown:
-        raise SystemExit(f"no table is called {', '.join(sorted(unknown))}")
-    return tables, patterns
+    tables = {p: fnmatch.filter(names(), p.split("/")[0]) for p in patterns}
+    if not all(tables.values()):
+        unknown = ", ".join(p for p, found in tables.items() if not found)
+        raise SystemExit(f"no table is called {unknown}")
+    return sorted(set().union(*tables.values())), patterns
 
 
 def run(options):
@@ -84,6 +92,8 @@ def run(options):
         for place, row, busy in measure(table, patterns, how):
             path = folder / f"{table}.json"
             results.add(path, table, about, {place: (row, busy)})
+    if FAILURES:
+        raise SystemExit(f"failed: {', '.join(FAILURES)}")
 
 
 def show_list(options):
@@ -91,10 +101,12 @@ def show_list(options):
     tables, patterns = chosen(options.only)
     for table in tables:
         for name, function in groups(table).items():
-            print(f"{table}/{name}: {function.title}")
-            for case in filter(None, function.cases):
-                if wanted(f"{table}/{name}/{case}", patterns):
-                    print(f"    {case}")
+            places = [f"{table}/{name}/{case}".rstrip("/") for case in function.cases]
+            places = [place for place in places if wanted(place, patterns)]
+            if places:
+                print(f"{table}/{name}: {function.title}")
+            for place in places if any(function.cases) else ():
+                print(f"    {place.rpartition('/')[2]}")
 
 
 def write(options):
@@ -106,10 +118,10 @@ def write(options):
 def stored(where, table):
     """Return the results of a table in a folder, in a file, or at a commit."""
     path = Path(where)
+    if path.is_file():
+        return results.load(path)
     if path.is_dir():
         return results.load(path / f"{table}.json")
-    if path.is_file():
-        return results.load(path) if path.stem.split(".")[0] == table else {}
     return results.at_commit(table, where)
 
 
@@ -117,10 +129,11 @@ def compare(options):
     """Print the rows that moved."""
     tables, patterns = chosen(options.only)
     for table in tables:
-        old, new = (stored(where, table) for where in (options.old, options.new))
+        sides = (options.old, options.new or results.FOLDER)
+        old, new = (stored(where, table) for where in sides)
         both = [place for place in new if place in old and wanted(place, patterns)]
-        moves = [move for move in moved(old, new) if wanted(move.place, patterns)]
-        if old or new:
+        moves = [move for move in moved(old, new) if move.place in both]
+        if both:
             print(f"{table}: {len(moves)} moves in {len(both)} rows of both")
         for move in sorted(moves, key=lambda move: -abs(move.change)):
             print(f"    {move.change:+.1%} {move.place}: {move.text}")

@@ -1,6 +1,7 @@
 """What a table consists of: groups of cases, each of which yields rows."""
 
 import math
+import re
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ __all__ = [
     "show_peer",
     "show_ratio",
     "show_target",
+    "slug",
 ]
 
 #: Units of which more is better, and that are compared by their difference.
@@ -78,15 +80,18 @@ def group(cases=None, asked=False):
         for case in () if cases is None or found else cases:
             case = case if isinstance(case, tuple) else (case,)
             found["-".join(map(str, case))] = case
-        function.cases = {
-            name.replace(" ", "-"): case for name, case in found.items()
-        } or {"": ()}
+        function.cases = {slug(name): case for name, case in found.items()} or {"": ()}
         function.asked = asked
         function.group = function.__name__.rstrip("_").replace("_", "-")
         function.title = " ".join(function.__doc__.partition("\n\n")[0].split())
         return function
 
     return mark
+
+
+def slug(text):
+    """Return a text as a part of an id."""
+    return re.sub(r"[^\w.=+-]+", "-", text).strip("-")
 
 
 def ratio(row, peer):

@@ -6,16 +6,19 @@ import os
 import pkgutil
 import sys
 import time
+import traceback
 from fnmatch import fnmatch
 from typing import NamedTuple
 
 from benchmarks import tables
-from benchmarks.harness.rows import Unavailable, show, show_peer, show_target
+from benchmarks.harness.rows import Unavailable, show, show_peer, show_target, slug
 
-__all__ = ["Run", "groups", "load_average", "measure", "names", "wanted"]
+__all__ = ["FAILURES", "Run", "groups", "load_average", "measure", "names", "wanted"]
 
 BEGAN = time.perf_counter()
 OURS = {"skvrem", "benchmarks"}
+#: Cases of this process that ended with an error; the others go on.
+FAILURES = []
 
 
 class Run(NamedTuple):
@@ -111,7 +114,7 @@ def measure(table, patterns, run):
                     row = row._replace(target=None) if run.quick else row
                     run.log(describe(row))
                     yield (
-                        "/".join(filter(None, (place, row.key.replace(" ", "-")))),
+                        "/".join(filter(None, (place, slug(row.key)))),
                         row,
                         load_average(),
                     )
@@ -121,6 +124,9 @@ def measure(table, patterns, run):
                 if error.name.split(".")[0] in OURS:
                     raise
                 run.log(f"left out: {error.name} is not installed")
+            except Exception:
+                run.log(f"FAILED: {place}\n{traceback.format_exc()}")
+                FAILURES.append(place)
 
 
 def describe(row):

@@ -24,6 +24,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Row, an_iteration, fastest, group, quiet
 from benchmarks.harness.processes import first_fits, peak_memory, run_python
@@ -57,7 +58,9 @@ def ours(X, start, kind, n_iter, threads=1):
         tol=0.0,
         max_iter=n_iter,
         n_jobs=threads,
-    ).fit(X)
+    )
+    with threadpool_limits(threads):
+        model.fit(X)
     return model.weights_, model.means_, model.covariances_
 
 

@@ -29,6 +29,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Row, an_iteration, group
 from benchmarks.harness.processes import first_fits, peak_memory, run_python
@@ -49,7 +50,12 @@ def load(run, key):
 def ours(X, n_topics, threads=1, solver="batch"):
     """Return a function that makes a fit of so many epochs."""
     params = {"solver": solver, "tol": 0.0, "random_state": 0, "n_jobs": threads}
-    return lambda n_iter: VRPLSA(n_topics, max_iter=n_iter, **params).fit(X)
+
+    def fit(n_iter):
+        with threadpool_limits(threads):
+            VRPLSA(n_topics, max_iter=n_iter, **params).fit(X)
+
+    return fit
 
 
 @group(BOTH)
@@ -208,6 +214,7 @@ def make(max_iter=4):
 PASSES_IN_PROCESS = f"""
 import json, sys, time, warnings
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 warnings.simplefilter("ignore")
 {LOAD}
