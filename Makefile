@@ -10,7 +10,7 @@ PARALLEL := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint check doctest test-oldest thorough fuzz mutants bench doc clean
+.PHONY: help demo test lint check doctest test-oldest thorough fuzz mutants bench bench-compare doc clean
 
 help:
 	@echo "make demo      fit real and simulated data, print a table, save pictures"
@@ -19,7 +19,8 @@ help:
 	@echo "make lint      ruff check, ruff format --check, mypy of the solvers"
 	@echo "make fuzz      estimators, data and calls at random (SECONDS=600 SEED=100000)"
 	@echo "make mutants   errors made on purpose, which a test must see (COUNT=60 SEED=1)"
-	@echo "make bench     measure speed and memory against scikit-learn"
+	@echo "make bench     measure speed and memory beside other packages (only=hmm quick=1)"
+	@echo "make bench-compare  measurements that moved (against=HEAD, or old= and new=)"
 	@echo "make doc       build the documentation into doc/_build/html"
 	@echo "make clean     remove environments, caches and everything built"
 
@@ -42,7 +43,7 @@ doctest: $(VENV)/.with-test
 
 # What dependencies can change, from validation to pickles, of every estimator, and fits
 # of some; algorithms by themselves are the same with any.
-OLDEST_TESTS := tests/test_common.py tests/test_inspection.py tests/test_persistence.py \
+OLDEST_TESTS := tests/laws tests/test_common.py tests/test_inspection.py tests/test_persistence.py \
 	tests/test_public.py tests/test_transactions.py tests/utils tests/data/test_sources.py \
 	tests/mixture/test_gaussian_mixture.py tests/hmm/test_hmm.py tests/topics/plsa/test_plsa.py \
 	tests/linear/test_logistic_regression.py tests/vi/test_logistic_regression.py
@@ -75,8 +76,14 @@ COUNT := 60
 mutants: $(VENV)/.with-test
 	$(BIN) -m tests.mutants --count $(COUNT) $(if $(filter-out file,$(origin SEED)),--seed $(SEED))
 
+# Without only= every table, which takes hours; quick=1 takes small sizes.
 bench: $(VENV)/.with-bench
-	$(BIN) benchmarks/mixture_table.py
+	$(BIN) -m benchmarks run $(only) $(if $(quick),--quick)
+	$(if $(quick),,$(BIN) -m benchmarks readme)
+
+# Stored results against those of a commit, or of two files or folders.
+bench-compare: $(VENV)/.with-bench
+	$(BIN) -m benchmarks compare $(or $(old),$(against),HEAD) $(only) $(if $(new),--new $(new))
 
 doc: $(VENV)/.with-doc
 	$(BIN) -m sphinx -W --keep-going -b html doc doc/_build/html

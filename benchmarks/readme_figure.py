@@ -1,9 +1,8 @@
 """Draw the picture of the README: the gap to the end by passes, for four solvers.
 
-python benchmarks/readme_figure.py
+python -m benchmarks.readme_figure
 """
 
-import sys
 import warnings
 from pathlib import Path
 
@@ -11,10 +10,8 @@ import matplotlib
 from sklearn.exceptions import ConvergenceWarning
 
 matplotlib.use("Agg")
-sys.path.insert(0, str(Path(__file__).parent / "gaussian_mixture"))
 
-from benchmark_utils import problems
-
+from benchmarks.problems import mixtures as problems
 from skvrem import ConvergenceDisplay, VRGaussianMixture
 
 SOLVERS = {

@@ -50,7 +50,7 @@ IGNORED = ("seconds",)
 
 def _more():
     """Yield names and fits beside those of the laws."""
-    for acceleration in (None, "squarem"):
+    for acceleration in ("auto", "squarem"):
         yield (
             f"mixture {acceleration}",
             VRGaussianMixture(

@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
-from harness.table import Row
+from benchmarks.harness.rows import Row, Unavailable
 
-__all__ = ["first_fits", "has_proc", "import_rows", "peak_memory", "run_python"]
+__all__ = ["FIRST_FIT", "first_fits", "peak_memory", "run_python"]
 
 # Around the code of a problem, which defines warm_up(), load() and fit(X).
 MEMORY = """
@@ -73,24 +74,11 @@ ended, cpu = time.perf_counter(), time.process_time() - cpu
 print(json.dumps({{"fit": ended - imported, "cpu": cpu, "process": ended - began}}))
 """
 
-IMPORT = """
-import json, time
-import sklearn, sklearn.{module}
-began = time.perf_counter()
-import skvrem
-print(json.dumps({{"import": time.perf_counter() - began}}))
-"""
-
-
-def has_proc():
-    """Memory is read from /proc, which only Linux has."""
-    return os.path.exists("/proc/self/status")
-
 
 def run_python(code, *arguments, **environment):
     """Run Python code in a process of its own; return the JSON it prints."""
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    paths = [folder, os.path.dirname(folder), os.environ.get("PYTHONPATH")]
+    root = str(Path(__file__).resolve().parents[2])
+    paths = [environment.get("PYTHONPATH"), root, os.environ.get("PYTHONPATH")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
@@ -114,62 +102,43 @@ def peak_memory(problem, *arguments, **environment):
         In its ``sys.argv[1:]``.
     **environment : str
     """
+    if not os.path.exists("/proc/self/status"):
+        raise Unavailable("memory is read from /proc, which only Linux has")
     code = MEMORY.format(problem=problem)
-    return run_python(code, *arguments, **environment)["extra"]
+    return run_python(code, *map(str, arguments), **environment)["extra"]
 
 
-def first_fits(
-    imports, problem, arguments, measure, repeats, targets=(8.0, 1.0), unseen=None
-):
+def first_fits(run, label, imports, problem, arguments=(), unseen=None):
     """Yield rows of the first fit of a process, with kernels to compile and without.
 
     Parameters
     ----------
-    imports, problem : str
+    run : Run
+    label, imports, problem : str
         Code of the imports, and code that defines ``load()`` and ``fit(X)``.
-    arguments : tuple of str
+    arguments : tuple
         In its ``sys.argv[1:]``.
-    measure : str
-    repeats : int
-    targets : tuple of float
-        Seconds with nothing cached, and cached.
-    unseen : tuple of str, default=None
+    unseen : tuple, default=None
         Arguments of another problem, which is to find all it needs in the cache.
     """
     code = FIRST_FIT.format(imports=imports, problem=problem)
-    cold, warm, other = [], [], []
-    for _ in range(repeats):
-        with tempfile.TemporaryDirectory() as folder:
-            for times in (cold, warm, warm):
-                times.append(run_python(code, *arguments, NUMBA_CACHE_DIR=folder))
-            if unseen is not None:
-                other.append(run_python(code, *unseen, NUMBA_CACHE_DIR=folder))
-    states = [("nothing cached", cold, targets[0]), ("cached", warm, targets[1])]
+    states = {"nothing cached": (arguments, 8.0), "cached": (arguments, 1.0)}
     if unseen is not None:
-        states.append(("cached by another problem", other, targets[1]))
-    for state, times, target in states:
-        fit, cpu, process = (
-            min(item[key] for item in times) for key in ("fit", "cpu", "process")
-        )
+        states["cached by another problem"] = unseen, 1.0
+    times = {state: [] for state in states}
+    for _ in range(max(1, run.repeats - 2)):
+        with tempfile.TemporaryDirectory() as folder:
+            for state, (given, _) in states.items():
+                found = run_python(code, *map(str, given), NUMBA_CACHE_DIR=folder)
+                times[state].append(found)
+    for state, (_, target) in states.items():
+        least = {key: min(t[key] for t in times[state]) for key in times[state][0]}
         yield Row(
-            "first",
-            f"first fit in a fresh process, {measure}, {state}",
-            f"{fit:.2f} s ({cpu:.2f} s of CPU; {process:.2f} s with all imports)",
-            f"{target:g} s",
-            fit <= target,
-            {"fit": fit, "cpu": cpu, "process": process},
+            f"{label}, {state}",
+            least["fit"],
+            "s",
+            target=target,
+            note=f"{least['process']:.2f} s with all imports",
+            key=state,
+            numbers=least,
         )
-
-
-def import_rows(module, repeats):
-    """Yield the row of the seconds of ``import skvrem`` after ``sklearn.<module>``."""
-    code = IMPORT.format(module=module)
-    times = [run_python(code)["import"] for _ in range(1 + 2 * repeats)]
-    yield Row(
-        "first",
-        "import skvrem beyond scikit-learn's own",
-        f"{min(times):.2f} s",
-        "0.3 s",
-        min(times) <= 0.3,
-        {"seconds": min(times)},
-    )

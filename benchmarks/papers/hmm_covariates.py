@@ -1,6 +1,6 @@
 """Epochs that hidden Markov models with covariates in their transitions need.
 
-    python benchmarks/papers/hmm_covariates.py
+    python -m benchmarks.papers.hmm_covariates
 
 Three states, three features, an intercept and two covariates. Counted as Sidrow et al.
 (2024) do: a pass with statistics or gradient is an epoch. A row of the table is a data

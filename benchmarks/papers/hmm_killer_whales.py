@@ -1,7 +1,7 @@
 r"""The case study of Sidrow et al. (2023, section 6): dives of killer whales.
 
-    SKVREM_DATA=... python benchmarks/papers/hmm_killer_whales.py
-    SKVREM_DATA=... python benchmarks/papers/hmm_killer_whales.py --methods "SVRG PE"
+    SKVREM_DATA=... python -m benchmarks.papers.hmm_killer_whales
+    SKVREM_DATA=... python -m benchmarks.papers.hmm_killer_whales --methods "SVRG PE"
 
 Nine states: three types of dives with three phases each (descent, bottom, ascent). A
 row is two seconds: the change of depth, normal in each state, and whether the dive ends
@@ -17,19 +17,19 @@ stays in the table.
 """
 
 import argparse
-import os
 import sys
 import time
 import warnings
 from itertools import product
 from pathlib import Path
 
-import measured
 import numpy as np
-from hmm_simulation import by_scipy
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.harness.data import read
+from benchmarks.papers import measured
+from benchmarks.papers.hmm_simulation import by_scipy
 from skvrem import VRHMM
 from skvrem.hmm import Bernoulli, Gaussian, Hierarchical, Homogeneous, Product
 
@@ -52,11 +52,11 @@ STOCHASTIC = {
 SCIPY = {"BFGS": "BFGS", "conjugate gradients": "CG"}
 
 
-def load(folder):
+def load():
     """Rows (change of depth, end of a dive), ids of sequences, and what is drawn."""
-    with np.load(Path(folder) / "killer_whale_subdive.npz") as file:
-        change, time_ = file["X"][:, 0], file["time"]
-        depth, lengths = file["depth_m"], file["lengths"]
+    file = read("killer_whale_subdive")
+    change, time_ = file["X"][:, 0], file["time"]
+    depth, lengths = file["depth_m"], file["lengths"]
     ends = np.zeros(len(change))
     ends[np.cumsum(lengths) - 1] = 1.0
     breaks = np.append(False, np.diff(time_) > GAP) & np.append(False, ends[:-1] > 0)
@@ -199,11 +199,9 @@ def main():
         "--figures", type=Path, default=Path(__file__).resolve().parent / "figures"
     )
     options = parser.parse_args()
-    if "SKVREM_DATA" not in os.environ:
-        raise SystemExit("SKVREM_DATA names no folder with killer_whale_subdive.npz.")
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", RuntimeWarning)
-    X, ids, _, depth, lengths = load(os.environ["SKVREM_DATA"])
+    X, ids, _, depth, lengths = load()
     print(f"{len(X)} rows, {len(lengths)} dives, {ids[-1] + 1} sequences")
     path = options.figures / "hmm_killer_whales.csv"
     for start, method in product(range(options.starts), options.methods):

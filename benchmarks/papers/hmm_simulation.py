@@ -1,8 +1,8 @@
 r"""Figures 2 to 4 of Sidrow et al. (2023): hidden Markov models, the simulation study.
 
-    python benchmarks/papers/hmm_simulation.py               # 8 experiments
-    python benchmarks/papers/hmm_simulation.py --quick       # those of 1000 rows
-    python benchmarks/papers/hmm_simulation.py --rows 100000 --states 6
+    python -m benchmarks.papers.hmm_simulation               # 8 experiments
+    python -m benchmarks.papers.hmm_simulation --quick       # those of 1000 rows
+    python -m benchmarks.papers.hmm_simulation --rows 100000 --states 6
 
 What has been measured before stays in the table unless it is measured again.
 
@@ -24,15 +24,15 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-import measured
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
+from skvrem.hmm._plan import _make_sweeps
 
+from benchmarks.papers import measured
 from skvrem import solvers
 from skvrem.hmm import Gaussian, Homogeneous
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm._plan import _make_sweeps
 from skvrem.hmm.forward_backward._source import Blocks, Sequences, SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.schedules import Constant
@@ -128,7 +128,7 @@ def by_scipy(method, model, data, start, seed, small=SMALL, most=MOST):
 
 def sweeps(saga, partial_e, inner=1):
     def make(data):
-        options = {"saga": saga, "partial": partial_e, "inner_passes": inner}
+        options = {"saga": saga, "partial": partial_e, "inner_iter": inner}
         make = partial(_make_sweeps, batch_size=1, **options)
         kind = "saga" if options["saga"] else "svrg"
         return solvers.Sweeps(kind, patience=2, noisy=False, make=make), data

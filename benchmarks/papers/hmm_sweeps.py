@@ -1,19 +1,18 @@
 """Stochastic M steps on real and simulated series: passes, time and where they end.
 
-    python benchmarks/papers/hmm_sweeps.py DATA [--seeds 4]
+    SKVREM_DATA=... python -m benchmarks.papers.hmm_sweeps [--seeds 4]
 
-DATA is a folder with ``killer_whale_dives.npz`` and ``pilot_whale_dives.npz`` (features
-of dives ``X``, ``lengths`` of animals). The third series is simulated like an
+Killer and pilot whales' are features of dives. The third series is simulated like an
 electrocardiogram: five waves that follow each other, of unequal length and height.
 """
 
 import argparse
-import time
-import warnings
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
+from benchmarks.harness import timed
+from benchmarks.harness.data import read
 from skvrem import VRHMM
 
 
@@ -30,13 +29,10 @@ def electrocardiogram(n_beats=400, seed=0):
     return X[:, None], None
 
 
-def load(path):
+def load(name):
     """Return dives whose features are all known, standardised, and lengths."""
-    with np.load(path, allow_pickle=False) as data:
-        names = data.files
-        X = data["X"] if "X" in names else data[names[0]]
-        lengths = data["lengths"] if "lengths" in names else None
-    X = np.asarray(X, float)
+    data = read(name)
+    X, lengths = np.asarray(data["X"], float), data["lengths"]
     if np.isnan(X).any():
         X, lengths = X[~np.isnan(X).any(axis=1)], None
     X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -46,12 +42,11 @@ def load(path):
 def main():
     """Print a line for every series, solver and kind of E step."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("data", type=Path)
     parser.add_argument("--seeds", type=int, default=4)
     settings = parser.parse_args()
     series = {
-        "killer whales": (*load(settings.data / "killer_whale_dives.npz"), 3),
-        "pilot whales": (*load(settings.data / "pilot_whale_dives.npz"), 3),
+        "killer whales": (*load("killer_whale_dives"), 3),
+        "pilot whales": (*load("pilot_whale_dives"), 3),
         "electrocardiogram": (*electrocardiogram(), 5),
     }
     for name, (X, lengths, k) in series.items():
@@ -59,10 +54,10 @@ def main():
         best = fit(X, lengths, settings.seeds, n_components=k, solver="batch")
         show("batch", best, best[0])
         for solver in ("svrg", "saga"):
-            for partial in (False, True):
-                more = {"solver": solver, "partial_e_step": partial}
+            for part in (False, True):
+                more = {"solver": solver, "partial_e_step": part}
                 found = fit(X, lengths, settings.seeds, n_components=k, **more)
-                show(f"{solver}, {'partial' if partial else 'full'}", found, best[0])
+                show(f"{solver}, {'partial' if part else 'full'}", found, best[0])
 
 
 def fit(X, lengths, seeds, **params):
@@ -77,11 +72,7 @@ def fit(X, lengths, seeds, **params):
             random_state=seed,
             **params,
         )
-        began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.fit(X, lengths=lengths)
-        took = time.perf_counter() - began
+        took, _ = timed(partial(model.fit, X, lengths=lengths), threads=2)
         rows.append((model.log_likelihood_, model.history_["passes"][-1], took))
     return np.array(rows).T
 

@@ -1,6 +1,6 @@
 """Tables 1 and 3 of Wang, Geffner and Domke (2024), re-measured: noise and its price.
 
-    python benchmarks/papers/joint_cv.py [--tasks sonar australian mnist ppca tennis
+    python -m benchmarks.papers.joint_cv [--tasks sonar australian mnist ppca tennis
         ratings]
 
 Mean-field posteriors at their optimum, found by full passes; batches of 5 rows for
@@ -13,15 +13,15 @@ SKVREM_DATA.
 """
 
 import argparse
-import os
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from benchmarks.harness.data import read
+from benchmarks.problems.posteriors import load
 from skvrem import (
     BayesianLogisticRegression,
     BayesianPPCA,
@@ -434,16 +434,6 @@ def _solver(W):
     return lambda rows: rows - ((rows @ W) @ inner) @ W.T
 
 
-def load(task):
-    """Return rows and targets of a data set in the folder."""
-    file = np.load(Path(os.environ["SKVREM_DATA"]) / f"{task}.npz")
-    if task == "mnist":
-        X = file["X_train"].reshape(-1, 784).astype(np.float32) / 255.0
-        return X, file["y_train"].astype(int)
-    X = file["X"].astype(float)
-    return (X - X.mean(axis=0)) / X.std(axis=0), file["y"].astype(int)
-
-
 def classes_task(task, most=10_000):
     """Return a logistic or softmax regression at its posterior.
 
@@ -473,7 +463,7 @@ def components_task(task):
 
 def pairs_task(task):
     """Return Bradley and Terry's model of tennis at its posterior."""
-    file = np.load(Path(os.environ["SKVREM_DATA"]) / "tennis_jointcv.npz")
+    file = read("tennis_jointcv")
     pairs = np.stack([file["winner"], file["loser"]], axis=1).astype(np.int64)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     model = BradleyTerry(posterior="meanfield").fit(pairs)

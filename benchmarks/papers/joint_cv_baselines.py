@@ -1,6 +1,6 @@
 """Figures 2 and 3 of Wang, Geffner and Domke (2024), with their baselines.
 
-    python benchmarks/papers/joint_cv_baselines.py [--tasks sonar australian]
+    python -m benchmarks.papers.joint_cv_baselines [--tasks sonar australian]
 
 Bayesian logistic regression with independent Gaussians, prior N(0, 1), no intercept,
 batches of 5 rows with one draw each, SGD. The estimators are the paper's, with the
@@ -14,11 +14,11 @@ import argparse
 import warnings
 
 import numpy as np
-from joint_cv import load
 from numba import njit
 from numpy.polynomial.hermite_e import hermegauss
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.problems.posteriors import load
 from skvrem import BayesianLogisticRegression
 
 NAIVE, CV, INC, ENS, JOINT, SCALES, SMISO = range(7)

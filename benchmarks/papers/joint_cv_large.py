@@ -1,6 +1,6 @@
 """Figure 8 and the large tasks of Figure 3 of Wang, Geffner and Domke (2024).
 
-    python benchmarks/papers/joint_cv_large.py [--tasks mnist tennis ppca ratings]
+    python -m benchmarks.papers.joint_cv_large [--tasks mnist tennis ppca ratings]
 
 The bound by seconds and by iterations: naive (Eq. 4), cv (9) and joint (algorithm 2,
 anchors of an epoch, their passes in the clock), batches of 100 rows, reshuffled each
@@ -24,12 +24,13 @@ from copy import copy
 from functools import partial
 from pathlib import Path
 
-import measured
 import numpy as np
-from joint_cv import TASKS, classes_task
 from numba import njit
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
+
+from benchmarks.papers import measured
+from benchmarks.papers.joint_cv import TASKS, classes_task
 
 METHODS = ("naive", "cv", "joint")
 STEPS = (0.1, 0.05, 0.01, 0.005, 0.001)
@@ -42,7 +43,7 @@ GAPS = {
     "tennis": (5000.0, 1000.0, 300.0),
     "ratings": (100_000.0, 30_000.0, 10_000.0),
 }
-# Bounds of longer fits: 60 passes (`vi_table.py`).
+# Bounds of longer fits: 60 passes (`bayes/mnist`).
 KNOWN = {"mnist": -23_943.0}
 # When the bound is evaluated, as shares of a run.
 WHEN = 2.0 ** np.arange(-5.0, 0.1, 0.5)

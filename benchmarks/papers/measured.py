@@ -1,8 +1,9 @@
 """Rows that were measured, kept in a file: what takes long is not measured twice."""
 
 import csv
+import json
 
-__all__ = ["load", "save"]
+__all__ = ["Known", "load", "save"]
 
 
 def load(path, types):
@@ -32,3 +33,22 @@ def save(path, names, rows):
         writer.writerow(names)
         for row in rows:
             writer.writerow([f"{x:.9g}" if isinstance(x, float) else x for x in row])
+
+
+class Known(dict):
+    """A dict that is kept in a JSON file, if there is to be one.
+
+    Parameters
+    ----------
+    path : pathlib.Path or None
+    """
+
+    def __init__(self, path):
+        self.path = path
+        if path and path.exists():
+            self.update(json.loads(path.read_text()))
+
+    def keep(self):
+        """Write the file."""
+        if self.path:
+            self.path.write_text(json.dumps(self, indent=1))

@@ -1,8 +1,8 @@
 """Figure 2 of Chen, Zhu, Teh, Zhang (2018): sEM-vr for pLSA and LDA on real text.
 
-    python benchmarks/papers/plsa_figure2.py
-    python benchmarks/papers/plsa_figure2.py --corpora ap --seeds 1 --only plsa
-    python benchmarks/papers/plsa_figure2.py --choices choices.json
+    python -m benchmarks.papers.plsa_figure2
+    python -m benchmarks.papers.plsa_figure2 --corpora ap --seeds 1 --only plsa
+    python -m benchmarks.papers.plsa_figure2 --choices choices.json
 
 Rows 1 and 2: training objective of pLSA by time with 50 and 100 topics, for batch EM,
 sEM, sEM-vr and, on the first corpus, the gradient baselines SMD and RSGD. Row 3: LDA
@@ -17,23 +17,26 @@ starts are to be made on an idle machine.
 """
 
 import argparse
-import json
 import sys
 import time
 from itertools import product
 from pathlib import Path
 
-import measured
 import numpy as np
 from scipy import sparse
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plsa"))
-
-from benchmark_utils import corpora, evaluation, peers
-from benchmark_utils.gradient import GradientDescent
-from topics_rows.curves import cost, exact_curve, fit, seconds_an_epoch, try_grid
-
+from benchmarks.harness import Unavailable
+from benchmarks.papers import measured
+from benchmarks.papers.gradient import GradientDescent
+from benchmarks.peers import topics as peers
+from benchmarks.problems import corpora, evaluation
+from benchmarks.problems.curves import (
+    cost,
+    exact_curve,
+    fit,
+    seconds_an_epoch,
+    try_grid,
+)
 from skvrem.text import left_to_right, perplexity
 
 FIGURES = Path(__file__).resolve().parent / "figures"
@@ -103,7 +106,7 @@ class Problem:
 
     def set_priors(self, total_alpha, beta):
         self.alpha, self.beta = total_alpha / self.n_topics, beta
-        self.priors = {"doc_topic_prior": self.alpha, "topic_word_prior": beta}
+        self.priors = {"doc_topic_smoothing": self.alpha, "topic_word_smoothing": beta}
 
     def fit(self, n_iter, **parameters):
         return fit(self.X, self.n_topics, n_iter, **self.priors, **parameters)
@@ -198,23 +201,18 @@ def choose(problem, path, gradients=(), smaller=None):
     once, so that a run cut short goes on where it was.
     """
     key = f"{problem.key} {problem.n_topics}"
-    known = json.loads(path.read_text()) if path and path.exists() else {}
-
-    def keep():
-        if path:
-            path.write_text(json.dumps(known, indent=1))
-
+    known = measured.Known(path)
     if key not in known:
         priors = smaller["priors"] if smaller else choose_priors(problem)
         steps = dict(smaller["steps"]) if smaller else {}
         known[key] = {"priors": priors, "steps": steps, "grid": {}}
-        keep()
+        known.keep()
     choice = known[key]
     problem.set_priors(*choice["priors"])
     for name in ("sEM", "sEM-vr", *gradients):
         if name not in choice["steps"]:
             choice["steps"][name], choice["grid"][name] = choose_steps(problem, name)
-            keep()
+            known.keep()
     return choice
 
 
@@ -453,7 +451,7 @@ def main():
     for model, key, n_topics in jobs:
         try:
             problem = Problem(key, n_topics, options.quick)
-        except corpora.Unavailable as error:
+        except Unavailable as error:
             print(f"left out: {error}", file=sys.stderr)
             continue
         gradients = GRADIENTS if (model, key) == ("plsa", "nips") else ()

@@ -1,6 +1,6 @@
 """Figures 1-3 of Choromanska and Jebara (2013), measured again.
 
-    SKVREM_DATA=... python benchmarks/papers/sbm_figures.py
+    SKVREM_DATA=... python -m benchmarks.papers.sbm_figures
 
 Prints a table and saves a picture; with ``--results FILE`` sets measured before, which
 the file keeps, are drawn too (SecStr takes 15 minutes, all others 10). Real data comes
@@ -10,9 +10,6 @@ of the paper, the intercept penalised too, at the paper's lambda.
 """
 
 import argparse
-import json
-import os
-import sys
 import warnings
 from pathlib import Path
 
@@ -22,10 +19,10 @@ import scipy.sparse as sp
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
+from benchmarks.harness import Unavailable
+from benchmarks.harness.data import read
+from benchmarks.papers import measured
 from skvrem import SBMLogisticRegression
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "logistic_regression"))
-from benchmark_utils.problems import Unavailable
 
 HERE = Path(__file__).parent
 
@@ -35,14 +32,6 @@ STEPS = [10.0**e for e in range(-8, 1)]
 BATCHES = (1, 10)
 TAUS = (1.0, 1e2, 1e4)
 TUNING_ROWS = 5000
-
-
-def load(name):
-    path = Path(os.environ.get("SKVREM_DATA", "")) / name
-    if "SKVREM_DATA" not in os.environ or not path.exists():
-        raise Unavailable(f"{name}: set SKVREM_DATA")
-    with np.load(path) as file:
-        return dict(file)
 
 
 def crossed(seed=0, n=2000):
@@ -56,13 +45,13 @@ def crossed(seed=0, n=2000):
 
 
 def ecoli():
-    z = load("ecoli.npz")
+    z = read("ecoli")
     _, y = np.unique(z["y"], return_inverse=True)
     return z["X"].astype(float), y
 
 
 def secstr():
-    z = load("ssl_secstr.npz")
+    z = read("ssl_secstr")
     n, d = z["X"].shape
     X = np.zeros((n, 21 * d))
     X[np.arange(n)[:, None], z["X"] + 21 * np.arange(d)] = 1.0
@@ -70,13 +59,13 @@ def secstr():
 
 
 def mnist():
-    z = load("mnist.npz")
+    z = read("mnist")
     X = z["X_train"][:10_000].reshape(-1, 784) / 255.0
     return X[:, X.any(axis=0)], z["y_train"][:10_000].astype(int)
 
 
 def ssl(name):
-    z = load(name)
+    z = read(name)
     if "indptr" in z:
         parts = (z["data"].astype(float), z["indices"], z["indptr"])
         X = sp.csr_matrix(parts, shape=tuple(z["shape"])).toarray()
@@ -86,7 +75,7 @@ def ssl(name):
 
 
 def madelon():
-    z = load("madelon.npz")
+    z = read("madelon")
     X = z["X"].astype(float)
     return (X - X.mean(axis=0)) / X.std(axis=0), z["y"].ravel().astype(int)
 
@@ -97,8 +86,8 @@ SETS = {
     "ecoli": (ecoli, 1.0, None),
     "SecStr": (secstr, 10.0, None),
     "MNIST 10k": (mnist, 0.01, None),
-    "digit1": (lambda: ssl("ssl_digit1.npz"), 10.0, 1),
-    "Text": (lambda: ssl("ssl_text.npz"), 10.0, 1),
+    "digit1": (lambda: ssl("ssl_digit1"), 10.0, 1),
+    "Text": (lambda: ssl("ssl_text"), 10.0, 1),
     "madelon (for gisette)": (madelon, 1.0, 1),
 }
 
@@ -206,12 +195,12 @@ def measure(name):
     best = problem.value(optimum)
     small = len(problem.y) * problem.X.shape[1] < 1e5
     courses = {
-        "SBM, corrected": {"solver": "stochastic", "rank": rank},
+        "SBM, corrected": {"solver": "stochastic", "curvature_rank": rank},
         "SBM, all gradients kept (paper)": {
             "solver": "stochastic",
             "gradient_memory": 1.0,
             "step_size": 1.0,
-            "rank": rank,
+            "curvature_rank": rank,
             "batch_size": 1 if small else 10,
         },
         "BBM": {"solver": "batch", "curvature": "bound"},
@@ -276,16 +265,13 @@ def main():
     parser.add_argument("--results", type=Path, help="a JSON file to keep them in")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    found = {}
-    if options.results and options.results.exists():
-        found = json.loads(options.results.read_text())
+    found = measured.Known(options.results)
     for name in options.sets:
         try:
             found[name] = measure(name)
         except Unavailable as error:
             print(f"{name}: left out, {error}")
-        if options.results:
-            options.results.write_text(json.dumps(found))
+        found.keep()
     rows = [row for name in SETS for row in found.get(name, [])]
     (HERE / "figures").mkdir(exist_ok=True)
     draw(rows, HERE / "figures" / "sbm_figures.png")

@@ -1,6 +1,6 @@
 r"""Figure 1 of Chen, Zhu, Teh, Zhang (2018): sEM-vr on a mixture with one unknown.
 
-    python benchmarks/papers/sem_vr_toy.py
+    python -m benchmarks.papers.sem_vr_toy
 
 10,000 draws of 0.2 N(mu, 1) + 0.8 N(-mu, 1) with mu = 0.5, only mu to be found. With
 responsibilities g1, g2 the statistics are s = (sum x g1, sum x g2, sum g1, sum g2) / N

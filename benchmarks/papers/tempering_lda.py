@@ -1,7 +1,7 @@
 """Measure Figure 2 of Mandt et al. (2016) again: tempered inference of topics.
 
-    python benchmarks/papers/tempering_lda.py
-    python benchmarks/papers/tempering_lda.py --corpora ap --passes 12
+    python -m benchmarks.papers.tempering_lda
+    python -m benchmarks.papers.tempering_lda --corpora ap --passes 12
 
 Held-out log-likelihood by passes of stochastic variational inference untempered (SVI),
 annealed (AVI), with a learned temperature (VT) and with temperatures of documents
@@ -10,15 +10,11 @@ annealed (AVI), with a learned temperature (VT) and with temperatures of documen
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plsa"))
-
-from benchmark_utils import corpora, evaluation
-
+from benchmarks.problems import corpora, evaluation
 from skvrem import TemperedLDA
 
 HERE = Path(__file__).resolve().parent

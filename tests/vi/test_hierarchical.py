@@ -20,7 +20,7 @@ from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import Softmax
 from skvrem.vi.hierarchical import _kernels
 from skvrem.vi.hierarchical._model import (
-    Hierarchical,
+    GroupPosterior,
     HierarchicalModel,
     HierarchicalPrior,
     Past,
@@ -61,7 +61,7 @@ def small_model(family, weighted):
         family, y.astype(np.int32), group, 4, prior, data.total_weight
     )
     q = model.start(data).parameters
-    q = Hierarchical(*(part + 0.2 * rng.normal(size=part.shape) for part in q))
+    q = GroupPosterior(*(part + 0.2 * rng.normal(size=part.shape) for part in q))
     return model, data, Point(q)
 
 
@@ -108,7 +108,7 @@ def test_kernels_are_the_formulas(intercept):
 def test_gradient_is_that_of_the_bound(family, atol, past):
     model, data, point = small_model(family, weighted=True)
     if past:
-        other = Hierarchical(*(part + 0.1 for part in point.parameters))
+        other = GroupPosterior(*(part + 0.1 for part in point.parameters))
         model.past = Past.of(other)
     gradient = model.gradient(point, evaluate(model, data, point)[1])
     numeric = np.empty_like(gradient)

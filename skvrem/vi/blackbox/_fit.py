@@ -65,8 +65,8 @@ class Fit:
         self.controlled = steps.control_variate == "taylor"
         options = {"tol": self.tol, "rng": rng, "report": report}
         self.runs = solvers.Runs(estimator.max_iter, began, **options)
-        #: The model of the solver, and what its steps have been.
-        self.moved, self.step_size, self.variances = model, 1.0, []
+        #: The model of the solver.
+        self.moved, self.step_size = model, 1.0
         self.batch_size = n = model.target.rows.size
         if plan.solver != "batch":
             size = estimator.batch_size
@@ -86,19 +86,13 @@ class Fit:
             solver = self.plan.ascent(self.tol)
         else:
             solver = solvers.Sweeps(self.plan.solver)
-        result = self.runs.go_on(self.moved, solver, point, step_size=self.step_size)
-        if self.plan.solver != "batch":
-            # The start of every run but the first is where the one before it ended.
-            self.variances += solver.variances[len(self.variances) > 0 :]
-        return result.point
+        size = self.step_size
+        return self.runs.go_on(self.moved, solver, point, step_size=size).point
 
     def attributes(self):
         """Return the fitted attributes that tell what was used, and the history."""
-        used = self.runs.result().attributes()
-        if self.variances:
-            used["history_"]["gradient_variance"] = np.array(self.variances)
-        used["step_size_"], used["batch_size_"] = self.step_size, self.batch_size
-        return used
+        used = {"step_size_": self.step_size, "batch_size_": self.batch_size}
+        return self.runs.result().attributes() | used
 
 
 # Ways to fit, from a point or, where that is None, from the mode. They return the point

@@ -47,7 +47,8 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
         expectation = "quadrature" if noiseless else "mc"
     if optimizer == "auto":
         optimizer = "lbfgs" if solver == "batch" else "adam"
-    check_combination(solver, expectation, optimizer, steps.control_variate)
+    control = steps.control_variate
+    check_combination(solver, expectation, optimizer, control, ("taylor",))
     step_size, batch_size = estimator.step_size, estimator.batch_size
     if step_size == "auto":
         adam = 1e-3 if hidden_sizes(estimator) else 1e-2
@@ -65,41 +66,44 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
 
 
 class Watch:
-    """Scores held-out rows after each epoch, and ends a fit that they do not like."""
+    """Reports epochs, scores held-out rows, and ends a fit that they do not like.
 
-    def __init__(self, estimator, model, held_out):
-        self.estimator = estimator
-        self.model = model
+    Parameters
+    ----------
+    estimator : GaussianDropoutClassifier
+    network : Network
+    held_out : tuple (X, numbers), or None
+        Rows that are not fitted, and the numbers of their classes.
+    report : callable
+        What `run` would call without them.
+    """
+
+    def __init__(self, estimator, network, held_out, report):
+        self.tol = estimator.tol
+        self.network = network
         self.held_out = held_out
+        self.report, self.end = report, report.end
         self.scores, self.without_gain = [], 0
         self.best, self.highest = None, -np.inf
         #: Whether held-out rows have ended the fit.
         self.ended = False
 
-    def after(self, report):
-        """Return what `run` calls: a report, and then the scores."""
+    def __call__(self, epoch, point):
+        """Return whether the fit is to end."""
+        stopped = self.report(epoch, point)
         if self.held_out is None:
-            return report
-
-        def both(epoch, point):
-            stopped = report(epoch, point)
-            self._look(epoch, point)
-            return stopped or self.ended
-
-        return both
-
-    def _look(self, epoch, point):
+            return stopped
         X, numbers = self.held_out
-        network = self.model.network
-        layers = network.layers(point.parameters.vector)
-        _, a = network.forward(layers, X)
+        layers = self.network.layers(point.parameters.vector)
+        _, a = self.network.forward(layers, X)
         found = a.argmax(axis=1) if a.shape[1] > 1 else a[:, 0] > 0.0
         score = float(np.mean(found == numbers))
         self.scores.append(score)
-        self.without_gain = (
-            0 if score > self.highest + self.estimator.tol else self.without_gain + 1
-        )
+        self.without_gain += 1
+        if score > self.highest + self.tol:
+            self.without_gain = 0
         if score > self.highest:
             self.highest = score
             self.best = point.parameters, epoch.objective
         self.ended = self.without_gain >= PATIENCE
+        return stopped or self.ended

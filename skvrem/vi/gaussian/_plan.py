@@ -140,7 +140,9 @@ def asks_for_minibatches(steps):
     return among(steps.optimizer, ("adam", "sgd")) or among(steps.expectation, ("mc",))
 
 
-def check_combination(solver, expectation, optimizer, control_variate):
+def check_combination(
+    solver, expectation, optimizer, control_variate, controls=("taylor", "antithetic")
+):
     """Check that a solver can make the steps that it is asked for.
 
     Raises
@@ -164,8 +166,8 @@ def check_combination(solver, expectation, optimizer, control_variate):
     if controlled and control_variate is None:
         raise ValueError(
             f"solver={solver!r} by draws needs a control variate whose mean over them "
-            "is known, or every step would need a full pass: choose "
-            "control_variate='taylor'."
+            "is known, or every step would need a full pass: "
+            f"choose control_variate={' or '.join(map(repr, controls))}."
         )
 
 

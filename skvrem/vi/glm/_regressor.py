@@ -7,16 +7,16 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score, r2_score
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
-from skvrem.data import as_source, is_dask
+from skvrem.data import as_source
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._validation import (
     check_magnitude,
     check_options,
     check_weight,
-    validate_data,
 )
+from skvrem.vi.gaussian._answers import tail_of
 from skvrem.vi.gaussian._guards import (
     CENTRE,
     check_in_memory,
@@ -25,8 +25,7 @@ from skvrem.vi.gaussian._guards import (
     whole_fit,
 )
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
-from skvrem.vi.gaussian._model_families import GaussianNoise, Poisson
-from skvrem.vi.gaussian._plan import takes_sparse_rows
+from skvrem.vi.gaussian._model_families import GaussianNoise, PoissonCounts
 from skvrem.vi.glm._estimator import GaussianPosterior
 
 __all__ = ["BayesianGLMRegressor"]
@@ -166,7 +165,6 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse_rows(self)
         counts = isinstance(self.family, str) and self.family == "poisson"
         tags.target_tags.positive_only = counts
         return tags
@@ -177,21 +175,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         check_scales(self, "noise_scale", options=("learn",))
 
     def _open(self, X, y, sample_weight, given, reset, known=None):
-        if is_dask(X):
-            as_source(X, dask=False)  # says what to do
         self._check_numbers(y)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=(np.float64, np.float32),
-            order="C",
-            y_numeric=True,
-        )
+        X, y = self._checked(X, y, reset=reset, y_numeric=True)
         y = np.asarray(y, np.float64)
-        check_magnitude(X)
         check_magnitude(y, "y")
         if given.family == "poisson" and y.min() < 0.0:
             raise ValueError(
@@ -221,7 +207,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def _family(self, n_rows, given):
         if given.family == "poisson":
-            return Poisson()
+            return PoissonCounts()
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
     def _learn(self, data, targets, n_seen):
@@ -252,7 +238,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         p = prior.n_dim
         origin = Point(Full(prior.mean[:, None], np.zeros((p, p)), np.eye(p)))
         sums = data.chunks().sum(partial(model.statistics, origin, beta=1.0))
-        root = np.linalg.cholesky(prior.precision_times(np.eye(p)))
+        root = np.linalg.cholesky(prior.precision)
         half = solve_triangular(root, sums.curvature, lower=True)
         strength, axes = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
         strength = np.maximum(strength, 0.0)
@@ -324,7 +310,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             self._check_parameters()
             if hasattr(self, "posterior_"):
                 check_unchanged(self, "family")
-            self._stream(X, y, sample_weight)
+            self._fit(X, y, sample_weight, True)
         return self
 
     # Predictions
@@ -346,7 +332,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         std : ndarray of shape (n_samples,)
             If asked for: of what is not known and of the noise together.
         """
-        a, v = self._predictors(X)
+        a, v = self._moments(X)
         if self._of_fit.family == "gaussian":
             mean, variance = a, v + self.noise_scale_**2
         else:
@@ -369,12 +355,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         intervals : ndarray of shape (n_samples, 2)
             Lower and upper ends.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
-        a, v = self._predictors(X)
-        ends = a[:, None] + np.sqrt(v)[:, None] * ndtri(
-            [0.5 - level / 2, 0.5 + level / 2]
-        )
+        tail = tail_of(level)
+        a, v = self._moments(X)
+        ends = a[:, None] + np.sqrt(v)[:, None] * ndtri([tail, 1.0 - tail])
         return ends if self._of_fit.family == "gaussian" else np.exp(ends)
 
     def score(self, X, y, sample_weight=None):
@@ -404,14 +387,6 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return float(np.array_equal(y, mean))
         return d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1)
 
-    def _predictors(self, X):
+    def _moments(self, X):
         """Return means and variances of the linear predictors of rows."""
-        check_is_fitted(self)
-        model, parameters, data = self._predictor(X)
-        pairs = self._by_chunks(
-            lambda chunk: np.column_stack(
-                model.predictors(parameters, data.batch(*chunk))
-            ),
-            data,
-        )
-        return pairs[:, 0], pairs[:, 1]
+        return self._predictors(X, lambda a, v, *_: np.column_stack([a, v])).T

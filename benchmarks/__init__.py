@@ -1,0 +1,1 @@
+"""What skvrem costs and reaches, beside other packages: see README.md."""

@@ -1,0 +1,1 @@
+"""Figures of papers, measured again: see README.md."""

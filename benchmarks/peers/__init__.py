@@ -1,0 +1,1 @@
+"""Other packages, as the tables use them; each is imported where it is used."""

@@ -1,0 +1,1 @@
+"""Data of the tables and of the papers, and evaluators of what was fitted."""

@@ -1,0 +1,1 @@
+"""A module for each table: its docstring says how, its groups yield the rows."""

@@ -1,0 +1,244 @@
+"""Hidden Markov models beside hmmlearn.
+
+The series are those of section 5 of Sidrow et al. (2024). hmmlearn has two
+implementations, "scaling" and its default "log", always of one thread. A Baum-Welch
+iteration starts from the same values on all sides, which make the same iterations to
+rounding; whole fits stop where a row gains less than 1e-6.
+
+Memory of a fit beyond X is the slope from n to 2 n rows, which a copy of X and 8 N
+bytes a row account for; what is not by row are clusters for the start, and NumPy.
+"""
+
+import numpy as np
+
+from benchmarks.harness import Row, an_iteration, fastest, group
+from benchmarks.harness.data import read
+from benchmarks.harness.processes import first_fits, peak_memory
+from skvrem import VRHMM
+from skvrem.hmm import Gaussian, Homogeneous
+
+
+def simulate(n, d, n_rows, seed=0, stay=0.999):
+    """Draw a series as in section 5 of Sidrow et al., and a start near it."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(n, d))
+    jumps = np.append(True, rng.random(n_rows - 1) > stay)
+    states = rng.integers(n, size=jumps.sum())[np.cumsum(jumps) - 1]
+    X = means[states] + np.exp(-1.0) * rng.normal(size=(n_rows, d))
+    start = X.mean(axis=0) + X.std(axis=0) * rng.normal(size=(n, d))
+    return X, start
+
+
+def begin(n, d, kind):
+    """Return the transitions and covariances that both sides start from."""
+    each = np.eye(d) if kind == "full" else np.ones(d)
+    return np.full((n, n), 0.1 / n) + 0.9 * np.eye(n), np.array([each] * n)
+
+
+def ours(n, kind, start, X, tol=0.0, lengths=None, threads=1, **params):
+    """Return a function that fits with so many iterations."""
+    transitions, covariances = begin(n, X.shape[1], kind)
+    model = VRHMM(
+        n,
+        emission=Gaussian(kind, mean_init=start, covariance_init=covariances),
+        transitions=Homogeneous(init=transitions),
+        n_init=1,
+        tol=tol,
+        n_jobs=threads,
+        **{"solver": "batch"} | params,
+    )
+    return lambda n_iter: model.set_params(max_iter=n_iter).fit(X, lengths=lengths)
+
+
+def theirs(implementation, n, kind, start, X, tol=-np.inf, lengths=None):
+    """Return the same of hmmlearn."""
+
+    def fit(n_iter):
+        from hmmlearn.hmm import GaussianHMM
+
+        model = GaussianHMM(
+            n,
+            kind,
+            n_iter=n_iter,
+            tol=tol,
+            init_params="",
+            implementation=implementation,
+            covars_prior=0.0,
+            covars_weight=0.0,
+        )
+        model.startprob_ = np.full(n, 1.0 / n)
+        model.transmat_, model.covars_ = begin(n, X.shape[1], kind)
+        model.means_ = start
+        return model.fit(X, lengths)
+
+    return fit
+
+
+def iteration_row(run, label, threads, n, kind, start, X, **data):
+    few, many = (1, 3) if n == 20 else (2, 6)
+    arguments = n, kind, start, X
+    sides = {"ours": (ours(*arguments, threads=threads, **data), 5, 45)}
+    others = {
+        f"hmmlearn {name}": (theirs(name, *arguments, **data), few, many)
+        for name in ("scaling", "log")
+    }
+    timed = an_iteration(sides | run.installed(others), run, threads)
+    targets = (10.0, 25.0) if threads == 1 else (15.0, 40.0)
+    return timed.row(label, dict(zip(others, targets, strict=True)))
+
+
+SHAPES = {
+    f"N={n}-d={d}-{kind}": (n, d, kind)
+    for n, d, kind in [
+        (3, 3, "diag"),
+        (3, 6, "diag"),
+        (6, 3, "diag"),
+        (6, 6, "diag"),
+        (6, 6, "full"),
+        (20, 3, "diag"),
+    ]
+}
+
+
+@group(SHAPES)
+def iteration(run, n, d, kind):
+    """Seconds of a Baum-Welch iteration, 100,000 rows."""
+    X, start = simulate(n, d, run.size(100_000, 20_000))
+    yield iteration_row(run, f"N={n} d={d} {kind}", 1, n, kind, start, X)
+
+
+@group(SHAPES, asked=True)
+def iteration_2(run, n, d, kind):
+    """Seconds of a Baum-Welch iteration, 100,000 rows, two threads of ours."""
+    X, start = simulate(n, d, run.size(100_000, 20_000))
+    yield iteration_row(run, f"N={n} d={d} {kind}", 2, n, kind, start, X)
+
+
+@group()
+def sequences(run):
+    """Seconds of a Baum-Welch iteration, many sequences."""
+    count = run.size(1000, 100)
+    X, start = simulate(3, 3, 100 * count)
+    label = f"{count} sequences of 100, N=3 d=3"
+    yield iteration_row(run, label, 1, 3, "diag", start, X, lengths=[100] * count)
+
+
+@group({"N=3-d=3": (3, 3), "N=6-d=6": (6, 6)})
+def fit(run, n, d):
+    """Seconds of a whole fit to 1e-6 a row, 100,000 rows."""
+    X, start = simulate(n, d, run.size(100_000, 20_000))
+    arguments, tol = (n, "diag", start, X), 1e-6
+    fits = {
+        "ours": ours(*arguments, tol=tol),
+        "SQUAREM": ours(*arguments, tol=tol, acceleration="squarem"),
+    }
+    others = {
+        f"hmmlearn {name}": theirs(name, *arguments, tol=tol * len(X))
+        for name in ("scaling", "log")
+    }
+    fits |= run.installed(others)
+    ends = {}
+
+    def end(name):
+        ends[name] = fits[name](1000)
+
+    timed = fastest({name: lambda name=name: end(name) for name in fits}, run)
+    # hmmlearn's score is of all rows.
+    values = {
+        name: model.score(X) / (len(X) if name in others else 1)
+        for name, model in ends.items()
+    }
+    lowest, highest = min(values.values()), max(values.values())
+    yield timed.row(
+        f"N={n} d={d} diag",
+        dict(zip(others, (10.0, 25.0), strict=True)),
+        note=f"ends within {highest - lowest:.0e} nats a row",
+        numbers={"log-likelihood a row": values},
+    )
+
+
+MEMORY = """
+n, d, n_rows, options = *map(int, sys.argv[1:4]), json.loads(sys.argv[4])
+from skvrem import VRHMM
+
+def make():
+    return VRHMM(n, max_iter=5, tol=0.0, random_state=0, n_jobs=1, **options)
+
+def draw(n_rows):
+    return np.random.default_rng(0).standard_normal((n_rows, d))
+
+def warm_up():
+    make().fit(draw(20_000))
+
+def load():
+    return draw(n_rows)
+
+def fit(X):
+    make().fit(X)
+"""
+
+
+@group(
+    {
+        f"N={n}-d={d}-{solver}": (n, d, solver)
+        for n, d in ((3, 3), (3, 6), (6, 6))
+        for solver in ("auto", "batch", "incremental")
+    }
+)
+def memory(run, n, d, solver):
+    """Memory of a fit beyond X by row, from 1,000,000 rows to twice as many."""
+    n_rows, options = run.size(1_000_000, 200_000), f'{{"solver": "{solver}"}}'
+    few, many = (
+        peak_memory(MEMORY, n, d, rows, options) for rows in (n_rows, 2 * n_rows)
+    )
+    each = (many - few) / n_rows
+    yield Row(
+        f"N={n} d={d} {solver}",
+        each,
+        "bytes a row",
+        target=8 * n + 8 * d,
+        note=f"{(few - each * n_rows) / 1e6:.0f} MB not by row",
+        numbers={"few": few, "many": many},
+    )
+
+
+IMPORTS = """
+import sklearn.mixture, sklearn.cluster
+from skvrem import VRHMM
+"""
+
+FIRST = """
+n, d = map(int, sys.argv[1:])
+
+def load():
+    return np.random.default_rng(0).standard_normal((20_000, d))
+
+def fit(X):
+    VRHMM(n, max_iter=3, random_state=0).fit(X)
+"""
+
+
+@group()
+def first(run):
+    """Seconds of the first fit of a process."""
+    yield from first_fits(run, "N=3 d=3", IMPORTS, FIRST, (3, 3), unseen=(7, 5))
+
+
+@group(["diag", "full"])
+def accelerometer(run, kind):
+    """Seconds of a fit of seven states to one person's chest accelerometer."""
+    file = read("chest_accelerometer")
+    ends, person = np.cumsum(file["lengths"]), 2
+    X = file["X"][ends[person - 1] : ends[person]].astype(float)[:: run.size(1, 10)]
+    model = VRHMM(7, covariance_type=kind, random_state=0, n_jobs=1)
+    model.fit(X[:2000])  # compile
+    one = fastest({"ours": lambda: model.fit(X)}, run, warm_up=False)
+    both = VRHMM(7, covariance_type=kind, random_state=0)
+    two = fastest({"ours": lambda: both.fit(X)}, run, threads=2, warm_up=False)
+    yield one.row(
+        f"{len(X)} rows, {kind}, eight starts",
+        1.0,
+        note=f"{two.seconds['ours']:.2f} s on two threads; {model.n_iter_} epochs of "
+        f"the best start, {model.log_likelihood_:.4f} nats a row",
+        numbers={"two threads": two.seconds["ours"]},
+    )

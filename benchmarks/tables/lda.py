@@ -1,0 +1,170 @@
+"""Topics by `TemperedLDA` beside scikit-learn's online LDA and gensim.
+
+The first pass is left out on every side, as documents take more rounds once topics have
+separated. Held-out values are those of ``topics``: one evaluator for all, nats a token.
+"Sooner" is the whole fit with the fewest epochs that has the best value that
+scikit-learn reached within 15 s of CPU time; "in the end" is that of ten epochs. The
+default solver and temperature were chosen on NIPS, AP and 20 Newsgroups.
+"""
+
+import statistics
+import time
+from functools import partial
+from itertools import pairwise, product
+
+from threadpoolctl import threadpool_limits
+
+from benchmarks.harness import Row, an_iteration, group
+from benchmarks.peers import topics as peers
+from benchmarks.problems import corpora, evaluation
+from benchmarks.problems.held_out import Fits
+from skvrem import TemperedLDA
+
+#: CPU seconds that the twin gets.
+BUDGET = 15.0
+#: Epochs of a fit that is given nothing; with fewer it anneals for half of them.
+EPOCHS = 10
+#: A topic with a smaller share of the tokens is not in use.
+IN_USE = 1e-3
+
+
+def load(run, key):
+    return corpora.load(key, run.size(None, 500))
+
+
+@group(product(corpora.CORPORA, (50, 100)))
+def pass_(run, key, n_topics):
+    """Seconds of a later pass of stochastic variational inference, one thread."""
+    corpus = load(run, key)
+
+    def ours(n_iter):
+        TemperedLDA(
+            n_topics,
+            solver="stochastic",
+            max_iter=n_iter,
+            tempering=None,
+            random_state=0,
+            n_jobs=1,
+        ).fit(corpus.train)
+
+    def online_lda(n_passes):
+        for _ in peers.online_lda_curve(corpus, n_topics, n_passes):
+            pass
+
+    def gensim(n_passes):
+        for _ in peers.gensim_curve(corpus, n_topics, n_passes):
+            pass
+
+    # Of ours three passes: the difference of two fits of so little time would be noise.
+    others = {"scikit-learn": (online_lda, 1, 2), "gensim": (gensim, 1, 2)}
+    sides = {"ours": (ours, 1, 4)} | run.installed(others)
+    yield an_iteration(sides, run).row(f"{corpus.name}, K={n_topics}", 10.0)
+
+
+def twin_curve(corpus, halves, n_topics, budget):
+    """Return CPU seconds and held-out values of the twin until its budget is spent."""
+    model, X = peers.online_lda(corpus.train, n_topics), corpus.train
+    edges = [X.shape[0] * i // 4 for i in range(5)]
+    spent, points = 0.0, []
+    while spent < budget:
+        for a, b in pairwise(edges):
+            began = time.process_time()
+            with threadpool_limits(1):
+                model.partial_fit(X[a:b])
+            spent += time.process_time() - began
+            if spent >= budget:
+                break
+        value = evaluation.complete(halves, model.components_, 1.0 / n_topics)
+        points.append((spent, value))
+    return points
+
+
+@group(list(corpora.CORPORA))
+def held_out(run, key):
+    """Default fits and the best of scikit-learn within 15 s, K=50, one thread."""
+    corpus, n_topics = load(run, key), 50
+    halves = evaluation.halve(corpus.test)
+    points = twin_curve(corpus, halves, n_topics, run.size(BUDGET, 2.0))
+    level = max(value for _, value in points)
+    theirs = next(seconds for seconds, value in points if value == level)
+    runs = [
+        Fits(
+            partial(TemperedLDA, n_topics, random_state=seed, n_jobs=1),
+            corpus.train,
+            halves,
+            1.0 / n_topics,
+        )
+        for seed in range(run.seeds)
+    ]
+    runs[0].fit(1)  # compiles
+
+    def seconds_to(fits):
+        found = (fits(n) for n in range(1, EPOCHS + 1))
+        return next((t for t, value in found if value >= level), float("inf"))
+
+    mine = statistics.median(map(seconds_to, runs))
+    label, numbers = corpus.name, {"ours": [f.found for f in runs], "twin": points}
+    yield Row(
+        f"{label}, sooner", mine, "s", {"scikit-learn": theirs}, 8.0, key="seconds"
+    )
+    whole, value = (statistics.median(f(EPOCHS)[i] for f in runs) for i in (0, 1))
+    yield Row(
+        f"{label}, in the end",
+        value,
+        "nats",
+        {"scikit-learn": level},
+        0.05,
+        f"{whole:.1f} s",
+        key="value",
+        numbers=numbers,
+    )
+
+
+SVI, AVI = ({"solver": "stochastic", "tempering": t} for t in (None, "annealed"))
+TEMPERINGS = {
+    "SVI": SVI,
+    "SVI, 20 epochs": SVI | {"max_iter": 20},
+    "AVI, T=1.3": AVI,
+    "AVI, T=1.3, 20 epochs": AVI | {"max_iter": 20},
+    "AVI, T=2": AVI | {"temperature": 2.0},
+    "VT, 20 epochs": {"solver": "stochastic", "tempering": "global", "max_iter": 20},
+    "LVT, capped by T=2": {
+        "solver": "stochastic",
+        "tempering": "local",
+        "temperature": 2.0,
+    },
+    "AVI, variance-reduced (default)": {},
+}
+
+
+@group(
+    {
+        f"{key}-{alpha}-{name.replace(',', '')}": (key, alpha, eta, name)
+        for key in corpora.CORPORA
+        for alpha, eta in ((0.01, 0.01), (0.1, 0.05))
+        for name in TEMPERINGS
+    }
+)
+def temperings(run, key, alpha, eta, name):
+    """Held-out values after ten epochs, K=100, medians of starts, nats a token."""
+    corpus, n_topics = load(run, key), 100
+    halves = evaluation.halve(corpus.test)
+    priors = {"doc_topic_prior": alpha, "topic_word_prior": eta}
+    values, used, seconds = [], [], []
+    for seed in range(run.seeds):
+        params = {"max_iter": EPOCHS, "random_state": seed} | TEMPERINGS[name] | priors
+        make = partial(TemperedLDA, n_topics, n_jobs=1, **params)
+        spent, topics = Fits(make, corpus.train, halves, alpha).fit(params["max_iter"])
+        values.append(evaluation.complete(halves, topics, alpha))
+        tokens = topics.sum(axis=1, dtype=float) - eta * topics.shape[1]
+        used.append(int((tokens > IN_USE * tokens.sum()).sum()))
+        seconds.append(spent)
+    yield Row(
+        f"{corpus.name}, priors {alpha:g} and {eta:g}, {name}",
+        statistics.median(values),
+        "nats",
+        note=f"{min(values):.4f} to {max(values):.4f}; "
+        f"{statistics.median(used):g} topics in use, "
+        f"{statistics.median(seconds):.1f} s",
+        numbers={"values": values, "in use": used, "seconds": seconds},
+    )

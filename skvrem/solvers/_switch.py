@@ -1,0 +1,131 @@
+"""One solver up to a point, another from there."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from skvrem.solvers._prediction import ROUNDING
+from skvrem.solvers.estimate._minibatches import Minibatches
+
+__all__ = ["After", "Slow", "Switch"]
+
+# Epochs that a solver may still need before it is slow.
+MOST_EPOCHS = 20
+
+
+@dataclass(frozen=True)
+class After:
+    """The first solver has made so many epochs.
+
+    Parameters
+    ----------
+    n_epochs : int
+    """
+
+    n_epochs: int
+
+    def __call__(self, objectives):
+        """Whether the second shall go on from the last of these objectives."""
+        return len(objectives) > self.n_epochs
+
+
+@dataclass(frozen=True)
+class Slow:
+    """The first solver would take long to the end.
+
+    At the rate at which its gains fall, more than 20 further epochs.
+
+    Parameters
+    ----------
+    tol : float
+        The gain that may be left where the fit will stop.
+    window : int, default=1
+        Epochs between the objectives whose differences are compared: more for a
+        solver whose gains are noisy.
+    """
+
+    tol: float
+    window: int = 1
+
+    def __call__(self, objectives):
+        """Whether the second shall go on from the last of these objectives."""
+        seen = objectives[-1 - 2 * self.window :: self.window]
+        if len(seen) < 3:
+            return False
+        before, now = seen[1] - seen[0], seen[2] - seen[1]
+        rounding = ROUNDING * np.finfo(float).eps * max(1.0, abs(seen[2]))
+        if not before > 0.0 or not now > rounding:
+            return False  # at the end, or at the limit of rounding
+        if now >= before:
+            return True
+        rate = now / before
+        aim = max(self.tol, rounding) * (1.0 - rate) / now
+        return math.log(aim) / math.log(rate) * self.window > MOST_EPOCHS
+
+
+class Switch:
+    """Epochs of a first solver, then those of a second.
+
+    For steps that are safe wherever a fit begins, and others that are better near its
+    end.
+
+    Parameters
+    ----------
+    first, second : solvers
+        Two of `Minibatches` share the blocks.
+    until : callable
+        `After` or `Slow`: takes the objectives that the first one's epochs began with,
+        the newest included, and says whether the second shall begin there.
+    model : model, default=None
+        The second solver's, of the same points, so that it may have another metric;
+        None is the first one's.
+    """
+
+    def __init__(self, first, second, until, model=None):
+        self.first, self.second, self.active = first, second, first
+        self.until, self.other = until, model
+
+    def __getattr__(self, name):
+        # What else the loop asks of a solver it asks of the one whose turn it is.
+        if name == "active":  # of a copy that is being made
+            raise AttributeError(name)
+        return getattr(self.active, name)
+
+    def start(self, model, data, rng):
+        """See :class:`~skvrem.solvers._protocols.Solver`."""
+        self.first.start(model, data, rng)
+        self.active, self.objectives = self.first, []
+        self.rest = self.other or model, data, rng
+
+    def certify(self, point, beta):
+        """Certify by the solver whose turn it is."""
+        self.beta = beta
+        return self._turn(self.active.certify(point, beta))
+
+    def epoch(self, anchor, pace, rng):
+        """Make an epoch of the solver whose turn it is."""
+        moved = self.active.epoch(anchor, pace, rng)
+        if moved.certified is None or self.active is self.second:
+            return moved
+        after = self._turn(moved.certified)
+        if after is moved.certified:
+            return moved
+        # What the second's own certificate has cost comes on top of the step's.
+        passes = moved.passes + after.passes - moved.certified.passes
+        return moved._replace(certified=after, passes=passes, point=after.point)
+
+    def _turn(self, anchor):
+        """Return the first solver's anchor, or the second's where its turn begins."""
+        if self.active is self.second:
+            return anchor
+        self.objectives.append(anchor.objective)
+        if not self.until(self.objectives):
+            return anchor
+        self.active, passes = self.second, anchor.passes
+        if isinstance(self.first, Minibatches) and isinstance(self.second, Minibatches):
+            self.second.take(self.rest[0], self.first.partition)
+        else:
+            self.second.start(*self.rest)
+        anchor = self.second.certify(anchor.point, self.beta)
+        return anchor._replace(passes=passes + anchor.passes)

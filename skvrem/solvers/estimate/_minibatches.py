@@ -1,0 +1,31 @@
+"""What the solvers on minibatches share: a fixed partition, visited in random order."""
+
+from skvrem.solvers.estimate._visiting import Visiting
+
+__all__ = ["Minibatches"]
+
+
+class Minibatches(Visiting):
+    """A solver that visits each block of a fixed partition once an epoch.
+
+    Parameters
+    ----------
+    n_blocks : int
+        Minibatches an epoch, about: a source may make a few more.
+    """
+
+    def __init__(self, n_blocks):
+        self.n_blocks = n_blocks
+
+    def start(self, model, data, rng):
+        """Cut the data into blocks."""
+        self.take(model, data.blocks(self.n_blocks, rng))
+
+    def take(self, model, partition):
+        """Begin with a partition that another solver has made."""
+        self.model = model
+        self.partition = partition
+
+    def visits(self, rng):
+        """Each block once."""
+        return self.partition.shuffled(rng)

@@ -1,0 +1,118 @@
+"""One solver until it is slow, then another."""
+
+import numpy as np
+import pytest
+
+from skvrem.solvers import SVRG, After, Slow, Stochastic, Switch
+from skvrem.solvers._protocols import Anchor, Moved
+
+
+class Falling:
+    """Objectives that end at zero, by a rate."""
+
+    patience = 1
+
+    def __init__(self, rate, name):
+        self.rate, self.name = rate, name
+        self.models = []
+
+    def start(self, model, data, rng):
+        self.models.append(model)
+
+    def certify(self, point, beta):
+        point = point * self.rate
+        return Anchor(self.name, -point, 2.0, point)
+
+
+@pytest.mark.parametrize(
+    ("rate", "tol", "last"),
+    [
+        (0.9, 1e-6, "second"),
+        (0.9, 0.2, "first"),  # it would be there in a few epochs
+        (0.3, 1e-6, "first"),
+        (0.5, 1e-300, "second"),
+    ],
+)
+def test_the_second_takes_over_where_the_first_is_slow(rate, tol, last):
+    first, second = Falling(rate, "first"), Falling(0.1, "second")
+    solver = Switch(first, second, Slow(tol), "its model")
+    rng = np.random.default_rng(0)
+    solver.start("model", "data", rng)
+    point, passes = 1.0, []
+    for _ in range(8):
+        anchor = solver.certify(point, 1.0)
+        point = anchor.point
+        passes.append(anchor.passes)
+    assert solver.name == anchor.mean == last
+    assert first.models == ["model"]
+    if last == "second":
+        assert second.models == ["its model"]
+        # The epoch of the change has the passes of both.
+        assert passes == [2.0, 2.0, 4.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    else:
+        assert not second.models
+        assert passes == [2.0] * 8
+
+
+def test_a_second_fit_begins_with_the_first_again():
+    solver = Switch(Falling(0.99, "first"), Falling(0.1, "second"), Slow(1e-9))
+    for _ in range(2):
+        solver.start(None, None, None)
+        names = [solver.certify(1.0, 1.0).mean for _ in range(2)]
+        assert names == ["first", "first"]
+
+
+@pytest.mark.parametrize("n_epochs", [1, 3])
+def test_the_second_takes_over_after_so_many_epochs(n_epochs):
+    first, second = Falling(0.3, "first"), Falling(0.1, "second")
+    solver = Switch(first, second, After(n_epochs))
+    solver.start("model", "data", None)
+    names = [solver.certify(1.0, 1.0).mean for _ in range(5)]
+    assert names == ["first"] * n_epochs + ["second"] * (5 - n_epochs)
+    assert second.models == ["model"]
+
+
+def test_minibatches_are_cut_once():
+    class Data:
+        cuts = 0
+
+        def blocks(self, n_blocks, rng):
+            self.cuts += 1
+            return ["block"] * n_blocks
+
+    class Model:
+        recall_passes = 0.5
+
+    data, solver = Data(), Switch(Stochastic(3), SVRG(3), After(1))
+    solver.start(Model(), data, None)
+    assert solver.active.passes == 1.0
+    assert solver.certify(None, 1.0).mean is None
+    solver.first.seen = (-1.0, 1.0)  # by its visits
+    solver.second.certify = lambda point, beta: Anchor(None, 0.0, 1.0, point)
+    solver.certify(None, 1.0)
+    assert solver.active is solver.second
+    assert solver.second.partition is solver.first.partition
+    assert solver.active.passes == 1.5
+    assert data.cuts == 1
+
+
+class Stepping(Falling):
+    """Epochs that end with a certificate of their own."""
+
+    def epoch(self, anchor, pace, rng):
+        after = Falling.certify(self, anchor.point, 1.0)
+        return Moved(after.point, 3.0, certified=after)
+
+
+def test_the_second_takes_over_after_an_epoch_that_certifies_itself():
+    solver = Switch(Stepping(0.9, "first"), Stepping(0.1, "second"), After(2))
+    solver.start(None, None, None)
+    anchor = solver.certify(1.0, 1.0)
+    seen = []
+    for _ in range(4):
+        moved = solver.epoch(anchor, None, None)
+        anchor = moved.certified
+        assert moved.point == anchor.point
+        seen.append((anchor.mean, moved.passes))
+    # The second's own pass comes on top of the first's step.
+    assert seen == [("first", 3.0), ("second", 5.0), ("second", 3.0), ("second", 3.0)]
