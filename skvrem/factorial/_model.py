@@ -163,22 +163,11 @@ class FactorialModel(Averaging):
 
     def settle(self, tables, scores, ids, start, codes, after, n_sweeps=None):
         """Return ν (K, n) of rows by their a_nk, and their entropies."""
-        _, products, bias, scale, prior = tables
         nu, entropy = np.empty_like(scores), np.empty(scores.shape[1])
+        most = self.inner_iter if n_sweeps is None else min(n_sweeps, self.inner_iter)
+        options = most, self.dtype.type(self.inner_tol)
         kernels.infer_codes(
-            scores,
-            ids,
-            start,
-            products,
-            bias,
-            scale,
-            prior,
-            self.inner_iter if n_sweeps is None else min(n_sweeps, self.inner_iter),
-            self.dtype.type(self.inner_tol),
-            codes,
-            after,
-            nu,
-            entropy,
+            scores, ids, start, tables, *options, codes, after, nu, entropy
         )
         return nu, entropy
 
