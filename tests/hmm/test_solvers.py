@@ -182,13 +182,12 @@ def test_estimates_of_rows_double_as_far_as_they_must():
         u = 0.5 * rng.normal(size=cut + 2 * n * d)
 
         def parameters(u):
-            parts = (np.empty(size) for size in (n, n * n, n * d, n))
-            delta, transitions, variance, constant = parts
-            kernels.natural(u, n, d, reg, unit, delta, transitions, variance, constant)
-            return delta, transitions, variance
+            parts = kernels.constrained(n, d)
+            kernels.natural(u, n, d, reg, unit, parts)
+            return parts
 
         def chain(v, u=u, first=first, gamma=gamma, xi=xi):
-            delta, transitions, _ = parameters(np.concatenate([v, u[cut:]]))
+            delta, transitions, *_ = parameters(np.concatenate([v, u[cut:]]))
             return -gamma @ np.log(delta) if first else -xi @ np.log(transitions)
 
         def rows(v, u=u, gamma=gamma):
@@ -198,7 +197,7 @@ def test_estimates_of_rows_double_as_far_as_they_must():
 
         g, found = np.empty(u.size), np.full(2, lipschitz)
         known = gamma, xi, u
-        kernels._gradient(Z, 0, first, *known, *parameters(u), reg, unit, g)
+        kernels._gradient(Z, 0, first, *known, parameters(u), reg, unit, g)
         kernels._search(Z, 0, first, *known, g, cut, n, d, reg, unit, found)
         for loss, own, end in ((chain, slice(cut), 0), (rows, slice(cut, None), 1)):
             counts.append(doubled(loss, u[own], g[own], found[end], lipschitz))
