@@ -209,7 +209,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     (200,)
     """
 
-    _state_format = 2
+    _state_format = 3
     # Sequence ids go with X wherever metadata routing is on.
     __metadata_request__fit: ClassVar = {"groups": True}
     __metadata_request__predict: ClassVar = {"groups": True}

@@ -5,7 +5,7 @@ from copy import copy
 import numpy as np
 from scipy.special import ndtr
 
-from skvrem.hmm.emissions._base import Emission
+from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import EDGE, SCALES
 from skvrem.hmm.emissions._patterns import Patterns
 from skvrem.utils._parallel import row_chunks
@@ -237,10 +237,8 @@ class Gaussian(Emission):
     def maximize(self, features, before, repair):
         """Return means and covariances, or None where there are none."""
         masks, x, xx = self._split_features(features)
-        empty = masks <= 0.0
         old_mean, old_covariance = self._split(before)
-        shift = x / np.where(empty, 1.0, masks)
-        shift = np.where(empty, old_mean - self._centre, shift)
+        shift = ratio(x, masks, old_mean - self._centre)
         fixed = self._given("mean")
         mean = shift if fixed is None else fixed - self._centre
         mean = np.where(np.isnan(mean), shift, mean)
