@@ -86,7 +86,7 @@ LEFT_OUT = (
 #: Values that a parameter of this name may have, in one estimator or another.
 VALUES = {
     "C": [1.0, 1e-6, 1e6, np.inf],
-    "acceleration": [None, "squarem", "lbfgs"],
+    "acceleration": ["auto", None, "squarem", "lbfgs"],
     "activation": ["relu", "tanh", "identity", "logistic"],
     "activation_prior": [None, 0.5],
     "algorithm": ["viterbi", "map"],
