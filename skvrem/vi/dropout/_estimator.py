@@ -387,21 +387,16 @@ class GaussianDropoutClassifier(
         family = Logistic() if k == 2 else ScatteredSoftmax(k, len(rows))
         targets = numbers.astype(np.float64) if k == 2 else numbers
         sizes = (rows.shape[1], *hidden_sizes(self), family.n_predictors)
-        return DropoutModel(
-            family,
-            targets,
-            Network(sizes, self.activation, self.dropout_scale),
-            self.alpha,
-            as_source(rows, weight, dask=False),
-        )
+        network = Network(sizes, self.activation, self.dropout_scale)
+        data = as_source(rows, weight, dask=False)
+        return DropoutModel(family, targets, network, self.alpha, data)
 
     def _steps(self, model, plan):
         """Return what minibatch steps move."""
         drawn = plan.expectation == "mc"
         control = steps_of(self).control_variate if drawn else "quadrature"
-        return DropoutSteps(
-            model, plan.solver, control, plan.optimizer, plan.batch_size
-        )
+        how = control, plan.optimizer, plan.batch_size
+        return DropoutSteps(model, plan.solver, *how)
 
     def _first(self, network, classes, rng):
         """Return the weights to start from: random, or the last ones."""
