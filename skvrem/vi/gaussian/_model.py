@@ -258,18 +258,18 @@ class GaussianModel(PlainModel):
 
     def with_matrix(self):
         """Return the model with all of C, whose steps of the mean are Newton's."""
-        model = copy(self)
-        model.matrix, model._directed = True, (None, None, None)
-        vars(model).pop("_prior_precision", None)
-        return model
+        return self._with(matrix=True)
 
     def refined(self):
         """Return the model with finer quadrature, None where there is none."""
         family = getattr(self.family, "refined", lambda: None)()
-        if family is None:
-            return None
+        return None if family is None else self._with(family=family)
+
+    def _with(self, **changes):
+        """Return the model with other attributes, that knows nothing of a point."""
         model = copy(self)
-        model.family, model._directed = family, (None, None, None)
+        vars(model).update(changes, _directed=(None, None, None))
+        vars(model).pop("_prior_precision", None)
         return model
 
     # Posteriors
@@ -286,7 +286,8 @@ class GaussianModel(PlainModel):
 
     def _stack(self, factor):
         """Return (p, k, r) as (k p, r)."""
-        return factor.transpose(1, 0, 2).reshape(-1, factor.shape[2])
+        p, k, rank = factor.shape
+        return factor.transpose(1, 0, 2).reshape(k * p, rank)
 
     def _unstack(self, vectors):
         """Return (k p, r) as (p, k, r)."""
@@ -522,11 +523,9 @@ class GaussianModel(PlainModel):
         ratio = np.maximum(ratio, LEAST_SHARE)
         turn = np.clip(np.log(ratio), -LARGEST_CHANGE, LARGEST_CHANGE)
         change = step * direction
+        log_scale = self._columns(-0.5 * (log_precision + turn))
         return Point(
-            q._replace(
-                mean=q.mean + self._columns(change),
-                log_scale=self._columns(-0.5 * (log_precision + turn)),
-            )
+            q._replace(mean=q.mean + self._columns(change), log_scale=log_scale)
         )
 
     # What the solvers ask for
@@ -549,39 +548,26 @@ class GaussianModel(PlainModel):
         variance = np.exp(2.0 * as_vector(q.log_scale))
         by_scale = posterior.precision_diagonal - self.prior.precision_diagonal
         by_scale = variance * (by_scale - n * as_vector(mean.curvature))
-        parts = [self._slope(q, mean), by_scale]
-        if self.rank:
-            U = self._stack(q.factor).T
-            own = posterior.precision_times(U) - self.prior.precision_times(U)
-            parts.append(own.T.ravel() - n * self._stack(mean.image).ravel())
-        return np.concatenate(parts)
+        U = self._stack(q.factor).T
+        own = posterior.precision_times(U) - self.prior.precision_times(U)
+        by_factor = own.T.ravel() - n * self._stack(mean.image).ravel()
+        return np.concatenate([self._slope(q, mean), by_scale, by_factor])
 
     def move(self, point, step):
         """Return the point with its parameters moved."""
         q = point.parameters
         D = q.mean.size
         turn = np.clip(step[D : 2 * D], -LARGEST_CHANGE, LARGEST_CHANGE)
-        factor = q.factor
-        if self.rank:
-            factor = factor + self._unstack(step[2 * D :].reshape(D, self.rank))
-        return Point(
-            Diagonal(
-                q.mean + self._columns(step[:D]),
-                q.log_scale + self._columns(turn),
-                factor,
-            )
-        )
+        mean, log_scale = self._columns(step[:D]), self._columns(turn)
+        factor = self._unstack(step[2 * D :].reshape(D, self.rank))
+        return Point(Diagonal(*map(np.add, q, (mean, log_scale, factor))))
 
     def precondition(self, point, vector):
         """Multiply by the inverse of the Fisher information of q, about."""
         q = point.parameters
         D = q.mean.size
         variance = np.exp(2.0 * as_vector(q.log_scale))
-        by_mean = variance * vector[:D]
-        parts = [by_mean, 0.5 * vector[D : 2 * D]]
-        if self.rank:
-            U = self._stack(q.factor)
-            by_mean += U @ (U.T @ vector[:D])
-            low = variance[:, None] * vector[2 * D :].reshape(D, self.rank)
-            parts.append(low.ravel())
-        return np.concatenate(parts)
+        U = self._stack(q.factor)
+        by_mean = variance * vector[:D] + U @ (U.T @ vector[:D])
+        low = variance[:, None] * vector[2 * D :].reshape(D, self.rank)
+        return np.concatenate([by_mean, 0.5 * vector[D : 2 * D], low.ravel()])
