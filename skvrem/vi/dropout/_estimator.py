@@ -249,15 +249,10 @@ class GaussianDropoutClassifier(
         )
         sizes = hidden_sizes(self)
         whole = (isinstance(n, Integral) and not isinstance(n, bool) for n in sizes)
-        if not all(whole) or min(sizes, default=1) < 1:
+        if not all(whole) or not all(1 <= n <= MOST_UNITS for n in sizes):
             raise ValueError(
-                f"hidden_layer_sizes of {type(self).__name__} must be positive whole "
-                f"numbers, got {self.hidden_layer_sizes!r}."
-            )
-        if max(sizes, default=1) > MOST_UNITS:
-            raise ValueError(
-                f"hidden_layer_sizes of {type(self).__name__} must be at most "
-                f"{MOST_UNITS} each, got {self.hidden_layer_sizes!r}."
+                f"hidden_layer_sizes of {type(self).__name__} must be whole numbers, "
+                f"from 1 to at most {MOST_UNITS}, got {self.hidden_layer_sizes!r}."
             )
 
     def fit(self, X, y, sample_weight=None):
