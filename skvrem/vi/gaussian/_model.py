@@ -354,28 +354,27 @@ class GaussianModel(PlainModel):
         curvature = np.zeros((k, p, k, p) if self.matrix else (p, k))
         for tile, where in tiles(batch, *chunk, self.intercept):
             weight = batch.weight[where] if batch.weight.size else batch.weight
-            a = tile.times(parameters.mean).astype(np.float64, copy=False)
-            low = self._low_rank_part(parameters, tile, rank)
-            half = self._spread(parameters, tile, low)
+            a, low, half = self._predictors(parameters, tile)
             loss, residual, curve = self.family.expectations(
                 a, half, self.y[where], weight
             )
             objective -= loss
             tile.add_transposed(residual, gradient)
             self._add_curvature(tile, curve, curvature)
-            if rank:
+            if low is not None:
                 self._add_image(tile, curve, low, image)
         if self.matrix:
             curvature = curvature.reshape(k * p, k * p)
         return Statistics(gradient, curvature, image, objective)
 
-    def _low_rank_part(self, parameters, tile, rank):
-        """Return x^T U of each predictor, of shape (m, k, r)."""
-        if not rank:
-            return None
-        p, k = parameters.mean.shape
-        part = tile.times(parameters.factor.reshape(p, k * rank))
-        return part.reshape(-1, k, rank).astype(np.float64, copy=False)
+    def _predictors(self, parameters, tile):
+        """Return means (m, k), x^T U (m, k, r) or None, and what `_spread` does."""
+        (p, k), low = parameters.mean.shape, None
+        if not self.full and (rank := parameters.factor.shape[2]):
+            low = tile.times(parameters.factor.reshape(p, k * rank))
+            low = low.reshape(-1, k, rank).astype(np.float64, copy=False)
+        a = tile.times(parameters.mean).astype(np.float64, copy=False)
+        return a, low, self._spread(parameters, tile, low)
 
     def _spread(self, parameters, tile, low):
         """Return variances (m, 1), or roots of the covariances of k predictors."""
@@ -439,9 +438,9 @@ class GaussianModel(PlainModel):
         """Return means (m, k) of the predictors, and variances (m, 1) or roots."""
         means, spreads = [], []
         for tile, _ in tiles(batch, batch.start, batch.stop, self.intercept):
-            low = self._low_rank_part(parameters, tile, self.rank)
-            means.append(tile.times(parameters.mean).astype(np.float64, copy=False))
-            spreads.append(self._spread(parameters, tile, low))
+            a, _, half = self._predictors(parameters, tile)
+            means.append(a)
+            spreads.append(half)
         return np.concatenate(means), np.concatenate(spreads)
 
     def log_likelihoods(self, draws, batch):
