@@ -252,7 +252,7 @@ class SteppingModel(Steps):
             known = self._nothing(0)
         visits = *self._rows(), rows, self.batch_size, noise
         control = self.control, self.control_scale, self.reduced, self.kind == "saga"
-        memory = known.memory, known.fresh, *known.totals, known.change
+        memory = known.memory, known.fresh, known.totals, known.change
         state = work.mean, work.log_scale, work.scale, self._prior(), work.values
         how = work.count, self.optimizer, sizes, work.seen, estimates
         work.count = _kernels_steps.sweep(
@@ -291,7 +291,7 @@ class SteppingModel(Steps):
         def fill(chunk):
             sums = np.zeros((2, *self.shape))
             where = *self._rows(), *chunk, *self.likelihood, self.control
-            _kernels_steps.anchor(*where, *self.nodes, mean, scale, known.memory, *sums)
+            _kernels_steps.anchor(*where, *self.nodes, mean, scale, known.memory, sums)
             return sums
 
         chunks = row_chunks(0, self.data.n_units, STEP_ROWS)
