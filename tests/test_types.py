@@ -52,8 +52,8 @@ float(coherence([["a", "b"]], X, feature_names=["a", "b", "c", "d"]).mean())
 coherence(X, X, measure="pmi")  # wrong
 document_completion(model, X, random_state=None) + 1.0
 seed_prior({0: ["a"]}, ["a", "b"], 2, weight=[1.0, 2.0])
-TopicsDisplay.from_estimator(model, n_words=3).plot(color="red").bars_
-ConvergenceDisplay({"a": {"objective": [1.0, 2.0], "passes": [0, 1]}}).plot(x="passes")
+TopicsDisplay.from_estimator(model, n_words=3).plot(color="red").figure_
+ConvergenceDisplay({"a": {"objective": [1.0], "passes": [0]}}).plot(x="passes").ax_
 ConvergenceDisplay.from_estimator(model, x="steps")  # wrong
 show_versions()
 show_versions("file.txt")  # wrong
