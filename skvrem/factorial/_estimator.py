@@ -1,8 +1,10 @@
 """The scikit-learn shell of the factorial mixture: parameters, fit, partial_fit."""
 
 from functools import partial
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
@@ -209,32 +211,32 @@ class FactorialMixture(
 
     def __init__(
         self,
-        n_components=10,
+        n_components: int = 10,
         *,
-        noise_variance=None,
-        component_variance=None,
-        activation_prior=None,
-        posterior="full",
-        solver="auto",
-        step_size="auto",
-        step_decay=0.6,
-        step_offset=2.0,
-        batch_size="auto",
-        code_iter=5,
-        max_code_iter=100,
-        code_tol=1e-4,
-        max_iter=300,
-        tol=1e-3,
-        tempering="annealed",
-        temperature="auto",
-        annealing_iter="auto",
-        n_init=1,
-        components_init=None,
-        warm_start=False,
-        random_state=None,
-        n_jobs=None,
-        verbose=0,
-        verbose_interval=10,
+        noise_variance: float | None = None,
+        component_variance: float | None = None,
+        activation_prior: float | ArrayLike | None = None,
+        posterior: Literal["full", "diag"] = "full",
+        solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
+        step_size: float | Literal["auto"] = "auto",
+        step_decay: float = 0.6,
+        step_offset: float = 2.0,
+        batch_size: int | Literal["auto"] = "auto",
+        code_iter: int = 5,
+        max_code_iter: int = 100,
+        code_tol: float = 1e-4,
+        max_iter: int = 300,
+        tol: float = 1e-3,
+        tempering: Literal["annealed", "global"] | None = "annealed",
+        temperature: float | Literal["auto"] = "auto",
+        annealing_iter: int | Literal["auto"] = "auto",
+        n_init: int = 1,
+        components_init: ArrayLike | None = None,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.n_components = n_components
         self.noise_variance = noise_variance

@@ -1,8 +1,10 @@
 """The scikit-learn shell of pLSA: parameters, fit, partial_fit."""
 
 from functools import partial
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
@@ -187,30 +189,30 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
 
     def __init__(
         self,
-        n_components=10,
+        n_components: int = 10,
         *,
-        doc_topic_prior=None,
-        topic_word_prior=None,
-        solver="auto",
-        step_size="auto",
-        step_decay=0.6,
-        step_offset=2.0,
-        batch_size="auto",
-        doc_update_iter="auto",
-        max_iter=100,
-        tol=1e-4,
-        max_doc_update_iter=100,
-        mean_change_tol=1e-3,
-        tempering=None,
-        temperature=DEFAULT_TEMPERATURE,
-        annealing_iter=DEFAULT_ANNEALING,
-        n_init=1,
-        components_init=None,
-        warm_start=False,
-        random_state=None,
-        n_jobs=None,
-        verbose=0,
-        verbose_interval=10,
+        doc_topic_prior: float | ArrayLike | None = None,
+        topic_word_prior: float | ArrayLike | None = None,
+        solver: Literal["auto", "batch", "stochastic", "svrg"] = "auto",
+        step_size: float | Literal["auto"] = "auto",
+        step_decay: float = 0.6,
+        step_offset: float = 2.0,
+        batch_size: int | Literal["auto"] = "auto",
+        doc_update_iter: int | Literal["auto"] = "auto",
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        max_doc_update_iter: int = 100,
+        mean_change_tol: float = 1e-3,
+        tempering: Literal["annealed"] | None = None,
+        temperature: float = DEFAULT_TEMPERATURE,
+        annealing_iter: int = DEFAULT_ANNEALING,
+        n_init: int = 1,
+        components_init: ArrayLike | None = None,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.n_components = n_components
         self.doc_topic_prior = doc_topic_prior

@@ -1,8 +1,10 @@
 """A user's own model: the scikit-learn shell."""
 
 import time
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
@@ -201,25 +203,25 @@ class VariationalInference(
 
     def __init__(
         self,
-        model=None,
+        model: Any = None,
         *,
-        prior_mean=0.0,
-        prior_scale=None,
-        posterior="auto",
-        rank=None,
-        solver="auto",
-        control_variate="taylor",
-        control_scale=True,
-        optimizer="auto",
-        step_size="auto",
-        batch_size="auto",
-        n_draws="auto",
-        max_iter=500,
-        tol=1e-2,
-        warm_start=False,
-        random_state=None,
-        verbose=0,
-        verbose_interval=10,
+        prior_mean: float | ArrayLike = 0.0,
+        prior_scale: float | ArrayLike | None = None,
+        posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
+        rank: int | None = None,
+        solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
+        control_variate: Literal["taylor", "antithetic"] | None = "taylor",
+        control_scale: bool = True,
+        optimizer: Literal["auto", "natural", "lbfgs", "adam", "sgd"] = "auto",
+        step_size: float | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        n_draws: int | Literal["auto"] = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-2,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.model = model
         self.prior_mean = prior_mean

@@ -1,8 +1,10 @@
 """Networks with Gaussian dropout: the scikit-learn shell."""
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from numbers import Integral
+from typing import Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -174,26 +176,26 @@ class GaussianDropoutClassifier(
 
     def __init__(
         self,
-        hidden_layer_sizes=(100,),
-        activation="relu",
+        hidden_layer_sizes: int | Sequence[int] = (100,),
+        activation: Literal["relu", "tanh", "logistic", "identity"] = "relu",
         *,
-        noise_scale=0.5,
-        alpha=1e-4,
-        solver="auto",
-        expectation="auto",
-        control_variate="taylor",
-        optimizer="auto",
-        step_size="auto",
-        batch_size="auto",
-        max_iter=200,
-        tol=1e-4,
-        early_stopping=False,
-        validation_fraction=0.1,
-        warm_start=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-        verbose_interval=10,
+        noise_scale: float = 0.5,
+        alpha: float = 1e-4,
+        solver: Literal["auto", "batch", "stochastic", "svrg"] = "auto",
+        expectation: Literal["auto", "quadrature", "mc"] = "auto",
+        control_variate: Literal["taylor"] | None = "taylor",
+        optimizer: Literal["auto", "lbfgs", "adam", "sgd"] = "auto",
+        step_size: float | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
