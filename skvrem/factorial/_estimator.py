@@ -1,8 +1,10 @@
 """The scikit-learn shell of the factorial mixture."""
 
 from functools import partial
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -220,32 +222,34 @@ class FactorialMixture(
 
     def __init__(
         self,
-        n_components=10,
+        n_components: int = 10,
         *,
-        noise_variance="learn",
-        component_variance="learn",
-        activation_prior="learn",
-        posterior="fullrank",
-        solver="auto",
-        step_size="auto",
-        step_decay=0.6,
-        step_offset=2.0,
-        batch_size="auto",
-        inner_iter=5,
-        max_inner_iter=100,
-        inner_tol=1e-4,
-        max_iter=300,
-        tol=1e-3,
-        tempering="annealed",
-        temperature="auto",
-        annealing_iter="auto",
-        n_init=1,
-        components_init=None,
-        warm_start=False,
-        random_state=None,
-        n_jobs=None,
-        verbose=0,
-        verbose_interval=10,
+        noise_variance: float | Literal["learn"] = "learn",
+        component_variance: float | Literal["learn"] = "learn",
+        activation_prior: float | ArrayLike | Literal["learn"] = "learn",
+        posterior: Literal["fullrank", "meanfield"] = "fullrank",
+        solver: Literal[
+            "auto", "batch", "stochastic", "svrg", "saga", "incremental"
+        ] = "auto",
+        step_size: float | Literal["auto"] = "auto",
+        step_decay: float = 0.6,
+        step_offset: float = 2.0,
+        batch_size: int | Literal["auto"] = "auto",
+        inner_iter: int = 5,
+        max_inner_iter: int = 100,
+        inner_tol: float = 1e-4,
+        max_iter: int = 300,
+        tol: float = 1e-3,
+        tempering: Literal["annealed", "global"] | None = "annealed",
+        temperature: float | Literal["auto"] = "auto",
+        annealing_iter: int | Literal["auto"] = "auto",
+        n_init: int = 1,
+        components_init: ArrayLike | None = None,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.n_components = n_components
         self.noise_variance = noise_variance

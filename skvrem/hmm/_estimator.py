@@ -1,8 +1,9 @@
 """The scikit-learn shell of the hidden Markov model."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
 from skvrem import solvers
@@ -217,37 +218,39 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
     def __init__(
         self,
-        n_components=1,
+        n_components: int = 1,
         *,
-        emission="gaussian",
-        covariance_type="diag",
-        reg_covar=1e-6,
-        transitions=None,
-        startprob="free",
-        startprob_init=None,
-        startprob_prior=1.0,
-        groups=None,
-        algorithm="viterbi",
-        solver="auto",
-        acceleration="auto",
-        batch_size="auto",
-        partial_e_step=True,
-        inner_iter=1,
-        max_iter=500,
-        tol=1e-6,
-        tempering=None,
-        temperature=3.0,
-        annealing_iter=20,
-        step_size="auto",
-        step_decay=0.6,
-        step_offset=2.0,
-        n_init="auto",
-        init_params="kmeans",
-        warm_start=False,
-        random_state=None,
-        verbose=0,
-        verbose_interval=10,
-        n_jobs=None,
+        emission: str | BaseEstimator = "gaussian",
+        covariance_type: Literal["diag", "full", "tied", "spherical"] = "diag",
+        reg_covar: float = 1e-6,
+        transitions: BaseEstimator | None = None,
+        startprob: str | ArrayLike = "free",
+        startprob_init: ArrayLike | None = None,
+        startprob_prior: float = 1.0,
+        groups: str | int | None = None,
+        algorithm: Literal["viterbi", "map"] = "viterbi",
+        solver: Literal[
+            "auto", "batch", "stochastic", "svrg", "saga", "incremental"
+        ] = "auto",
+        acceleration: Literal["auto", "squarem", "lbfgs"] | None = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        partial_e_step: bool = True,
+        inner_iter: int = 1,
+        max_iter: int = 500,
+        tol: float = 1e-6,
+        tempering: Literal["annealed"] | None = None,
+        temperature: float = 3.0,
+        annealing_iter: int = 20,
+        step_size: float | Literal["auto"] = "auto",
+        step_decay: float = 0.6,
+        step_offset: float = 2.0,
+        n_init: int | Literal["auto"] = "auto",
+        init_params: Literal["kmeans", "random"] = "kmeans",
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
+        n_jobs: int | None = None,
     ):
         self.n_components = n_components
         self.emission = emission

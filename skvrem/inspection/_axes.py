@@ -8,16 +8,15 @@ __all__ = ["numbers_of_parts", "one_axis", "titled_axes"]
 
 
 def one_axis(display, ax, **kwargs):
-    """Give a display its axis, that of a new figure where `ax` is None."""
+    """Return a display's axis, of a new figure where `ax` is None, and its figure."""
     if ax is None:
         pyplot = optional("matplotlib.pyplot", "plot", type(display).__name__)
         _, ax = pyplot.subplots(**kwargs)
-    display.ax_, display.figure_ = ax, ax.figure
-    return ax
+    return ax, ax.figure
 
 
 def titled_axes(display, ax, n_parts, part, n_columns, size, **kwargs):
-    """Give a display with `titles` an axis for each part of a model, with its title.
+    """Return the axes of a display with `titles`, one for each part, and their figure.
 
     Where `ax` is None they are those of a new figure, `n_columns` in a row, each of the
     size in inches.
@@ -54,8 +53,7 @@ def titled_axes(display, ax, n_parts, part, n_columns, size, **kwargs):
         )
     for one, title in zip(axes, titles, strict=True):
         one.set_title(title)
-    display.axes_, display.figure_ = axes, axes[0].figure
-    return axes
+    return axes, axes[0].figure
 
 
 def numbers_of_parts(chosen, n_parts, part):

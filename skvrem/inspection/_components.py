@@ -153,11 +153,13 @@ class ComponentsDisplay:
                 f"images of shape {(height, width)}, got {rows.shape}."
             )
         size = 1.3, 1.3 * height / width
-        axes = titled_axes(self, ax, len(rows), "component", n_columns, size)
+        self.axes_, self.figure_ = titled_axes(
+            self, ax, len(rows), "component", n_columns, size
+        )
         most = np.abs(rows).max()
         kwargs = {"cmap": "RdBu_r", "vmin": -most, "vmax": most, **kwargs}
         self.images_ = []
-        for one, row in zip(axes, rows, strict=True):
+        for one, row in zip(self.axes_, rows, strict=True):
             self.images_.append(one.imshow(row.reshape(height, width), **kwargs))
             one.set(xticks=[], yticks=[])
         return self

@@ -173,15 +173,16 @@ class ConvergenceDisplay:
             if best is None:
                 best = max((v.max() for _, v in curves if v.size), default=np.nan)
             curves = [(u[v < best], best - v[v < best]) for u, v in curves]
-        ax, kwargs = one_axis(self, ax), {"marker": ".", **kwargs}
+        self.ax_, self.figure_ = one_axis(self, ax)
+        kwargs = {"marker": ".", **kwargs}
         self.lines_ = [
-            ax.plot(*curve, label=label, **kwargs)[0]
+            self.ax_.plot(*curve, label=label, **kwargs)[0]
             for label, curve in zip(self.histories, curves, strict=True)
         ]
-        ax.set(xlabel=X_LABELS[x], ylabel=Y_LABELS[y])
+        self.ax_.set(xlabel=X_LABELS[x], ylabel=Y_LABELS[y])
         if y == "gap":
-            ax.set_yscale("log")
-        ax.legend()
+            self.ax_.set_yscale("log")
+        self.ax_.legend()
         return self
 
 

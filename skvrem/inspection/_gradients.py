@@ -92,11 +92,11 @@ class GradientVarianceDisplay:
         """
         if not self.variances:
             raise ValueError("There are no variances to draw.")
-        ax = one_axis(self, ax, layout="constrained")
+        self.ax_, self.figure_ = one_axis(self, ax, layout="constrained")
         names = list(self.variances)
         colors = ["C7" if name.startswith("V(") else "C0" for name in names]
         values = np.array(list(self.variances.values()))
-        self.bars_ = ax.barh(names, values, **{"color": colors, **kwargs})
-        ax.set(xscale="log", xlabel="variance of the gradient (trace)")
-        ax.invert_yaxis()
+        self.bars_ = self.ax_.barh(names, values, **{"color": colors, **kwargs})
+        self.ax_.set(xscale="log", xlabel="variance of the gradient (trace)")
+        self.ax_.invert_yaxis()
         return self

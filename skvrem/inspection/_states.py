@@ -246,12 +246,12 @@ class ResidualsDisplay:
         ImportError
             If matplotlib is not installed.
         """
-        ax = one_axis(self, ax)
+        self.ax_, self.figure_ = one_axis(self, ax)
         for name, column in zip(self.names, np.transpose(self.residuals), strict=True):
             column = np.sort(column[np.isfinite(column)])
             expected = ndtri((np.arange(len(column)) + 0.5) / max(1, len(column)))
-            ax.plot(expected, column, ".", ms=3, label=name)
-        ax.axline((0.0, 0.0), slope=1.0, color="0.5", lw=1.0)
-        ax.set(xlabel="normal quantiles", ylabel="pseudo-residuals")
-        ax.legend()
+            self.ax_.plot(expected, column, ".", ms=3, label=name)
+        self.ax_.axline((0.0, 0.0), slope=1.0, color="0.5", lw=1.0)
+        self.ax_.set(xlabel="normal quantiles", ylabel="pseudo-residuals")
+        self.ax_.legend()
         return self

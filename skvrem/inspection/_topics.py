@@ -160,14 +160,16 @@ class TopicsDisplay:
             )
         n_topics, n_words = words.shape
         size = 2.4, 0.3 + 0.2 * n_words
-        axes = titled_axes(self, ax, n_topics, "topic", n_columns, size, sharex=True)
+        self.axes_, self.figure_ = titled_axes(
+            self, ax, n_topics, "topic", n_columns, size, sharex=True
+        )
         if ax is None:
-            for bottom in axes[max(0, n_topics - n_columns) :]:
+            for bottom in self.axes_[max(0, n_topics - n_columns) :]:
                 # Where the last row is short, the picture above has the lowest axis.
                 bottom.tick_params(labelbottom=True)
             self.figure_.supxlabel("probability in the topic")
         self.bars_ = []
-        for one, top, p in zip(axes, words, probabilities, strict=True):
+        for one, top, p in zip(self.axes_, words, probabilities, strict=True):
             # By place, not by word: matplotlib merges bars of equal labels.
             place = np.arange(n_words)
             self.bars_.append(one.barh(place, p, **kwargs))

@@ -213,25 +213,21 @@ class LogisticModel:
         return sums
 
     def _sums(self, theta, batch, chunk, every):
+        gradient, objective, curvature = np.zeros_like(theta), 0.0, np.zeros(0)
         # What is not finite is found out of the sums.
         with np.errstate(over="ignore", invalid="ignore"):
-            curvature = np.zeros(0)
             if every:
                 curvature = self._curvature_sums(theta, batch, *chunk)
-            return self._gradient_sums(theta, batch, *chunk, curvature)
-
-    def _gradient_sums(self, theta, batch, start, stop, curvature):
-        gradient, objective = np.zeros_like(theta), 0.0
-        for tile, where in self._tiles(batch, start, stop):
-            y, weight = self.y[where], _weight(batch, where)
-            Z = tile.times(theta)
-            loss = np.empty(len(Z), Z.dtype)
-            if self.k == 1:
-                _kernels.logistic_residuals(Z[:, 0], y, weight, loss)
-            else:
-                _kernels.softmax_residuals(Z, y, weight, loss)
-            objective -= float(loss.sum(dtype=np.float64))
-            tile.add_transposed(Z, gradient)
+            for tile, where in self._tiles(batch, *chunk):
+                y, weight = self.y[where], _weight(batch, where)
+                Z = tile.times(theta)
+                loss = np.empty(len(Z), Z.dtype)
+                if self.k == 1:
+                    _kernels.logistic_residuals(Z[:, 0], y, weight, loss)
+                else:
+                    _kernels.softmax_residuals(Z, y, weight, loss)
+                objective -= float(loss.sum(dtype=np.float64))
+                tile.add_transposed(Z, gradient)
         return Statistics(gradient, curvature, objective)
 
     def _curvature_sums(self, theta, batch, start, stop):

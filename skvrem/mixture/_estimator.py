@@ -1,8 +1,10 @@
 """The scikit-learn shell of the Gaussian mixture."""
 
 from functools import partial
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -188,31 +190,33 @@ class VRGaussianMixture(
 
     def __init__(
         self,
-        n_components=1,
+        n_components: int = 1,
         *,
-        covariance_type="full",
-        tol=1e-3,
-        reg_covar=1e-6,
-        max_iter=100,
-        n_init=1,
-        init_params="kmeans",
-        weights_init=None,
-        means_init=None,
-        precisions_init=None,
-        random_state=None,
-        warm_start=False,
-        verbose=0,
-        verbose_interval=10,
-        solver="auto",
-        acceleration="auto",
-        step_size="auto",
-        step_decay=0.6,
-        step_offset=2.0,
-        batch_size="auto",
-        tempering=None,
-        temperature=DEFAULT_TEMPERATURE,
-        annealing_iter=DEFAULT_ANNEALING,
-        n_jobs=None,
+        covariance_type: Literal["full", "tied", "diag", "spherical"] = "full",
+        tol: float = 1e-3,
+        reg_covar: float = 1e-6,
+        max_iter: int = 100,
+        n_init: int = 1,
+        init_params: str = "kmeans",
+        weights_init: ArrayLike | None = None,
+        means_init: ArrayLike | None = None,
+        precisions_init: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        verbose_interval: int = 10,
+        solver: Literal[
+            "auto", "batch", "stochastic", "svrg", "saga", "incremental"
+        ] = "auto",
+        acceleration: Literal["auto", "squarem"] | None = "auto",
+        step_size: float | Literal["auto"] = "auto",
+        step_decay: float = 0.6,
+        step_offset: float = 2.0,
+        batch_size: int | Literal["auto"] = "auto",
+        tempering: Literal["annealed"] | None = None,
+        temperature: float = DEFAULT_TEMPERATURE,
+        annealing_iter: int = DEFAULT_ANNEALING,
+        n_jobs: int | None = None,
     ):
         self.n_components = n_components
         self.covariance_type = covariance_type

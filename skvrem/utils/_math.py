@@ -119,37 +119,22 @@ def _exp64(x):
     return 0.0 if x < -708.39 else result
 
 
-_INVERSE32 = np.float32(1.4426950408889634)
-_MAGIC32 = np.float32(12582912.0)
-_HIGH32 = np.float32(0.693145751953125)
-_LOW32 = np.float32(1.4286068203094173e-06)
-_E2 = np.float32(0.499999934478046179)
-_E3 = np.float32(0.166665206317482975)
-_E4 = np.float32(0.0416683880462061975)
-_E5 = np.float32(0.00836871687769809977)
-_E6 = np.float32(0.00138145985276001185)
-_LOWEST32 = np.float32(-87.33)
-_ZERO32 = np.float32(0.0)
-_HALF32 = np.float32(0.5)
-_ONE32 = np.float32(1.0)
-_TWO32 = np.float32(2.0)
-
-
 def _exp32(x):
-    shifted = x * _INVERSE32 + _MAGIC32
-    n = shifted - _MAGIC32
-    t = x - n * _HIGH32
-    t = t - n * _LOW32
-    p = _E6
-    p = p * t + _E5
-    p = p * t + _E4
-    p = p * t + _E3
-    p = p * t + _E2
-    p = p * t + _ONE32
-    p = p * t + _ONE32
+    c = np.float32
+    shifted = x * c(1.4426950408889634) + c(12582912.0)
+    n = shifted - c(12582912.0)
+    t = x - n * c(0.693145751953125)
+    t = t - n * c(1.4286068203094173e-06)
+    p = c(0.00138145985276001185)
+    p = p * t + c(0.00836871687769809977)
+    p = p * t + c(0.0416683880462061975)
+    p = p * t + c(0.166665206317482975)
+    p = p * t + c(0.499999934478046179)
+    p = p * t + c(1.0)
+    p = p * t + c(1.0)
     # numba widens 32-bit integer arithmetic; the casts bring it back.
     result = _float(np.int32(_bits(p) + np.int32(_bits(shifted) << np.int32(23))))
-    return _ZERO32 if x < _LOWEST32 else result
+    return c(0.0) if x < c(-87.33) else result
 
 
 def _log64(x):
@@ -174,22 +159,22 @@ def _log64(x):
 
 
 _ROOT32 = np.int32(0x3F3504F3)
-_L3 = np.float32(0.666667764485459247)
-_L5 = np.float32(0.399775323854308747)
-_L7 = np.float32(0.29871996817392188)
 
 
 def _log32(x):
+    c = np.float32
     bits = _bits(x)
     e = np.int32(np.int32(bits - _ROOT32) >> np.int32(23))
-    f = _float(np.int32(bits - np.int32(e << np.int32(23)))) - _ONE32
-    s = f / (_TWO32 + f)
+    f = _float(np.int32(bits - np.int32(e << np.int32(23)))) - c(1.0)
+    s = f / (c(2.0) + f)
     z = s * s
-    q = (_L7 * z + _L5) * z + _L3
-    h = _HALF32 * f * f
+    q = (c(0.29871996817392188) * z + c(0.399775323854308747)) * z + c(
+        0.666667764485459247
+    )
+    h = c(0.5) * f * f
     n = np.float32(e)
-    low = s * (h + z * q) + n * _LOW32
-    return n * _HIGH32 - ((h - low) - f)
+    low = s * (h + z * q) + n * c(1.4286068203094173e-06)
+    return n * c(0.693145751953125) - ((h - low) - f)
 
 
 @overload(digamma, jit_options=_OPTIONS, strict=False)
@@ -222,25 +207,18 @@ def _digamma64(x):
     return log(y) - 0.5 * r - z * p - shift
 
 
-_R2 = np.float32(1.0 / 12.0)
-_R4 = np.float32(-1.0 / 120.0)
-_R6 = np.float32(1.0 / 252.0)
-_FOUR32 = np.float32(4.0)
-_FIVE32 = np.float32(5.0)
-_SIX32 = np.float32(6.0)
-
-
 def _digamma32(x):
+    c = np.float32
     # Two fractions: one would overflow from x = 2e6 on.
-    u = x * (x + _FIVE32)
-    shift = (x + x + _FIVE32) * (
-        (u + u + _FOUR32) / (u * (u + _FOUR32)) + _ONE32 / (u + _SIX32)
+    u = x * (x + c(5.0))
+    shift = (x + x + c(5.0)) * (
+        (u + u + c(4.0)) / (u * (u + c(4.0))) + c(1.0) / (u + c(6.0))
     )
-    y = x + _SIX32
-    r = _ONE32 / y
+    y = x + c(6.0)
+    r = c(1.0) / y
     z = r * r
-    p = (_R6 * z + _R4) * z + _R2
-    return log(y) - _HALF32 * r - z * p - shift
+    p = (c(1.0 / 252.0) * z + c(-1.0 / 120.0)) * z + c(1.0 / 12.0)
+    return log(y) - c(0.5) * r - z * p - shift
 
 
 def _log_gamma64(x):

@@ -278,10 +278,10 @@ def warn_scale(estimator, reg_covar, variances, means, names, kind, parts, rows)
     if not reg_covar or not wide.any():
         return False
     few = rows <= max(FEW, FEW_SHARE * rows.sum())
-    fallen = few & (rows > 0.5) & (parts[:, wide] <= NARROW * reg_covar).all(axis=1)
-    if not fallen.any():
+    collapsed = few & (rows > 0.5) & (parts[:, wide] <= NARROW * reg_covar).all(axis=1)
+    if not collapsed.any():
         return False
-    which = ", ".join(f"{k} ({rows[k]:.3g} rows)" for k in np.flatnonzero(fallen))
+    which = ", ".join(f"{k} ({rows[k]:.3g} rows)" for k in np.flatnonzero(collapsed))
     warnings.warn(
         f"Some {kind}s of {type(estimator).__name__} have collapsed onto single "
         f"points, with no variance but reg_covar={reg_covar:g}: {which}. What they add "

@@ -1,6 +1,7 @@
 """Emissions of positive numbers and of angles."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import digamma, gammainc, gammaincc, gammaln, i0e, i1e, polygamma
 
 from skvrem.hmm.emissions._base import Emission, fill, ratio
@@ -50,12 +51,12 @@ class Gamma(Emission):
 
     def __init__(
         self,
-        zero_inflated=False,
+        zero_inflated: bool = False,
         *,
-        mean=None,
-        sd=None,
-        mean_init=None,
-        sd_init=None,
+        mean: ArrayLike | None = None,
+        sd: ArrayLike | None = None,
+        mean_init: ArrayLike | None = None,
+        sd_init: ArrayLike | None = None,
     ):
         self.zero_inflated = zero_inflated
         self.mean = mean
@@ -248,11 +249,11 @@ class VonMises(Emission):
 
     def __init__(
         self,
-        mean=None,
+        mean: ArrayLike | None = None,
         *,
-        concentration=None,
-        mean_init=None,
-        concentration_init=None,
+        concentration: ArrayLike | None = None,
+        mean_init: ArrayLike | None = None,
+        concentration_init: ArrayLike | None = None,
     ):
         self.mean = mean
         self.concentration = concentration

@@ -1,6 +1,7 @@
 """Emissions of counts, of events and of categories."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, pdtr, pdtrc
 
 from skvrem.hmm.emissions._base import Emission, check_shares, fill, ratio
@@ -44,7 +45,9 @@ class Poisson(Emission):
     _names, _scales = ("rate",), ("positive",)
     window, excludes = 5, True
 
-    def __init__(self, rate=None, *, rate_init=None):
+    def __init__(
+        self, rate: ArrayLike | None = None, *, rate_init: ArrayLike | None = None
+    ):
         self.rate = rate
         self.rate_init = rate_init
 
@@ -135,7 +138,12 @@ class Bernoulli(Emission):
     _names, _scales = ("probability",), ("probability",)
     window, excludes, _kinds = 5, True, 2
 
-    def __init__(self, probability=None, *, probability_init=None):
+    def __init__(
+        self,
+        probability: ArrayLike | None = None,
+        *,
+        probability_init: ArrayLike | None = None,
+    ):
         self.probability = probability
         self.probability_init = probability_init
 
@@ -231,7 +239,12 @@ class Categorical(Emission):
     window, excludes = 5, True
 
     def __init__(
-        self, n_categories=None, *, prior=1.0, probability=None, probability_init=None
+        self,
+        n_categories: int | None = None,
+        *,
+        prior: float = 1.0,
+        probability: ArrayLike | None = None,
+        probability_init: ArrayLike | None = None,
     ):
         self.n_categories = n_categories
         self.prior = prior

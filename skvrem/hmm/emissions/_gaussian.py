@@ -1,8 +1,10 @@
 """Gaussian emissions with the four covariance types."""
 
 from copy import copy
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from skvrem.hmm.emissions._base import Emission, ratio
@@ -57,13 +59,13 @@ class Gaussian(Emission):
 
     def __init__(
         self,
-        covariance_type="diag",
+        covariance_type: Literal["diag", "full", "tied", "spherical"] = "diag",
         *,
-        reg_covar=1e-6,
-        mean=None,
-        covariance=None,
-        mean_init=None,
-        covariance_init=None,
+        reg_covar: float = 1e-6,
+        mean: ArrayLike | None = None,
+        covariance: ArrayLike | None = None,
+        mean_init: ArrayLike | None = None,
+        covariance_init: ArrayLike | None = None,
     ):
         self.covariance_type = covariance_type
         self.reg_covar = reg_covar

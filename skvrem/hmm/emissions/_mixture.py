@@ -1,8 +1,10 @@
 """Mixtures of Gaussians as emissions."""
 
 from copy import copy
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skvrem.hmm.emissions._base import Emission, check_shares, given
 from skvrem.hmm.emissions._coordinates import Shares, bounded_log, draw_codes
@@ -59,13 +61,13 @@ class MixtureGaussian(Emission):
 
     def __init__(
         self,
-        n_mix=2,
-        covariance_type="diag",
+        n_mix: int = 2,
+        covariance_type: Literal["diag", "full", "tied", "spherical"] = "diag",
         *,
-        reg_covar=1e-6,
-        weight_init=None,
-        mean_init=None,
-        covariance_init=None,
+        reg_covar: float = 1e-6,
+        weight_init: ArrayLike | None = None,
+        mean_init: ArrayLike | None = None,
+        covariance_init: ArrayLike | None = None,
     ):
         self.n_mix = n_mix
         self.covariance_type = covariance_type

@@ -1,10 +1,12 @@
 """Products of families over columns: mixed observations."""
 
+from collections.abc import Sequence
 from copy import copy
 from itertools import chain
+from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from skvrem.hmm.emissions._base import Emission, published
 from skvrem.utils._algebra import pieces
@@ -40,7 +42,7 @@ class Product(Emission):
     array([0., 1.])
     """
 
-    def __init__(self, parts):
+    def __init__(self, parts: Sequence[tuple[str, BaseEstimator, Any]]):
         self.parts = parts
 
     def get_params(self, deep=True):

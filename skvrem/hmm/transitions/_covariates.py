@@ -11,7 +11,11 @@ They add up over batches that were evaluated at different points, so every solve
 averages statistics does so with these; the M step is a damped Newton step.
 """
 
+from collections.abc import Sequence
+from typing import Literal
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skvrem.hmm.emissions._coordinates import IMPOSSIBLE
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
@@ -80,7 +84,15 @@ class Covariates(Transitions):
            [0.1, 0.9]])
     """
 
-    def __init__(self, columns, *, mask=None, init=None, alpha=1e-3, observed=False):
+    def __init__(
+        self,
+        columns: Sequence[str | int],
+        *,
+        mask: ArrayLike | Literal["left-right", "upper-triangular"] | None = None,
+        init: ArrayLike | None = None,
+        alpha: float = 1e-3,
+        observed: bool = False,
+    ):
         self.columns = columns
         self.mask = mask
         self.init = init

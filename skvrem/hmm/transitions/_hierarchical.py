@@ -1,6 +1,7 @@
 """Transitions within segments of the rows, and from one segment to the next."""
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
 from skvrem.utils._algebra import pieces
@@ -74,14 +75,14 @@ class Hierarchical(Transitions):
 
     def __init__(
         self,
-        n_coarse,
-        n_fine,
-        boundary,
+        n_coarse: int,
+        n_fine: int,
+        boundary: str | int,
         *,
-        upper_triangular=False,
-        observed=False,
-        coarse=None,
-        fine=None,
+        upper_triangular: bool = False,
+        observed: bool = False,
+        coarse: BaseEstimator | None = None,
+        fine: BaseEstimator | None = None,
     ):
         self.n_coarse = n_coarse
         self.n_fine = n_fine

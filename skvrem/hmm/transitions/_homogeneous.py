@@ -1,6 +1,9 @@
 """How states follow each other, and which comes first."""
 
+from typing import Literal
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import optimize
 from sklearn.base import BaseEstimator
 
@@ -139,7 +142,14 @@ class Homogeneous(Transitions):
            [0.  , 0.  , 1.  ]])
     """
 
-    def __init__(self, mask=None, *, fixed=None, init=None, prior=1.0):
+    def __init__(
+        self,
+        mask: ArrayLike | Literal["left-right", "upper-triangular"] | None = None,
+        *,
+        fixed: ArrayLike | None = None,
+        init: ArrayLike | None = None,
+        prior: float | ArrayLike = 1.0,
+    ):
         self.mask = mask
         self.fixed = fixed
         self.init = init

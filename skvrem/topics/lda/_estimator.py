@@ -1,6 +1,9 @@
 """The scikit-learn shell of LDA."""
 
+from typing import Literal
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import psi
 
 from skvrem import schedules, solvers
@@ -220,35 +223,35 @@ class TemperedLDA(TopicModel):
 
     def __init__(
         self,
-        n_components=10,
+        n_components: int = 10,
         *,
-        doc_topic_prior=None,
-        topic_word_prior=None,
-        solver="auto",
-        step_size="auto",
-        step_decay=DEFAULT_DECAY,
-        step_offset=DEFAULT_OFFSET,
-        batch_size="auto",
-        max_iter=100,
-        tol=1e-4,
-        mean_change_tol=1e-3,
-        max_doc_update_iter=100,
-        total_samples=None,
-        tempering="auto",
-        temperature=DEFAULT_TEMPERATURE,
-        annealing_iter=DEFAULT_ANNEALING,
-        n_init=1,
-        components_init=None,
-        warm_start=False,
-        evaluate_every=-1,
-        perp_tol=0.1,
-        learning_method=None,
-        learning_decay=None,
-        learning_offset=None,
-        n_jobs=None,
-        verbose=0,
-        verbose_interval=1,
-        random_state=None,
+        doc_topic_prior: float | ArrayLike | None = None,
+        topic_word_prior: float | ArrayLike | None = None,
+        solver: Literal["auto", "batch", "stochastic", "svrg"] = "auto",
+        step_size: float | Literal["auto"] = "auto",
+        step_decay: float = DEFAULT_DECAY,
+        step_offset: float = DEFAULT_OFFSET,
+        batch_size: int | Literal["auto"] = "auto",
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        mean_change_tol: float = 1e-3,
+        max_doc_update_iter: int = 100,
+        total_samples: float | None = None,
+        tempering: Literal["auto", "annealed", "global", "local"] | None = "auto",
+        temperature: float = DEFAULT_TEMPERATURE,
+        annealing_iter: int = DEFAULT_ANNEALING,
+        n_init: int = 1,
+        components_init: ArrayLike | None = None,
+        warm_start: bool = False,
+        evaluate_every: int = -1,
+        perp_tol: float = 0.1,
+        learning_method: Literal["batch", "online"] | None = None,
+        learning_decay: float | None = None,
+        learning_offset: float | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 1,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.n_components = n_components
         self.doc_topic_prior = doc_topic_prior

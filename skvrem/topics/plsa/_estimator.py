@@ -1,6 +1,9 @@
 """The scikit-learn shell of pLSA."""
 
+from typing import Literal
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
@@ -181,30 +184,30 @@ class VRPLSA(TopicModel):
 
     def __init__(
         self,
-        n_components=10,
+        n_components: int = 10,
         *,
-        doc_topic_smoothing=None,
-        topic_word_smoothing=None,
-        solver="auto",
-        step_size="auto",
-        step_decay=0.6,
-        step_offset=2.0,
-        batch_size="auto",
-        inner_iter="auto",
-        max_iter=100,
-        tol=1e-4,
-        max_inner_iter=100,
-        inner_tol=1e-3,
-        tempering=None,
-        temperature=DEFAULT_TEMPERATURE,
-        annealing_iter=DEFAULT_ANNEALING,
-        n_init=1,
-        components_init=None,
-        warm_start=False,
-        random_state=None,
-        n_jobs=None,
-        verbose=0,
-        verbose_interval=10,
+        doc_topic_smoothing: float | ArrayLike | None = None,
+        topic_word_smoothing: float | ArrayLike | None = None,
+        solver: Literal["auto", "batch", "stochastic", "svrg"] = "auto",
+        step_size: float | Literal["auto"] = "auto",
+        step_decay: float = 0.6,
+        step_offset: float = 2.0,
+        batch_size: int | Literal["auto"] = "auto",
+        inner_iter: int | Literal["auto"] = "auto",
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        max_inner_iter: int = 100,
+        inner_tol: float = 1e-3,
+        tempering: Literal["annealed"] | None = None,
+        temperature: float = DEFAULT_TEMPERATURE,
+        annealing_iter: int = DEFAULT_ANNEALING,
+        n_init: int = 1,
+        components_init: ArrayLike | None = None,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.n_components = n_components
         self.doc_topic_smoothing = doc_topic_smoothing

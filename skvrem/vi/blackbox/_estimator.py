@@ -1,8 +1,10 @@
 """A user's own model: the scikit-learn shell."""
 
 import time
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -47,7 +49,7 @@ from skvrem.vi.gaussian._guards import (
     check_in_memory,
     whole_fit,
 )
-from skvrem.vi.gaussian._minibatch import check_steps, steps_of
+from skvrem.vi.gaussian._minibatch import MinibatchSteps, check_steps, steps_of
 from skvrem.vi.gaussian._model_posterior import Flat, MeanField
 from skvrem.vi.gaussian._plan import FULL_RANK, STOCHASTIC, as_structure, plan_fit
 
@@ -221,22 +223,22 @@ class VariationalInference(
 
     def __init__(
         self,
-        model=None,
+        model: Any = None,
         *,
-        prior_mean=0.0,
-        prior_scale=None,
-        posterior="auto",
-        rank=None,
-        solver="auto",
-        steps=None,
-        step_size="auto",
-        batch_size="auto",
-        max_iter=500,
-        tol=1e-2,
-        warm_start=False,
-        random_state=None,
-        verbose=0,
-        verbose_interval=10,
+        prior_mean: float | ArrayLike = 0.0,
+        prior_scale: float | ArrayLike | None = None,
+        posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
+        rank: int | None = None,
+        solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
+        steps: MinibatchSteps | None = None,
+        step_size: float | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-2,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.model = model
         self.prior_mean = prior_mean

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -182,18 +182,18 @@ class BradleyTerry(
 
     def __init__(
         self,
-        prior_scale=1.0,
+        prior_scale: float = 1.0,
         *,
-        ties=None,
-        home_advantage=False,
-        posterior="auto",
-        rank=20,
-        handle_unknown="prior",
-        max_iter=100,
-        tol=1e-4,
-        n_jobs=None,
-        verbose=0,
-        verbose_interval=10,
+        ties: Literal["davidson", "rao-kupper"] | None = None,
+        home_advantage: bool = False,
+        posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
+        rank: int = 20,
+        handle_unknown: Literal["prior", "error"] = "prior",
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.prior_scale = prior_scale
         self.ties = ties

@@ -1,8 +1,10 @@
 """Networks with Gaussian dropout: the scikit-learn shell."""
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from numbers import Integral
+from typing import Literal
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -54,7 +56,7 @@ from skvrem.vi.gaussian._guards import (
     check_unchanged,
     whole_fit,
 )
-from skvrem.vi.gaussian._minibatch import check_steps, steps_of
+from skvrem.vi.gaussian._minibatch import MinibatchSteps, check_steps, steps_of
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import (
     Logistic,
@@ -191,24 +193,24 @@ class GaussianDropoutClassifier(
 
     def __init__(
         self,
-        hidden_layer_sizes=(100,),
-        activation="relu",
+        hidden_layer_sizes: int | Sequence[int] = (100,),
+        activation: Literal["relu", "tanh", "logistic", "identity"] = "relu",
         *,
-        dropout_scale=0.5,
-        alpha=1e-4,
-        solver="auto",
-        steps=None,
-        step_size="auto",
-        batch_size="auto",
-        max_iter=200,
-        tol=1e-4,
-        early_stopping=False,
-        validation_fraction=0.1,
-        warm_start=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-        verbose_interval=10,
+        dropout_scale: float = 0.5,
+        alpha: float = 1e-4,
+        solver: Literal["auto", "batch", "stochastic", "svrg"] = "auto",
+        steps: MinibatchSteps | None = None,
+        step_size: float | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation

@@ -1,6 +1,9 @@
 """Bayesian logistic regression: the scikit-learn shell."""
 
+from typing import Literal
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit, ndtri, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
@@ -22,6 +25,7 @@ from skvrem.vi.gaussian._guards import (
     warn_one_class,
     whole_fit,
 )
+from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model_families import Logistic, Softmax, expected_probabilities
 from skvrem.vi.glm._estimator import GaussianPosterior
 
@@ -146,23 +150,23 @@ class BayesianLogisticRegression(
 
     def __init__(
         self,
-        prior_scale=1.0,
+        prior_scale: float | ArrayLike = 1.0,
         *,
-        fit_intercept=True,
-        intercept_prior_scale=10.0,
-        posterior="auto",
-        rank=None,
-        solver="auto",
-        steps=None,
-        step_size="auto",
-        batch_size="auto",
-        max_iter=500,
-        tol=1e-2,
-        warm_start=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-        verbose_interval=10,
+        fit_intercept: bool = True,
+        intercept_prior_scale: float = 10.0,
+        posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
+        rank: int | None = None,
+        solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
+        steps: MinibatchSteps | None = None,
+        step_size: float | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-2,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.prior_scale = prior_scale
         self.fit_intercept = fit_intercept

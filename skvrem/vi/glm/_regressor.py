@@ -1,8 +1,10 @@
 """Bayesian generalised linear regression: the scikit-learn shell."""
 
 from functools import partial
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -24,6 +26,7 @@ from skvrem.vi.gaussian._guards import (
     check_unchanged,
     whole_fit,
 )
+from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import GaussianNoise, PoissonCounts
 from skvrem.vi.glm._estimator import GaussianPosterior
@@ -124,25 +127,25 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        family="gaussian",
+        family: Literal["gaussian", "poisson"] = "gaussian",
         *,
-        prior_scale=1.0,
-        noise_scale="learn",
-        fit_intercept=True,
-        intercept_prior_scale=10.0,
-        posterior="auto",
-        rank=None,
-        solver="auto",
-        steps=None,
-        step_size="auto",
-        batch_size="auto",
-        max_iter=500,
-        tol=1e-2,
-        warm_start=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-        verbose_interval=10,
+        prior_scale: float | ArrayLike = 1.0,
+        noise_scale: float | Literal["learn"] = "learn",
+        fit_intercept: bool = True,
+        intercept_prior_scale: float = 10.0,
+        posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
+        rank: int | None = None,
+        solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
+        steps: MinibatchSteps | None = None,
+        step_size: float | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-2,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.family = family
         self.prior_scale = prior_scale

@@ -6,6 +6,7 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
@@ -206,19 +207,19 @@ class HierarchicalSoftmaxClassifier(
 
     def __init__(
         self,
-        groups=None,
+        groups: str | int | None = None,
         *,
-        prior_scale=1.0,
-        fit_intercept=True,
-        intercept_prior_scale=10.0,
-        population_scale=1.0,
-        population_scale_spread=1.0,
-        max_iter=500,
-        tol=1e-2,
-        warm_start=False,
-        n_jobs=None,
-        verbose=0,
-        verbose_interval=10,
+        prior_scale: float | ArrayLike = 1.0,
+        fit_intercept: bool = True,
+        intercept_prior_scale: float = 10.0,
+        population_scale: float = 1.0,
+        population_scale_spread: float = 1.0,
+        max_iter: int = 500,
+        tol: float = 1e-2,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.groups = groups
         self.prior_scale = prior_scale

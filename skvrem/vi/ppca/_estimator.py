@@ -1,6 +1,7 @@
 """Principal components with uncertainty: the scikit-learn shell."""
 
 import time
+from typing import Literal
 
 import numpy as np
 from sklearn.base import (
@@ -147,16 +148,16 @@ class BayesianPPCA(
 
     def __init__(
         self,
-        n_components=2,
+        n_components: int = 2,
         *,
-        prior_scale=1.0,
-        noise_variance="learn",
-        n_draws="auto",
-        max_iter=500,
-        tol=1e-2,
-        random_state=None,
-        verbose=0,
-        verbose_interval=10,
+        prior_scale: float = 1.0,
+        noise_variance: float | Literal["learn"] = "learn",
+        n_draws: int | Literal["auto"] = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-2,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        verbose_interval: int = 10,
     ):
         self.n_components = n_components
         self.prior_scale = prior_scale
