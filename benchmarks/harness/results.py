@@ -78,8 +78,14 @@ def add(path, table, run, measured):
     runs[key] = run
     for place, (row, busy) in measured.items():
         rows[place] = {"run": key, "load": busy} | row._asdict()
-    order = list(groups(table))
-    rows = dict(sorted(rows.items(), key=lambda r: order.index(r[0].split("/")[1])))
+    order = groups(table)
+    # Of groups that the table has no more nothing stays.
+    rows = {
+        place: row
+        for name in order
+        for place, row in rows.items()
+        if place.split("/")[1] == name
+    }
     used = {row["run"] for row in rows.values()}
     content = {"runs": {k: v for k, v in runs.items() if k in used}, "rows": rows}
     path.parent.mkdir(parents=True, exist_ok=True)
