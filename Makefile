@@ -43,7 +43,7 @@ doctest: $(VENV)/.with-test
 
 # What dependencies can change, from validation to pickles, of every estimator, and fits
 # of some; algorithms by themselves are the same with any.
-OLDEST_TESTS := tests/test_common.py tests/test_inspection.py tests/test_persistence.py \
+OLDEST_TESTS := tests/laws tests/test_common.py tests/test_inspection.py tests/test_persistence.py \
 	tests/test_public.py tests/test_transactions.py tests/utils tests/data/test_sources.py \
 	tests/mixture/test_gaussian_mixture.py tests/hmm/test_hmm.py tests/topics/plsa/test_plsa.py \
 	tests/linear/test_logistic_regression.py tests/vi/test_logistic_regression.py

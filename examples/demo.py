@@ -242,7 +242,7 @@ def warm_up(X):
 
 def draw_convergence(fits):
     """Gap to the best log-likelihood, by passes and by seconds."""
-    best = max(fit.lower_bound_ for fit in fits)
+    best = max(fit.objective_ for fit in fits)
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     named = {fit.solver_: fit for fit in fits}
     for ax, x in zip(axes, ("passes", "seconds"), strict=True):

@@ -145,7 +145,7 @@ with warnings.catch_warnings(record=True) as caught:
         weight=X_train.sum(axis=0),
     )
 print(caught[0].message)
-seeded = VRPLSA(6, topic_word_prior=prior, n_init=5, random_state=0).fit(X_train)
+seeded = VRPLSA(6, topic_word_smoothing=prior, n_init=5, random_state=0).fit(X_train)
 for words in top_words(seeded, vectorizer, n=8)[:2]:
     print(*words)
 plt.show()

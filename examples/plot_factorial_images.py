@@ -40,7 +40,7 @@ fits = {
 }
 for name, fit in fits.items():
     fit.fit(X)
-    print(f"{name}: bound {fit.lower_bound_:.3f} nats a row, {fit.n_iter_} epochs")
+    print(f"{name}: bound {fit.objective_:.3f} nats a row, {fit.n_iter_} epochs")
 
 # %%
 # The components of each, and the shapes that the images are made of.

@@ -56,7 +56,7 @@ print(model.summary())
 print(f"Pareto k: {model.pareto_k_:.2f}")
 
 far = np.linspace(0.0, 6.0, 100)
-draws = model.sample_posterior(200, random_state=0)
+draws = model.sample_posterior(200, random_state=0)["parameters"]
 curves = np.array([model.model.curve(z, far) for z in draws])
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 axes[0].plot(far, curves[:60].T, color="C0", alpha=0.15, lw=1)

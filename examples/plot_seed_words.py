@@ -52,7 +52,7 @@ print(caught[0].message)
 # with other random numbers too.
 
 for random_state in range(3):
-    plsa = VRPLSA(12, topic_word_prior=prior, random_state=random_state).fit(X)
+    plsa = VRPLSA(12, topic_word_smoothing=prior, random_state=random_state).fit(X)
     words = top_words(plsa, vectorizer, n=7)
     for k in seeds:
         print(f"{random_state} topic {k}: {' '.join(words[k])}")
@@ -82,7 +82,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # of the word that is misspelt
     for weight in weights:
         prior = seed_prior(seeds, vectorizer, n_components=12, weight=weight)
-        plsa = VRPLSA(12, topic_word_prior=prior, random_state=0).fit(X)
+        plsa = VRPLSA(12, topic_word_smoothing=prior, random_state=0).fit(X)
         p = plsa.components_ * plsa.topic_shares_[:, None]
         for k in seeds:
             for word in seeds[k][:2]:

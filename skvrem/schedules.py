@@ -2,13 +2,16 @@
 
 A schedule is a function of a count: the number of steps made for a step size, the
 number of epochs for a temperature. A temperature schedule ends at 1 and stays
-there, so that what is reported is the model and not a heated version of it.
+there, so that what is reported is the model and not a tempered version of it.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 __all__ = ["Constant", "Geometric", "LearnedTemperature", "Linear", "Power"]
@@ -34,7 +37,7 @@ class Constant:
 
     value: float
 
-    def __call__(self, count):
+    def __call__(self, count: float) -> float:
         """Return the value."""
         return self.value
 
@@ -67,7 +70,7 @@ class Power:
     decay: float = 0.6
     most: float = 1.0
 
-    def __call__(self, count):
+    def __call__(self, count: ArrayLike) -> Any:
         """Return the step at `count`, or the steps at an array of counts."""
         if np.ndim(count):
             with np.errstate(divide="ignore", over="ignore"):
@@ -99,7 +102,7 @@ class Linear:
     start: float
     length: int
 
-    def __call__(self, count):
+    def __call__(self, count: float) -> float:
         """Return the value at `count`."""
         if count >= self.length:
             return 1.0
@@ -125,7 +128,7 @@ class Geometric:
     start: float
     length: int
 
-    def __call__(self, count):
+    def __call__(self, count: float) -> float:
         """Return the value at `count`."""
         if count >= self.length:
             return 1.0
@@ -147,7 +150,7 @@ class LearnedTemperature:
     optimum by a constant step, as the other global parameters do in Eq. 8; put in
     place at once it would cool within a few epochs and stop where the fit is poor.
 
-    Temperatures never rise: a start that knows nothing may ask for more heat, which
+    Temperatures never rise: a start that knows nothing may ask for a higher one, which
     would change nothing.
 
     Parameters
@@ -177,15 +180,15 @@ class LearnedTemperature:
 
     def __init__(
         self,
-        temperatures,
-        share,
-        calibrate,
+        temperatures: np.ndarray,
+        share: np.ndarray,
+        calibrate: Callable[[Any, float], tuple[float, np.ndarray]],
         *,
-        total_weight,
-        rate,
-        length=math.inf,
-        end=math.inf,
-        blind=0,
+        total_weight: float,
+        rate: float,
+        length: float = math.inf,
+        end: float = math.inf,
+        blind: int = 0,
     ):
         self.temperatures, self.share = temperatures, share
         self.calibrate, self.total_weight = calibrate, total_weight
@@ -193,7 +196,7 @@ class LearnedTemperature:
         self.inverses = [self._mean()]
         self.target = None
 
-    def __call__(self, count):
+    def __call__(self, count: float) -> float:
         """Return the temperature of epoch `count`."""
         if count >= self.end:
             return 1.0
@@ -201,13 +204,13 @@ class LearnedTemperature:
             self.inverses.append(self._next(len(self.inverses)))
         return 1.0 / self.inverses[count]
 
-    def observe(self, point):
+    def observe(self, point: Any) -> None:
         """Learn from where an epoch begins, for the temperature of the next."""
         last, known = self.inverses[-1], len(self.inverses)
         if last < 1.0 and self.blind < known <= self.length:
             self.target = self.optimum(*self.calibrate(point, 1.0 / last))
 
-    def optimum(self, energy, partition):
+    def optimum(self, energy: float, partition: np.ndarray) -> np.ndarray:
         """Return r*, the best distribution over the temperatures, Eq. 9."""
         inverse = 1.0 / self.temperatures
         return softmax(self.total_weight * (energy * inverse - partition))

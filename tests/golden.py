@@ -27,6 +27,7 @@ from skvrem import (
     VariationalInference,
     VRGaussianMixture,
 )
+from skvrem.vi import MinibatchSteps
 from tests.laws.test_estimators import (
     BINARY,
     COUNTS,
@@ -49,7 +50,7 @@ IGNORED = ("seconds",)
 
 def _more():
     """Yield names and fits beside those of the laws."""
-    for acceleration in (None, "squarem"):
+    for acceleration in ("auto", "squarem"):
         yield (
             f"mixture {acceleration}",
             VRGaussianMixture(
@@ -106,9 +107,11 @@ def _more():
                     BayesianLogisticRegression(
                         posterior="meanfield",
                         solver=solver,
-                        expectation="mc",
-                        control_variate=control,
-                        optimizer=optimizer,
+                        steps=MinibatchSteps(
+                            expectation="mc",
+                            control_variate=control,
+                            optimizer=optimizer,
+                        ),
                         max_iter=8,
                         random_state=0,
                     ),
@@ -141,7 +144,7 @@ def _more():
                             posterior=posterior,
                             rank=2 if posterior == "lowrank" else None,
                             solver=solver,
-                            control_variate=control,
+                            steps=MinibatchSteps(control_variate=control),
                             max_iter=6,
                             random_state=0,
                         ),
@@ -156,8 +159,9 @@ def _more():
                         GaussianDropoutClassifier(
                             hidden,
                             solver=solver,
-                            expectation=expectation,
-                            optimizer=optimizer,
+                            steps=MinibatchSteps(
+                                expectation=expectation, optimizer=optimizer
+                            ),
                             batch_size=30,
                             max_iter=8,
                             random_state=0,

@@ -67,13 +67,6 @@ class MultinomialMixtureModel(Averaging):
         prior = self.prior * np.log(point.parameters.words).sum()
         return float(mean.objective + prior / self.n_units)
 
-    def remember(self, point, batch, beta):
-        sums = self.statistics(point, batch, beta)
-        return sums, (sums if self.keep_sums else (point, beta))
-
-    def recall(self, memory, point, batch):
-        return memory if self.keep_sums else super().recall(memory, point, batch)
-
     def surrogate(self, point, sums):
         weights, words = point.parameters
         logs = np.log(words)

@@ -67,7 +67,11 @@ ANSWERS = {
 # Other values that are valid, of parameters that the answers are about.
 OTHERS = {
     VRGaussianMixture: {"covariance_type": "diag", "reg_covar": 1.0},
-    VRPLSA: {"doc_topic_prior": 3.0, "topic_word_prior": 5.0, "tempering": "annealed"},
+    VRPLSA: {
+        "doc_topic_smoothing": 3.0,
+        "topic_word_smoothing": 5.0,
+        "tempering": "annealed",
+    },
     TemperedLDA: {
         "doc_topic_prior": 3.0,
         "topic_word_prior": 5.0,
@@ -75,13 +79,17 @@ OTHERS = {
         "total_samples": 7.0,
         "learning_method": "online",
     },
-    FactorialMixture: {"noise_variance": 9.0, "posterior": "diag", "tempering": None},
+    FactorialMixture: {
+        "noise_variance": 9.0,
+        "posterior": "meanfield",
+        "tempering": None,
+    },
     SBMLogisticRegression: {
         "fit_intercept": False,
         "penalize_intercept": True,
         "class_weight": "balanced",
         "C": 1e-3,
-        "rank": 1,
+        "curvature_rank": 1,
     },
 }
 ODD = [None, "nonsense", -1, np.arange(3.0), (), object()]

@@ -23,6 +23,7 @@ from skvrem import (
     VRGaussianMixture,
 )
 from skvrem.utils.discovery import all_estimators, expected_failed_checks
+from skvrem.vi import MinibatchSteps
 
 # Small enough that the checks are quick; parameters that an estimator does not have
 # are left out.
@@ -82,9 +83,9 @@ def more_variants():
     for solver in ("batch", "stochastic"):
         yield make(VRPLSA, solver=solver, batch_size=10)
     yield make(VRPLSA, tempering="annealed", annealing_iter=3, n_init=2)
-    yield make(VRPLSA, doc_topic_prior=0.0, topic_word_prior=0.0)
+    yield make(VRPLSA, doc_topic_smoothing=0.0, topic_word_smoothing=0.0)
     yield make(FactorialMixture, solver="svrg", batch_size=10)
-    yield make(FactorialMixture, tempering=None, posterior="diag", n_init=2)
+    yield make(FactorialMixture, tempering=None, posterior="meanfield", n_init=2)
     yield make(FactorialMixture, tempering="global", noise_variance=0.5)
     for solver in ("batch", "stochastic", "svrg"):
         yield make(TemperedLDA, solver=solver, batch_size=10, **FEW)
@@ -92,13 +93,17 @@ def more_variants():
         yield make(TemperedLDA, tempering=tempering, **FEW)
     yield SBMLogisticRegression(solver="batch", max_iter=3000, tol=1e-6)
     yield SBMLogisticRegression(solver="stochastic", batch_size=10, tol=1e-3)
-    yield SBMLogisticRegression(rank=2, curvature="bound", tol=1e-15, max_iter=3000)
+    yield SBMLogisticRegression(
+        curvature_rank=2, curvature="bound", tol=1e-15, max_iter=3000
+    )
     yield BayesianGLMRegressor("poisson")
     yield BayesianGLMRegressor(noise_scale=0.5, posterior="meanfield")
     yield BayesianLogisticRegression(posterior="meanfield", fit_intercept=False)
     for solver in ("svrg", "saga"):
         yield BayesianLogisticRegression(solver=solver, tol=0.5, batch_size=10)
-    yield BayesianLogisticRegression(solver="svrg", expectation="mc", tol=0.5)
+    yield BayesianLogisticRegression(
+        solver="svrg", steps=MinibatchSteps(expectation="mc"), tol=0.5
+    )
     yield HierarchicalSoftmaxClassifier(fit_intercept=False, warm_start=True, tol=0.1)
     for solver in ("batch", "svrg"):
         yield GaussianDropoutClassifier((), solver=solver, max_iter=300, tol=1e-2)

@@ -54,7 +54,8 @@ def test_code_blocks_run(page):
 
 
 def test_the_tutorials_have_code():
-    assert {"add_a_model", "add_a_solver"} <= {page.stem for page in pages()}
+    tutorials = {"add_a_model", "add_a_solver", "add_a_data_source"}
+    assert tutorials <= {page.stem for page in pages()}
 
 
 def test_blocks_are_found():

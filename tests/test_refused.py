@@ -54,7 +54,7 @@ def test_a_list_without_rows(estimator_class):
 
 @pytest.mark.parametrize("estimator_class", ARRAYS, ids=lambda c: c.__name__)
 def test_parameters_of_answers_are_checked_there(estimator_class):
-    names = {"max_doc_update_iter", "mean_change_tol", "max_code_iter", "code_tol"}
+    names = {"max_doc_update_iter", "mean_change_tol", "max_inner_iter", "inner_tol"}
     names &= set(estimator_class().get_params())
     if not names:
         pytest.skip("its answers have no parameters that a fit would check")

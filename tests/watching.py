@@ -5,6 +5,8 @@ import copy
 import numpy as np
 import pytest
 
+from skvrem.vi import MinibatchSteps
+
 try:
     import sklearn.callback as callbacks
 except ImportError:
@@ -30,6 +32,8 @@ class Untouched:
         for name, value in rest.items():
             if isinstance(value, np.random.RandomState):  # compared by identity
                 rest[name] = value.get_state()
+            elif isinstance(value, MinibatchSteps):  # likewise
+                rest[name] = vars(value)
         return copy.deepcopy(rest)
 
     def check(self):

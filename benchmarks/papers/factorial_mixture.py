@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from benchmarks.harness import timed
 from benchmarks.harness.data import read
 from skvrem import ComponentsDisplay, FactorialMixture
-from skvrem.factorial._tempering import learned_temperature
+from skvrem.factorial._start import learned_temperature
 from skvrem.schedules import LearnedTemperature
 
 TRUTH, VI = "started at the truth", "VI"
@@ -64,22 +64,25 @@ class PrintedVT(FactorialMixture):
 
 def annealed(epochs, temperature=10.0, **options):
     return FactorialMixture(
-        temperature=temperature, annealing_iter=epochs, posterior="diag", **options
+        temperature=temperature, annealing_iter=epochs, posterior="meanfield", **options
     )
 
 
 def toy_methods():
     """What is compared, by name; the last two are what the package does by default."""
     return {
-        VI: FactorialMixture(tempering=None, posterior="diag"),
+        VI: FactorialMixture(tempering=None, posterior="meanfield"),
         "AVI, 10 epochs": annealed(10),
         "AVI, 100 epochs": annealed(100),
-        "VT as printed": PrintedVT(temperature=10.0, posterior="diag"),
+        "VT as printed": PrintedVT(temperature=10.0, posterior="meanfield"),
         "VT": FactorialMixture(
-            tempering="global", temperature=10.0, posterior="diag", annealing_iter=100
+            tempering="global",
+            temperature=10.0,
+            posterior="meanfield",
+            annealing_iter=100,
         ),
         "AVI, 100 epochs, T auto": annealed(100, "auto"),
-        "default (T auto, full)": FactorialMixture(),
+        "default (T auto, fullrank)": FactorialMixture(),
     }
 
 
@@ -110,12 +113,15 @@ def run_toy(n_seeds, n_rows):
         for seed in range(n_seeds):
             X, components = toy(seed, given["noise_variance"], n_rows)
             truth = FactorialMixture(
-                **given, posterior="diag", tempering=None, components_init=components
+                **given,
+                posterior="meanfield",
+                tempering=None,
+                components_init=components,
             )
             fits = {TRUTH: truth, **toy_methods()}
             for name, fit in fits.items():
                 fit.set_params(**given, max_iter=300, random_state=seed).fit(X)
-                rows.setdefault(name, []).append(fit.lower_bound_)
+                rows.setdefault(name, []).append(fit.objective_)
             if not seed:
                 first[reading] = {n: fit.components_ for n, fit in fits.items()}
     return bounds, first
@@ -171,13 +177,16 @@ def faces(seed, n_rows=2000, n_held_out=500):
 def face_methods():
     """The paper's schedules; its start of VT is not said, so the same is taken."""
     return {
-        VI: FactorialMixture(tempering=None, posterior="diag"),
+        VI: FactorialMixture(tempering=None, posterior="meanfield"),
         "AVI, 5 epochs": annealed(5, 6.0),
         "AVI, 50 epochs": annealed(50, 6.0),
         "VT": FactorialMixture(
-            tempering="global", temperature=6.0, annealing_iter=50, posterior="diag"
+            tempering="global",
+            temperature=6.0,
+            annealing_iter=50,
+            posterior="meanfield",
         ),
-        "default (all learned, full)": FactorialMixture(),
+        "default (all learned, fullrank)": FactorialMixture(),
     }
 
 
@@ -199,7 +208,7 @@ def run_faces(n_seeds, n_components):
                     n_components=n_components, tol=0.5, max_iter=150, random_state=seed
                 )
                 seconds, _ = timed(partial(fit.fit, train), threads=2)
-                found = fit.lower_bound_, fit.score(test), seconds
+                found = fit.objective_, fit.score(test), seconds
                 scores.setdefault((reading, name), []).append(found)
                 if not seed:
                     fits[reading, name] = fit

@@ -27,12 +27,12 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
+from skvrem.hmm._plan import _make_sweeps
 
 from benchmarks.papers import measured
 from skvrem import solvers
 from skvrem.hmm import Gaussian, Homogeneous
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm._plan import _make_sweeps
 from skvrem.hmm.forward_backward._source import Blocks, Sequences, SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.schedules import Constant
@@ -128,7 +128,7 @@ def by_scipy(method, model, data, start, seed, small=SMALL, most=MOST):
 
 def sweeps(saga, partial_e, inner=1):
     def make(data):
-        options = {"saga": saga, "partial": partial_e, "inner_passes": inner}
+        options = {"saga": saga, "partial": partial_e, "inner_iter": inner}
         make = partial(_make_sweeps, batch_size=1, **options)
         kind = "saga" if options["saga"] else "svrg"
         return solvers.Sweeps(kind, patience=2, noisy=False, make=make), data

@@ -29,7 +29,7 @@ from skvrem import (
     HierarchicalSoftmaxClassifier,
 )
 from skvrem.vi.gaussian._model_families import Logistic, Softmax
-from skvrem.vi.ppca._model import Moments, likelihood
+from skvrem.vi.ppca._model import SecondMoments, likelihood
 
 # V(rows, draws), V(rows), V(draws) as published.
 PUBLISHED = {
@@ -284,7 +284,7 @@ class ComponentsTask:
     def __init__(self, X, mean, scale, rng, n_rows=1000):
         self.X, self.n, self.mean, self.scale = X, len(X), mean, scale
         self.some = X[rng.choice(len(X), n_rows, replace=False)]
-        self.moments = Moments.of(X, mean=np.zeros(X.shape[1]))
+        self.moments = SecondMoments.of(X, mean=np.zeros(X.shape[1]))
         shape = self.BOUND_DRAWS, *mean.shape
         self.draws = np.random.default_rng(1).standard_normal(shape)
 

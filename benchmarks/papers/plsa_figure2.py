@@ -106,7 +106,7 @@ class Problem:
 
     def set_priors(self, total_alpha, beta):
         self.alpha, self.beta = total_alpha / self.n_topics, beta
-        self.priors = {"doc_topic_prior": self.alpha, "topic_word_prior": beta}
+        self.priors = {"doc_topic_smoothing": self.alpha, "topic_word_smoothing": beta}
 
     def fit(self, n_iter, **parameters):
         return fit(self.X, self.n_topics, n_iter, **self.priors, **parameters)

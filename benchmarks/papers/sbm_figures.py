@@ -195,12 +195,12 @@ def measure(name):
     best = problem.value(optimum)
     small = len(problem.y) * problem.X.shape[1] < 1e5
     courses = {
-        "SBM, corrected": {"solver": "stochastic", "rank": rank},
+        "SBM, corrected": {"solver": "stochastic", "curvature_rank": rank},
         "SBM, all gradients kept (paper)": {
             "solver": "stochastic",
             "gradient_memory": 1.0,
             "step_size": 1.0,
-            "rank": rank,
+            "curvature_rank": rank,
             "batch_size": 1 if small else 10,
         },
         "BBM": {"solver": "batch", "curvature": "bound"},

@@ -80,7 +80,7 @@ def fits_by_name():
         options = {
             "posterior": "meanfield",
             "solver": solver,
-            "expectation": expectation,
+            "steps": ours.vi.MinibatchSteps(expectation=expectation),
         }
         bayes = partial(ours.BayesianLogisticRegression, **options)
         fits[f"bayes two {solver} {expectation}"] = fit(bayes, X, two)

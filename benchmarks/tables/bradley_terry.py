@@ -26,7 +26,7 @@ from skvrem.vi.blackbox._model import DrawnModel
 from skvrem.vi.blackbox._model_density import Target
 from skvrem.vi.blackbox._model_steps import TargetSteps
 from skvrem.vi.bradley_terry._input import aggregate
-from skvrem.vi.bradley_terry._model import PairsModel
+from skvrem.vi.bradley_terry._model import SkillModel
 from skvrem.vi.gaussian._model import Diagonal, Point
 from skvrem.vi.gaussian._model_posterior import MeanField
 
@@ -49,7 +49,7 @@ def judge(X):
     ones = np.ones(len(X))
     pairs = aggregate(X, ones, ones, False, False)
     n = int(X.max()) + 1
-    model = PairsModel(pairs, MeanField(np.zeros(n), np.ones(n)), "meanfield")
+    model = SkillModel(pairs, MeanField(np.zeros(n), np.ones(n)), "meanfield")
 
     def bound(mean, scale):
         q = MeanField(mean, scale)

@@ -72,7 +72,7 @@ def pass_(run, shape, dtype, n_sweeps):
     n = n // run.size(1, 10)
     X, start = problem(n, d, k, dtype)
     learn = (False,) * 3
-    model = FactorialModel(n, X.dtype, learn=learn, code_iter=n_sweeps, code_tol=0.0)
+    model = FactorialModel(n, X.dtype, learn=learn, inner_iter=n_sweeps, inner_tol=0.0)
     first = model.start(start, n)
     batch = Batch()
     batch.start(model, as_source(X), None)

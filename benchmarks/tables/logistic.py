@@ -223,11 +223,14 @@ def svrg(run, name):
     yield Row(name, final, "", note=f"by epoch {shown}", numbers=numbers)
 
 
-@group(product(PROBLEMS, ("auto", "rank=10", "stochastic")))
+@group(product(PROBLEMS, ("auto", "curvature_rank=10", "stochastic")))
 def memory(run, name, kind):
     """Peak that a fit allocates beyond X."""
     (X, y, *_), _ = load(run, name)
-    params = {"rank=10": {"rank": 10}, "stochastic": {"solver": "stochastic"}}
+    params = {
+        "curvature_rank=10": {"curvature_rank": 10},
+        "stochastic": {"solver": "stochastic"},
+    }
     model = ours(max_iter=3, **params.get(kind, {}))
     with quiet():
         model.fit(X[:2000], y[:2000])

@@ -8,7 +8,7 @@ import numpy as np
 from skvrem.utils._algebra import accumulate, dense
 from skvrem.utils._parallel import parallel_map
 
-__all__ = ["Batch", "CSRRows", "Partition", "sparse"]
+__all__ = ["CSRRows", "MemoryPartition", "RowBatch", "sparse"]
 
 
 class CSRRows(NamedTuple):
@@ -20,7 +20,7 @@ class CSRRows(NamedTuple):
     n_features: int
 
 
-class Batch(NamedTuple):
+class RowBatch(NamedTuple):
     """Some units: rows `index[start:stop]`, or `start:stop` where index is empty.
 
     Attributes
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
         return float(self.weight[self.ids].sum())
 
 
-class Partition:
+class MemoryPartition:
     """Blocks in memory, together all units of a source."""
 
     def __init__(self, batches, total_weight):

@@ -13,7 +13,7 @@ from itertools import pairwise
 import dask
 import numpy as np
 
-from skvrem.data._batch import Batch
+from skvrem.data._batch import RowBatch
 from skvrem.utils._algebra import accumulate, dense, read_only
 
 __all__ = ["DaskSource"]
@@ -161,7 +161,7 @@ class DaskPartition:
 
 def _batch(rows, weight, index, start, stop, block):
     rows = np.ascontiguousarray(rows)
-    return Batch(
+    return RowBatch(
         read_only(rows), read_only(index), start, stop, read_only(weight), block
     )
 

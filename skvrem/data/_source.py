@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._batch import Batch, CSRRows, Partition, sparse
+from skvrem.data._batch import CSRRows, MemoryPartition, RowBatch, sparse
 from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import row_chunks
 from skvrem.utils._remote import is_dask
@@ -59,12 +59,12 @@ class ArraySource:
         if index is None:
             index = np.empty(0, self._index_dtype)
         # Always read-only: a writable index would be another type to compile for.
-        return Batch(self.rows, read_only(index), start, stop, self.weight, block)
+        return RowBatch(self.rows, read_only(index), start, stop, self.weight, block)
 
     def chunks(self):
         """All units in storage order."""
         ranges = row_chunks(0, self.n_units, CHUNK_ROWS)
-        return Partition(
+        return MemoryPartition(
             [self.batch(a, b, i) for i, (a, b) in enumerate(ranges)],
             self.total_weight,
         )
@@ -89,7 +89,7 @@ class ArraySource:
         ranges = list(pairwise(edges))
         for a, b in ranges:
             order[a:b].sort()
-        return Partition(
+        return MemoryPartition(
             [self.batch(a, b, i, order) for i, (a, b) in enumerate(ranges)],
             self.total_weight,
         )

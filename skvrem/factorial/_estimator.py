@@ -1,24 +1,30 @@
-"""The scikit-learn shell of the factorial mixture: parameters, fit, partial_fit."""
+"""The scikit-learn shell of the factorial mixture."""
 
 from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source
-from skvrem.factorial._inference import FactorialInference
+from skvrem.data import as_source, is_dask
 from skvrem.factorial._model import FactorialModel
+from skvrem.factorial._model_bound import Parameters
 from skvrem.factorial._start import (
     LEAST_NOISE,
     NOISE_SHARE,
+    learned_temperature,
     moments,
     resume,
     starting_parameters,
 )
-from skvrem.factorial._tempering import learned_temperature
-from skvrem.utils._base import VersionedPickle
+from skvrem.utils._base import (
+    ComponentsMixin,
+    VersionedPickle,
+    fit_facts,
+    summary_table,
+)
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -30,10 +36,15 @@ from skvrem.utils._reports import (
 from skvrem.utils._validation import (
     all_or_nothing,
     among,
+    check_em,
     check_integer,
+    check_magnitude,
     check_options,
+    check_order,
     check_real,
+    check_steps,
     check_weight,
+    validate_data,
 )
 
 __all__ = ["FactorialMixture"]
@@ -44,7 +55,7 @@ MOST_ANNEALING = 100
 
 
 class FactorialMixture(
-    FactorialInference,
+    ComponentsMixin,
     CallbackSupportMixin,
     VersionedPickle,
     BaseEstimator,
@@ -66,15 +77,15 @@ class FactorialMixture(
     ----------
     n_components : int, default=10
         Number of components.
-    noise_variance : float, default=None
-        :math:`\sigma^2`, a variance and not a deviation; None for learned.
-    component_variance : float, default=None
-        :math:`\sigma_\mu^2`, of the components' prior; None for learned.
-    activation_prior : float or array-like of shape (n_components,), default=None
-        :math:`\pi`, between 0 and 1; None for learned.
-    posterior : {"full", "diag"}, default="full"
+    noise_variance : float or "learn", default="learn"
+        :math:`\sigma^2`, a variance and not a deviation.
+    component_variance : float or "learn", default="learn"
+        :math:`\sigma_\mu^2`, of the components' prior.
+    activation_prior : float, array-like or "learn", default="learn"
+        :math:`\pi`, between 0 and 1, one or shape (n_components,).
+    posterior : {"fullrank", "meanfield"}, default="fullrank"
         Posterior of the components: jointly, with their K x K covariance, or each by
-        itself, as in [1]_. "full" has the higher bound, at the same cost.
+        itself, as in [1]_. "fullrank" has the higher bound, at the same cost.
     solver : str, default="auto"
         "auto", "batch", "stochastic", "svrg", "saga" or "incremental".
         How the mean of the sufficient statistics is estimated. "batch" is coordinate
@@ -91,11 +102,11 @@ class FactorialMixture(
         ``step_size * (t + step_offset) ** -step_decay``.
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" makes at most 100 of at least 256 rows.
-    code_iter : int, default=5
+    inner_iter : int, default=5
         Most sweeps over the components a visit to a row.
-    max_code_iter : int, default=100
+    max_inner_iter : int, default=100
         Most sweeps for a new row, in `transform`, `score` and `partial_fit`.
-    code_tol : float, default=1e-4
+    inner_tol : float, default=1e-4
         They end when a sweep moves no probability of the row by more than this.
     max_iter : int, default=300
         Epochs: passes for "batch", passes over the minibatches for the others.
@@ -136,14 +147,14 @@ class FactorialMixture(
         Posterior variance of each component's values, the same for all features.
     components_covariance_ : ndarray of shape (n_components, n_components)
         Posterior covariance of the components' values at a feature; diagonal with
-        ``posterior="diag"``.
+        ``posterior="meanfield"``.
     noise_variance_ : float
         Given or learned.
     component_variance_ : float
         Variance of the components' prior, given or learned.
     activation_prior_ : ndarray of shape (n_components,)
         Given or learned.
-    lower_bound_ : float
+    objective_ : float
         Bound of the log-likelihood a row at a temperature of 1, in nats.
     converged_ : bool
         Whether an epoch gained less than `tol`.
@@ -211,18 +222,18 @@ class FactorialMixture(
         self,
         n_components=10,
         *,
-        noise_variance=None,
-        component_variance=None,
-        activation_prior=None,
-        posterior="full",
+        noise_variance="learn",
+        component_variance="learn",
+        activation_prior="learn",
+        posterior="fullrank",
         solver="auto",
         step_size="auto",
         step_decay=0.6,
         step_offset=2.0,
         batch_size="auto",
-        code_iter=5,
-        max_code_iter=100,
-        code_tol=1e-4,
+        inner_iter=5,
+        max_inner_iter=100,
+        inner_tol=1e-4,
         max_iter=300,
         tol=1e-3,
         tempering="annealed",
@@ -246,9 +257,9 @@ class FactorialMixture(
         self.step_decay = step_decay
         self.step_offset = step_offset
         self.batch_size = batch_size
-        self.code_iter = code_iter
-        self.max_code_iter = max_code_iter
-        self.code_tol = code_tol
+        self.inner_iter = inner_iter
+        self.max_inner_iter = max_inner_iter
+        self.inner_tol = inner_tol
         self.max_iter = max_iter
         self.tol = tol
         self.tempering = tempering
@@ -263,43 +274,37 @@ class FactorialMixture(
         self.verbose_interval = verbose_interval
 
     def _check_parameters(self):
-        check_integer(self, "n_components", "n_init", "verbose_interval", least=1)
+        check_em(self, solvers.names_for(FactorialModel), auto=("auto",))
+        check_steps(self)
         self._check_codes()
-        check_integer(self, "code_iter", least=1)
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "annealing_iter", options=("auto",))
-        check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol")
+        check_integer(self, "inner_iter", least=1)
         variances = ("noise_variance", "component_variance")
-        check_real(self, *variances, least=1e-100, most=1e100, options=(None,))
-        most = np.inf if among(self.solver, ["stochastic"]) else 1.0
-        check_real(self, "step_size", above=True, most=most, options=("auto",))
-        check_real(self, "step_decay", above=True, most=1.0)
-        check_real(self, "step_offset", above=True)
-        check_real(self, "temperature", least=1.0, options=("auto",))
+        check_real(self, *variances, least=1e-100, most=1e100, options=("learn",))
         check_options(
             self,
-            posterior=("full", "diag"),
-            solver=solvers.names_for(FactorialModel),
+            posterior=("fullrank", "meanfield"),
             tempering=(None, "annealed", "global"),
-            warm_start=(False, True),
         )
         self._check_activation()
-        if self.annealing_iter != "auto":
-            warn_annealing_too_long(self)
+        warn_annealing_too_long(self)
 
     def _check_activation(self):
-        if self.activation_prior is None:
+        if among(self.activation_prior, ["learn"]):
             return
         prior = np.asarray(self.activation_prior)
         shapes = ((), (self.n_components,))
         numbers = prior.dtype.kind in "fiu" and prior.shape in shapes
         if not (numbers and ((prior > 0.0) & (prior < 1.0)).all()):
             raise ValueError(
-                "activation_prior of FactorialMixture must be None or probabilities "
+                "activation_prior of FactorialMixture must be 'learn' or probabilities "
                 "above 0 and below 1, one or one for each of the "
                 f"{self.n_components} components, got {self.activation_prior!r}."
             )
+
+    def _check_codes(self):
+        """Check the parameters of answers too, which may change after a fit."""
+        check_integer(self, "max_inner_iter", least=1)
+        check_real(self, "inner_tol")
 
     def fit(self, X, y=None, sample_weight=None):
         """Find the components of rows.
@@ -338,6 +343,14 @@ class FactorialMixture(
             self._fit(X, y, sample_weight)
         return self
 
+    def _check_X(self, X, reset):
+        if is_dask(X):
+            as_source(X, dask=False)  # says what to do instead
+        dtypes = (np.float64, np.float32)
+        X = validate_data(self, X, reset=reset, dtype=dtypes, order="C")
+        check_magnitude(X)
+        return X
+
     def _open(self, X, sample_weight, reset):
         """Validate rows and weights; return their source and dtype."""
         X = self._check_X(X, reset)
@@ -347,15 +360,9 @@ class FactorialMixture(
         """Choose solver, blocks and step, and whether their sums are kept."""
         k, d = self.n_components, data.n_features
         blocks = TABLE_BYTES // (8 * k * (1 + k + d))
+        solver = "batch" if self.solver == "auto" else self.solver
         plan = solvers.plan_em(
-            data.n_units,
-            k * d,
-            solver="batch" if self.solver == "auto" else self.solver,
-            step_size=self.step_size,
-            batch_size=self.batch_size,
-            step_decay=self.step_decay,
-            step_offset=self.step_offset,
-            most_blocks=blocks,
+            self, data.n_units, k * d, solver=solver, most_blocks=blocks
         )
         return plan, plan.keeps_sums(blocks)
 
@@ -364,26 +371,25 @@ class FactorialMixture(
         return FactorialModel(
             total_weight,
             dtype,
-            learn=tuple(value is None for value in given),
-            full=self.posterior == "full",
+            learn=tuple(among(value, ["learn"]) for value in given),
+            full=self.posterior == "fullrank",
             least_noise=LEAST_NOISE * variance,
-            code_tol=self.code_tol,
+            inner_tol=self.inner_tol,
             **options,
         )
 
     def _temperature(self, variance, total_weight):
         """Return the temperature of an epoch, as a function of its number."""
-        if self.tempering is None:
-            return schedules.Constant(1.0)
         hottest, length = self.temperature, self.annealing_iter
         if hottest == "auto":
-            noise = self.noise_variance or NOISE_SHARE * variance
+            noise = self.noise_variance
+            noise = NOISE_SHARE * variance if noise == "learn" else noise
             hottest = max(1.0, variance / noise)
         if length == "auto":
             length = min(MOST_ANNEALING, self.max_iter // 2)
-        if self.tempering == "annealed":
-            return schedules.Linear(hottest, length)
-        return learned_temperature(hottest, length, total_weight)
+        if self.tempering == "global":
+            return learned_temperature(hottest, length, total_weight)
+        return schedules.Linear(hottest, 0 if self.tempering is None else length)
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
@@ -391,42 +397,29 @@ class FactorialMixture(
         found = moments(data)
         plan, keep_sums = self._plan(data)
         warm = self.warm_start and hasattr(self, "components_")
+        total, variance = data.total_weight, found.variance
 
         def start(rng):
             model = self._model(
-                data.total_weight,
-                dtype,
-                found.variance,
-                code_iter=self.code_iter,
-                keep_sums=keep_sums,
+                total, dtype, variance, inner_iter=self.inner_iter, keep_sums=keep_sums
             )
             if warm:
                 point = resume(self, model, data.n_units, data.n_features)
             else:
                 point = model.start(starting_parameters(self, found, rng), data.n_units)
-            return solvers.Start(
-                model,
-                point,
-                partial(self._attributes, dtype=dtype),
-                temperature=self._temperature(found.variance, data.total_weight),
-            )
+            attributes = partial(self._attributes, dtype=dtype)
+            temperature = self._temperature(variance, total)
+            return solvers.Start(model, point, attributes, temperature=temperature)
 
-        n_init = 1 if warm else self.n_init
-        with Progress(self, X, y, n_init) as progress:
+        random_state = check_random_state(self.random_state)
+        with Progress(self, X, y, 1 if warm else self.n_init) as progress:
             best, attributes = solvers.run_starts(
-                start,
-                n_init,
-                plan=plan,
-                data=data,
-                progress=progress,
-                random_state=check_random_state(self.random_state),
-                max_iter=self.max_iter,
-                tol=self.tol,
+                self, start, plan, data, progress, random_state
             )
         warn_not_converged(self, best)
         vars(self).update(
             attributes,
-            lower_bound_=best.objective,
+            objective_=best.objective,
             n_samples_seen_=data.n_units + (self.n_samples_seen_ if warm else 0),
         )
 
@@ -486,25 +479,215 @@ class FactorialMixture(
                 dtype, seen = self.components_.dtype, self.n_samples_seen_
                 variance = self.noise_variance_
             model = self._model(
-                seen + data.total_weight, dtype, variance, code_iter=self.max_code_iter
+                seen + data.total_weight,
+                dtype,
+                variance,
+                inner_iter=self.max_inner_iter,
             )
             if first:
                 point = model.start(starting_parameters(self, found, rng))
             else:
                 point = resume(self, model, 0, data.n_features)
-            step = solvers.stream_step(
-                model,
-                point,
-                data,
-                seen / data.n_units,
-                step_size=self.step_size,
-                step_offset=self.step_offset,
-                step_decay=self.step_decay,
-            )
+            count = seen / data.n_units
+            step = solvers.stream_step(self, model, point, data, count)
             objective = model.objective(point, step.mean)
             found = self._attributes(model.reseed(step.point, data, rng), dtype) | {
-                "lower_bound_": objective,
+                "objective_": objective,
                 "n_samples_seen_": seen + data.n_units,
             }
             step.record(self, found, data.n_units)
         return self
+
+    def _parameters(self):
+        check_is_fitted(self)
+        return Parameters(
+            np.array(self.components_, np.float64),
+            np.array(self.components_covariance_, np.float64),
+            np.array(self.activation_prior_, np.float64),
+            float(self.noise_variance_),
+            float(self.component_variance_),
+        )
+
+    def _evaluate(self, X, codes=True):
+        """Return the codes of rows and the bounds of their log-likelihood."""
+        parameters = self._parameters()
+        self._check_codes()
+        X = self._check_X(X, reset=False)
+        model = FactorialModel(
+            1.0, X.dtype, inner_iter=self.max_inner_iter, inner_tol=self.inner_tol
+        )
+        with one_blas_thread(), threads(self.n_jobs):
+            return model.evaluate(parameters, X, codes)
+
+    def transform(self, X):
+        r"""Return the probabilities that the components are active in each row.
+
+        The mean field :math:`\nu` of a row given the components: coordinate ascent, at
+        most `max_inner_iter` sweeps, until none moves by `inner_tol`; once from the
+        prior, and once through ten falling temperatures, of which the better bound
+        counts. The more features a row has, the more ascent from the prior alone would
+        end in a poor optimum.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_components)
+            Between 0 and 1; rows do not sum to anything.
+        """
+        return self._evaluate(X)[0]
+
+    def predict(self, X):
+        """Return the binary codes of rows: which components are active.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        codes : ndarray of int of shape (n_samples, n_components)
+            1 where the activation probability is above a half.
+        """
+        return (self._evaluate(X)[0] > 0.5).astype(np.int64)
+
+    def inverse_transform(self, X):
+        """Return the rows that codes, or activation probabilities, stand for.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Codes, or what :meth:`transform` returns.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_samples, n_features)
+            Sums of the active components.
+        """
+        check_is_fitted(self)
+        return self._mix(X, self.components_, "components")
+
+    def score_samples(self, X):
+        r"""Return a lower bound of the predictive log-likelihood of each row.
+
+        .. math:: \log p(x^* | X) \ge \max_\nu E_q[\log p(x^*, Z^* | \mu)] + H(\nu)
+
+        with the posterior of the components, whose uncertainty counts, and the codes
+        of :meth:`transform`. Deterministic; the more of the row's codes are certain,
+        the closer it is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, seen before or not.
+
+        Returns
+        -------
+        bounds : ndarray of shape (n_samples,)
+            In nats.
+        """
+        return self._evaluate(X, codes=False)[1]
+
+    def score(self, X, y=None, sample_weight=None):
+        """Return the average of :meth:`score_samples`, in nats a row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Held-out rows.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
+        bounds = self.score_samples(X)
+        weight = check_weight(sample_weight, len(bounds))
+        return float(np.average(bounds.astype(np.float64), weights=weight))
+
+    def sample(self, n_samples=1):
+        """Draw from the fitted mixture, its components at their means.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many to draw.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The draws.
+        codes : ndarray of int of shape (n_samples, n_components)
+            The components that are active in each.
+        """
+        parameters = self._parameters()
+        if n_samples < 1:
+            raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
+        rng = check_random_state(self.random_state)
+        means, activation = parameters.means, parameters.activation
+        codes = (rng.uniform(size=(n_samples, len(means))) < activation).astype(int)
+        X = codes @ means
+        X += np.sqrt(parameters.noise) * rng.standard_normal(X.shape)
+        return X, codes
+
+    def relabel(self, order):
+        """Put the components into another order, in place.
+
+        Parameters
+        ----------
+        order : array-like of int of shape (n_components,)
+            ``order[0]`` is the component that becomes the first.
+
+        Returns
+        -------
+        self : estimator
+            The same, with every fitted array in the new order.
+        """
+        check_is_fitted(self)
+        order = check_order(order, len(self.components_))
+        for name in ("components_", "components_variance_", "activation_prior_"):
+            setattr(self, name, getattr(self, name)[order])
+        square = np.ix_(order, order)
+        self.components_covariance_ = self.components_covariance_[square]
+        sum_z, sum_zz, sum_zx, *rest = self._sums
+        self._sums = (sum_z[order], sum_zz[square], sum_zx[order], *rest)
+        return self
+
+    def summary(self):
+        """Return a table of the components.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row a component: how often it is active, its length, the share of the
+            model's variance that it brings, and the posterior standard deviation of
+            its values. The frame's ``attrs`` hold the bound, the noise, solver,
+            convergence, passes and how many starts reached the best; the text ends
+            with them.
+        """
+        parameters = self._parameters()
+        activation, means = parameters.activation, parameters.means
+        square = np.einsum("kd,kd->k", means, means)
+        variance = activation * (1.0 - activation) * square
+        total = variance.sum() + means.shape[1] * parameters.noise
+        columns = {
+            "active": activation,
+            "length": np.sqrt(square),
+            "variance share": variance / total,
+            "sd": np.sqrt(np.diagonal(parameters.covariance)),
+        }
+        facts = {
+            "objective": self.objective_,
+            "noise_variance": parameters.noise,
+        }
+        facts |= fit_facts(self, self.objective_)
+        index = [f"component {k}" for k in range(len(means))]
+        return summary_table(columns, index, facts)

@@ -37,9 +37,9 @@ from skvrem.factorial._model_bound import (
     gram,
     residual,
 )
-from skvrem.utils._algebra import accumulate
+from skvrem.utils._algebra import accumulate, read_only
 from skvrem.utils._averaging import Averaging
-from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.utils._parallel import map_chunks, parallel_map, row_chunks
 
 __all__ = ["FactorialModel", "FactorialPoint", "no_codes", "rows_of_a_tile"]
 
@@ -92,9 +92,9 @@ class FactorialModel(Averaging):
         Joint posterior of the components; otherwise S is diagonal.
     least_noise : float
         Smallest noise variance that is learned.
-    code_iter : int
+    inner_iter : int
         Most sweeps over a row's code a visit.
-    code_tol : float
+    inner_tol : float
         No more of them where one moves no ν of the row by more than this.
     keep_sums : bool
         Variance reduction keeps the sums of every batch. Otherwise it keeps the
@@ -109,8 +109,8 @@ class FactorialModel(Averaging):
         learn=(True, True, True),
         full=True,
         least_noise=0.0,
-        code_iter=5,
-        code_tol=1e-4,
+        inner_iter=5,
+        inner_tol=1e-4,
         keep_sums=True,
     ):
         self.total_weight = total_weight
@@ -118,8 +118,8 @@ class FactorialModel(Averaging):
         self.learn = learn
         self.full = full
         self.least_noise = least_noise
-        self.code_iter = code_iter
-        self.code_tol = code_tol
+        self.inner_iter = inner_iter
+        self.inner_tol = inner_tol
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
         self.n_reseeded = 0
@@ -173,8 +173,8 @@ class FactorialModel(Averaging):
             bias,
             scale,
             prior,
-            self.code_iter if n_sweeps is None else min(n_sweeps, self.code_iter),
-            self.dtype.type(self.code_tol),
+            self.inner_iter if n_sweeps is None else min(n_sweeps, self.inner_iter),
+            self.dtype.type(self.inner_tol),
             codes,
             after,
             nu,
@@ -247,6 +247,21 @@ class FactorialModel(Averaging):
             nu = np.where(better, found, nu)
         return value + constant, nu
 
+    def evaluate(self, parameters, X, codes=True):
+        """Return the codes of rows, none without `codes`, and their bounds at T=1."""
+        X, cooling = read_only(X), self.cooling(parameters)
+        n, k = len(X), len(parameters.activation)
+        nu = np.empty((n if codes else 0, k), X.dtype)
+        bounds = np.empty(n, X.dtype)
+
+        def fill(start, stop):
+            bounds[start:stop], part = self.bounds(parameters, X[start:stop], cooling)
+            if codes:
+                nu[start:stop] = part.T
+
+        map_chunks(fill, n, rows_of_a_tile(X.shape[1]))
+        return nu, bounds
+
     @staticmethod
     def _share(parameters, tables, scores, nu):
         """Return what depends on ν of E log p(x, Z) of rows."""
@@ -263,11 +278,6 @@ class FactorialModel(Averaging):
             hot = means, products, b * bias, b * scale, prior
             self.settle(hot, scores, NO_IDS, 0, codes, codes, COOLING_SWEEPS)
         return self.settle(tables, scores, NO_IDS, 0, codes, no_codes(codes))
-
-    def remember(self, point, batch, beta):
-        """Return the sums of a batch, and what it takes to have them again."""
-        sums = self.statistics(point, batch, beta)
-        return sums, (sums if self.keep_sums else (point, beta))
 
     def recall(self, memory, point, batch):
         """Return the sums of a batch where they were remembered."""

@@ -1,17 +1,19 @@
-"""Where a fit of the factorial mixture begins."""
+"""Where a fit of the factorial mixture begins, and how it cools."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from skvrem.factorial._model import FactorialPoint
-from skvrem.factorial._model_bound import Parameters, Statistics
+from skvrem.factorial._model_bound import Parameters, Statistics, calibration
+from skvrem.schedules import LearnedTemperature
 from skvrem.utils._parallel import row_chunks
+from skvrem.utils._validation import among, check_given
 
 __all__ = [
     "LEAST_NOISE",
     "NOISE_SHARE",
-    "Moments",
+    "learned_temperature",
     "moments",
     "resume",
     "starting_parameters",
@@ -26,6 +28,10 @@ APART = 0.1
 TILE_SIZE = 1 << 18
 # A variance with an inverse.
 LEAST_VARIANCE = 1e-290
+
+N_TEMPERATURES = 100
+# The share of the first temperatures that is left when the learning ends: exp(-4).
+DECAY = 4.0
 
 
 class Moments(NamedTuple):
@@ -79,40 +85,19 @@ def starting_parameters(estimator, moments, rng):
     """
     k, d = estimator.n_components, len(moments.mean)
     activation = estimator.activation_prior
-    activation = ACTIVATION if activation is None else activation
+    activation = ACTIVATION if among(activation, ["learn"]) else activation
     activation = np.broadcast_to(np.asarray(activation, float), k).copy()
     noise, spread = estimator.noise_variance, estimator.component_variance
-    noise = NOISE_SHARE * moments.variance if noise is None else float(noise)
-    if spread is None:
+    noise = NOISE_SHARE * moments.variance if noise == "learn" else float(noise)
+    if spread == "learn":
         square = moments.variance + np.square(moments.mean).mean()
         spread = square / activation.sum()
     if estimator.components_init is not None:
-        means = check_components(estimator.components_init, (k, d))
+        means = check_given(estimator.components_init, "components_init", (k, d))
     else:
         apart = APART * np.sqrt(moments.variance) * rng.standard_normal((k, d))
         means = moments.mean / activation.sum() + apart
     return Parameters(means, None, activation, noise, float(spread))
-
-
-def check_components(components, shape):
-    """Return components to start from as an array.
-
-    Raises
-    ------
-    ValueError
-        For another shape, or numbers that are not finite.
-    """
-    try:
-        components = np.array(components, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError("components_init must be an array of numbers.") from error
-    if components.shape != shape:
-        raise ValueError(
-            f"components_init must have shape {shape}, got {components.shape}."
-        )
-    if not np.isfinite(components).all():
-        raise ValueError("components_init must be finite.")
-    return components
 
 
 def resume(estimator, model, n_rows, n_features):
@@ -136,10 +121,45 @@ def resume(estimator, model, n_rows, n_features):
         "spread": estimator.component_variance,
     }
     for name, value in given.items():
-        if value is not None:
+        if not among(value, ["learn"]):
             like = getattr(parameters, name)
             value = np.broadcast_to(np.asarray(value, float), np.shape(like))[()]
             parameters = parameters._replace(**{name: value})
     codes = model.codes(parameters.activation, n_rows)
     sums = Statistics(*estimator._sums, 0.0, 0.0)
     return FactorialPoint(parameters, sums, codes, codes.copy())
+
+
+def learned_temperature(highest, length, total_weight, kind=LearnedTemperature):
+    """Return a temperature that is learned, and starts at the highest.
+
+    What is left of it after `length` epochs goes in half as many, so that a fit ends
+    at 1.
+
+    Parameters
+    ----------
+    highest : float
+        The grid is from 1 to that.
+    length : int
+        Epochs in which it is learned.
+    total_weight : float
+        Of all rows.
+    kind : type, default=LearnedTemperature
+
+    Returns
+    -------
+    temperature : LearnedTemperature
+    """
+    temperatures = np.geomspace(1.0, max(highest, 1.0), N_TEMPERATURES)
+    share = np.zeros(N_TEMPERATURES)
+    share[-1] = 1.0
+    return kind(
+        temperatures,
+        share,
+        lambda point, _: calibration(point, 1.0 / temperatures),
+        total_weight=total_weight,
+        rate=min(1.0, DECAY / max(length, 1)),
+        length=length,
+        end=length + -(-length // 2),
+        blind=1,  # the statistics of a start are made up
+    )

@@ -1,22 +1,22 @@
-"""The scikit-learn shell of the hidden Markov model: parameters and fit."""
+"""The scikit-learn shell of the hidden Markov model."""
 
 from typing import ClassVar
 
+import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from skvrem import solvers
-from skvrem.hmm._description import HMMDescription
-from skvrem.hmm._fitting import HMMFitting
-from skvrem.hmm._forecast import HMMOutlook
-from skvrem.hmm._inference import HMMInference
-from skvrem.hmm._intervals import HMMIntervals
+from skvrem.hmm._description import of_emission, relabel, sample, summary
+from skvrem.hmm._fitting import check_solver, fit, stream_step
+from skvrem.hmm._forecast import forecast, pseudo_residuals
+from skvrem.hmm._inference import decode, run, score, state_probabilities
+from skvrem.hmm._intervals import confidence_intervals
 from skvrem.hmm._model import HMMModel
-from skvrem.hmm._plan import check_solver
-from skvrem.hmm._stream import HMMStream
 from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._continuous import Gamma, VonMises
 from skvrem.hmm.emissions._discrete import Bernoulli, Categorical, Poisson
 from skvrem.hmm.emissions._gaussian import Gaussian
+from skvrem.hmm.forward_backward._input import of_sequences
 from skvrem.hmm.transitions._homogeneous import (
     Homogeneous,
     Transitions,
@@ -45,17 +45,7 @@ EMISSIONS = {
 }
 
 
-class VRHMM(
-    HMMFitting,
-    HMMInference,
-    HMMDescription,
-    HMMOutlook,
-    HMMIntervals,
-    HMMStream,
-    CallbackSupportMixin,
-    VersionedPickle,
-    BaseEstimator,
-):
+class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     r"""Hidden Markov model of one or many sequences.
 
     A row of X is an observation, and the rows of a sequence follow each other in time.
@@ -98,8 +88,9 @@ class VRHMM(
         by variance-reduced gradients in free coordinates. They are slower where the M
         step has a closed form, and more often leave a poor optimum. "stochastic" is
         stochastic EM with decreasing steps, on blocks of whole sequences.
-    acceleration : {None, "squarem", "lbfgs"}, default=None
-        On top of "batch": extrapolation [2]_; or, after 6 epochs, quasi-Newton steps
+    acceleration : {"auto", "squarem", "lbfgs", None}, default="auto"
+        On top of "batch": extrapolation [2]_, which "auto" is with ``solver="auto"``
+        and not with "batch"; or, after 6 epochs, quasi-Newton steps
         by the exact gradient, whose first metric is the information of the complete
         data. Where Baum-Welch is slow, because states overlap, the latter needs the
         fewest passes.
@@ -111,7 +102,7 @@ class VRHMM(
         thousandth of the rows.
     partial_e_step : bool, default=True
         "svrg" and "saga" renew the posteriors of the rows that they visit.
-    inner_passes : int, default=1
+    inner_iter : int, default=1
         Times that "svrg" and "saga" visit every row between two full E steps.
     max_iter : int, default=500
         Epochs: passes over the data; of "incremental" a pass and two sweeps over the
@@ -165,16 +156,18 @@ class VRHMM(
         Of Poisson emissions.
     emissionprob_ : ndarray of shape (n_components, n_categories)
         Of categorical emissions.
+    objective_ : float
+        In nats a row: the log-likelihood, and that of the priors where there are any.
+        What ``history_["objective"]`` ends with.
     log_likelihood_ : float
-        In nats a row, before the last update.
+        The same without the priors.
     n_parameters_ : int
         Free parameters; what is masked or fixed does not count.
     converged_ : bool
     n_iter_ : int
         Epochs of the start that was continued.
     history_ : dict of ndarray
-        passes, seconds, objective, step_size, temperature by epoch. The objective is
-        the log-likelihood a row, and that of the priors where there are any.
+        passes, seconds, objective, step_size, temperature by epoch.
     init_scores_ : ndarray of shape (n_init,)
         Objective that each start had reached when the best was chosen.
     solver_ : str
@@ -237,10 +230,10 @@ class VRHMM(
         groups=None,
         algorithm="viterbi",
         solver="auto",
-        acceleration=None,
+        acceleration="auto",
         batch_size="auto",
         partial_e_step=True,
-        inner_passes=1,
+        inner_iter=1,
         max_iter=500,
         tol=1e-6,
         tempering=None,
@@ -271,7 +264,7 @@ class VRHMM(
         self.acceleration = acceleration
         self.batch_size = batch_size
         self.partial_e_step = partial_e_step
-        self.inner_passes = inner_passes
+        self.inner_iter = inner_iter
         self.max_iter = max_iter
         self.tol = tol
         self.tempering = tempering
@@ -297,7 +290,7 @@ class VRHMM(
         return tags
 
     def _check_parameters(self):
-        check_integer(self, "n_components", "verbose_interval", "inner_passes", least=1)
+        check_integer(self, "n_components", "verbose_interval", "inner_iter", least=1)
         check_integer(self, "max_iter", "annealing_iter", "verbose")
         check_integer(self, "n_init", "batch_size", least=1, options=("auto",))
         check_real(self, "tol", "reg_covar")
@@ -311,7 +304,7 @@ class VRHMM(
             covariance_type=("diag", "full", "tied", "spherical"),
             solver=solvers.names_for(HMMModel),
             partial_e_step=(False, True),
-            acceleration=(None, "squarem", "lbfgs"),
+            acceleration=("auto", None, "squarem", "lbfgs"),
             tempering=(None, "annealed"),
             init_params=("kmeans", "random"),
             warm_start=(False, True),
@@ -399,5 +392,396 @@ class VRHMM(
         """
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            self._fit(X, y, sample_weight, groups, lengths, state_labels)
+            fit(
+                self,
+                X,
+                y,
+                sample_weight=sample_weight,
+                groups=groups,
+                lengths=lengths,
+                state_labels=state_labels,
+            )
         return self
+
+    def partial_fit(
+        self,
+        X,
+        y=None,
+        *,
+        sample_weight=None,
+        groups=None,
+        lengths=None,
+        state_labels=None,
+        continues=False,
+    ):
+        """Update the model with some sequences, or the next rows of an endless one.
+
+        One step of stochastic EM: the statistics move by
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        where t is the number of such batches seen. The first batch finds the starting
+        values, so it should hold a few hundred rows or more. Goes on from a `fit`.
+        What batches may hold later need not be in the first, but the number of
+        categories must be given, as ``Categorical(n_categories=...)``, if it is not.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another; NaN is missing.
+        y : Ignored
+            Present by convention, with an entry a row; `lengths` go by name.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sequences count so many times: the same for all rows of one.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+        state_labels : array-like of int of shape (n_samples,), default=None
+            States that are known, -1 where they are not.
+        continues : bool, default=False
+            The first row follows the last row of the last batch, whose state's
+            probabilities have been kept.
+
+        Returns
+        -------
+        self : VRHMM
+            The fitted model.
+        """
+        structure = vars(self).get("_fit_parameters")
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            stream_step(
+                self,
+                X,
+                continues,
+                y=y,
+                sample_weight=sample_weight,
+                groups=groups,
+                lengths=lengths,
+                state_labels=state_labels,
+            )
+        # What later batches are given to counts as it did for the first.
+        if structure is not None:
+            self._fit_parameters = structure
+        return self
+
+    @of_sequences
+    def predict(self, X, *, groups=None, lengths=None):
+        """Return the state of each row, by `algorithm`.
+
+        Parameters
+        ----------
+        {rows}
+        {ids}
+
+        Returns
+        -------
+        states : ndarray of int of shape (n_samples,)
+            The most probable path of states, or with ``algorithm="map"`` the most
+            probable state of each row.
+        """
+        return self.decode(X, groups=groups, lengths=lengths)[1]
+
+    @of_sequences
+    def decode(self, X, *, groups=None, lengths=None, algorithm=None):
+        """Return the states of the rows and how probable they are.
+
+        Parameters
+        ----------
+        {rows}
+        {ids}
+        algorithm : {"viterbi", "map"}, default=None
+            None is that of the constructor.
+
+        Returns
+        -------
+        log_prob : float
+            Joint log-probability of all rows and their most probable paths; of "map"
+            the sum of the posterior probabilities of the states.
+        states : ndarray of int of shape (n_samples,)
+            States of the rows.
+        """
+        algorithm = self.algorithm if algorithm is None else algorithm
+        return decode(self, X, groups, lengths, algorithm)
+
+    @of_sequences
+    def predict_proba(self, X, *, groups=None, lengths=None):
+        """Return the probability of each state for each row, given its whole sequence.
+
+        Parameters
+        ----------
+        {rows}
+        {ids}
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_components)
+            Smoothed probabilities, rows that sum to 1.
+        """
+        return state_probabilities(self, X, groups, lengths, smoothed=True)
+
+    @of_sequences
+    def filter_proba(self, X, *, groups=None, lengths=None):
+        """Return the probability of each state given the sequence up to each row.
+
+        Parameters
+        ----------
+        {rows}
+        {ids}
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_components)
+            Filtered probabilities, rows that sum to 1.
+        """
+        return state_probabilities(self, X, groups, lengths, smoothed=False)
+
+    @of_sequences
+    def score_samples(self, X, *, groups=None, lengths=None):
+        """Return the log-density of each row given the rows of its sequence before it.
+
+        Parameters
+        ----------
+        {rows}
+        {ids}
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            In nats; its sum is the log-likelihood.
+        """
+        sequences, passes = run(self, X, groups, lengths)
+        shares = passes.layout.gather(passes.row_shares, 1)[:, 0]
+        return shares.astype(sequences.X.dtype, copy=False)
+
+    @of_sequences
+    def score(self, X, y=None, *, sample_weight=None, groups=None, lengths=None):
+        """Return the log-likelihood in nats a row.
+
+        Parameters
+        ----------
+        {rows}
+        y : Ignored
+            Present by convention, with an entry a row; `lengths` go by name.
+        sample_weight : array-like of shape (n_samples,), default=None
+            The same for all rows of a sequence.
+        {ids}
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
+        return score(self, X, y, sample_weight, groups, lengths)
+
+    @of_sequences
+    def aic(self, X, *, groups=None, lengths=None):
+        """Return the Akaike information criterion on X.
+
+        Parameters
+        ----------
+        {rows}
+        {ids}
+
+        Returns
+        -------
+        aic : float
+            The lower, the better.
+        """
+        shares = self.score_samples(X, groups=groups, lengths=lengths)
+        return float(2.0 * self.n_parameters_ - 2.0 * shares.sum(dtype=float))
+
+    @of_sequences
+    def bic(self, X, *, groups=None, lengths=None):
+        """Return the Bayesian information criterion on X.
+
+        Parameters
+        ----------
+        {rows}
+        {ids}
+
+        Returns
+        -------
+        bic : float
+            The lower, the better.
+        """
+        shares = self.score_samples(X, groups=groups, lengths=lengths)
+        penalty = self.n_parameters_ * np.log(len(shares))
+        return float(penalty - 2.0 * shares.sum(dtype=float))
+
+    @of_sequences
+    def forecast(self, X, horizon=1, *, groups=None, lengths=None, inputs=None):
+        """Return the distribution of the rows after the end of each sequence.
+
+        Parameters
+        ----------
+        {rows}
+        horizon : int, default=1
+            How many rows ahead.
+        {ids}
+        inputs : array-like, default=None
+            Where transitions depend on columns of X: these in the rows ahead but the
+            last, shape (n_sequences, horizon - 1, n_inputs), or without the first axis
+            where they are the same for all. None is as in the last row of a sequence
+            with `Covariates`, and with `Hierarchical` the probability that the states
+            emit them, or no boundary.
+
+        Returns
+        -------
+        forecast : Forecast
+            Named tuple of `states`, `mean` and `sd`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvrem import VRHMM
+        >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
+        >>> X += np.random.default_rng(0).normal(size=X.shape)
+        >>> hmm = VRHMM(2, random_state=0).fit(X)
+        >>> hmm.forecast(X, horizon=3).mean.shape
+        (1, 3, 1)
+        """
+        return forecast(self, X, horizon, groups, lengths, inputs)
+
+    @of_sequences
+    def pseudo_residuals(self, X, *, groups=None, lengths=None):
+        r"""Return how each value lies in its distribution given the rows before it.
+
+        With :math:`u = P(Y_t \le y_t \mid y_1, \dots, y_{t-1})`, of discrete
+        distributions the middle of the jump, the residual is
+        :math:`\Phi^{-1}(u)`: standard normal where the model is right.
+
+        Parameters
+        ----------
+        {rows}
+        {ids}
+
+        Returns
+        -------
+        residuals : ndarray of shape (n_samples, n_features)
+            NaN where X is; at most 38 in size, where tails are too thin for floats.
+
+        References
+        ----------
+        Zucchini, MacDonald, Langrock (2016). Hidden Markov Models for Time Series,
+        section 6.2.
+        """
+        return pseudo_residuals(self, X, groups, lengths)
+
+    @of_sequences
+    def confidence_intervals(
+        self, X, level=0.95, *, sample_weight=None, groups=None, lengths=None
+    ):
+        """Return confidence intervals of the parameters, from the rows of the fit.
+
+        The Hessian of the log-likelihood, and of priors where there are any, is taken
+        by central differences of its exact gradient in free coordinates. Standard
+        errors follow by the delta method. Intervals are symmetric on the scale of
+        a parameter and are transformed back: logarithms of what is positive, log-odds
+        of probabilities, real numbers as they are. So they hold no impossible value.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another: those that the model was fitted to.
+        level : float, default=0.95
+            Probability that an interval covers the true value, where there are many
+            rows.
+        sample_weight : array-like of shape (n_samples,), default=None
+            The same for all rows of a sequence.
+        {ids}
+
+        Returns
+        -------
+        intervals : Intervals
+            Named tuple of `lower`, `upper` and `standard_error`. What is fixed or
+            masked has a standard error of 0.
+
+        Warns
+        -----
+        UserWarning
+            If the rows say nothing of some parameters, as at a boundary (a transition
+            of probability 0, the first state of a single sequence) or where states
+            are alike. These are NaN.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvrem import VRHMM
+        >>> X = np.random.default_rng(0).normal(size=(400, 1))
+        >>> intervals = VRHMM().fit(X).confidence_intervals(X)
+        >>> intervals.standard_error.emission.mean_.round(3)  # sd / 20
+        array([[0.05]])
+        >>> bool(intervals.lower.emission.mean_ < 0.0 < intervals.upper.emission.mean_)
+        True
+        """
+        return confidence_intervals(self, X, level, sample_weight, groups, lengths)
+
+    def sample(self, n_samples=1, random_state=None, *, inputs=None):
+        """Draw a sequence from the model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Length of the sequence.
+        random_state : int, RandomState instance or None, default=None
+            None is that of the constructor.
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+            The columns that transitions depend on, where they do. Not needed where
+            states emit them.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The observed features.
+        states : ndarray of int of shape (n_samples,)
+            The states that they were drawn in.
+        """
+        return sample(self, n_samples, random_state, inputs)
+
+    def relabel(self, order):
+        """Put the states into another order, in place.
+
+        Parameters
+        ----------
+        order : array-like of int of shape (n_components,)
+            ``order[0]`` is the state that becomes the first.
+
+        Returns
+        -------
+        self : estimator
+            The same, with every fitted array in the new order.
+        """
+        relabel(self, order)
+        return self
+
+    def summary(self):
+        """Return a table of the states.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row a state: its share of the rows, expected number of rows until it is
+            left, and parameters of its emissions. The frame's ``attrs`` hold
+            log-likelihood, number of parameters, solver, convergence, passes; the text
+            ends with them.
+        """
+        return summary(self)
+
+    means_ = of_emission(
+        "means_", "Gaussian", "mean_", "Means of Gaussian emissions, a row a state."
+    )
+    covars_ = of_emission(
+        "covars_",
+        "Gaussian",
+        "full_covariance",
+        "Covariance matrices of Gaussian emissions, one a state.",
+    )
+    lambdas_ = of_emission(
+        "lambdas_", "Poisson", "rate_", "Rates of Poisson emissions, a row a state."
+    )
+    emissionprob_ = of_emission(
+        "emissionprob_",
+        "Categorical",
+        "probability_",
+        "Probabilities of categories, a row a state.",
+    )

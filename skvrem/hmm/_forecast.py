@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from skvrem.hmm.forward_backward._source import of_sequences
+from skvrem.hmm._inference import filtered_states
+from skvrem.hmm._opening import find_columns, fitted_parameters
 
-__all__ = ["Forecast", "HMMOutlook"]
+__all__ = ["Forecast", "forecast", "input_places", "pseudo_residuals"]
 
 TINY = np.finfo(float).tiny
 
@@ -30,141 +31,75 @@ class Forecast(NamedTuple):
     sd: np.ndarray
 
 
-class HMMOutlook:
-    """Methods of a fitted model that look ahead of rows."""
+def forecast(estimator, X, horizon, groups, lengths, inputs):
+    """Return the distribution of the rows after the end of each sequence."""
+    whole = isinstance(horizon, Real) and not isinstance(horizon, bool)
+    if not (whole and horizon == np.floor(horizon) and 1 <= horizon < np.inf):
+        raise ValueError(f"horizon must be an integer of at least 1, got {horizon!r}.")
+    sequences, filtered = filtered_states(estimator, X, groups, lengths)
+    ends, horizon = sequences.bounds[1:] - 1, int(horizon)
+    emission, transitions = estimator.emission_, estimator.transitions_
+    parameters = fitted_parameters(estimator)
+    mean, variance = emission.moments(parameters.emission)
+    future = _future_inputs(transitions, inputs, len(ends), horizon)
+    # What states emit of what transitions depend on.
+    emitted = mean[:, input_places(estimator)] if transitions.observed else None
+    packed, state = parameters.transmat, filtered[ends]
+    last = None if sequences.inputs is None else sequences.inputs[ends]
+    states = np.empty((len(state), horizon, state.shape[1]))
+    for step in range(horizon):
+        if step and future is None:
+            state = transitions.ahead(packed, state, last, emitted)
+        else:
+            known = future[:, step - 1] if step else last
+            state = transitions.steps(packed, state, known)
+        states[:, step] = state
+    expected = states @ mean
+    second = states @ (variance + np.square(mean))
+    spread = np.sqrt(np.maximum(second - np.square(expected), 0.0))
+    return Forecast(states, expected, spread)
 
-    @of_sequences
-    def forecast(self, X, horizon=1, *, groups=None, lengths=None, inputs=None):
-        """Return the distribution of the rows after the end of each sequence.
 
-        Parameters
-        ----------
-        {rows}
-        horizon : int, default=1
-            How many rows ahead.
-        {ids}
-        inputs : array-like, default=None
-            Where transitions depend on columns of X: these in the rows ahead but the
-            last, shape (n_sequences, horizon - 1, n_inputs), or without the first axis
-            where they are the same for all. None is as in the last row of a sequence
-            with `Covariates`, and with `Hierarchical` the probability that the states
-            emit them, or no boundary.
+def input_places(estimator):
+    """Numbers, among the observed columns, of inputs that are observed too."""
+    places = find_columns(estimator)
+    return [places.observed.index(j) for j in places.inputs]
 
-        Returns
-        -------
-        forecast : Forecast
-            Named tuple of `states`, `mean` and `sd`.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skvrem import VRHMM
-        >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
-        >>> X += np.random.default_rng(0).normal(size=X.shape)
-        >>> hmm = VRHMM(2, random_state=0).fit(X)
-        >>> hmm.forecast(X, horizon=3).mean.shape
-        (1, 3, 1)
-        """
-        whole = isinstance(horizon, Real) and not isinstance(horizon, bool)
-        if not (whole and horizon == np.floor(horizon) and 1 <= horizon < np.inf):
-            raise ValueError(
-                f"horizon must be an integer of at least 1, got {horizon!r}."
-            )
-        parameters = self._parameters()
-        sequences, passes = self._run(X, groups, lengths)
-        filtered = passes.layout.gather(passes.alpha, passes.n)
-        mean, variance = self.emission_.moments(parameters.emission)
-        ends = sequences.bounds[1:] - 1
-        states = self._states_ahead(
-            parameters.transmat,
-            filtered[ends],
-            None if sequences.inputs is None else sequences.inputs[ends],
-            self._future_inputs(inputs, len(ends), int(horizon)),
-            mean,
-            int(horizon),
+def _future_inputs(transitions, inputs, n_sequences, horizon):
+    """Return the inputs of rows ahead, of every sequence, or None."""
+    if inputs is None:
+        return None
+    shape = n_sequences, horizon - 1, len(transitions.columns)
+    inputs = np.asarray(inputs, float)
+    if shape[2] == 0 or inputs.shape not in (shape, shape[1:]):
+        raise ValueError(
+            "inputs of a forecast are what transitions depend on in the rows ahead "
+            f"but the last, of shape {shape} or {shape[1:]}, got {inputs.shape}."
         )
-        expected = states @ mean
-        second = states @ (variance + np.square(mean))
-        spread = np.sqrt(np.maximum(second - np.square(expected), 0.0))
-        return Forecast(states, expected, spread)
+    inputs = np.broadcast_to(inputs, shape)
+    transitions.check_inputs(inputs.reshape(-1, shape[2]))
+    return inputs
 
-    def _states_ahead(self, packed, state, last, future, mean, horizon):
-        """States of the rows to come: (n_sequences, horizon, n_states)."""
-        transitions = self._fitted_transitions()
-        mean = mean[:, self._input_places()] if transitions.observed else None
-        states = np.empty((len(state), horizon, state.shape[1]))
-        for step in range(horizon):
-            if step == 0:
-                state = transitions.steps(packed, state, last)
-            elif future is not None:
-                state = transitions.steps(packed, state, future[:, step - 1])
-            else:
-                state = transitions.ahead(packed, state, last, mean)
-            states[:, step] = state
-        return states
 
-    def _future_inputs(self, inputs, n_sequences, horizon):
-        if inputs is None:
-            return None
-        transitions = self._fitted_transitions()
-        shape = n_sequences, horizon - 1, len(transitions.columns)
-        inputs = np.asarray(inputs, float)
-        if shape[2] == 0 or inputs.shape not in (shape, shape[1:]):
-            raise ValueError(
-                "inputs of a forecast are what transitions depend on in the rows ahead "
-                f"but the last, of shape {shape} or {shape[1:]}, got {inputs.shape}."
-            )
-        inputs = np.broadcast_to(inputs, shape)
-        transitions.check_inputs(inputs.reshape(-1, shape[2]))
-        return inputs
-
-    @of_sequences
-    def pseudo_residuals(self, X, *, groups=None, lengths=None):
-        r"""Return how each value lies in its distribution given the rows before it.
-
-        With :math:`u = P(Y_t \le y_t \mid y_1, \dots, y_{t-1})`, of discrete
-        distributions the middle of the jump, the residual is
-        :math:`\Phi^{-1}(u)`: standard normal where the model is right.
-
-        Parameters
-        ----------
-        {rows}
-        {ids}
-
-        Returns
-        -------
-        residuals : ndarray of shape (n_samples, n_features)
-            NaN where X is; at most 38 in size, where tails are too thin for floats.
-
-        References
-        ----------
-        Zucchini, MacDonald, Langrock (2016). Hidden Markov Models for Time Series,
-        section 6.2.
-        """
-        parameters = self._parameters()
-        sequences, passes = self._run(X, groups, lengths)
-        filtered = passes.layout.gather(passes.alpha, passes.n)
-        predicted = np.empty_like(filtered)
-        transitions, inputs = self._fitted_transitions(), sequences.inputs
-        predicted[1:] = transitions.steps(
-            parameters.transmat,
-            filtered[:-1],
-            None if inputs is None else inputs[:-1],
-        )
-        predicted[sequences.bounds[:-1]] = parameters.startprob
-        rows = np.asarray(sequences.X, np.float64)
-        residuals = np.empty_like(rows)
+def pseudo_residuals(estimator, X, groups, lengths):
+    """Return how each value lies in its distribution given the rows before it."""
+    sequences, filtered = filtered_states(estimator, X, groups, lengths)
+    parameters, inputs = fitted_parameters(estimator), sequences.inputs
+    predicted = np.empty_like(filtered)
+    before = None if inputs is None else inputs[:-1]
+    predicted[1:] = estimator.transitions_.steps(
+        parameters.transmat, filtered[:-1], before
+    )
+    predicted[sequences.bounds[:-1]] = parameters.startprob
+    rows = np.asarray(sequences.X, np.float64)
+    known = np.where(np.isnan(rows), 0.0, rows)
+    residuals = np.empty_like(rows)
+    for j, column in enumerate(known.T):
+        tails = estimator.emission_.tails(column, j, parameters.emission)
         # Of each tail the one that keeps its digits.
-        for j, (below, above) in enumerate(self._tails(rows, parameters.emission)):
-            lower = (predicted * below).sum(axis=1)
-            upper = (predicted * above).sum(axis=1)
-            low = lower < upper
-            tail = ndtri(np.clip(np.where(low, lower, upper), TINY, 0.5))
-            residuals[:, j] = np.where(low, tail, -tail)
-        return np.where(np.isnan(rows), np.nan, residuals)
-
-    def _tails(self, rows, parameters):
-        """Yield P(below) and P(above) of every column, half a jump in each."""
-        for j in range(rows.shape[1]):
-            known = np.where(np.isnan(rows[:, j]), 0.0, rows[:, j])
-            yield self.emission_.tails(known, j, parameters)
+        lower, upper = ((predicted * tail).sum(axis=1) for tail in tails)
+        low = lower < upper
+        tail = ndtri(np.clip(np.where(low, lower, upper), TINY, 0.5))
+        residuals[:, j] = np.where(low, tail, -tail)
+    return np.where(np.isnan(rows), np.nan, residuals)

@@ -100,7 +100,7 @@ class HMMModel(FreeCoordinates, Averaging):
 
     def chain(self, parameters, beta=1.0):
         """Return the parameters as kernels take them, to the power of beta."""
-        theta = self.features.merge(self.emission.kernel_theta(parameters.emission))
+        theta = self.features.collapse(self.emission.kernel_theta(parameters.emission))
         if self.labelled:
             n = len(parameters.startprob)
             forbidden = np.repeat(np.eye(n), len(theta) // n, axis=0)
@@ -130,9 +130,9 @@ class HMMModel(FreeCoordinates, Averaging):
         """Run the passes and return their statistics."""
         objective = passes.forward() / beta
         start, pairs, features = passes.backward()
-        pairs = self.transitions.digest(pairs, point.parameters.transmat)
-        features = self.features.widen(features)
-        features = self.emission.digest(features, point.parameters.emission)
+        pairs = self.transitions.complete(pairs, point.parameters.transmat)
+        features = self.features.expand(features)
+        features = self.emission.complete(features, point.parameters.emission)
         sums = Statistics(start, pairs, features, objective, math.nan)
         expected = self._expected_chain(point.parameters, sums)
         expected += self._expected_rows(point.parameters, sums)
@@ -211,8 +211,8 @@ class HMMModel(FreeCoordinates, Averaging):
             startprob = stationary(transmat)
         else:
             startprob = self.initial.maximize(startprob + SHARED / n, startprob)
-        mean = np.repeat(self.features.widen(mean[None]), len(sums.features), axis=0)
-        features = sums.features + SHARED / n * self.emission.digest(mean, emission)
+        mean = np.repeat(self.features.expand(mean[None]), len(sums.features), axis=0)
+        features = sums.features + SHARED / n * self.emission.complete(mean, emission)
         emission = self.emission.maximize(features * self.total, emission, True)
         return Parameters(startprob, transmat, emission)
 

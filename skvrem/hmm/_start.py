@@ -63,18 +63,18 @@ def starting_parameters(model, rows, method, rng, inputs=None):
         members = (inner[:, None] == np.arange(n * parts)).astype(float)
     else:
         members = (labels[:, None] == np.arange(n)).astype(float)
-    sums = model.features.widen(members.T @ features)
+    sums = model.features.expand(members.T @ features)
     if emission.excludes:
         # What no picked row holds must not be impossible in every state.
         mean = rows.mean_features()
     else:
         mean = features.mean(axis=0)
-    mean = model.features.widen(mean[None])
+    mean = model.features.expand(mean[None])
     sums += SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None] * mean
     anywhere = np.repeat(mean, n * parts, axis=0)
     blank = emission.blank()
-    blank = emission.maximize(emission.digest(anywhere, blank), blank, True)
-    sums = emission.digest(sums, blank)
+    blank = emission.maximize(emission.complete(anywhere, blank), blank, True)
+    sums = emission.complete(sums, blank)
     packed = emission.given_start(emission.maximize(sums, blank, True))
     before = None if inputs is None else inputs[picked[inside - 1]]
     pairs = model.transitions.start(labels[inside - 1], labels[inside], before)

@@ -1,9 +1,13 @@
 """Components that are images."""
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.inspection._grid import new_axes
+from skvrem.inspection._axes import numbers_of_parts, titled_axes
 from skvrem.text._words import check_size
 
 __all__ = ["ComponentsDisplay"]
@@ -39,7 +43,12 @@ class ComponentsDisplay:
     ['component 0', 'component 1', 'component 2']
     """
 
-    def __init__(self, components, image_shape, titles=None):
+    def __init__(
+        self,
+        components: ArrayLike,
+        image_shape: tuple[int, int],
+        titles: Sequence[str] | None = None,
+    ):
         self.components = components
         self.image_shape = image_shape
         self.titles = titles
@@ -47,15 +56,15 @@ class ComponentsDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        image_shape,
+        estimator: Any,
+        image_shape: tuple[int, int],
         *,
-        components=None,
-        titles=None,
-        ax=None,
-        n_columns=8,
-        **kwargs,
-    ):
+        components: ArrayLike | None = None,
+        titles: Sequence[str] | None = None,
+        ax: Any = None,
+        n_columns: int = 8,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the components of a fitted model.
 
         Parameters
@@ -103,18 +112,13 @@ class ComponentsDisplay:
             raise ValueError(
                 f"This {type(estimator).__name__} has neither components_ nor means_."
             )
-        numbers = np.arange(len(rows)) if components is None else np.asarray(components)
-        if numbers.ndim != 1 or not np.isin(numbers, np.arange(len(rows))).all():
-            raise ValueError(
-                f"components must be a list of numbers from 0 to {len(rows) - 1}, got "
-                f"{numbers.tolist()}."
-            )
+        numbers = numbers_of_parts(components, len(rows), "component")
         if titles is None:
             titles = [f"component {number}" for number in numbers]
         display = cls(np.asarray(rows)[numbers], image_shape, titles)
         return display.plot(ax=ax, n_columns=n_columns, **kwargs)
 
-    def plot(self, ax=None, *, n_columns=8, **kwargs):
+    def plot(self, ax: Any = None, *, n_columns: int = 8, **kwargs: Any) -> Self:
         """Draw the images.
 
         Parameters
@@ -148,25 +152,12 @@ class ComponentsDisplay:
                 f"components must have shape (n_components, {height} * {width}) for "
                 f"images of shape {(height, width)}, got {rows.shape}."
             )
-        titles = self.titles
-        if titles is None:
-            titles = [f"component {k}" for k in range(len(rows))]
-        if len(titles) != len(rows):
-            raise ValueError(f"Expected {len(rows)} titles, got {len(titles)}.")
-        if ax is None:
-            ax = new_axes(
-                type(self).__name__, len(rows), n_columns, (1.3, 1.3 * height / width)
-            )
-        axes = np.array(ax, dtype=object).ravel()
-        if len(axes) != len(rows):
-            raise ValueError(
-                f"ax must hold one axis for each of the {len(rows)} components, got "
-                f"{len(axes)}."
-            )
-        size = np.abs(rows).max()
-        kwargs = {"cmap": "RdBu_r", "vmin": -size, "vmax": size, **kwargs}
-        self.axes_, self.figure_, self.images_ = axes, axes[0].figure, []
-        for one, row, title in zip(axes, rows, titles, strict=True):
+        size = 1.3, 1.3 * height / width
+        axes = titled_axes(self, ax, len(rows), "component", n_columns, size)
+        most = np.abs(rows).max()
+        kwargs = {"cmap": "RdBu_r", "vmin": -most, "vmax": most, **kwargs}
+        self.images_ = []
+        for one, row in zip(axes, rows, strict=True):
             self.images_.append(one.imshow(row.reshape(height, width), **kwargs))
-            one.set(title=title, xticks=[], yticks=[])
+            one.set(xticks=[], yticks=[])
         return self

@@ -1,12 +1,14 @@
 """How fits converged: objective against time, passes or epochs."""
 
-from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.utils._base import optional
+from skvrem.inspection._axes import one_axis
 
 __all__ = ["ConvergenceDisplay"]
 
@@ -59,21 +61,21 @@ class ConvergenceDisplay:
     'passes over the data'
     """
 
-    def __init__(self, histories):
+    def __init__(self, histories: Mapping[str, Mapping[str, ArrayLike]]):
         self.histories = histories
 
     @classmethod
     def from_estimator(
         cls,
-        estimator,
+        estimator: Any,
         *,
-        x="passes",
-        y="objective",
-        best=None,
-        ax=None,
-        name=None,
-        **kwargs,
-    ):
+        x: Literal["passes", "seconds", "epoch"] = "passes",
+        y: Literal["objective", "gap", "step_size", "temperature"] = "objective",
+        best: float | None = None,
+        ax: Any = None,
+        name: str | Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the ``history_`` of fitted estimators on one axis.
 
         Parameters
@@ -122,7 +124,15 @@ class ConvergenceDisplay:
         }
         return cls(histories).plot(ax=ax, x=x, y=y, best=best, **kwargs)
 
-    def plot(self, ax=None, *, x="passes", y="objective", best=None, **kwargs):
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        x: Literal["passes", "seconds", "epoch"] = "passes",
+        y: Literal["objective", "gap", "step_size", "temperature"] = "objective",
+        best: float | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the histories.
 
         Parameters
@@ -163,11 +173,7 @@ class ConvergenceDisplay:
             if best is None:
                 best = max((v.max() for _, v in curves if v.size), default=np.nan)
             curves = [(u[v < best], best - v[v < best]) for u, v in curves]
-        if ax is None:
-            pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
-            _, ax = pyplot.subplots()
-        kwargs = {"marker": ".", **kwargs}
-        self.ax_, self.figure_ = ax, ax.figure
+        ax, kwargs = one_axis(self, ax), {"marker": ".", **kwargs}
         self.lines_ = [
             ax.plot(*curve, label=label, **kwargs)[0]
             for label, curve in zip(self.histories, curves, strict=True)
@@ -200,18 +206,14 @@ def _labelled(estimator, name):
 
 def _default_labels(estimators):
     """Class and solver, numbered where several have the same."""
-    labels = []
-    for one in estimators:
-        label = type(one).__name__
-        if hasattr(one, "solver_"):
-            label += f" ({one.solver_})"
-        labels.append(label)
-    counts, seen = Counter(labels), Counter()
-    for i, label in enumerate(labels):
-        if counts[label] > 1:
-            seen[label] += 1
-            labels[i] = f"{label} {seen[label]}"
-    return labels
+    labels = [
+        type(one).__name__ + (f" ({one.solver_})" if hasattr(one, "solver_") else "")
+        for one in estimators
+    ]
+    return [
+        f"{label} {labels[: i + 1].count(label)}" if labels.count(label) > 1 else label
+        for i, label in enumerate(labels)
+    ]
 
 
 def _history(estimator):

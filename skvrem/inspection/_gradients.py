@@ -1,8 +1,12 @@
 """Where the variance of stochastic gradients comes from, and what is left of it."""
 
-import numpy as np
+from collections.abc import Mapping
+from typing import Any, Self
 
-from skvrem.utils._base import optional
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skvrem.inspection._axes import one_axis
 
 __all__ = ["GradientVarianceDisplay"]
 
@@ -30,11 +34,19 @@ class GradientVarianceDisplay:
     'log'
     """
 
-    def __init__(self, variances):
+    def __init__(self, variances: Mapping[str, float]):
         self.variances = variances
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, ax=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Measure the variances at a fitted posterior and draw them.
 
         Parameters
@@ -56,7 +68,7 @@ class GradientVarianceDisplay:
         """
         return cls(estimator.gradient_variance(X, y, **kwargs)).plot(ax=ax)
 
-    def plot(self, ax=None, **kwargs):
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw a bar for each variance, on a logarithmic scale.
 
         Parameters
@@ -80,15 +92,11 @@ class GradientVarianceDisplay:
         """
         if not self.variances:
             raise ValueError("There are no variances to draw.")
-        if ax is None:
-            pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
-            _, ax = pyplot.subplots(layout="constrained")
+        ax = one_axis(self, ax, layout="constrained")
         names = list(self.variances)
         colors = ["C7" if name.startswith("V(") else "C0" for name in names]
-        kwargs = {"color": colors, **kwargs}
-        self.ax_, self.figure_ = ax, ax.figure
-        values = np.array([self.variances[name] for name in names])
-        self.bars_ = ax.barh(names, values, **kwargs)
+        values = np.array(list(self.variances.values()))
+        self.bars_ = ax.barh(names, values, **{"color": colors, **kwargs})
         ax.set(xscale="log", xlabel="variance of the gradient (trace)")
         ax.invert_yaxis()
         return self

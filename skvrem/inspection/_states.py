@@ -1,9 +1,14 @@
 """Hidden Markov models: states along a series, and whether they explain it."""
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.inspection._axes import one_axis
 from skvrem.utils._base import optional
 
 __all__ = ["ResidualsDisplay", "StatesDisplay"]
@@ -44,14 +49,28 @@ class StatesDisplay:
     2
     """
 
-    def __init__(self, values, states, probabilities, names):
+    def __init__(
+        self,
+        values: np.ndarray,
+        states: np.ndarray,
+        probabilities: np.ndarray,
+        names: Sequence[str],
+    ):
         self.values = values
         self.states = states
         self.probabilities = probabilities
         self.names = names
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, values=None, names=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        *,
+        values: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw rows of X with the states that a fitted model gives them.
 
         Parameters
@@ -92,7 +111,7 @@ class StatesDisplay:
             names = [f"x{j}" for j in range(values.shape[1])]
         return cls(values, states, probabilities, list(names)).plot()
 
-    def plot(self, *, axes=None):
+    def plot(self, *, axes: Any = None) -> Self:
         """Draw the series and, below, the probabilities of the states.
 
         Parameters
@@ -169,12 +188,14 @@ class ResidualsDisplay:
     'normal quantiles'
     """
 
-    def __init__(self, residuals, names):
+    def __init__(self, residuals: np.ndarray, names: Sequence[str]):
         self.residuals = residuals
         self.names = names
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, ax=None, **kwargs):
+    def from_estimator(
+        cls, estimator: Any, X: ArrayLike, *, ax: Any = None, **kwargs: Any
+    ) -> Self:
         """Draw the pseudo-residuals of X under a fitted model.
 
         Parameters
@@ -207,7 +228,7 @@ class ResidualsDisplay:
         names = [f"x{j}" for j in range(residuals.shape[1])]
         return cls(residuals, names).plot(ax=ax)
 
-    def plot(self, ax=None):
+    def plot(self, ax: Any = None) -> Self:
         """Draw the quantiles.
 
         Parameters
@@ -225,10 +246,7 @@ class ResidualsDisplay:
         ImportError
             If matplotlib is not installed.
         """
-        if ax is None:
-            pyplot = optional("matplotlib.pyplot", "plot", type(self).__name__)
-            _, ax = pyplot.subplots()
-        self.ax_, self.figure_ = ax, ax.figure
+        ax = one_axis(self, ax)
         for name, column in zip(self.names, np.transpose(self.residuals), strict=True):
             column = np.sort(column[np.isfinite(column)])
             expected = ndtri((np.arange(len(column)) + 0.5) / max(1, len(column)))

@@ -1,8 +1,12 @@
 """Topics by their words."""
 
-import numpy as np
+from collections.abc import Sequence
+from typing import Any, Self
 
-from skvrem.inspection._grid import new_axes
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skvrem.inspection._axes import numbers_of_parts, titled_axes
 from skvrem.text._topics import (
     check_names,
     check_size,
@@ -44,7 +48,12 @@ class TopicsDisplay:
     ['topic 0', 'topic 1']
     """
 
-    def __init__(self, words, probabilities, titles=None):
+    def __init__(
+        self,
+        words: ArrayLike,
+        probabilities: ArrayLike,
+        titles: Sequence[str] | None = None,
+    ):
         self.words = words
         self.probabilities = probabilities
         self.titles = titles
@@ -52,16 +61,16 @@ class TopicsDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
+        estimator: Any,
         *,
-        feature_names=None,
-        n_words=10,
-        topics=None,
-        titles=None,
-        ax=None,
-        n_columns=5,
-        **kwargs,
-    ):
+        feature_names: Any = None,
+        n_words: int = 10,
+        topics: ArrayLike | None = None,
+        titles: Sequence[str] | None = None,
+        ax: Any = None,
+        n_columns: int = 5,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the top words of a fitted topic model.
 
         Parameters
@@ -109,20 +118,15 @@ class TopicsDisplay:
         check_size("n_words", n_words)
         components, _ = find_topics(estimator, None)
         names = check_names(feature_names, components.shape[1], estimator)
-        topics = np.arange(len(components)) if topics is None else np.asarray(topics)
-        if topics.ndim != 1 or not np.isin(topics, np.arange(len(components))).all():
-            raise ValueError(
-                f"topics must be a list of numbers from 0 to {len(components) - 1}, "
-                f"got {topics.tolist()}."
-            )
+        numbers = numbers_of_parts(topics, len(components), "topic")
         if titles is None:
-            titles = [f"topic {topic}" for topic in topics]
-        probabilities = word_probabilities(components[topics])[0].T
+            titles = [f"topic {topic}" for topic in numbers]
+        probabilities = word_probabilities(components[numbers])[0].T
         top = largest(probabilities, n_words)
         display = cls(names[top], np.take_along_axis(probabilities, top, 1), titles)
         return display.plot(ax=ax, n_columns=n_columns, **kwargs)
 
-    def plot(self, ax=None, *, n_columns=5, **kwargs):
+    def plot(self, ax: Any = None, *, n_columns: int = 5, **kwargs: Any) -> Self:
         """Draw the bars.
 
         Parameters
@@ -155,34 +159,18 @@ class TopicsDisplay:
                 f"{words.shape} and {probabilities.shape}."
             )
         n_topics, n_words = words.shape
-        titles = self.titles
-        if titles is None:
-            titles = [f"topic {k}" for k in range(n_topics)]
-        if len(titles) != n_topics:
-            raise ValueError(f"Expected {n_topics} titles, got {len(titles)}.")
+        size = 2.4, 0.3 + 0.2 * n_words
+        axes = titled_axes(self, ax, n_topics, "topic", n_columns, size, sharex=True)
         if ax is None:
-            ax = self._new_axes(n_topics, n_words, n_columns)
-        axes = np.array(ax, dtype=object).ravel()
-        if len(axes) != n_topics:
-            raise ValueError(
-                f"ax must hold one axis for each of the {n_topics} topics, got "
-                f"{len(axes)}."
-            )
-        self.axes_, self.figure_, self.bars_ = axes, axes[0].figure, []
-        for one, top, p, title in zip(axes, words, probabilities, titles, strict=True):
+            for bottom in axes[max(0, n_topics - n_columns) :]:
+                # Where the last row is short, the picture above has the lowest axis.
+                bottom.tick_params(labelbottom=True)
+            self.figure_.supxlabel("probability in the topic")
+        self.bars_ = []
+        for one, top, p in zip(axes, words, probabilities, strict=True):
             # By place, not by word: matplotlib merges bars of equal labels.
             place = np.arange(n_words)
             self.bars_.append(one.barh(place, p, **kwargs))
             one.set_yticks(place, [str(word) for word in top])
             one.invert_yaxis()
-            one.set_title(title)
         return self
-
-    def _new_axes(self, n_topics, n_words, n_columns):
-        name, size = type(self).__name__, (2.4, 0.3 + 0.2 * n_words)
-        axes = new_axes(name, n_topics, n_columns, size, sharex=True)
-        for bottom in axes[max(0, n_topics - n_columns) :]:
-            # Where the last row is short, the picture above has the lowest axis.
-            bottom.tick_params(labelbottom=True)
-        axes[0].figure.supxlabel("probability in the topic")
-        return axes

@@ -10,6 +10,30 @@ __all__ = ["OTHER_SOLVERS", "check_twin_arguments"]
 
 # scikit-learn's solvers all look for the same optimum, so "auto" stands in for them.
 OTHER_SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky", "sag", "saga")
+ELSEWHERE = (
+    "For l1 or elastic net use sklearn.linear_model.LogisticRegression(solver='saga')."
+)
+# Parameters that have no choice here: what they may be, and why nothing else.
+FIXED = {
+    "penalty": (
+        ("l2", "deprecated", None),
+        "{name} has a quadratic penalty (penalty='l2'), or none (C=np.inf). "
+        + ELSEWHERE,
+    ),
+    "l1_ratio": (
+        (0, 0.0, None),
+        "{name} has the quadratic penalty of l1_ratio=0. " + ELSEWHERE,
+    ),
+    "dual": (
+        (False, np.False_),
+        "{name} solves the primal problem, dual=False, whose optimum is the same.",
+    ),
+    "intercept_scaling": (
+        (1, 1.0),
+        "the intercept is not penalised here. For a penalised one use "
+        "penalize_intercept=True.",
+    ),
+}
 
 
 def check_twin_arguments(estimator):
@@ -21,29 +45,12 @@ def check_twin_arguments(estimator):
         For an argument without an equivalent, with the nearest one named.
     """
     name = type(estimator).__name__
-    if not among(estimator.penalty, ("l2", "deprecated", None)):
-        raise ValueError(
-            f"penalty={estimator.penalty!r} is not available: {name} has a quadratic "
-            "penalty (penalty='l2'), or none (C=np.inf). For l1 or elastic net use "
-            "sklearn.linear_model.LogisticRegression(solver='saga')."
-        )
-    if not among(estimator.l1_ratio, (0, 0.0, None)):
-        raise ValueError(
-            f"l1_ratio={estimator.l1_ratio!r} is not available: {name} has the "
-            "quadratic penalty of l1_ratio=0. For l1 or elastic net use "
-            "sklearn.linear_model.LogisticRegression(solver='saga')."
-        )
-    if not isinstance(estimator.dual, bool | np.bool_) or estimator.dual:
-        raise ValueError(
-            f"dual={estimator.dual!r} is not available: {name} solves the primal "
-            "problem, dual=False, whose optimum is the same."
-        )
-    if not among(estimator.intercept_scaling, (1, 1.0)):
-        raise ValueError(
-            f"intercept_scaling={estimator.intercept_scaling!r} is not available: the "
-            "intercept is not penalised here. For a penalised one use "
-            "penalize_intercept=True."
-        )
+    for parameter, (allowed, why) in FIXED.items():
+        value = getattr(estimator, parameter)
+        if not among(value, allowed):
+            raise ValueError(
+                f"{parameter}={value!r} is not available: {why.format(name=name)}"
+            )
     C, solver = estimator.C, estimator.solver
     if isinstance(C, bool | str) or not np.isscalar(C) or not C > 0:
         raise ValueError(f"C of {name} must be a number above 0 or np.inf, got {C!r}.")

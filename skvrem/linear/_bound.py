@@ -1,8 +1,9 @@
 """The quadratic bound of a log-linear partition function, for models to build on."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
 from skvrem.linear._model_bound import log_linear_bound
@@ -28,7 +29,12 @@ class PartitionBound(NamedTuple):
     sigma: np.ndarray
 
 
-def bound(features, theta, log_prior=None, order="descending"):
+def bound(
+    features: ArrayLike,
+    theta: ArrayLike,
+    log_prior: ArrayLike | None = None,
+    order: Literal["descending", "given"] = "descending",
+) -> PartitionBound:
     r"""Bound the partition function of a log-linear model by a quadratic.
 
     For :math:`Z(\theta) = \sum_y h(y) \exp(\theta^T f(y))` over finitely many y, find

@@ -2,16 +2,21 @@
 
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
 from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
-from skvrem.linear._inference import LogisticInference
 from skvrem.linear._input import check_precision, find_center, open_rows
 from skvrem.linear._model import Parameters, Statistics
 from skvrem.linear._plan import (
@@ -24,9 +29,11 @@ from skvrem.linear._plan import (
     start_rows,
 )
 from skvrem.utils._algebra import scale
-from skvrem.utils._base import VersionedPickle
-from skvrem.utils._classes import stream_classes
+from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._classes import PredictsByProba, stream_classes
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import one_blas_thread, threads
+from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -34,10 +41,12 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import (
+    ABOVE_0,
+    AT_LEAST_1,
     all_or_nothing,
-    check_integer,
     check_options,
-    check_real,
+    check_parameters,
+    validate_data,
 )
 
 __all__ = ["SBMLogisticRegression"]
@@ -53,7 +62,7 @@ DEAR = 1.0
 
 
 class SBMLogisticRegression(
-    LogisticInference,
+    PredictsByProba,
     CallbackSupportMixin,
     VersionedPickle,
     ClassifierMixin,
@@ -94,7 +103,7 @@ class SBMLogisticRegression(
     solver : str, default="auto"
         "auto", "batch", "stochastic" or "svrg"; scikit-learn's names mean "auto".
         "batch" is bound majorization [1]_ (steps that are no longer the bound's, of
-        the Hessian, a `rank` or a diagonal, have their length searched);
+        the Hessian, a `curvature_rank` or a diagonal, have their length searched);
         "stochastic" its stochastic form [2]_ in blocks, at the level of the sampling
         error after one pass (``max_iter=1``); "svrg" has the bound as the
         preconditioner of a variance-reduced gradient.
@@ -112,21 +121,23 @@ class SBMLogisticRegression(
         not depend on it.
     penalize_intercept : bool, default=False
         The penalty holds for the intercept too, as in liblinear and in [2]_.
-    acceleration : {None, "lbfgs"}, default=None
+    acceleration : {"auto", "lbfgs", None}, default="auto"
         "lbfgs" fits a sample of the rows first, takes the curvature there, and makes
-        L-BFGS steps in its metric on all rows, each checked. With "batch" or "auto",
-        which takes it in any case.
+        L-BFGS steps in its metric on all rows, each checked; for ``solver="batch"`` or
+        "auto". None is none, with which "auto" is plain "batch"; "auto" is "lbfgs" with
+        ``solver="auto"``, else none.
     curvature : {"auto", "bound", "hessian"}, default="auto"
         Row weights of the curvature: of the bound or of the Hessian. "auto" is the
         Hessian with acceleration, else the bound; "batch" and "svrg" go on with
         quasi-Newton steps in the Hessian's metric where the bound is slow.
-    rank : int or None, default=None
-        Keep the curvature as this rank plus a diagonal, in memory of ``rank`` numbers
+    curvature_rank : int or None, default=None
+        Keep the curvature as this rank plus a diagonal, in memory of so many numbers
         a feature. None is a matrix for up to 2,000 features, beyond a diagonal (sparse
         X) or rank 20.
     step_size : float or "auto", default="auto"
         Factor of the steps of "svrg" ("auto": 1) and "stochastic" ("auto": 1.5 for two
-        classes, 2 for more, 1 with `rank` or a diagonal and in :meth:`partial_fit`).
+        classes, 2 for more, 1 with `curvature_rank` or a diagonal and in
+        :meth:`partial_fit`).
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" makes 32 minibatches for "svrg", blocks of 64 to 256
         rows, or as many as features, for "stochastic" and of about 1,024 for
@@ -158,9 +169,12 @@ class SBMLogisticRegression(
         Epochs of the last fit, or batches of a stream; an array as in scikit-learn.
     converged_ : bool
     objective_ : float
-        Penalised log-likelihood in nats a row.
+        Log-likelihood less the penalty, in nats a row: what is maximised, as in
+        ``history_["objective"]`` and unlike scikit-learn's loss, which is ``-C`` times
+        the sum of the weights times this. Of a stream, that of the newest batch
+        before its steps.
     history_ : dict of ndarray
-        passes, seconds, objective, step_size, temperature by epoch.
+        passes, seconds, objective, step_size, temperature, predicted_gain by epoch.
     solver_, step_size_, batch_size_ : str, float, int
         What was used.
     n_samples_seen_ : int
@@ -194,31 +208,31 @@ class SBMLogisticRegression(
 
     def __init__(
         self,
-        penalty="l2",
+        penalty: Literal["l2"] | None = "l2",
         *,
-        C=1.0,
-        l1_ratio=0.0,
-        dual=False,
-        tol=1e-6,
-        fit_intercept=True,
-        intercept_scaling=1,
-        class_weight=None,
-        random_state=None,
-        solver="auto",
-        max_iter=500,
-        verbose=0,
-        warm_start=False,
-        n_jobs=None,
-        penalize_intercept=False,
-        acceleration=None,
-        curvature="auto",
-        rank=None,
-        step_size="auto",
-        batch_size="auto",
-        gradient_memory=0.0,
-        total_samples=None,
-        compute_std=False,
-        verbose_interval=10,
+        C: float = 1.0,
+        l1_ratio: float | None = 0.0,
+        dual: bool = False,
+        tol: float = 1e-6,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1,
+        class_weight: dict | Literal["balanced"] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        solver: str = "auto",
+        max_iter: int = 500,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        penalize_intercept: bool = False,
+        acceleration: Literal["auto", "lbfgs"] | None = "auto",
+        curvature: Literal["auto", "bound", "hessian"] = "auto",
+        curvature_rank: int | None = None,
+        step_size: float | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        gradient_memory: float = 0.0,
+        total_samples: float | None = None,
+        compute_std: bool = False,
+        verbose_interval: int = 10,
     ):
         self.penalty = penalty
         self.C = C
@@ -237,7 +251,7 @@ class SBMLogisticRegression(
         self.penalize_intercept = penalize_intercept
         self.acceleration = acceleration
         self.curvature = curvature
-        self.rank = rank
+        self.curvature_rank = curvature_rank
         self.step_size = step_size
         self.batch_size = batch_size
         self.gradient_memory = gradient_memory
@@ -253,26 +267,18 @@ class SBMLogisticRegression(
     def _check_parameters(self):
         """Check what does not depend on the data; return C and the solver."""
         C, solver = check_twin_arguments(self)
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "verbose_interval", least=1)
-        check_integer(self, "rank", least=1, options=(None,))
-        check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol")
-        check_real(self, "gradient_memory", most=1.0)
-        check_real(self, "step_size", above=True, options=("auto",))
-        check_real(self, "total_samples", above=True, options=(None,))
-        booleans = dict.fromkeys(
-            ("fit_intercept", "penalize_intercept", "warm_start", "compute_std"),
-            (False, True),
-        )
-        check_options(
+        check_parameters(
             self,
-            solver=(*SOLVERS, *OTHER_SOLVERS),
-            acceleration=(None, "lbfgs"),
-            curvature=("auto", "bound", "hessian"),
-            **booleans,
+            penalty=None,  # with the twin's arguments
+            C=None,
+            curvature_rank=AT_LEAST_1,
+            gradient_memory={"most": 1.0},
+            total_samples=ABOVE_0,
         )
-        if self.acceleration is not None and solver not in ("auto", "batch"):
+        check_options(self, solver=(*SOLVERS, *OTHER_SOLVERS))
+        if solver == "auto" and self.acceleration is None:
+            solver = "batch"
+        if self.acceleration == "lbfgs" and solver not in ("auto", "batch"):
             raise ValueError(
                 f"acceleration={self.acceleration!r} goes with solver='batch' or "
                 f"'auto', not {self.solver!r}: it is a sequence of full passes."
@@ -281,7 +287,9 @@ class SBMLogisticRegression(
 
     # Fits
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Fit the model.
 
         Parameters
@@ -402,17 +410,17 @@ class SBMLogisticRegression(
             if theta is not None:
                 return model.about_center(theta), 0.0
         rows = start_rows(shape[0], data.n_units)
-        if name in ("batch", "stochastic") or not rows:
-            return np.zeros(shape), 0.0
-        if model.metric_cost > DEAR:
-            return np.zeros(shape), 0.0
-        sample = Sample(data.sample(rows, rng))
-        if not sample.total_weight > 0.0:
+        cold = name in ("batch", "stochastic") or not rows or model.metric_cost > DEAR
+        sample = None if cold else Sample(data.sample(rows, rng))
+        if sample is None or not sample.total_weight > 0.0:
             return np.zeros(shape), 0.0
         tol = START_PRECISION * shape[0] * shape[1] / (2.0 * rows)
         result = solvers.run(
-            model.on_sample(
-                curvature_rows(model.curvature, *shape, rows, row_entries(data))
+            replace(
+                model,
+                sample_rows=curvature_rows(
+                    model.curvature, *shape, rows, row_entries(data)
+                ),
             ),
             solvers.QuasiNewton(tol),
             sample,
@@ -460,7 +468,13 @@ class SBMLogisticRegression(
             "intercept_std_": std[d] if self.fit_intercept else np.zeros(std.shape[1]),
         }
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         r"""Update the model with one batch of a stream.
 
         A step of stochastic bound majorization for every `batch_size` rows ("auto":
@@ -563,3 +577,136 @@ class SBMLogisticRegression(
             _curvature=point.statistics.curvature,
             _gradient=point.statistics.gradient,
         )
+
+    # Answers
+
+    def decision_function(self, X: MatrixLike) -> np.ndarray:
+        """Return the logits of rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        logits : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes, the log-odds of ``classes_[1]``.
+        """
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32)
+        )
+        Z = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return Z[:, 0] if Z.shape[1] == 1 else Z
+
+    def _most_probable(self, X):
+        Z = self.decision_function(X)
+        return (Z > 0).astype(int) if Z.ndim == 1 else Z.argmax(axis=1)
+
+    def predict_proba(self, X: MatrixLike) -> np.ndarray:
+        """Return the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        Z = self.decision_function(X)
+        if Z.ndim == 1:
+            return np.stack([expit(-Z), expit(Z)], axis=1)
+        return softmax(Z, axis=1)
+
+    def _log_proba(self, X):
+        # Exact where probabilities round to 0.
+        Z = self.decision_function(X)
+        if Z.ndim == 1:
+            return np.stack([log_expit(-Z), log_expit(Z)], axis=1)
+        return log_softmax(Z, axis=1)
+
+    def score(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return the accuracy.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        score : float
+            Share of the rows whose class is predicted.
+        """
+        refuse_dask(y, sample_weight)
+        return super().score(X, y, sample_weight)
+
+    def densify(self) -> Self:
+        """Make ``coef_`` a dense array, as it is after a fit.
+
+        Returns
+        -------
+        self : SBMLogisticRegression
+            The same estimator.
+        """
+        check_is_fitted(self)
+        if sp.issparse(self.coef_):
+            self.coef_ = self.coef_.toarray()
+        return self
+
+    def sparsify(self) -> Self:
+        """Make ``coef_`` a sparse matrix, for coefficients that are mostly zero.
+
+        A quadratic penalty makes few zeros; after setting small coefficients to zero
+        this saves memory. `fit` and `partial_fit` make it dense again.
+
+        Returns
+        -------
+        self : SBMLogisticRegression
+            The same estimator.
+        """
+        check_is_fitted(self)
+        self.coef_ = sp.csr_matrix(self.coef_)
+        return self
+
+    def summary(self) -> Any:
+        """Return a table of the coefficients.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row a feature and, where there is one, the intercept; a column a class
+            (one for two classes) with, after ``compute_std=True``, standard errors and
+            95 % intervals. The frame's ``attrs`` hold objective, solver, passes and
+            convergence; the text ends with them.
+        """
+        check_is_fitted(self)
+        dense = self.coef_.toarray() if sp.issparse(self.coef_) else self.coef_
+        names = list(getattr(self, "feature_names_in_", ()))
+        names = names or [f"x{j}" for j in range(dense.shape[1])]
+        table = np.column_stack([dense, self.intercept_])
+        labels = self.classes_[1:] if len(dense) == 1 else self.classes_
+        std = getattr(self, "coef_std_", None)
+        columns = {}
+        for number, label in enumerate(labels):
+            columns[f"{label}"] = table[number]
+            if std is not None:
+                error = np.append(std[number], self.intercept_std_[number])
+                columns[f"{label} se"] = error
+                columns[f"{label} 2.5 %"] = table[number] - 1.959964 * error
+                columns[f"{label} 97.5 %"] = table[number] + 1.959964 * error
+        facts = {"objective": self.objective_, "solver": self.solver_}
+        if hasattr(self, "history_"):
+            facts["passes"] = float(self.history_["passes"][-1])
+            facts["converged"] = self.converged_
+        return summary_table(columns, [*names, "intercept"], facts)

@@ -10,7 +10,7 @@ from skvrem.data import as_source, is_dask
 from skvrem.utils._classes import number_classes
 from skvrem.utils._validation import check_weight, validate_data
 
-__all__ = ["Rows", "check_precision", "find_center", "open_rows"]
+__all__ = ["LabelledRows", "check_precision", "find_center", "open_rows"]
 
 # Rows that tell where the columns are; deviations from zero that are far, where a
 # column's own spread is lost in sums of squares; and as many that are too far where
@@ -21,7 +21,7 @@ FAR, TOO_FAR = 1e2, {"f": 1e3, "d": 1e6}
 LOGIT_ERROR = 1e-2
 
 
-class Rows(NamedTuple):
+class LabelledRows(NamedTuple):
     """What a fit is made to.
 
     Attributes
@@ -42,7 +42,7 @@ class Rows(NamedTuple):
 
 
 def open_rows(estimator, X, y, sample_weight, reset, classes=None):
-    """Return the `Rows` of a fit, or of a batch of a stream with given classes."""
+    """Return the rows of a fit, or of a batch of a stream with given classes."""
     if is_dask(X):
         as_source(X, dask=False)  # says what to do
     if reset or not _is_as_before(estimator, X, y):
@@ -70,7 +70,7 @@ def open_rows(estimator, X, y, sample_weight, reset, classes=None):
             estimator.class_weight, classes=classes, y=y, sample_weight=weight
         )
         weight = factors[numbers] * (1.0 if weight is None else weight)
-    return Rows(as_source(X, weight, dask=False), numbers, classes, X.dtype)
+    return LabelledRows(as_source(X, weight, dask=False), numbers, classes, X.dtype)
 
 
 def _is_as_before(estimator, X, y):

@@ -18,14 +18,14 @@ estimates it. With several classes steps keep the sum of the columns of :math:`\
 zero, where the ridge puts the optimum and the likelihood does not care.
 """
 
-from copy import copy
+from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from skvrem.linear import _kernels
-from skvrem.linear._model_curvature import Factor
+from skvrem.linear._model_curvature import Curvature, Factor
 from skvrem.utils._algebra import accumulate, scale
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._tiles import tiles
@@ -110,6 +110,7 @@ def _weight(batch, where):
     return batch.weight[where] if batch.weight.size else batch.weight
 
 
+@dataclass(eq=False)
 class LogisticModel:
     """Binary or multinomial logistic regression with a quadratic penalty.
 
@@ -118,10 +119,10 @@ class LogisticModel:
     y : ndarray of int32
         Class numbers of the rows of the container.
     n_classes : int
-    ridge : ndarray of shape (p,)
+    penalty : ndarray of shape (p,)
         1 / C, and for the intercept 0 or the same.
     total_weight : float
-        n, what the ridge is spread over.
+        n, what the penalty is spread over: `ridge` is that of a unit.
     intercept : bool
     curvature : Curvature
     kind : {"bound", "hessian"}
@@ -141,49 +142,31 @@ class LogisticModel:
         hardly to be told from it.
     """
 
+    y: np.ndarray
+    n_classes: int
+    penalty: np.ndarray
+    total_weight: float
+    intercept: bool
+    curvature: Curvature
+    kind: str = "bound"
+    every: bool = True
+    sample_rows: int = 0
+    metric_cost: float = 0.0
+    online: Online | None = None
+    center: np.ndarray | None = None
     #: `remember` keeps the sums.
-    recall_passes = 0
-    keep_sums = True
+    recall_passes: ClassVar[float] = 0
+    keep_sums: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        y,
-        n_classes,
-        ridge,
-        total_weight,
-        intercept,
-        curvature,
-        kind="bound",
-        every=True,
-        sample_rows=0,
-        metric_cost=0.0,
-        online=None,
-        center=None,
-    ):
-        self.y = y
-        self.k = 1 if n_classes == 2 else n_classes
-        self.ridge = ridge / total_weight
-        self.total_weight = total_weight
-        self.intercept = intercept
-        self.curvature = curvature
-        self.kind = kind
-        self.every = every
-        self.sample_rows = sample_rows
-        self.metric_cost = metric_cost
-        self.online = online
-        self.center = center
+    def __post_init__(self):
+        self.k = 1 if self.n_classes == 2 else self.n_classes
+        self.ridge = self.penalty / self.total_weight
         self._factored = None, None
 
     def start(self, parameters):
         """Return the point of parameters, which has seen nothing."""
         gradient = np.zeros_like(parameters.theta)
         return Point(parameters, Statistics(gradient, self.curvature.zeros(), 0.0))
-
-    def on_sample(self, sample_rows):
-        """Return the model for a fit to a sample: rows for the curvature differ."""
-        other = copy(self)
-        other.sample_rows = sample_rows
-        return other
 
     # The origin
 
@@ -380,7 +363,7 @@ class LogisticModel:
         hessian = np.zeros((k, p, k, p))
         for gram, (a, b) in zip(grams, pairs, strict=True):
             hessian[a, :, b] = hessian[b, :, a] = gram if a == b else -gram
-        ridge = self.ridge * self.total_weight
+        ridge = self.penalty
         common = np.zeros(p)
         for a in range(k):
             hessian[a, np.arange(p), a, np.arange(p)] += ridge
@@ -413,14 +396,6 @@ class LogisticModel:
         """Return the penalised log-likelihood a unit of weight (Eq. 1 over n)."""
         theta = point.parameters.theta
         return float(mean.objective - 0.5 * (self.ridge @ np.square(theta)).sum())
-
-    def recentre(self, point):
-        """Return the point: there is no reference."""
-        return point
-
-    def reseed(self, point, data, rng):
-        """Return the point: no part of it can collapse."""
-        return point
 
     # What preconditioned L-BFGS asks for
 

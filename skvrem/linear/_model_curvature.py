@@ -64,10 +64,10 @@ class Curvature:
             for column in range(self.columns):
                 tile.add_gram(np.ascontiguousarray(weight[:, column]), out[column])
         elif self.kind == "diagonal":
-            tile.add_squares(weight, out)
+            tile.squared().add_transposed(weight, out)
         else:
             part = np.zeros((len(out), 1))
-            tile.add_squares(weight, part)
+            tile.squared().add_transposed(weight, part)
             out[:, :1] += part
             part = np.zeros((len(out), self.shape[1] - 1))
             tile.add_transposed(weight * tile.times(self.omega), part)

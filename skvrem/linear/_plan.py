@@ -1,11 +1,11 @@
 """How a fit is made: which curvature, from how many rows, which solver and steps."""
 
-from functools import partial
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 
 from skvrem import schedules, solvers
+from skvrem.data import MemoryPartition
 from skvrem.linear._model import LogisticModel, Online
 from skvrem.linear._model_curvature import Curvature
 
@@ -49,26 +49,25 @@ BLOCKED = ("stochastic", "svrg")
 SVRG_WINDOW = 3
 
 
-def choose_curvature(p, k, n_rows, *, sparse, rank, own, stream=False):
+def choose_curvature(estimator, p, k, data, *, own, stream=False):
     """Return how the curvature is kept.
 
     Parameters
     ----------
+    estimator : SBMLogisticRegression
     p, k : int
         Rows and columns of the parameters.
-    n_rows : int
-    sparse : bool
-    rank : int or None
-        The user's choice.
+    data : source
     own : bool
         Each class has a matrix of its own, where they are not too large.
     stream : bool
         It is added up block by block, so that its matrices are factored often.
     """
+    rank, n_rows = estimator.curvature_rank, data.n_units
     if rank is not None:
         return Curvature("sketch", p, 1, min(rank, p))
     if p > MOST_FEATURES or (p > n_rows and p > 200 and not stream):
-        if sparse:
+        if hasattr(data.rows, "indptr"):
             return Curvature("diagonal", p, k if own else 1)
         return Curvature("sketch", p, 1, min(AUTO_RANK, p))
     own = own and 8 * k * p * p <= CURVATURE_BYTES
@@ -137,7 +136,7 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
     ----------
     estimator : SBMLogisticRegression
     solver : str
-    rows : Rows
+    rows : LabelledRows
     C : float
     n_total : float or None
         Weight that the penalty is spread over; None is that of the rows.
@@ -149,48 +148,44 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
     model : LogisticModel
     plan : Plan
     """
-    data, classes = rows.data, rows.classes
+    data, k = rows.data, 1 if len(rows.classes) == 2 else len(rows.classes)
     p = data.n_features + bool(estimator.fit_intercept)
-    k = 1 if len(classes) == 2 else len(classes)
     accelerated = solver == "auto" or estimator.acceleration == "lbfgs"
     plain = solver == "batch" and not accelerated
     stream = solver == "stochastic"
     kind = estimator.curvature
     if kind == "auto":
         kind = "hessian" if accelerated else "bound"
-    choose = partial(
-        choose_curvature,
-        p,
-        k,
-        data.n_units,
-        sparse=hasattr(data.rows, "indptr"),
-        rank=estimator.rank,
-        stream=stream,
-    )
     # The bound of all classes at once is what needs no check.
-    curvature = choose(own=not plain or kind == "hessian")
-    # Steps of the whole bound need no check; those of a part of it are searched.
-    majorizes = plain and kind == "bound" and curvature.kind == "gram"
-    ridge = np.full(p, 1.0 / C)
-    if estimator.fit_intercept and not estimator.penalize_intercept:
-        ridge[-1] = 0.0
-    n_blocks = count_blocks(solver, data.n_units, p, estimator.batch_size)
-    factor = 1.0 if estimator.step_size == "auto" else float(estimator.step_size)
-    if stream and estimator.step_size == "auto":
-        gram = GRAM_STEP if k == 1 else GRAM_STEP_CLASSES
-        factor = gram if curvature.kind == "gram" else OTHER_STEP
-    make = partial(
-        _make_model,
-        rows,
-        ridge=ridge,
-        total_weight=data.total_weight if n_total is None else n_total,
-        intercept=bool(estimator.fit_intercept),
-        center=center,
-        online=Online(estimator.gradient_memory, factor, 1.0 / n_blocks)
-        if stream
-        else None,
+    curvature = choose_curvature(
+        estimator, p, k, data, own=not plain or kind == "hessian", stream=stream
     )
-    model = make(curvature, kind, every=stream or majorizes)
+    gram = curvature.kind == "gram"
+    # Steps of the whole bound need no check; those of a part of it are searched.
+    majorizes = plain and kind == "bound" and gram
+    penalty = np.full(p, 1.0 / C)
+    if estimator.fit_intercept and not estimator.penalize_intercept:
+        penalty[-1] = 0.0
+    n_blocks = count_blocks(solver, data.n_units, p, estimator.batch_size)
+    factor, online = estimator.step_size, None
+    if stream and factor == "auto":
+        factor = (GRAM_STEP if k == 1 else GRAM_STEP_CLASSES) if gram else OTHER_STEP
+    factor = 1.0 if factor == "auto" else float(factor)
+    if stream:
+        online = Online(estimator.gradient_memory, factor, 1.0 / n_blocks)
+    model = LogisticModel(
+        rows.numbers,
+        len(rows.classes),
+        penalty,
+        data.total_weight if n_total is None else n_total,
+        bool(estimator.fit_intercept),
+        curvature,
+        kind,
+        every=stream or majorizes,
+        online=online,
+        center=center,
+        **_cost(curvature, p, k, data),
+    )
     if accelerated:
         newton = solvers.QuasiNewton(estimator.tol)
         return model, solvers.Plan("batch+lbfgs", newton, ONE, 1)
@@ -209,43 +204,26 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
         made = solvers.QuasiNewton(estimator.tol, memory=0)
     if (majorizes or solver == "svrg") and estimator.curvature == "auto":
         # Where the bound is loose, the accelerated steps go on.
-        curvature = choose(own=True)
-        if curvature.kind == "gram":
-            closer = make(curvature, "hessian", every=False)
+        own = choose_curvature(estimator, p, k, data, own=True)
+        if own.kind == "gram":
+            closer = replace(
+                model,
+                curvature=own,
+                kind="hessian",
+                every=False,
+                **_cost(own, p, k, data),
+            )
             # Derivatives of tol are what a gain of about its square leaves.
             slow = solvers.Slow(min(estimator.tol, estimator.tol**2), window)
             newton = solvers.QuasiNewton(estimator.tol)
-            made = solvers.HandOver(made, newton, slow, closer)
+            made = solvers.Switch(made, newton, slow, closer)
     return model, solvers.Plan(solver, made, steps, n_blocks)
 
 
-def _make_model(rows, curvature, kind, *, ridge, **options):
-    """Return the model with a curvature, and what taking that costs."""
-    data, n_classes = rows.data, len(rows.classes)
-    p, k = len(ridge), 1 if n_classes == 2 else n_classes
-    sample_rows = curvature_rows(curvature, p, k, data.n_units, row_entries(data))
-    return LogisticModel(
-        rows.numbers,
-        n_classes,
-        ridge,
-        curvature=curvature,
-        kind=kind,
-        sample_rows=sample_rows,
-        metric_cost=metric_cost(curvature, data, k, sample_rows),
-        **options,
-    )
-
-
-class Chunks(NamedTuple):
-    """Ranges of the rows of a sample: a partition for full passes."""
-
-    batches: list
-    total_weight: float
-
-    def sum(self, function):
-        """Return ``function`` of the whole sample, which cuts it itself."""
-        (batch,) = self.batches
-        return function(batch)
+def _cost(curvature, p, k, data):
+    """From how many rows a curvature is taken, and in how many passes."""
+    rows = curvature_rows(curvature, p, k, data.n_units, row_entries(data))
+    return {"sample_rows": rows, "metric_cost": metric_cost(curvature, data, k, rows)}
 
 
 class Sample:
@@ -262,8 +240,8 @@ class Sample:
         self.total_weight = batch.total_weight
 
     def chunks(self):
-        """All rows of the sample."""
-        return Chunks([self.batch], self.total_weight)
+        """All rows of the sample; the model cuts them itself."""
+        return MemoryPartition([self.batch], self.total_weight)
 
     def sample(self, n_units, rng):
         """Return at most `n_units` of the rows, drawn without replacement."""

@@ -1,6 +1,6 @@
 """Gaussian mixtures."""
 
-from skvrem.mixture._description import ConditionalGaussian
 from skvrem.mixture._estimator import VRGaussianMixture
+from skvrem.mixture._inference import ConditionalGaussian
 
 __all__ = ["ConditionalGaussian", "VRGaussianMixture"]

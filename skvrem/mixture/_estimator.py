@@ -1,25 +1,27 @@
-"""The scikit-learn shell of the Gaussian mixture: parameters, fit, partial_fit."""
+"""The scikit-learn shell of the Gaussian mixture."""
 
 from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source, is_dask, known_sizes
 from skvrem.mixture._inference import (
-    GaussianMixtureInference,
     check_block,
+    condition_on,
+    dense_covariances,
+    evaluate_rows,
     find_missing,
+    number_features,
+    refuse_sparse_chunks,
 )
-from skvrem.mixture._model import (
-    GaussianMixtureModel,
-    Statistics,
-)
+from skvrem.mixture._model import GaussianMixtureModel, Parameters, Statistics
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
-from skvrem.utils._base import VersionedPickle
+from skvrem.utils._base import VersionedPickle, fit_facts, summary_table
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -31,11 +33,13 @@ from skvrem.utils._reports import (
 )
 from skvrem.utils._validation import (
     all_or_nothing,
-    among,
-    check_integer,
+    check_em,
     check_options,
+    check_order,
     check_real,
+    check_steps,
     check_weight,
+    validate_data,
 )
 
 __all__ = ["VRGaussianMixture"]
@@ -47,7 +51,6 @@ DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
 
 
 class VRGaussianMixture(
-    GaussianMixtureInference,
     CallbackSupportMixin,
     VersionedPickle,
     DensityMixin,
@@ -97,8 +100,9 @@ class VRGaussianMixture(
         Neal and Hinton [2]_. All but "stochastic" end at a fixed point of EM.
         "auto" is "saga" where rows are many for the parameters, otherwise "batch"
         with SQUAREM. The choice is in ``solver_``.
-    acceleration : {None, "squarem"}, default=None
-        Extrapolation [3]_ on top of "batch". None leaves "auto" free to take it.
+    acceleration : {"auto", None, "squarem"}, default="auto"
+        Extrapolation [3]_ on top of "batch". "auto" is "squarem" where
+        ``solver="auto"`` has chosen "batch", None for a "batch" that was asked for.
     step_size : float or "auto", default="auto"
         Step of "svrg" and "saga"; "auto" makes a step times the number of
         minibatches ``min(20, n_samples / (3 * n_parameters))``. Factor of the steps
@@ -130,8 +134,9 @@ class VRGaussianMixture(
     converged_ : bool
     n_iter_ : int
         Epochs of the best start.
-    lower_bound_ : float
-        Log-likelihood a row, in nats, before the last update.
+    objective_, lower_bound_ : float
+        Log-likelihood a row, in nats; after :meth:`partial_fit` that of the batch,
+        before the step. The second is scikit-learn's name of it.
     lower_bounds_ : list of float
         Its course over the epochs (a bound of it with "saga" and "incremental").
     history_ : dict of ndarray
@@ -199,7 +204,7 @@ class VRGaussianMixture(
         verbose=0,
         verbose_interval=10,
         solver="auto",
-        acceleration=None,
+        acceleration="auto",
         step_size="auto",
         step_decay=0.6,
         step_offset=2.0,
@@ -234,6 +239,16 @@ class VRGaussianMixture(
         self.annealing_iter = annealing_iter
         self.n_jobs = n_jobs
 
+    @property
+    def lower_bound_(self):
+        """Log-likelihood a row, by scikit-learn's name of ``objective_``."""
+        return self.objective_
+
+    @property
+    def lower_bounds_(self):
+        """Its course over the epochs of a fit, a list of float."""
+        return self.history_["objective"][1:].tolist()
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         # As text: whatever stands there, tags are asked of a fitted estimator too.
@@ -241,26 +256,17 @@ class VRGaussianMixture(
         return tags
 
     def _check_parameters(self):
-        check_integer(self, "n_components", "n_init", "verbose_interval", least=1)
-        check_integer(self, "max_iter", "annealing_iter", "verbose")
-        check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol", "reg_covar")
-        # Beyond 1 the statistics overshoot; those of "stochastic" are cut there.
-        most = np.inf if among(self.solver, ["stochastic"]) else 1.0
-        check_real(self, "step_size", above=True, most=most, options=("auto",))
-        check_real(self, "step_decay", above=True, most=1.0)
-        check_real(self, "step_offset", above=True)
-        check_real(self, "temperature", least=1.0)
+        check_em(self, solvers.names_for(GaussianMixtureModel))
+        check_steps(self)
+        check_real(self, "reg_covar")
         check_options(
             self,
             covariance_type=COVARIANCE_TYPES,
             init_params=("kmeans", "k-means++", "random", "random_from_data"),
-            solver=solvers.names_for(GaussianMixtureModel),
-            acceleration=(None, "squarem"),
+            acceleration=("auto", None, "squarem"),
             tempering=(None, "annealed"),
-            warm_start=(False, True),
         )
-        if self.acceleration is not None and self.solver not in ("auto", "batch"):
+        if self.acceleration == "squarem" and self.solver not in ("auto", "batch"):
             raise ValueError(
                 f"acceleration={self.acceleration!r} extrapolates full passes: it "
                 f"goes with solver='batch' or 'auto', not {self.solver!r}."
@@ -325,6 +331,39 @@ class VRGaussianMixture(
         """
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
+    def _check_X(self, X, reset):
+        """Validate X without loading a dask array."""
+        if is_dask(X) and hasattr(X, "numblocks"):
+            if X.ndim != 2:
+                raise ValueError(
+                    f"Expected a 2-dimensional dask array, got {X.ndim} dimensions."
+                )
+            if np.isnan(X.shape[1]):
+                raise ValueError(
+                    "X does not know how many columns its chunks have: call "
+                    "X.compute_chunk_sizes() first."
+                )
+            if X.shape[0] == 0:
+                raise ValueError("Found array with 0 sample(s): X has no rows.")
+            refuse_sparse_chunks(X._meta)
+            if X.dtype.kind not in "fiub":
+                raise ValueError(f"X must be numeric, got dtype {X.dtype}.")
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        if hasattr(X, "to_dask_array"):
+            raise TypeError(
+                f"{type(self).__name__} takes dask arrays, not a dask "
+                f"{type(X).__name__}: pass X.to_dask_array(lengths=True)."
+            )
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=(np.float64, np.float32),
+            order="C",
+            ensure_all_finite="allow-nan",
+        )
+
     def _open(self, X, sample_weight, reset):
         """Validate rows and weights; return their source, dtype and missingness."""
         X = self._check_X(X, reset)
@@ -348,20 +387,15 @@ class VRGaussianMixture(
             )
         return data, X.dtype, missing
 
-    def _plan(self, data, n_features):
-        """Choose solver, blocks and step; see :func:`skvrem.solvers.plan_em`."""
-        scatter = (n_features + 1) / 2 if self._dense else 1
-        size = 1 + n_features + n_features * (n_features if self._dense else 1)
-        blocks = TABLE_BYTES // (8 * self.n_components * size)
+    def _plan(self, data):
+        """Choose solver, blocks and step, and whether their sums are kept."""
+        k, d = self.n_components, data.n_features
+        scatter, square = ((d + 1) / 2, d * d) if self._dense else (1, d)
+        blocks = TABLE_BYTES // (8 * k * (1 + d + square))
         plan = solvers.plan_em(
+            self,
             data.n_units,
-            self.n_components * (1 + n_features + n_features * scatter),
-            solver=self.solver,
-            acceleration=self.acceleration,
-            step_size=self.step_size,
-            batch_size=self.batch_size,
-            step_decay=self.step_decay,
-            step_offset=self.step_offset,
+            k * (1 + d + d * scatter),
             most_blocks=blocks,
             prefer_passes=data.remote,
         )
@@ -374,13 +408,11 @@ class VRGaussianMixture(
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         data, dtype, missing = self._open(X, sample_weight, reset=True)
-        plan, keep_sums = self._plan(data, data.n_features)
+        plan, keep_sums = self._plan(data)
         random_state = check_random_state(self.random_state)
-        temperature = schedules.Constant(1.0)
-        if self.tempering == "annealed":
-            temperature = schedules.Linear(self.temperature, self.annealing_iter)
+        length = 0 if self.tempering is None else self.annealing_iter
+        temperature = schedules.Linear(self.temperature, length)
         warm = self.warm_start and hasattr(self, "weights_")
-        n_init = 1 if warm else self.n_init
 
         def start(rng):
             model = GaussianMixtureModel(
@@ -390,57 +422,41 @@ class VRGaussianMixture(
             attributes = partial(self._attributes, model, dtype=dtype)
             return solvers.Start(model, point, attributes, passes, temperature)
 
-        with Progress(self, X, y, n_init) as progress:
+        with Progress(self, X, y, 1 if warm else self.n_init) as progress:
             best, attributes = solvers.run_starts(
-                start,
-                n_init,
-                plan=plan,
-                data=data,
-                progress=progress,
-                random_state=random_state,
-                max_iter=self.max_iter,
-                tol=self.tol,
+                self, start, plan, data, progress, random_state
             )
         warn_not_converged(self, best)
         if best.converged:
             self._warn_widths(attributes, data.n_units)
-        history = attributes["history_"]
         vars(self).update(
             attributes,
-            lower_bound_=best.objective,
-            lower_bounds_=history["objective"][1:].tolist(),
+            objective_=best.objective,
             n_samples_seen_=data.n_units + (self.n_samples_seen_ if warm else 0),
         )
 
     def _warn_widths(self, attributes, n_rows):
         """Warn of variances that are those of reg_covar."""
-        weight, first, second = attributes["_sums"]
+        model = GaussianMixtureModel(self.covariance_type, self.reg_covar)
         means, covariances = attributes["means_"], attributes["covariances_"]
-        if second.ndim == 3:
-            second = np.diagonal(second, axis1=1, axis2=2)
-        if self._dense:
-            covariances = np.diagonal(covariances, axis1=-2, axis2=-1)
-        elif self.covariance_type == "spherical":
-            covariances = covariances[:, None]
-        # Those of the data, by the law of total variance.
-        total = weight.sum()
-        mean = (weight @ means + first.sum(axis=0)) / total
-        gap = means - mean
-        between = weight[:, None] * np.square(gap) + 2.0 * first * gap
-        variances = (second + between).sum(axis=0) / total
+        sums = Statistics(*attributes["_sums"], 0.0, 0.0)
+        total, dense = sums.sum_w.sum(), self._dense
+        # Those of the data, from the scatter about the mean of all rows.
+        mean = (sums.sum_w @ means + sums.sum_x.sum(axis=0)) / total
+        scatter = model.translate(sums, means, mean).sum_xx.sum(axis=0) / total
+        variances = np.diagonal(scatter) if dense else scatter
         if self.covariance_type == "spherical":
             variances = np.full_like(variances, variances.mean())
-        names = getattr(self, "feature_names_in_", None)
-        names = [f"x{j}" for j in range(len(mean))] if names is None else names
+        covariances = dense_covariances(means, covariances, self.covariance_type)
         warn_scale(
             self,
             self.reg_covar,
             variances,
             mean,
-            list(names),
+            self._names(),
             "component",
-            np.broadcast_to(covariances, means.shape),
-            weight / total * n_rows,
+            np.diagonal(covariances, axis1=1, axis2=2),
+            sums.sum_w / total * n_rows,
         )
 
     def _attributes(self, model, point, dtype):
@@ -500,20 +516,267 @@ class VRGaussianMixture(
                 parameters = previous_parameters(self, data.n_features)
                 point = AveragingPoint(parameters, sums, parameters.means)
                 seen = self.n_samples_seen_
-            step = solvers.stream_step(
-                model,
-                point,
-                data,
-                seen / data.n_units,
-                step_size=self.step_size,
-                step_offset=self.step_offset,
-                step_decay=self.step_decay,
-            )
+            count = seen / data.n_units
+            step = solvers.stream_step(self, model, point, data, count)
             objective = model.objective(point, step.mean)
             moved = model.reseed(step.point, data, rng)
             found = self._attributes(model, moved, dtype) | {
-                "lower_bound_": objective,
+                "objective_": objective,
                 "n_samples_seen_": seen + data.n_units,
             }
-            step.record(self, found, data.n_units, past=("lower_bounds_",))
+            step.record(self, found, data.n_units)
         return self
+
+    def _parameters(self):
+        check_is_fitted(self)
+        # Copies: kernels are compiled anew for arrays that are mapped read-only.
+        names = ("weights_", "means_", "covariances_", "precisions_cholesky_")
+        return Parameters(*(np.array(getattr(self, n), np.float64) for n in names))
+
+    def _covariances(self):
+        """Covariances as matrices, shape (n_components, n_features, n_features)."""
+        covariances = np.asarray(self.covariances_, np.float64)
+        return dense_covariances(self.means_, covariances, self._of_fit.covariance_type)
+
+    def _names(self):
+        names = getattr(self, "feature_names_in_", None)
+        d = self.n_features_in_
+        return [f"x{j}" for j in range(d)] if names is None else list(names)
+
+    def _evaluate(self, X, what, columns=()):
+        parameters = self._parameters()
+        X = self._check_X(X, reset=False)
+        evaluate = partial(
+            evaluate_rows,
+            what=what,
+            parameters=parameters,
+            covariance_type=self._of_fit.covariance_type,
+        )
+        if is_dask(X):
+            if X.numblocks[1] > 1:
+                X = X.rechunk({1: -1})
+            chunks = (X.chunks[0], *((c,) for c in columns))
+            return X.map_blocks(
+                evaluate,
+                chunks=chunks,
+                dtype=np.int64 if what == "labels" else X.dtype,
+                drop_axis=None if columns else 1,
+                meta=np.empty((0,) * len(chunks), X.dtype),
+            )
+        with threads(self.n_jobs):
+            return evaluate(X)
+
+    def predict(self, X):
+        """Return the most probable component of each row.
+
+        Parameters
+        ----------
+        X : {array-like, dask array} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
+
+        Returns
+        -------
+        labels : ndarray or dask array of int of shape (n_samples,)
+            Lazy where X is a dask array.
+        """
+        return self._evaluate(X, "labels")
+
+    def predict_proba(self, X):
+        """Return the probability of each component for each row.
+
+        Parameters
+        ----------
+        X : {array-like, dask array} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
+
+        Returns
+        -------
+        probabilities : ndarray or dask array of shape (n_samples, n_components)
+            Each row sums to 1; lazy where X is a dask array.
+        """
+        return self._evaluate(X, "probabilities", (len(self._parameters().weights),))
+
+    def score_samples(self, X):
+        """Return the log-density of each row, in nats.
+
+        Parameters
+        ----------
+        X : {array-like, dask array} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
+
+        Returns
+        -------
+        log_density : ndarray or dask array of shape (n_samples,)
+            Lazy where X is a dask array.
+        """
+        return self._evaluate(X, "log_density")
+
+    def score(self, X, y=None, sample_weight=None):
+        """Return the average log-density of the rows, in nats a row.
+
+        Parameters
+        ----------
+        X : {array-like, dask array} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
+        log_density = self.score_samples(X)
+        if is_dask(log_density):
+            # Only the numbers a row travel, never the rows.
+            log_density = log_density.compute()
+        if is_dask(sample_weight):
+            sample_weight = sample_weight.compute()
+        weight = check_weight(sample_weight, len(log_density))
+        return float(np.average(log_density, weights=weight))
+
+    def _n_parameters(self):
+        k, d = self.means_.shape
+        size = self.covariances_.size
+        if self._of_fit.covariance_type in ("full", "tied"):  # of which half is free
+            size = size // d * (d + 1) // 2
+        return size + k * d + k - 1
+
+    def bic(self, X):
+        """Return the Bayesian information criterion on X.
+
+        Parameters
+        ----------
+        X : {array-like, dask array} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
+
+        Returns
+        -------
+        bic : float
+            The lower, the better.
+        """
+        log_density = np.asarray(self.score_samples(X))
+        penalty = self._n_parameters() * np.log(len(log_density))
+        return float(-2.0 * log_density.sum(dtype=float) + penalty)
+
+    def aic(self, X):
+        """Return the Akaike information criterion on X.
+
+        Parameters
+        ----------
+        X : {array-like, dask array} of shape (n_samples, n_features)
+            Rows, with the features of the fit.
+
+        Returns
+        -------
+        aic : float
+            The lower, the better.
+        """
+        log_density = np.asarray(self.score_samples(X))
+        return float(-2.0 * log_density.sum(dtype=float) + 2 * self._n_parameters())
+
+    def sample(self, n_samples=1):
+        """Draw from the fitted mixture.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many to draw.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The draws.
+        y : ndarray of int of shape (n_samples,)
+            Component of each draw; draws come sorted by it.
+        """
+        weights, means, *_ = self._parameters()
+        if n_samples < 1:
+            raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
+        rng = check_random_state(self.random_state)
+        counts = rng.multinomial(n_samples, weights / weights.sum())
+        y = np.repeat(np.arange(len(weights)), counts)
+        X = means[y]
+        draws = rng.standard_normal(X.shape)
+        # Those of columns of very different widths are positive only but for rounding.
+        values, vectors = np.linalg.eigh(self._covariances())
+        factors = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        for k, rows in enumerate(np.split(np.arange(len(y)), np.cumsum(counts)[:-1])):
+            X[rows] += draws[rows] @ factors[k].T
+        return X, y
+
+    def condition(self, given, values):
+        """Return the distribution of the other features given some.
+
+        Parameters
+        ----------
+        given : array-like of int or of str
+            Columns that are known, by number or by name.
+        values : array-like of shape (n, n_given)
+            What they are known to be; one row is enough.
+
+        Returns
+        -------
+        conditional : ConditionalGaussian
+            Conditional means and covariances, of the mixture and of its components.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvrem import VRGaussianMixture
+        >>> x = np.random.default_rng(0).normal(size=500)
+        >>> mixture = VRGaussianMixture().fit(np.column_stack([x, 2 * x]))
+        >>> mixture.condition(given=[0], values=[[1.0]]).mean.round(3)
+        array([[2.]])
+        """
+        parameters = self._parameters()
+        names = list(getattr(self, "feature_names_in_", ()))
+        known = number_features(given, names, parameters.means.shape[1])
+        return condition_on(parameters, self._covariances(), known, values)
+
+    def relabel(self, order):
+        """Put the components into another order, in place.
+
+        Parameters
+        ----------
+        order : array-like of int of shape (n_components,)
+            ``order[0]`` is the component that becomes the first.
+
+        Returns
+        -------
+        self : estimator
+            The same, with every fitted array in the new order.
+        """
+        check_is_fitted(self)
+        order = check_order(order, len(self.weights_))
+        names = ["weights_", "means_"]
+        if self._of_fit.covariance_type != "tied":
+            names += ["covariances_", "precisions_", "precisions_cholesky_"]
+        for name in names:
+            setattr(self, name, getattr(self, name)[order])
+        self._sums = tuple(part[order] for part in self._sums)
+        return self
+
+    def summary(self):
+        """Return a table of the components.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row a component: its share, then mean and standard deviation of every
+            feature. The frame's ``attrs`` hold log-likelihood, solver, convergence,
+            passes and how many starts reached the best; the text ends with them.
+        """
+        check_is_fitted(self)
+        names = self._names()
+        deviations = np.sqrt(np.diagonal(self._covariances(), axis1=1, axis2=2))
+        columns = {"share": self.weights_}
+        for j, name in enumerate(names):
+            columns[f"{name} mean"] = self.means_[:, j]
+            columns[f"{name} sd"] = deviations[:, j]
+        facts = {"log_likelihood": self.objective_}
+        facts |= fit_facts(self, self.objective_)
+        index = [f"component {k}" for k in range(len(self.weights_))]
+        return summary_table(columns, index, facts)

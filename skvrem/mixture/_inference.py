@@ -1,19 +1,30 @@
-"""What a fitted Gaussian mixture says of rows: labels, probabilities, densities."""
+"""What a fitted Gaussian mixture says of rows, and of features given others."""
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import logsumexp, softmax
+from scipy import linalg
+from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.utils import check_array
 
-from skvrem.data import as_source, is_dask
-from skvrem.mixture._description import GaussianMixtureDescription
-from skvrem.mixture._model import GaussianMixtureModel
-from skvrem.utils._parallel import parallel_map, row_chunks, threads
-from skvrem.utils._validation import check_magnitude, check_weight, validate_data
+from skvrem.data import as_source
+from skvrem.mixture._model import GaussianMixtureModel, Parameters, precisions_cholesky
+from skvrem.utils._parallel import map_chunks, row_chunks
+from skvrem.utils._remote import refuse_dask
+from skvrem.utils._validation import check_magnitude
 
-__all__ = ["GaussianMixtureInference", "check_block", "find_missing"]
+__all__ = [
+    "ConditionalGaussian",
+    "check_block",
+    "condition_on",
+    "dense_covariances",
+    "evaluate_rows",
+    "find_missing",
+    "number_features",
+    "refuse_sparse_chunks",
+]
 
 # Rows scored at a time, so that their joint densities stay in the cache.
 SCORE_ROWS = 8192
@@ -47,12 +58,12 @@ def find_missing(X, covariance_type):
 
 def check_block(X, covariance_type):
     """Check a block of a dask array as scikit-learn checks an array."""
-    _refuse_sparse_chunks(X)
+    refuse_sparse_chunks(X)
     X = check_array(X, dtype=None, ensure_all_finite="allow-nan", ensure_min_samples=0)
     return find_missing(X, covariance_type)
 
 
-def _refuse_sparse_chunks(block):
+def refuse_sparse_chunks(block):
     """Raise a TypeError for a sparse block of a dask array."""
     if sp.issparse(block) or hasattr(block, "todense"):
         raise TypeError(
@@ -62,9 +73,9 @@ def _refuse_sparse_chunks(block):
         )
 
 
-def _evaluate_rows(X, what, parameters, covariance_type):
+def evaluate_rows(X, what, parameters, covariance_type):
     """Labels, probabilities or log-densities of the rows of an array in memory."""
-    _refuse_sparse_chunks(X)
+    refuse_sparse_chunks(X)
     model = GaussianMixtureModel(covariance_type, 0.0, find_missing(X, covariance_type))
     source = as_source(X)
     n, k = X.shape[0], len(parameters.weights)
@@ -76,185 +87,119 @@ def _evaluate_rows(X, what, parameters, covariance_type):
     shape, dtype, function = kinds[what]
     out = np.empty(shape, dtype)
 
-    def fill(rows):
-        start, stop = rows
+    def fill(start, stop):
         batch = source.batch(start, stop)
         out[start:stop] = function(model.log_joint(parameters, batch, X.dtype))
 
-    for _ in parallel_map(fill, row_chunks(0, n, SCORE_ROWS)):
-        pass
+    map_chunks(fill, n, SCORE_ROWS)
     return out
 
 
-class GaussianMixtureInference(GaussianMixtureDescription):
-    """Methods of a fitted mixture; they use its public attributes only."""
+def dense_covariances(means, covariances, covariance_type):
+    """Covariances as matrices, shape (n_components, n_features, n_features)."""
+    model = GaussianMixtureModel(covariance_type, 0.0)
+    covariances = model.by_component(covariances, *means.shape)
+    if not model.dense:
+        covariances = covariances[:, :, None] * np.eye(means.shape[1])
+    return covariances
 
-    def _check_X(self, X, reset):
-        """Validate X without loading a dask array."""
-        if is_dask(X) and hasattr(X, "numblocks"):
-            if X.ndim != 2:
-                raise ValueError(
-                    f"Expected a 2-dimensional dask array, got {X.ndim} dimensions."
-                )
-            if np.isnan(X.shape[1]):
-                raise ValueError(
-                    "X does not know how many columns its chunks have: call "
-                    "X.compute_chunk_sizes() first."
-                )
-            if X.shape[0] == 0:
-                raise ValueError("Found array with 0 sample(s): X has no rows.")
-            _refuse_sparse_chunks(X._meta)
-            if X.dtype.kind not in "fiub":
-                raise ValueError(f"X must be numeric, got dtype {X.dtype}.")
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-        if hasattr(X, "to_dask_array"):
-            raise TypeError(
-                f"{type(self).__name__} takes dask arrays, not a dask "
-                f"{type(X).__name__}: pass X.to_dask_array(lengths=True)."
+
+def number_features(features, names, d):
+    """Return columns that are given by number or by name as numbers below `d`.
+
+    Raises
+    ------
+    ValueError
+        For another number or name, or one that is given twice.
+    """
+    features = np.atleast_1d(np.asarray(features))
+    if features.dtype.kind in "OUS":
+        unknown = [f for f in features if f not in names]
+        if unknown:
+            raise ValueError(
+                f"Unknown features {unknown}: the mixture was fitted on "
+                f"{names or 'an array without feature names'}."
             )
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=(np.float64, np.float32),
-            order="C",
-            ensure_all_finite="allow-nan",
+        features = np.array([names.index(f) for f in features])
+    if features.dtype.kind not in "iu" or not np.isin(features, np.arange(d)).all():
+        raise ValueError(f"given must name columns from 0 to {d - 1}.")
+    if len(np.unique(features)) != len(features):
+        raise ValueError("given names a feature twice.")
+    return features
+
+
+class ConditionalGaussian(NamedTuple):
+    """Distribution of some features given the others, for n rows of given values.
+
+    Attributes
+    ----------
+    features : ndarray of int of shape (n_free,)
+        Columns that the rest describes, in the order of X.
+    mean : ndarray of shape (n, n_free)
+        Conditional expectation: the regression on the given features.
+    covariance : ndarray of shape (n, n_free, n_free)
+        Conditional covariance of the mixture, spread between components included.
+    weights : ndarray of shape (n, n_components)
+        Probabilities of the components given the values.
+    means : ndarray of shape (n, n_components, n_free)
+        Conditional means of the components.
+    covariances : ndarray of shape (n_components, n_free, n_free)
+        Conditional covariances of the components; they do not depend on the values.
+    """
+
+    features: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+    weights: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+
+
+def condition_on(parameters, covariances, known, values):
+    """Return the distribution of the other features given the values of some.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    covariances : ndarray of shape (n_components, n_features, n_features)
+    known : ndarray of int of shape (n_given,)
+    values : array-like of shape (n, n_given)
+
+    Returns
+    -------
+    conditional : ConditionalGaussian
+    """
+    weights, means, *_ = parameters
+    refuse_dask(values)
+    values = check_array(values, dtype=np.float64, input_name="values")
+    if values.shape[1] != len(known):
+        raise ValueError(
+            f"values must have one column for each of the {len(known)} given "
+            f"features, got {values.shape[1]}."
         )
-
-    def _evaluate(self, X, what, columns=()):
-        parameters = self._parameters()
-        X = self._check_X(X, reset=False)
-        evaluate = partial(
-            _evaluate_rows,
-            what=what,
-            parameters=parameters,
-            covariance_type=self._of_fit.covariance_type,
-        )
-        if is_dask(X):
-            if X.numblocks[1] > 1:
-                X = X.rechunk({1: -1})
-            chunks = (X.chunks[0], *((c,) for c in columns))
-            return X.map_blocks(
-                evaluate,
-                chunks=chunks,
-                dtype=np.int64 if what == "labels" else X.dtype,
-                drop_axis=None if columns else 1,
-                meta=np.empty((0,) * len(chunks), X.dtype),
-            )
-        with threads(self.n_jobs):
-            return evaluate(X)
-
-    def predict(self, X):
-        """Return the most probable component of each row.
-
-        Parameters
-        ----------
-        X : {array-like, dask array} of shape (n_samples, n_features)
-            Rows, with the features of the fit.
-
-        Returns
-        -------
-        labels : ndarray or dask array of int of shape (n_samples,)
-            Lazy where X is a dask array.
-        """
-        return self._evaluate(X, "labels")
-
-    def predict_proba(self, X):
-        """Return the probability of each component for each row.
-
-        Parameters
-        ----------
-        X : {array-like, dask array} of shape (n_samples, n_features)
-            Rows, with the features of the fit.
-
-        Returns
-        -------
-        probabilities : ndarray or dask array of shape (n_samples, n_components)
-            Each row sums to 1; lazy where X is a dask array.
-        """
-        return self._evaluate(X, "probabilities", (len(self._parameters().weights),))
-
-    def score_samples(self, X):
-        """Return the log-density of each row, in nats.
-
-        Parameters
-        ----------
-        X : {array-like, dask array} of shape (n_samples, n_features)
-            Rows, with the features of the fit.
-
-        Returns
-        -------
-        log_density : ndarray or dask array of shape (n_samples,)
-            Lazy where X is a dask array.
-        """
-        return self._evaluate(X, "log_density")
-
-    def score(self, X, y=None, sample_weight=None):
-        """Return the average log-density of the rows, in nats a row.
-
-        Parameters
-        ----------
-        X : {array-like, dask array} of shape (n_samples, n_features)
-            Rows, with the features of the fit.
-        y : Ignored
-            Present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Rows count so many times.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
-        """
-        log_density = self.score_samples(X)
-        if is_dask(log_density):
-            # Only the numbers a row travel, never the rows.
-            log_density = log_density.compute()
-        if is_dask(sample_weight):
-            sample_weight = sample_weight.compute()
-        weight = check_weight(sample_weight, len(log_density))
-        return float(np.average(log_density, weights=weight))
-
-    def _n_parameters(self):
-        k, d = self.means_.shape
-        covariance = {
-            "full": k * d * (d + 1) // 2,
-            "tied": d * (d + 1) // 2,
-            "diag": k * d,
-            "spherical": k,
-        }
-        return covariance[self._of_fit.covariance_type] + k * d + k - 1
-
-    def bic(self, X):
-        """Return the Bayesian information criterion on X.
-
-        Parameters
-        ----------
-        X : {array-like, dask array} of shape (n_samples, n_features)
-            Rows, with the features of the fit.
-
-        Returns
-        -------
-        bic : float
-            The lower, the better.
-        """
-        log_density = np.asarray(self.score_samples(X))
-        penalty = self._n_parameters() * np.log(len(log_density))
-        return float(-2.0 * log_density.sum(dtype=float) + penalty)
-
-    def aic(self, X):
-        """Return the Akaike information criterion on X.
-
-        Parameters
-        ----------
-        X : {array-like, dask array} of shape (n_samples, n_features)
-            Rows, with the features of the fit.
-
-        Returns
-        -------
-        aic : float
-            The lower, the better.
-        """
-        log_density = np.asarray(self.score_samples(X))
-        return float(-2.0 * log_density.sum(dtype=float) + 2 * self._n_parameters())
+    free = np.setdiff1d(np.arange(means.shape[1]), known)
+    if not len(free):
+        raise ValueError("Every feature is given: nothing is left to describe.")
+    inner = covariances[:, known[:, None], known]
+    cross = covariances[:, free[:, None], known]
+    marginal = Parameters(
+        weights, means[:, known], inner, precisions_cholesky(inner)[0]
+    )
+    model = GaussianMixtureModel("full", 0.0)
+    batch = as_source(np.ascontiguousarray(values)).batch(0, len(values))
+    log_joint = model.log_joint(marginal, batch, np.float64)
+    share = np.exp(log_softmax(log_joint, axis=1))
+    gain = np.stack(
+        [
+            linalg.solve(a, b.T, assume_a="pos").T
+            for a, b in zip(inner, cross, strict=True)
+        ]
+    )
+    offset = values[:, None, :] - means[:, known]
+    components = means[:, free] + np.einsum("kfg,nkg->nkf", gain, offset)
+    spread = covariances[:, free[:, None], free] - gain @ cross.transpose(0, 2, 1)
+    mean = np.einsum("nk,nkf->nf", share, components)
+    apart = components - mean[:, None]
+    covariance = np.einsum("nk,kfg->nfg", share, spread)
+    covariance += np.einsum("nk,nkf,nkg->nfg", share, apart, apart)
+    return ConditionalGaussian(free, mean, covariance, share, components, spread)

@@ -15,7 +15,7 @@ and, summed over the rows with weights w,
 Sums about a component's own mean do not cancel as E[x^2] - E[x]^2 does. A density of
 zero (log_constant -inf, or a row too far away for the dtype) has l = -inf and r = 0.
 
-All kernels share these arguments. ``X`` (n, d) is read only, float32 or float64, and
+`visit_rows` has these arguments. ``X`` (n, d) is read only, float32 or float64, and
 rules the precision inside a tile; tiles are summed in float64. Rows are
 ``start..stop`` of X, or of ``X[index]`` where ``index`` is not empty; ``weight`` (n,)
 goes with the rows of X, empty for ones. ``means`` (k, d); ``precisions_cholesky``
@@ -49,7 +49,6 @@ STRIDE_BITS = 272 * 64
 TILE_BYTES = 256_000
 # Rows of smaller posterior are left out of second moments where most rows are.
 NEGLIGIBLE = 1e-21
-NONE = np.empty(0)
 
 
 @intrinsic
@@ -499,7 +498,7 @@ def _parameters(means, U, log_constants, variances, dtype):
 
 
 @kernel
-def _pass(
+def visit_rows(
     X,
     index,
     start,
@@ -515,9 +514,18 @@ def _pass(
     sum_xx,
     out,
 ):
-    """The loop over tiles of all kernels.
+    """Add sums of rows to sum_w (k,), sum_x (k, d), sum_xx (k, d, d); l to out (n, k).
 
-    U.ndim and which arguments are None choose the kernel, when it is compiled.
+    sum_xx is symmetric before and after; (k, d), sums of w r z^2, where U, the
+    precisions_cholesky, is (k, d). Returns objective and entropy. Either all of the
+    sums are None, or out, of X's dtype.
+
+    With variances (k, d) NaN is an entry missing at random, else they are None. Only
+    observed features enter l_k; a missing one adds its expectation under the component,
+    0 to sum_x and variances[k, j] to sum_xx: EM with it integrated out.
+
+    X is read only, so that this is compiled once for arrays and memory maps; U.ndim and
+    what is None choose the code, when it is compiled.
     """
     k, d = means.shape
     size = d + d % 2
@@ -584,81 +592,3 @@ def _pass(
                         sum_xx[c, i, j] += sxx[at * size + j]
                         sum_xx[c, j, i] = sum_xx[c, i, j]
     return objective, entropy
-
-
-def _read_only(X):
-    """A view of X, so that numba compiles once for arrays and read-only memory maps."""
-    X = X.view()
-    X.flags.writeable = False
-    return X
-
-
-def full_statistics(
-    X,
-    index,
-    start,
-    stop,
-    weight,
-    means,
-    precisions_cholesky,
-    log_constants,
-    inverse_temperature,
-    sum_w,
-    sum_x,
-    sum_xx,
-):
-    """Add sums of rows start..stop to sum_w (k,), sum_x (k, d), sum_xx (k, d, d).
-
-    sum_xx is symmetric before and after; (k, d), sums of w r z^2, where
-    precisions_cholesky is (k, d). Returns objective and entropy.
-    """
-    p = means, precisions_cholesky, log_constants, inverse_temperature, None
-    sums = sum_w, sum_x, sum_xx
-    return _pass(_read_only(X), index, start, stop, weight, *p, *sums, None)
-
-
-diag_statistics = full_statistics
-
-
-def diag_missing_statistics(
-    X,
-    index,
-    start,
-    stop,
-    weight,
-    means,
-    precisions_cholesky,
-    log_constants,
-    inverse_temperature,
-    variances,
-    sum_w,
-    sum_x,
-    sum_xx,
-):
-    """As diag_statistics, where NaN is an entry missing at random.
-
-    Only observed features enter l_k; a missing one adds its expectation under the
-    component, 0 to sum_x and variances[k, j] to sum_xx: EM with it integrated out.
-    """
-    p = means, precisions_cholesky, log_constants, inverse_temperature, variances
-    sums = sum_w, sum_x, sum_xx
-    return _pass(_read_only(X), index, start, stop, weight, *p, *sums, None)
-
-
-def full_log_joint(
-    X, index, start, stop, means, precisions_cholesky, log_constants, out
-):
-    """Write l of rows start..stop to out (stop - start, k), of X's dtype."""
-    p = means, precisions_cholesky, log_constants, 1.0, None
-    _pass(_read_only(X), index, start, stop, NONE, *p, None, None, None, out)
-
-
-diag_log_joint = full_log_joint
-
-
-def diag_missing_log_joint(
-    X, index, start, stop, means, precisions_cholesky, log_constants, out
-):
-    """As diag_log_joint, where NaN is an entry missing at random."""
-    p = means, precisions_cholesky, log_constants, 1.0, means
-    _pass(_read_only(X), index, start, stop, NONE, *p, None, None, None, out)

@@ -125,46 +125,41 @@ class GaussianMixtureModel(Averaging):
 
     def _prepare(self, parameters):
         means, factors = parameters.means, parameters.precisions_cholesky
-        k, d = means.shape
-        if self.covariance_type == "tied":
-            factors = np.broadcast_to(factors, (k, d, d))
-        elif self.covariance_type == "spherical":
-            factors = np.broadcast_to(factors[:, None], (k, d))
+        factors = self.by_component(factors, *means.shape)
         diagonals = np.diagonal(factors, axis1=1, axis2=2) if self.dense else factors
         with np.errstate(divide="ignore"):
-            log_constants = np.log(parameters.weights) - 0.5 * d * LOG_2PI
+            log_constants = np.log(parameters.weights)
+        log_constants -= 0.5 * means.shape[1] * LOG_2PI
         log_constants += np.log(diagonals).sum(axis=1)
         return means, np.ascontiguousarray(factors), log_constants
 
-    def _kernel(self, suffix):
-        kind = "full" if self.dense else "diag_missing" if self.missing else "diag"
-        return getattr(_kernels, f"{kind}_{suffix}")
+    def by_component(self, array, k, d):
+        """Return covariances or factors with the axes of the statistics."""
+        if self.covariance_type == "tied":
+            return np.broadcast_to(array, (k, d, d))
+        if self.covariance_type == "spherical":
+            return np.broadcast_to(array[:, None], (k, d))
+        return array
 
     def statistics(self, point, batch, beta):
         """Return the statistics of a batch about the point's reference."""
         k, d = point.parameters.means.shape
-        arguments = (*self._kernel_arguments(point.parameters), beta)
+        arguments, variances = self._kernel_arguments(point.parameters), None
         if self.missing:
             # What a missing entry is expected to add. The M step adds reg_covar, so
             # it is left out here: a feature that is never seen keeps its variance.
             variances = 1.0 / np.square(arguments[1]) - self.reg_covar
-            arguments += (np.maximum(variances, 0.0),)
-        kernel = self._kernel("statistics")
+            variances = np.maximum(variances, 0.0)
 
         def evaluate(rows):
             sum_w, sum_x = np.zeros(k), np.zeros((k, d))
             sum_xx = np.zeros((k, d, d) if self.dense else (k, d))
-            numbers = kernel(
-                batch.rows,
-                batch.index,
-                *rows,
-                batch.weight,
-                *arguments,
-                sum_w,
-                sum_x,
-                sum_xx,
+            of_rows = batch.rows, batch.index, *rows, batch.weight
+            sums = sum_w, sum_x, sum_xx
+            numbers = _kernels.visit_rows(
+                *of_rows, *arguments, beta, variances, *sums, None
             )
-            return Statistics(sum_w, sum_x, sum_xx, *numbers)
+            return Statistics(*sums, *numbers)
 
         chunks = [(batch.start, batch.stop)]
         if batch.index.size:  # a minibatch; a full pass comes in chunks already
@@ -180,19 +175,11 @@ class GaussianMixtureModel(Averaging):
     def log_joint(self, parameters, batch, dtype):
         """Return log p(x_i, k), an array of shape (n_rows, n_components)."""
         out = np.empty((batch.n_units, len(parameters.weights)), dtype)
+        of_rows = batch.rows, batch.index, batch.start, batch.stop, np.empty(0)
         arguments = self._kernel_arguments(parameters)
-        kernel = self._kernel("log_joint")
-        kernel(batch.rows, batch.index, batch.start, batch.stop, *arguments, out)
+        missing = parameters.means if self.missing else None
+        _kernels.visit_rows(*of_rows, *arguments, 1.0, missing, None, None, None, out)
         return out
-
-    def remember(self, point, batch, beta):
-        """Return the statistics of a batch, which are all that need be kept."""
-        sums = self.statistics(point, batch, beta)
-        return sums, (sums if self.keep_sums else (point, beta))
-
-    def recall(self, memory, point, batch):
-        """Return the statistics of a batch where they were remembered."""
-        return memory if self.keep_sums else super().recall(memory, point, batch)
 
     # M step
 
@@ -261,15 +248,9 @@ class GaussianMixtureModel(Averaging):
         """Return the point whose statistics give `parameters`, about its means."""
         weights, means, covariances, _ = parameters
         k, d = means.shape
-        variances = covariances
-        if self.dense:
-            variances = np.broadcast_to(covariances, (k, d, d)).copy()
-            variances[:, np.arange(d), np.arange(d)] -= self.reg_covar
-            sum_xx = weights[:, None, None] * variances
-        else:
-            if self.covariance_type == "spherical":
-                variances = np.broadcast_to(covariances[:, None], (k, d))
-            sum_xx = weights[:, None] * (variances - self.reg_covar)
+        constant = self.reg_covar * (np.eye(d) if self.dense else 1.0)
+        variances = self.by_component(covariances, k, d) - constant
+        sum_xx = weights.reshape((k,) + (1,) * (variances.ndim - 1)) * variances
         statistics = Statistics(weights, np.zeros((k, d)), sum_xx, 0.0, 0.0)
         return AveragingPoint(parameters, statistics, means)
 

@@ -7,12 +7,11 @@ own kernels run it here, and the assignment of all rows to the nearest start as 
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
-from sklearn.utils import check_array
 
-from skvrem.mixture._model import Parameters, precisions_cholesky
+from skvrem.mixture._model import Parameters
 from skvrem.solvers import Batch
 from skvrem.utils._algebra import scale
-from skvrem.utils._columns import naming_columns
+from skvrem.utils._validation import check_given
 
 __all__ = ["previous_parameters", "starting_parameters", "starting_point"]
 
@@ -35,26 +34,24 @@ def starting_point(estimator, model, data, rng):
     ValueError
         If the estimator's `*_init` or, with `warm_start`, its earlier fit do not do.
     """
-    inits = _check_inits(estimator, data.n_features)
+    k, d = estimator.n_components, data.n_features
+    weights, means, precisions = inits = _check_inits(estimator, k, d)
     if estimator.warm_start and hasattr(estimator, "weights_"):
-        return model.start(previous_parameters(estimator, data.n_features)), 0.0
+        return model.start(previous_parameters(estimator, d)), 0.0
     parameters, passes = Parameters(None, None, None, None), 0.0
     if any(value is None for value in inits):
-        parameters, passes = starting_parameters(
-            model, data, estimator.n_components, estimator.init_params, rng
-        )
-    weights, means, precisions = inits
+        method = estimator.init_params
+        parameters, passes = starting_parameters(model, data, k, method, rng)
     changes = {"weights": weights, "means": means}
     if precisions is not None:
-        changes["covariances"], bad = _inverse(precisions, model.dense)
+        changes["covariances"], bad = _inverse(precisions, model)
         if bad:
             kind = "symmetric, positive-definite" if model.dense else "positive"
             raise ValueError(
                 f"precisions_init of {model.covariance_type!r} must be {kind}."
             )
-        changes["precisions_cholesky"] = model.precisions_cholesky(
-            changes["covariances"]
-        )[0]
+        factors, _ = model.precisions_cholesky(changes["covariances"])
+        changes["precisions_cholesky"] = factors
     changes = {name: value for name, value in changes.items() if value is not None}
     return model.start(parameters._replace(**changes)), passes
 
@@ -69,7 +66,7 @@ def previous_parameters(estimator, n_features):
     """
     parameters = estimator._parameters()
     k, d = estimator.n_components, n_features
-    shape = _shapes(estimator, d)["precisions_init"]
+    shape = _shape(estimator.covariance_type, k, d)
     # Shapes alone do not tell "tied" from "diag" where k = d.
     same = estimator.covariance_type == estimator._of_fit.covariance_type
     shapes = parameters.means.shape, parameters.covariances.shape
@@ -83,39 +80,21 @@ def previous_parameters(estimator, n_features):
     return parameters
 
 
-def _shapes(estimator, d):
-    """Shapes of the starting values for d features."""
-    k = estimator.n_components
-    precisions = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}
-    return {
-        "weights_init": (k,),
-        "means_init": (k, d),
-        "precisions_init": precisions[estimator.covariance_type],
-    }
+def _shape(covariance_type, k, d):
+    """Shape of covariances, and of their inverses."""
+    shapes = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}
+    return shapes[covariance_type]
 
 
-def _check_inits(estimator, d):
+def _check_inits(estimator, k, d):
     """Return what the user gave to start with: weights, means, precisions."""
-    given = {}
-    for name, shape in _shapes(estimator, d).items():
-        value = getattr(estimator, name)
-        if value is not None:
-            with naming_columns(value, f"{name} holds numbers", "Pass an array."):
-                value = check_array(
-                    value,
-                    dtype=np.float64,
-                    ensure_2d=False,
-                    allow_nd=True,
-                    input_name=name,
-                )
-            if value.shape != shape:
-                raise ValueError(
-                    f"{name} must have shape {shape} for "
-                    f"n_components={estimator.n_components}, {d} features and "
-                    f"{estimator.covariance_type!r} covariances, got {value.shape}."
-                )
-        given[name] = value
-    weights = given["weights_init"]
+    found, precisions = [], _shape(estimator.covariance_type, k, d)
+    shapes = {"weights": (k,), "means": (k, d), "precisions": precisions}
+    for name, shape in shapes.items():
+        value = getattr(estimator, f"{name}_init")
+        given = value is not None
+        found.append(check_given(value, f"{name}_init", shape) if given else None)
+    weights = found[0]
     if weights is not None and not (
         weights.min() >= 0.0 and np.isclose(weights.sum(), 1.0, atol=1e-6)
     ):
@@ -123,14 +102,14 @@ def _check_inits(estimator, d):
             "weights_init must be non-negative and sum to 1, got the sum "
             f"{weights.sum():g} and the minimum {weights.min():g}."
         )
-    return tuple(given.values())
+    return found
 
 
-def _inverse(precisions, dense):
+def _inverse(precisions, model):
     """Covariances of precisions, and whether some are not positive definite."""
-    if not dense:
+    if not model.dense:
         return 1.0 / np.where(precisions > 0, precisions, 1.0), (precisions <= 0).any()
-    factors, bad = precisions_cholesky(precisions)
+    factors, bad = model.precisions_cholesky(precisions)
     symmetric = np.allclose(precisions, precisions.swapaxes(-1, -2))
     return factors @ factors.swapaxes(-1, -2), bool(bad.any()) or not symmetric
 

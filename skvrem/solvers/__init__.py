@@ -1,12 +1,13 @@
 """Estimators of a mean, and the loop that fits with them."""
 
-from skvrem.solvers._hand_over import After, HandOver, Slow
 from skvrem.solvers._history import as_history, joined
 from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
 from skvrem.solvers._prediction import left_to_gain
 from skvrem.solvers._run import Run, run
+from skvrem.solvers._runs import Runs
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stream import stream_step
+from skvrem.solvers._switch import After, Slow, Switch
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.solvers.estimate._incremental import Incremental
 from skvrem.solvers.estimate._saga import SAGA
@@ -24,16 +25,17 @@ __all__ = [
     "After",
     "Ascent",
     "Batch",
-    "HandOver",
     "Incremental",
     "Plan",
     "QuasiNewton",
     "Run",
+    "Runs",
     "Slow",
     "Squarem",
     "Start",
     "Stochastic",
     "Sweeps",
+    "Switch",
     "as_history",
     "joined",
     "left_to_gain",

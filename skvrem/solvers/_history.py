@@ -24,6 +24,9 @@ class Epoch(NamedTuple):
         At which the objective was evaluated.
     predicted_gain : float
         What is left to gain a unit; NaN where nothing is known of it.
+    gradient_variance : float
+        Of the estimates that the epoch's steps were made of, in all coordinates; NaN
+        where the model does not keep it, and for an epoch that was taken back.
     solver : str
         Which solver made the epoch.
     """
@@ -34,6 +37,7 @@ class Epoch(NamedTuple):
     step_size: float
     temperature: float
     predicted_gain: float
+    gradient_variance: float
     solver: str
 
 
@@ -44,7 +48,7 @@ class Result(NamedTuple):
     ----------
     point : Any
     objective : float
-        Of this very point: of the model itself, neither a bound nor heated.
+        Of this very point: of the model itself, neither a bound nor tempered.
     n_iter : int
         Epochs that moved the point.
     reason : str

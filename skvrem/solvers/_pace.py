@@ -1,14 +1,14 @@
 """How much shorter steps are made than asked for, where they have failed."""
 
-__all__ = ["LEAST_PACE", "Pace"]
+__all__ = ["Pace"]
 
 # Share of an epoch's steps that may be infeasible before the step size is halved,
 # and below which it recovers.
 MANY_REJECTED, FEW_REJECTED = 0.10, 0.02
-# Dips of the objective that leave no trace: those of the start.
+# Decreases of the objective that leave no trace: those of the start.
 FORGIVEN = 5
-# A fit has stalled where epochs fell so often that steps are this share of what they
-# were.
+# A fit has stalled where the objective decreased so often that steps are this share of
+# what they were.
 LEAST_PACE = 1e-6
 
 
@@ -20,7 +20,7 @@ class Pace:
         self.n_slow = 0
 
     def slow_down(self):
-        """After a dip of the objective. A fit that keeps dipping is slowed for good."""
+        """After a decrease of the objective; after many, the fit is slowed for good."""
         self.n_slow += 1
         if self.n_slow > FORGIVEN:
             self.ceiling *= 0.7

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from skvrem.schedules import Constant, Power
-from skvrem.solvers._hand_over import After, HandOver
+from skvrem.solvers._switch import After, Switch
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.solvers.estimate._incremental import Incremental
 from skvrem.solvers.estimate._saga import SAGA
@@ -101,28 +101,25 @@ class Plan(NamedTuple):
 
 
 def plan_em(
+    estimator,
     n_units,
     n_parameters,
     *,
-    solver="auto",
-    acceleration=None,
-    step_size="auto",
-    batch_size="auto",
-    step_decay=0.6,
-    step_offset=2.0,
     most_blocks=BLOCKS,
     prefer_passes=False,
     pilot=0,
+    **chosen,
 ):
     """Choose what the user left open, for a model of the EM family.
 
     Parameters
     ----------
+    estimator : estimator
+        With `solver`, `step_size`, `batch_size`, `step_decay`, `step_offset`, and
+        `acceleration` where it has it.
     n_units : int
     n_parameters : int
         Of all components together.
-    solver, acceleration, step_size, batch_size, step_decay, step_offset :
-        as the estimators' parameters
     most_blocks : int
         Blocks whose statistics fit in memory twice.
     prefer_passes : bool
@@ -130,11 +127,17 @@ def plan_em(
     pilot : int, default=0
         First epochs of "svrg" without an anchor, which a random start is not worth:
         those of "stochastic", with its own constant step.
+    **chosen
+        Values of these parameters in place of the estimator's.
 
     Returns
     -------
     plan : Plan
     """
+    names = ("solver", "step_size", "batch_size", "step_decay", "step_offset")
+    asked = {name: getattr(estimator, name) for name in names} | chosen
+    solver, step_size, batch_size, step_decay, step_offset = asked.values()
+    acceleration = getattr(estimator, "acceleration", None)
     again = reduces_variance(solver) and not _has_table(BY_NAME[solver])
     if again and most_blocks < FEWEST_BLOCKS:
         most_blocks = BLOCKS  # it evaluates again what it cannot keep
@@ -142,16 +145,16 @@ def plan_em(
     if batch_size != "auto":
         n_blocks = max(1, round(n_units / batch_size))
     steps = min(STEPS_AN_EPOCH, n_units / (ROWS_A_PARAMETER * n_parameters))
+    accelerated = acceleration == "squarem"
     if solver == "auto":
         few = steps < WORTH_IT or n_blocks < FEWEST_BLOCKS
-        if few or prefer_passes or acceleration is not None:
-            solver, acceleration = "batch", "squarem"
+        if few or prefer_passes or acceleration == "squarem":
+            solver, accelerated = "batch", acceleration is not None
         else:
             solver = "saga"
     if solver == "batch":
-        made = Squarem() if acceleration == "squarem" else Batch()
-        name = "batch" if acceleration is None else f"batch+{acceleration}"
-        return Plan(name, made, Constant(1.0), 1)
+        made = Squarem() if accelerated else Batch()
+        return Plan(made.name, made, Constant(1.0), 1)
     schedule: Any
     if solver == "stochastic":
         if batch_size == "auto":
@@ -164,6 +167,6 @@ def plan_em(
         automatic = min(1.0, max(1.0, steps) / n_blocks)
         schedule = Constant(automatic if step_size == "auto" else step_size)
         if solver == "svrg" and pilot:
-            after = HandOver(Stochastic(n_blocks), SVRG(n_blocks), After(pilot))
+            after = Switch(Stochastic(n_blocks), SVRG(n_blocks), After(pilot))
             return Plan(solver, after, schedule, n_blocks)
     return Plan(solver, BY_NAME[solver](n_blocks), schedule, n_blocks)

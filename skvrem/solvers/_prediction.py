@@ -40,7 +40,7 @@ def left_to_gain(gains, objective, noisy=0):
     Returns
     -------
     left : float
-        ``gain / (1 - rate)``, with the rate at which the last gains fell. Infinite
+        ``gain / (1 - rate)``, with the rate at which the last gains shrank. Infinite
         where they do not fall, 0 where the last one is rounding, NaN without a gain.
     """
     if noisy:

@@ -34,6 +34,7 @@ __all__ = [
     "Swept",
     "Temperature",
     "Visit",
+    "recentred",
 ]
 
 
@@ -83,6 +84,8 @@ class Moved(NamedTuple):
         step was tried by full passes. None where the loop has to ask for it.
     stalled : bool
         No step could be taken though some gain was predicted.
+    gradient_variance : float
+        Of the estimates that the steps were made of; NaN where it is not kept.
     """
 
     point: Any
@@ -92,6 +95,7 @@ class Moved(NamedTuple):
     step_size: float = 1.0
     certified: Any = None
     stalled: bool = False
+    gradient_variance: float = math.nan
 
 
 class Point(Protocol):
@@ -126,10 +130,16 @@ class Model(Protocol):
         """Return the objective a unit at `point`, from the mean taken there."""
 
     def recentre(self, point):
-        """Return the point about a new reference (identity where there is none)."""
+        """Return the point as an epoch begins with it, about a new reference.
+
+        Only for models whose points are another there.
+        """
 
     def reseed(self, point, data, rng):
-        """Return the point with collapsed parts re-seeded, or the same point."""
+        """Return the point with collapsed parts re-seeded, or the same point.
+
+        Only for models whose parts can collapse.
+        """
 
     def may_end(self, point, mean, tol) -> bool:
         """Whether a fit may end at `point`, where less than `tol` is left to gain.
@@ -250,7 +260,10 @@ class Swept(Protocol):
         """
 
     def variance(self, work) -> float:
-        """Return the variance of the epoch's estimates, NaN where it is not kept."""
+        """Return the variance of the epoch's estimates, over all coordinates.
+
+        Only for models that keep it.
+        """
 
     def close(self, work):
         """Return the point; a FloatingPointError says that the steps went too far."""
@@ -302,10 +315,10 @@ class Solver(Protocol):
 
     #: As it stands in histories and in ``solver_``.
     name: str
-    #: The objective of an anchor is exact; it is a lower bound (False), where one dip
-    #: means nothing; or it is noise (None), to be shown only.
+    #: The objective of an anchor is exact; it is a lower bound (False), where one
+    #: decrease means nothing; or it is noise (None), to be shown only.
     exact: bool | None
-    #: A fall of the objective sends the fit back to the last good anchor. Batch has
+    #: A decrease of the objective sends the fit back to the last good anchor. Batch has
     #: nothing better to go back to, stochastic nothing to go by.
     certifies: bool
     #: Epochs in a row that must predict little gain before the fit has converged,
@@ -347,3 +360,8 @@ class Temperature(Protocol):
 
     def observe(self, point) -> None:
         """Take note of a point that has been certified. Only where it is learned."""
+
+
+def recentred(model, point):
+    """Return the point as an epoch begins with it."""
+    return model.recentre(point) if hasattr(model, "recentre") else point

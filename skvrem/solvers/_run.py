@@ -9,6 +9,7 @@ import numpy as np
 from skvrem.solvers._history import Epoch, Result, as_history
 from skvrem.solvers._pace import Pace
 from skvrem.solvers._prediction import Prospect
+from skvrem.solvers._protocols import recentred
 from skvrem.solvers.estimate._batch import Batch
 
 __all__ = ["Run", "run"]
@@ -19,8 +20,8 @@ class Run:
 
     The start is certified before anything moves. Then each epoch moves the point by
     the solver's steps, at a temperature that is frozen, and certifies where it has come
-    to: if the objective fell by more than rounding, the last good anchor comes back,
-    with a step of batch EM from it, and the step size is halved.
+    to: if the objective decreased by more than rounding, the last good anchor comes
+    back, with a step of batch EM from it, and the step size is halved.
 
     Parameters
     ----------
@@ -61,11 +62,11 @@ class Run:
         self.tol, self.report, self.passes = tol, report, passes
         self.began = time.perf_counter() - seconds
         self.history, self.reason = [], None
-        self.n_iter = self.n_steps = self.n_dips = 0
+        self.n_iter = self.n_steps = self.n_decreases = 0
         self.pace, self.size, self.prospect = Pace(), 1.0, Prospect(tol)
         self.anchor: Any = None
         self.good: Any = None
-        self.heat = math.nan  # temperature of the anchor
+        self.current_temperature = math.nan  # of the anchor
         self.point = point
 
     def advance(self, n_epochs):
@@ -82,7 +83,7 @@ class Run:
             self.good = self.anchor if self.solver.certifies else None
             self.prospect.begin(self.anchor)
             self.size = self.step_size(0)
-            self._record(self.solver.name)
+            self._record(self.solver.name, math.nan)
         for _ in range(n_epochs):
             if self.reason is not None:
                 break
@@ -91,7 +92,7 @@ class Run:
 
     def _epoch(self):
         name, before = self.solver.name, self.anchor.objective
-        heat = self.heat
+        temperature = self.current_temperature
         moved = self.solver.epoch(self.anchor, self._size_of_step, self.rng)
         self.n_iter += 1
         self.n_steps += moved.n_steps
@@ -101,24 +102,24 @@ class Run:
         self._certify(moved.point, moved.certified)
         # Nothing to compare with: another temperature, another solver, a part that
         # was seeded anew.
-        fresh = heat != self.heat or name != self.solver.name
+        fresh = temperature != self.current_temperature or name != self.solver.name
         fresh = fresh or bool(self.anchor.point.repaired)
-        fell = self.good is not None and not fresh and self._fell()
-        if fell:
-            self.n_dips += 1
+        decreased = self.good is not None and not fresh and self._decreased()
+        if decreased:
+            self.n_decreases += 1
             self.pace.slow_down()
-            # One dip of a bound means nothing.
-            if self.n_dips > (0 if self.solver.exact else 1):
-                fresh = True
+            # One decrease of a bound means nothing.
+            if self.n_decreases > (0 if self.solver.exact else 1):
+                fresh, moved = True, moved._replace(gradient_variance=math.nan)
                 self._roll_back()
         else:
-            self.n_dips = 0
+            self.n_decreases = 0
             self.pace.adapt(moved.n_rejected / max(1, moved.n_steps))
-        if not self.n_dips:
+        if not self.n_decreases:
             self.good = self.anchor if self.solver.certifies else None
         gain = math.nan if fresh else self.anchor.objective - before
         self.prospect.see(self.anchor, gain, self.solver, self._may_end)
-        self._record(name)
+        self._record(name, moved.gradient_variance)
         stalled = moved.stalled and not fresh
         stalled = stalled or self.prospect.is_flat(self.anchor, self.solver)
         self._end(stalled or self.pace.stalled)
@@ -128,21 +129,27 @@ class Run:
 
     def _certify(self, point, anchor=None):
         """Make the anchor of a point, at the temperature of the next epoch."""
-        heat = self.temperature(self.n_iter)
-        reseeded = self.model.reseed(point, self.data, self.rng)
-        known = anchor is not None and reseeded is point and heat == self.heat
+        temperature = self.temperature(self.n_iter)
+        reseeded = point
+        if hasattr(self.model, "reseed"):
+            reseeded = self.model.reseed(point, self.data, self.rng)
+        known = (
+            anchor is not None
+            and reseeded is point
+            and temperature == self.current_temperature
+        )
         if not known:
-            point = self.model.recentre(reseeded)
-            anchor = self.solver.certify(point, 1.0 / heat)
+            point = recentred(self.model, reseeded)
+            anchor = self.solver.certify(point, 1.0 / temperature)
             self.passes += anchor.passes
-        self.anchor, self.heat = anchor, heat
+        self.anchor, self.current_temperature = anchor, temperature
         if hasattr(self.temperature, "observe"):
             self.temperature.observe(anchor.point)
 
-    def _fell(self):
-        """Whether the objective fell by more than rounding, or than is to be gained.
+    def _decreased(self):
+        """Whether the objective decreased by more than rounding or the tolerance.
 
-        The comparison is written so that a NaN counts as a fall.
+        The comparison is written so that a NaN counts as a decrease.
         """
         good = self.good.objective
         slack = 1e-10 * max(1.0, abs(good))
@@ -157,7 +164,7 @@ class Run:
         self.solver.restore(good)
         self.anchor = None
         self._certify(point)
-        self.n_dips = 0
+        self.n_decreases = 0
 
     def _may_end(self, anchor):
         """Whether the model has nothing to say against an end here."""
@@ -166,15 +173,16 @@ class Run:
             return True
         return may_end(anchor.point, anchor.mean, self.tol)
 
-    def _record(self, name):
+    def _record(self, name, gradient_variance):
         self.history.append(
             Epoch(
                 self.passes,
                 time.perf_counter() - self.began,
                 self.anchor.objective,
                 self.size,
-                self.heat,
+                self.current_temperature,
                 self.prospect.left,
+                gradient_variance,
                 name,
             )
         )
@@ -184,7 +192,7 @@ class Run:
         stopped = self.report is not None and bool(
             self.report(self.history[-1], self.anchor.point)
         )
-        still = self.heat == self.history[-2].temperature
+        still = self.current_temperature == self.history[-2].temperature
         if self.prospect.enough and still:
             self.reason = "tol"
         elif stopped:
@@ -203,14 +211,14 @@ class Run:
             cannot go on from there.
         """
         anchor, history = self.anchor, self.history
-        if not self.solver.exact or self.heat != 1.0:
+        if not self.solver.exact or self.current_temperature != 1.0:
             point = anchor.point
             if self.solver.exact is False and self.n_iter:
                 # What the bound is of.
                 point = self.model.update(point, anchor.mean, None, 1.0)
             batch = Batch()
             batch.start(self.model, self.data, self.rng)
-            anchor = batch.certify(self.model.recentre(point), 1.0)
+            anchor = batch.certify(recentred(self.model, point), 1.0)
             row = history[-1]._replace(
                 passes=self.passes + anchor.passes,
                 seconds=time.perf_counter() - self.began,

@@ -33,22 +33,21 @@ class Start(NamedTuple):
     temperature: Any = Constant(1.0)
 
 
-def run_starts(
-    start, n_init, *, plan, data, progress, random_state, max_iter, tol, stop=None
-):
+def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     """Run from several starts.
 
     Parameters
     ----------
+    estimator : estimator
+        With `max_iter` and `tol`.
     start : callable
         Called with a Generator, returns a Start.
-    n_init : int
     plan : Plan
         With a `lead`, starts are short and only the best goes on.
     data : see ``_protocols.py``
     progress : Progress
+        Of as many starts as it was made for.
     random_state : numpy.random.RandomState
-    max_iter, tol : int, float
     stop : callable, default=None
         Called with each `Epoch`; a true answer ends the start.
 
@@ -69,19 +68,19 @@ def run_starts(
             step_size=plan.step_size,
             temperature=begin.temperature,
             max_iter=n_epochs,
-            tol=tol,
+            tol=estimator.tol,
             rng=rng,
             report=partial(_report, report, stop),
             passes=passes,
             seconds=time.perf_counter() - began,
         )
 
-    short = plan.lead is not None
+    max_iter, short = estimator.max_iter, plan.lead is not None
     solver, n_epochs = plan.solver, max_iter
     if short:
         solver, n_epochs = plan.lead, min(plan.lead_epochs, max_iter)
     begun, results = [], []
-    for number in range(n_init):
+    for number in range(progress.n_init):
         began = time.perf_counter()
         rng = np.random.default_rng(random_state.randint(2**31 - 1))
         begin = start(rng)

@@ -28,7 +28,7 @@ class Streamed(NamedTuple):
     mean: Any
     step_size: float
 
-    def record(self, estimator, attributes, n_units=None, past=()):
+    def record(self, estimator, attributes, n_units=None):
         """Set the fitted attributes of an estimator after the step.
 
         Parameters
@@ -38,11 +38,9 @@ class Streamed(NamedTuple):
             Its own.
         n_units : int, default=None
             Of the batch, of estimators that tell the size of batches and steps.
-        past : tuple of str
-            Attributes of a fit that this estimator has beside the usual.
         """
         known = vars(estimator)
-        for name in (*OF_A_FIT, *past):
+        for name in OF_A_FIT:
             known.pop(name, None)
         if n_units is not None:
             known.update(step_size_=self.step_size, batch_size_=n_units)
@@ -54,9 +52,7 @@ class Streamed(NamedTuple):
         )
 
 
-def stream_step(
-    model, point, data, count, *, step_size, step_offset, step_decay, mean=None
-):
+def stream_step(estimator, model, point, data, count, *, mean=None, decay=None):
     """Move a point by one step of stochastic EM (Cappé and Moulines 2009).
 
     The statistics move by ``step_size * (count + step_offset) ** -step_decay`` towards
@@ -65,16 +61,17 @@ def stream_step(
 
     Parameters
     ----------
+    estimator : estimator
+        With `step_size`, of which "auto" is 1, `step_offset` and `step_decay`.
     model, point : see ``_protocols.py``
     data : Data
         The batch.
     count : float
         Batches of this size that have been seen.
-    step_size : float or "auto"
-        "auto" is 1.
-    step_offset, step_decay : float
     mean : NamedTuple, default=None
         Mean statistics of the batch where its units depend on the batch before.
+    decay : tuple (step_offset, step_decay), default=None
+        In place of the estimator's.
 
     Returns
     -------
@@ -82,13 +79,9 @@ def stream_step(
     """
     if mean is None:
         partition = data.chunks()
-        sums = partition.sum(partial(_statistics, model, point))
+        sums = partition.sum(partial(model.statistics, point, beta=1.0))
         mean = rescale(sums, 1.0 / partition.total_weight)
-    scale = 1.0 if step_size == "auto" else step_size
-    step = Power(scale, step_offset, step_decay)(count)
+    scale = 1.0 if estimator.step_size == "auto" else estimator.step_size
+    offset, decay = decay or (estimator.step_offset, estimator.step_decay)
+    step = Power(scale, offset, decay)(count)
     return Streamed(model.update(point, None, mean, step), mean, step)
-
-
-def _statistics(model, point, batch):
-    # A module function, so that a partial of it can be sent to another process.
-    return model.statistics(point, batch, 1.0)

@@ -1,5 +1,7 @@
 """Whether the top words of a topic occur together."""
 
+from typing import Any, Literal
+
 import numpy as np
 
 from skvrem.text._topics import (
@@ -9,11 +11,12 @@ from skvrem.text._topics import (
     find_topics,
     largest,
 )
+from skvrem.utils._columns import MatrixLike
 
 __all__ = ["coherence", "normalized_pmi", "umass"]
 
 
-def normalized_pmi(together, n_documents):
+def normalized_pmi(together: np.ndarray, n_documents: int) -> np.ndarray:
     """Return the normalised pointwise mutual information of pairs of words.
 
     log(p_ij / (p_i p_j)) / -log(p_ij), with probabilities of occurring in a document:
@@ -41,7 +44,7 @@ def normalized_pmi(together, n_documents):
     return values
 
 
-def umass(together, n_documents):
+def umass(together: np.ndarray, n_documents: int) -> np.ndarray:
     """Return log((D_ij + 1) / D_j) of pairs of words, where j ranks above i.
 
     D counts documents. A word j that no document has tells nothing of i: its pairs
@@ -87,7 +90,14 @@ def _find_words(topics, feature_names, n_words):
     return found
 
 
-def coherence(topics, X, *, measure="npmi", n_words=10, feature_names=None):
+def coherence(
+    topics: Any,
+    X: MatrixLike,
+    *,
+    measure: Literal["npmi", "umass"] = "npmi",
+    n_words: int = 10,
+    feature_names: Any = None,
+) -> np.ndarray:
     """Return how much the top words of each topic occur in the same documents.
 
     Parameters

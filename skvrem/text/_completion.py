@@ -1,6 +1,7 @@
 """Document completion: one half of a document predicts the other."""
 
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -14,6 +15,7 @@ from skvrem.text._topics import (
     word_probabilities,
 )
 from skvrem.utils._algebra import read_only
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import parallel_map, row_chunks, threads
 
 __all__ = [
@@ -115,7 +117,14 @@ def _like(counts, X):
     return counts if hasattr(X, "tocsr") else counts.toarray()
 
 
-def document_completion(estimator, X, *, random_state=0, smoothing=0.0, n_jobs=None):
+def document_completion(
+    estimator: Any,
+    X: MatrixLike,
+    *,
+    random_state: int | np.random.RandomState | None = 0,
+    smoothing: float = 0.0,
+    n_jobs: int | None = None,
+) -> float:
     r"""Return the log-likelihood of one half of each document given the other.
 
     Every token goes by a fair coin to an observed or to a scored half. The model's
@@ -205,7 +214,14 @@ def document_completion(estimator, X, *, random_state=0, smoothing=0.0, n_jobs=N
     return float(total / n_tokens)
 
 
-def document_completion_scorer(estimator, X, y=None, *, random_state=0, smoothing=0.0):
+def document_completion_scorer(
+    estimator: Any,
+    X: MatrixLike,
+    y: Any = None,
+    *,
+    random_state: int | np.random.RandomState | None = 0,
+    smoothing: float = 0.0,
+) -> float:
     """Score a topic model by document completion, for ``scoring=``.
 
     It is :func:`document_completion` in the form that

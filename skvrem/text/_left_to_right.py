@@ -1,6 +1,9 @@
 """The probability of documents with their topics' shares integrated out."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_random_state
 
 from skvrem.text import _kernels
@@ -11,6 +14,7 @@ from skvrem.text._topics import (
     word_probabilities,
 )
 from skvrem.utils._algebra import read_only
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import parallel_map, threads
 
 __all__ = ["left_to_right", "perplexity"]
@@ -29,15 +33,15 @@ def _check_prior(prior, n_topics):
 
 
 def left_to_right(
-    topics,
-    X,
+    topics: Any,
+    X: MatrixLike,
     *,
-    doc_topic_prior,
-    n_particles=20,
-    selection=True,
-    random_state=0,
-    n_jobs=None,
-):
+    doc_topic_prior: float | ArrayLike,
+    n_particles: int = 20,
+    selection: bool = True,
+    random_state: int | np.random.RandomState | None = 0,
+    n_jobs: int | None = None,
+) -> np.ndarray:
     """Estimate the log-probability of each document under LDA, left to right.
 
     The shares of the topics are integrated over their Dirichlet prior. The estimator
@@ -138,7 +142,7 @@ def left_to_right(
         return np.array(list(parallel_map(estimate, range(counts.shape[0]))))
 
 
-def perplexity(log_likelihood, X):
+def perplexity(log_likelihood: ArrayLike, X: MatrixLike) -> float:
     """Return the perplexity of documents from their log-likelihoods.
 
     Parameters

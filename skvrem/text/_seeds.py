@@ -1,8 +1,11 @@
 """Word priors that tell topics what they are to be about."""
 
 import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skvrem.text._topics import check_names, check_size
 
@@ -20,7 +23,14 @@ def _check_pseudo_counts(name, value):
     return value
 
 
-def seed_prior(seeds, feature_names, n_components, *, weight=300.0, base=0.1):
+def seed_prior(
+    seeds: Mapping[int, Sequence[str]],
+    feature_names: Any,
+    n_components: int,
+    *,
+    weight: float | ArrayLike = 300.0,
+    base: float = 0.1,
+) -> np.ndarray:
     """Return word priors that draw topics to the words they are seeded with.
 
     Parameters
@@ -41,13 +51,14 @@ def seed_prior(seeds, feature_names, n_components, *, weight=300.0, base=0.1):
         seeds occur less than some hundred times, in a small corpus or a batch of a
         stream, the default has found better topics.
     base : float, default=0.1
-        Pseudo-count of every other word in every topic: what ``topic_word_prior`` would
-        be without seeds.
+        Pseudo-count of every other word in every topic: what the parameter would be
+        without seeds.
 
     Returns
     -------
     prior : ndarray of float64 of shape (n_components, n_features)
-        For ``topic_word_prior``.
+        For ``topic_word_smoothing`` of VRPLSA, or ``topic_word_prior`` of
+        TemperedLDA.
 
     Raises
     ------

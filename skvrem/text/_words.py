@@ -1,5 +1,7 @@
 """What topics are about: their top words and documents."""
 
+from typing import Any
+
 import numpy as np
 
 from skvrem.text._topics import (
@@ -11,11 +13,12 @@ from skvrem.text._topics import (
     largest,
     last_step,
 )
+from skvrem.utils._columns import MatrixLike
 
 __all__ = ["top_documents", "top_words"]
 
 
-def top_words(topics, feature_names=None, n=10):
+def top_words(topics: Any, feature_names: Any = None, n: int = 10) -> np.ndarray:
     """Return the most probable words of each topic.
 
     Parameters
@@ -56,7 +59,9 @@ def top_words(topics, feature_names=None, n=10):
     return names[largest(components, n)]
 
 
-def top_documents(topics, X=None, *, n=10):
+def top_documents(
+    topics: Any, X: MatrixLike | None = None, *, n: int = 10
+) -> np.ndarray:
     """Return the documents with the largest share of each topic.
 
     Parameters

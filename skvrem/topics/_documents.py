@@ -10,14 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._batch import Partition
+from skvrem.data._batch import MemoryPartition
 from skvrem.utils._algebra import read_only
 from skvrem.utils._remote import refuse_dask
 
-__all__ = ["Documents", "as_documents", "open_documents"]
-
-# Fewer tokens in all are lost in rounding, in single precision.
-LEAST_TOKENS = 1e-25
+__all__ = ["Documents", "as_documents"]
 
 
 class Counts(NamedTuple):
@@ -109,7 +106,7 @@ class Documents:
             batch = self._compact(ids, 0, np.empty(self.n_features, np.int32))
         else:
             batch = self._batch(self.X, ids, read_only(np.empty(0, np.int32)), 0)
-        return Partition([batch], self.total_weight)
+        return MemoryPartition([batch], self.total_weight)
 
     def blocks(self, n_blocks, rng):
         """Cut a random order of the documents into blocks, each a copy of its own.
@@ -121,7 +118,7 @@ class Documents:
         position = np.empty(self.n_features, np.int32)
         ids = [np.sort(order[a:b]) for a, b in pairwise(edges)]
         batches = [self._compact(part, i, position) for i, part in enumerate(ids)]
-        return Partition(batches, self.total_weight)
+        return MemoryPartition(batches, self.total_weight)
 
     def sample(self, n_units, rng):
         """Return a batch of at most `n_units` random documents."""
@@ -181,26 +178,3 @@ def as_documents(X, sample_weight=None, dtype=np.float64):
         X.eliminate_zeros()
     weight = np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
     return Documents(X, read_only(weight), np.dtype(dtype))
-
-
-def open_documents(X, sample_weight, dtype, empty=False):
-    """Return the source for counts to learn from; see `as_documents`.
-
-    Raises
-    ------
-    ValueError
-        If there is not a token of positive weight, unless `empty`; or too little of
-        them to compute with.
-    """
-    documents = as_documents(X, sample_weight, dtype)
-    if 0.0 < documents.total_weight < LEAST_TOKENS:
-        raise ValueError(
-            f"X has {documents.total_weight:.3g} tokens in all, which is lost in "
-            "floating point: pass counts of words, and weights near 1."
-        )
-    if documents.total_weight == 0.0 and not empty:
-        raise ValueError(
-            "X has no counts: there must be a document with a word in it"
-            f"{'' if sample_weight is None else ' and a positive weight'}."
-        )
-    return documents

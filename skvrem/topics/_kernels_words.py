@@ -58,7 +58,7 @@ def parameters_of(
 
     With N = 1 and i one over the sums over words this is φ, with N the number of tokens
     and i = 1 it is λ. Variance reduction can lead s below zero. What counts there is
-    its projection; s itself moves on unprojected until the epoch ends, see `project`.
+    its projection; s itself moves on unprojected until the epoch ends.
 
     Parameters
     ----------
@@ -87,25 +87,3 @@ def parameters_of(
             s = fma(factor, load(deviations, v * K + k), load(bases, r + k))
             x = fma(mass, largest(zero, s), load(priors, p + k))
             store(result, u * K + k, mul(x, load(inverse, k)))
-
-
-@kernel(fastmath=REDUCE)
-def project(base, deviation, factor, start, stop, totals):
-    """deviation_vk ← max(base_vk + factor deviation_vk, 0), for words start to stop.
-
-    Parameters
-    ----------
-    base : array of shape (n_features, K), or (1, K) for all words
-    deviation : array of shape (n_features, K)
-    factor : float
-    start, stop : int
-    totals : float64 array of shape (K,)
-        Sums over these words are added to it.
-    """
-    zero = deviation.dtype.type(0.0)
-    for v in range(start, stop):
-        r = v if base.shape[0] > 1 else 0
-        for k in range(deviation.shape[1]):
-            s = max(base[r, k] + factor * deviation[v, k], zero)
-            deviation[v, k] = s
-            totals[k] += s

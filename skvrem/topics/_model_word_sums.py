@@ -1,4 +1,7 @@
-"""Statistics of words that a minibatch changes only where it touches them."""
+"""Statistics of words that a minibatch changes only where it touches them.
+
+Rows of arrays start on cache lines, for loops over short contiguous rows.
+"""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -6,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.topics._kernels_tokens import sum_over_words
-from skvrem.topics._kernels_words import add_columns, add_rows, parameters_of, project
-from skvrem.topics._model_padding import LANES, padded_empty, padded_zeros
+from skvrem.topics._kernels_words import add_columns, add_rows, parameters_of
 from skvrem.utils._algebra import Rows
-from skvrem.utils._parallel import parallel_map, row_chunks, thread_count
+from skvrem.utils._parallel import map_chunks, parallel_map, thread_count
 
 __all__ = [
     "NO_WORDS",
@@ -21,10 +23,16 @@ __all__ = [
     "column_sums",
     "cut_documents",
     "expected_counts",
+    "pad",
+    "padded_empty",
+    "padded_zeros",
     "take_rows",
     "word_rows",
 ]
 
+# Rows are padded to whole cache lines of float32.
+LANES = 16
+CACHE_LINE = 64
 # The deviation is stored over a factor, which is folded in when it is smaller.
 SMALLEST_FACTOR = 1e-5
 # Multiplications that are worth a task of their own.
@@ -120,14 +128,18 @@ class WordSums(NamedTuple):
         n_features, width = self.deviation.shape
         dtype = self.deviation.dtype
         found = padded_empty(len(words) or n_features, width, dtype)
-        mass, inverse = dtype.type(mass), inverse.astype(dtype)
-
-        def fill(part):
-            parameters_of(*self.parts, mass, prior, inverse, words, *part, found)
-
-        for _ in parallel_map(fill, row_chunks(0, len(found), SUM_WORDS)):
-            pass
+        inverse = inverse.astype(dtype)
+        self._project(dtype.type(mass), prior, inverse, words, found)
         return found
+
+    def _project(self, *arguments):
+        """Write (mass max(s, 0) + prior) inverse for words to the last argument."""
+        *given, out = arguments
+
+        def fill(*rows):
+            parameters_of(*self.parts, *given, *rows, out)
+
+        map_chunks(fill, len(out), SUM_WORDS)
 
     def settle(self):
         """Return the statistics in one array, frozen.
@@ -138,15 +150,10 @@ class WordSums(NamedTuple):
         if self.frozen:
             return self
 
-        def work(part):
-            totals = np.zeros(self.deviation.shape[1])
-            project(*self.parts, *part, totals)
-            return totals
-
-        n_words = len(self.deviation)
-        totals = sum(parallel_map(work, row_chunks(0, n_words, SUM_WORDS)))
-        zero = np.zeros_like(totals)
-        return WordSums(None, self.deviation, 1.0, zero, totals, True)
+        width, dtype = self.deviation.shape[1], self.deviation.dtype
+        nothing, one = padded_zeros(1, width, dtype), np.ones(width, dtype)
+        self._project(one[0], nothing, one, NO_WORDS, self.deviation)
+        return WordSums.of(self.deviation)
 
     def step(self, mean, correction, rho):
         r"""Return :math:`(1 - \rho) s + \rho (F + c)`.
@@ -196,15 +203,13 @@ class WordSums(NamedTuple):
             self.deviation_totals[:] += coefficient * change.sum(axis=0, dtype=float)
             return
 
-        def add(part):
+        def add(*rows):
             totals = np.zeros(self.deviation.shape[1])
-            add_rows(
-                self.deviation, totals, change.index, change.values, coefficient, *part
-            )
+            words = change.index, change.values
+            add_rows(self.deviation, totals, *words, coefficient, *rows)
             return totals
 
-        parts = row_chunks(0, len(change.index), SUM_WORDS)
-        self.deviation_totals[:] += sum(parallel_map(add, parts))
+        self.deviation_totals[:] += sum(map_chunks(add, len(change.index), SUM_WORDS))
 
 
 class WordRows(Rows):
@@ -226,12 +231,38 @@ class WordRows(Rows):
 def column_sums(array):
     """Return the float64 sums of a padded array's columns."""
 
-    def add(part):
+    def add(*rows):
         total = np.zeros(array.shape[1])
-        add_columns(array, *part, total)
+        add_columns(array, *rows, total)
         return total
 
-    return sum(parallel_map(add, row_chunks(0, len(array), SUM_WORDS)))
+    return sum(map_chunks(add, len(array), SUM_WORDS))
+
+
+def padded_zeros(n_rows, n_columns, dtype):
+    """Return zeros of shape (n_rows, n_columns rounded up), aligned to 64 bytes."""
+    return _padded(np.zeros, n_rows, n_columns, dtype)
+
+
+def padded_empty(n_rows, n_columns, dtype):
+    """Return such an array, its values to be written, padding included."""
+    return _padded(np.empty, n_rows, n_columns, dtype)
+
+
+def _padded(make, n_rows, n_columns, dtype):
+    width = -(-n_columns // LANES) * LANES
+    dtype = np.dtype(dtype)
+    spare = CACHE_LINE // dtype.itemsize
+    buffer = make(n_rows * width + spare, dtype)
+    skip = -(buffer.ctypes.data // dtype.itemsize) % spare
+    return buffer[skip : skip + n_rows * width].reshape(n_rows, width)
+
+
+def pad(array, dtype):
+    """Return a padded copy of a matrix, the new columns zero."""
+    result = padded_zeros(*array.shape, dtype)
+    result[:, : array.shape[1]] = array
+    return result
 
 
 def take_rows(matrix, rows):

@@ -53,7 +53,9 @@ class Averaging:
     are infeasible and `repair` is false.
     """
 
-    #: Evaluations that `recall` costs, 0 where `remember` keeps the sums themselves.
+    #: Whether the sums of a batch are kept, or what it takes to evaluate it again.
+    keep_sums = False
+    #: Evaluations that `recall` costs, 0 where the sums are kept.
     recall_passes = 1
 
     def update(self, point, mean, correction, step):
@@ -78,25 +80,16 @@ class Averaging:
 
     def remember(self, point, batch, beta):
         """Return the batch's sums, and what `recall` needs to evaluate them again."""
-        return self.statistics(point, batch, beta), (point, beta)
+        sums = self.statistics(point, batch, beta)
+        return sums, (sums if self.keep_sums else (point, beta))
 
     def recall(self, memory, point, batch):
         """Return the sums of `batch` where `memory` was made."""
+        if self.keep_sums:
+            return memory
         at, beta = memory
         return self.statistics(at, batch, beta)
 
     def objective(self, point, mean):
         """Return the objective a unit, from statistics taken at `point`."""
         return float(mean.objective)
-
-    def recentre(self, point):
-        """Return the point about a new reference, at the start of an epoch."""
-        return point
-
-    def translate(self, sums, reference, new_reference):
-        """Return sums about `reference` as sums about `new_reference`."""
-        return sums
-
-    def reseed(self, point, data, rng):
-        """Return the point with its collapsed parts put where they can work."""
-        return point

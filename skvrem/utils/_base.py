@@ -5,11 +5,24 @@ import inspect
 from types import SimpleNamespace
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.utils import check_array
 
 from skvrem import __version__
+from skvrem.utils._remote import refuse_dask
 
-__all__ = ["FitRecord", "VersionedPickle", "fit_facts", "summary_table"]
+__all__ = [
+    "ComponentsMixin",
+    "FitRecord",
+    "VersionedPickle",
+    "fit_facts",
+    "summary_table",
+]
 
 
 class FitRecord:
@@ -43,9 +56,9 @@ class FitRecord:
 PREDICTION_PARAMETERS = frozenset(
     {
         "algorithm",
-        "code_tol",
+        "inner_tol",
         "handle_unknown",
-        "max_code_iter",
+        "max_inner_iter",
         "max_doc_update_iter",
         "mean_change_tol",
         "n_jobs",
@@ -100,6 +113,29 @@ class VersionedPickle(FitRecord):
         super().__setstate__(new | state)
 
 
+class ComponentsMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Transformer of rows to weights of ``components_``, and back."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
+
+    def _mix(self, X, components, name):
+        """Return the components mixed by the rows of X, by the name of such parts."""
+        refuse_dask(X)
+        X = check_array(X, dtype=(np.float64, np.float32))
+        if X.shape[1] != len(components):
+            raise ValueError(
+                f"X has {X.shape[1]} columns, but there are {len(components)} {name}."
+            )
+        return X @ components
+
+
 def optional(module, extra, purpose):
     """Import an optional dependency, or say which extra brings it.
 
@@ -142,14 +178,15 @@ def summary_table(columns, index, facts):
 
 
 def fit_facts(estimator, objective):
-    """Return what a fit cost and how many starts reached its objective.
+    """Return how a fit went: what it cost, how many starts reached its objective.
 
-    Nothing for a stream, which has no history.
+    The last two are not known of a stream, which has no history.
     """
+    facts = {"solver": estimator.solver_, "converged": estimator.converged_}
     if not hasattr(estimator, "history_"):
-        return {}
+        return facts
     best = estimator.init_scores_ >= objective - max(estimator._of_fit.tol, 1e-3)
-    return {
+    return facts | {
         "passes": float(estimator.history_["passes"][-1]),
         "starts_at_best": f"{best.sum()} of {best.size}",
     }

@@ -6,6 +6,8 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.utils._columns import MatrixLike
+
 __all__ = ["PredictsByProba", "check_known", "number_classes", "stream_classes"]
 
 
@@ -135,7 +137,7 @@ class PredictsByProba:
     ``_log_proba(X)``.
     """
 
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: MatrixLike) -> np.ndarray:
         """Return the logarithms of the probabilities.
 
         Parameters
@@ -150,7 +152,7 @@ class PredictsByProba:
         """
         return self._log_proba(X)
 
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> np.ndarray:
         """Return the most probable class of rows.
 
         Parameters

@@ -5,8 +5,13 @@ from datetime import date
 from numbers import Integral
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import sparray, spmatrix
 
-__all__ = ["check_column", "column_number", "naming_columns", "native"]
+__all__ = ["MatrixLike", "check_column", "column_number", "naming_columns", "native"]
+
+#: Rows as users pass them, frames among them.
+MatrixLike = ArrayLike | sparray | spmatrix
 
 
 def check_column(estimator, name):

@@ -17,12 +17,10 @@ from pathlib import Path
 import numba
 
 # Keeps infinities and NaN, the order of sums, and so the bits of a result on every
-# machine with fused multiply-add. The choice wherever -inf or NaN may pass.
+# machine with fused multiply-add. The choice wherever -inf or NaN may pass: under nnan
+# and ninf LLVM may take an infinity for impossible. reassoc would turn (t + magic) -
+# magic into t, the rounding inside exp.
 CONTRACT = {"contract"}
-
-# For finite data only: under nnan and ninf LLVM may take an infinity for impossible.
-# Without reassoc, which would turn (t + magic) - magic into t, the rounding inside exp.
-FAST = {"contract", "nnan", "ninf", "nsz", "arcp", "afn"}
 
 # For loops that sum over rows: LLVM keeps a partial sum a lane only if it may reorder
 # the additions. It holds infinities and NaN as they are; no exp in such a kernel.

@@ -184,6 +184,12 @@ def _here(function, item):
         _state.pooled, _state.n_threads = False, before
 
 
+def map_chunks(function, n_rows, size):
+    """Call a function with the ends of ranges of rows; return its answers in order."""
+    chunks = row_chunks(0, n_rows, size)
+    return list(parallel_map(lambda rows: function(*rows), chunks))
+
+
 def row_chunks(start, stop, size):
     """Cut start..stop into near-equal ranges of about `size` rows, at least one."""
     n_rows = stop - start

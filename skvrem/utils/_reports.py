@@ -16,6 +16,7 @@ from skvrem.exceptions import (
 __all__ = [
     "CallbackSupportMixin",
     "Progress",
+    "outside",
     "warn_annealing_too_long",
     "warn_not_converged",
     "warn_scale",
@@ -134,12 +135,13 @@ class Progress:
         return report
 
     def _line(self, number, epochs, epoch):
-        hot = "" if epoch.temperature == 1.0 else f", T={epoch.temperature:.3g}"
+        T = epoch.temperature
+        tempered = "" if T == 1.0 else f", {T=:.3g}"
         # Flushed: a pipe or a log file would keep the lines of a long fit to its end.
         print(
             f"[{self.name}] start {number + 1}/{self.n_init}, epoch {epochs}, "
             f"{epoch.passes:.4g} passes, {epoch.seconds:.3g} s: "
-            f"objective {epoch.objective:.6f}{hot}",
+            f"objective {epoch.objective:.6f}{tempered}",
             flush=True,
         )
 
@@ -207,15 +209,14 @@ def warn_not_converged(estimator, result, unit="row", advice="", stacklevel=4):
 
 def warn_annealing_too_long(estimator):
     """Warn if a schedule of temperatures does not fit into the fit."""
-    if (
-        estimator.tempering not in (None, "auto")
-        and estimator.annealing_iter > estimator.max_iter
-    ):
+    length = estimator.annealing_iter
+    tempered = estimator.tempering not in (None, "auto")
+    if tempered and length != "auto" and length > estimator.max_iter:
         warnings.warn(
-            f"annealing_iter={estimator.annealing_iter} epochs of annealing do not fit "
+            f"annealing_iter={length} epochs of annealing do not fit "
             f"into max_iter={estimator.max_iter}: raise max_iter.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )
 
 
@@ -270,7 +271,7 @@ def warn_scale(estimator, reg_covar, variances, means, names, kind, parts, rows)
             f"{kind}s cannot be told apart. Scale the data "
             "(sklearn.preprocessing.StandardScaler), or give a smaller reg_covar.",
             DataScaleWarning,
-            stacklevel=_outside(),
+            stacklevel=outside(),
         )
         return True
     wide = varies & (variances > WIDE * reg_covar)
@@ -288,12 +289,12 @@ def warn_scale(estimator, reg_covar, variances, means, names, kind, parts, rows)
         f"Take fewer {kind}s, more starts (n_init) or a "
         "larger reg_covar, or look for repeated rows.",
         CollapsedComponentWarning,
-        stacklevel=_outside(),
+        stacklevel=outside(),
     )
     return True
 
 
-def _outside():
+def outside():
     """Level of the caller's first frame that is neither ours nor scikit-learn's."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and _package(frame) in ("skvrem", "sklearn"):

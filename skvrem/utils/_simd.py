@@ -139,48 +139,32 @@ def fma(typing_context, a, b, c):
     return b(a if isinstance(a, Lanes) else b.dtype, b, b), generate
 
 
-@intrinsic
-def add(typing_context, a, b):
-    """Sum."""
+def _of_two(build):
+    """Return the operation on two values that `build` generates."""
 
-    def generate(context, builder, signature, arguments):
-        return builder.fadd(*arguments, flags=("contract",))
+    @intrinsic
+    def operation(typing_context, a, b):
+        def generate(context, builder, signature, arguments):
+            return build(builder, *arguments)
 
-    return a(a, a), generate
+        return a(a, a), generate
 
-
-@intrinsic
-def mul(typing_context, a, b):
-    """Product."""
-
-    def generate(context, builder, signature, arguments):
-        return builder.fmul(*arguments, flags=("contract",))
-
-    return a(a, a), generate
+    return operation
 
 
-@intrinsic
-def ratio(typing_context, a, b):
-    """Quotient, and 0 where the divisor is not positive."""
-
-    def generate(context, builder, signature, arguments):
-        a, b = arguments
-        zero = ir.Constant(a.type, [0.0] * a.type.count)
-        positive = builder.fcmp_ordered(">", b, zero)
-        return builder.select(positive, builder.fdiv(a, b), zero)
-
-    return a(a, a), generate
+def _ratio(builder, a, b):
+    zero = ir.Constant(a.type, [0.0] * a.type.count)
+    positive = builder.fcmp_ordered(">", b, zero)
+    return builder.select(positive, builder.fdiv(a, b), zero)
 
 
-@intrinsic
-def largest(typing_context, a, b):
-    """The larger of each; of a NaN the second."""
+def _largest(builder, a, b):  # of a NaN the second
+    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
-    def generate(context, builder, signature, arguments):
-        a, b = arguments
-        return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
-    return a(a, a), generate
+add = _of_two(lambda builder, a, b: builder.fadd(a, b, flags=("contract",)))
+mul = _of_two(lambda builder, a, b: builder.fmul(a, b, flags=("contract",)))
+ratio, largest = _of_two(_ratio), _of_two(_largest)
 
 
 @intrinsic

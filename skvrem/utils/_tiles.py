@@ -12,59 +12,54 @@ from skvrem.utils._jit import REDUCE, kernel
 
 __all__ = ["tiles"]
 
+# What kernels take of the rows: their length is known where they are compiled.
+ROWS, SQUARES = (), (0,)
+
 
 @kernel(fastmath=REDUCE)
-def csr_times(data, indices, indptr, ids, M, out):
-    """Out (m, c) = rows of the CSR matrix times M (d, c)."""
+def csr_times(data, indices, indptr, ids, power, M, out):
+    """Out (m, c) = rows of the CSR matrix, or their squares, times M (d, c)."""
     c = M.shape[1]
     for i in range(ids.size):
         start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
         if c == 1:  # a loop of one turn would take as long as the rest
             total = out.dtype.type(0.0)
             for at in range(start, stop):
-                total += data[at] * M[np.uint32(indices[at]), 0]
+                x = data[at]
+                if len(power):
+                    x *= x
+                total += x * M[np.uint32(indices[at]), 0]
             out[i, 0] = total
             continue
         for j in range(c):
             out[i, j] = 0.0
         for at in range(start, stop):
             row, x = np.uint32(indices[at]), data[at]
+            if len(power):
+                x *= x
             for j in range(c):
                 out[i, j] += x * M[row, j]
 
 
 @kernel(fastmath=REDUCE)
-def csr_add_transposed(data, indices, indptr, ids, R, out):
-    """Out (d, c) += rows of the CSR matrix, transposed, times R (m, c)."""
+def csr_add_transposed(data, indices, indptr, ids, power, R, out):
+    """Out (d, c) += rows of the CSR matrix, or their squares, transposed, times R."""
     c = R.shape[1]
     for i in range(ids.size):
         start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
         if c == 1:
             for at in range(start, stop):
                 x = data[at]
+                if len(power):
+                    x *= x
                 out[np.uint32(indices[at]), 0] += x * R[i, 0]
             continue
         for at in range(start, stop):
             row, x = np.uint32(indices[at]), data[at]
+            if len(power):
+                x *= x
             for j in range(c):
                 out[row, j] += x * R[i, j]
-
-
-@kernel(fastmath=REDUCE)
-def csr_add_squares(data, indices, indptr, ids, R, out):
-    """Out (d, c) += squares of the rows of the CSR matrix, transposed, times R."""
-    c = R.shape[1]
-    for i in range(ids.size):
-        start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
-        if c == 1:
-            for at in range(start, stop):
-                x = data[at]
-                out[np.uint32(indices[at]), 0] += x * x * R[i, 0]
-            continue
-        for at in range(start, stop):
-            row, x = np.uint32(indices[at]), data[at]
-            for j in range(c):
-                out[row, j] += x * x * R[i, j]
 
 
 @kernel
@@ -82,20 +77,6 @@ def csr_add_gram(data, indices, indptr, ids, weight, intercept, out):
                 out[d, row] += x
         if intercept:
             out[d, d] += weight[i]
-
-
-@kernel(fastmath=REDUCE)
-def csr_squares_times(data, indices, indptr, ids, M, out):
-    """Out (m, c) = squares of the rows of the CSR matrix times M (d, c)."""
-    c = M.shape[1]
-    for i in range(ids.size):
-        start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
-        for j in range(c):
-            out[i, j] = 0.0
-        for at in range(start, stop):
-            row, x = np.uint32(indices[at]), data[at] * data[at]
-            for j in range(c):
-                out[i, j] += x * M[row, j]
 
 
 @kernel(fastmath=REDUCE)
@@ -123,7 +104,7 @@ def tiles(batch, start, stop, intercept, center=None):
 
     Parameters
     ----------
-    batch : skvrem.data.Batch
+    batch : skvrem.data.RowBatch
     start, stop : int
     intercept : bool
         Rows have a one behind them.
@@ -171,9 +152,9 @@ class DenseTile:
         if self.intercept:
             out[d] += R.sum(axis=0, dtype=np.float64)
 
-    def squares_times(self, M):
-        """Squares of the rows times M (p, c), in the dtype of the rows."""
-        return DenseTile(np.square(self.x), self.intercept).times(M)
+    def squared(self):
+        """The tile of the rows' squares."""
+        return DenseTile(np.square(self.x), self.intercept)
 
     def quadratic(self, M):
         """The quadratic form x^T M x of each row, of shape (m,), for M (p, p)."""
@@ -186,10 +167,6 @@ class DenseTile:
         if self.intercept:
             out += M[d, d]
         return out
-
-    def add_squares(self, R, out):
-        """Out (p, c) += squares of the rows, transposed, times R (m, c)."""
-        DenseTile(np.square(self.x), self.intercept).add_transposed(R, out)
 
     def add_gram(self, weight, out):
         """Out (p, p) += sum of weight x x^T."""
@@ -204,25 +181,20 @@ class DenseTile:
 class CSRTile:
     """Rows of a CSR matrix."""
 
-    def __init__(self, rows, ids, intercept):
+    def __init__(self, rows, ids, intercept, power=ROWS):
+        self.rows, self.ids, self.intercept, self.power = rows, ids, intercept, power
         self.parts = (rows.data, rows.indices, rows.indptr, ids)
         self.dtype = rows.data.dtype
-        self.intercept = intercept
+
+    def squared(self):
+        """The tile of the rows' squares, for products with vectors."""
+        return CSRTile(self.rows, self.ids, self.intercept, SQUARES)
 
     def times(self, M):
         """Rows times M (p, c), in the dtype of the rows."""
         M = np.ascontiguousarray(M, self.dtype)
-        out = np.empty((self.parts[3].size, M.shape[1]), self.dtype)
-        csr_times(*self.parts, M, out)
-        if self.intercept:
-            out += M[-1]
-        return out
-
-    def squares_times(self, M):
-        """Squares of the rows times M (p, c), in the dtype of the rows."""
-        M = np.ascontiguousarray(M, self.dtype)
-        out = np.empty((self.parts[3].size, M.shape[1]), self.dtype)
-        csr_squares_times(*self.parts, M, out)
+        out = np.empty((self.ids.size, M.shape[1]), self.dtype)
+        csr_times(*self.parts, self.power, M, out)
         if self.intercept:
             out += M[-1]
         return out
@@ -230,21 +202,14 @@ class CSRTile:
     def quadratic(self, M):
         """The quadratic form x^T M x of each row, of shape (m,), for M (p, p)."""
         M = np.ascontiguousarray(M, np.float64)
-        out = np.empty(self.parts[3].size)
+        out = np.empty(self.ids.size)
         csr_quadratic(*self.parts, self.intercept, M, out)
         return out
 
     def add_transposed(self, R, out):
         """Out (p, c) += rows, transposed, times R (m, c)."""
         R = np.ascontiguousarray(R, np.float64)
-        csr_add_transposed(*self.parts, R, out)
-        if self.intercept:
-            out[-1] += R.sum(axis=0)
-
-    def add_squares(self, R, out):
-        """Out (p, c) += squares of the rows, transposed, times R (m, c)."""
-        R = np.ascontiguousarray(R, np.float64)
-        csr_add_squares(*self.parts, R, out)
+        csr_add_transposed(*self.parts, self.power, R, out)
         if self.intercept:
             out[-1] += R.sum(axis=0)
 

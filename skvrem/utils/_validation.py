@@ -3,7 +3,10 @@
 import inspect
 import math
 from contextlib import contextmanager
+from functools import cache
 from numbers import Integral, Real
+from types import NoneType
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 from sklearn import get_config
@@ -14,15 +17,21 @@ from skvrem.utils._columns import naming_columns, native
 from skvrem.utils._remote import refuse_dask
 
 __all__ = [
+    "ABOVE_0",
+    "AT_LEAST_1",
     "all_or_nothing",
     "among",
     "check_aliases",
+    "check_em",
     "check_finite_fit",
+    "check_given",
     "check_integer",
     "check_magnitude",
     "check_options",
     "check_order",
+    "check_parameters",
     "check_real",
+    "check_steps",
     "check_weight",
     "validate_data",
 ]
@@ -202,6 +211,70 @@ def check_aliases(estimator, aliases):
             )
 
 
+# Ranges of numbers, as `check_integer` and `check_real` take them; and those that
+# parameters of a name have in every estimator, None where others check them.
+AT_LEAST_1, ABOVE_0 = {"least": 1}, {"above": True}
+USUAL_RANGES = {
+    "batch_size": AT_LEAST_1,
+    "inner_iter": AT_LEAST_1,
+    "max_inner_iter": AT_LEAST_1,
+    "n_components": AT_LEAST_1,
+    "n_init": AT_LEAST_1,
+    "n_jobs": None,
+    "rank": AT_LEAST_1,
+    "step_decay": {"above": True, "most": 1.0},
+    "step_offset": ABOVE_0,
+    "step_size": ABOVE_0,
+    "temperature": AT_LEAST_1,
+    "verbose_interval": AT_LEAST_1,
+}
+
+
+def check_parameters(estimator, **ranges):
+    """Check the parameters of a constructor against its type hints, and ranges.
+
+    Numbers are of at least 0 where nothing else is said of them. What has other hints,
+    such as arrays, is left to whoever reads it.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+    **ranges : dict or None
+        What `check_integer` or `check_real` are told of a parameter: `least`, `above`,
+        `most`, where that is not usual. None: it is checked elsewhere.
+    """
+    ranges = USUAL_RANGES | ranges
+    for name, default, check, options in _checks_by_hints(type(estimator)):
+        told = ranges.get(name, {})
+        if told is None or getattr(estimator, name) is default:
+            continue  # a batch of a stream takes not much longer than all checks
+        if check is None:
+            check_options(estimator, **{name: options})
+        else:
+            check(estimator, name, **told, options=options)
+
+
+@cache
+def _checks_by_hints(kind):
+    """Return name, default, check (None for options only) and options of parameters."""
+    parameters, checks = inspect.signature(kind).parameters, []
+    for name, hint in get_type_hints(kind.__init__).items():
+        parts = get_args(hint) if get_origin(hint) is not Literal else ()
+        parts, options, numbers = parts or (hint,), [], []
+        for part in parts:
+            if get_origin(part) is Literal:
+                options += get_args(part)
+            elif part in (bool, NoneType):
+                options += {bool: (False, True), NoneType: (None,)}[part]
+            else:
+                numbers.append(part)
+        found = {(): None, (int,): check_integer, (float,): check_real}
+        if tuple(numbers) in found:
+            check = found[tuple(numbers)]
+            checks.append((name, parameters[name].default, check, tuple(options)))
+    return checks
+
+
 def check_integer(estimator, *names, least=0, options=()):
     """Check that parameters are integers of at least `least`, or among `options`."""
     for name in names:
@@ -252,6 +325,35 @@ def _finite_number(value):
         return math.isfinite(value)
     except OverflowError:  # an integer beyond all floats
         return False
+
+
+def check_em(estimator, solvers, auto=()):
+    """Check what the estimators of the EM family have in common, but for their steps.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+    solvers : tuple of str
+        What `solver` may be.
+    auto : tuple
+        What `temperature` and `annealing_iter` may be beside numbers.
+    """
+    check_integer(estimator, "n_components", "n_init", "verbose_interval", least=1)
+    check_integer(estimator, "max_iter", "verbose")
+    check_integer(estimator, "annealing_iter", options=auto)
+    check_integer(estimator, "batch_size", least=1, options=("auto",))
+    check_real(estimator, "tol")
+    check_real(estimator, "step_offset", above=True)
+    check_real(estimator, "temperature", least=1.0, options=auto)
+    check_options(estimator, solver=solvers, warm_start=(False, True))
+
+
+def check_steps(estimator):
+    """Check the size of steps, and how fast those of stochastic EM decrease."""
+    # Beyond 1 the statistics overshoot; those of "stochastic" are cut there.
+    most = np.inf if estimator.solver == "stochastic" else 1.0
+    check_real(estimator, "step_size", above=True, most=most, options=("auto",))
+    check_real(estimator, "step_decay", above=True, most=1.0)
 
 
 def check_weight(sample_weight, n_samples):
@@ -322,6 +424,22 @@ def check_magnitude(X, name="X", power=2):
             f"infinite in {X.dtype.name}. Scale it "
             "(sklearn.preprocessing.StandardScaler), or look for outliers."
         )
+
+
+def check_given(value, name, shape):
+    """Return what a fit is to start from as float64.
+
+    Raises
+    ------
+    ValueError
+        For another shape, or what are no finite numbers.
+    """
+    options = {"dtype": np.float64, "ensure_2d": False, "allow_nd": True}
+    with naming_columns(value, f"{name} holds numbers", "Pass an array."):
+        value = check_array(value, **options, ensure_min_samples=0, input_name=name)
+    if value.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {value.shape}.")
+    return value
 
 
 def check_order(order, n_parts):

@@ -4,6 +4,7 @@ import os
 import platform
 import sys
 from importlib import metadata
+from typing import IO
 
 from joblib import cpu_count
 from threadpoolctl import threadpool_info
@@ -19,7 +20,7 @@ DEPENDENCIES = ("joblib", "numba", "numpy", "scikit-learn", "scipy", "threadpool
 OPTIONAL = ("arviz", "dask", "distributed", "jax", "matplotlib", "pandas", "rich")
 
 
-def show_versions(file=None):
+def show_versions(file: IO[str] | None = None) -> None:
     """Write the state of the installation: versions, threads, compiled kernels.
 
     Put its output into a bug report. Optional dependencies are looked up and not

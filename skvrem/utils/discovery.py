@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 __all__ = ["all_estimators", "expected_failed_checks"]
 
 
-def all_estimators():
+def all_estimators() -> list[tuple[str, type]]:
     """Return all public estimators of the package.
 
     These are the subclasses of :class:`sklearn.base.BaseEstimator` that can be fitted,
@@ -49,7 +49,7 @@ OTHER_BLOCKS = "minibatches are drawn from rows, of which there is another numbe
 ONE_WEIGHT = "a sequence counts as a whole: its rows have one weight"
 
 
-def expected_failed_checks(estimator):
+def expected_failed_checks(estimator: BaseEstimator) -> dict[str, str]:
     """Return which of scikit-learn's common checks an estimator cannot pass, and why.
 
     The checks compare a fit of weighted rows with one of repeated rows. Starting values

@@ -3,6 +3,7 @@
 from skvrem.vi.blackbox import JaxModel, VariationalInference
 from skvrem.vi.bradley_terry import BradleyTerry
 from skvrem.vi.dropout import GaussianDropoutClassifier
+from skvrem.vi.gaussian import MinibatchSteps
 from skvrem.vi.glm import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.vi.hierarchical import HierarchicalSoftmaxClassifier
 from skvrem.vi.ppca import BayesianPPCA
@@ -15,5 +16,6 @@ __all__ = [
     "GaussianDropoutClassifier",
     "HierarchicalSoftmaxClassifier",
     "JaxModel",
+    "MinibatchSteps",
     "VariationalInference",
 ]

@@ -30,7 +30,7 @@ def X(rng, parameters):
 
 
 def infer(parameters, X, n_steps, *, tol=0.0, beta=1.0, codes=None, ids=NO_IDS, at=0):
-    model = FactorialModel(1.0, X.dtype, code_iter=n_steps, code_tol=tol)
+    model = FactorialModel(1.0, X.dtype, inner_iter=n_steps, inner_tol=tol)
     tables = model.tables(parameters, beta)
     nothing = no_codes(parameters.activation[None])
     codes = nothing if codes is None else codes
@@ -105,7 +105,7 @@ def test_codes_go_on_where_they_were_left(parameters, X, index, rng):
 
 
 def test_bounds_are_those_of_all_codes(parameters, X):
-    model = FactorialModel(1.0, X.dtype, code_iter=100, code_tol=1e-12)
+    model = FactorialModel(1.0, X.dtype, inner_iter=100, inner_tol=1e-12)
     bounds, nu = model.bounds(parameters, X)
     expected = oracle.annealed_rows(X, nu.T, parameters)
     np.testing.assert_allclose(bounds, expected, rtol=1e-10)
@@ -130,7 +130,7 @@ def test_cooling_finds_better_codes_of_rows_with_many_features(rng):
     activation = np.full(k, 0.4)
     X = (rng.uniform(size=(n, k)) < activation) @ means + rng.normal(size=(n, d))
     parameters = Parameters(means, np.zeros((k, k)), activation, 1.0, 1.0)
-    model = FactorialModel(1.0, X.dtype, code_iter=100, code_tol=1e-9)
+    model = FactorialModel(1.0, X.dtype, inner_iter=100, inner_tol=1e-9)
     exact = oracle.log_likelihood(X, means, activation, 1.0)
     plain, _ = model.bounds(parameters, X)
     bounds, nu = model.bounds(parameters, X, model.cooling(parameters))

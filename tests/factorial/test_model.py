@@ -35,7 +35,7 @@ def parts(rng):
 def build(parts, weighted=True, **options):
     X, weight, parameters = parts
     data = as_source(X, weight if weighted else None)
-    model = FactorialModel(data.total_weight, X.dtype, code_tol=0.0, **options)
+    model = FactorialModel(data.total_weight, X.dtype, inner_tol=0.0, **options)
     return model, model.start(parameters, N), data
 
 
@@ -50,7 +50,7 @@ def codes_of(parts, point, beta, n_sweeps):
 @pytest.mark.parametrize("full", [True, False])
 def test_statistics_and_bound(parts, full, beta):
     X, w, _ = parts
-    model, point, data = build(parts, full=full, code_iter=2)
+    model, point, data = build(parts, full=full, inner_iter=2)
     sums = data.chunks().sum(lambda batch: model.statistics(point, batch, beta))
     nu = codes_of(parts, point, beta, 2)
     second = np.einsum("n,nk,nl->kl", w, nu, nu)
@@ -77,7 +77,7 @@ def test_the_posterior_of_the_components_is_the_best(parts, full, beta, rng):
     X, w, _ = parts
     model, point, data = build(parts, full=full, learn=(False, False, False))
     sums = data.chunks().sum(lambda batch: model.statistics(point, batch, beta))
-    nu = codes_of(parts, point, beta, model.code_iter)
+    nu = codes_of(parts, point, beta, model.inner_iter)
     mean = type(sums)(*(part / w.sum() for part in sums))
     best, repaired = model.maximize(mean, point, False)
     assert repaired == ()
@@ -102,7 +102,7 @@ def test_what_is_learned_is_the_best_given_the_rest(parts, learn):
     X, w, start = parts
     model, point, data = build(parts, learn=learn)
     sums = data.chunks().sum(lambda batch: model.statistics(point, batch, 1.0))
-    nu = codes_of(parts, point, 1.0, model.code_iter)
+    nu = codes_of(parts, point, 1.0, model.inner_iter)
     mean = type(sums)(*(part / w.sum() for part in sums))
     best, _ = model.maximize(mean, point, False)
     top = oracle.bound(X, nu, best, 1.0, w)

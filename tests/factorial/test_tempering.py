@@ -7,7 +7,7 @@ from scipy.integrate import quad
 from skvrem.factorial import _model_bound as bound
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters
-from skvrem.factorial._tempering import learned_temperature
+from skvrem.factorial._start import learned_temperature
 
 
 @pytest.fixture

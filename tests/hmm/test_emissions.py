@@ -98,7 +98,7 @@ def test_density(name):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(family.parameters(), packed)
     np.testing.assert_allclose(
-        family.features(False).merge(family.theta(packed))[0].sum(),
+        family.features(False).collapse(family.theta(packed))[0].sum(),
         family.theta(packed)[0].sum(),
     )
 

@@ -11,7 +11,8 @@ from scipy.special import logsumexp
 from skvrem import hmm
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm._model_gradient import FLAT, NOTHING, _definite
-from skvrem.hmm.forward_backward._source import Sequences, SequenceSource
+from skvrem.hmm.forward_backward._input import Sequences
+from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.solvers.estimate._batch import Batch
 from tests.hmm.oracle import enumerate_paths
@@ -118,8 +119,8 @@ def make(family, transitions=None, startprob="free", missing=False, n=2, prior=1
     emission = data.emission
     model = HMMModel(emission, data.features, initial, transitions, data.total_weight)
     members = rng.uniform(0.1, 1.0, (n * emission.n_parts, len(X)))
-    sums = data.features.widen(members @ data.rows.features(slice(None)))
-    sums = emission.digest(sums, emission.blank())
+    sums = data.features.expand(members @ data.rows.features(slice(None)))
+    sums = emission.complete(sums, emission.blank())
     packed = emission.given_start(emission.maximize(sums, emission.blank(), True))
     guess = rng.integers(n, size=(2, 400))
     at = None if inputs is None else inputs[rng.integers(len(X), size=400)]

@@ -7,9 +7,9 @@ import pytest
 
 from skvrem import VRHMM
 from skvrem.hmm import Categorical, Covariates, Gaussian, Product
-from skvrem.hmm._inference import explain_impossible
+from skvrem.hmm._opening import naming_impossible
+from skvrem.hmm.forward_backward._input import Sequences
 from skvrem.hmm.forward_backward._model_passes import Impossible
-from skvrem.hmm.forward_backward._source import Sequences
 from skvrem.utils._base import PREDICTION_PARAMETERS
 
 
@@ -116,10 +116,11 @@ def test_numbers_whose_squares_are_none(fitted, kind):
 def test_an_outlier_is_named_as_the_cause(fitted):
     X = fitted[1].copy()
     X[7, 1], X[3, 0] = -1e60, np.nan
-    error = explain_impossible(Impossible(0), Sequences(X, np.array([0, 200])))
-    assert "column 1 holds -1e+60 in row 7, too far" in str(error)
-    error = explain_impossible(Impossible(0), Sequences(X[8:], np.array([0, 192])))
-    assert "Look at the mask" in str(error)
+    message = r"column 1 holds -1e\+60 in row 7, too far"
+    for rows, said in ((X, message), (X[8:], "Look at the mask")):
+        sequences = Sequences(rows, np.array([0, len(rows)]))
+        with pytest.raises(ValueError, match=said), naming_impossible(sequences):
+            raise Impossible(0)
 
 
 @pytest.mark.parametrize("temperature", [10**400, -(10**400), np.inf, 1j])

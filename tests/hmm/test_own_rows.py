@@ -15,6 +15,7 @@ from skvrem.hmm import (
     Product,
 )
 from skvrem.hmm import _start as start
+from skvrem.hmm._opening import fitted_parameters, open_rows
 
 
 def rare(family, n=600):
@@ -142,8 +143,8 @@ def test_a_code_beyond_those_of_the_first_batch_is_named():
 def test_relaxed_parameters_are_distributions():
     X = np.repeat([[0.0], [1.0]], 50, axis=0)
     model = VRHMM(2, emission=Categorical(2), random_state=0).fit(X)
-    _, data, inner = model._open(X, None, None, None, None, first=False)
-    relaxed = inner.relax(model._parameters(), data.rows.mean_features())
+    _, data, inner = open_rows(model, X)
+    relaxed = inner.relax(fitted_parameters(model), data.rows.mean_features())
     for part in relaxed:
         assert part.min() > 0.0
         np.testing.assert_allclose(logsumexp(np.log(part), axis=-1), 0.0, atol=1e-12)

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from skvrem.data._batch import Batch
+from skvrem.data._batch import RowBatch
 from skvrem.hmm import Gaussian
 from skvrem.hmm.forward_backward import _model_layout
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Chain, Impossible, Passes
-from skvrem.hmm.forward_backward._model_rows import SequenceRows
 from skvrem.hmm.forward_backward._model_viterbi import (
     log_densities,
     most_probable_paths,
 )
+from skvrem.hmm.forward_backward._source import SequenceRows
 from skvrem.utils._parallel import threads
 from tests.hmm.oracle import enumerate_paths, recursions
 
@@ -33,7 +33,7 @@ def make(lengths, n=3, d=2, seed=0, sticky=0.9, mask=None):
     emission = Gaussian().open(X, n)
     mean, variance = rng.normal(size=(n, d)), rng.uniform(0.5, 2.0, (n, d))
     features = emission.features(False)
-    theta = features.merge(emission.theta(np.hstack([mean, variance])))
+    theta = features.collapse(emission.theta(np.hstack([mean, variance])))
     columns = partial(emission.columns, missing=False)
     rows = SequenceRows(X, bounds, columns, features.first, features.second)
     joint = norm.logpdf(X[:, None], mean, np.sqrt(variance)).sum(axis=2)
@@ -235,7 +235,7 @@ def test_a_batch_of_some_sequences():
     lengths = [30, 5, 80, 1, 60, 200]
     rows, chain, joint = make(lengths)
     index = np.array([4, 1, 5, 0])
-    batch = Batch(rows, index, 1, 4, np.empty(0))
+    batch = RowBatch(rows, index, 1, 4, np.empty(0))
     layout = rows.layout(batch)
     assert rows.layout(batch) is layout
     found, _ = run(layout, chain)

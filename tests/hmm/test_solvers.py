@@ -9,7 +9,7 @@ from skvrem import VRHMM
 from skvrem.hmm import Categorical, Gaussian, Homogeneous, Poisson
 from skvrem.hmm.em_vrso import _kernels as kernels
 from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
-from skvrem.hmm.forward_backward._source import Blocks
+from skvrem.hmm.forward_backward._source import RowBlockSource
 from tests.hmm.oracle import recursions
 from tests.hmm.test_gradient import FAMILIES, make
 
@@ -22,10 +22,10 @@ SOLVERS = {
     "saga, blocks": {
         "solver": "saga",
         "batch_size": 260,
-        "inner_passes": 5,
+        "inner_iter": 5,
         "tol": 1e-7,
     },
-    "saga": {"solver": "saga", "inner_passes": 2},
+    "saga": {"solver": "saga", "inner_iter": 2},
     "incremental, small blocks": {"solver": "incremental", "batch_size": 130},
 }
 
@@ -109,7 +109,7 @@ def test_kernels_of_rows_are_the_model():
     """Messages and gradients of single rows, by recursions in log space and sums."""
     model, point, data = make(FAMILIES["diag"], n=3)
     model.emission.reg_covar = 0.05
-    options = {"saga": True, "partial": True, "inner_passes": 1}
+    options = {"saga": True, "partial": True, "inner_iter": 1}
     data.weight = np.empty(0)
     model.total = data.total_weight = float(len(data.rows.X))
     rows = RowSweeps(model, data, **options)
@@ -207,8 +207,8 @@ def test_estimates_of_rows_double_as_far_as_they_must():
 
 def test_estimates_of_blocks_double_as_far_as_they_must():
     model, point, data = make(FAMILIES["diag"], n=3)
-    partition = Blocks(data).blocks(1, np.random.default_rng(0))
-    options = {"saga": True, "partial": True, "inner_passes": 1}
+    partition = RowBlockSource(data).blocks(1, np.random.default_rng(0))
+    options = {"saga": True, "partial": True, "inner_iter": 1}
     steps, parameters = BlockSweeps(model, data, partition, **options), point.parameters
     share, cut = model.mean(point, data), model.n_chain_coordinates()
     u, slope = model.free(parameters), model.slope(parameters, share)
@@ -257,7 +257,7 @@ def test_sweeps_over_blocks_climb(solver):
     X = rng.poisson(np.array([2.0, 7.0])[states])[:, None]
     settings = {"emission": Poisson(rate_init=[[1.0], [9.0]]), "n_init": 1}
     best = VRHMM(2, solver="batch", tol=1e-9, **settings).fit(X)
-    model = VRHMM(2, solver=solver, inner_passes=5, max_iter=12, tol=0.0, **settings)
+    model = VRHMM(2, solver=solver, inner_iter=5, max_iter=12, tol=0.0, **settings)
     model.fit(X)
     objective = model.history_["objective"]
     assert np.diff(objective).min() >= 0.0

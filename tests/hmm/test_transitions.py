@@ -18,9 +18,11 @@ from skvrem.hmm import (
     Product,
 )
 from skvrem.hmm._model import HMMModel
+from skvrem.hmm._opening import fitted_parameters
 from skvrem.hmm.forward_backward import _model_layout
+from skvrem.hmm.forward_backward._input import Sequences
 from skvrem.hmm.forward_backward._model_layout import Layout
-from skvrem.hmm.forward_backward._source import Sequences, SequenceSource
+from skvrem.hmm.forward_backward._source import SequenceSource
 from tests.hmm.oracle import enumerate_paths, recursions
 from tests.hmm.test_passes import run
 
@@ -178,7 +180,7 @@ def test_segments_are_found(dived):
 
 def test_answers_of_segments_agree_with_recursions(dived):
     model, X, ids, _ = dived
-    parameters = model._parameters()
+    parameters = fitted_parameters(model)
     mean, sd = model.means_, np.sqrt(model.emission_.covariance_)
     joint = norm.logpdf(X[:, :1], mean[:, 0], sd[:, 0])
     rows = ids == 1
@@ -197,7 +199,7 @@ def test_answers_of_segments_agree_with_recursions(dived):
 
 def test_segments_ahead(dived):
     model, X, *_ = dived
-    packed = model._parameters().transmat
+    packed = fitted_parameters(model).transmat
     cut = X[:35]  # in the middle of a segment
     last = model.filter_proba(cut)[-1]
     ahead = model.forecast(cut, 3)
@@ -250,7 +252,7 @@ def test_observed_boundaries():
     assert (states[:-1][flags] % 2 == 1).all() and (states[1:][flags] % 2 == 0).all()
     assert model.score(drawn) == pytest.approx(model.score(X), abs=0.05)
     # Without flags ahead, they come with the probabilities of the states.
-    packed, state = model._parameters().transmat, model.filter_proba(X)[-1]
+    packed, state = fitted_parameters(model).transmat, model.filter_proba(X)[-1]
     state = state @ packed[1]  # the last row ends a segment
     expected = []
     for _ in range(3):
@@ -395,7 +397,7 @@ def test_covariates_against_enumeration(mask, beta):
     np.testing.assert_allclose(found[5], np.concatenate(gammas), atol=1e-12)
     # The statistics: xi, and the expected log-likelihood with two derivatives.
     family = model.transitions
-    sums = family.digest(found[2], packed)
+    sums = family.complete(found[2], packed)
     counts = sum(xi.sum(axis=0) for xi, _ in pairs)
     np.testing.assert_allclose(family._parts(sums)[0], counts, atol=1e-12)
 
@@ -429,7 +431,7 @@ def test_covariates_against_enumeration(mask, beta):
 def test_covariates_against_recursions(lengths, monkeypatch):
     monkeypatch.setattr(_model_layout, "GROUP_ROWS", 1200)
     _, model, parameters, found, parts = compare(explained, lengths)
-    sums = model.transitions.digest(found[2], parameters[1])
+    sums = model.transitions.complete(found[2], parameters[1])
     counts = sum(part[3].sum(axis=0) for part in parts)
     np.testing.assert_allclose(
         model.transitions._parts(sums)[0], counts, rtol=1e-9, atol=1e-9

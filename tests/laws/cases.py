@@ -14,7 +14,8 @@ from skvrem.data import as_source
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters as FactorialParameters
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm.forward_backward._source import Sequences, SequenceSource
+from skvrem.hmm.forward_backward._input import Sequences
+from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.linear._model import LogisticModel
 from skvrem.linear._model import Parameters as Theta
@@ -79,7 +80,7 @@ def _planted_topics(rng):
     return rng.dirichlet(np.full(30, 0.2), size=3)
 
 
-def documents(weighted=False, doc_update_iter=1, words_of_topics=False):
+def documents(weighted=False, inner_iter=1, words_of_topics=False):
     rng = np.random.default_rng(2)
     topics = _planted_topics(rng)
     theta = rng.dirichlet(np.full(3, 0.3), size=120)
@@ -91,7 +92,7 @@ def documents(weighted=False, doc_update_iter=1, words_of_topics=False):
     data = as_documents(X, weight)
     prior = rng.uniform(0.5, 2.0, (3, 30)) if words_of_topics else np.array(0.8)
     model = PLSAModel(
-        np.array([0.3, 0.5, 0.2]), prior, data.total_weight, np.float64, doc_update_iter
+        np.array([0.3, 0.5, 0.2]), prior, data.total_weight, np.float64, inner_iter
     )
     near = 0.5 * topics + 0.5 * rng.dirichlet(np.ones(30), size=3)
     point = model.start((near.T, 0.5 * theta + 0.5 / 3))
@@ -111,7 +112,7 @@ def factors(learn=True, full=True, keep_sums=True, weighted=False):
         learn=(learn,) * 3,
         full=full,
         keep_sums=keep_sums,
-        code_iter=3,
+        inner_iter=3,
     )
     near = parts + 0.2 * rng.normal(size=parts.shape)
     parameters = FactorialParameters(near, None, np.full(3, 0.4), 0.3, 0.8)
@@ -323,7 +324,7 @@ def hidden_markov(
         other[1],
         other[0],
         emission.maximize(
-            emission.digest(data.features.widen(sums), emission.blank()),
+            emission.complete(data.features.expand(sums), emission.blank()),
             emission.blank(),
             True,
         ),
@@ -351,7 +352,7 @@ CASES = {
     "documents": documents,
     "documents weighted": lambda: documents(weighted=True),
     "documents, words of topics": lambda: documents(words_of_topics=True),
-    "documents, 4 steps a visit": lambda: documents(doc_update_iter=4),
+    "documents, 4 steps a visit": lambda: documents(inner_iter=4),
     "dirichlet": dirichlet_documents,
     "dirichlet weighted": lambda: dirichlet_documents(weighted=True),
     "dirichlet, words of topics": lambda: dirichlet_documents(words_of_topics=True),

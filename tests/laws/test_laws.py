@@ -11,6 +11,7 @@ import pytest
 import skvrem
 from skvrem import solvers
 from skvrem.schedules import Constant, Linear
+from skvrem.solvers._protocols import recentred
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.utils._algebra import accumulate, dense, scale
 from skvrem.utils._parallel import threads
@@ -99,7 +100,7 @@ def batch_mean(model, data, point, beta=1.0):
 
 
 def step(model, anchor):
-    return model.recentre(model.update(anchor.point, anchor.mean, None, 1.0))
+    return recentred(model, model.update(anchor.point, anchor.mean, None, 1.0))
 
 
 def fit(
@@ -130,7 +131,7 @@ def test_every_solver_is_tried():
     public = [getattr(solvers, name) for name in solvers.__all__]
     classes = {c for c in public if isinstance(c, type) and hasattr(c, "epoch")}
     # Compiled steps, and what is made of two solvers, have tests of their own.
-    others = {solvers.Sweeps, solvers.HandOver}
+    others = {solvers.Sweeps, solvers.Switch}
     assert classes == {type(make()) for make in SOLVERS.values()} | others
 
 
@@ -152,7 +153,7 @@ def test_estimates_average_to_the_mean_away_from_the_anchor(case, name):
     model, rng = case.model, np.random.default_rng(0)
     solver = SOLVERS[name]()
     solver.start(model, case.data, rng)
-    anchor = solver.certify(model.recentre(case.point), 1.0)
+    anchor = solver.certify(recentred(model, case.point), 1.0)
     away = model.update(anchor.point, anchor.mean, None, 1.0)
     expected = flat(batch_mean(model, case.data, away).mean)
     estimates = []
@@ -171,7 +172,7 @@ def test_a_fixed_point_stays(case, best, name):
     solver = SOLVERS[name]()
     solver.start(model, case.data, rng)
     for _ in range(3):
-        anchor = solver.certify(model.recentre(point), 1.0)
+        anchor = solver.certify(recentred(model, point), 1.0)
         point = anchor.point
         for visit in solver.visits(rng):
             mean, correction = solver.estimate(visit, point)
@@ -189,12 +190,12 @@ def test_an_epoch_at_a_fixed_point_stays(case, best, name):
     model, rng = case.model, np.random.default_rng(0)
     solver = SOLVERS[name]()
     solver.start(model, case.data, rng)
-    anchor = solver.certify(model.recentre(best), 1.0)
+    anchor = solver.certify(recentred(model, best), 1.0)
     for _ in range(2):
         moved = solver.epoch(anchor, lambda number: 0.5, rng)
         anchor = moved.certified
         if anchor is None:
-            anchor = solver.certify(model.recentre(moved.point), 1.0)
+            anchor = solver.certify(recentred(model, moved.point), 1.0)
     np.testing.assert_allclose(
         parameters(model, anchor.point), parameters(model, best), atol=1e-6 * case.size
     )
@@ -205,8 +206,8 @@ def test_what_is_returned_is_what_is_reported(case, name):
     skip_unless_it_fits(case, name)
     for max_iter in (0, 1, 6):
         result = fit(case, name, max_iter=max_iter, tol=0.0)
-        exact = batch_mean(case.model, case.data, case.model.recentre(result.point))
-        several = getattr(case.model, "doc_update_iter", 1) > 1
+        exact = batch_mean(case.model, case.data, recentred(case.model, result.point))
+        several = getattr(case.model, "inner_iter", 1) > 1
         if case.folder == "factorial" or (several and name == "svrg"):
             # Codes and shares of topics go on from where they are: evaluated anew, the
             # bound is higher.
@@ -347,7 +348,7 @@ def test_stochastic_reports_what_its_visits_saw(case):
     partition.batches = [short, *partition.batches[1:], rest]
     point, objectives, weights = case.point, [], []
     for epoch in range(3):
-        anchor = solver.certify(model.recentre(point), 1.0)
+        anchor = solver.certify(recentred(model, point), 1.0)
         if epoch:
             assert sum(weights) == pytest.approx(case.data.total_weight)
             expected = np.average(objectives, weights=weights)
@@ -369,9 +370,9 @@ def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name)
     solver.start(model, case.data, rng)
     point = case.point
     for _ in range(4):
-        anchor = solver.certify(model.recentre(point), 1.0)
+        anchor = solver.certify(recentred(model, point), 1.0)
         top = model.update(anchor.point, anchor.mean, None, 1.0)
-        exact = batch_mean(model, case.data, model.recentre(top))
+        exact = batch_mean(model, case.data, recentred(model, top))
         assert anchor.objective <= exact.objective + 1e-6
         # The highest of its kind: the surrogate of the table's mean, maximized.
         for length in (0.5, 1.0):
@@ -384,7 +385,7 @@ def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name)
             rho = 1.0 if solver.unit_step else 0.3
             point = model.update(point, mean, correction, rho)
     solver.start(model, case.data, rng)
-    best = model.recentre(best)
+    best = recentred(model, best)
     exact = batch_mean(model, case.data, best).objective
     assert solver.certify(best, 1.0).objective == pytest.approx(exact, abs=1e-7)
 
@@ -423,7 +424,7 @@ def test_moved_statistics_equal_statistics_taken_there(case):
     moved = model.update(anchor.point, anchor.mean, None, 1.0)
     if moved.reference is None:
         pytest.skip("no reference")
-    there = model.recentre(moved)
+    there = recentred(model, moved)
     for at in (moved, there):
         partition = case.data.chunks()
         evaluate = partial(model.statistics, at, beta=1.0)
@@ -479,7 +480,7 @@ def test_unequal_blocks_do_not_bias(case):
     partition = solver.partition
     short, rest = cut(case.data, partition.batches[0], 10)
     partition.batches = [short, *partition.batches[1:], rest]
-    anchor = solver.certify(case.model.recentre(case.point), 1.0)
+    anchor = solver.certify(recentred(case.model, case.point), 1.0)
     away = case.model.update(anchor.point, anchor.mean, None, 1.0)
     total = None
     for visit in partition.batches:

@@ -24,18 +24,18 @@ def songs():
 
 # Of the EM family: estimator, data, name of the objective.
 FAMILY = {
-    "mixture": (VRGaussianMixture(2, batch_size=40), (blobs(),), "lower_bound_"),
+    "mixture": (VRGaussianMixture(2, batch_size=40), (blobs(),), "objective_"),
     "factors": (
         FactorialMixture(2, batch_size=40, tempering=None),
         (blobs(),),
-        "lower_bound_",
+        "objective_",
     ),
     "chain": (VRHMM(2, batch_size=120, n_init=1), songs(), "log_likelihood_"),
     "plsa": (VRPLSA(4, batch_size=25), topics(), "objective_"),
     "lda": (
         TemperedLDA(4, batch_size=25, tempering=None),
         topics(),
-        "lower_bound_",
+        "objective_",
     ),
 }
 TOPICS = ("plsa", "lda")

@@ -33,9 +33,12 @@ OPTIONAL = {
     "longest_step",
     "may_end",
     "norm",
+    "recentre",
     "renewed",
+    "reseed",
     "surrogate",
     "translate",
+    "variance",
 }
 
 

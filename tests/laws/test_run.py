@@ -1,5 +1,6 @@
 """The loop itself, with a solver and a model of a few lines."""
 
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -239,6 +240,8 @@ class Climbing(Astray):
 class Ends:
     """Progress that counts starts begun and ended."""
 
+    n_init = 3
+
     def __init__(self):
         self.began, self.ended, self.epochs = 0, 0, []
 
@@ -265,15 +268,10 @@ def starts(heights, plan, max_iter):
     def start(rng):
         return solvers.Start(Still(), Height(next(heights)), lambda p: {"at_": p.value})
 
+    estimator = SimpleNamespace(max_iter=max_iter, tol=1e-3)
+    rng = np.random.RandomState(0)
     best, attributes = solvers.run_starts(
-        start,
-        3,
-        plan=plan,
-        data=Units(),
-        progress=progress,
-        random_state=np.random.RandomState(0),
-        max_iter=max_iter,
-        tol=1e-3,
+        estimator, start, plan, Units(), progress, rng
     )
     return best, attributes, progress
 

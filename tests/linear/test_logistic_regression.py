@@ -25,7 +25,7 @@ SOLVERS = {
     "bound": {"solver": "batch", "curvature": "bound"},
     "hessian": {"solver": "batch", "curvature": "hessian"},
     "bound, lbfgs": {"acceleration": "lbfgs", "curvature": "bound"},
-    "rank": {"rank": 3},
+    "rank": {"curvature_rank": 3},
     "svrg": {"solver": "svrg"},
 }
 
@@ -182,7 +182,7 @@ def test_many_features_for_the_rows(rng):
     X = rng.normal(size=(60, 300))
     y = rng.integers(3, size=60)
     for rank in (None, 5):
-        model = SBMLogisticRegression(rank=rank, **TIGHT).fit(X, y)
+        model = SBMLogisticRegression(curvature_rank=rank, **TIGHT).fit(X, y)
         assert_same_optimum(model, twin(X, y, solver="lbfgs", max_iter=5000))
     sparse = SBMLogisticRegression(**TIGHT).fit(sp.csr_matrix(X), y)
     assert_same_optimum(sparse, model)
@@ -426,7 +426,7 @@ def test_one_class():
         ({"solver": "saga2"}, "solver of"),
         ({"solver": "svrg", "acceleration": "lbfgs"}, "goes with solver='batch'"),
         ({"gradient_memory": 1.5}, "gradient_memory of"),
-        ({"rank": 0}, "rank of"),
+        ({"curvature_rank": 0}, "curvature_rank of"),
         ({"max_iter": 1.5}, "max_iter of"),
         ({"tol": -1.0}, "tol of"),
         ({"fit_intercept": "yes"}, "fit_intercept of"),
@@ -578,7 +578,7 @@ def test_rows_further_than_their_numbers_can_tell(dtype, offset):
         SBMLogisticRegression().fit(X, y)
 
 
-@pytest.mark.parametrize("params", [{}, {"solver": "batch"}, {"rank": 3}])
+@pytest.mark.parametrize("params", [{}, {"solver": "batch"}, {"curvature_rank": 3}])
 def test_a_default_fit_repeats_to_the_bit(params):
     X, y = draw(n=6000, d=3)
     a, b = (SBMLogisticRegression(**params).fit(X, y).coef_ for _ in range(2))
@@ -737,6 +737,30 @@ def test_summary():
         assert table.shape == (3, 4)
 
 
+def test_acceleration_is_left_out_where_it_is_none():
+    X, y = draw(k=3)
+    for params, solver in [
+        ({}, "batch+lbfgs"),
+        ({"solver": "batch"}, "batch"),
+        ({"acceleration": None}, "batch"),
+        ({"solver": "batch", "acceleration": "lbfgs"}, "batch+lbfgs"),
+    ]:
+        # The bound to the end: that of the Hessian takes over where it is slow.
+        params = {"curvature": "bound"} | params
+        model = SBMLogisticRegression(**params, **TIGHT).fit(X, y)
+        assert model.solver_ == solver
+        assert_same_optimum(model, twin(X, y))
+
+
+def test_the_objective_is_that_of_scikit_learn_with_the_other_sign(rng):
+    X, y = draw()
+    weight, C = rng.uniform(size=len(y)), 0.3
+    model = SBMLogisticRegression(C=C, **TIGHT).fit(X, y, weight)
+    expected = -loss(model, X, y, C, weight) / weight.sum()
+    assert model.objective_ == pytest.approx(expected, rel=1e-12)
+    assert model.history_["objective"][-1] == model.objective_
+
+
 def test_history():
     X, y = draw(n=3000)
     model = SBMLogisticRegression(solver="batch", tol=1e-9).fit(X, y)
@@ -750,7 +774,7 @@ def test_history():
 def test_a_stream_whose_curvature_changes_shape_goes_on():
     X, y = draw(n=400)
     model = SBMLogisticRegression().partial_fit(X[:200], y[:200], classes=[0, 1])
-    model.set_params(rank=2).partial_fit(X[200:], y[200:])
+    model.set_params(curvature_rank=2).partial_fit(X[200:], y[200:])
     assert np.isfinite(model.coef_).all()
 
 
@@ -813,7 +837,7 @@ def test_a_loose_bound_is_left_for_the_hessian(solver, k, C):
     assert loss(bound, X, y, C) > best * 1.00001
 
 
-@pytest.mark.parametrize("params", [{}, {"rank": 3}])
+@pytest.mark.parametrize("params", [{}, {"curvature_rank": 3}])
 @pytest.mark.parametrize("k", [2, 3])
 def test_batch_steps_of_a_part_of_the_curvature_only_climb(params, k, rng):
     """A diagonal is no bound: on rows of common words its whole steps diverge."""

@@ -8,6 +8,7 @@ import pytest
 from scipy.special import logsumexp
 
 from skvrem.mixture import _kernels
+from skvrem.utils._algebra import read_only
 
 KINDS = ["full", "diag", "diag_missing"]
 DTYPES = [np.float64, np.float32]
@@ -70,10 +71,10 @@ def statistics(kind, X, problem, index=EVERY_ROW, rows=None, weight=ONES, beta=1
     start, stop = rows or (0, len(index) or len(X))
     k, d = means.shape
     sums = np.zeros(k), np.zeros((k, d)), np.zeros(precisions.shape)
-    extra = (precisions**-2.0,) if kind == "diag_missing" else ()
-    kernel = getattr(_kernels, f"{kind}_statistics")
-    numbers = kernel(
-        X, index, start, stop, weight, means, precisions, constants, beta, *extra, *sums
+    variances = precisions**-2.0 if kind == "diag_missing" else None
+    of_rows = read_only(X), index, start, stop, weight
+    numbers = _kernels.visit_rows(
+        *of_rows, means, precisions, constants, beta, variances, *sums, None
     )
     return *sums, np.array(numbers)
 
@@ -81,7 +82,9 @@ def statistics(kind, X, problem, index=EVERY_ROW, rows=None, weight=ONES, beta=1
 def log_joint(kind, X, problem, index=EVERY_ROW, rows=None):
     start, stop = rows or (0, len(index) or len(X))
     out = np.full((stop - start, len(problem[0])), np.nan, X.dtype)
-    getattr(_kernels, f"{kind}_log_joint")(X, index, start, stop, *problem, out)
+    missing = problem[0] if kind == "diag_missing" else None
+    of_rows = read_only(X), index, start, stop, ONES
+    _kernels.visit_rows(*of_rows, *problem, 1.0, missing, None, None, None, out)
     return out
 
 
@@ -167,9 +170,10 @@ def test_rows_add_up(kind):
 def test_adds_to_what_is_there(kind):
     X, means, precisions, constants = make(kind)
     sums = np.ones(3), np.ones(means.shape), np.ones(precisions.shape)
-    extra = (precisions**-2.0,) if kind == "diag_missing" else ()
-    getattr(_kernels, f"{kind}_statistics")(
-        X, EVERY_ROW, 0, 300, ONES, means, precisions, constants, 1.0, *extra, *sums
+    variances = precisions**-2.0 if kind == "diag_missing" else None
+    of_rows = read_only(X), EVERY_ROW, 0, 300, ONES
+    _kernels.visit_rows(
+        *of_rows, means, precisions, constants, 1.0, variances, *sums, None
     )
     expected = statistics(kind, X, (means, precisions, constants))
     assert_close([part - 1 for part in sums], expected[:3], X.dtype)

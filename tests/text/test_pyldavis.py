@@ -1,6 +1,5 @@
 """pyLDAvis draws the models of this package. Runs where pyLDAvis is installed."""
 
-import inspect
 import warnings
 
 import numpy as np
@@ -19,7 +18,7 @@ def topic_models():
     """scikit-learn's model, and every estimator here that has a prior of topics."""
     yield LatentDirichletAllocation
     for _, estimator_class in all_estimators():
-        if "doc_topic_prior" in inspect.signature(estimator_class).parameters:
+        if hasattr(estimator_class, "perplexity"):
             yield estimator_class
 
 

@@ -174,7 +174,7 @@ def test_seeds_draw_a_topic_to_their_words():
     for topic in (0, 1):
         seeds = {topic: ["sun"], 1 - topic: ["goal"]}
         prior = seed_prior(seeds, vectorizer, 2, weight=X.sum(axis=0))
-        model = VRPLSA(2, topic_word_prior=prior, random_state=0).fit(X)
+        model = VRPLSA(2, topic_word_smoothing=prior, random_state=0).fit(X)
         words = top_words(model, vectorizer, n=4)
         assert set(words[topic]) == {"sun", "rain", "wind", "cloud"}
         assert set(words[1 - topic]) == {"goal", "ball", "win", "team"}

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import digamma
 
 from skvrem.topics import _kernels_tokens as kernels
-from skvrem.topics._model_padding import pad, padded_zeros
+from skvrem.topics._model_word_sums import pad, padded_zeros
 from skvrem.utils._algebra import read_only
 
 DTYPES = [np.float64, np.float32]

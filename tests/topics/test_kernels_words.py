@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skvrem.topics import _kernels_words as kernels
-from skvrem.topics._model_padding import pad, padded_zeros
+from skvrem.topics._model_word_sums import pad, padded_zeros
 from skvrem.utils._algebra import read_only
 
 DTYPES = [np.float64, np.float32]

@@ -5,8 +5,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from skvrem.topics._model_padding import pad
-from skvrem.topics._model_word_sums import WordRows, WordSums, cut_documents, take_rows
+from skvrem.topics._model_word_sums import (
+    WordRows,
+    WordSums,
+    cut_documents,
+    pad,
+    take_rows,
+)
 
 V, K = 12, 16
 

@@ -18,6 +18,7 @@ from skvrem import (
 from skvrem.exceptions import OneClassWarning
 from skvrem.solvers import Batch
 from skvrem.utils._base import PREDICTION_PARAMETERS
+from skvrem.vi import MinibatchSteps
 from skvrem.vi.gaussian._model import GaussianModel
 from skvrem.vi.gaussian._model_families import Softmax
 from tests.own_models import Logistic, logistic_problem
@@ -135,6 +136,8 @@ ODD = {
     "model": [None, Logistic(*logistic_problem(d=4))],
     "activation": ["identity", None],
     "noise_scale": [9.0, None, "x"],
+    "dropout_scale": [9.0, None, "x"],
+    "steps": [None, MinibatchSteps(optimizer="sgd"), 3],
     "hidden_layer_sizes": [(), 7],
     "n_components": [1, 3.5],
     "home_advantage": [True],
@@ -156,6 +159,22 @@ def test_parameters_that_change_after_the_fit_change_no_answer(kind):
             assert bits(ask(estimator, *rows)) == before[what], f"{what} after {odd}"
 
 
+@pytest.mark.parametrize("kind", list(fitted()))
+def test_the_objective_is_that_of_what_is_returned(kind):
+    estimator, fit, *_ = fitted()[kind]
+    estimator.fit(*fit)
+    assert isinstance(estimator.objective_, float)
+    last = estimator.history_["objective"][-1]
+    near = {"abs": 0.1} if kind == "ppca" else {"rel": 1e-12}
+    assert estimator.objective_ == pytest.approx(last, **near)
+    if kind == "dropout":
+        assert estimator.objective_ == -estimator.loss_
+    elif kind == "own":  # on the draws of the fit, and on others
+        assert abs(estimator.objective_ - estimator.elbo_) < 10.0 * estimator.elbo_se_
+    else:
+        assert estimator.objective_ == estimator.elbo_
+
+
 @pytest.mark.parametrize(
     "kind", ["logistic", "gaussian", "groups", "matches", "no ties", "own"]
 )
@@ -171,6 +190,7 @@ def test_a_stream_has_no_bound_and_says_why(kind):
     with pytest.raises(AttributeError, match="after partial_fit there is no bound"):
         _ = estimator.elbo_
     assert "elbo" not in str(getattr(estimator.summary(), "attrs", estimator.summary()))
+    assert estimator.objective_ == estimator.history_["objective"][-1]
     again = pickle.loads(pickle.dumps(estimator)).partial_fit(*fit)
     assert not hasattr(again, "elbo_") and not hasattr(again, "no_such_thing")
     if kind == "own":

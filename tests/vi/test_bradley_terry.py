@@ -119,7 +119,7 @@ def test_probabilities_are_those_of_the_definitions(ties):
 def test_predictions_average_over_the_posterior():
     X, y, _ = season(n=40)
     model = BradleyTerry().fit(X, y)
-    Z = model.sample_posterior(200_000, random_state=0)
+    Z = model.sample_posterior(200_000, random_state=0)["skills"]
     np.testing.assert_allclose(Z.sum(axis=1), 0.0, atol=1e-12)
     for a, b in ((0, 1), (2, 5)):
         found = model.predict_proba([[a, b]])[0, 1]
@@ -241,7 +241,7 @@ def test_unknown_items_have_the_skill_of_the_prior():
     X, y, _ = season()
     model = BradleyTerry(prior_scale=0.7).fit(X, y)
     np.testing.assert_allclose(model.predict_proba([[98, 99]]), 0.5)
-    mean, variance = model._predictors(np.array([[98, 99], [2, 99]]))
+    mean, variance = model._differences(np.array([[-1, -1], [2, -1]]))
     np.testing.assert_allclose(mean, [0.0, model.posterior_.mean[2]])
     own = model.posterior_.variance[2]
     np.testing.assert_allclose(variance, [0.98, 0.49 + own])
@@ -474,7 +474,7 @@ def test_interrupt_leaves_no_trace(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        "skvrem.vi.bradley_terry._model.PairsModel.predicted_gain", interrupt
+        "skvrem.vi.bradley_terry._model.SkillModel.predicted_gain", interrupt
     )
     for method in (model.fit, model.partial_fit):
         with pytest.raises(KeyboardInterrupt):

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from skvrem import GaussianDropoutClassifier
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
+from skvrem.vi import MinibatchSteps
 from skvrem.vi.dropout._model import (
     DropoutModel,
     DropoutSteps,
@@ -165,7 +166,7 @@ def test_controls_take_out_noise():
 def test_without_noise_it_is_a_logistic_regression():
     for k in (2, 3):
         X, y = rows(k=k)
-        model = GaussianDropoutClassifier((), noise_scale=0.0, alpha=1.0, tol=1e-10)
+        model = GaussianDropoutClassifier((), dropout_scale=0.0, alpha=1.0, tol=1e-10)
         model.fit(X, y)
         peer = LogisticRegression(C=1.0, tol=1e-8).fit(X, y)
         np.testing.assert_allclose(
@@ -187,7 +188,7 @@ def test_scales_of_features_do_not_matter():
 def test_noise_shrinks_and_spreads():
     X, y = rows()
     quiet, loud = (
-        GaussianDropoutClassifier((), noise_scale=s).fit(X, y) for s in (0.1, 1.0)
+        GaussianDropoutClassifier((), dropout_scale=s).fit(X, y) for s in (0.1, 1.0)
     )
     assert np.linalg.norm(loud.coefs_[0]) < 0.8 * np.linalg.norm(quiet.coefs_[0])
     np.testing.assert_allclose(loud.coef_std_, abs(loud.coefs_[0]))
@@ -196,7 +197,9 @@ def test_noise_shrinks_and_spreads():
     assert loud.predict_proba(X, "plugin").max(axis=1).mean() > p.max(axis=1).mean()
 
 
-@pytest.mark.parametrize("params", [{}, {"expectation": "mc"}], ids=str)
+@pytest.mark.parametrize(
+    "params", [{}, {"steps": MinibatchSteps(expectation="mc")}], ids=str
+)
 @pytest.mark.parametrize("solver", ["stochastic", "svrg"])
 def test_steps_end_where_full_passes_end(solver, params):
     X, y = rows(400, 3)
@@ -215,7 +218,7 @@ def test_a_network_learns_what_is_not_linear():
     X = rng.uniform(-1.0, 1.0, (600, 2))
     y = (X[:, 0] * X[:, 1] > 0.0).astype(int)
     model = GaussianDropoutClassifier(
-        (20,), noise_scale=0.2, solver="batch", random_state=0
+        (20,), dropout_scale=0.2, solver="batch", random_state=0
     )
     assert model.fit(X, y).score(X, y) > 0.95
     assert GaussianDropoutClassifier(()).fit(X, y).score(X, y) < 0.7
@@ -308,14 +311,31 @@ def test_bad_input_is_explained_and_leaves_no_trace(state):
     [
         ({"hidden_layer_sizes": (3, 0)}, "hidden_layer_sizes"),
         ({"hidden_layer_sizes": 2**70}, "at most"),
-        ({"noise_scale": -0.1}, "noise_scale"),
+        ({"dropout_scale": -0.1}, "dropout_scale"),
         ({"alpha": -1.0}, "alpha"),
         ({"activation": "step"}, "activation"),
-        ({"solver": "batch", "optimizer": "adam"}, "does not go with"),
-        ({"solver": "svrg", "optimizer": "lbfgs"}, "does not go with"),
-        ({"solver": "batch", "expectation": "mc"}, "without noise"),
         (
-            {"solver": "svrg", "expectation": "mc", "control_variate": None},
+            {"solver": "batch", "steps": MinibatchSteps(optimizer="adam")},
+            "full passes",
+        ),
+        (
+            {"solver": "svrg", "steps": MinibatchSteps(optimizer="lbfgs")},
+            "full passes",
+        ),
+        (
+            {"solver": "batch", "steps": MinibatchSteps(expectation="mc")},
+            "without noise",
+        ),
+        ({"steps": MinibatchSteps(control_scale=False)}, "no use for control_scale"),
+        (
+            {"steps": MinibatchSteps(n_draws=2)},
+            "no use for n_draws .* at 'auto', got 2",
+        ),
+        (
+            {
+                "solver": "svrg",
+                "steps": MinibatchSteps(expectation="mc", control_variate=None),
+            },
             "control_variate='taylor'",
         ),
         ({"validation_fraction": 1.0}, "validation_fraction"),
@@ -344,7 +364,7 @@ def brute_loss(model, X, y, n_draws=400):
     rng, a = np.random.default_rng(1), X @ W + b
     each = np.zeros(n_draws)
     for draw in range(n_draws):
-        t = (model.noise_scale * rng.standard_normal(X.shape) * X) @ W
+        t = (model.dropout_scale * rng.standard_normal(X.shape) * X) @ W
         for z in (a + t, a - t):
             top = z.max(axis=1)
             mass = top + np.log(np.exp(z - top[:, None]).sum(axis=1))
@@ -359,10 +379,9 @@ def brute_loss(model, X, y, n_draws=400):
         {"tol": 1e-3, "max_iter": 30},
         {
             "solver": "svrg",
-            "expectation": "mc",
-            "optimizer": "sgd",
             "step_size": 2.0,
             "max_iter": 10,
+            "steps": MinibatchSteps(expectation="mc", optimizer="sgd"),
         },
     ],
     ids=["batch", "svrg"],

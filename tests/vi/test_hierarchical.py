@@ -20,7 +20,7 @@ from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import Softmax
 from skvrem.vi.hierarchical import _kernels
 from skvrem.vi.hierarchical._model import (
-    Hierarchical,
+    GroupPosterior,
     HierarchicalModel,
     HierarchicalPrior,
     Past,
@@ -61,7 +61,7 @@ def small_model(family, weighted):
         family, y.astype(np.int32), group, 4, prior, data.total_weight
     )
     q = model.start(data).parameters
-    q = Hierarchical(*(part + 0.2 * rng.normal(size=part.shape) for part in q))
+    q = GroupPosterior(*(part + 0.2 * rng.normal(size=part.shape) for part in q))
     return model, data, Point(q)
 
 
@@ -108,7 +108,7 @@ def test_kernels_are_the_formulas(intercept):
 def test_gradient_is_that_of_the_bound(family, atol, past):
     model, data, point = small_model(family, weighted=True)
     if past:
-        other = Hierarchical(*(part + 0.1 for part in point.parameters))
+        other = GroupPosterior(*(part + 0.1 for part in point.parameters))
         model.past = Past.of(other)
     gradient = model.gradient(point, evaluate(model, data, point)[1])
     numeric = np.empty_like(gradient)
@@ -190,7 +190,7 @@ def test_groups_are_recovered_and_intervals_cover(fitted):
     model, _, _, group, Z = fitted
     # Logits are known up to a constant: compare the differences of classes.
     truth = Z[:, :2] - Z[:, :2].mean(axis=2, keepdims=True)
-    draws = model.sample_posterior(400, random_state=0).group_coef.swapaxes(2, 3)
+    draws = model.sample_posterior(400, random_state=0)["group_coef"].swapaxes(2, 3)
     draws = draws - draws.mean(axis=3, keepdims=True)
     low, high = np.quantile(draws, [0.025, 0.975], axis=0)
     covered = np.mean((low < truth) & (truth < high))
@@ -230,14 +230,14 @@ def test_an_unseen_group_is_the_populations(fitted):
 def test_draws_have_the_moments_of_the_attributes(fitted):
     model = fitted[0]
     draws = model.sample_posterior(2000, groups=[3, 5], random_state=0)
-    assert draws.group_intercept.shape == (2000, 2, 3)
+    assert draws["group_intercept"].shape == (2000, 2, 3)
     std = model.group_coef_std_[[3, 5]]
     centre = model.group_coef_[[3, 5]]
-    assert abs(draws.group_coef.mean(axis=0) - centre).max() < 0.12 * std.max()
-    np.testing.assert_allclose(draws.group_coef.std(axis=0), std, rtol=0.08)
-    mean = draws.population_mean.mean(axis=0)
+    assert abs(draws["group_coef"].mean(axis=0) - centre).max() < 0.12 * std.max()
+    np.testing.assert_allclose(draws["group_coef"].std(axis=0), std, rtol=0.08)
+    mean = draws["population_mean"].mean(axis=0)
     np.testing.assert_allclose(mean, model.population_mean_, atol=0.05)
-    scale = np.median(draws.population_scale, axis=0)
+    scale = np.median(draws["population_scale"], axis=0)
     np.testing.assert_allclose(scale, model.population_scale_, rtol=0.05)
     with pytest.raises(ValueError, match="not in the fit: \\[999\\]"):
         model.sample_posterior(groups=[999])
@@ -329,7 +329,7 @@ def test_without_intercept_the_intercepts_are_zero():
     assert (
         not model.group_intercept_.any() and not model.population_intercept_mean_.any()
     )
-    assert not model.sample_posterior(2).group_intercept.any()
+    assert not model.sample_posterior(2)["group_intercept"].any()
     assert len(model.summary()) == 6 if hasattr(model.summary(), "index") else True
 
 
@@ -498,7 +498,7 @@ def test_rows_without_weight_change_nothing():
     np.testing.assert_allclose(model.group_coef_, before, atol=1e-3)
     np.testing.assert_allclose(model.group_coef_std_, std, rtol=1e-3)
     np.testing.assert_allclose(model.population_scale_, scale, rtol=1e-3)
-    assert model._bound == pytest.approx(elbo, abs=1e-4)
+    assert model.objective_ == pytest.approx(elbo, abs=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore::skvrem.exceptions.FewGroupsWarning")

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from skvrem import BayesianLogisticRegression
+from skvrem.vi import MinibatchSteps
 
 # Posterior means and standard deviations of two_classes(), coefficients and then the
 # intercept, by Hamiltonian Monte Carlo: NumPyro 0.22's NUTS in float64, 2,000 steps of
@@ -101,8 +102,12 @@ def test_a_low_rank_that_is_full_is_the_full_posterior():
 @pytest.mark.parametrize("problem", [two_classes, three_classes])
 def test_optimizers_of_the_mean_field_agree(problem):
     X, y = problem()
-    a = fit(X, y, posterior="meanfield", optimizer="natural", tol=1e-8)
-    b = fit(X, y, posterior="meanfield", optimizer="lbfgs", tol=1e-8)
+    a = fit(
+        X, y, posterior="meanfield", steps=MinibatchSteps(optimizer="natural"), tol=1e-8
+    )
+    b = fit(
+        X, y, posterior="meanfield", steps=MinibatchSteps(optimizer="lbfgs"), tol=1e-8
+    )
     assert a.elbo_ == pytest.approx(b.elbo_, abs=2e-3)
     np.testing.assert_allclose(a.coef_, b.coef_, atol=0.01)
     np.testing.assert_allclose(a.coef_std_, b.coef_std_, rtol=0.02)
@@ -199,7 +204,7 @@ def test_predictions_average_over_the_posterior(problem, posterior):
     model = fit(X, y, posterior=posterior, tol=1e-3)
     exact = model.predict_proba(X)
     np.testing.assert_allclose(exact.sum(axis=1), 1.0, atol=1e-12)
-    coef, intercept = model.sample_posterior(20_000, random_state=1)
+    coef, intercept = model.sample_posterior(20_000, random_state=1).values()
     z = np.einsum("nd,skd->snk", X[:20], coef) + intercept[:, None]
     draws = softmax(z, axis=2)
     if z.shape[2] == 1:
@@ -282,17 +287,28 @@ def test_what_a_pickle_carries():
         ({"intercept_prior_scale": 0.0}, "intercept_prior_scale"),
         ({"posterior": "diag"}, "posterior"),
         ({"tol": -1.0}, "tol"),
-        ({"n_draws": 0}, "n_draws"),
-        ({"solver": "batch", "optimizer": "adam"}, "full passes"),
-        ({"solver": "batch", "expectation": "mc"}, "full passes"),
+        ({"steps": MinibatchSteps(n_draws=0)}, "n_draws"),
+        ({"solver": "batch", "steps": MinibatchSteps(optimizer="adam")}, "full passes"),
+        ({"solver": "batch", "steps": MinibatchSteps(expectation="mc")}, "full passes"),
         ({"solver": "svrg", "posterior": "fullrank"}, "meanfield"),
-        ({"solver": "svrg", "optimizer": "lbfgs"}, "full passes"),
+        ({"steps": "adam"}, "steps of BayesianLogisticRegression must be a Minibatch"),
+        ({"steps": MinibatchSteps(optimizer="newton")}, "optimizer of MinibatchSteps"),
+        ({"solver": "svrg", "steps": MinibatchSteps(optimizer="lbfgs")}, "full passes"),
         (
-            {"solver": "saga", "expectation": "mc", "control_variate": None},
+            {
+                "solver": "saga",
+                "steps": MinibatchSteps(expectation="mc", control_variate=None),
+            },
             "control variate",
         ),
-        ({"posterior": "fullrank", "optimizer": "lbfgs"}, "does not go with"),
-        ({"posterior": "lowrank", "optimizer": "natural"}, "does not go with"),
+        (
+            {"posterior": "fullrank", "steps": MinibatchSteps(optimizer="lbfgs")},
+            "does not go with",
+        ),
+        (
+            {"posterior": "lowrank", "steps": MinibatchSteps(optimizer="natural")},
+            "does not go with",
+        ),
     ],
 )
 def test_wrong_parameters(params, message):
@@ -316,7 +332,8 @@ def test_wrong_rows():
         clone(model).set_params(solver="svrg").fit(sp.csr_array(X), y)
     X3, y3 = three_classes()
     with pytest.raises(ValueError, match="more than two classes"):
-        clone(model).set_params(solver="svrg", expectation="quadrature").fit(X3, y3)
+        steps = MinibatchSteps(expectation="quadrature")
+        clone(model).set_params(solver="svrg", steps=steps).fit(X3, y3)
     with pytest.raises(NotFittedError):
         model.predict(X)
     fitted = fit(X, y)

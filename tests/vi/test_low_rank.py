@@ -9,6 +9,7 @@ from skvrem import VariationalInference as VI
 from skvrem.schedules import Constant
 from skvrem.solvers import Sweeps
 from skvrem.solvers._protocols import Anchor
+from skvrem.vi import MinibatchSteps
 from skvrem.vi.blackbox._model import DrawnModel, Products, probed_curvature
 from skvrem.vi.blackbox._model_density import Target
 from skvrem.vi.blackbox._model_low_rank import LowRankModel, Stretched, nearest_low_rank
@@ -110,7 +111,8 @@ def test_what_rows_know_well_is_less_than_the_diagonal():
         for name in ("fullrank", "meanfield")
     )
     for model in (RichLogistic(X, y), Logistic(X, y)):
-        fitted = VI(model, posterior="lowrank", n_draws=64, random_state=0).fit()
+        steps = MinibatchSteps(n_draws=64)
+        fitted = VI(model, posterior="lowrank", steps=steps, random_state=0).fit()
         assert (fitted.posterior_.sign < 0.0).sum() >= 4
         off = fitted.std_ / exact.coef_std_[0] - 1.0
         assert np.sqrt(np.mean(off**2)) < 0.1

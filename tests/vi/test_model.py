@@ -14,7 +14,7 @@ from skvrem.vi.gaussian._model import Diagonal, Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     Logistic,
-    Poisson,
+    PoissonCounts,
     Softmax,
     cubature,
 )
@@ -26,7 +26,7 @@ NONE = np.empty(0)
 def family_of(name):
     return {
         "logistic": Logistic,
-        "poisson": Poisson,
+        "poisson": PoissonCounts,
         "gaussian": lambda: GaussianNoise(0.7),
         "softmax": lambda: Softmax(3, 100),
     }[name]()

@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem import VariationalInference as VI
 from skvrem.solvers._protocols import Anchor
+from skvrem.vi import MinibatchSteps
 from skvrem.vi.blackbox._model import (
     DrawnModel,
     convex,
@@ -36,6 +37,10 @@ def twin(**params):
     return BayesianLogisticRegression(fit_intercept=False, tol=1e-6, **params).fit(X, y)
 
 
+# Draws of full passes enough for two digits.
+MANY = MinibatchSteps(n_draws=400)
+
+
 # The posterior
 
 
@@ -43,7 +48,7 @@ def twin(**params):
 @pytest.mark.parametrize("model_class", [Logistic, RichLogistic])
 def test_equals_the_estimator_that_knows_more(model_class, posterior):
     params = {"posterior": posterior, "rank": 3, "tol": 1e-4}
-    model = fit(model_class(*logistic_problem()), n_draws=400, **params)
+    model = fit(model_class(*logistic_problem()), steps=MANY, **params)
     exact = twin(posterior="fullrank" if posterior == "lowrank" else posterior)
     assert model.converged_
     assert model.elbo_ == pytest.approx(exact.elbo_, abs=3.0 * model.elbo_se_ + 0.02)
@@ -58,10 +63,11 @@ def test_few_draws_are_controlled():
     """With fewer draws than parameters the second order is the control variate's."""
     X, y = logistic_problem(400, 12)
     exact = BayesianLogisticRegression(fit_intercept=False).fit(X, y)
-    few = VI(Logistic(X, y), n_draws=8, random_state=0)
+    few = VI(Logistic(X, y), steps=MinibatchSteps(n_draws=8), random_state=0)
     off = [
         np.abs(
-            clone(few).set_params(control_variate=v).fit().std_ / exact.coef_std_ - 1
+            clone(few).set_params(steps__control_variate=v).fit().std_ / exact.coef_std_
+            - 1
         )
         for v in ("taylor", "antithetic")
     ]
@@ -76,7 +82,7 @@ def test_more_parameters_than_a_matrix_is_formed_for():
         fit_intercept=False, posterior="meanfield", tol=1e-4
     ).fit(X, y)
     for own, rtol in ((RichLogistic(X, y), 0.05), (Logistic(X, y), 0.25)):
-        model = fit(own, n_draws=32, posterior="meanfield")
+        model = fit(own, steps=MinibatchSteps(n_draws=32), posterior="meanfield")
         assert abs((model.mean_ - exact.coef_[0]) / exact.coef_std_[0]).max() < 0.2
         np.testing.assert_allclose(model.std_, exact.coef_std_[0], rtol=rtol)
 
@@ -135,8 +141,7 @@ def test_minibatches_end_near_the_batch_fit(solver, control, scale):
         RichLogistic(X, y),
         posterior="meanfield",
         solver=solver,
-        control_variate=control,
-        control_scale=scale,
+        steps=MinibatchSteps(control_variate=control, control_scale=scale),
         tol=0.05,
         max_iter=30,
         warm_start=True,  # from farther away than the mode
@@ -155,7 +160,7 @@ def test_minibatches_end_near_the_batch_fit(solver, control, scale):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_optimizers_of_minibatches(optimizer):
-    model = fit(optimizer=optimizer, max_iter=8, tol=1e-9)
+    model = fit(steps=MinibatchSteps(optimizer=optimizer), max_iter=8, tol=1e-9)
     assert model.solver_ == "svrg"
     assert twin(posterior="meanfield").elbo_ - model.elbo_ < 0.3
 
@@ -399,7 +404,7 @@ def test_answers():
     assert list(getattr(table, "index", ["x0", "x1", "x2"])) == ["x0", "x1", "x2"]
     assert model.parameter_names_ == ["x0", "x1", "x2"]
     assert fit().parameter_names_ == ["p0", "p1", "p2"]
-    assert fit().sample_posterior(2).shape == (2, 3)
+    assert fit().sample_posterior(2)["parameters"].shape == (2, 3)
 
 
 def test_mean_field_says_that_it_is_too_sure():
@@ -527,14 +532,24 @@ def test_models_that_are_none():
         ({"prior_scale": 0.0}, "prior_scale .* positive"),
         ({"prior_scale": [1.0, 2.0]}, "prior_scale .* 3"),
         ({"prior_mean": "a"}, "prior_mean"),
-        ({"n_draws": 3}, "even"),
-        ({"n_draws": 0}, "n_draws"),
+        ({"steps": MinibatchSteps(n_draws=3)}, "even"),
+        ({"steps": MinibatchSteps(n_draws=0)}, "n_draws"),
+        ({"steps": MinibatchSteps(expectation="mc")}, "no use for expectation"),
         ({"posterior": "diag"}, "posterior"),
         ({"tol": -1.0}, "tol"),
-        ({"solver": "batch", "optimizer": "adam"}, "full passes"),
-        ({"optimizer": "adam", "posterior": "fullrank"}, "meanfield"),
-        ({"solver": "saga", "control_variate": None}, "control variate"),
-        ({"posterior": "meanfield", "optimizer": "natural"}, "does not go with"),
+        ({"solver": "batch", "steps": MinibatchSteps(optimizer="adam")}, "full passes"),
+        (
+            {"posterior": "fullrank", "steps": MinibatchSteps(optimizer="adam")},
+            "meanfield",
+        ),
+        (
+            {"solver": "saga", "steps": MinibatchSteps(control_variate=None)},
+            "control variate",
+        ),
+        (
+            {"posterior": "meanfield", "steps": MinibatchSteps(optimizer="natural")},
+            "does not go with",
+        ),
     ],
 )
 def test_wrong_parameters(params, message):

@@ -7,6 +7,7 @@ import pytest
 
 from skvrem import BayesianLogisticRegression
 from skvrem import VariationalInference as VI
+from skvrem.vi import MinibatchSteps
 from skvrem.vi.blackbox._model_density import Batch, Target
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 from tests.own_models import (
@@ -41,8 +42,12 @@ def test_a_row_given_twice_equals_weight_two(posterior, solver):
     given["tol"] = 1e-3 if solver == "batch" else 0.02
     rng = np.random.default_rng(0)
     weight = rng.integers(0, 3, 60)
-    twice = VI(RichLogistic(X, y), random_state=0, n_draws=64, **given)
-    model = VI(RichLogistic(X, y), random_state=0, n_draws=64, **given)
+    twice = VI(
+        RichLogistic(X, y), random_state=0, steps=MinibatchSteps(n_draws=64), **given
+    )
+    model = VI(
+        RichLogistic(X, y), random_state=0, steps=MinibatchSteps(n_draws=64), **given
+    )
     twice.fit(np.arange(60).repeat(weight))
     model.fit(sample_weight=weight)
     tiny = 1e-6 if solver == "batch" else 0.2
@@ -55,7 +60,9 @@ def test_a_row_given_twice_equals_weight_two(posterior, solver):
     thrice = model.fit(rows, sample_weight=np.r_[weight, 1.5, 0.5])
     weight[5] += 2
     assert thrice.n_samples_seen_ == 62
-    alone = VI(RichLogistic(X, y), random_state=0, n_draws=64, **given)
+    alone = VI(
+        RichLogistic(X, y), random_state=0, steps=MinibatchSteps(n_draws=64), **given
+    )
     alone.fit(sample_weight=weight)
     np.testing.assert_allclose(thrice.mean_, alone.mean_, atol=tiny)
 
@@ -65,7 +72,7 @@ def test_weights_that_are_no_whole_numbers():
     weight = np.random.default_rng(0).choice([0.25, 0.5, 2.0], 60)
     exact = BayesianLogisticRegression(fit_intercept=False, tol=1e-6)
     exact.fit(X, y, sample_weight=weight)
-    model = VI(Logistic(X, y), random_state=0, n_draws=400)
+    model = VI(Logistic(X, y), random_state=0, steps=MinibatchSteps(n_draws=400))
     model.fit(sample_weight=weight)
     np.testing.assert_allclose(model.mean_, exact.coef_[0], atol=0.02)
     np.testing.assert_allclose(model.std_, exact.coef_std_[0], rtol=0.03)

@@ -14,6 +14,7 @@ from skvrem import (
     VariationalInference,
 )
 from skvrem.exceptions import FewGroupsWarning
+from skvrem.vi import MinibatchSteps
 from tests.own_models import Logistic, logistic_problem
 from tests.watching import Untouched
 
@@ -260,7 +261,9 @@ class Normal:
 @pytest.mark.parametrize("spoilt", [np.nan, -np.inf])
 @pytest.mark.parametrize("edge", [0.1, 0.2])
 def test_a_density_that_is_none_over_part_of_the_posterior(spoilt, edge):
-    model = VariationalInference(Normal(spoilt, edge), n_draws=16, random_state=0)
+    model = VariationalInference(
+        Normal(spoilt, edge), steps=MinibatchSteps(n_draws=16), random_state=0
+    )
     untouched = Untouched(model)
     message = rf"log_likelihood of Normal is {spoilt} for row 3 \(1 of 20 rows\)"
     with pytest.raises(ValueError, match=message):

@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import BayesianRidge
 
 from skvrem import BayesianGLMRegressor
+from skvrem.vi import MinibatchSteps
 
 
 def rows(n=120):
@@ -126,7 +127,11 @@ def test_steps_end_near_the_batch_fit(family, solver, expectation):
     params = {"family": family, "noise_scale": 0.6, "posterior": "meanfield"}
     best = BayesianGLMRegressor(tol=1e-6, **params).fit(X, y)
     model = BayesianGLMRegressor(
-        solver=solver, expectation=expectation, tol=0.05, random_state=0, **params
+        solver=solver,
+        steps=MinibatchSteps(expectation=expectation),
+        tol=0.05,
+        random_state=0,
+        **params,
     ).fit(X, y)
     assert best.elbo_ - model.elbo_ < 0.2
 

@@ -11,13 +11,14 @@ from sklearn.exceptions import ConvergenceWarning
 from skvrem import BayesianLogisticRegression, solvers
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
+from skvrem.vi import MinibatchSteps
 from skvrem.vi.gaussian import _kernels_steps
 from skvrem.vi.gaussian._kernels_steps import ADAM, NATURAL, SGD
 from skvrem.vi.gaussian._model import Diagonal, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     Logistic,
-    Poisson,
+    PoissonCounts,
     Softmax,
     cubature,
 )
@@ -26,7 +27,7 @@ from skvrem.vi.gaussian._model_steps import SteppingModel
 
 FAMILIES = {
     "logistic": Logistic,
-    "poisson": Poisson,
+    "poisson": PoissonCounts,
     "gaussian": lambda: GaussianNoise(0.7),
     "softmax": lambda: Softmax(3, 100),
 }
@@ -179,14 +180,14 @@ def test_weights_are_of_rows():
     """The sums of the anchor are gradient and curvature at the mean."""
     steps, point = stepping("softmax", "svrg", "taylor")
     q = point.parameters
-    totals = known_away(steps, point, 0.0, None).totals
+    gradient, curvature = known_away(steps, point, 0.0, None).totals
     X = np.column_stack([steps.data.rows, np.ones(steps.data.n_units)])
     p = softmax(X @ q.mean, axis=1)
     w = steps.data.weight
     residual = w[:, None] * (np.eye(3)[steps.model.y] - p)
-    np.testing.assert_allclose(totals.gradient, residual.T @ X, atol=1e-10)
+    np.testing.assert_allclose(gradient, residual.T @ X, atol=1e-10)
     bend = (w[:, None] * p * (1 - p)).T @ X**2
-    np.testing.assert_allclose(totals.curvature, bend, atol=1e-10)
+    np.testing.assert_allclose(curvature, bend, atol=1e-10)
 
 
 # Fits
@@ -212,19 +213,27 @@ def problem(k=2, n=300):
         ("svrg", {}, 0.02),
         ("saga", {}, 0.02),
         ("stochastic", {}, 0.3),
-        ("svrg", {"expectation": "mc"}, 0.05),
-        ("saga", {"expectation": "mc"}, 0.05),
-        ("svrg", {"expectation": "mc", "optimizer": "adam"}, 0.1),
-        ("svrg", {"expectation": "mc", "optimizer": "sgd"}, 0.1),
-        ("svrg", {"expectation": "mc", "control_variate": "antithetic"}, 0.5),
-        ("stochastic", {"expectation": "mc", "control_variate": None}, 1.0),
-        ("stochastic", {"expectation": "mc", "n_draws": 3}, 0.5),
+        ("svrg", {"steps": MinibatchSteps(expectation="mc")}, 0.05),
+        ("saga", {"steps": MinibatchSteps(expectation="mc")}, 0.05),
+        ("svrg", {"steps": MinibatchSteps(expectation="mc", optimizer="adam")}, 0.1),
+        ("svrg", {"steps": MinibatchSteps(expectation="mc", optimizer="sgd")}, 0.1),
+        (
+            "svrg",
+            {"steps": MinibatchSteps(expectation="mc", control_variate="antithetic")},
+            0.5,
+        ),
+        (
+            "stochastic",
+            {"steps": MinibatchSteps(expectation="mc", control_variate=None)},
+            1.0,
+        ),
+        ("stochastic", {"steps": MinibatchSteps(expectation="mc", n_draws=3)}, 0.5),
     ],
 )
 @pytest.mark.parametrize("k", [2, 3])
 def test_fits_end_near_the_batch_fit(k, solver, params, gap):
     if k > 2:
-        params = {"expectation": "mc"} | params
+        params = {"steps": MinibatchSteps(expectation="mc")} | params
     X, y = problem(k)
     best = fit(X, y, tol=1e-6)
     model = fit(X, y, solver=solver, **params)

@@ -66,7 +66,7 @@ class BlocksKnown(NamedTuple):
     fresh: np.ndarray
 
 
-class Work:
+class SweepState:
     """What a sweep moves: the free coordinates, and what an E step has found."""
 
     def __init__(self, anchor, u):
@@ -85,7 +85,7 @@ class _Sweeps:
         Otherwise svrg.
     partial : bool
         With partial E steps.
-    inner_passes : int
+    inner_iter : int
         Visits of every row in a sweep.
     """
 
@@ -94,14 +94,14 @@ class _Sweeps:
     rows_a_visit = 1
     noise_width = 0
 
-    def __init__(self, model, data, *, saga, partial, inner_passes):
+    def __init__(self, model, data, *, saga, partial, inner_iter):
         self.model = model
         self.data = data
         self.saga = saga
         self.partial = partial
-        self.inner_passes = inner_passes
+        self.inner_iter = inner_iter
         #: Passes of a sweep as the paper counts them: gradients, and partial E steps.
-        self.sweep_passes = float(inner_passes * (1 + partial))
+        self.sweep_passes = float(inner_iter * (1 + partial))
         self.lipschitz = np.full(2, LIPSCHITZ)
 
     def objective(self, point, mean):
@@ -112,14 +112,10 @@ class _Sweeps:
         """Return infinity: nobody knows what is left to gain."""
         return np.inf
 
-    def variance(self, work):
-        """Return NaN: it is not kept."""
-        return np.nan
-
     def visits(self, known, rng):
         """Return numbers of rows or blocks: all without replacement, and again."""
         n = self.n_units
-        return np.concatenate([rng.permutation(n) for _ in range(self.inner_passes)])
+        return np.concatenate([rng.permutation(n) for _ in range(self.inner_iter)])
 
     def noise(self, work, visits, rng):
         """Return None: there is none."""
@@ -160,7 +156,7 @@ class RowSweeps(_Sweeps):
             plain
             and [part.n_parameters() for part in parts] == free
             and type(model.transitions).__name__ == "Homogeneous"
-            and not (model.initial.prior or np.any(np.not_equal(prior, 1.0)))
+            and not (model.initial.has_prior or np.any(np.not_equal(prior, 1.0)))
             and not np.isnan(rows.X.sum())
         )
 
@@ -205,7 +201,7 @@ class RowSweeps(_Sweeps):
 
     def open(self, anchor):
         """Return what a sweep from an anchor moves."""
-        work = Work(anchor, self.model.free(anchor.point.parameters))
+        work = SweepState(anchor, self.model.free(anchor.point.parameters))
         if self.partial:
             alpha, beta, *posteriors = work.messages
             work.messages = alpha.copy(), beta.copy(), *posteriors
@@ -244,13 +240,13 @@ class BlockSweeps(_Sweeps):
 
     Parameters
     ----------
-    partition : Stretches
+    partition : RowBlocks
     """
 
     def __init__(self, model, data, partition, **options):
         super().__init__(model, data, **options)
         self.partition = partition
-        self.relay = partition.batches[0].rows
+        self.blocks = partition.batches[0].rows
         self.share = len(partition) / partition.total_weight
 
     @property
@@ -267,8 +263,8 @@ class BlockSweeps(_Sweeps):
         ]
         fields = zip(*shares, strict=True)
         mean = type(shares[0])(*(sum(field) / len(shares) for field in fields))
-        alpha = [part.copy() for part in self.relay.alpha]
-        memory = shares, alpha, self.relay.messages.copy()
+        alpha = [part.copy() for part in self.blocks.alpha]
+        memory = shares, alpha, self.blocks.messages.copy()
         return point._replace(statistics=mean), mean, memory
 
     def known_at(self, anchor, rng):
@@ -281,10 +277,10 @@ class BlockSweeps(_Sweeps):
     def open(self, anchor):
         """Return what a sweep moves; blocks hand on the messages of the anchor."""
         shares, alpha, messages = anchor.memory
-        for mine, kept in zip(self.relay.alpha, alpha, strict=True):
+        for mine, kept in zip(self.blocks.alpha, alpha, strict=True):
             mine[:] = kept
-        self.relay.messages[:] = messages
-        work = Work(anchor, self.model.free(anchor.point.parameters))
+        self.blocks.messages[:] = messages
+        work = SweepState(anchor, self.model.free(anchor.point.parameters))
         work.shares = shares
         return work
 

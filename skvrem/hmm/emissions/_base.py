@@ -1,22 +1,14 @@
 """What a family of emission distributions must say, and what all of them share."""
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skvrem.hmm.emissions._coordinates import SCALES
+from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, rescale
 
-__all__ = ["IMPOSSIBLE", "Emission", "bounded_log", "fill", "given"]
-
-# Stands for log 0: finite, so that times a feature of 0 it is 0 and not NaN.
-IMPOSSIBLE = -1e100
-
-
-def bounded_log(x):
-    """Return the logarithm, of 0 a number that stands for minus infinity."""
-    with np.errstate(divide="ignore"):
-        return np.maximum(np.log(x), IMPOSSIBLE)
+__all__ = ["Emission", "check_shares", "fill", "given", "published"]
 
 
 def fill(X):
@@ -46,6 +38,32 @@ def given(emission, name, shape):
         ) from None
 
 
+def check_shares(value, what, shape):
+    """Return rows of probabilities that sum to 1.
+
+    Raises
+    ------
+    ValueError
+        If they do not, beginning with `what` they are.
+    """
+    array = np.asarray(value, float)
+    if array.shape != shape or not (
+        array.min() >= 0.0 and np.allclose(array.sum(axis=-1), 1.0, atol=1e-6)
+    ):
+        raise ValueError(
+            f"{what} must be rows of probabilities of shape {shape} that sum to 1, got "
+            f"{value!r}."
+        )
+    return array
+
+
+def published(family, parameters, dtype):
+    """Return a copy of a family with parameters as its fitted attributes."""
+    family = copy(family)
+    family.publish(parameters, dtype)
+    return family
+
+
 class Features(NamedTuple):
     """Products of columns.
 
@@ -61,13 +79,13 @@ class Features(NamedTuple):
     second: np.ndarray
     merged: np.ndarray
 
-    def merge(self, theta):
+    def collapse(self, theta):
         """Return the coefficients of products from those of the features."""
         out = np.zeros((len(theta), self.first.size))
         np.add.at(out.T, self.merged, theta.T)
         return out
 
-    def widen(self, sums):
+    def expand(self, sums):
         """Return sums of products as those of the features."""
         return sums[:, self.merged]
 
@@ -77,36 +95,40 @@ class Emission(BaseEstimator):
 
     .. math:: \log f_i(y) = \sum_p \theta_{ip} F_p(y)
 
-    A feature is a product of two *columns*, which are made of the rows once. NaN is a
-    missing value: all features that it would enter are 0, and so is its share of the
-    log-density. A subclass defines
+    Parameters are one array, a row a state: those of `_names` side by side, each of
+    shape (n_states, n_columns) unless `_split` says otherwise. A subclass must define
 
-    - ``_columns(X)``: (n_rows, n_columns), where NaN is treated as any number;
-    - ``_seen(X)``: (n_rows, n_masks) of bool, what is not missing;
-    - ``_pairs()``: for every feature its two columns; a column ``MASK - b`` is 1 where
-      mask b holds, and ``ONE`` is always 1;
-    - ``theta(parameters)``: (n_states, n_features);
+    - ``_names`` and ``_scales``: names of the parameters, and their scales
+      (``_coordinates.py``). What users give as ``name`` is fixed but for NaN, as
+      ``name_init`` a start; fitted attributes are ``name_``;
+    - ``_columns(X)``: (n_rows, n_features), the features F of rows, where NaN is any
+      number; masks come before them, see `_kinds`;
+    - ``theta(parameters)``: their coefficients, (n_states, n_features), those of masks
+      first;
     - ``maximize(features, before, repair)``: the M step, parameters from sums of
-      features; states without any stay as they were `before`;
+      features; states without any stay as they were `before`. None where the sums,
+      of variance-reduced estimates, allow none and `repair` is false;
     - ``expected(parameters)`` and ``spread(parameters)``: mean and standard deviation
       of the features, roughly;
-    - ``publish(parameters, dtype)`` and ``parameters()``: the fitted attributes;
-    - ``moments(parameters)``: mean and variance of the observed values, and
-      ``tails(x, j, parameters)``: how much lies below and above x in column j;
-    - where rows need other features than the M step, ``bound(X)``, a copy that has
-      looked at X, its ``kernel_theta(parameters)`` and ``digest(sums, parameters)``;
-    - ``check(X)``, ``draw(parameters, states, rng)``, ``n_parameters()``,
-      ``describe(names)``, ``given_start(parameters)``, ``blank()``.
-
-    Parameters are one array, a row a state. Gradient methods and confidence intervals
-    see them in free coordinates (``_coordinates.py``), for which a subclass says
-
-    - ``scales()``: the scale of every column of the parameters;
-    - ``varies()``: which of them are free, bool of the parameters' shape;
     - ``slopes(parameters, features)``: the gradient of
       ``sum(features * theta(parameters))`` in the coordinate of every parameter;
+    - ``draw(parameters, states, rng)``: a row for every state, ``moments(parameters)``:
+      mean and variance of the observed values, ``tails(x, j, parameters)``: how much
+      lies below and above x in column j.
 
-    or, where parameters are tied to each other, ``free``, ``bind`` and ``slope``.
+    All else has a default, and is there for families that need more:
+
+    - ``_prepare(X)`` looks at the rows of a fit, ``check(X)`` at those of any use;
+    - ``blank()``, ``start_columns(X)`` and ``window`` are about starting values;
+    - ``_kinds``, ``_seen(X)``, ``_pairs()``: features that are products of columns, and
+      what is known of rows that are missing in part;
+    - ``bound(X)``, ``kernel_theta(parameters)``, ``complete(sums, parameters)``: other
+      features of rows than of the M step;
+    - ``free``, ``bind`` and ``slope`` where parameters are tied to each other;
+    - ``log_prior``, ``widths``, ``describe``, ``excludes``, ``allows_nan``.
+
+    NaN is a missing value: all features that it would enter are 0, and so is its share
+    of the log-density.
     """
 
     ONE, MASK, IMPOSSIBLE = -1, -2, IMPOSSIBLE
@@ -118,6 +140,9 @@ class Emission(BaseEstimator):
     excludes = False
     #: Parts of a mixture, for each of which coefficients and features have a row.
     n_parts = 1
+    #: Groups of first features that say what was seen and add up to 1; 0 is none, and
+    #: then masks are the first features.
+    _kinds = 0
 
     def open(self, X, n_states, names=None):
         """Remember what concerns the data: sizes, centres, names of columns."""
@@ -129,6 +154,29 @@ class Emission(BaseEstimator):
 
     def _prepare(self, X):
         """Look at the rows of a fit."""
+
+    def check(self, X):
+        """Raise a ValueError where X holds values that the family does not know."""
+
+    def _reject(self, X, wrong, expected):
+        rows, columns = np.nonzero(wrong)
+        if rows.size:
+            raise ValueError(
+                f"{type(self).__name__} emissions need {expected}: row {rows[0]}, "
+                f"column {columns[0]} holds {X[rows[0], columns[0]]:g}."
+            )
+
+    # Features of rows, and those that the M step takes
+
+    def _pairs(self):
+        """Two columns for every feature: a number, ONE, or ``MASK - b`` for mask b.
+
+        Columns are those of `_columns`; ONE is always 1, a mask where it holds.
+        """
+        masks = range(0 if self._kinds else self._n_masks())
+        columns = self._columns(np.zeros((1, self.n_columns_))).shape[1]
+        firsts = [*(self.MASK - b for b in masks), *range(columns)]
+        return [(first, self.ONE) for first in firsts]
 
     def features(self, missing):
         """Return the columns of every feature, equal features merged.
@@ -149,6 +197,23 @@ class Emission(BaseEstimator):
         unique, where = np.unique(pairs, axis=0, return_inverse=True)
         return Features(unique[:, 0].copy(), unique[:, 1].copy(), where.ravel())
 
+    def columns(self, X, missing):
+        """Return the columns of some rows."""
+        X = np.asarray(X, np.float64)
+        columns = self._columns(X)
+        if not missing:
+            return columns
+        seen = self._seen(X)
+        each = np.tile(seen, columns.shape[1] // seen.shape[1])
+        return np.hstack([np.where(each, columns, 0.0), seen])
+
+    def _seen(self, X):
+        """What is not missing, (n_rows, n_masks)."""
+        return ~np.isnan(X)
+
+    def _n_masks(self):
+        return self.n_columns_
+
     def bound(self, X):
         """Return the family for the values that are missing in X."""
         return self
@@ -157,7 +222,7 @@ class Emission(BaseEstimator):
         """Return the coefficients of the features that rows are made into."""
         return self.theta(parameters)
 
-    def digest(self, sums, parameters):
+    def complete(self, sums, parameters):
         """Return sums of the family's features from those of the rows' features."""
         return sums
 
@@ -165,28 +230,11 @@ class Emission(BaseEstimator):
         """Return how many features rows are made into."""
         return len(self._pairs())
 
-    def columns(self, X, missing):
-        """Return the columns of some rows."""
-        X = np.asarray(X, np.float64)
-        if not missing:
-            return self._columns(X)
-        seen = self._seen(X)
-        columns = np.where(self._column_seen(seen), self._columns(X), 0.0)
-        return np.hstack([columns, seen])
-
-    def _column_seen(self, seen):
-        """Which mask goes with which column: one for each, or one for all."""
-        return seen
-
-    def _seen(self, X):
-        return ~np.isnan(X)
-
     def weight(self, features):
         """Return the states' shares of the rows, from sums of features."""
-        return features[:, : self._n_masks()].max(axis=1)
-
-    def _n_masks(self):
-        return self.n_columns_
+        kinds = max(self._kinds, 1)
+        seen = features[:, : kinds * self._n_masks()]
+        return seen.reshape(len(seen), kinds, -1).sum(axis=1).max(axis=1)
 
     def weighted(self, parameters, weight):
         """Return the sums of features to expect where states have such weights."""
@@ -196,6 +244,73 @@ class Emission(BaseEstimator):
         """Return sums of features with the states in another order."""
         parts = np.arange(len(sums)).reshape(len(order), -1)
         return sums[parts[order].ravel()]
+
+    # Parameters, side by side by their names
+
+    def _shape(self, name):
+        return self.n_states_, self.n_columns_
+
+    def _given(self, name):
+        """What users gave for a parameter, or None; NaN is free."""
+        if not hasattr(self, name):
+            return None
+        return given(self, name, self._shape(name))
+
+    def _check_given(self, name, least, most):
+        for which in (name, f"{name}_init"):
+            value = self._given(which)
+            if (
+                value is not None
+                and not (np.isnan(value) | ((value >= least) & (value <= most))).all()
+            ):
+                raise ValueError(
+                    f"{which} of {type(self).__name__} must lie between {least:g} and "
+                    f"{most:g}, got {value.tolist()}."
+                )
+
+    def _fix(self, name, estimate):
+        value = self._given(name)
+        return estimate if value is None else np.where(np.isnan(value), estimate, value)
+
+    def _split(self, parameters):
+        return np.split(parameters, len(self._names), axis=1)
+
+    def _join(self, *parts):
+        return np.hstack([part.reshape(len(part), -1) for part in parts])
+
+    def blank(self):
+        """Return parameters for states that have no rows at all."""
+        return np.zeros((self.n_states_, self.n_columns_))
+
+    def start_columns(self, X):
+        """Return what is clustered to find a start: a few numbers a row."""
+        return fill(self._columns(X))
+
+    def given_start(self, parameters):
+        """Put what the user gave in the place of starting values."""
+        parts = [
+            self._fix(name, self._fix(f"{name}_init", part))
+            for name, part in zip(self._names, self._split(parameters), strict=True)
+        ]
+        return self._join(*parts)
+
+    def publish(self, parameters, dtype):
+        """Set the fitted attributes."""
+        for name, part in zip(self._names, self._split(parameters), strict=True):
+            setattr(self, f"{name}_", part.astype(dtype))
+
+    def parameters(self):
+        """Return the fitted parameters."""
+        parts = [np.asarray(getattr(self, f"{name}_"), float) for name in self._names]
+        return self._join(*parts)
+
+    def describe(self, names):
+        """Return columns of a summary: every parameter of each feature."""
+        return {
+            f"{feature} {name}": getattr(self, f"{name}_")[:, j]
+            for j, feature in enumerate(names)
+            for name in self._names
+        }
 
     def widths(self, parameters, features, names):
         """Yield what a check of added variances needs of every Gaussian family.
@@ -212,47 +327,43 @@ class Emission(BaseEstimator):
         """
         return iter(())
 
+    # What gradient methods and confidence intervals ask for
+
+    def scales(self):
+        """Return the scale of every column of the parameters."""
+        return np.repeat(self._scales, self.n_columns_)
+
+    def varies(self):
+        """Return which parameters are free, bool of the parameters' shape."""
+        parts = []
+        for name in self._names:
+            value = self._given(name)
+            free = (
+                np.ones(self._shape(name), bool) if value is None else np.isnan(value)
+            )
+            parts.append(free)
+        return self._join(*parts)
+
+    def n_parameters(self):
+        """Return the number of free parameters of all states."""
+        return int(self.varies().sum())
+
     def log_prior(self, parameters):
         """Return the log-density of the prior, up to a constant."""
         return 0.0
 
     def free(self, parameters):
         """Return the free coordinates."""
-        return self._rescale(parameters, "to")[self.varies()]
+        return rescale(parameters, self.scales(), "to")[self.varies()]
 
     def bind(self, vector, parameters):
         """Return the parameters with these free coordinates."""
         varies = self.varies()
         coordinates = np.zeros(parameters.shape)
         coordinates[varies] = vector
-        return np.where(varies, self._rescale(coordinates, "back"), parameters)
+        bound = rescale(coordinates, self.scales(), "back")
+        return np.where(varies, bound, parameters)
 
     def slope(self, parameters, features):
         """Return the gradient, in free coordinates, of Q and the prior."""
         return self.slopes(parameters, features)[self.varies()]
-
-    def _rescale(self, values, way):
-        out, scales = np.empty(values.shape), np.asarray(self.scales())
-        for name in np.unique(scales):
-            columns = scales == name
-            out[:, columns] = getattr(SCALES[name], way)(values[:, columns])
-        return out
-
-    def check(self, X):
-        """Raise a ValueError where X holds values that the family does not know."""
-
-    def start_columns(self, X):
-        """Return what is clustered to find a start: a few numbers a row."""
-        return fill(self._columns(X))
-
-    def blank(self):
-        """Return parameters for states that have no rows at all."""
-        return np.zeros((self.n_states_, self.n_columns_))
-
-    def _reject(self, X, wrong, expected):
-        rows, columns = np.nonzero(wrong)
-        if rows.size:
-            raise ValueError(
-                f"{type(self).__name__} emissions need {expected}: row {rows[0]}, "
-                f"column {columns[0]} holds {X[rows[0], columns[0]]:g}."
-            )

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.special import digamma, gammainc, gammaincc, gammaln, i0e, i1e, polygamma
 
-from skvrem.hmm.emissions._base import Emission, bounded_log, fill, given
+from skvrem.hmm.emissions._base import Emission, fill
+from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.utils._validation import check_options
 
 __all__ = ["Gamma", "VonMises"]
@@ -13,81 +14,7 @@ TWO_PI = 2.0 * np.pi
 MOST, STEPS = 1e8, 50
 
 
-class _TwoArrays(Emission):
-    """A family with some parameters for each state and feature, named in `_names`.
-
-    Their scales are `_scales`. Packed one after the other, (n_states, n_columns) each.
-    """
-
-    def _split(self, parameters):
-        return np.split(parameters, parameters.shape[1] // self.n_columns_, axis=1)
-
-    def _given(self, name):
-        return given(self, name, (self.n_states_, self.n_columns_))
-
-    def given_start(self, parameters):
-        """Put what the user gave in the place of starting values."""
-        parts = self._split(parameters)
-        for i, name in enumerate(self._names):
-            for which in (f"{name}_init", name):
-                value = self._given(which) if hasattr(self, which) else None
-                if value is not None:
-                    parts[i] = np.where(np.isnan(value), parts[i], value)
-        return np.hstack(parts)
-
-    def publish(self, parameters, dtype):
-        """Set the fitted attributes."""
-        for name, part in zip(self._names, self._split(parameters), strict=True):
-            setattr(self, f"{name}_", part.astype(dtype))
-
-    def parameters(self):
-        """Return the fitted parameters."""
-        parts = [np.asarray(getattr(self, f"{name}_"), float) for name in self._names]
-        return np.hstack(parts)
-
-    def varies(self):
-        """Return which parameters are free."""
-        parts = []
-        for name in self._names:
-            value = self._given(name) if hasattr(self, name) else None
-            shape = self.n_states_, self.n_columns_
-            parts.append(np.ones(shape, bool) if value is None else np.isnan(value))
-        return np.hstack(parts)
-
-    def scales(self):
-        """Return the scale of every parameter."""
-        return np.repeat(self._scales, self.n_columns_)
-
-    def n_parameters(self):
-        """Return the number of free parameters of all states."""
-        return int(self.varies().sum())
-
-    def describe(self, names):
-        """Return columns of a summary: every parameter of each feature."""
-        columns = {}
-        for j, feature in enumerate(names):
-            for name in self._names:
-                columns[f"{feature} {name}"] = getattr(self, f"{name}_")[:, j]
-        return columns
-
-    def _check_given(self, name, least, most):
-        for which in (name, f"{name}_init"):
-            value = self._given(which)
-            ok = value is None or (
-                np.isnan(value) | ((value >= least) & (value <= most))
-            )
-            if not np.all(ok):
-                raise ValueError(
-                    f"{which} of {type(self).__name__} must lie between {least:g} and "
-                    f"{most:g}, got {value.tolist()}."
-                )
-
-    def _fix(self, name, estimate):
-        value = self._given(name)
-        return estimate if value is None else np.where(np.isnan(value), estimate, value)
-
-
-class Gamma(_TwoArrays):
+class Gamma(Emission):
     """Positive numbers, independent given the state, as step lengths are.
 
     Parameters
@@ -119,6 +46,7 @@ class Gamma(_TwoArrays):
 
     _names = ("mean", "sd", "zero")
     _scales = ("positive", "positive", "probability")
+    _kinds = 2
 
     def __init__(
         self,
@@ -170,17 +98,6 @@ class Gamma(_TwoArrays):
     def _columns(self, X):
         zero = X == 0.0
         return np.hstack([zero, ~zero, X, np.log(np.where(zero, 1.0, X))])
-
-    def _column_seen(self, seen):
-        return np.hstack([seen] * 4)
-
-    def _pairs(self):
-        return [(j, self.ONE) for j in range(4 * self.n_columns_)]
-
-    def weight(self, features):
-        """Return the states' shares of the rows."""
-        zero, some, _, _ = np.split(features, 4, axis=1)
-        return (zero + some).max(axis=1)
 
     def start_columns(self, X):
         """Return logarithms, of 0 that of a tenth of the smallest value."""
@@ -297,7 +214,7 @@ def _gamma_shape(gap):
     return shape
 
 
-class VonMises(_TwoArrays):
+class VonMises(Emission):
     r"""Angles in radians, independent given the state, as turning angles are.
 
     Parameters
@@ -358,14 +275,6 @@ class VonMises(_TwoArrays):
 
     def _columns(self, X):
         return np.hstack([np.cos(X), np.sin(X)])
-
-    def _column_seen(self, seen):
-        return np.hstack([seen, seen])
-
-    def _pairs(self):
-        d = self.n_columns_
-        masks = [(self.MASK - b, self.ONE) for b in range(d)]
-        return [*masks, *((j, self.ONE) for j in range(2 * d))]
 
     def theta(self, parameters):
         """Return the coefficients of masks, cosines and sines."""

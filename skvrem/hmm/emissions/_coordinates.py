@@ -21,17 +21,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["EDGE", "SCALES", "Shares"]
+__all__ = ["EDGE", "IMPOSSIBLE", "SCALES", "Shares", "bounded_log", "rescale"]
 
+# Stands for log 0: finite, so that times a feature of 0 it is 0 and not NaN.
+IMPOSSIBLE = -1e100
 # A share or probability this close to 0 has the coordinates of this one.
 EDGE = 1e-12
 
 
 class Scale(NamedTuple):
-    """How numbers of a kind become real ones (`to`), and the way back."""
+    """How numbers of a kind become real ones (`to`), the way back, and its slope."""
 
     to: Any
     back: Any
+    rate: Any
 
 
 def _log(x):
@@ -44,27 +47,48 @@ def _log_odds(p):
 
 
 SCALES = {
-    "real": Scale(np.asarray, np.asarray),
-    "positive": Scale(_log, lambda x: np.exp(np.clip(x, -700.0, 700.0))),
+    "real": Scale(np.asarray, np.asarray, np.ones_like),
+    "positive": Scale(_log, lambda x: np.exp(np.clip(x, -700.0, 700.0)), np.asarray),
     "probability": Scale(
-        _log_odds, lambda x: 1.0 / (1.0 + np.exp(-np.maximum(x, -700)))
+        _log_odds,
+        lambda x: 1.0 / (1.0 + np.exp(-np.maximum(x, -700))),
+        lambda p: p * (1.0 - p),
     ),
 }
 
 
+def rescale(values, scales, way):
+    """Return what a function of `Scale` makes of values, a scale for every column."""
+    out, scales = np.empty(values.shape), np.asarray(scales)
+    for name in np.unique(scales):
+        columns = scales == name
+        out[..., columns] = getattr(SCALES[name], way)(values[..., columns])
+    return out
+
+
+def bounded_log(x):
+    """Return the logarithm, of 0 a number that stands for minus infinity."""
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(x), IMPOSSIBLE)
+
+
 class Shares:
-    """Rows of shares that sum to 1, over some entries each; free as in Eq. 2.
+    """Rows of shares that sum to 1, free as in Eq. 2 but for what is given of them.
 
     Parameters
     ----------
     allowed : ndarray of bool of shape (n_rows, n)
-        Entries that have a share.
+        Entries that are free.
     reference : ndarray of int of shape (n_rows,), default=None
-        The entry that others are compared with, where it is allowed; otherwise, and
+        The entry that others are compared with, where it is free; otherwise, and
         by default, the first that is.
+    given : ndarray of shape (n_rows, n), or 0
+        The other entries.
+    prior : ndarray of shape (n_rows, n), or float
+        Parameters of Dirichlet distributions of the rows, less 1.
     """
 
-    def __init__(self, allowed, reference=None):
+    def __init__(self, allowed, reference=None, given=0.0, prior=0.0):
         rows = np.arange(len(allowed))
         first = allowed.argmax(axis=1)
         if reference is not None:
@@ -73,22 +97,50 @@ class Shares:
         self.reference = rows, first
         self.varies = allowed.copy()
         self.varies[self.reference] = False
+        self.given = np.where(allowed, 0.0, given)
+        self.rest = np.maximum(1.0 - self.given.sum(axis=1, keepdims=True), 0.0)
+        self.prior = np.where(allowed, prior, 0.0)
+
+    def maximize(self, counts, before):
+        """Return the shares that are likeliest; those without counts are as before."""
+        counts = np.where(self.allowed, np.maximum(counts, 0.0) + self.prior, 0.0)
+        before = np.where(self.allowed, before, 0.0)
+        even = self.allowed / np.maximum(self.allowed.sum(axis=1, keepdims=True), 1)
+        share = _normalised(counts, _normalised(before, even))
+        return self.given + self.rest * share
 
     def free(self, shares):
         """Return the logarithms of ratios to the reference."""
-        logs = np.log(np.maximum(shares, EDGE))
+        logs = np.log(np.maximum(shares - self.given, EDGE))
         return (logs - logs[self.reference][:, None])[self.varies]
 
     def bind(self, vector):
-        """Return the shares, 0 where none is allowed."""
+        """Return the shares with these coordinates."""
         logs = np.zeros(self.allowed.shape)
         logs[self.varies] = vector
         top = np.max(logs, axis=1, keepdims=True, where=self.allowed, initial=-np.inf)
         top = np.where(np.isfinite(top), top, 0.0)  # a row without any
         shares = np.exp(np.minimum(logs - top, 0.0)) * self.allowed
-        return shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
+        shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
+        return self.given + self.rest * shares
 
     def slope(self, shares, counts):
-        """Return the gradient of the sum of counts times log shares."""
-        counts = np.where(self.allowed, counts, 0.0)
+        """Return the gradient of the sum of counts times log shares, and the prior."""
+        counts = np.where(self.allowed, counts + self.prior, 0.0)
+        shares = (shares - self.given) / np.where(self.rest > 0.0, self.rest, 1.0)
         return (counts - shares * counts.sum(axis=1, keepdims=True))[self.varies]
+
+    def log_prior(self, shares):
+        """Return the log-density of the prior, up to a constant."""
+        known = self.prior > 0.0
+        return float(self.prior[known] @ bounded_log(shares[known]))
+
+    def n_parameters(self):
+        """Return how many coordinates there are."""
+        return int(self.varies.sum())
+
+
+def _normalised(counts, otherwise):
+    """Rows divided by their sums; others where these are 0."""
+    total = counts.sum(axis=1, keepdims=True)
+    return np.where(total > 0.0, counts / np.where(total > 0.0, total, 1.0), otherwise)

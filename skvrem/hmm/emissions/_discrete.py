@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import gammaln, pdtr, pdtrc
 
-from skvrem.hmm.emissions._base import Emission, bounded_log, fill, given
-from skvrem.hmm.emissions._coordinates import Shares
+from skvrem.hmm.emissions._base import Emission, check_shares, fill
+from skvrem.hmm.emissions._coordinates import Shares, bounded_log
 from skvrem.utils._validation import check_integer, check_real
 
 __all__ = ["Bernoulli", "Categorical", "Poisson"]
@@ -15,66 +15,7 @@ def _whole(X):
         return np.isnan(X) | ((X >= 0) & (X == np.floor(X)) & np.isfinite(X))
 
 
-class _OneArray(Emission):
-    """A family with one parameter a state and feature, by the name `_parameter`."""
-
-    window = 5
-    excludes = True
-
-    def given_start(self, parameters):
-        """Put what the user gave in the place of starting values."""
-        for name in (f"{self._parameter}_init", self._parameter):
-            value = given(self, name, parameters.shape)
-            if value is not None:
-                parameters = np.where(np.isnan(value), parameters, value)
-        return parameters
-
-    def _fix(self, parameters):
-        value = given(self, self._parameter, parameters.shape)
-        if value is None:
-            return parameters
-        return np.where(np.isnan(value), parameters, value)
-
-    def publish(self, parameters, dtype):
-        """Set the fitted attribute."""
-        setattr(self, f"{self._parameter}_", parameters.astype(dtype))
-
-    def parameters(self):
-        """Return the fitted parameters."""
-        return np.asarray(getattr(self, f"{self._parameter}_"), float)
-
-    def varies(self):
-        """Return which parameters are free."""
-        shape = (self.n_states_, self.n_columns_)
-        value = given(self, self._parameter, shape)
-        return np.ones(shape, bool) if value is None else np.isnan(value)
-
-    def n_parameters(self):
-        """Return the number of free parameters of all states."""
-        return int(self.varies().sum())
-
-    def describe(self, names):
-        """Return columns of a summary: the parameter for each feature."""
-        values = self.parameters()
-        return {
-            f"{name} {self._parameter}": values[:, j] for j, name in enumerate(names)
-        }
-
-    def _check_given(self, least, most):
-        shape = (self.n_states_, self.n_columns_)
-        for name in (self._parameter, f"{self._parameter}_init"):
-            value = given(self, name, shape)
-            if (
-                value is not None
-                and not (np.isnan(value) | ((value >= least) & (value <= most))).all()
-            ):
-                raise ValueError(
-                    f"{name} of {type(self).__name__} must lie between {least:g} and "
-                    f"{most:g}, got {value.tolist()}."
-                )
-
-
-class Poisson(_OneArray):
+class Poisson(Emission):
     """Counts, independent given the state.
 
     Parameters
@@ -100,14 +41,15 @@ class Poisson(_OneArray):
     array([ 2.2, 21.1])
     """
 
-    _parameter = "rate"
+    _names, _scales = ("rate",), ("positive",)
+    window, excludes = 5, True
 
     def __init__(self, rate=None, *, rate_init=None):
         self.rate = rate
         self.rate_init = rate_init
 
     def _prepare(self, X):
-        self._check_given(0.0, np.finfo(float).max)
+        self._check_given("rate", 0.0, np.finfo(float).max)
 
     def check(self, X):
         """Raise a ValueError where X holds anything but counts."""
@@ -117,14 +59,6 @@ class Poisson(_OneArray):
 
     def _columns(self, X):
         return np.hstack([X, gammaln(X + 1.0)])
-
-    def _column_seen(self, seen):
-        return np.hstack([seen, seen])
-
-    def _pairs(self):
-        d = self.n_columns_
-        masks = [(self.MASK - b, self.ONE) for b in range(d)]
-        return [*masks, *((j, self.ONE) for j in range(2 * d))]
 
     def start_columns(self, X):
         """Return square roots of the counts, whose variance is the same everywhere."""
@@ -153,11 +87,7 @@ class Poisson(_OneArray):
             return None
         empty = weight <= 0.0
         rate = np.maximum(x, 0.0) / np.where(empty, 1.0, weight)
-        return self._fix(np.where(empty, before, rate))
-
-    def scales(self):
-        """Return the scale of every parameter."""
-        return ["positive"] * self.n_columns_
+        return self._fix("rate", np.where(empty, before, rate))
 
     def slopes(self, parameters, features):
         """Return the gradient in the logarithms of the rates."""
@@ -179,7 +109,7 @@ class Poisson(_OneArray):
         return rng.poisson(parameters[states]).astype(float)
 
 
-class Bernoulli(_OneArray):
+class Bernoulli(Emission):
     """Events, 0 or 1, independent given the state.
 
     Parameters
@@ -204,14 +134,15 @@ class Bernoulli(_OneArray):
     array([0., 1.])
     """
 
-    _parameter = "probability"
+    _names, _scales = ("probability",), ("probability",)
+    window, excludes, _kinds = 5, True, 2
 
     def __init__(self, probability=None, *, probability_init=None):
         self.probability = probability
         self.probability_init = probability_init
 
     def _prepare(self, X):
-        self._check_given(0.0, 1.0)
+        self._check_given("probability", 0.0, 1.0)
 
     def check(self, X):
         """Raise a ValueError where X holds anything but 0 and 1."""
@@ -221,17 +152,6 @@ class Bernoulli(_OneArray):
 
     def _columns(self, X):
         return np.hstack([X, 1.0 - X])
-
-    def _column_seen(self, seen):
-        return np.hstack([seen, seen])
-
-    def _pairs(self):
-        return [(j, self.ONE) for j in range(2 * self.n_columns_)]
-
-    def weight(self, features):
-        """Return the states' shares of the rows."""
-        d = self.n_columns_
-        return (features[:, :d] + features[:, d:]).max(axis=1)
 
     def start_columns(self, X):
         """Return the events, and their frequency where they are missing."""
@@ -258,11 +178,7 @@ class Bernoulli(_OneArray):
         yes, no = np.maximum(yes, 0.0), np.maximum(no, 0.0)
         empty = yes + no <= 0.0
         share = yes / np.where(empty, 1.0, yes + no)
-        return self._fix(np.where(empty, before, share))
-
-    def scales(self):
-        """Return the scale of every parameter."""
-        return ["probability"] * self.n_columns_
+        return self._fix("probability", np.where(empty, before, share))
 
     def slopes(self, parameters, features):
         """Return the gradient in the log-odds."""
@@ -286,7 +202,7 @@ class Bernoulli(_OneArray):
         return (rng.random((len(states), self.n_columns_)) < parameters[states]) + 0.0
 
 
-class Categorical(_OneArray):
+class Categorical(Emission):
     """One of some categories, a single column of codes 0, 1, 2, ...
 
     Parameters
@@ -315,7 +231,8 @@ class Categorical(_OneArray):
     (2, 3)
     """
 
-    _parameter = "probability"
+    _names = ("probability",)
+    window, excludes = 5, True
 
     def __init__(
         self, n_categories=None, *, prior=1.0, probability=None, probability_init=None
@@ -337,20 +254,27 @@ class Categorical(_OneArray):
         largest = np.nanmax(X, initial=0)
         self.n_categories_ = self.n_categories or int(largest) + 1
         for name in ("probability", "probability_init"):
-            value = given(self, name, (self.n_states_, self.n_categories_))
+            value = self._given(name)
             if value is not None and np.isnan(value).any():
                 raise ValueError(
                     f"{name} of Categorical must be given as a whole: single rows or "
                     "probabilities cannot be left free by NaN."
                 )
-            ok = value is None or (
-                value.min() >= 0.0 and np.allclose(value.sum(axis=1), 1.0, atol=1e-6)
-            )
-            if not ok:
-                raise ValueError(
-                    f"{name} of Categorical must be rows of probabilities that sum to "
-                    f"1, got the sums {value.sum(axis=1).tolist()}."
-                )
+            if value is not None:
+                check_shares(value, f"{name} of Categorical", self._shape(name))
+        fixed = self._given("probability")
+        self._shares = Shares(
+            np.full(self._shape("probability"), fixed is None),
+            given=0.0 if fixed is None else fixed,
+            prior=self.prior - 1.0,
+        )
+
+    @property
+    def _kinds(self):
+        return self.n_categories_
+
+    def _shape(self, name):
+        return self.n_states_, self.n_categories_
 
     def check(self, X):
         """Raise a ValueError where X holds codes that there are not."""
@@ -371,16 +295,6 @@ class Categorical(_OneArray):
     def _columns(self, X):
         return (X == np.arange(self.n_categories_)).astype(float)
 
-    def _column_seen(self, seen):
-        return True  # NaN equals no code
-
-    def _pairs(self):
-        return [(j, self.ONE) for j in range(self.n_categories_)]
-
-    def weight(self, features):
-        """Return the states' shares of the rows."""
-        return features.sum(axis=1)
-
     def theta(self, parameters):
         """Return the logarithms of the probabilities."""
         return bounded_log(parameters)
@@ -395,51 +309,38 @@ class Categorical(_OneArray):
 
     def log_prior(self, parameters):
         """Return the log-density of the Dirichlet prior."""
-        if self.prior == 1.0 or self.probability is not None:
-            return 0.0
-        return float((self.prior - 1.0) * bounded_log(parameters).sum())
+        return self._shares.log_prior(parameters)
 
     def maximize(self, features, before, repair):
         """Return the frequencies of the categories, with the prior's counts."""
-        if self.probability is not None:
-            return before
         if not repair and features.min() < 0.0:
             return None
-        counts = np.maximum(features, 0.0) + (self.prior - 1.0)
-        total = counts.sum(axis=1, keepdims=True)
-        share = counts / np.where(total > 0.0, total, 1.0)
-        return np.where(total > 0.0, share, before)
+        return self._shares.maximize(features, before)
 
     def scales(self):
         """Return the scale of every parameter."""
         return ["probability"] * self.n_categories_
 
-    def _shares(self):
-        shape = (self.n_states_, self.n_categories_)
-        return Shares(np.full(shape, self.probability is None))
-
     def free(self, parameters):
         """Return the free coordinates, log-ratios to the first category."""
-        return self._shares().free(parameters)
+        return self._shares.free(parameters)
 
     def bind(self, vector, parameters):
         """Return the probabilities with these free coordinates."""
-        return self._shares().bind(vector) if vector.size else parameters
+        return self._shares.bind(vector)
 
     def slope(self, parameters, features):
         """Return the gradient, in free coordinates, of Q and the prior."""
-        return self._shares().slope(parameters, features + (self.prior - 1.0))
+        return self._shares.slope(parameters, features)
+
+    def n_parameters(self):
+        """Return the number of free parameters of all states."""
+        return self._shares.n_parameters()
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
         k = self.n_categories_
         return np.full((self.n_states_, k), 1.0 / k)
-
-    def n_parameters(self):
-        """Return the number of free parameters of all states."""
-        if self.probability is not None:
-            return 0
-        return self.n_states_ * (self.n_categories_ - 1)
 
     def moments(self, parameters):
         """Return mean and variance of the code."""

@@ -5,7 +5,7 @@ from copy import copy
 import numpy as np
 from scipy.special import ndtr
 
-from skvrem.hmm.emissions._base import Emission, given
+from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._coordinates import EDGE, SCALES
 from skvrem.hmm.emissions._patterns import Patterns
 from skvrem.utils._parallel import row_chunks
@@ -72,6 +72,8 @@ class Gaussian(Emission):
         self.mean_init = mean_init
         self.covariance_init = covariance_init
 
+    _names = ("mean", "covariance")
+
     @property
     def _dense(self):
         return self.covariance_type in ("full", "tied")
@@ -87,18 +89,17 @@ class Gaussian(Emission):
         # What gradient methods measure lengths in.
         self._width = np.sqrt(self._variance)
         self._width[self._width <= 0.0] = 1.0
-        n, d = self.n_states_, self.n_columns_
-        self._upper = np.triu_indices(d)
+        self._upper = np.triu_indices(self.n_columns_)
         for name in ("mean", "mean_init"):
-            given(self, name, (n, d))
+            self._given(name)
         for name in ("covariance", "covariance_init"):
-            value = given(self, name, self._shape(n, d))
+            value = self._given(name)
             if value is not None and np.isnan(value).any():
                 raise ValueError(
                     f"{name} of Gaussian must be given as a whole: single variances or "
                     "matrices cannot be left free by NaN, as means can."
                 )
-            if value is not None and self._factor(self._spread_out(value)) is None:
+            if value is not None and self._factor(value) is None:
                 raise ValueError(
                     f"{name} of Gaussian must be positive"
                     f"{' definite' if self._dense else ''} variances, got {value}."
@@ -123,9 +124,19 @@ class Gaussian(Emission):
                 "(sklearn.preprocessing.StandardScaler)."
             )
 
-    def _shape(self, n, d):
+    def _covariance_shape(self, n, d):
         shapes = {"diag": (n, d), "full": (n, d, d), "tied": (d, d), "spherical": (n,)}
         return shapes[self.covariance_type]
+
+    def _shape(self, name):
+        n, d = self.n_states_, self.n_columns_
+        means = name.startswith("mean")
+        return (n, d) if means else self._covariance_shape(n, d)
+
+    def _given(self, name):
+        value = super()._given(name)
+        means = value is None or name.startswith("mean")
+        return value if means else self._spread_out(value)
 
     # Features: masks, x, x x^T
 
@@ -163,7 +174,7 @@ class Gaussian(Emission):
         mean, covariance = self._split(parameters)
         return self._patterns.theta(mean - self._centre, covariance, _dense_theta)
 
-    def digest(self, sums, parameters):
+    def complete(self, sums, parameters):
         """Return sums of complete rows, missing values by their conditional moments."""
         if self._patterns is None:
             return sums
@@ -225,18 +236,17 @@ class Gaussian(Emission):
 
     def maximize(self, features, before, repair):
         """Return means and covariances, or None where there are none."""
-        n, d = self.n_states_, self.n_columns_
         masks, x, xx = self._split_features(features)
         empty = masks <= 0.0
         weight = np.where(empty, 1.0, masks)
         old_mean, old_covariance = self._split(before)
         shift = np.where(empty, old_mean - self._centre, x / weight)
-        fixed = given(self, "mean", (n, d))
+        fixed = self._given("mean")
         mean = shift if fixed is None else fixed - self._centre
         mean = np.where(np.isnan(mean), shift, mean)
-        fixed = given(self, "covariance", self._shape(n, d))
+        fixed = self._given("covariance")
         if fixed is not None:
-            covariance = self._spread_out(fixed)
+            covariance = fixed
         elif self._dense:
             scatter = self._scatter(mean, masks, x, xx)
             if self.covariance_type == "tied":
@@ -244,7 +254,7 @@ class Gaussian(Emission):
                 weight = np.maximum(masks.sum(), 1e-300) * np.ones_like(weight)
                 empty = np.zeros_like(empty)
             covariance = scatter / weight[:, :, None]
-            covariance = covariance + self.reg_covar * np.eye(d)
+            covariance = covariance + self.reg_covar * np.eye(self.n_columns_)
             covariance = np.where(empty[:, :, None], old_covariance, covariance)
         else:
             scatter = self._scatter(mean, masks, x, xx)
@@ -294,9 +304,6 @@ class Gaussian(Emission):
         mean, covariance = parameters[:, :d], parameters[:, d:]
         return mean, covariance.reshape(-1, d, d) if self._dense else covariance
 
-    def _join(self, mean, covariance):
-        return np.hstack([mean, covariance.reshape(len(mean), -1)])
-
     def _spread_out(self, covariance):
         n, d = self.n_states_, self.n_columns_
         if self.covariance_type == "tied":
@@ -310,20 +317,6 @@ class Gaussian(Emission):
         n, d = self.n_states_, self.n_columns_
         ones = np.broadcast_to(np.eye(d), (n, d, d)) if self._dense else np.ones((n, d))
         return self._join(np.broadcast_to(self._centre, (n, d)), ones)
-
-    def given_start(self, parameters):
-        """Put what the user gave in the place of starting values."""
-        n, d = self.n_states_, self.n_columns_
-        mean, covariance = map(np.array, self._split(parameters))
-        for name in ("mean_init", "mean"):
-            value = given(self, name, (n, d))
-            if value is not None:
-                mean = np.where(np.isnan(value), mean, value)
-        for name in ("covariance_init", "covariance"):
-            value = given(self, name, self._shape(n, d))
-            if value is not None:
-                covariance = np.array(self._spread_out(value))
-        return self._join(mean, covariance)
 
     def publish(self, parameters, dtype):
         """Set the fitted attributes."""
@@ -342,8 +335,7 @@ class Gaussian(Emission):
     def n_parameters(self):
         """Return the number of free parameters of all states."""
         n, d = self.n_states_, self.n_columns_
-        mean = given(self, "mean", (n, d))
-        free = n * d if mean is None else int(np.isnan(mean).sum())
+        free = int(self._free_means().sum())
         if self.covariance is not None:
             return free
         shared = {"diag": n * d, "spherical": n}
@@ -362,9 +354,9 @@ class Gaussian(Emission):
         return ["real"] * d + ["real" if r else "positive" for r in real]
 
     def _free_means(self):
-        mean = given(self, "mean", (self.n_states_, self.n_columns_))
-        shape = self.n_states_, self.n_columns_
-        return np.ones(shape, bool) if mean is None else np.isnan(mean)
+        mean = self._given("mean")
+        free = np.ones((self.n_states_, self.n_columns_), bool)
+        return free if mean is None else np.isnan(mean)
 
     def _own(self, values):
         """Of something for every state (and feature), what is not the same twice."""

@@ -4,8 +4,8 @@ from copy import copy
 
 import numpy as np
 
-from skvrem.hmm.emissions._base import Emission, bounded_log, given
-from skvrem.hmm.emissions._coordinates import Shares
+from skvrem.hmm.emissions._base import Emission, check_shares, given
+from skvrem.hmm.emissions._coordinates import Shares, bounded_log
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.utils._validation import check_integer
 
@@ -86,22 +86,21 @@ class MixtureGaussian(Emission):
         self._inner.open(X, self.n_mix)
         n, m, d = self.n_states_, self.n_mix, self.n_columns_
         weight = given(self, "weight_init", (n, m))
-        if weight is not None and not (
-            weight.min() >= 0.0 and np.allclose(weight.sum(axis=1), 1.0, atol=1e-6)
-        ):
-            raise ValueError(
-                "weight_init of MixtureGaussian must be rows of weights that sum to 1, "
-                f"got {self.weight_init!r}."
-            )
+        if weight is not None:
+            check_shares(weight, "weight_init of MixtureGaussian", (n, m))
+        self._shares = Shares(np.ones((n, m), bool))
         given(self, "mean_init", (n, m, d))
-        given(self, "covariance_init", (n, *self._inner._shape(m, d)))
+        given(self, "covariance_init", (n, *self._inner._covariance_shape(m, d)))
         for state in range(n):
             self._started(state)._prepare(X)
 
     def _started(self, state):
         """The components of a state, with their starting values."""
         m, d = self.n_mix, self.n_columns_
-        shapes = {"mean_init": (m, d), "covariance_init": self._inner._shape(m, d)}
+        shapes = {
+            "mean_init": (m, d),
+            "covariance_init": self._inner._covariance_shape(m, d),
+        }
         family = Gaussian(self.covariance_type, reg_covar=self.reg_covar)
         for name, shape in shapes.items():
             value = given(self, name, (self.n_states_, *shape))
@@ -136,12 +135,12 @@ class MixtureGaussian(Emission):
         """Return the columns of some rows."""
         return self._inner.columns(X, missing)
 
-    def digest(self, sums, parameters):
+    def complete(self, sums, parameters):
         """Return sums of complete rows, missing values by their conditional moments."""
         _, inner = self._split(parameters)
         sums = self._by_state(sums)
         parts = zip(sums[:, :, 1:], inner, strict=True)
-        complete = np.stack([self._inner.digest(*part) for part in parts])
+        complete = np.stack([self._inner.complete(*part) for part in parts])
         complete = np.concatenate([sums[:, :, :1], complete], axis=2)
         return complete.reshape(-1, complete.shape[2])
 
@@ -207,17 +206,14 @@ class MixtureGaussian(Emission):
         counts = sums[:, :, 0]
         if not repair and counts.min() < 0.0:
             return None
-        counts = np.maximum(counts, 0.0)
-        total = counts.sum(axis=1, keepdims=True)
         old, old_inner = self._split(before)
-        weight = counts / np.where(total > 0.0, total, 1.0)
         inner = [
             self._inner.maximize(own, own_before, repair)
             for own, own_before in zip(sums[:, :, 1:], old_inner, strict=True)
         ]
         if any(part is None for part in inner):
             return None
-        return self._join(np.where(total > 0.0, weight, old), inner)
+        return self._join(self._shares.maximize(counts, old), inner)
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
@@ -242,24 +238,21 @@ class MixtureGaussian(Emission):
         """Return the scale of every parameter."""
         return ["probability"] * self.n_mix + self.n_mix * list(self._inner.scales())
 
-    def _shares(self):
-        return Shares(np.ones((self.n_states_, self.n_mix), bool))
-
     def free(self, parameters):
         """Return the free coordinates."""
         weight, inner = self._split(parameters)
         return np.concatenate(
-            [self._shares().free(weight), *map(self._inner.free, inner)]
+            [self._shares.free(weight), *map(self._inner.free, inner)]
         )
 
     def bind(self, vector, parameters):
         """Return the parameters with these free coordinates."""
         _, inner = self._split(parameters)
-        n_weights = self.n_states_ * (self.n_mix - 1)
+        n_weights = self._shares.n_parameters()
         vectors = np.split(vector[n_weights:], self.n_states_)
         parts = zip(vectors, inner, strict=True)
         return self._join(
-            self._shares().bind(vector[:n_weights]),
+            self._shares.bind(vector[:n_weights]),
             [self._inner.bind(own, before) for own, before in parts],
         )
 
@@ -270,14 +263,15 @@ class MixtureGaussian(Emission):
         parts = zip(inner, sums[:, :, 1:], strict=True)
         return np.concatenate(
             [
-                self._shares().slope(weight, sums[:, :, 0]),
+                self._shares.slope(weight, sums[:, :, 0]),
                 *(self._inner.slope(own, part) for own, part in parts),
             ]
         )
 
     def n_parameters(self):
         """Return the number of free parameters of all states."""
-        return self.n_states_ * (self.n_mix - 1 + self._inner.n_parameters())
+        inner = self.n_states_ * self._inner.n_parameters()
+        return self._shares.n_parameters() + inner
 
     # Fitted attributes
 

@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 from sklearn.base import clone
 
-from skvrem.hmm.emissions._base import Emission
+from skvrem.hmm.emissions._base import Emission, published
 from skvrem.utils._algebra import pieces
 
 __all__ = ["Product"]
@@ -258,7 +258,7 @@ class Product(Emission):
         parts = zip(self._each(), self._parameter_parts(parameters), strict=True)
         return [getattr(family, method)(part) for family, part in parts]
 
-    def _widened(self, method, parameters):
+    def _repeated(self, method, parameters):
         """Rows of the families side by side, repeated for the parts of a mixture."""
         found = self._by_part(method, parameters)
         wide = max(map(len, found))
@@ -266,21 +266,22 @@ class Product(Emission):
 
     def theta(self, parameters):
         """Return the coefficients of the features."""
-        return self._widened("theta", parameters)
+        return self._repeated("theta", parameters)
 
     def kernel_theta(self, parameters):
         """Return the coefficients of the features that rows are made into."""
-        return self._widened("kernel_theta", parameters)
+        return self._repeated("kernel_theta", parameters)
 
     def n_row_features(self):
         """Return how many features rows are made into."""
         return sum(family.n_row_features() for family in self._each())
 
-    def digest(self, sums, parameters):
+    def complete(self, sums, parameters):
         """Return sums of the families' features from those of the rows' features."""
         sums = self._cut(sums, [family.n_row_features() for family in self._each()])
         parts = zip(self._each(), sums, self._parameter_parts(parameters), strict=True)
-        return _side_by_side([family.digest(own, part) for family, own, part in parts])
+        found = [family.complete(own, part) for family, own, part in parts]
+        return _side_by_side(found)
 
     def weighted(self, parameters, weight):
         """Return the sums of features to expect where states have such weights."""
@@ -289,7 +290,7 @@ class Product(Emission):
 
     def spread(self, parameters):
         """Return standard deviations of the features."""
-        return self._widened("spread", parameters)
+        return self._repeated("spread", parameters)
 
     def given_start(self, parameters):
         """Put what the user gave in the place of starting values."""
@@ -379,15 +380,10 @@ class Product(Emission):
 
     def publish(self, parameters, dtype):
         """Set the fitted attributes of the parts."""
-        fitted = {}
-        for (name, family), part in zip(
-            self.parts_.items(), self._parameter_parts(parameters), strict=True
-        ):
-            own = clone(family)
-            vars(own).update(vars(family))
-            own.publish(part, dtype)
-            fitted[name] = own
-        self.parts_ = fitted
+        parts = zip(self.parts_.items(), self._parameter_parts(parameters), strict=True)
+        self.parts_ = {
+            name: published(family, part, dtype) for (name, family), part in parts
+        }
 
     def parameters(self):
         """Return the fitted parameters."""

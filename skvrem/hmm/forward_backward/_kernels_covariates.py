@@ -160,7 +160,7 @@ def explain(
 
     `hessian` is (n, n (n + 1) / 2, n_inputs (n_inputs + 1) / 2), upper triangles.
     `matrices` are the probabilities that posteriors are made with, `p` the same where
-    these are not heated.
+    these are at temperature 1.
     """
     before, xi, rest = np.empty(n * width), np.empty(n * width), np.empty(n * width)
     gamma, logs, weight = np.empty(width), np.empty(width), np.empty(width)

@@ -18,22 +18,18 @@ import numpy as np
 
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS
 from skvrem.hmm.forward_backward._model_layout import NONE
-from skvrem.hmm.forward_backward._model_passes import (
-    Impossible,
-    Passes,
-    weighted_shares,
-)
+from skvrem.hmm.forward_backward._model_passes import Passes, weighted_shares
 from skvrem.utils._parallel import parallel_map
 
-__all__ = ["Relay", "Stretch"]
+__all__ = ["BlockChain", "RowBlock"]
 
 
-class Stretch(NamedTuple):
-    """A batch that is a block of a relay.
+class RowBlock(NamedTuple):
+    """A batch that is one of blocks that hand on messages.
 
     Attributes
     ----------
-    rows : Relay
+    rows : BlockChain
     block : int
     full : bool
         Its sums are to be exact: all blocks are evaluated, in order, at one point.
@@ -44,7 +40,7 @@ class Stretch(NamedTuple):
     full: bool = False
 
 
-class Relay:
+class BlockChain:
     """A layout cut into blocks, and the messages between them.
 
     Parameters
@@ -63,10 +59,10 @@ class Relay:
     def passes(self, batch, chain, by_row=False):
         """Return the passes over a block, not yet run."""
         if not batch.full:
-            return Visit(self, batch.block, chain)
+            return BlockPasses(self, batch.block, chain)
         if batch.block == 0:
             self._run(chain)
-        return Share(self, batch.block)
+        return BlockShare(self, batch.block)
 
     def _run(self, chain):
         """Run over all blocks, exactly."""
@@ -78,37 +74,36 @@ class Relay:
         self.full, self.alpha, self.messages = full, full.alpha, full.messages
 
 
-class Share(NamedTuple):
+class BlockShare(NamedTuple):
     """What a block had in the last full pass."""
 
-    relay: Relay
+    blocks: BlockChain
     block: int
 
     def forward(self):
         """Return the log-likelihood of the block's rows given those before."""
-        full, part = self.relay.full, self.relay.layout.parts[self.block]
+        full, part = self.blocks.full, self.blocks.layout.parts[self.block]
         tiles = part.first, part.first + part.n_tiles
         total = 0.0
         for g, group in enumerate(part.groups):
-            shares = self.relay.layout.of_tiles(full.shares[g], *tiles)
-            events = self.relay.layout.groups[g].step
+            shares = self.blocks.layout.of_tiles(full.shares[g], *tiles)
+            events = self.blocks.layout.groups[g].step
             a, b = np.searchsorted(events, [tiles[0] * STEPS, tiles[1] * STEPS])
             total += weighted_shares(group, shares, full.before[g][a:b])
         return total
 
     def backward(self):
         """Return the block's sums."""
-        return self.relay.full.added[self.block]
+        return self.blocks.full.added[self.block]
 
 
-class Visit(Passes):
+class BlockPasses(Passes):
     """The passes over a block from what its neighbours have left it (Eqs. 19-22)."""
 
-    def __init__(self, relay, number, chain):
-        super().__init__(relay.layout, chain)
-        self.relay, self.alpha = relay, relay.alpha
-        self.matrices = self.all_matrices()
-        self.number, self.part = number, relay.layout.parts[number]
+    def __init__(self, blocks, number, chain):
+        super().__init__(blocks.layout, chain)
+        self.blocks, self.alpha = blocks, blocks.alpha
+        self.number = number
 
     def forward(self):
         """Run forward; return the log-likelihood of the rows given those before.
@@ -118,34 +113,12 @@ class Visit(Passes):
         Impossible
             If a row has probability zero.
         """
-        groups, n = self.part.groups, self.n
-        sizes = range(len(groups))
-        self.shares = [np.empty(self.part.n_tiles * LANES) for _ in sizes]
-        self.before = [np.empty(group.step.size) for group in groups]
-        self.ends = np.empty((len(groups), n * LANES))
-        self.impossible = np.full((len(groups), 2), -1)
-        self.row_shares = [NONE] * len(groups)
-        if self.number:
-            self.left = np.stack([self.steps_before(self.part.first, g) for g in sizes])
-        else:
-            ends = [self.steps_before(self.layout.n_tiles, g) for g in sizes]
-            self.left = self._to_the_right(np.stack(ends))
-        list(parallel_map(self._visit_forward, sizes))
-        if self.impossible.max() >= 0:
-            raise Impossible(self._first_impossible())
-        parts = zip(groups, self.shares, self.before, strict=True)
-        return sum(weighted_shares(*part) for part in parts)
-
-    def _visit_forward(self, g):
-        self.fill_matrices(self.part, g)
-        alpha = self._of_part(self.alpha[g], self.part)
-        return self._forward_part(self.part, g, alpha)
-
-    def _first_impossible(self):
-        g = int(self.impossible.max(axis=1).argmax())
-        step, lane = self.impossible[g]
-        row = int(self.part.groups[g].start[lane] + step)
-        return int(self.layout.row_numbers(row, row + 1)[0])
+        part = self.layout.parts[self.number]
+        at, groups = part.first or self.layout.n_tiles, range(len(part.groups))
+        left = np.stack([self.steps_before(at, g) for g in groups])
+        self.left = left if part.first else self._to_the_right(left)
+        self._run_forward(part)
+        return self._objective()
 
     def backward(self):
         """Run backward; return sums of first states, pairs of states and features."""
@@ -153,7 +126,7 @@ class Visit(Passes):
         sums = [self.no_sums(self.part.n_tiles) for _ in groups]
         self.posteriors = [NONE for _ in groups]
         right = self._right()
-        messages = self.relay.messages[self.number]
+        messages = self.blocks.messages[self.number]
 
         def run(g):
             return self._backward_part(
@@ -167,7 +140,7 @@ class Visit(Passes):
         """The message from the right, on the scale of what is to its left."""
         groups, n = self.part.groups, self.n
         weight = np.stack([group.weight for group in groups])[:, None]
-        messages = self.relay.messages
+        messages = self.blocks.messages
         if self.number + 1 < len(messages):
             right = messages[self.number + 1].reshape(len(groups), n, LANES)
         else:

@@ -1,7 +1,7 @@
 """The passes over laid out sequences.
 
 A lane that begins inside a sequence needs the message of the one before; it starts from
-a guess, and what was wrong is mended afterwards, which takes some dozen steps of
+a guess, and what was wrong is repaired afterwards, which takes some dozen steps of
 thousands:
 
 - forward, the lanes run again from the right messages until they come to what they
@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.hmm.forward_backward import _kernels
+from skvrem.hmm.forward_backward import _kernels, _kernels_covariates
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE
-from skvrem.hmm.forward_backward._model_covariates import explain, probabilities
 from skvrem.hmm.forward_backward._model_layout import NONE, Part
 from skvrem.utils._parallel import parallel_map
 from skvrem.utils._simd import WIDTH
@@ -124,60 +123,83 @@ class Passes:
         """
         while True:
             layout, n = self.layout, self.n
-            groups, tiles = layout.groups, layout.n_tiles
-            size = tiles * n * TILE
-            self.alpha = [layout.buffer(g, size) for g in range(len(groups))]
-            self.shares = [np.empty(tiles * LANES) for _ in groups]
-            self.before = [np.empty(group.step.size) for group in groups]
-            self.ends = np.empty((len(groups), n * LANES))
-            self.impossible = np.full((len(groups), 2), -1)
-            self.row_shares = [
-                np.empty(tiles * TILE) if self.by_row else NONE for _ in groups
-            ]
+            groups, size = range(len(layout.groups)), layout.n_tiles * n * TILE
+            self.alpha = [layout.buffer(g, size) for g in groups]
             self.left = np.full((len(groups), n * LANES), 1.0 / n)
             self._carry()
-            self.matrices = self.all_matrices()
-            whole = Part(0, tiles, groups)
-            list(parallel_map(partial(self.fill_matrices, whole), range(len(groups))))
-            list(parallel_map(self._forward, range(len(groups))))
-            if self._mend_forward():
+            self._run_forward(Part(0, layout.n_tiles, layout.groups))
+            if self._repair_forward():
                 break
             layout.lay_out_whole()
-        if self.impossible.max() >= 0:
-            raise Impossible(self._first_impossible())
-        return sum(map(self._objective, range(len(groups))))
+        return self._objective()
 
-    def all_matrices(self):
-        """Return memory for the transitions into every row of each group."""
-        groups = range(len(self.layout.groups))
-        if self.coefficients is None:
-            return [NONE for _ in groups]
-        size = self.layout.n_tiles * self.n**2 * TILE
-        return [self.layout.buffer((g, "matrices"), size) for g in groups]
-
-    def fill_matrices(self, part, g):
-        """Compute the transitions into the rows of a part."""
+    def _run_forward(self, part):
+        """Run forward over a part from `left`, with room for what that leaves."""
+        self.part, groups, tiles = part, part.groups, part.n_tiles
+        self.shares = [np.empty(tiles * LANES) for _ in groups]
+        self.before = [np.empty(group.step.size) for group in groups]
+        self.ends = np.empty((len(groups), self.n * LANES))
+        self.impossible = np.full((len(groups), 2), -1)
+        self.row_shares = [
+            np.empty(tiles * TILE) if self.by_row else NONE for _ in groups
+        ]
+        self.matrices = [NONE for _ in groups]
         if self.coefficients is not None:
-            out = self._of_part(self.matrices[g], part)
-            probabilities(part.groups[g].design, self.coefficients, self.beta, out)
+            size = self.layout.n_tiles * self.n**2 * TILE
+            buffers = (((g, "matrices"), size) for g in range(len(groups)))
+            self.matrices = [self.layout.buffer(*own) for own in buffers]
+            list(parallel_map(self._fill_matrices, range(len(groups))))
+        list(parallel_map(self._forward, range(len(groups))))
+
+    def _fill_matrices(self, g):
+        out = self._of_part(self.matrices[g], self.part)
+        self._probabilities(self.part, g, self.beta, out)
+
+    def _probabilities(self, part, g, beta, out):
+        """Fill out with the transitions into the rows of a part; return it."""
+        n, _, n_inputs = self.coefficients.shape
+        design, coefficients = part.groups[g].design, self.coefficients.ravel()
+        sizes = n, part.n_tiles, TILE
+        _kernels_covariates.probabilities(
+            design, n_inputs, coefficients, *sizes, beta, out
+        )
+        return out
 
     def _explain(self, part, numbered):
-        """What the transitions of a group say of the coefficients."""
+        """What the transitions of a group say of the coefficients, flat.
+
+        Sums of xi, xi log p, and their derivatives.
+        """
         g, (*_, rho) = numbered
-        return explain(
+        matrices = plain = self._of_part(self.matrices[g], part)
+        if self.beta != 1.0:
+            plain = self._probabilities(part, g, 1.0, np.empty_like(matrices))
+        n, _, n_inputs = self.coefficients.shape
+        triangles = (n * (n + 1) // 2) * (n_inputs * (n_inputs + 1) // 2)
+        counts, gradient = np.zeros(n * n), np.zeros(n * n * n_inputs)
+        hessian = np.zeros(n * triangles)
+        value = _kernels_covariates.explain(
             part.groups[g].design,
-            self.coefficients,
-            self.beta,
+            n_inputs,
+            n,
+            part.n_tiles,
+            TILE,
+            LANES,
             self.steps_before(part.first, g),
             self._of_part(self.alpha[g], part),
-            self._of_part(self.matrices[g], part),
+            matrices,
+            plain,
             rho,
+            counts,
+            gradient,
+            hessian,
         )
+        return np.concatenate([counts, [value], gradient, hessian])
 
     def _of_part(self, array, part):
         return self.layout.of_tiles(array, part.first, part.first + part.n_tiles)
 
-    def _mend_forward(self):
+    def _repair_forward(self):
         """Run again from the right messages; false where that has no end."""
         for _ in range(MOST_REPAIRS):
             before, self.left = self.left, self._to_the_right(self.ends)
@@ -196,74 +218,75 @@ class Passes:
 
     def _to_the_right(self, messages):
         """Messages at the lanes' ends as those at the starts of the next."""
-        moved = np.empty_like(messages)
-        new, old = (m.reshape(-1, self.n, LANES) for m in (moved, messages))
-        new[:, :, 1:], new[1:, :, 0], new[0, :, 0] = (
-            old[:, :, :-1],
-            old[:-1, :, -1],
-            0.0,
-        )
-        new *= self.layout.continues[:, None]
-        return moved
+        lanes = self._in_a_row(messages)
+        moved = np.pad(lanes[:, :-1], ((0, 0), (1, 0)))
+        return self._in_groups(moved * self.layout.continues.ravel())
 
     def _to_the_left(self, messages):
         """Messages at the lanes' starts as those at the ends of the ones before."""
-        moved = np.empty_like(messages)
-        new, old = (m.reshape(-1, self.n, LANES) for m in (moved, messages))
-        new[:, :, :-1], new[:-1, :, -1], new[-1, :, -1] = (
-            old[:, :, 1:],
-            old[1:, :, 0],
-            0,
-        )
-        new *= self.layout.goes_on[:, None]
-        return moved
+        lanes = self._in_a_row(messages)
+        moved = np.pad(lanes[:, 1:], ((0, 0), (0, 1)))
+        return self._in_groups(moved * self.layout.goes_on.ravel())
 
-    def _arguments(self, part, g):
-        rows, columns = self.layout.rows, part.groups[g].columns
-        n_columns = columns.size // (part.n_tiles * TILE)
-        return columns, n_columns, rows.first, rows.second
+    def _in_a_row(self, messages):
+        """All lanes, (n_states, n_lanes), from those of the groups."""
+        return messages.reshape(-1, self.n, LANES).swapaxes(0, 1).reshape(self.n, -1)
 
-    def _forward(self, g, tolerance=0.0):
-        whole = Part(0, self.layout.n_tiles, self.layout.groups)
-        return self._forward_part(whole, g, self.alpha[g], tolerance)
+    def _in_groups(self, lanes):
+        parts = lanes.reshape(self.n, -1, LANES).swapaxes(0, 1)
+        return parts.reshape(-1, self.n * LANES)
 
-    def _forward_part(self, part, g, alpha, tolerance=0.0):
-        group = part.groups[g]
-        return _kernels.forward(
-            *self._arguments(part, g),
+    def _arguments(self, part, g, left, tolerance):
+        """What both kernels take."""
+        rows, group = self.layout.rows, part.groups[g]
+        matrices = self._of_part(self.matrices[g], part)
+        return (
+            group.columns,
+            group.columns.size // (part.n_tiles * TILE),
+            rows.first,
+            rows.second,
             self.theta,
             self.start,
             self.transposed,
             self.other if self.switches else None,
-            self._of_part(self.matrices[g], part) if self.matrices[g].size else None,
+            matrices if matrices.size else None,
             None if self.wide == self.n else self.wide // self.n,
             group.step,
             group.lane,
             group.switch_step,
             group.switch_lane,
-            group.stop - group.start,
-            self.left[g],
+            left,
             part.n_tiles,
             tolerance,
-            alpha,
+            self._of_part(self.alpha[g], part),
+            np.empty(self._scratch),
+        )
+
+    def _forward(self, g, tolerance=0.0):
+        """Run over a group of the part; return the tiles that were needed."""
+        group = self.part.groups[g]
+        return _kernels.forward(
+            *self._arguments(self.part, g, self.left[g], tolerance),
+            group.stop - group.start,
             self.shares[g],
             self.before[g],
             self.ends[g],
             self.impossible[g],
             self.row_shares[g],
-            np.empty(self._scratch),
         )
 
-    def _objective(self, g):
-        return weighted_shares(self.layout.groups[g], self.shares[g], self.before[g])
-
-    def _first_impossible(self):
-        rows = [
-            self.layout.groups[g].start[lane] + step
-            for g, (step, lane) in enumerate(self.impossible)
-            if step >= 0
-        ]
-        return int(self.layout.row_numbers(min(rows), min(rows) + 1)[0])
+    def _objective(self):
+        """The log-likelihood of the part; an error where that is minus infinity."""
+        groups = self.part.groups
+        if self.impossible.max() >= 0:
+            rows = [
+                groups[g].start[lane] + step
+                for g, (step, lane) in enumerate(self.impossible)
+                if step >= 0
+            ]
+            (row,) = self.layout.row_numbers(min(rows), min(rows) + 1)
+            raise Impossible(int(row))
+        return sum(map(weighted_shares, groups, self.shares, self.before))
 
     def last(self):
         """Return the states' probabilities in the last row, given all before."""
@@ -349,34 +372,16 @@ class Passes:
         return tile.reshape(self.n, TILE)[:, -LANES:].ravel()
 
     def _backward_part(self, part, g, left, right, sums, head, tolerance=0.0):
-        group = part.groups[g]
-        posteriors = self.posteriors[g]
-        if self.by_row:
-            posteriors = self._of_part(posteriors, part)
+        ends, posteriors = part.groups[g].ends, self.posteriors[g]
         return _kernels.backward(
-            *self._arguments(part, g),
-            self.theta,
-            self.start,
+            *self._arguments(part, g, left, tolerance),
             self.transitions,
-            self.transposed,
-            self.other if self.switches else None,
-            self._of_part(self.matrices[g], part) if self.matrices[g].size else None,
-            None if self.wide == self.n else self.wide // self.n,
-            group.step,
-            group.lane,
-            np.zeros_like(group.ends) if tolerance else group.ends,
-            group.switch_step,
-            group.switch_lane,
-            left,
+            np.zeros_like(ends) if tolerance else ends,
             right,
-            part.n_tiles,
-            tolerance,
-            self._of_part(self.alpha[g], part),
             *sums[:4],
             head,
-            posteriors,
+            self._of_part(posteriors, part),
             sums[4],
-            np.empty(self._scratch),
         )
 
 

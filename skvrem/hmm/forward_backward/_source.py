@@ -1,279 +1,124 @@
-"""Where sequences start: ids in a column, ids beside X, or lengths."""
+"""The rows of sequences, as features of what states emit, and blocks of them."""
 
-import textwrap
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.data._batch import Batch, Partition
+from skvrem.data._batch import MemoryPartition, RowBatch
 from skvrem.data._source import ArraySource
-from skvrem.hmm.forward_backward._columns import split_columns
-from skvrem.hmm.forward_backward._model_blocks import Relay, Stretch
-from skvrem.hmm.forward_backward._model_rows import SequenceRows
+from skvrem.hmm.forward_backward._model_blocks import BlockChain, RowBlock
+from skvrem.hmm.forward_backward._model_layout import Layout
+from skvrem.hmm.forward_backward._model_passes import Passes
 from skvrem.utils._algebra import read_only
-from skvrem.utils._remote import refuse_dask
-from skvrem.utils._validation import check_weight
 
 __all__ = [
-    "Blocks",
+    "RowBlockSource",
+    "RowBlocks",
+    "SequenceRows",
     "SequenceSource",
-    "Sequences",
     "has_missing",
-    "of_sequences",
-    "open_sequences",
 ]
 
+# Numbers made at a time where all rows are looked at.
+BLOCK = 1 << 20
 
-def _documented(**parts):
-    """Return a decorator that fills in docstrings.
+
+class SequenceRows:
+    """The rows of many sequences, one after another.
 
     Parameters
     ----------
-    **parts : str
-        What a line ``{name}`` of a docstring, of that name, becomes.
-    """
-
-    def fill(function):
-        if function.__doc__ is None:  # python -OO
-            return function
-        lines = []
-        for line in function.__doc__.split("\n"):
-            name = line.strip().removeprefix("{").removesuffix("}")
-            if line.strip() == f"{{{name}}}" and name in parts:
-                indent = line[: line.index("{")]
-                line = textwrap.indent(parts[name], indent)
-            lines.append(line)
-        function.__doc__ = "\n".join(lines)
-        return function
-
-    return fill
-
-
-# What methods of a fitted model say of the rows that they take.
-of_sequences = _documented(
-    rows="""X : array-like of shape (n_samples, n_features)
-    Rows of sequences, one after another.""",
-    ids="""groups : array-like of shape (n_samples,), default=None
-    The id of each row's sequence; None is one sequence.
-lengths : array-like of int, default=None
-    Lengths of the sequences, in place of `groups`.""",
-)
-
-
-class Sequences(NamedTuple):
-    """Validated rows of sequences, one after another.
-
-    Attributes
-    ----------
     X : ndarray of shape (n_rows, n_features)
-        The observed features, float64 or float32; NaN is missing.
     bounds : ndarray of int of shape (n_sequences + 1,)
         Where sequences start, and the number of rows.
-    weight : ndarray of shape (n_sequences,), or None
+    columns : callable
+        Makes of some rows the columns that features are products of.
+    first, second : ndarray of int
+        Columns of every feature; -1 is a column of ones.
     labels : ndarray of int of shape (n_rows,), or None
-        Known states, -1 where unknown.
-    inputs : ndarray of shape (n_rows, n_inputs), or None
-        What transitions depend on.
-    kept : ndarray of int of shape (n_sequences, 2), or None
-        Where some were dropped, the number and first row of each that is left.
+        Known states, -1 where unknown. They add a column for every state, 1 where a
+        row is known to be in another.
+    n_states : int
+        Needed with labels.
+    switched : ndarray of bool of shape (n_rows,), or None
+        Rows that the other matrix of transitions leads to; no first one of a sequence.
+    design : ndarray of shape (n_rows, n_inputs), or None
+        What transitions into the rows depend on.
     """
 
-    X: np.ndarray
-    bounds: np.ndarray
-    weight: np.ndarray | None = None
-    labels: np.ndarray | None = None
-    inputs: np.ndarray | None = None
-    kept: np.ndarray | None = None
+    def __init__(
+        self,
+        X,
+        bounds,
+        columns,
+        first,
+        second,
+        labels=None,
+        n_states=0,
+        switched=None,
+        design=None,
+    ):
+        self.X = X
+        self.design = design
+        self.switched = switched
+        self.bounds = bounds
+        self.columns = columns
+        self.labels = labels
+        self.n_states = n_states
+        n_columns = columns(X[:1]).shape[1]
+        added = np.arange(n_columns, n_columns + n_states)
+        self.first = np.concatenate([first, added]).astype(np.int64)
+        self.second = np.concatenate([second, np.full(n_states, -1)]).astype(np.int64)
+        self._layouts, self._mean = {}, None
 
-    def place(self, row):
-        """Return the number of a row of X, its sequence, and where it lies in that."""
-        sequence = int(np.searchsorted(self.bounds, row, side="right")) - 1
-        inside = row - self.bounds[sequence]
-        if self.kept is None:
-            return row, sequence, inside
-        sequence, first = self.kept[sequence]
-        return first + inside, sequence, inside
+    @property
+    def shape(self):
+        """Number of sequences and of observed features."""
+        return len(self.bounds) - 1, self.X.shape[1]
 
+    def take(self, selection):
+        """Return the columns of some rows."""
+        columns = self.columns(self.X[selection])
+        if self.labels is None:
+            return columns
+        labels = self.labels[selection, None]
+        others = (labels >= 0) & (labels != np.arange(self.n_states))
+        return np.hstack([columns, others])
 
-def open_sequences(
-    estimator,
-    X,
-    groups=None,
-    lengths=None,
-    sample_weight=None,
-    state_labels=None,
-    reset=False,
-    y=None,
-    drop=True,
-):
-    """Validate rows and find out where sequences start.
+    def features(self, selection):
+        """Return the products of columns of some rows."""
+        columns = self.take(selection)
+        columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
+        return columns[:, self.first] * columns[:, self.second]
 
-    Raises
-    ------
-    ValueError
-        If ids are not contiguous, lengths do not add up, both are given, or weights
-        differ within a sequence; or if y, which is ignored, can only be meant for
-        something else.
-    TypeError
-        For containers of dask.
-    """
-    refuse_dask(X, y, groups, lengths, sample_weight, state_labels)
-    X, inputs, ids = split_columns(estimator, X, reset)
-    n_rows = len(X)
-    _check_ignored(y, n_rows)
-    given = [
-        name
-        for name, value in (("lengths", lengths), ("groups", groups), ("a column", ids))
-        if value is not None
-    ]
-    if ids is not None and groups is not None and lengths is None:
-        # A search hands its groups on to whatever fits: no harm if they are the same.
-        same = np.array_equal(
-            _bounds_of_ids(ids, n_rows), _bounds_of_ids(groups, n_rows)
-        )
-        given = given[same:]
-    if len(given) > 1:
-        raise ValueError(
-            f"Sequences are given twice, by {' and by '.join(given)}: give one of them."
-        )
-    if lengths is not None:
-        bounds = _bounds_of_lengths(lengths, n_rows)
-    elif given:
-        bounds = _bounds_of_ids(groups if ids is None else ids, n_rows)
-    else:
-        bounds = np.array([0, n_rows])
-    weight = check_weight(sample_weight, n_rows)
-    if weight is not None:
-        first = weight[bounds[:-1]]
-        differs = weight != np.repeat(first, np.diff(bounds))
-        if differs.any():
-            row = int(differs.argmax())
-            raise ValueError(
-                "sample_weight must be the same for all rows of a sequence, as a "
-                f"sequence counts as a whole: row {row} has another weight than the "
-                "row where its sequence starts."
-            )
-        weight = first
-    parameters = estimator if reset else estimator._of_fit
-    labels = _check_labels(state_labels, n_rows, parameters.n_components)
-    sequences = Sequences(X, bounds, weight, labels, inputs)
-    if drop and weight is not None and not weight.all():
-        return _weighted(sequences)
-    return sequences
+    def mean_features(self):
+        """Return the means of the features over all rows, found once."""
+        if self._mean is None:
+            size, n = max(1, BLOCK // len(self.first)), len(self.X)
+            parts = (slice(a, a + size) for a in range(0, n, size))
+            self._mean = sum(self.features(part).sum(axis=0) for part in parts) / n
+        return self._mean
+
+    def forget(self):
+        """Drop the layouts."""
+        self._layouts = {}
+
+    def passes(self, batch, chain, by_row=False):
+        """Return the passes over a batch, not yet run."""
+        return Passes(self.layout(batch), chain, by_row)
+
+    def layout(self, batch):
+        """Return the layout of a batch of sequences, made once."""
+        key = id(batch.index) * bool(batch.index.size), batch.start, batch.stop
+        if key not in self._layouts:
+            weight = batch.weight[batch.ids] if batch.weight.size else None
+            layout = Layout(self, batch.ids, weight)
+            # The index is kept, so that no other gets its id.
+            self._layouts[key] = layout, batch.index
+        return self._layouts[key][0]
 
 
-def _weighted(sequences):
-    """Leave out sequences of weight 0, whose rows a model need not make possible."""
-    X, bounds, weight, labels, inputs, _ = sequences
-    keep = np.flatnonzero(weight)
-    rows = np.repeat(weight > 0.0, np.diff(bounds))
-    return Sequences(
-        X[rows],
-        np.concatenate([[0], np.cumsum(np.diff(bounds)[keep])]),
-        weight[keep],
-        None if labels is None else labels[rows],
-        None if inputs is None else inputs[rows],
-        np.column_stack([keep, bounds[keep]]),
-    )
-
-
-def _check_labels(labels, n_rows, n_states):
-    """Return known states as integers, or None where none is known."""
-    if labels is None:
-        return None
-    labels = np.asarray(labels)
-    whole = labels.shape == (n_rows,) and labels.dtype.kind in "iuf"
-    whole = whole and bool((labels == np.floor(labels)).all())
-    if not (whole and labels.min() >= -1 and labels.max() < n_states):
-        raise ValueError(
-            f"state_labels must be one whole number from 0 to {n_states - 1} for each "
-            f"of the {n_rows} rows, or -1 where the state is unknown."
-        )
-    return labels.astype(np.int64) if (labels >= 0).any() else None
-
-
-def _check_ignored(y, n_rows):
-    """Let a y of one entry a row pass, as searches and pipelines hand one on."""
-    if y is None:
-        return
-    shape = np.asarray(y, dtype=object).shape
-    size = shape[0] if shape else "no sequence"
-    if size != n_rows:
-        raise ValueError(
-            "The second argument, y, is ignored and would have one entry for each of "
-            f"the {n_rows} rows, got {size}. "
-            "Lengths of sequences are given by name, lengths=..., and states that are "
-            "known as state_labels=..."
-        )
-
-
-def _bounds_of_lengths(lengths, n_rows):
-    lengths = np.asarray(lengths)
-    whole = lengths.ndim == 1 and lengths.size and lengths.dtype.kind in "iuf"
-    whole = bool(whole and (lengths == np.floor(lengths)).all() and lengths.min() >= 1)
-    whole = whole and bool(lengths.max() < np.inf)
-    # Of numbers that are too large a sum may wrap around.
-    fits = whole and lengths.max() <= n_rows and lengths.size <= n_rows
-    total = sum(map(int, lengths)) if whole else None
-    if not (fits and total == n_rows):
-        raise ValueError(
-            f"lengths must be positive whole numbers that add up to the {n_rows} rows "
-            f"of X, got {lengths!r}{f', which add up to {total}' if whole else ''}. "
-            "Cross-validation does not cut lengths: give the ids of the sequences as "
-            "groups, or as a column of X that the constructor names."
-        )
-    return np.concatenate([[0], np.cumsum(lengths.astype(np.int64))])
-
-
-def _bounds_of_ids(ids, n_rows):
-    ids = np.asarray(ids)
-    if ids.shape != (n_rows,):
-        raise ValueError(
-            f"groups must have one id for each of the {n_rows} rows, got shape "
-            f"{ids.shape}."
-        )
-    missing = _missing(ids)
-    if missing.any():
-        raise ValueError(f"groups has no id in row {int(missing.argmax())}.")
-    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
-    first = ids[starts]
-    try:
-        values, counts = np.unique(first, return_counts=True)
-    except TypeError:
-        kinds = sorted({type(value).__name__ for value in first})
-        raise ValueError(
-            f"groups mixes ids of several types, {' and '.join(kinds)}: give them one "
-            "type, as text by astype(str)."
-        ) from None
-    if (counts > 1).any():
-        twice = values[counts > 1][0]
-        where = starts[first == twice]
-        raise ValueError(
-            f"The rows of a sequence must follow each other: id {twice} comes again in "
-            f"row {where[1]} after others. Sort X by sequence, then by time."
-        )
-    return np.concatenate([starts, [n_rows]])
-
-
-def _missing(ids):
-    """Which ids are None, NaN, NaT or NA."""
-    if ids.dtype.kind in "fc":
-        return np.isnan(ids)
-    if ids.dtype.kind in "mM":
-        return np.isnat(ids)
-    if ids.dtype.kind != "O":
-        return np.zeros(ids.shape, bool)
-    return np.array([_is_missing(value) for value in ids], bool)
-
-
-def _is_missing(value):
-    if isinstance(value, float):
-        return value != value
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
-
-
-class SequenceBatch(Batch):
+class SequenceBatch(RowBatch):
     """Some sequences, which weigh what their rows do."""
 
     @property
@@ -322,9 +167,13 @@ class SequenceSource(ArraySource):
         """Return some sequences, by number."""
         return SequenceBatch(*super().batch(*where, **options))
 
-    def chunks(self):
+    def whole(self):
         """All sequences as one batch, which is cut for threads inside."""
-        return Partition([self.batch(0, self.n_units)], self.total_weight)
+        return self.batch(0, self.n_units)
+
+    def chunks(self):
+        """The same as a partition."""
+        return MemoryPartition([self.whole()], self.total_weight)
 
     def blocks(self, n_blocks, rng):
         """Return a fixed random partition of the sequences."""
@@ -332,7 +181,7 @@ class SequenceSource(ArraySource):
         return super().blocks(n_blocks, rng)
 
 
-class Blocks:
+class RowBlockSource:
     """Sequences cut into blocks of consecutive rows, whatever their lengths.
 
     Parameters
@@ -350,15 +199,15 @@ class Blocks:
 
     def blocks(self, n_blocks, rng):
         """Return a fixed partition of the rows."""
-        (batch,) = self.source.chunks().batches
-        return Stretches(Relay(self.source.rows.layout(batch), n_blocks), self)
+        layout = self.source.rows.layout(self.source.whole())
+        return RowBlocks(BlockChain(layout, n_blocks), self)
 
 
-class Stretches(Partition):
+class RowBlocks(MemoryPartition):
     """Blocks of consecutive rows, which hand on their messages."""
 
-    def __init__(self, relay, source):
-        batches = [Stretch(relay, block) for block in range(relay.n_blocks)]
+    def __init__(self, blocks, source):
+        batches = [RowBlock(blocks, block) for block in range(blocks.n_blocks)]
         super().__init__(batches, source.total_weight)
 
     def map(self, function):

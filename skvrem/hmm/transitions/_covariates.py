@@ -13,7 +13,7 @@ averages statistics does so with these; the M step is a damped Newton step.
 
 import numpy as np
 
-from skvrem.hmm.emissions._base import IMPOSSIBLE
+from skvrem.hmm.emissions._coordinates import IMPOSSIBLE
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
 from skvrem.utils._validation import check_options, check_real
 
@@ -99,7 +99,8 @@ class Covariates(Transitions):
                 f"of X, got {self.columns!r}."
             )
         plain = Homogeneous(self.mask, init=self.init).open(n)
-        self._plain, self._allowed, self.ordered = plain, plain._free, plain.ordered
+        self._plain, self.ordered = plain, plain.ordered
+        self._allowed = plain._shares.allowed
         self._refer()
         return self
 
@@ -200,7 +201,7 @@ class Covariates(Transitions):
                 whole[:, a[:, None], c, b[:, None], d] = h
         return whole
 
-    def digest(self, sums, packed):
+    def complete(self, sums, packed):
         """Return the surrogate's statistics from sums of xi, Q, g and H."""
         counts, value, g, h = self._parts(sums)
         curved = np.einsum("ijpkq,ikq->ijp", self._whole(h), packed)

@@ -4,6 +4,7 @@ import numpy as np
 from scipy import optimize
 from sklearn.base import BaseEstimator
 
+from skvrem.hmm.emissions._base import check_shares
 from skvrem.hmm.emissions._coordinates import Shares
 from skvrem.hmm.forward_backward._model_passes import stationary
 from skvrem.utils._validation import check_real
@@ -104,7 +105,7 @@ class Transitions(BaseEstimator):
         """Return the parameters as fitted attributes have them."""
         return packed
 
-    def digest(self, sums, packed):
+    def complete(self, sums, packed):
         """Return the statistics from what the passes add up."""
         return sums
 
@@ -179,17 +180,15 @@ class Homogeneous(Transitions):
                 f"got {self.fixed!r}."
             )
         fixed = np.where(allowed, fixed, 0.0)
-        self._free = np.isnan(fixed)
-        self._given = np.where(self._free, 0.0, fixed)
-        self._rest = 1.0 - self._given.sum(axis=1, keepdims=True)
-        full = ~self._free.any(axis=1, keepdims=True)
-        wrong = np.where(full, abs(self._rest) > 1e-6, self._rest <= 0.0)
+        free = np.isnan(fixed)
+        rest, full = 1.0 - np.nansum(fixed, axis=1), ~free.any(axis=1)
+        wrong = np.where(full, abs(rest) > 1e-6, rest <= 0.0)
         if wrong.any():
             state = int(wrong.argmax())
-            others = "no other is free" if full[state, 0] else "others are free"
+            others = "no other is free" if full[state] else "others are free"
             raise ValueError(
                 f"The transitions from state {state} cannot sum to 1: those given sum "
-                f"to {1.0 - self._rest[state, 0]:g}, and {others}."
+                f"to {1.0 - rest[state]:g}, and {others}."
             )
         prior = np.asarray(self.prior, float)
         if prior.shape not in ((), (n, n)) or not (prior >= 1.0).all():
@@ -197,18 +196,10 @@ class Homogeneous(Transitions):
                 "prior of Homogeneous must be at least 1, one number or an array of "
                 f"shape {(n, n)}, got {self.prior!r}."
             )
-        self._extra = np.where(self._free, prior - 1.0, 0.0)
-        self._shares = Shares(self._free, np.arange(n))
+        self._shares = Shares(free, np.arange(n), fixed, prior - 1.0)
         if self.init is not None:
-            init = np.asarray(self.init, float)
-            if init.shape != (n, n) or not (
-                init.min() >= 0.0 and np.allclose(init.sum(axis=1), 1.0, atol=1e-6)
-            ):
-                raise ValueError(
-                    f"init of Homogeneous must be rows of probabilities of shape "
-                    f"{(n, n)} that sum to 1, got {self.init!r}."
-                )
-        self.ordered = n > 1 and not np.tril(self._free | (self._given > 0), -1).any()
+            check_shares(self.init, "init of Homogeneous", (n, n))
+        self.ordered = n > 1 and not np.tril(free | (fixed > 0.0), -1).any()
         return self
 
     def tables(self, packed, inputs):
@@ -226,33 +217,21 @@ class Homogeneous(Transitions):
 
     def start(self, before, after, inputs):
         """Return the starting values, from a guess of states that follow each other."""
-        counts = np.zeros(self._free.shape)
+        counts = np.zeros(self._shares.allowed.shape)
         np.add.at(counts, (before, after), 1.0)
         return self.start_counts(counts)
 
     def start_counts(self, counts):
         """Return the starting values, from rough counts of transitions."""
-        n = len(counts)
+        shares, even = self._shares, np.full(counts.shape, 1.0 / len(counts))
         counts = counts + 1.0 if self.init is None else np.asarray(self.init, float)
-        return self.maximize(counts - self._extra, np.full((n, n), 1.0 / n))
+        return shares.maximize(counts - shares.prior, even)
 
     def maximize(self, counts, before, repair=True):
         """Return the transition matrix from sums of pairs of states."""
         if not repair and counts.min() < 0.0:
             return None
-        counts = np.maximum(counts, 0.0)
-        counts = np.where(self._free, counts + self._extra, 0.0)
-        total = counts.sum(axis=1, keepdims=True)
-        share = counts / np.where(total > 0.0, total, 1.0)
-        # A state that nothing goes out from keeps what it had.
-        old = np.where(self._free, before, 0.0)
-        old_total = old.sum(axis=1, keepdims=True)
-        even = self._free / np.maximum(self._free.sum(axis=1, keepdims=True), 1)
-        old = np.where(
-            old_total > 0.0, old / np.where(old_total > 0, old_total, 1), even
-        )
-        share = np.where(total > 0.0, share, old)
-        return self._given + np.maximum(self._rest, 0.0) * share
+        return self._shares.maximize(counts, before)
 
     def maximize_stationary(self, counts, first, before):
         r"""Return the matrix that explains first states by its stationary distribution.
@@ -261,18 +240,19 @@ class Homogeneous(Transitions):
         + \sum_i s_i \log \delta_i(\Gamma)` over the free entries of :math:`\Gamma`,
         with counts C, sums s of first states and :math:`\delta \Gamma = \delta`.
         """
-        counts = np.where(self._free, counts + self._extra, 0.0)
+        shares = self._shares
+        penalised = np.where(shares.allowed, counts + shares.prior, 0.0)
 
         def loss(vector):
             transmat = self.bind(vector, before)
             safe = np.maximum(transmat, 1e-300)
             delta = np.maximum(stationary(transmat), 1e-300)
-            value = (counts * np.log(safe)).sum() + first @ np.log(delta)
-            return -value, -self.slope(transmat, counts - self._extra, first)
+            value = (penalised * np.log(safe)).sum() + first @ np.log(delta)
+            return -value, -self.slope(transmat, counts, first)
 
-        scale = max(counts.sum() + first.sum(), 1.0)
+        scale = max(penalised.sum() + first.sum(), 1.0)
         best = None
-        for start in (self.maximize(counts - self._extra, before), before):
+        for start in (self.maximize(counts, before), before):
             vector = self.free(start)
             if best is None or loss(vector)[0] < loss(best)[0]:
                 best = vector
@@ -288,12 +268,11 @@ class Homogeneous(Transitions):
 
     def free(self, transmat):
         """Return the free coordinates, log-ratios to staying where that is free."""
-        return self._shares.free(transmat - self._given)
+        return self._shares.free(transmat)
 
     def bind(self, vector, transmat):
         """Return the matrix with these free coordinates."""
-        rest = np.maximum(self._rest, 0.0)
-        return self._given + rest * self._shares.bind(vector)
+        return self._shares.bind(vector)
 
     def slope(self, transmat, counts, first=None):
         """Return the gradient, in free coordinates, of Q and the prior.
@@ -301,32 +280,28 @@ class Homogeneous(Transitions):
         `first` are sums of first states where these follow the stationary
         distribution.
         """
-        counts = counts + self._extra
         if first is not None:
             # How delta moves with an entry: through the fundamental matrix.
             delta = np.maximum(stationary(transmat), 1e-300)
             inverse = np.eye(len(delta)) - transmat + delta
             reach = np.linalg.solve(inverse, first / delta)
             counts = counts + transmat * (delta[:, None] * reach)
-        rest = np.where(self._rest > 0.0, self._rest, 1.0)
-        return self._shares.slope((transmat - self._given) / rest, counts)
+        return self._shares.slope(transmat, counts)
 
     def log_prior(self, transmat):
         """Return the log-density of the prior, up to a constant."""
-        extra = self._extra > 0.0
-        with np.errstate(divide="ignore"):
-            return float(self._extra[extra] @ np.log(transmat[extra]))
+        return self._shares.log_prior(transmat)
 
     def n_parameters(self):
         """Return the number of free parameters."""
-        return int(np.maximum(self._free.sum(axis=1) - 1, 0).sum())
+        return self._shares.n_parameters()
 
     def reorder(self, order):
         """Put what has been opened into another order."""
-        both = np.ix_(order, order)
-        self._free, self._given = self._free[both], self._given[both]
-        self._extra, self._rest = self._extra[both], self._rest[order]
-        self._shares = Shares(self._free, np.arange(len(order)))
+        both, own = np.ix_(order, order), self._shares
+        parts = (part[both] for part in (own.allowed, own.given, own.prior))
+        allowed, given, prior = parts
+        self._shares = Shares(allowed, np.arange(len(order)), given, prior)
 
     def publish(self, packed, dtype):
         """Return the estimator's ``transmat_``, which holds all there is."""
@@ -351,28 +326,27 @@ class Initial:
     """
 
     def __init__(self, startprob, init, prior, n, allowed=None):
-        self.allowed = np.ones(n, bool) if allowed is None else allowed
+        allowed = np.ones(n, bool) if allowed is None else allowed
         self.stationary = isinstance(startprob, str) and startprob == "stationary"
-        self.fixed = None if isinstance(startprob, str) else startprob
-        self.prior = prior - 1.0
-        self.first = init if self.fixed is None else self.fixed
-        self.n = n
-        varies = self.fixed is None and not self.stationary
-        self._shares = Shares(varies & self.allowed[None])
+        fixed = None if isinstance(startprob, str) else np.asarray(startprob, float)
+        varies = fixed is None and not self.stationary
+        given = 0.0 if fixed is None else fixed
+        self._shares = Shares(varies & allowed[None], None, given, prior - 1.0)
+        self._first = init if fixed is None else fixed
+        self._even = allowed / allowed.sum()
+
+    @property
+    def has_prior(self):
+        """Whether there is one that counts."""
+        return self._shares.prior.any()
 
     def start(self):
         """Return the starting values."""
-        if self.first is None:
-            return self.allowed / self.allowed.sum()
-        return np.asarray(self.first, float)
+        return self._even if self._first is None else np.asarray(self._first, float)
 
     def maximize(self, sums, before):
         """Return the distribution from sums of first states."""
-        if self.fixed is not None:
-            return before
-        counts = np.where(self.allowed, sums + self.prior, 0.0)
-        total = counts.sum()
-        return counts / total if total > 0.0 else before
+        return self._shares.maximize(sums[None], before[None])[0]
 
     def free(self, startprob):
         """Return the free coordinates, log-ratios to the first."""
@@ -380,26 +354,19 @@ class Initial:
 
     def bind(self, vector, startprob, transmat):
         """Return the distribution with these coordinates, or that in the long run."""
-        if self.stationary:
-            return stationary(transmat)
-        return self._shares.bind(vector)[0] if vector.size else startprob
+        return stationary(transmat) if self.stationary else self._shares.bind(vector)[0]
 
     def slope(self, startprob, sums):
         """Return the gradient, in free coordinates, of Q and the prior."""
-        return self._shares.slope(startprob[None], sums[None] + self.prior)
+        return self._shares.slope(startprob[None], sums[None])
 
     def log_prior(self, startprob):
         """Return the log-density of the prior, up to a constant."""
-        if self.fixed is not None or self.stationary or self.prior == 0.0:
-            return 0.0
-        with np.errstate(divide="ignore"):
-            return float(self.prior * np.log(startprob[self.allowed]).sum())
+        return self._shares.log_prior(startprob[None])
 
     def n_parameters(self):
         """Return the number of free parameters."""
-        if self.fixed is not None or self.stationary:
-            return 0
-        return int(self.allowed.sum()) - 1
+        return self._shares.n_parameters()
 
 
 def check_startprob(estimator):

@@ -35,7 +35,7 @@ class Batch(Visiting):
         """Evaluate the mean at the point."""
         self.anchor = None  # free to go
         self.beta = beta
-        sums = self.partition.sum(partial(_statistics, self.model, point, beta))
+        sums = self.partition.sum(partial(self.model.statistics, point, beta=beta))
         mean = rescale(sums, 1.0 / self.partition.total_weight)
         self.anchor = Anchor(mean, self.model.objective(point, mean), 1.0, point)
         return self.anchor
@@ -47,8 +47,3 @@ class Batch(Visiting):
     def estimate(self, visit, point):
         """Return the mean, with nothing to correct."""
         return self.anchor.mean, None
-
-
-def _statistics(model, point, beta, batch):
-    # A module function, so that a partial of it can be sent to another process.
-    return model.statistics(point, batch, beta)

@@ -4,14 +4,13 @@ from functools import partial
 from typing import Any
 
 from skvrem.solvers._protocols import Anchor
-from skvrem.solvers.estimate._blocks import Blocks
-from skvrem.solvers.estimate._svrg import _remember
+from skvrem.solvers.estimate._minibatches import Minibatches
 from skvrem.utils._algebra import accumulate, correction, scale
 
 __all__ = ["SAGA"]
 
 
-class SAGA(Blocks):
+class SAGA(Minibatches):
     """The last visit of every block as control variate, renewed epoch by epoch.
 
     Blocks are drawn without replacement and the table stands still within an epoch;
@@ -55,7 +54,7 @@ class SAGA(Blocks):
 
     def _fill(self, point, beta):
         self.beta, self.table, self.total = beta, [], None
-        evaluate = partial(_remember, self.model, point, beta)
+        evaluate = partial(self.model.remember, point, beta=beta)
         for sums, memory in self.partition.map(evaluate):
             self.total = accumulate(self.total, sums)
             self.table.append(self._entry(memory, sums))

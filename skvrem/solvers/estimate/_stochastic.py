@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 from skvrem.solvers._protocols import Anchor
-from skvrem.solvers.estimate._blocks import Blocks
+from skvrem.solvers.estimate._minibatches import Minibatches
 from skvrem.utils._algebra import scale
 
 __all__ = ["Stochastic"]
 
 
-class Stochastic(Blocks):
+class Stochastic(Minibatches):
     """Stochastic approximation on minibatches (Cappé and Moulines 2009).
 
     Averaging models become stochastic EM (Chen et al. 2018, Eq. 4). The objective of
@@ -26,7 +26,7 @@ class Stochastic(Blocks):
     passes = 1.0
 
     def take(self, model, partition):
-        """See `Blocks`."""
+        """See `Minibatches`."""
         super().take(model, partition)
         self.seen: Any = None
 

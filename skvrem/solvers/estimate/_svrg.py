@@ -4,13 +4,13 @@ from functools import partial
 from typing import Any
 
 from skvrem.solvers._protocols import Anchor
-from skvrem.solvers.estimate._blocks import Blocks
+from skvrem.solvers.estimate._minibatches import Minibatches
 from skvrem.utils._algebra import accumulate, correction, rescale
 
 __all__ = ["SVRG"]
 
 
-class SVRG(Blocks):
+class SVRG(Minibatches):
     """Variance reduction about an anchor that is renewed every epoch.
 
     Averaging models become sEM-vr (Chen et al. 2018, Eq. 5), gradient models SVRG.
@@ -25,7 +25,7 @@ class SVRG(Blocks):
     patience = 1
 
     def take(self, model, partition):
-        """See `Blocks`."""
+        """See `Minibatches`."""
         super().take(model, partition)
         self.passes = 1.0 + model.recall_passes
 
@@ -34,7 +34,7 @@ class SVRG(Blocks):
         # What the last epoch needed is free to go.
         self.memory: list = []
         total = self.anchor = None
-        evaluate = partial(_remember, self.model, point, beta)
+        evaluate = partial(self.model.remember, point, beta=beta)
         for sums, kept in self.partition.map(evaluate):
             total = accumulate(total, sums)
             self.memory.append(kept)
@@ -51,7 +51,3 @@ class SVRG(Blocks):
         then = self.model.recall(self.memory[visit.block], point, visit)
         factor = len(self.partition) / self.partition.total_weight
         return self.anchor.mean, correction(now, then, factor)
-
-
-def _remember(model, point, beta, batch):
-    return model.remember(point, batch, beta)

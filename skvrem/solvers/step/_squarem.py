@@ -1,12 +1,12 @@
 """SQUAREM (Varadhan and Roland 2008) on the fixed point of batch passes."""
 
-from skvrem.solvers._protocols import Moved
+from skvrem.solvers._protocols import Moved, recentred
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.utils._algebra import combination, difference
 
 __all__ = ["Squarem"]
 
-# A fall of the objective, relative to it, that is its rounding.
+# A decrease of the objective, relative to it, that is its rounding.
 ROUNDING = 1e-12
 
 
@@ -47,7 +47,7 @@ class Squarem(Batch):
         rejected = far.trials > 0
         far, passes = self._evaluate(far), 2.0
         slack = ROUNDING * max(1.0, abs(plain.objective))
-        # Written so that NaN counts as a fall.
+        # Written so that NaN counts as a decrease.
         if not far.objective >= plain.objective - slack:
             self.longest = max(1.0, self.longest / 4.0)
             again = self.model.update(plain.point, plain.mean, None, 1.0)
@@ -55,15 +55,16 @@ class Squarem(Batch):
         return Moved(far.point, passes, 2, int(rejected), certified=far)
 
     def _evaluate(self, point):
-        return self.certify(self.model.recentre(point), self.beta)
+        return self.certify(recentred(self.model, point), self.beta)
 
     def _extrapolated(self, s0, s1, reference, plain):
         """Return s' about the reference of the plain step, whose mean is s2.
 
         None where the map is not seen to slow down.
         """
-        translate = self.model.translate
-        s0, s1 = (translate(s, reference, plain.point.reference) for s in (s0, s1))
+        new = plain.point.reference
+        if new is not reference:
+            s0, s1 = (self.model.translate(s, reference, new) for s in (s0, s1))
         r = difference(s1, s0)
         v = difference(difference(plain.mean, s1), r)
         norm_r = self.model.norm(plain.point, r)

@@ -60,9 +60,6 @@ class Sweeps:
             self.model = self.make(model, data, rng)
         self.known = None
         self.predictions, self.short = [], 1.0
-        #: Of the estimates of each epoch; NaN at the start and where it was taken back.
-        self.variances = []
-        self.variance, self.moved = math.nan, True
         self.piece = FIRST_PIECE
 
     def certify(self, point, beta):
@@ -75,9 +72,6 @@ class Sweeps:
         self.beta, model = beta, self.model
         point, mean, memory = model.full_pass(point, self.data)
         anchor = Anchor(mean, model.objective(point, mean), 1.0, point, memory)
-        if self.moved:
-            self.variances.append(self.variance)
-        self.variance, self.moved = math.nan, False
         self.predictions.append(model.predicted_gain(point, mean))
         if math.isinf(self.predictions[-1]):  # the model has none
             return anchor
@@ -97,7 +91,6 @@ class Sweeps:
             known = self.model.known_passes if self.kind == "svrg" else 0.0
             moved = Moved(anchor.point, self.model.sweep_passes + known)
             after = Anchor(None, math.nan, 0.0, anchor.point)
-            self.variances.append(math.nan)
         passes = moved.passes + after.passes
         return moved._replace(point=after.point, passes=passes, certified=after)
 
@@ -118,11 +111,19 @@ class Sweeps:
             noise = model.noise(work, visits, rng)
             n_rejected += model.sweep(work, self.known, visits, noise, sizes)
             n_steps += len(sizes)
-        point = model.close(work)
-        self.variance, self.moved = model.variance(work), True
+        point, variance = model.close(work), math.nan
+        if hasattr(model, "variance"):
+            variance = model.variance(work)
         if self.kind == "saga":
             self.known = model.renewed(self.known)
-        return Moved(point, passes, n_steps, n_rejected, float(sizes[-1]))
+        return Moved(
+            point,
+            passes,
+            n_steps,
+            n_rejected,
+            float(sizes[-1]),
+            gradient_variance=variance,
+        )
 
     def _pieces(self, visits, pace):
         """Yield visits, some at a time, with the sizes of their steps."""
@@ -145,7 +146,6 @@ class Sweeps:
     def restore(self, anchor):
         """Forget what the epoch that is taken back has left."""
         self.known = None
-        self.variances[-1:] = [math.nan]
 
     def state(self):
         """Nothing beside the point: a pass makes anew what is known."""

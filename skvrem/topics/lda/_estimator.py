@@ -1,37 +1,19 @@
-"""The scikit-learn shell of LDA: parameters, fit, partial_fit."""
+"""The scikit-learn shell of LDA."""
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
-from sklearn.utils import check_random_state
+from scipy.special import psi
 
 from skvrem import schedules, solvers
-from skvrem.topics._documents import open_documents
-from skvrem.topics.lda._inference import (
-    LDAInference,
-    check_doc_prior,
-    check_word_prior,
-    perplexity_of,
-    perplexity_stop,
-)
+from skvrem.topics._base import TopicModel
+from skvrem.topics._model_word_sums import pad
 from skvrem.topics.lda._model import LDAModel
 from skvrem.topics.lda._model_local import LocallyTemperedLDAModel
 from skvrem.topics.lda._tempering import learned_temperature
-from skvrem.utils._base import VersionedPickle
 from skvrem.utils._parallel import threads
-from skvrem.utils._reports import (
-    CallbackSupportMixin,
-    Progress,
-    warn_annealing_too_long,
-    warn_not_converged,
-    with_callbacks,
-)
+from skvrem.utils._reports import warn_annealing_too_long
 from skvrem.utils._validation import (
-    all_or_nothing,
     check_aliases,
+    check_em,
     check_integer,
     check_options,
     check_real,
@@ -56,14 +38,7 @@ ALIASES = {
 }
 
 
-class TemperedLDA(
-    LDAInference,
-    ClassNamePrefixFeaturesOutMixin,
-    CallbackSupportMixin,
-    VersionedPickle,
-    TransformerMixin,
-    BaseEstimator,
-):
+class TemperedLDA(TopicModel):
     r"""Latent Dirichlet allocation by annealed and tempered variational inference.
 
     A drop-in for :class:`sklearn.decomposition.LatentDirichletAllocation`: the same
@@ -161,11 +136,11 @@ class TemperedLDA(
         Exponential of the expected log topics.
     topic_shares_ : ndarray of shape (n_components,)
         Share of the tokens that each topic explains.
-    lower_bound_ : float
+    objective_ : float
         Bound of the log-likelihood of the training data at temperature 1, in nats a
         token; after `partial_fit` that of the last batch.
     bound_ : float
-        Perplexity of the training data by that bound, ``exp(-lower_bound_)``.
+        Perplexity of the training data by that bound, ``exp(-objective_)``.
     doc_temperature_ : ndarray of shape (n_samples,)
         Temperatures of the documents, for ``tempering="local"``: the less a document
         is like what its topics would write, the hotter.
@@ -210,6 +185,9 @@ class TemperedLDA(
     their prior, a cost of the training data, is shared among its tokens, while the twin
     charges it whole to whatever documents `score` and `perplexity` are given.
 
+    On a stream (`partial_fit`), t counts the batches seen before, and the statistics
+    count as much as `total_samples` documents, by default all seen so far.
+
     A minibatch costs its nonzeros times `n_components` and the rounds, whatever the
     vocabulary. Memory beyond X: a few arrays like the topics, 12 bytes a nonzero.
 
@@ -232,6 +210,10 @@ class TemperedLDA(
     >>> lda.transform(vectorizer.transform(["rain and wind"])).shape
     (1, 2)
     """
+
+    _model = LDAModel
+    _priors, _positive = ("doc_topic_prior", "topic_word_prior"), True
+    _rounds = ("max_doc_update_iter", "mean_change_tol")
 
     def __init__(
         self,
@@ -295,8 +277,8 @@ class TemperedLDA(
         self.random_state = random_state
 
     def _check_parameters(self):
-        self._check_common_parameters()
-        check_options(self, solver=solvers.names_for(LDAModel))
+        check_em(self, solvers.names_for(LDAModel))
+        self._check_rounds()
         check_integer(self, "evaluate_every", least=-(2**31))
         check_real(self, "perp_tol")
         check_real(self, "total_samples", above=True, options=(None,))
@@ -319,41 +301,6 @@ class TemperedLDA(
             )
         warn_annealing_too_long(self)
 
-    def fit(self, X, y=None, sample_weight=None):
-        """Find the topics of documents.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Word counts, integers or not, but no TF-IDF: priors are counts.
-        y : Ignored
-            Present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Documents count so many times for the topics.
-
-        Returns
-        -------
-        self : TemperedLDA
-            The fitted model.
-
-        Raises
-        ------
-        ValueError
-            For parameters out of range, counts that are negative, NaN or infinite, or
-            a matrix without any. The estimator is then as it was before.
-
-        Warns
-        -----
-        FractionalCountsWarning
-            If X looks like weights, as TF-IDF: priors are counts.
-        ConvergenceWarning
-            If `tol` is positive and `max_iter` epochs were not enough.
-        """
-        with all_or_nothing(self), threads(self.n_jobs):
-            self._check_parameters()
-            self._fit(X, y, sample_weight)
-        return self
-
     @property
     def _decay(self):
         """Offset and decay of decreasing steps."""
@@ -361,7 +308,7 @@ class TemperedLDA(
         offset = self.step_offset if offset is None else offset
         return offset, self.step_decay if decay is None else decay
 
-    def _plan(self, n_documents):
+    def _plan(self, n_documents, random):
         """Choose solver, blocks and step."""
         solver = METHODS.get(self.learning_method, self.solver)
         offset, decay = self._decay
@@ -380,199 +327,197 @@ class TemperedLDA(
         if step_size == "auto":
             step_size = min(1.0, STEPS_AN_EPOCH * size / n_documents)
             step_size = step_size if reduced else 1.0
+        steps = {"step_size": step_size, "step_decay": decay, "step_offset": offset}
         return solvers.plan_em(
-            n_documents,
-            1,
-            solver=solver,
-            step_size=step_size,
-            batch_size=size,
-            step_decay=decay,
-            step_offset=offset,
+            self, n_documents, 1, solver=solver, batch_size=size, **steps
         )
 
-    def _temperature(self, tempering, length, model, data, rng):
-        if tempering is None:
-            return schedules.Constant(1.0)
-        if tempering == "global":
-            return learned_temperature(model, data, length, rng)
-        return schedules.Linear(self.temperature, length)
+    def _new_model(self, priors, mass, dtype, plan=None):
+        local = plan is not None and self.tempering == "local"
+        kind = LocallyTemperedLDAModel if local else LDAModel
+        rounds = self.max_doc_update_iter, self.mean_change_tol
+        return kind(*priors, mass, dtype, *rounds)
 
-    @with_callbacks
-    def _fit(self, X, y, sample_weight):
-        data = open_documents(*self._check_counts(X, sample_weight, reset=True))
-        self._warn_of_fractions(data.X)
-        plan = self._plan(data.n_units)
-        doc_prior, word_prior = self._priors(data.n_features)
-        tempering = self.tempering
-        length = self.annealing_iter
+    def _temperature(self, plan, model, data, rng):
+        tempering, length = self.tempering, self.annealing_iter
         if tempering == "auto":
             tempering = None if plan.name == "batch" else "annealed"
             length = min(length, self.max_iter // 2)
-        kind = LocallyTemperedLDAModel if self.tempering == "local" else LDAModel
-        warm = self.warm_start and hasattr(self, "components_")
-        given = self._start_topics(data.n_features, warm)
-        n_init = 1 if given is not None else self.n_init
-        # What answers to documents need beside the topics; callbacks ask mid-fit.
-        constants = {
-            "doc_topic_prior_": doc_prior,
-            "topic_word_prior_": word_prior[()],
-            "n_tokens_seen_": data.total_weight,
-            "n_documents_seen_": data.n_weighted,
-        }
+        if tempering == "global":
+            return learned_temperature(model, data, length, rng)
+        return schedules.Linear(self.temperature, 0 if tempering is None else length)
 
-        def start(rng):
-            model = kind(
-                doc_prior,
-                word_prior,
-                data.total_weight,
-                data.dtype,
-                self.max_doc_update_iter,
-                self.mean_change_tol,
-            )
-            topics = (
-                self._random_topics(data, rng, word_prior) if given is None else given
-            )
-            return solvers.Start(
-                model,
-                model.start((topics.T,)),
-                lambda point: (
-                    self._topic_attributes(model, model.recentre(point)) | constants
-                ),
-                temperature=self._temperature(tempering, length, model, data, rng),
-            )
+    def _random_topics(self, word_prior, n_features, rng):
+        # Parameters near 1, as scikit-learn's: they are forgotten after a few steps.
+        topics = rng.gamma(100.0, 0.01, (self.n_components, n_features))
+        return topics + (word_prior - word_prior.min())  # what seeds have more
 
-        random_state = check_random_state(self.random_state)
-        with Progress(self, X, y, n_init) as progress:
-            best, attributes = solvers.run_starts(
-                start,
-                n_init,
-                plan=plan,
-                data=data,
-                progress=progress,
-                random_state=random_state,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                stop=perplexity_stop(self.evaluate_every, self.perp_tol),
-            )
-        warn_not_converged(self, best, "token")
+    def _stop(self):
+        return _perplexity_stop(self.evaluate_every, self.perp_tol)
+
+    def _constants(self, priors, data, warm):
+        documents = {"n_documents_seen_": data.n_weighted}
+        return super()._constants(priors, data, warm) | documents
+
+    def _finish(self, data, best, plan, random_state):
+        """Judge the fit by its training data, without tempering; count its steps."""
+        _, bound, divergence = self._evaluate(data)
         steps = 1 if plan.name == "batch" else plan.n_blocks
         vars(self).update(
-            attributes,
+            objective_=float((bound - divergence) / data.total_weight),
             n_batch_iter_=1 + best.n_iter * steps,
             random_state_=random_state,
         )
         vars(self).pop("doc_temperature_", None)
-        vars(self).update(self._of_training_data(data))
+        if self.tempering == "local":
+            priors, dtype = self._fitted_priors(), self.components_.dtype
+            model = self._new_model(priors, data.total_weight, dtype, plan)
+            (batch,) = data.chunks().batches
+            topics = pad(self.components_.T, model.dtype)
+            self.doc_temperature_ = model.temperatures(topics, batch)
 
-    def _priors(self, n_features):
-        """Validate the priors of shares and topics."""
-        k = self.n_components
-        return (
-            check_doc_prior(self.doc_topic_prior, k),
-            check_word_prior(self.topic_word_prior, k, n_features),
-        )
+    def _count_batch(self, first, seen, data, random_state):
+        n_batches = 0 if first else self.n_batch_iter_ - 1
+        documents = data.n_weighted + (0 if first else self.n_documents_seen_)
+        mass = seen + data.total_weight
+        if self.total_samples is not None:
+            mass *= self.total_samples / documents
+        counters = {"n_batch_iter_": n_batches + 2, "n_documents_seen_": documents}
+        if first:
+            counters["random_state_"] = random_state
+        return n_batches, mass, counters
 
-    def _random_topics(self, data, rng, word_prior):
-        # Parameters near 1, as scikit-learn's: they are forgotten after a few steps.
-        topics = rng.gamma(100.0, 0.01, (self.n_components, data.n_features))
-        return topics + (word_prior - word_prior.min())  # what seeds have more
+    @property
+    def exp_dirichlet_component_(self):
+        """Exponential of the expected log topics, exp(E log β)."""
+        if "components_" not in vars(self):
+            raise AttributeError("exp_dirichlet_component_ is there after fit.")
+        topics = self.components_
+        return np.exp(psi(topics) - psi(topics.sum(axis=1, keepdims=True)))
 
-    def partial_fit(self, X, y=None, sample_weight=None):
-        """Update the topics with one batch of a stream of documents.
+    @property
+    def bound_(self):
+        """Perplexity of the training data, ``exp(-objective_)``."""
+        return _perplexity_of(self.objective_)
 
-        One step of stochastic variational inference at temperature 1. The topics'
-        statistics move by ``step_size * (t + step_offset) ** -step_decay`` towards
-        those of the batch, where t is the number of batches seen, and count as much as
-        `total_samples` documents, by default all seen so far. Goes on from a `fit`,
-        with its priors.
+    def _evaluate(self, data):
+        """Return γ of documents, their bound, and the divergence of the topics."""
+        model = self._fitted_model()
+        topics = pad(self.components_.T, model.dtype)
+        (batch,) = data.chunks().batches
+        with threads(self.n_jobs):
+            return *model.posteriors(topics, batch), model.divergence(topics)
+
+    def fit_transform(self, X, y=None, *, normalize=True, **fit_params):
+        """Fit the model and return the topics' shares of its documents.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Word counts of the batch, over the same vocabulary each time. A batch of
-            empty documents leaves the topics as they are.
+            Word counts.
         y : Ignored
             Present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Documents count so many times for the topics.
+        normalize : bool, default=True
+            As in :meth:`transform`.
+        **fit_params : dict
+            Passed to :meth:`fit`.
 
         Returns
         -------
-        self : TemperedLDA
-            The fitted model.
-
-        Raises
-        ------
-        ValueError
-            As `fit`, or for another number of words or topics than before.
+        shares : ndarray of shape (n_samples, n_components)
+            As :meth:`transform` returns them.
         """
-        first = not hasattr(self, "components_")
-        with all_or_nothing(self), threads(self.n_jobs):
-            self._check_parameters()
-            counts = self._check_counts(X, sample_weight, reset=first)
-            data = open_documents(*counts, empty=True)
-            if not first:
-                self._check_stream()
-            if data.total_weight == 0.0:
-                return self._skip_batch(
-                    first,
-                    n_batch_iter_=getattr(self, "n_batch_iter_", 1) + 1,
-                    n_documents_seen_=getattr(self, "n_documents_seen_", 0)
-                    + data.n_weighted,
-                )
-            if first:
-                self._warn_of_fractions(data.X)
-            doc_prior, word_prior = self._priors(data.n_features)
-            if not first:  # in the order of the topics, which may have been relabelled
-                doc_prior = self.doc_topic_prior_
-                word_prior = np.asarray(self.topic_word_prior_)
-            tokens, documents = data.total_weight, data.n_weighted
-            seen = 0.0 if first else self.n_tokens_seen_
-            documents += 0 if first else self.n_documents_seen_
-            mass = seen + tokens
-            if self.total_samples is not None:
-                mass *= self.total_samples / documents
-            model = LDAModel(
-                doc_prior,
-                word_prior,
-                mass,
-                data.dtype,
-                self.max_doc_update_iter,
-                self.mean_change_tol,
-            )
-            if first:
-                random_state = check_random_state(self.random_state)
-                seed = random_state.randint(2**31 - 1)
-                topics = self._start_topics(data.n_features, False)
-                if topics is None:
-                    topics = self._random_topics(
-                        data, np.random.default_rng(seed), word_prior
-                    )
-                self.random_state_ = random_state
-                point = model.start((topics.T,))
-            else:
-                point = model.resume(self._sums)
-            n_batches = 0 if first else self.n_batch_iter_ - 1
-            offset, decay = self._decay
-            step = solvers.stream_step(
-                model,
-                point,
-                data,
-                n_batches,
-                step_size=self.step_size,
-                step_offset=offset,
-                step_decay=decay,
-            )
-            point = model.recentre(step.point)
-            lower_bound = model.objective(point, step.mean)
-            found = self._topic_attributes(model, point) | {
-                "lower_bound_": lower_bound,
-                "bound_": perplexity_of(lower_bound),
-                "n_batch_iter_": n_batches + 2,
-                "n_documents_seen_": documents,
-                "n_tokens_seen_": seen + tokens,
-                "doc_topic_prior_": doc_prior,
-                "topic_word_prior_": word_prior[()],
-            }
-            step.record(self, found, data.n_units, past=("doc_temperature_",))
-        return self
+        return self.fit(X, y, **fit_params).transform(X, normalize=normalize)
+
+    def transform(self, X, *, normalize=True):
+        """Return the topics' shares of documents, seen before or not.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts.
+        normalize : bool, default=True
+            False returns the Dirichlet parameters of the shares' posterior, prior
+            and expected counts.
+
+        Returns
+        -------
+        shares : ndarray of shape (n_samples, n_components)
+            Posterior means of the shares, rows sum to 1; for an empty document those
+            of the prior.
+        """
+        gamma, *_ = self._evaluate(self._new_documents(X))
+        return gamma / gamma.sum(axis=1, keepdims=True) if normalize else gamma.copy()
+
+    def score(self, X, y=None):
+        """Return a lower bound of the log-likelihood of documents.
+
+        The divergence of the topics from their prior is a cost of what they have
+        learned from the training data. It is shared among the tokens of those, and
+        documents here bear as much of it as they have tokens; scikit-learn's model
+        charges it whole to any number of documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts.
+        y : Ignored
+            Present by convention.
+
+        Returns
+        -------
+        score : float
+            In nats, of all documents together. To compare models of different kinds
+            use :func:`skvrem.text.document_completion`.
+        """
+        data = self._new_documents(X)
+        _, bound, divergence = self._evaluate(data)
+        return bound - divergence * data.total_weight / self.n_tokens_seen_
+
+    def perplexity(self, X, sub_sampling=False):
+        """Return the perplexity of documents, from the bound of `score`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts.
+        sub_sampling : bool, default=False
+            Taken as in scikit-learn, whose True spreads the cost of the topics over
+            all the documents of the fit; here it always is, see :meth:`score`.
+
+        Returns
+        -------
+        perplexity : float
+            ``exp(-score(X) / X.sum())``, the lower the better.
+        """
+        tokens = self._new_documents(X).total_weight
+        if tokens == 0.0:
+            raise ValueError("X has no counts: there is nothing to be perplexed by.")
+        return _perplexity_of(self.score(X) / tokens)
+
+
+def _perplexity_of(bound):
+    """Return exp(-bound), of a bound in nats a token."""
+    with np.errstate(over="ignore"):  # infinite is what it is
+        return float(np.exp(-bound))
+
+
+def _perplexity_stop(evaluate_every, perp_tol):
+    """Return the test of scikit-learn's parameters of these names, None for never.
+
+    Epochs at temperature 1 are counted; every `evaluate_every`-th is compared with the
+    one before.
+    """
+    if evaluate_every <= 0:
+        return None
+    seen = []
+
+    def stop(epoch):
+        if epoch.temperature != 1.0 or np.isnan(epoch.objective):
+            return False
+        seen.append(_perplexity_of(epoch.objective))
+        looked = seen[::evaluate_every]
+        due = (len(seen) - 1) % evaluate_every == 0
+        return due and len(looked) > 1 and abs(looked[-1] - looked[-2]) < perp_tol
+
+    return stop

@@ -124,6 +124,105 @@ def divergence_of_shares(gamma, prior, log_beta_prior):
 
 
 @kernel(fastmath=REDUCE)
+def settle_tempered(
+    counts,
+    index,
+    logs,
+    top,
+    prior,
+    grid,
+    partition,
+    n_steps,
+    tol,
+    old,
+    new,
+    t,
+    g,
+    w,
+    rows,
+    work,
+):
+    """`settle_document` at a temperature of the document's own, which is returned.
+
+    q(T_d) ∝ exp(b e_d - n_d log Z_d(b)) on the grid of b = 1 / T (Eq. 10), with
+    e_d = Σ_v c_dv Σ_k q(z_dv = k) (E log θ_dk + E log β_kv),
+    Z_d(b) = Σ_k exp(b E log θ_dk) S_k(b), and b_d = E[1 / T_d] in all updates (Eq. 11).
+
+    Parameters
+    ----------
+    counts, index, prior, n_steps, tol, old, new, t, g, w, work :
+        As in `settle_document`.
+    logs, top : arrays of shapes (n_words, K) and (n_words,)
+        E log β_kv relative to the largest, and that.
+    grid : float64 array of shape (n_temperatures,)
+        Inverse temperatures, ascending; b_d starts in the middle.
+    partition : float64 array of shape (n_temperatures, K)
+        S_k(b).
+    rows : array of shape (n, K) at least
+        Spent.
+
+    Returns
+    -------
+    b : float
+        b_d.
+    """
+    K, n_words = logs.shape[1], len(counts)
+    zero = logs.dtype.type(0.0)
+    expected = np.empty(K, np.float64)
+    score = np.empty(grid.shape[0], np.float64)
+    own = np.arange(n_words)
+    length = zero
+    for j in range(n_words):
+        length += counts[j]
+    b = logs.dtype.type(grid[grid.shape[0] // 2])
+    for turn in range(TURNS):
+        for u in range(n_words):
+            for k in range(K):
+                rows[u, k] = exp(b * logs[index[u], k])
+        settle_document(
+            counts, own, rows, prior, b, n_steps, tol, old, new, t, g, w, work
+        )
+        if turn == TURNS - 1 or n_words == 0:
+            break
+        # q(T_d), at the posteriors of this turn
+        sum_old = 0.0
+        for k in range(K):
+            sum_old += old[k]
+        psi = digamma(sum_old)
+        energy = 0.0
+        for k in range(K):
+            if prior[k] > zero:
+                expected[k] = digamma(np.float64(old[k])) - psi
+        for k in range(K):
+            if prior[k] > zero:
+                energy += expected[k] * t[k] * g[k]
+        for u in range(n_words):
+            word = zero
+            share = zero
+            for k in range(K):
+                x = t[k] * rows[u, k]
+                share += x
+                # 0 * -inf for padding
+                word += x * max(logs[index[u], k], logs.dtype.type(-1e30))
+            energy += w[u] * (word + share * top[index[u]])
+        best = -np.inf
+        for m in range(grid.shape[0]):
+            z = 0.0
+            for k in range(K):
+                if prior[k] > zero:
+                    z += exp(grid[m] * expected[k]) * partition[m, k]
+            score[m] = grid[m] * energy - length * log(z)
+            best = max(best, score[m])
+        mass = mean = 0.0
+        for m in range(grid.shape[0]):
+            x = exp(score[m] - best)
+            mass += x
+            mean += x * grid[m]
+        b = logs.dtype.type(mean / mass)
+    return b
+
+
+@kernel(fastmath=REDUCE)
 def infer_documents(
     counts,
     index,
@@ -137,6 +236,9 @@ def infer_documents(
     b,
     n_steps,
     tol,
+    grid,
+    partition,
+    inverse,
     gamma,
     at,
     w,
@@ -157,7 +259,7 @@ def infer_documents(
         Sample weights u_d.
     start, stop : int
     rows : array of shape (n_words, K)
-        exp(b E log β_kv), relative to the largest.
+        exp(b E log β_kv), relative to the largest; with a grid E log β_kv itself.
     top : array of shape (n_words,)
         The largest E log β_kv.
     prior : array of shape (K,)
@@ -167,6 +269,10 @@ def infer_documents(
         Most rounds, at least 1.
     tol : float
         The last round is also the first that changes γ by less than this a topic.
+    grid, partition : as in `settle_tempered`, or None
+        With them every document has a temperature of its own.
+    inverse : array of shape (n_documents,), or None
+        Written: their inverses b_d.
     gamma : array of shape (n_documents, K)
         Written: γ.
     at : array of shape (n_documents, K)
@@ -190,6 +296,7 @@ def infer_documents(
     for i in range(start, stop):
         longest = max(longest, indptr[i + 1] - indptr[i])
     work = room_to_settle(longest, rows)
+    own_rows = np.empty((longest if grid is not None else 0, K), rows.dtype)
     total, normaliser = 0.0, log_beta(prior, prior)
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
@@ -199,9 +306,30 @@ def infer_documents(
             length += c[j]
         for k in range(K):
             new[k] = prior[k] + length / n_topics if prior[k] > zero else zero
-        settle_document(
-            c, words, rows, prior, b, n_steps, tol, old, new, t, g, own_w, work
-        )
+        if grid is None:
+            settle_document(
+                c, words, rows, prior, b, n_steps, tol, old, new, t, g, own_w, work
+            )
+        else:
+            b = settle_tempered(
+                c,
+                words,
+                rows,
+                top,
+                prior,
+                grid,
+                partition,
+                n_steps,
+                tol,
+                old,
+                new,
+                t,
+                g,
+                own_w,
+                own_rows,
+                work,
+            )
+            inverse[i] = b
         share = weight[i] if weight.size else one
         psi_total = zero
         for k in range(K):
@@ -240,137 +368,6 @@ def partition_function(logs, top, grid, start, stop, out):
             b = logs.dtype.type(grid[m])
             for k in range(logs.shape[1]):
                 out[m, k] += exp(b * (logs[v, k] + top[v]))
-
-
-@kernel(fastmath=REDUCE)
-def infer_tempered_documents(
-    counts,
-    index,
-    indptr,
-    weight,
-    start,
-    stop,
-    logs,
-    top,
-    prior,
-    grid,
-    partition,
-    inverse,
-    n_steps,
-    tol,
-    gamma,
-    at,
-    w,
-):
-    """`infer_documents` with a temperature of its own for every document.
-
-    q(T_d) ∝ exp(b e_d - n_d log Z_d(b)) on the grid of b = 1 / T (Eq. 10), with
-    e_d = Σ_v c_dv Σ_k q(z_dv = k) (E log θ_dk + E log β_kv),
-    Z_d(b) = Σ_k exp(b E log θ_dk) S_k(b), and b_d = E[1 / T_d] in all updates (Eq. 11).
-
-    Parameters
-    ----------
-    counts, index, indptr, weight, start, stop, top, prior, n_steps, tol, gamma, at, w :
-        As in `infer_documents`.
-    logs : array of shape (n_words, K)
-        E log β_kv relative to the largest.
-    grid : float64 array of shape (n_temperatures,)
-        Inverse temperatures, ascending; b_d starts in the middle.
-    partition : float64 array of shape (n_temperatures, K)
-        S_k(b).
-    inverse : array of shape (n_documents,)
-        Written: b_d.
-
-    Returns
-    -------
-    bound : float
-        As of `infer_documents`, each document at its b_d.
-    """
-    K = logs.shape[1]
-    zero, one = logs.dtype.type(0.0), logs.dtype.type(1.0)
-    old, new = np.empty(K, logs.dtype), np.empty(K, logs.dtype)
-    t, g = np.empty(K, logs.dtype), np.empty(K, logs.dtype)
-    expected = np.empty(K, np.float64)
-    score = np.empty(grid.shape[0], np.float64)
-    n_topics, longest = 0, 0
-    for k in range(K):
-        n_topics += prior[k] > zero
-    for i in range(start, stop):
-        longest = max(longest, indptr[i + 1] - indptr[i])
-    rows = np.empty((longest, K), logs.dtype)
-    own = np.arange(longest)
-    work = room_to_settle(longest, rows)
-    total, normaliser = 0.0, log_beta(prior, prior)
-    for i in range(start, stop):
-        low, high = indptr[i], indptr[i + 1]
-        c, words, own_w = counts[low:high], index[low:high], w[low:high]
-        n_words = high - low
-        length = zero
-        for j in range(n_words):
-            length += c[j]
-        for k in range(K):
-            new[k] = prior[k] + length / n_topics if prior[k] > zero else zero
-        b = logs.dtype.type(grid[grid.shape[0] // 2])
-        for turn in range(TURNS):
-            for u in range(n_words):
-                for k in range(K):
-                    rows[u, k] = exp(b * logs[words[u], k])
-            settle_document(
-                c, own, rows, prior, b, n_steps, tol, old, new, t, g, own_w, work
-            )
-            if turn == TURNS - 1 or n_words == 0:
-                break
-            # q(T_d), at the posteriors of this turn
-            sum_old = 0.0
-            for k in range(K):
-                sum_old += old[k]
-            psi = digamma(sum_old)
-            energy = 0.0
-            for k in range(K):
-                if prior[k] > zero:
-                    expected[k] = digamma(np.float64(old[k])) - psi
-            for k in range(K):
-                if prior[k] > zero:
-                    energy += expected[k] * t[k] * g[k]
-            for u in range(n_words):
-                word = zero
-                share = zero
-                for k in range(K):
-                    x = t[k] * rows[u, k]
-                    share += x
-                    # 0 * -inf for padding
-                    word += x * max(logs[words[u], k], logs.dtype.type(-1e30))
-                energy += own_w[u] * (word + share * top[words[u]])
-            best = -np.inf
-            for m in range(grid.shape[0]):
-                z = 0.0
-                for k in range(K):
-                    if prior[k] > zero:
-                        z += exp(grid[m] * expected[k]) * partition[m, k]
-                score[m] = grid[m] * energy - length * log(z)
-                best = max(best, score[m])
-            mass = mean = 0.0
-            for m in range(grid.shape[0]):
-                x = exp(score[m] - best)
-                mass += x
-                mean += x * grid[m]
-            b = logs.dtype.type(mean / mass)
-        share = weight[i] if weight.size else one
-        inverse[i] = b
-        psi_total = zero
-        for k in range(K):
-            gamma[i, k] = new[k]
-            at[i, k] = t[k]
-        for k in range(K):  # a sum by itself: see `settle_document`
-            psi_total += old[k]
-        bound = zero
-        for j in range(n_words):
-            bound += c[j] * (log(c[j] / own_w[j]) + b * top[words[j]])
-        bound -= b * length * digamma(psi_total)
-        total += share * (bound - divergence_of_shares(old, prior, normaliser))
-        for j in range(n_words):
-            own_w[j] *= share
-    return total
 
 
 @kernel(fastmath=REDUCE)

@@ -18,25 +18,26 @@ inference, Hoffman et al. 2013), and svrg is its variance-reduced form.
 """
 
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from skvrem.topics._model_padding import pad, padded_empty
 from skvrem.topics._model_word_sums import (
     NO_WORDS,
     TASK_WORDS,
     WordSums,
     column_sums,
-    cut_documents,
     expected_counts,
+    pad,
+    padded_empty,
     take_rows,
 )
+from skvrem.topics._model_words import Statistics, TopicPoint, WordModel
 from skvrem.topics.lda import _kernels as kernels
-from skvrem.utils._parallel import parallel_map, row_chunks
+from skvrem.utils._parallel import map_chunks
 
-__all__ = ["LDAModel", "LDAPoint", "Parameters"]
+__all__ = ["LDAModel", "Parameters"]
 
 # Rounds that a document takes, about: for the size of tasks only.
 USUAL_ROUNDS = 20
@@ -56,90 +57,17 @@ class Parameters(NamedTuple):
     topics: np.ndarray
 
 
-class Statistics(NamedTuple):
-    """Sums over the documents of a batch.
-
-    Attributes
-    ----------
-    sum_z : Rows of an array of shape (n_features, K), or the array
-        Σ_d b c_dv q(z_dv = k).
-    objective : float
-        The documents' share of the bound.
-    """
-
-    sum_z: Any
-    objective: float
-
-
-class LDAPoint(NamedTuple):
-    """Where a fit stands.
-
-    Attributes
-    ----------
-    sums : WordSums
-        The statistics s, which λ is made of where it is needed.
-    divergence : float
-        KL of the topics, a token, as of the last `recentre`.
-    settled : bool
-        There was no update since.
-    partition : ndarray of shape (n_temperatures, K), or None
-        S_k(b) as of then, for documents with temperatures of their own.
-    """
-
-    sums: WordSums
-    divergence: float = 0.0
-    settled: bool = False
-    partition: np.ndarray | None = None
-    reference: None = None
-    trials: int = 0
-    repaired: tuple = ()
-
-    @property
-    def statistics(self):
-        """The mean statistics a token."""
-        return Statistics(self.sums.toarray(), 0.0)
-
-
-class LDAModel:
+class LDAModel(WordModel):
     """Variational posterior of topics from counts.
 
-    Parameters
-    ----------
-    doc_topic_prior : array of shape (n_components,)
-        α.
-    topic_word_prior : array of shape (n_components, n_features), or ()
-        η.
-    n_tokens : float
-        N, the tokens that the posterior of the topics counts.
-    dtype : dtype
-    max_doc_update_iter : int, default=100
-        Most rounds on a document.
-    mean_change_tol : float, default=1e-3
-        No more of them where one changes γ by less than this a topic.
+    Parameters are those of `WordModel`: α and η, the tokens N that the posterior of the
+    topics counts, and most rounds on a document, which end where one changes γ by less
+    than the tolerance a topic. The topics' share of the objective is less their
+    divergence from the prior.
     """
 
-    keep_sums = False
     #: Sums over words, without the rounds on a document.
     recall_passes = 0.1
-
-    def __init__(
-        self,
-        doc_topic_prior,
-        topic_word_prior,
-        n_tokens,
-        dtype,
-        max_doc_update_iter=100,
-        mean_change_tol=1e-3,
-    ):
-        self.n_components = len(doc_topic_prior)
-        self.dtype = np.dtype(dtype)
-        self.doc_prior = pad(doc_topic_prior[None], self.dtype)[0]
-        if not topic_word_prior.ndim:  # the same for all words
-            topic_word_prior = np.full((self.n_components, 1), topic_word_prior)
-        self.word_prior = pad(topic_word_prior.T, self.dtype)
-        self.n_tokens = n_tokens
-        self.max_doc_update_iter = max_doc_update_iter
-        self.mean_change_tol = self.dtype.type(mean_change_tol)
 
     def start(self, parameters):
         """Return the point of given λ, a tuple with one (n_features, K) array.
@@ -153,11 +81,11 @@ class LDAModel:
         sums -= self.word_prior
         np.maximum(sums, self.dtype.type(0.0), out=sums)
         sums /= self.dtype.type(self.n_tokens)
-        return self.recentre(LDAPoint(WordSums.of(sums, given=given)))
+        return self.recentre(TopicPoint(WordSums.of(sums, given=given)))
 
-    def resume(self, sums):
+    def resume(self, sums, n_documents):
         """Return the point of given statistics, (n_features, n_components) a token."""
-        return self.recentre(LDAPoint(WordSums.of(pad(sums, self.dtype))))
+        return self.recentre(TopicPoint(WordSums.of(pad(sums, self.dtype))))
 
     def statistics(self, point, batch, beta):
         """Return the sums of a batch."""
@@ -179,7 +107,7 @@ class LDAModel:
         sums = expected_counts(batch, self.dtype.type(beta) * w, at, rows)
         return Statistics(sums, 0.0)
 
-    def infer(self, rows, top, batch, beta):
+    def infer(self, rows, top, batch, beta, tempered=(None, None, None)):
         """Return γ of a batch's documents, their bound, and the sums' ingredients.
 
         Parameters
@@ -189,51 +117,50 @@ class LDAModel:
         batch : batch of documents
         beta : float
             b.
+        tempered : tuple (grid, partition, inverse), default=(None, None, None)
+            Of documents with temperatures of their own; the last is written to, and
+            `rows` are E log β.
         """
-        kernel = kernels.infer_documents
-        return self._infer(kernel, batch, rows, top, self.dtype.type(beta))
-
-    def _infer(self, kernel, batch, rows, top, *arguments):
-        """Run a kernel over the documents of a batch, on all threads."""
-        counts = batch.rows
-        w = np.empty(len(counts.counts), self.dtype)
         gamma = np.empty((batch.n_units, rows.shape[1]), self.dtype)
-        at = np.empty_like(gamma)
-        weight = batch.weight.astype(self.dtype)
-
-        def work(documents):
-            return kernel(
-                counts.counts,
-                counts.index,
-                counts.indptr,
-                weight,
-                *documents,
-                rows,
-                top,
-                self.doc_prior,
-                *arguments,
-                self.max_doc_update_iter,
-                self.mean_change_tol,
-                gamma,
-                at,
-                w,
-            )
-
-        tasks = cut_documents(counts.indptr, USUAL_ROUNDS * rows.shape[1])
-        bound = sum(parallel_map(work, tasks))
+        options = self.doc_prior, self.dtype.type(beta), self.inner_iter, self.inner_tol
+        bound, at, w = self.over_documents(
+            kernels.infer_documents,
+            batch,
+            USUAL_ROUNDS,
+            *(rows, top, *options, *tempered, gamma),
+        )
         return gamma, bound, w, at
+
+    def posteriors(self, topics, batch):
+        """Return γ of documents and their bound, at temperature 1.
+
+        Parameters
+        ----------
+        topics : ndarray of shape (n_features, K)
+            λ, padded.
+        batch : batch of documents
+        """
+        own = take_rows(topics, batch.rows.words)
+        logs, top = self.expect_log(own, self.psi_totals(topics))
+        gamma, bound, _, _ = self.infer(self.temper(logs, 1.0), top, batch, 1.0)
+        return gamma[:, : self.n_components], bound
 
     def expect_log(self, topics, psi_totals):
         """Return E log β relative to its largest entry over topics, and that entry."""
         logs = padded_empty(*topics.shape, self.dtype)
         top = np.empty(len(topics), self.dtype)
         psi_totals = psi_totals.astype(self.dtype)
-        _by_words(kernels.expect_log, len(topics), topics, psi_totals, out=(logs, top))
+
+        def fill(*rows):
+            kernels.expect_log(topics, psi_totals, *rows, logs, top)
+
+        map_chunks(fill, len(topics), TASK_WORDS)
         return logs, top
 
     def temper(self, logs, beta):
         """Return exp(b E log β), in place."""
-        _by_words(kernels.temper, len(logs), self.dtype.type(beta), out=(logs,))
+        b = self.dtype.type(beta)
+        map_chunks(lambda *rows: kernels.temper(b, *rows, logs), len(logs), TASK_WORDS)
         return logs
 
     def psi_totals(self, topics):
@@ -242,11 +169,6 @@ class LDAModel:
 
     def _psi(self, totals):
         return np.where(totals > 0.0, digamma(np.where(totals > 0.0, totals, 1.0)), 0.0)
-
-    def _prior_totals(self, n_features):
-        """Return Σ_v η_kv."""
-        totals = self.word_prior.sum(axis=0, dtype=np.float64)
-        return totals * n_features if len(self.word_prior) == 1 else totals
 
     def words_of(self, sums, batch):
         """Return `expect_log` of the words of a batch, from the statistics."""
@@ -257,7 +179,7 @@ class LDAModel:
         """Return Σ_v λ_kv."""
         if sums.given is not None:
             return column_sums(sums.given)
-        prior = self._prior_totals(len(sums.deviation))
+        prior = self.prior_totals(len(sums.deviation))
         return prior + self.n_tokens * sums.totals
 
     def _topics(self, sums, words):
@@ -269,41 +191,22 @@ class LDAModel:
         """Return the parameters of a point."""
         return Parameters(self._topics(point.sums, NO_WORDS))
 
-    def update(self, point, mean, correction, step):
-        """Return the point after one step (Eq. 8); see :meth:`WordSums.step`.
-
-        Its deviation is written to, so `point` must not be updated again.
-        """
-        mean, correction = (
-            None if part is None else part.sum_z for part in (mean, correction)
-        )
-        sums = point.sums.step(mean, correction, step)
-        return point._replace(sums=sums, settled=False)
-
-    def recentre(self, point):
-        """Return the point with its statistics in one array.
-
-        What its last steps wrote to is written to, so `point` is spent.
-        """
-        if point.settled:
-            return point
-        sums = point.sums.settle()
-        divergence = self.divergence(self._topics(sums, NO_WORDS)) / self.n_tokens
-        return point._replace(sums=sums, divergence=divergence, settled=True)
+    def of_topics(self, sums):
+        """Return minus the divergence of the topics, a token."""
+        return -(self.divergence(self._topics(sums, NO_WORDS)) / self.n_tokens)
 
     def divergence(self, topics):
         """Return Σ_k KL(q(β_k) | p(β_k)), in nats."""
         k = self.n_components
         totals = column_sums(topics)
         psi = self._psi(totals)
-        prior = self._prior_totals(len(topics))
-        parts = parallel_map(
-            lambda part: kernels.divergence_of_topics(
-                topics, self.word_prior, psi, *part
-            ),
-            row_chunks(0, len(topics), TASK_WORDS),
-        )
-        return sum(parts) + float((gammaln(totals[:k]) - gammaln(prior[:k])).sum())
+        prior = self.prior_totals(len(topics))
+
+        def part(*rows):
+            return kernels.divergence_of_topics(topics, self.word_prior, psi, *rows)
+
+        words = sum(map_chunks(part, len(topics), TASK_WORDS))
+        return words + float((gammaln(totals[:k]) - gammaln(prior[:k])).sum())
 
     def partition(self, logs, top, grid):
         """Return S_k(b) = Σ_v exp(b log β_kv) for a grid of b.
@@ -315,14 +218,12 @@ class LDAModel:
         grid : float64 ndarray of shape (n_temperatures,)
         """
 
-        def evaluate(part):
+        def evaluate(*rows):
             out = np.zeros((len(grid), logs.shape[1]))
-            kernels.partition_function(logs, top, grid, *part, out)
+            kernels.partition_function(logs, top, grid, *rows, out)
             return out
 
-        return reduce(
-            np.add, parallel_map(evaluate, row_chunks(0, len(logs), TASK_WORDS))
-        )
+        return reduce(np.add, map_chunks(evaluate, len(logs), TASK_WORDS))
 
     def calibration(self, point, batch, beta, inverse):
         r"""Return what the posterior expects of the data, and what it would predict.
@@ -337,7 +238,7 @@ class LDAModel:
 
         Parameters
         ----------
-        point : LDAPoint
+        point : TopicPoint
             Settled.
         batch : batch of documents
         beta : float
@@ -382,29 +283,3 @@ class LDAModel:
         n_tokens = lengths.sum() or 1.0  # all that were drawn may weigh nothing
         partition = np.array(partition) / n_tokens
         return float(energy / n_tokens), np.interp(inverse, GRID, partition)
-
-    def objective(self, point, mean):
-        """Return the bound (Eq. 4) a token, from statistics taken at `point`."""
-        return float(mean.objective - point.divergence)
-
-    def norm(self, point, sums):
-        """Return the length of a change of statistics."""
-        return float(np.sqrt(np.square(sums.sum_z, dtype=np.float64).sum()))
-
-    def translate(self, sums, reference, new_reference):
-        """Return the sums: they have no reference."""
-        return sums
-
-    def reseed(self, point, data, rng):
-        """Return the point: the prior keeps every topic alive."""
-        return point
-
-
-def _by_words(function, n_words, *arguments, out):
-    """Call a kernel on ranges of words."""
-
-    def work(part):
-        function(*arguments, *part, *out)
-
-    for _ in parallel_map(work, row_chunks(0, n_words, TASK_WORDS)):
-        pass

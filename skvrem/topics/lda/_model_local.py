@@ -7,10 +7,10 @@ the topics have separated.
 
 import numpy as np
 
-from skvrem.topics._model_padding import padded_zeros
-from skvrem.topics._model_word_sums import NO_WORDS, by_topics, word_rows
+from skvrem.topics._model_word_sums import NO_WORDS, by_topics, padded_zeros, word_rows
+from skvrem.topics._model_words import Statistics
 from skvrem.topics.lda import _kernels as kernels
-from skvrem.topics.lda._model import LDAModel, Statistics
+from skvrem.topics.lda._model import LDAModel
 
 __all__ = ["LocallyTemperedLDAModel"]
 
@@ -21,16 +21,14 @@ GRID = np.linspace(0.05, 1.0, 20)
 class LocallyTemperedLDAModel(LDAModel):
     """Variational posterior of topics and of the documents' temperatures.
 
-    Parameters
-    ----------
-    *args, **kwargs : of LDAModel
+    Parameters are those of `LDAModel`. A point's own are the partition functions.
     """
 
     def remember(self, point, batch, beta):
         """Return the sums of a batch, and what gives them again without rounds."""
         logs, top = self.words_of(point.sums, batch)
         _, objective, w, at, inverse = self.infer_tempered(
-            logs, top, batch, beta, point.partition
+            logs, top, batch, beta, point.own
         )
         sums = self._tempered_counts(batch, w, at, inverse, logs)
         return Statistics(sums, objective), (w, at, inverse, point.sums)
@@ -56,15 +54,8 @@ class LocallyTemperedLDAModel(LDAModel):
         """
         allowed = GRID <= beta * (1.0 + 1e-9)
         inverse = np.empty(batch.n_units, self.dtype)
-        found = self._infer(
-            kernels.infer_tempered_documents,
-            batch,
-            logs,
-            top,
-            GRID[allowed],
-            partition[allowed],
-            inverse,
-        )
+        tempered = GRID[allowed], partition[allowed], inverse
+        found = self.infer(logs, top, batch, beta, tempered)
         return *found, inverse
 
     def _tempered_counts(self, batch, w, at, inverse, logs):
@@ -79,14 +70,10 @@ class LocallyTemperedLDAModel(LDAModel):
         by_topics(add, logs.shape[1])
         return word_rows(batch, sums)
 
-    def recentre(self, point):
-        """Return as there, with the partition functions of its topics."""
-        if point.settled:
-            return point
-        point = super().recentre(point)
-        topics = self._topics(point.sums, NO_WORDS)
-        logs, top = self.expect_log(topics, self.psi_totals(topics))
-        return point._replace(partition=self.partition(logs, top, GRID))
+    def renew(self, own, sums):
+        """Return the partition functions S_k(b) of the topics."""
+        topics = self._topics(sums, NO_WORDS)
+        return self.partition(*self.expect_log(topics, self.psi_totals(topics)), GRID)
 
     def temperatures(self, topics, batch):
         """Return 1 / b_d of documents, given padded topics λ; nothing caps b_d."""

@@ -1,33 +1,19 @@
-"""The scikit-learn shell of pLSA: parameters, fit, partial_fit."""
-
-from functools import partial
+"""The scikit-learn shell of pLSA."""
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.topics._documents import open_documents
-from skvrem.topics.plsa._inference import (
-    PLSAInference,
-    check_doc_prior,
-    check_word_prior,
-)
+from skvrem.text import document_completion
+from skvrem.topics._base import TopicModel
 from skvrem.topics.plsa._model import PLSAModel
-from skvrem.utils._base import VersionedPickle
 from skvrem.utils._parallel import threads
-from skvrem.utils._reports import (
-    CallbackSupportMixin,
-    Progress,
-    warn_annealing_too_long,
-    warn_not_converged,
-    with_callbacks,
-)
+from skvrem.utils._reports import warn_annealing_too_long
 from skvrem.utils._validation import (
-    all_or_nothing,
+    check_em,
     check_integer,
     check_options,
-    check_real,
+    check_steps,
 )
 
 __all__ = ["VRPLSA"]
@@ -42,7 +28,7 @@ PILOT = 1
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
 
 
-class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator):
+class VRPLSA(TopicModel):
     r"""Probabilistic latent semantic analysis by variance-reduced EM.
 
     A token of document d is word v with probability
@@ -53,11 +39,11 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
     ----------
     n_components : int, default=10
         Number of topics.
-    doc_topic_prior : float or array-like of shape (n_components,), default=None
+    doc_topic_smoothing : float or array-like of shape (n_components,), default=None
         :math:`\alpha \ge 0`, None for 1 / n_components. The prior of a document is
         Dirichlet(1 + alpha) here and Dirichlet(alpha) in latent Dirichlet allocation,
-        whose prior ``a`` is ``doc_topic_prior=a - 1`` here (for a of at least 1).
-    topic_word_prior : float or array-like, default=None
+        whose prior ``a`` is ``doc_topic_smoothing=a - 1`` here (for a of at least 1).
+    topic_word_smoothing : float or array-like, default=None
         :math:`\beta \ge 0`, None for 0.1; an array of shape (n_components, n_features)
         gives topics their own words, see :func:`skvrem.text.seed_prior`. The prior of
         a topic is Dirichlet(1 + beta).
@@ -76,16 +62,16 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         ``step_size * (t + step_offset) ** -step_decay``, at most 1.
     batch_size : int, default="auto"
         Documents a minibatch; "auto" makes 20 minibatches of at least 64.
-    doc_update_iter : int, default="auto"
+    inner_iter : int, default="auto"
         EM steps on a document's shares at a visit; "auto" is 1 for "batch", which is
         classical EM, and 8 for the others.
     max_iter : int, default=100
         Epochs: passes for "batch", passes over the minibatches for the others.
     tol : float, default=1e-4
         Converged when an epoch gains less than this, in nats a token.
-    max_doc_update_iter : int, default=100
+    max_inner_iter : int, default=100
         Most EM steps on a new document, in `transform` and `partial_fit`.
-    mean_change_tol : float, default=1e-3
+    inner_tol : float, default=1e-3
         They end when a step changes the document's shares by less than this, in sum.
     tempering : {None, "annealed"}, default=None
         "annealed" starts the posteriors at a higher temperature (deterministic
@@ -122,9 +108,9 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
     objective_ : float
         What is maximised, in nats a token: log-likelihood and log priors, the latter
         up to constants.
-    doc_topic_prior_ : ndarray of shape (n_components,)
+    doc_topic_smoothing_ : ndarray of shape (n_components,)
         The prior used.
-    topic_word_prior_ : float or ndarray of shape (n_components, n_features)
+    topic_word_smoothing_ : float or ndarray of shape (n_components, n_features)
         The prior used.
     n_iter_ : int
         Epochs made; batches seen, on a stream.
@@ -159,6 +145,9 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
     be negative for a while; what counts is then its projection to zero, from which the
     next epoch goes on.
 
+    On a stream (`partial_fit`), t counts the tokens seen before in those of the batch,
+    and the prior of the topics is shared among all tokens seen so far.
+
     A minibatch costs its nonzeros times `n_components`, whatever the vocabulary. Memory
     beyond X: three ("batch") or four arrays of the size of the topics, `n_components`
     rounded up to a multiple of 16, two of the shares, and 12 bytes a nonzero.
@@ -185,22 +174,27 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
     (1, 2)
     """
 
+    _model = PLSAModel
+    _priors, _positive = ("doc_topic_smoothing", "topic_word_smoothing"), False
+    _word_default = 0.1
+    _rounds = ("max_inner_iter", "inner_tol")
+
     def __init__(
         self,
         n_components=10,
         *,
-        doc_topic_prior=None,
-        topic_word_prior=None,
+        doc_topic_smoothing=None,
+        topic_word_smoothing=None,
         solver="auto",
         step_size="auto",
         step_decay=0.6,
         step_offset=2.0,
         batch_size="auto",
-        doc_update_iter="auto",
+        inner_iter="auto",
         max_iter=100,
         tol=1e-4,
-        max_doc_update_iter=100,
-        mean_change_tol=1e-3,
+        max_inner_iter=100,
+        inner_tol=1e-3,
         tempering=None,
         temperature=DEFAULT_TEMPERATURE,
         annealing_iter=DEFAULT_ANNEALING,
@@ -213,18 +207,18 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         verbose_interval=10,
     ):
         self.n_components = n_components
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
+        self.doc_topic_smoothing = doc_topic_smoothing
+        self.topic_word_smoothing = topic_word_smoothing
         self.solver = solver
         self.step_size = step_size
         self.step_decay = step_decay
         self.step_offset = step_offset
         self.batch_size = batch_size
-        self.doc_update_iter = doc_update_iter
+        self.inner_iter = inner_iter
         self.max_iter = max_iter
         self.tol = tol
-        self.max_doc_update_iter = max_doc_update_iter
-        self.mean_change_tol = mean_change_tol
+        self.max_inner_iter = max_inner_iter
+        self.inner_tol = inner_tol
         self.tempering = tempering
         self.temperature = temperature
         self.annealing_iter = annealing_iter
@@ -237,51 +231,14 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         self.verbose_interval = verbose_interval
 
     def _check_parameters(self):
-        self._check_common_parameters()
-        check_options(self, solver=solvers.names_for(PLSAModel))
-        check_integer(self, "doc_update_iter", least=1, options=("auto",))
-        most = np.inf if self.solver == "stochastic" else 1.0
-        check_real(self, "step_size", above=True, most=most, options=("auto",))
-        check_real(self, "step_decay", above=True, most=1.0)
+        check_em(self, solvers.names_for(PLSAModel))
+        check_steps(self)
+        self._check_rounds()
+        check_integer(self, "inner_iter", least=1, options=("auto",))
         check_options(self, tempering=(None, "annealed"))
         warn_annealing_too_long(self)
 
-    def fit(self, X, y=None, sample_weight=None):
-        """Find the topics of documents.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Word counts, integers or not, but no TF-IDF: priors are counts.
-        y : Ignored
-            Present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Documents count so many times for the topics.
-
-        Returns
-        -------
-        self : VRPLSA
-            The fitted model.
-
-        Raises
-        ------
-        ValueError
-            For parameters out of range, counts that are negative, NaN or infinite, or
-            a matrix without any. The estimator is then as it was before.
-
-        Warns
-        -----
-        FractionalCountsWarning
-            If X looks like weights, as TF-IDF: priors are counts.
-        ConvergenceWarning
-            If `max_iter` epochs were not enough.
-        """
-        with all_or_nothing(self), threads(self.n_jobs):
-            self._check_parameters()
-            self._fit(X, y, sample_weight)
-        return self
-
-    def _plan(self, n_documents, warm):
+    def _plan(self, n_documents, random):
         """Choose solver, blocks and step."""
         n_blocks = max(1, min(BLOCKS, n_documents // BLOCK_DOCUMENTS))
         batch_size = self.batch_size
@@ -292,83 +249,39 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
         if solver == "auto":
             solver = "svrg" if n_blocks >= FEWEST_BLOCKS else "batch"
         step_size = self.step_size
-        pilot = PILOT if step_size == "auto" and not warm else 0
+        pilot = PILOT if step_size == "auto" and random else 0
         if step_size == "auto":
             steps = STEPS_AN_EPOCH * max(1.0, (batch_size / MANY_DOCUMENTS) ** 0.5)
             reduced = solvers.reduces_variance(solver)
             step_size = min(1.0, steps / n_blocks) if reduced else 1.0
-        return solvers.plan_em(
-            n_documents,
-            1,
-            solver=solver,
-            step_size=step_size,
-            batch_size=batch_size,
-            step_decay=self.step_decay,
-            step_offset=self.step_offset,
-            pilot=pilot,
-        )
+        chosen = {"solver": solver, "step_size": step_size, "batch_size": batch_size}
+        return solvers.plan_em(self, n_documents, 1, pilot=pilot, **chosen)
 
-    @with_callbacks
-    def _fit(self, X, y, sample_weight):
-        data = open_documents(*self._check_counts(X, sample_weight, reset=True))
-        self._warn_of_fractions(data.X)
-        doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
-        word_prior = self._word_prior(data.n_features)
-        warm = self.warm_start and hasattr(self, "components_")
-        given = self._start_topics(data.n_features, warm)
-        plan = self._plan(data.n_units, given is not None)
-        steps = 1 if plan.name == "batch" else DOC_STEPS
-        if self.doc_update_iter != "auto":
-            steps = self.doc_update_iter
-        n_init = 1 if given is not None else self.n_init
+    def _new_model(self, priors, mass, dtype, plan=None):
+        if plan is None:
+            return super()._new_model(priors, mass, dtype)
+        steps = self.inner_iter
+        if steps == "auto":
+            steps = 1 if plan.name == "batch" else DOC_STEPS
+        return PLSAModel(*priors, mass, dtype, steps)
 
-        def start(rng):
-            model = PLSAModel(
-                doc_prior,
-                word_prior,
-                data.total_weight,
-                data.dtype,
-                steps,
-            )
-            topics = given
-            if topics is None:
-                topics = self._random_topics(data, word_prior, rng)
-            point = model.start((topics.T, model.uniform(data.n_units)))
-            attributes = partial(self._attributes, model, doc_prior, word_prior)
-            return solvers.Start(model, point, attributes, temperature=temperature)
+    def _start(self, model, topics, n_documents, stream=False):
+        if stream:
+            return model.resume(topics / self.n_components, n_documents)
+        return model.start((topics, model.uniform(n_documents)))
 
-        temperature = schedules.Constant(1.0)
-        if self.tempering == "annealed":
-            temperature = schedules.Linear(self.temperature, self.annealing_iter)
-        with Progress(self, X, y, n_init) as progress:
-            best, attributes = solvers.run_starts(
-                start,
-                n_init,
-                plan=plan,
-                data=data,
-                progress=progress,
-                random_state=check_random_state(self.random_state),
-                max_iter=self.max_iter,
-                tol=self.tol,
-            )
-        warn_not_converged(self, best, "token")
-        vars(self).update(
-            attributes,
-            objective_=best.objective,
-            n_tokens_seen_=data.total_weight + (self.n_tokens_seen_ if warm else 0.0),
-        )
+    def _temperature(self, plan, model, data, rng):
+        length = 0 if self.tempering is None else self.annealing_iter
+        return schedules.Linear(self.temperature, length)
 
-    def _word_prior(self, n_features):
-        return check_word_prior(self.topic_word_prior, self.n_components, n_features)
-
-    def _start_topics(self, n_features, warm):
-        given = super()._start_topics(n_features, warm)
+    def _given_topics(self, n_features, warm):
+        given = super()._given_topics(n_features, warm)
         return None if given is None else given / given.sum(axis=1, keepdims=True)
 
-    def _random_topics(self, data, word_prior, rng):
+    def _random_topics(self, word_prior, n_features, rng):
         # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
         # topics, EM spends its first epochs on a plateau.
-        topics = rng.standard_gamma(1.0, (self.n_components, data.n_features))
+        topics = rng.standard_gamma(1.0, (self.n_components, n_features))
         topics /= topics.sum(axis=1, keepdims=True)
         if word_prior.ndim:
             # Half of a topic are the words that its prior favours: a prior alone does
@@ -379,94 +292,68 @@ class VRPLSA(PLSAInference, CallbackSupportMixin, VersionedPickle, BaseEstimator
             topics = 0.5 * (topics + favoured)
         return topics
 
-    def _attributes(self, model, doc_prior, word_prior, point):
-        """Return the fitted attributes of a point: all that its methods need."""
-        return self._topic_attributes(model, model.recentre(point)) | {
-            "doc_topic_prior_": doc_prior,
-            "topic_word_prior_": word_prior[()],
-        }
+    def _constants(self, priors, data, warm):
+        seen = data.total_weight + (self.n_tokens_seen_ if warm else 0.0)
+        return super()._constants(priors, data, warm) | {"n_tokens_seen_": seen}
 
-    def partial_fit(self, X, y=None, sample_weight=None):
-        """Update the topics with one batch of a stream of documents.
+    def _count_batch(self, first, seen, data, random_state):
+        tokens = data.total_weight
+        return seen / tokens if tokens else 0.0, seen + tokens, {}
 
-        One step of stochastic EM (SCVB0): the shares of the batch's documents are
-        found as `transform` finds them, and the topics' statistics move by
-        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
-        where t is the number of tokens seen before, over those of this batch. The
-        prior of the topics is shared among all tokens seen so far. Goes on from a
-        `fit`.
+    def transform(self, X):
+        """Return the topics' shares of documents, seen before or not.
+
+        EM steps on each document alone, with the topics held: at most
+        `max_inner_iter`, until the shares move by less than `inner_tol`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Word counts of the batch, over the same vocabulary each time. A batch of
-            empty documents leaves the topics as they are.
-        y : Ignored
-            Present by convention.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Documents count so many times for the topics.
+            Word counts. Words that no topic expects say nothing.
 
         Returns
         -------
-        self : VRPLSA
-            The fitted model.
-
-        Raises
-        ------
-        ValueError
-            As `fit`, or for another number of words than before.
+        shares : ndarray of shape (n_samples, n_components)
+            Probabilities, rows sum to 1; for an empty document those of the prior.
         """
-        first = not hasattr(self, "components_")
-        with all_or_nothing(self), threads(self.n_jobs):
-            self._check_parameters()
-            counts = self._check_counts(X, sample_weight, reset=first)
-            data = open_documents(*counts, empty=True)
-            if data.total_weight == 0.0:
-                return self._skip_batch(first)
-            if first:
-                self._warn_of_fractions(data.X)
-            doc_prior = check_doc_prior(self.doc_topic_prior, self.n_components)
-            word_prior = self._word_prior(data.n_features)
-            if not first:  # in the order of the topics, which may have been relabelled
-                doc_prior = self.doc_topic_prior_
-                word_prior = np.asarray(self.topic_word_prior_)
-            seen = 0.0 if first else self.n_tokens_seen_
-            tokens = data.total_weight
-            model = PLSAModel(
-                doc_prior,
-                word_prior,
-                seen + tokens,
-                data.dtype,
-                self.max_doc_update_iter,
-                self.mean_change_tol,
-            )
-            sums = self._previous_sums(data, word_prior, first)
-            point = model.resume(sums, data.n_units)
-            step = solvers.stream_step(
-                model,
-                point,
-                data,
-                seen / tokens,
-                step_size=self.step_size,
-                step_offset=self.step_offset,
-                step_decay=self.step_decay,
-            )
-            point = model.recentre(step.point)
-            found = self._attributes(model, doc_prior, word_prior, point) | {
-                "objective_": model.objective(point, step.mean),
-                "n_tokens_seen_": seen + tokens,
-            }
-            step.record(self, found, data.n_units)
-        return self
+        data, model = self._new_documents(X), self._fitted_model()
+        (batch,) = data.chunks().batches
+        with threads(self.n_jobs):
+            return model.infer(self.components_.T, model.uniform(data.n_units), batch)
 
-    def _previous_sums(self, data, word_prior, first):
-        """Return the statistics of a stream so far, word by word."""
-        if not first:
-            self._check_stream()
-            return self._sums
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        topics = self._start_topics(data.n_features, False)
-        if topics is None:
-            rng = np.random.default_rng(seed)
-            topics = self._random_topics(data, word_prior, rng)
-        return topics.T / self.n_components
+    def score(self, X, y=None):
+        """Return the log-likelihood of one half of each document given the other.
+
+        Document completion, see :func:`skvrem.text.document_completion`: tokens go by
+        a fair coin (the same at every call) to an observed and a scored half.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts of held-out documents.
+        y : Ignored
+            Present by convention.
+
+        Returns
+        -------
+        score : float
+            In nats a token.
+        """
+        check_is_fitted(self)
+        self._check_X(X, reset=False)
+        return document_completion(self, X, n_jobs=self.n_jobs)
+
+    def perplexity(self, X):
+        """Return the perplexity of held-out documents, ``exp(-score(X))``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts.
+
+        Returns
+        -------
+        perplexity : float
+            The lower the better; the size of the vocabulary for a uniform guess.
+        """
+        return float(np.exp(-self.score(X)))

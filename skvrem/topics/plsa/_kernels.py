@@ -22,18 +22,18 @@ def infer_topics(
     counts,
     index,
     indptr,
-    docs,
     weight,
     start,
     stop,
+    docs,
     phi,
     theta,
+    after,
     prior,
     b,
     n_steps,
     tol,
     at,
-    after,
     w,
 ):
     """θ by EM steps on documents `start` to `stop` of the batch, φ held.
@@ -45,10 +45,11 @@ def infer_topics(
     ----------
     counts, index : arrays of shape (n_nonzeros,)
     indptr : int64 array of shape (n_documents + 1,)
-    docs : int32 array of shape (n_documents,)
-        Rows of the documents in `theta` and `after`.
     weight : array of shape (n_documents,), or empty
         Sample weights u_d.
+    start, stop : int
+    docs : int32 array of shape (n_documents,)
+        Rows of the documents in `theta` and `after`.
     phi : array of shape (n_words, K)
         φ^b.
     theta, after : arrays of shape (n_rows, K)

@@ -32,6 +32,7 @@ from skvrem.vi.gaussian._guards import (
     check_in_memory,
     whole_fit,
 )
+from skvrem.vi.gaussian._minibatch import check_steps, steps_of
 from skvrem.vi.gaussian._model_posterior import Flat, MeanField
 from skvrem.vi.gaussian._plan import FULL_RANK, STOCHASTIC, as_structure, plan_fit
 
@@ -87,27 +88,25 @@ class VariationalInference(
     solver : {"auto", "batch", "stochastic", "svrg", "saga"}, default="auto"
         "batch" makes full passes. "stochastic" has minibatches, and with a control
         variate for the noise of draws alone; "svrg" and "saga" are Algorithms 2 and 1
-        of [1]_. "auto" is "batch", or "svrg" where `optimizer` asks for steps.
-    control_variate : {"taylor", "antithetic", None}, default="taylor"
-        Approximation whose mean over draws is known: the second order of the log
-        density, pairs of opposite draws, or none. Full passes always have pairs.
-    control_scale : bool, default=True
-        Minibatches of "meanfield" control the gradient by the scales too, where the
-        diagonal of the Hessian is at hand: from the model, or by differences of
-        gradients for up to 32 parameters. False is [1]_.
-    optimizer : {"auto", "natural", "lbfgs", "adam", "sgd"}, default="auto"
-        "natural": natural-gradient steps, of "fullrank" and of minibatches. "lbfgs":
-        full passes of the others. "adam" and "sgd": of minibatches, for "meanfield".
+        of [1]_. "auto" is "batch", or "svrg" where `steps` ask for minibatches.
+    steps : MinibatchSteps or None, default=None
+        How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
+        ``control_variate`` "taylor" is the second order of the log density; full passes
+        always have pairs of draws. Its ``control_scale`` is for minibatches of
+        "meanfield", where the diagonal of the Hessian is at hand: from the model, or by
+        differences of gradients for up to 32 parameters. Its ``optimizer`` "natural" is
+        for "fullrank" and for minibatches, "lbfgs" for full passes of the others,
+        "adam" and "sgd" for minibatches of "meanfield". Its ``n_draws`` are those that
+        full passes take expectations over, in pairs of opposite sign: an even number.
+        "auto" is 128 up to 3,000 rows, 8 from 50,000 on, and at least two a parameter
+        where passes are cheap; a quarter of it beside minibatches. It has no use for
+        ``expectation``: all are over draws.
     step_size : float or "auto", default="auto"
         Of minibatches. It is halved wherever an epoch lowers the bound; "auto" starts
         where that happens seldom.
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" makes 64 minibatches of at least 5 and at most 500
         rows. One draw serves a minibatch.
-    n_draws : int or "auto", default="auto"
-        Draws that full passes take expectations over, in pairs of opposite sign: an
-        even number. "auto" is 128 up to 3,000 rows, 8 from 50,000 on, and at least two
-        a parameter where passes are cheap; a quarter of it beside minibatches.
     max_iter : int, default=500
         Epochs: full passes at all draws, each followed by a pass over the minibatches
         where there are any.
@@ -132,7 +131,10 @@ class VariationalInference(
     parameter_names_ : list of str
     elbo_, elbo_se_ : float
         Lower bound of the log evidence in nats, and its standard error: from fresh
-        draws, at the end.
+        draws, at the end. A stream has none.
+    objective_ : float
+        The bound on the draws of the fit, in nats, priors included; of a stream that of
+        its last rows, given what came before.
     history_ : dict of ndarray
         passes (at all draws), seconds, objective (the bound on the draws of the fit),
         step_size, temperature and predicted_gain by epoch, and gradient_variance for
@@ -208,12 +210,9 @@ class VariationalInference(
         posterior="auto",
         rank=None,
         solver="auto",
-        control_variate="taylor",
-        control_scale=True,
-        optimizer="auto",
+        steps=None,
         step_size="auto",
         batch_size="auto",
-        n_draws="auto",
         max_iter=500,
         tol=1e-2,
         warm_start=False,
@@ -227,12 +226,9 @@ class VariationalInference(
         self.posterior = posterior
         self.rank = rank
         self.solver = solver
-        self.control_variate = control_variate
-        self.control_scale = control_scale
-        self.optimizer = optimizer
+        self.steps = steps
         self.step_size = step_size
         self.batch_size = batch_size
-        self.n_draws = n_draws
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -251,21 +247,19 @@ class VariationalInference(
         check_integer(self, "verbose_interval", least=1)
         check_integer(self, "rank", least=1, options=(None,))
         check_integer(self, "batch_size", least=1, options=("auto",))
-        check_integer(self, "n_draws", least=2, options=("auto",))
         check_real(self, "tol")
         check_real(self, "step_size", above=True, options=("auto",))
         check_options(
             self,
             posterior=("auto", "fullrank", "lowrank", "meanfield"),
             solver=("auto", "batch", *STOCHASTIC),
-            optimizer=("auto", "natural", "lbfgs", "adam", "sgd"),
-            control_variate=(None, "taylor", "antithetic"),
-            control_scale=(True, False),
             warm_start=(True, False),
         )
-        if self.n_draws != "auto" and self.n_draws % 2:
+        check_steps(self, unused=("expectation",), least_draws=2)
+        n_draws = steps_of(self).n_draws
+        if n_draws != "auto" and n_draws % 2:
             raise ValueError(
-                f"n_draws must be even, as draws come in pairs, got {self.n_draws}."
+                f"n_draws must be even, as draws come in pairs, got {n_draws}."
             )
 
     def fit(self, X=None, y=None, sample_weight=None):
@@ -363,7 +357,7 @@ class VariationalInference(
         own = None if apart else before
         target = Target(self.model, *rows, own)
         prior = self._prior(target, before)
-        plan = plan_fit(self, target.n_dim, 1, target.sparse)
+        plan = plan_fit(self, target.n_dim, 1, True, target.sparse)
         target.sparse &= plan.posterior == "meanfield"
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(2**31 - 1)
@@ -404,6 +398,7 @@ class VariationalInference(
             parameter_names_=names,
             elbo_=elbo,
             elbo_se_=error,
+            objective_=fit.whole.objective,
             n_passes_=target.n_evaluated / target.rows.size,
             n_samples_seen_=n_rows,
             solver_=plan.solver,

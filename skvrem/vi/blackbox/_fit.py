@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from skvrem import schedules, solvers
 from skvrem.vi.blackbox._model import convex, probed_curvature
 from skvrem.vi.blackbox._model_steps import MeanSteps, TargetSteps
+from skvrem.vi.gaussian._minibatch import steps_of
 from skvrem.vi.gaussian._model_posterior import Flat
 from skvrem.vi.gaussian._plan import FULL_RANK
 
@@ -57,8 +58,9 @@ class Fit(NamedTuple):
 
 def pairs_of_draws(estimator, plan, n_rows, width):
     """Return how many pairs of draws full passes have."""
-    if estimator.n_draws != "auto":
-        return estimator.n_draws // 2
+    n_draws = steps_of(estimator).n_draws
+    if n_draws != "auto":
+        return n_draws // 2
     few = int(np.clip(ROWS_OF_PAIRS // n_rows, *PAIRS))
     if plan.solver != "batch":  # one pass of many, which only checks
         return max(few // 4, PAIRS[0])
@@ -79,7 +81,7 @@ def climb(estimator, model, plan, start, rng, began, report):
     point = _warm(estimator, model)
     centre = _mode(model, start) if point is None else point.parameters.mean[:, 0]
     whole, curvature = target.n_dim <= FULL_RANK, None
-    controlled = estimator.control_variate == "taylor"
+    controlled = steps_of(estimator).control_variate == "taylor"
     for _ in range(TURNS):
         if curvature is None or model.distance(point, centre) > FAR:
             if curvature is not None:
@@ -122,14 +124,14 @@ def climb_in_turns(estimator, model, plan, start, rng, began, report):
     for _ in range(TURNS):
         if curvature is None:
             curvature = see(model.typical(point))
-        if estimator.control_variate == "taylor":
+        if steps_of(estimator).control_variate == "taylor":
             model.control(curvature, point)
         centre = point.parameters.mean[:, 0]
         point = fit.go_on(model if steps is None else steps, point)
         if model.distance(point, centre) < FAR or fit.ended:
             break
         point, curvature = _covariance(model, point, see, rng)
-    return fit.result(point, curvature, fit.batch_size, steps)
+    return fit.result(point, curvature, fit.batch_size)
 
 
 def step(estimator, model, plan, start, rng, began, report):
@@ -142,7 +144,7 @@ def step(estimator, model, plan, start, rng, began, report):
     fit = Runs(estimator, model, plan, rng, began, report)
     steps = fit.steps(model)
     point = fit.go_on(steps, point)
-    return fit.result(point, steps.curvature, fit.batch_size, steps)
+    return fit.result(point, steps.curvature, fit.batch_size)
 
 
 class Runs:
@@ -161,7 +163,7 @@ class Runs:
     def __init__(self, estimator, model, plan, rng, began, report):
         self.estimator, self.target, self.plan = estimator, model.target, plan
         self.rng, self.began, self.report = rng, began, report
-        self.runs, self.variances = [], []
+        self.runs = []
         self.left, self.passes, self.size = estimator.max_iter, 0.0, 1.0
         self.batch_size = self.target.rows.size
 
@@ -178,8 +180,8 @@ class Runs:
         return kind(
             model,
             plan.solver,
-            estimator.control_variate,
-            estimator.control_scale,
+            steps_of(estimator).control_variate,
+            steps_of(estimator).control_scale,
             plan.optimizer,
             self.batch_size,
         )
@@ -209,9 +211,6 @@ class Runs:
             passes=self.passes,
             seconds=time.perf_counter() - self.began,
         )
-        if plan.solver != "batch":
-            # The start of every run but the first is where the one before it ended.
-            self.variances += solver.variances[len(self.variances) > 0 :]
         self.runs.append(result)
         self.left -= result.n_iter
         self.passes = result.history[-1].passes
@@ -222,12 +221,10 @@ class Runs:
         """Whether there is nothing to be gone on with."""
         return self.runs[-1].stopped or self.left <= 0
 
-    def result(self, point, curvature, batch_size, steps=None):
+    def result(self, point, curvature, batch_size):
         """Return the `Fit`."""
         whole = solvers.joined(self.runs)
         used = whole.attributes()
-        if steps is not None:
-            used["history_"]["gradient_variance"] = np.array(self.variances)
         used |= {"step_size_": self.size, "batch_size_": batch_size}
         return Fit(point, whole, curvature, used)
 

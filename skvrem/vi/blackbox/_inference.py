@@ -32,13 +32,15 @@ class OwnInference(ParetoMixin, ArviZMixin):
 
         Returns
         -------
-        parameters : ndarray of shape (n_samples, n_parameters)
-            Or what ``unravel`` of the model makes of that.
+        draws : dict of str to ndarray of shape (n_samples, ...)
+            "parameters" (n_parameters), or the dict that ``unravel`` of the model
+            makes of them; where that makes something else, it is "parameters".
         """
         check_is_fitted(self)
         draws = self.posterior_.sample(n_samples, check_random_state(random_state))
         unravel = getattr(self._of_fit.model, "unravel", None)
-        return draws if unravel is None else unravel(draws)
+        shaped = draws if unravel is None else unravel(draws)
+        return shaped if isinstance(shaped, dict) else {"parameters": shaped}
 
     def score_samples(self, X=None):
         """Return the log predictive density of rows, averaged over the posterior.

@@ -2,12 +2,17 @@
 
 import time
 import warnings
+from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from skvrem import schedules, solvers
-from skvrem.utils._base import VersionedPickle
+from skvrem import solvers
+from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -15,14 +20,16 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import (
-    check_integer,
-    check_options,
-    check_real,
+from skvrem.utils._validation import check_integer, check_options, check_real
+from skvrem.vi.bradley_terry._input import (
+    aggregate,
+    count_groups,
+    open_labels,
+    open_matches,
 )
-from skvrem.vi.bradley_terry._inference import PairsInference
-from skvrem.vi.bradley_terry._input import aggregate, count_groups, open_matches
-from skvrem.vi.bradley_terry._model import PairsModel
+from skvrem.vi.bradley_terry._model import SkillModel, outcomes, rule_for
+from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
+from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.gaussian._guards import (
     StreamsWithoutBound,
     check_scales,
@@ -31,18 +38,37 @@ from skvrem.vi.gaussian._guards import (
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
 
-__all__ = ["BradleyTerry"]
+__all__ = ["BradleyTerry", "Interval"]
 
 # posterior="auto" keeps the whole covariance of so many parameters.
 MOST_FULL = 1000
 ADVICE = "Give sample_weight or prior_scale on a smaller scale."
 # Where the fit of independent skills, at which the others start, ends, in nats.
 ROUGH = 1.0
+# Matches whose predictors' variances are taken at a time, and draws of ranks.
+CHUNK, DRAWS = 4096, 256
+
+
+class Interval(NamedTuple):
+    """A quantity and where it lies.
+
+    Attributes
+    ----------
+    mean : float or ndarray
+        Posterior mean.
+    lower, upper : float or ndarray
+        Ends of the interval, with equal probability beyond each.
+    """
+
+    mean: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
 
 
 class BradleyTerry(
     StreamsWithoutBound,
-    PairsInference,
+    ParetoMixin,
+    ArviZMixin,
     CallbackSupportMixin,
     VersionedPickle,
     BaseEstimator,
@@ -53,7 +79,8 @@ class BradleyTerry(
     :math:`1 / (1 + \exp(\theta_b - \theta_a))` [1]_; skills have the prior
     :math:`N(0, \mathrm{prior\_scale}^2)`, and the posterior is a Gaussian found by
     variational inference on an exact, noise-free bound: there is no step size, and a
-    fit says when it has converged. A pass costs a few operations a pair that met.
+    fit says when it has converged. A pass costs a few operations for every two items
+    that met.
 
     Parameters
     ----------
@@ -77,7 +104,7 @@ class BradleyTerry(
         What a prediction makes of an item that was not in the fit: a skill that is
         known by the prior only, or an error that names it.
     max_iter : int, default=100
-        Steps, each a pass over the pairs.
+        Steps, each a pass over the matches.
     tol : float, default=1e-4
         Converged when less is left to gain, in nats of the bound ``elbo_``.
     n_jobs : int or None, default=None
@@ -109,6 +136,9 @@ class BradleyTerry(
         there is one, and the skills. ``mean``, ``scale``, ``sample``, ``logpdf``.
     elbo_ : float
         Lower bound of the log evidence, in nats. A stream has none.
+    objective_ : float
+        The same bound, in nats, priors included; of a stream that of its last batch,
+        given what came before.
     pareto_k_ : float
         Below 0.7 the posterior is near the exact one, given the tie parameter; computed
         when asked for, from the matches of the last fit.
@@ -235,14 +265,6 @@ class BradleyTerry(
         """
         with whole_fit(self, ADVICE), threads(self.n_jobs):
             self._check_parameters()
-            for name in (
-                "items_",
-                "posterior_",
-                "n_matches_",
-                "_eta",
-                "_eta_precision",
-            ):
-                vars(self).pop(name, None)
             self._fit(X, y, sample_weight)
         return self
 
@@ -275,54 +297,69 @@ class BradleyTerry(
         """
         with whole_fit(self, ADVICE), threads(self.n_jobs):
             self._check_parameters()
-            if hasattr(self, "items_"):
+            go_on = hasattr(self, "items_")
+            if go_on:
                 check_unchanged(self, "home_advantage", "ties")
-            self._fit(X, y, sample_weight)
+            self._fit(X, y, sample_weight, go_on)
             self._forget_bound()
         return self
 
     @with_callbacks
-    def _fit(self, X, y, sample_weight):
+    def _fit(self, X, y, sample_weight, go_on=False):
         began = time.perf_counter()
-        new = not hasattr(self, "items_")
         labels, won, weight = open_matches(
-            self, X, y, sample_weight, self.ties, reset=new
+            self, X, y, sample_weight, self.ties, reset=not go_on
         )
-        items, codes = self._number_items(labels)
-        prior = self._prior(items)
-        if new:
-            self._warn_of_groups(count_groups(codes, items.size))
-        eta, tie_prior = self._tie_prior(won, weight)
+        items, codes = self._number_items(labels, go_on)
+        n_matches = np.bincount(codes.ravel(), np.repeat(weight, 2), items.size)
         offset = int(self.home_advantage)
-        pairs = aggregate(
-            codes + offset, won, weight, self.ties is not None, bool(offset)
-        )
+        if go_on:
+            n_matches[: self.n_matches_.size] += self.n_matches_
+            n_more = items.size - self.items_.size
+            prior = self.posterior_.widened(n_more, self.prior_scale)
+        else:
+            self._warn_of_groups(count_groups(codes, items.size))
+            nothing = np.zeros(items.size + offset)
+            prior = MeanField(nothing, nothing + float(self.prior_scale))
+        eta, tie_prior = self._tie_prior(won, weight, go_on)
+        tied = self.ties is not None
+        matches = aggregate(codes + offset, won, weight, tied, bool(offset))
         kind = self.posterior
         if kind == "auto":
             kind = "fullrank" if prior.n_dim <= MOST_FULL else "lowrank"
-        n_matches = np.bincount(codes.ravel(), np.repeat(weight, 2), items.size)
-        if not new:
-            n_matches[: self.n_matches_.size] += self.n_matches_
 
         def attributes(point):
             return self._attributes(point, items, n_matches, offset)
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, attributes)
-            ties = eta, tie_prior
-            model, result = self._run(pairs, prior, kind, ties, began, report)
+            runs = solvers.Runs(self.max_iter, began, rng=None, report=report)
+            mean = prior.mean
+            # Independent skills roughly, then what is asked for from there.
+            stages = [("meanfield", ROUGH), (kind, self.tol)]
+            for name, tol in stages[kind == "meanfield" :]:
+                model = SkillModel(
+                    matches, prior, name, self.ties, tie_prior, self.rank
+                )
+                point = model.start(mean, eta)
+                result = runs.go_on(model, solvers.Ascent(), point, passes=1.0, tol=tol)
+                mean, eta = result.point.posterior.mean, result.point.eta
+                if result.stopped:
+                    break
             report.end()
+        result = runs.result()
         warn_not_converged(self, result, unit="")
         self._eta_precision = tie_prior[1]
-        if self.ties is not None:
-            found = model.statistics(result.point, pairs, 1.0)
+        if tied:
+            found = model.statistics(result.point, None, 1.0)
             self._eta_precision = model.direction(result.point, found).eta_precision
         vars(self).update(
             attributes(result.point),
-            classes_=np.array([0.0, 1.0] if self.ties is None else [0.0, 0.5, 1.0]),
+            classes_=np.array([0.0, 0.5, 1.0] if tied else [0.0, 1.0]),
             elbo_=float(result.objective),
+            objective_=float(result.objective),
             **result.attributes(),
-            _rows=(pairs, prior),
+            _rows=(matches, prior),
         )
         vars(self).pop("_pareto_k", None)
 
@@ -332,38 +369,7 @@ class BradleyTerry(
         state.pop("_rows", None)
         return state
 
-    def _run(self, pairs, prior, kind, ties, began, report):
-        """Fit independent skills roughly, then the posterior asked for from there."""
-        mean, runs, left = prior.mean, [], self.max_iter
-        eta, tie_prior = ties
-        passes = 0.0
-        stages = [("meanfield", ROUGH), (kind, self.tol)]
-        for name, tol in stages if kind != "meanfield" else stages[1:]:
-            model = PairsModel(pairs, prior, name, self.ties, tie_prior, self.rank)
-            solver = solvers.Ascent()
-            result = solvers.run(
-                model,
-                solver,
-                pairs,
-                model.start(mean, eta),
-                step_size=schedules.Constant(1.0),
-                temperature=schedules.Constant(1.0),
-                max_iter=left,
-                tol=tol,
-                rng=None,
-                report=report,
-                passes=passes + 1.0,
-                seconds=time.perf_counter() - began,
-            )
-            runs.append(result)
-            mean, eta = result.point.posterior.mean, result.point.eta
-            passes = result.history[-1].passes
-            left = max(0, left - result.n_iter)
-            if result.stopped:
-                break
-        return model, solvers.joined(runs)
-
-    def _number_items(self, labels):
+    def _number_items(self, labels, go_on):
         """Return all items, those known first, and the numbers (n, 2) of the labels."""
         try:
             found, where = np.unique(labels, return_inverse=True)
@@ -374,27 +380,19 @@ class BradleyTerry(
                 f"{' and '.join(kinds)}: make them all strings."
             ) from None
         where = where.reshape(labels.shape)
-        if not hasattr(self, "items_"):
+        if not go_on:
             return found, where
         numbers = self._numbers_of(found)
         fresh = numbers < 0
         numbers[fresh] = self.items_.size + np.arange(fresh.sum())
         return np.concatenate([self.items_, found[fresh]]), numbers[where]
 
-    def _prior(self, items):
-        if hasattr(self, "posterior_"):
-            n_more = items.size - self.items_.size
-            return self.posterior_.widened(n_more, self.prior_scale)
-        n_dim = items.size + int(self.home_advantage)
-        return MeanField(np.zeros(n_dim), np.full(n_dim, float(self.prior_scale)))
-
-    def _tie_prior(self, won, weight):
+    def _tie_prior(self, won, weight, go_on):
         """Return where the tie parameter starts, and its prior (mean, precision)."""
         if self.ties is None:
             return 0.0, (0.0, 0.0)
-        precision = getattr(self, "_eta_precision", 0.0)
-        if precision:
-            return self._eta, (self._eta, precision)
+        if go_on and self._eta_precision:
+            return self._eta, (self._eta, self._eta_precision)
         ties = np.average(won == 0.5, weights=weight)
         if not 0.0 < ties < 1.0:
             what = "no tie" if not ties else "nothing but ties"
@@ -445,3 +443,322 @@ class BradleyTerry(
                 UserWarning,
                 stacklevel=4,
             )
+
+    # Matches
+
+    def predict_proba(self, X, method="quadrature"):
+        """Return the probabilities of the results of matches.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_matches, 2)
+            Labels of the two items of each match.
+        method : {"quadrature", "plugin"}, default="quadrature"
+            Average over the posterior, so that little-known items are not judged with
+            confidence; or take the posterior means for the skills.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_matches, n_classes)
+            In the order of ``classes_``: the first item loses, ties, wins.
+
+        Raises
+        ------
+        ValueError
+            For labels that are missing, or unknown with ``handle_unknown="error"``.
+        """
+        check_is_fitted(self)
+        check_options(self, handle_unknown=("prior", "error"))
+        if method not in ("quadrature", "plugin"):
+            raise ValueError(
+                f"method must be 'quadrature' or 'plugin', got {method!r}."
+            )
+        codes = self._known(open_labels(self, X, reset=False), self.handle_unknown)
+        mean, variance = self._differences(codes, self._offset)
+        sd = np.sqrt(variance)
+        rule = np.zeros(1), np.ones(1)
+        if method == "quadrature":
+            rule = rule_for(sd.max(initial=0.0))
+        ties, eta = self._of_fit.ties, self._eta
+        return sum(
+            weight * outcomes(ties, mean + node * sd, eta)
+            for node, weight in zip(*rule, strict=True)
+        )
+
+    def predict_log_proba(self, X, method="quadrature"):
+        """Return the logarithms of the probabilities of the results of matches.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_matches, 2)
+            Labels of the two items of each match.
+        method : {"quadrature", "plugin"}, default="quadrature"
+            As in `predict_proba`.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_matches, n_classes)
+            In the order of ``classes_``.
+        """
+        with np.errstate(divide="ignore"):  # a probability of zero has one too
+            return np.log(self.predict_proba(X, method))
+
+    def predict(self, X):
+        """Return the most probable result of matches.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_matches, 2)
+            Labels of the two items of each match.
+
+        Returns
+        -------
+        results : ndarray of shape (n_matches,)
+            Elements of ``classes_``: 1 where the first item wins.
+        """
+        proba = self.predict_proba(X)
+        return self.classes_[proba.argmax(axis=1)]
+
+    def score(self, X, y=None, sample_weight=None):
+        """Return the mean log probability of results, in nats a match.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_matches, 2)
+            Labels of the two items of each match.
+        y : array-like of shape (n_matches,), default=None
+            Results, as in `fit`.
+        sample_weight : array-like of shape (n_matches,), default=None
+            Matches count so many times.
+
+        Returns
+        -------
+        score : float
+            Averaged over the posterior; guessing scores log(1/2) without ties.
+        """
+        check_is_fitted(self)
+        labels, result, weight = open_matches(
+            self, X, y, sample_weight, self._of_fit.ties, reset=False
+        )
+        each = self._log_of_results(self.predict_log_proba(labels), result)
+        return float(np.average(each, weights=weight))
+
+    def _log_of_results(self, log_p, result):
+        """Pick results (n,) from the log probabilities (..., n, n_classes) of all."""
+        if self._of_fit.ties is None:
+            return result * log_p[..., 1] + (1.0 - result) * log_p[..., 0]
+        column = np.broadcast_to((2.0 * result).astype(int), log_p.shape[:-1])
+        return np.take_along_axis(log_p, column[..., None], axis=-1)[..., 0]
+
+    def _draws(self, X, y, n_samples, rng):
+        """See `ArviZMixin`."""
+        ties = self._of_fit.ties
+        labels, won, _ = open_matches(self, X, y, None, ties, reset=False)
+        theta = self.posterior_.sample(n_samples, rng)
+        skills = theta[:, self._offset :]
+        a, b = self._known(labels).T
+        u = skills[:, a] - skills[:, b]
+        if self._offset:
+            u += theta[:, :1]
+        each = self._log_of_results(np.log(outcomes(ties, u, self._eta)), won)
+        posterior = {"skill": skills - skills.mean(axis=1, keepdims=True)}
+        if self._offset:
+            posterior["home_advantage"] = theta[:, 0]
+        coords = {"item": list(map(str, self.items_))}
+        return Draws(posterior, {"skill": ["item"]}, coords, each, won)
+
+    def _differences(self, codes, home=0):
+        """Return means and variances (n,) of differences of items (n, 2).
+
+        With the advantage of the first if `home` is 1; -1 is the number of an item that
+        is known by the prior only.
+        """
+        (n, _), q, unknown = codes.shape, self.posterior_, codes < 0
+        # Columns and values of the rows of a design.
+        columns = np.where(unknown, 0, codes + self._offset)
+        columns = np.column_stack([columns, np.zeros((n, home), int)])
+        values = np.where(unknown, 0.0, [1.0, -1.0])
+        values = np.column_stack([values, np.ones((n, home))])
+        rows = np.repeat(np.arange(n), 2 + home)
+        X = sparse.csr_array((values.ravel(), (rows, columns.ravel())), (n, q.n_dim))
+        variance = self._of_fit.prior_scale**2 * unknown.sum(axis=1)
+        for start in range(0, n, CHUNK):
+            some = slice(start, start + CHUNK)
+            variance[some] += q.predictor_variance(X[some])
+        return X @ q.mean, variance
+
+    def _numbers_of(self, labels):
+        """Return the numbers of labels, -1 for those that are unknown."""
+        numbers = {item: number for number, item in enumerate(self.items_.tolist())}
+        return np.array([numbers.get(label, -1) for label in labels.tolist()], int)
+
+    def _known(self, labels, handle_unknown="error"):
+        """Return the numbers of labels; -1 is an item that the prior stands for."""
+        labels = np.asarray(labels)
+        numbers = self._numbers_of(labels.ravel())
+        unknown = labels.ravel()[numbers < 0]
+        if handle_unknown == "error" and unknown.size:
+            names = list(dict.fromkeys(unknown.tolist()))
+            shown = ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)
+            raise ValueError(f"{len(names)} items were not in the fit: {shown}.")
+        return numbers.reshape(labels.shape)
+
+    # Skills
+
+    def difference_interval(self, a, b, level=0.95):
+        """Return by how much items are better than others.
+
+        Parameters
+        ----------
+        a, b : label or array-like of labels
+            Items; arrays give one interval for each pair.
+        level : float, default=0.95
+            Probability of the interval.
+
+        Returns
+        -------
+        interval : Interval
+            Its mean, lower and upper end are those of skill a - skill b.
+
+        Raises
+        ------
+        ValueError
+            For an item that was not in the fit, or a level that is no probability.
+        """
+        check_is_fitted(self)
+        z = _half_width(level)
+        a, b = np.broadcast_arrays(self._known(a), self._known(b))
+        mean, variance = self._differences(np.stack([a.ravel(), b.ravel()], axis=1))
+        half = z * np.sqrt(variance)
+        ends = (mean, mean - half, mean + half)
+        return Interval(*(end.reshape(a.shape)[()] for end in ends))
+
+    def sample_posterior(self, n_samples=1, random_state=None):
+        """Draw skills from the posterior.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        draws : dict of str to ndarray of shape (n_samples, ...)
+            "skills" (n_items), of which each draw sums to zero.
+        """
+        check_is_fitted(self)
+        rng = check_random_state(random_state)
+        skills = self.posterior_.sample(n_samples, rng)[:, self._offset :]
+        return {"skills": skills - skills.mean(axis=1, keepdims=True)}
+
+    def _log_joint(self, draws):
+        """See `ParetoMixin`. The tie parameter is known."""
+        matches, prior = self._rows
+        model = SkillModel(matches, prior, "meanfield", self._of_fit.ties)
+        with threads(self.n_jobs):
+            each = [model.log_likelihood(theta, self._eta) for theta in draws]
+        return np.array(each) + prior.logpdf(draws)
+
+    def rank_probability(self, items=None, n_samples=10_000, random_state=None):
+        """Return how probable it is that items have each rank among themselves.
+
+        Parameters
+        ----------
+        items : array-like of labels, default=None
+            Items to be ranked; None is all of them.
+        n_samples : int, default=10_000
+            Draws of the skills, so that probabilities have standard errors of 0.005 at
+            most.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n, n)
+            A row an item, in the order given, and a column a rank, the best first.
+        """
+        check_is_fitted(self)
+        numbers = np.arange(self.items_.size) if items is None else self._known(items)
+        q = self.posterior_.marginal(numbers.ravel() + self._offset)
+        rng = check_random_state(random_state)
+        counts = np.zeros((q.n_dim, q.n_dim))
+        rows = np.arange(q.n_dim)
+        for start in range(0, n_samples, DRAWS):
+            skills = q.sample(min(DRAWS, n_samples - start), rng)
+            for draw in np.argsort(-skills, axis=1, kind="stable"):
+                counts[draw, rows] += 1.0
+        return counts / n_samples
+
+    def ranking(self, level=0.95, top=None):
+        """Return a table of the items, the best first.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability of the intervals.
+        top : int, default=None
+            The first so many; None is all.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row an item: rank, skill, its standard deviation and interval, matches.
+            Skills sum to zero over all items. The frame's ``attrs`` hold what
+            concerns the whole fit; the text ends with it.
+        """
+        check_is_fitted(self)
+        order = np.argsort(-self.skill_, kind="stable")[:top]
+        return self._table(order, np.arange(1, order.size + 1), level)
+
+    def summary(self, level=0.95):
+        """Return a table of the items, in the order of ``items_``.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability of the intervals.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            As `ranking`.
+        """
+        check_is_fitted(self)
+        order = np.arange(self.items_.size)
+        rank = np.empty(order.size, int)
+        rank[np.argsort(-self.skill_, kind="stable")] = order + 1
+        return self._table(order, rank, level)
+
+    def _table(self, order, rank, level):
+        z = _half_width(level)
+        skill, sd = self.skill_[order], self.skill_std_[order]
+        tail = 50.0 * (1.0 - level)
+        columns = {
+            "rank": rank,
+            "skill": skill,
+            "sd": sd,
+            f"{tail:g} %": skill - z * sd,
+            f"{100.0 - tail:g} %": skill + z * sd,
+            "matches": self.n_matches_[order],
+        }
+        facts = {"elbo": self.elbo_} if hasattr(self, "elbo_") else {}
+        facts["converged"] = self.converged_
+        facts["posterior"] = type(self.posterior_).__name__
+        if facts["posterior"] == "MeanField":
+            facts["note"] = "standard deviations of independent skills are too small"
+        if self._offset:
+            facts["home advantage"] = self.home_advantage_
+            facts["its sd"] = self.home_advantage_std_
+        if self._of_fit.ties is not None:
+            facts["tie parameter"] = self.tie_parameter_
+        return summary_table(columns, list(map(str, self.items_[order])), facts)
+
+
+def _half_width(level):
+    if not 0.0 < level < 1.0:
+        raise ValueError(
+            f"level must be a probability, above 0 and below 1: {level!r}."
+        )
+    return ndtri(0.5 + 0.5 * level)

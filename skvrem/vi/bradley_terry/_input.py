@@ -1,33 +1,15 @@
 """Matches as they come in: labels, results and weights; and as the model wants them."""
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_array
 
 from skvrem.utils._validation import check_weight, validate_data
-from skvrem.vi.bradley_terry._model import Pairs
+from skvrem.vi.bradley_terry._model import Matches
 from skvrem.vi.gaussian._guards import check_in_memory
 
-__all__ = ["Matches", "aggregate", "count_groups", "open_labels", "open_matches"]
-
-
-class Matches(NamedTuple):
-    """Matches that count.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (n_matches, 2)
-    result : ndarray of shape (n_matches,)
-        1, 0.5 or 0 for the first.
-    weight : ndarray of shape (n_matches,)
-    """
-
-    labels: np.ndarray
-    result: np.ndarray
-    weight: np.ndarray
+__all__ = ["aggregate", "count_groups", "open_labels", "open_matches"]
 
 
 def open_labels(estimator, X, reset):
@@ -92,7 +74,9 @@ def _missing(labels):
 
 
 def open_matches(estimator, X, y, sample_weight, ties, reset):
-    """Check matches and their results; those without weight are left out.
+    """Return labels (n_matches, 2), results of the first, and weights of matches.
+
+    Those without weight are left out.
 
     Raises
     ------
@@ -105,9 +89,9 @@ def open_matches(estimator, X, y, sample_weight, ties, reset):
     result = np.ones(n) if y is None else _results(y, n, ties)
     weight = check_weight(sample_weight, n)
     if weight is None:
-        return Matches(labels, result, np.ones(n))
+        return labels, result, np.ones(n)
     kept = weight > 0.0
-    return Matches(labels[kept], result[kept], weight[kept])
+    return labels[kept], result[kept], weight[kept]
 
 
 def _results(y, n, ties):
@@ -131,7 +115,7 @@ def _results(y, n, ties):
 
 
 def aggregate(codes, result, weight, ties, ordered):
-    """Return the `Pairs` of matches, those of one pair counted once.
+    """Return the `Matches`, those of the same two items counted together.
 
     Parameters
     ----------
@@ -141,7 +125,7 @@ def aggregate(codes, result, weight, ties, ordered):
     ties : bool
         0.5 is a result of its own, not half a win each.
     ordered : bool
-        The first of a pair has an advantage, the parameter 0.
+        The first item has an advantage, the parameter 0.
     """
     a, b = codes.T
     tie = weight * (result == 0.5) if ties else np.zeros(len(result))
@@ -155,7 +139,7 @@ def aggregate(codes, result, weight, ties, ordered):
     keys, where = np.unique(a.astype(np.int64) * n + b, return_inverse=True)
     counts = [np.bincount(where, part, keys.size) for part in (win, loss, tie)]
     first, second = (part.astype(np.int32) for part in np.divmod(keys, n))
-    return Pairs(first, second, 0 if ordered else -1, *counts)
+    return Matches(first, second, 0 if ordered else -1, *counts)
 
 
 def count_groups(codes, n_items):

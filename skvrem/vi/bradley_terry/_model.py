@@ -1,15 +1,15 @@
-r"""Skills of items that meet in pairs: the bound, its curvature and its Newton steps.
+r"""Skills of items that meet in matches: the bound, its curvature and its steps.
 
-The parameters :math:`\theta` are the skills and, where the first of a pair has an
-advantage, that behind them. A pair's predictor :math:`u_p = x_p^T \theta` is a
-difference of two skills, so that everything a step needs costs a few operations a pair,
-and matches of one pair are counted once. The bound
+The parameters :math:`\theta` are the skills and, where the first item of a match has an
+advantage, that before them. A match's predictor :math:`u_m = x_m^T \theta` is a
+difference of two skills, so that everything a step needs costs a few operations a
+match, and matches of the same two items are counted together. The bound
 
-.. math:: L(q) = \sum_p E_q \log p(y_p | u_p) - KL(q, p)
+.. math:: L(q) = \sum_m E_q \log p(y_m | u_m) - KL(q, p)
 
 has no noise: expectations are quadratures in one dimension, however many items there
-are. With the expected slopes g and curvatures h of the pairs under q and the prior's
-precision :math:`P_0`, a step goes to
+are. With the expected slopes g and curvatures h of the matches under q and the
+prior's precision :math:`P_0`, a step goes to
 
 .. math:: \mu + \rho P^{-1} (X^T g - P_0 (\mu - \mu_0)), \qquad
           P = P_0 + X^T \mathrm{diag}(h) X,
@@ -22,23 +22,28 @@ step of size :math:`\rho`. A tie parameter has its part in the Newton step.
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit, softmax
 
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi.bradley_terry import _kernels as kernels
 from skvrem.vi.bradley_terry._model_posterior import KINDS
+from skvrem.vi.gaussian._kernels import WIDEST, logistic_expectations
+from skvrem.vi.gaussian._model import PlainModel
+from skvrem.vi.gaussian._model_posterior import FullRank, LowRank
 
 __all__ = [
     "Expectation",
-    "Pairs",
-    "PairsModel",
+    "Matches",
     "Point",
+    "SkillModel",
     "hermite",
+    "outcomes",
     "rule_for",
     "trapezoid",
 ]
 
-# Pairs that a thread takes at a time.
-CHUNK = 1 << 15
+# Matches that a thread takes at a time.
+CHUNK = 1 << 13
 # Nodes by the largest standard deviation of a predictor up to which their probabilities
 # err by less than 3e-6; the kernels do without nodes where it is larger than all.
 NODES = ((1.2, 10), (1.8, 20), (np.inf, 40))
@@ -74,21 +79,21 @@ def trapezoid(largest_sd):
 
 def rule_for(largest_sd):
     """Return nodes and weights for probabilities of differences up to as wide."""
-    rule = hermite if largest_sd <= kernels.MOST_SPREAD else trapezoid
+    rule = hermite if largest_sd <= WIDEST else trapezoid
     return rule(largest_sd)
 
 
-class Pairs(NamedTuple):
-    """Pairs of items, each with the counts (weights) of its results.
+class Matches(NamedTuple):
+    """Matches, those of the same two items counted together.
 
     Attributes
     ----------
-    first, second : ndarray of shape (n_pairs,), int32
+    first, second : ndarray of shape (n_matches,), int32
         Numbers of the items.
     home : int
         Number of the parameter that is the advantage of the first item, or -1.
-    win, loss, tie : ndarray of shape (n_pairs,)
-        Results of the first item.
+    win, loss, tie : ndarray of shape (n_matches,)
+        Counts (weights) of the results of the first item.
     """
 
     first: np.ndarray
@@ -98,78 +103,48 @@ class Pairs(NamedTuple):
     loss: np.ndarray
     tie: np.ndarray
 
-    @property
-    def index(self):
-        """What says which parameters a pair has."""
-        return self.first, self.second, self.home
-
-    # A source of data with one block: full passes are all that a fit needs.
-
-    total_weight = 1.0
-
-    def chunks(self):
-        """All pairs, at once."""
-        return self
-
-    def sum(self, function):
-        """Return the function of all pairs."""
-        return function(self)
-
     # Rows of the design X, two or three of whose entries are not zero
 
     def predictor(self, theta):
-        """Return X theta (n_pairs,)."""
-        out = np.empty(self.first.size)
-        kernels.differences(*self.index, theta, out)
-        return out
+        """Return X theta (n_matches,)."""
+        return kernels.differences(*self[:3], theta)
 
     def gather(self, value, n_dim):
         """Return X^T value (n_dim,)."""
-        out = np.zeros(n_dim)
-        kernels.add_rows(*self.index, value, -1.0, out)
-        return out
+        return kernels.gather(*self[:3], value, -1.0, n_dim)
 
     def curvature_diagonal(self, value, n_dim):
         """Return the diagonal (n_dim,) of X^T diag(value) X."""
-        out = np.zeros(n_dim)
-        kernels.add_rows(*self.index, value, 1.0, out)
-        return out
+        return kernels.gather(*self[:3], value, 1.0, n_dim)
 
     def curvature_times(self, value, theta):
         """Return X^T diag(value) X theta (n_dim,)."""
-        out = np.zeros(theta.size)
-        kernels.add_curvature_times(*self.index, value, theta, out)
-        return out
+        return kernels.curvature_times(*self[:3], value, theta)
 
     def curvature_matrix(self, value, n_dim):
         """Return X^T diag(value) X (n_dim, n_dim)."""
-        out = np.zeros((n_dim, n_dim))
-        kernels.add_curvature(*self.index, value, out)
-        return out
+        return kernels.curvature_matrix(*self[:3], value, n_dim)
 
     def variance(self, q):
-        """Return the diagonal (n_pairs,) of X Sigma X^T, for a Gaussian q."""
-        out = np.empty(self.first.size)
-        if hasattr(q, "diagonal"):
-            kernels.independent_variances(*self.index, q.diagonal, out)
-            kernels.add_difference_norms(*self.index, q.factor, out)
-        elif hasattr(q, "factor"):
-            kernels.difference_variances(*self.index, q.covariance(), out)
-        else:
-            kernels.independent_variances(*self.index, q.variance, out)
-        return out
+        """Return the diagonal (n_matches,) of X Sigma X^T, for a Gaussian q."""
+        if isinstance(q, FullRank):
+            return kernels.full_variances(*self[:3], q.covariance())
+        diagonal, factor = q.variance, np.empty((q.n_dim, 0))
+        if isinstance(q, LowRank):
+            diagonal, factor = q.diagonal, q.factor
+        return kernels.low_rank_variances(*self[:3], diagonal, factor)
 
 
 class Expectation(NamedTuple):
-    """Expectations under q: a sum over pairs, and one a pair.
+    """Expectations under q: sums over all matches, and numbers of each.
 
     Attributes
     ----------
     objective : float
         Expected log-likelihood.
-    slope, curvature : ndarray of shape (n_pairs,)
+    slope, curvature : ndarray of shape (n_matches,)
         First derivative by the predictor, and minus the second.
-    cross : ndarray of shape (n_pairs,)
+    cross : ndarray of shape (n_matches,)
         Minus the second derivative by predictor and tie parameter.
     tie_slope, tie_curvature : float
         First derivative by the tie parameter, and minus the second.
@@ -183,6 +158,67 @@ class Expectation(NamedTuple):
     tie_curvature: float = 0.0
 
 
+# Functions of a likelihood fill slope, curvature and cross (m,) of an `Expectation` for
+# some matches, and return its three numbers.
+
+
+def expect_no_ties(win, loss, tie, mean, variance, eta, rule, slope, curvature, cross):
+    """Expectations of wins and losses (Bradley and Terry 1952)."""
+    n = win + loss
+    row = mean, variance, win / n, n
+    return -logistic_expectations(*row, *rule, slope, curvature), 0.0, 0.0
+
+
+def expect_davidson(win, loss, tie, mean, variance, eta, rule, *out):
+    """Expectations with the ties of Davidson (1970), whose nu is exp(eta)."""
+    return kernels.expect_davidson(win, loss, tie, mean, variance, eta, *rule, *out)
+
+
+def expect_rao_kupper(
+    win, loss, tie, mean, variance, eta, rule, slope, curvature, cross
+):
+    """Expectations with the ties of Rao and Kupper (1967), whose theta is exp(t).
+
+    A tie is a win and a loss for each: with s(u) = log(1 + exp(u)) and t = s(eta) / 2
+    the log-likelihood is tie eta - (win + tie) s(t - u) - (loss + tie) s(t + u).
+    """
+    t, share, never = 0.5 * np.logaddexp(0.0, eta), expit(eta), np.zeros(mean.size)
+    by_t, by_t_twice = 0.5 * share, 0.5 * share * (1.0 - share)
+    down, bend = np.empty((2, mean.size))
+    low, high = (
+        logistic_expectations(at, variance, never, weight, *rule, *out)
+        for at, weight, *out in (
+            (t - mean, win + tie, down, bend),
+            (t + mean, loss + tie, slope, curvature),
+        )
+    )
+    np.multiply(by_t, curvature - bend, out=cross)
+    ties, pull = tie.sum(), down.sum() + slope.sum()
+    slope -= down
+    curvature += bend
+    by_eta_twice = by_t**2 * curvature.sum() - by_t_twice * pull
+    return eta * ties - low - high, ties + by_t * pull, by_eta_twice
+
+
+EXPECTATIONS = {
+    None: expect_no_ties,
+    "davidson": expect_davidson,
+    "rao-kupper": expect_rao_kupper,
+}
+
+
+def outcomes(ties, u, eta):
+    """Return the probabilities (..., n_classes) of results for predictors u (...)."""
+    if ties == "davidson":
+        logits = np.stack([-0.5 * u, np.full_like(u, eta), 0.5 * u], axis=-1)
+        return softmax(logits, axis=-1)
+    t = 0.5 * np.logaddexp(0.0, eta) if ties else 0.0
+    loss, win = expit(-u - t), expit(u - t)
+    if ties is None:
+        return np.stack([loss, win], axis=-1)
+    return np.stack([loss, np.exp(eta) * win * loss, win], axis=-1)
+
+
 class Point(NamedTuple):
     """Where a fit stands.
 
@@ -192,9 +228,9 @@ class Point(NamedTuple):
         q
     eta : float
         Tie parameter.
-    curvature : ndarray of shape (n_pairs,)
-        The covariance of q is the best one for these curvatures of the pairs.
-    variance : ndarray of shape (n_pairs,)
+    curvature : ndarray of shape (n_matches,)
+        The covariance of q is the best one for these curvatures of the matches.
+    variance : ndarray of shape (n_matches,)
         Of the predictors under q.
     repaired : tuple
         Nothing here collapses.
@@ -220,7 +256,7 @@ class Direction(NamedTuple):
     eta_step : float
     best : MeanField, FullRank or LowRank
         The posterior at the end of a whole step.
-    variance : ndarray of shape (n_pairs,)
+    variance : ndarray of shape (n_matches,)
         Of the predictors there.
     predicted_gain : float
         What a whole step is about to gain.
@@ -236,12 +272,12 @@ class Direction(NamedTuple):
     eta_precision: float
 
 
-class PairsModel:
+class SkillModel(PlainModel):
     """Matches with a likelihood, skills with a Gaussian prior and posterior.
 
     Parameters
     ----------
-    pairs : Pairs
+    matches : Matches
     prior : MeanField, FullRank or LowRank
         Of all parameters.
     kind : {"meanfield", "fullrank", "lowrank"}
@@ -253,65 +289,59 @@ class PairsModel:
         Of a low rank.
     """
 
-    def __init__(self, pairs, prior, kind, ties=None, tie_prior=(0.0, 0.0), rank=0):
-        self.pairs = pairs
+    def __init__(self, matches, prior, kind, ties=None, tie_prior=(0.0, 0.0), rank=0):
+        self.matches = matches
         self.prior = prior
-        self.kind = KINDS[kind](pairs, prior, rank)
+        self.kind = KINDS[kind](matches, prior, rank)
         self.ties = ties
         self.eta_mean, self.eta_precision = tie_prior
-        largest = np.sqrt(pairs.variance(prior).max(initial=0.0))
-        self.nodes, self.weights = hermite(largest)
+        #: Nodes and weights of the quadrature.
+        self.rule = hermite(np.sqrt(matches.variance(prior).max(initial=0.0)))
         self._directed = None, None, None
 
     def start(self, mean, eta):
-        """Return the point with the curvature that the pairs have at the mean."""
-        nothing = np.zeros(self.pairs.first.size)
-        found = self.expectation(self.pairs.predictor(mean), nothing, eta)
-        return self._point(self.kind.best(found.curvature).moved(mean), eta, found)
+        """Return the point with the curvature that the matches have at the mean."""
+        curvature = self._at(mean, eta).curvature
+        posterior = self.kind.best(curvature).moved(mean)
+        return Point(posterior, eta, curvature, self.matches.variance(posterior))
 
-    def _point(self, posterior, eta, found):
-        return Point(posterior, eta, found.curvature, self.pairs.variance(posterior))
-
-    # Sums over pairs
+    # Sums over matches
 
     def statistics(self, point, batch, beta):
         """Return the expectations under q. There is nothing latent to temper."""
-        mean = self.pairs.predictor(point.posterior.mean)
+        mean = self.matches.predictor(point.posterior.mean)
         return self.expectation(mean, point.variance, point.eta)
 
     def log_likelihood(self, theta, eta):
         """Return the log-likelihood of parameters (n_dim,), up to a constant."""
-        nothing = np.zeros(self.pairs.first.size)
-        u = self.pairs.predictor(theta)
-        return self.expectation(u, nothing, eta, (np.zeros(1), np.ones(1))).objective
+        return self._at(theta, eta).objective
+
+    def _at(self, theta, eta):
+        """Return the `Expectation` for parameters without uncertainty."""
+        u = self.matches.predictor(theta)
+        return self.expectation(u, np.zeros(u.size), eta, (np.zeros(1), np.ones(1)))
 
     def expectation(self, mean, variance, eta, rule=None):
         """Return the `Expectation` for Gaussian predictors.
 
         Parameters
         ----------
-        mean, variance : ndarray of shape (n_pairs,)
+        mean, variance : ndarray of shape (n_matches,)
         eta : float
             Tie parameter.
         rule : tuple (nodes, weights), default=None
             Of the quadrature; None is that of the prior.
         """
-        pairs = self.pairs
-        out = np.empty((3, mean.size))
-        arguments = [mean, variance, pairs.win, pairs.loss]
-        if self.ties is None:
-            function, out = kernels.expect_no_ties, out[:2]
-        else:
-            arguments += [pairs.tie, eta]
-            function = kernels.expect_davidson
-            if self.ties == "rao-kupper":
-                function = kernels.expect_rao_kupper
-        arguments += rule or (self.nodes, self.weights)
+        out = np.zeros((3, mean.size))
+        each = *self.matches[3:], mean, variance
+
+        def evaluate(rows):
+            rows = slice(*rows)
+            some = (part[rows] for part in each)
+            return EXPECTATIONS[self.ties](*some, eta, rule or self.rule, *out[:, rows])
+
         chunks = row_chunks(0, mean.size, CHUNK)
-        parts = parallel_map(lambda rows: function(*arguments, *rows, *out), chunks)
-        if self.ties is None:
-            return Expectation(sum(parts), *out, np.empty(0))
-        value, *by_eta = map(sum, zip(*parts, strict=True))
+        value, *by_eta = map(sum, zip(*parallel_map(evaluate, chunks), strict=True))
         return Expectation(value, *out, *by_eta)
 
     # What the solver asks for
@@ -335,16 +365,8 @@ class PairsModel:
         else:
             curvature = point.curvature + step * (mean.curvature - point.curvature)
             best = self.kind.best(curvature)
-            variance = self.pairs.variance(best)
+            variance = self.matches.variance(best)
         return Point(best.moved(moved), eta, curvature, variance)
-
-    def recentre(self, point):
-        """Return the point: there is no reference."""
-        return point
-
-    def reseed(self, point, data, rng):
-        """Return the point: no part of it can collapse."""
-        return point
 
     # Steps
 
@@ -357,7 +379,7 @@ class PairsModel:
     def _direct(self, point, found):
         q, curvature = point.posterior, found.curvature
         away = q.mean - self.prior.mean
-        gather = self.pairs.gather
+        gather = self.matches.gather
         gradient = gather(found.slope, away.size) - self.prior.precision_times(away)
         best = self.kind.best(curvature)
         step = self.kind.divide(curvature, gradient, best)
@@ -370,7 +392,7 @@ class PairsModel:
             precision -= float(mixed @ follow)
             eta_step = (slope - float(mixed @ step)) / precision
             step = step - eta_step * follow
-        variance = self.pairs.variance(best)
+        variance = self.matches.variance(best)
         # Of the mean; then of the covariance where the curvature stands still.
         predicted_gain = 0.5 * (float(gradient @ step) + slope * eta_step)
         trace = float(curvature @ (point.variance - variance))

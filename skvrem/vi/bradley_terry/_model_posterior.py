@@ -1,6 +1,6 @@
-r"""The best covariance of each kind for given curvatures of the likelihood of pairs.
+r"""The best covariance of each kind for given curvatures of the likelihood of matches.
 
-With the expected curvature h of every pair held, the bound is, but for constants,
+With the expected curvature h of all matches held, the bound is, but for constants,
 :math:`\frac12 \log |\Sigma| - \frac12 \mathrm{tr}(P \Sigma)` with
 :math:`P = P_0 + X^T \mathrm{diag}(h) X` and the prior's :math:`P_0`. A kind knows the
 covariance that maximises it, and how to divide by P. Where h is that of the covariance
@@ -10,7 +10,7 @@ it gave, the covariance is the optimum of the bound itself.
 import numpy as np
 from scipy.linalg import cholesky
 from scipy.linalg.lapack import dtrtri
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, cg, eigsh
 
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
@@ -27,14 +27,14 @@ class _Kind:
 
     Parameters
     ----------
-    pairs : Pairs
+    matches : Matches
     prior : MeanField, FullRank or LowRank
     rank : int
         Of a low rank.
     """
 
-    def __init__(self, pairs, prior, rank):
-        self.pairs = pairs
+    def __init__(self, matches, prior, rank):
+        self.matches = matches
         self.prior = prior
         self.prior_diagonal = prior.precision_diagonal
         self.rank = rank
@@ -42,18 +42,28 @@ class _Kind:
     def diagonal(self, curvature):
         """Diagonal of P."""
         d = self.prior_diagonal.size
-        return self.prior_diagonal + self.pairs.curvature_diagonal(curvature, d)
+        return self.prior_diagonal + self.matches.curvature_diagonal(curvature, d)
 
-    def times(self, curvature, x):
-        """P times a vector."""
-        own = self.pairs.curvature_times(curvature, x)
-        return own + self.prior.precision_times(x)
+    def scaled(self, curvature, root):
+        """R P R as an operator, with the diagonal R (d,) of a root."""
+
+        def times(x):
+            x = root * x.ravel()
+            own = self.matches.curvature_times(curvature, x)
+            return root * (own + self.prior.precision_times(x))
+
+        return LinearOperator((root.size, root.size), times, dtype=np.float64)
 
     def divide(self, curvature, target, best):
         """Return P^-1 times a vector; `best` is the posterior for P."""
-        return conjugate_gradients(
-            lambda x: self.times(curvature, x), self.diagonal(curvature), target
+        root = self.diagonal(curvature) ** -0.5  # Jacobi's preconditioner
+        scaled, _ = cg(
+            self.scaled(curvature, root),
+            root * target,
+            rtol=PRECISION,
+            maxiter=MOST_ITERATIONS,
         )
+        return root * scaled
 
 
 class MeanFieldKind(_Kind):
@@ -71,7 +81,7 @@ class FullRankKind(_Kind):
     def best(self, curvature):
         """Return the posterior, about zero."""
         P = self.prior.precision
-        P += self.pairs.curvature_matrix(curvature, len(P))
+        P += self.matches.curvature_matrix(curvature, len(P))
         # Turned round, so that the factor of the inverse is lower triangular.
         upper = cholesky(P[::-1, ::-1], lower=True, check_finite=False)[::-1, ::-1]
         factor, _ = dtrtri(upper.T, lower=1)
@@ -104,16 +114,10 @@ class LowRankKind(_Kind):
 
     def _smallest(self, curvature, root):
         """Return the smallest eigenvalues, as far as below 1, and their vectors."""
-        d = root.size
-        operator = LinearOperator(
-            (d, d),
-            matvec=lambda x: root * self.times(curvature, root * x.ravel()),
-            dtype=np.float64,
-        )
         try:
             values, vectors = eigsh(
-                operator,
-                k=min(self.rank, d - 1),
+                self.scaled(curvature, root),
+                k=min(self.rank, root.size - 1),
                 which="SA",
                 v0=1.0 / root,
                 tol=EIGEN_PRECISION,
@@ -126,39 +130,3 @@ class LowRankKind(_Kind):
 
 
 KINDS = {"meanfield": MeanFieldKind, "fullrank": FullRankKind, "lowrank": LowRankKind}
-
-
-def conjugate_gradients(times, diagonal, target):
-    """Solve a positive definite system.
-
-    Parameters
-    ----------
-    times : callable
-        Multiplies the matrix with a vector.
-    diagonal : ndarray of shape (d,)
-        The matrix's own, for Jacobi's preconditioner.
-    target : ndarray of shape (d,)
-
-    Returns
-    -------
-    x : ndarray of shape (d,)
-        The residual is at most `PRECISION` of the target, in the preconditioner's
-        metric.
-    """
-    x = np.zeros(target.size)
-    residual = target.copy()
-    scaled = residual / diagonal
-    direction = scaled.copy()
-    length = first = float(residual @ scaled)
-    for _ in range(MOST_ITERATIONS):
-        if length <= PRECISION**2 * first:
-            break
-        image = times(direction)
-        step = length / float(direction @ image)
-        x += step * direction
-        residual -= step * image
-        scaled = residual / diagonal
-        length, before = float(residual @ scaled), length
-        direction *= length / before
-        direction += scaled
-    return x

@@ -36,7 +36,7 @@ def decompose(family, X, y, weight, mean, scale, names, batch_size, n_draws, rng
     batch_size, n_draws : int
     rng : numpy.random.Generator
     """
-    rows = _Rows(X, weight, batch_size)
+    rows = _Batches(X, weight, batch_size)
     a = X @ mean
     by_rows = _by_rows(family, rows, a, y, scale)
     wanted = {"naive", *names} - {"quadrature"}
@@ -76,11 +76,15 @@ def _by_rows(family, rows, a, y, scale):
     v = rows.squares @ np.square(scale)
     half = np.sqrt(v) if family.n_predictors > 1 else v
     _, residual, curvature = family.expectations(a, half, y, np.empty(0))
-    return rows.variance_without_draws(residual, curvature, np.square(scale))
+    return rows.variance(residual, curvature, np.square(scale), drawn=False)
 
 
-class _Rows:
-    """Rows with weights, and the variance of sums over batches of them."""
+class _Batches:
+    """Rows with weights, and the variance of sums over batches of them.
+
+    A row's part of a sum is first x by the means, and second b scale by the scales: b
+    is x where the scale is that of a draw, x^2 where draws are integrated out.
+    """
 
     def __init__(self, X, weight, batch_size):
         self.X, self.squares = X, np.square(X)
@@ -89,27 +93,18 @@ class _Rows:
         # Of a sum over all, from batches drawn without replacement.
         self.factor = n / batch_size * (n - batch_size) / max(1, n - 1)
 
-    def total(self, first, second, noise):
+    def total(self, first, second, scale, drawn=True):
         """Return the sum over rows, of the means and the scales."""
+        basis = self.X if drawn else self.squares
         by_mean = self.X.T @ (self.weight * first)
-        by_scale = self.X.T @ (self.weight * second) * noise
+        by_scale = basis.T @ (self.weight * second) * scale
         return np.concatenate([by_mean.ravel(), by_scale.ravel()])
 
-    def variance(self, first, second, noise):
-        """Return the trace of the variance of a batch's estimate at one draw."""
+    def variance(self, first, second, scale, drawn=True):
+        """Return the trace of the variance of a batch's estimate."""
         n = len(self.X)
+        basis = self.squares if drawn else np.square(self.squares)
         squares = self.squares.T @ np.square(self.weight * first)
-        squares += self.squares.T @ np.square(self.weight * second) * np.square(noise)
-        mean = self.total(first, second, noise) / n
+        squares += basis.T @ np.square(self.weight * second) * np.square(scale)
+        mean = self.total(first, second, scale, drawn) / n
         return self.factor * (float(squares.sum()) - n * float(mean @ mean))
-
-    def variance_without_draws(self, residual, curvature, variances):
-        """Return it for expected residuals and curvatures of rows."""
-        n = len(self.X)
-        first, second = self.weight * residual, self.weight * curvature
-        squares = self.squares.T @ np.square(first)
-        squares += np.square(self.squares).T @ np.square(second) * np.square(variances)
-        by_mean = self.X.T @ first / n
-        by_scale = self.squares.T @ second * variances / n
-        means = np.square(by_mean).sum() + np.square(by_scale).sum()
-        return self.factor * float(squares.sum() - n * means)

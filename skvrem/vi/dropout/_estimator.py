@@ -5,15 +5,22 @@ from functools import partial
 from numbers import Integral
 
 import numpy as np
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source, is_dask
+from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
-from skvrem.utils._base import VersionedPickle
-from skvrem.utils._classes import number_classes, stream_classes
+from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._classes import (
+    PredictsByProba,
+    check_known,
+    number_classes,
+    stream_classes,
+)
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -29,7 +36,6 @@ from skvrem.utils._validation import (
     check_weight,
     validate_data,
 )
-from skvrem.vi.dropout._inference import DropoutInference
 from skvrem.vi.dropout._model import (
     ACTIVATIONS,
     DropoutModel,
@@ -38,24 +44,35 @@ from skvrem.vi.dropout._model import (
     Weights,
 )
 from skvrem.vi.dropout._plan import Watch, hidden_sizes, plan_dropout
+from skvrem.vi.gaussian._answers import check_method, in_chunks
+from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
     CENTRE,
     MOST_SCALE,
     check_in_memory,
+    check_of_fit,
     check_unchanged,
     whole_fit,
 )
+from skvrem.vi.gaussian._minibatch import check_steps, steps_of
 from skvrem.vi.gaussian._model import Point
-from skvrem.vi.gaussian._model_families import Logistic, ScatteredSoftmax
+from skvrem.vi.gaussian._model_families import (
+    Logistic,
+    ScatteredSoftmax,
+    Softmax,
+    expected_probabilities,
+)
 
 __all__ = ["GaussianDropoutClassifier"]
 
 # Units of a layer that no memory has room for the weights of.
 MOST_UNITS = 1 << 32
+# Rows a task of a prediction, and draws of the noise for method="mc".
+PREDICT_ROWS, DRAWS = 2048, 200
 
 
 class GaussianDropoutClassifier(
-    DropoutInference,
+    PredictsByProba,
     ClassifierMixin,
     CallbackSupportMixin,
     VersionedPickle,
@@ -76,7 +93,7 @@ class GaussianDropoutClassifier(
         Units of the hidden layers; ``()`` is a linear classifier.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
         Of hidden layers.
-    noise_scale : float, default=0.5
+    dropout_scale : float, default=0.5
         Standard deviation of the noise. Dropping units with probability p has the same
         variance for :math:`\sqrt{p / (1 - p)}`.
     alpha : float, default=1e-4
@@ -85,16 +102,14 @@ class GaussianDropoutClassifier(
         How means over rows are estimated: by full passes, by minibatches, or by those
         with the control variate of Algorithm 2 of [1]_. "auto" is "batch" without
         hidden layers and for up to 200 rows, else "stochastic".
-    expectation : {"auto", "quadrature", "mc"}, default="auto"
-        How the noise is averaged over. "quadrature" integrates over the logits, "mc"
-        draws it anew in each step. "auto" is "quadrature" for "batch" and for two
-        classes, else "mc".
-    control_variate : {"taylor", None}, default="taylor"
-        Of the draws: Taylor's approximation about the network without noise ([1]_,
-        Eq. 57). "svrg" with "mc" needs it.
-    optimizer : {"auto", "lbfgs", "adam", "sgd"}, default="auto"
-        "lbfgs" for "batch", "adam" or "sgd" for minibatches; "auto" is "lbfgs" and
-        "adam".
+    steps : MinibatchSteps or None, default=None
+        How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
+        ``expectation`` by "quadrature" integrates over the logits, "mc" draws the noise
+        anew in each step; "auto" is "quadrature" for "batch" and for two classes. Its
+        ``control_variate`` of the draws is "taylor", the approximation about the
+        network without noise ([1]_, Eq. 57), or None; "svrg" with "mc" needs it. Its
+        ``optimizer`` is "lbfgs" for "batch" and "adam" or "sgd" for minibatches; "auto"
+        is "lbfgs" and "adam". It has no use for ``control_scale`` and ``n_draws``.
     step_size : float or "auto", default="auto"
         Of minibatches. It is halved wherever an epoch lowers the objective; "auto" is
         0.001 for "adam" (0.01 without hidden layers) and 0.1 for "sgd".
@@ -134,6 +149,8 @@ class GaussianDropoutClassifier(
         Expected loss and penalty, in nats a row, of the weights that are returned; of
         a stream, over its last batch. For more than two classes it is a sum over nodes
         that err by some 5e-4 nats a row.
+    objective_ : float
+        Minus ``loss_``: the penalised expected log-likelihood, in nats a row.
     n_layers_ : int
         With that of the features.
     history_ : dict of ndarray
@@ -177,12 +194,10 @@ class GaussianDropoutClassifier(
         hidden_layer_sizes=(100,),
         activation="relu",
         *,
-        noise_scale=0.5,
+        dropout_scale=0.5,
         alpha=1e-4,
         solver="auto",
-        expectation="auto",
-        control_variate="taylor",
-        optimizer="auto",
+        steps=None,
         step_size="auto",
         batch_size="auto",
         max_iter=200,
@@ -197,12 +212,10 @@ class GaussianDropoutClassifier(
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
-        self.noise_scale = noise_scale
+        self.dropout_scale = dropout_scale
         self.alpha = alpha
         self.solver = solver
-        self.expectation = expectation
-        self.control_variate = control_variate
-        self.optimizer = optimizer
+        self.steps = steps
         self.step_size = step_size
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -216,22 +229,23 @@ class GaussianDropoutClassifier(
         self.verbose_interval = verbose_interval
 
     def _check_parameters(self):
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "verbose_interval", least=1)
+        check_of_fit(self)
         check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol", "alpha")
-        check_real(self, "noise_scale", most=MOST_SCALE)
+        check_real(self, "alpha")
+        check_real(self, "dropout_scale", most=MOST_SCALE)
         check_real(self, "step_size", above=True, options=("auto",))
         check_real(self, "validation_fraction", above=True, most=0.9)
         check_options(
             self,
             activation=tuple(ACTIVATIONS),
             solver=("auto", "batch", "stochastic", "svrg"),
-            expectation=("auto", "quadrature", "mc"),
+            early_stopping=(True, False),
+        )
+        check_steps(
+            self,
+            unused=("control_scale", "n_draws"),
             control_variate=("taylor", None),
             optimizer=("auto", "lbfgs", "adam", "sgd"),
-            early_stopping=(True, False),
-            warm_start=(True, False),
         )
         sizes = hidden_sizes(self)
         whole = (isinstance(n, Integral) and not isinstance(n, bool) for n in sizes)
@@ -283,15 +297,18 @@ class GaussianDropoutClassifier(
 
     def _open(self, X, y, sample_weight, reset, known=None):
         """Return rows, numbers of classes and weights."""
-        if is_dask(X):
-            as_source(X, dask=False)  # says what to do
         check_in_memory(y=y, sample_weight=sample_weight)
-        options = {"dtype": (np.float64, np.float32), "order": "C"}
-        X, y = validate_data(self, X, y, reset=reset, **options)
-        check_magnitude(X)
+        X, y = self._checked(X, y, reset=reset)
         weight = check_weight(sample_weight, len(X))
         self.classes_, numbers = number_classes(self, y, weight, known)
         return X, numbers, weight
+
+    def _checked(self, X, *y, reset=False):
+        """Return rows, and targets where they are given, as arrays."""
+        options = {"dtype": (np.float64, np.float32), "order": "C"}
+        found = validate_data(self, X, *y, reset=reset, **options)
+        check_magnitude(found[0] if y else found)
+        return found
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
@@ -320,24 +337,15 @@ class GaussianDropoutClassifier(
             solver = solvers.QuasiNewton(self.tol, trusted=concave, name="batch")
         else:
             fitted, solver = self._steps(model, plan), solvers.Sweeps(plan.solver)
-        watch = Watch(self, model, held_out)
+        attributes = partial(self._attributes, model.network, dtype=rows.dtype)
+        step_size = schedules.Constant(plan.step_size)
         with Progress(self, X, y, 1) as progress:
-            attributes = partial(self._attributes, model.network, dtype=rows.dtype)
             report = progress.start(0, lambda at: attributes(at.parameters))
-            result = solvers.run(
-                fitted,
-                solver,
-                model.data,
-                point,
-                step_size=schedules.Constant(plan.step_size),
-                temperature=schedules.Constant(1.0),
-                max_iter=self.max_iter,
-                tol=self.tol,
-                rng=rng,
-                report=watch.after(report),
-                seconds=time.perf_counter() - began,
+            watch = Watch(self, model.network, held_out, report)
+            how = {"step_size": step_size, "rng": rng}
+            result, *_ = fit_bound(
+                self, fitted, model.data, solver, point, watch, began, **how
             )
-            report.end()
         if not watch.ended:
             warn_not_converged(self, result)
         for name in ("_moments", "validation_scores_"):
@@ -350,8 +358,9 @@ class GaussianDropoutClassifier(
         vars(self).update(
             attributes(parameters),
             loss_=-objective,
+            objective_=objective,
             **result.attributes(),
-            **self._used(plan),
+            **plan.attributes(),
         )
 
     def _check_held_out(self, numbers):
@@ -381,7 +390,7 @@ class GaussianDropoutClassifier(
         return DropoutModel(
             family,
             targets,
-            Network(sizes, self.activation, self.noise_scale),
+            Network(sizes, self.activation, self.dropout_scale),
             self.alpha,
             as_source(rows, weight, dask=False),
         )
@@ -389,19 +398,10 @@ class GaussianDropoutClassifier(
     def _steps(self, model, plan):
         """Return what minibatch steps move."""
         drawn = plan.expectation == "mc"
-        control = self.control_variate if drawn else "quadrature"
+        control = steps_of(self).control_variate if drawn else "quadrature"
         return DropoutSteps(
             model, plan.solver, control, plan.optimizer, plan.batch_size
         )
-
-    def _used(self, plan):
-        return {
-            "solver_": plan.solver,
-            "expectation_": plan.expectation,
-            "optimizer_": plan.optimizer,
-            "step_size_": plan.step_size,
-            "batch_size_": plan.batch_size,
-        }
 
     def _first(self, network, classes, rng):
         """Return the weights to start from: random, or the last ones."""
@@ -416,7 +416,7 @@ class GaussianDropoutClassifier(
     def _attributes(self, network, parameters, dtype):
         """Return the fitted attributes of weights."""
         layers = network.layers(parameters.vector)
-        last = self.noise_scale * abs(layers[-1][0])
+        last = self.dropout_scale * abs(layers[-1][0])
         return {
             "classes_": self.classes_,
             "coefs_": [W.astype(dtype) for W, _ in layers],
@@ -431,9 +431,9 @@ class GaussianDropoutClassifier(
         Goes on from a `fit` or the batch before, with the optimizer's moments. The
         steps are those of "stochastic" and "adam" where the fit makes full passes. The
         posterior of earlier batches is not the prior of later ones, as its standard
-        deviations are `noise_scale` times the weights however many rows there were: it
-        would hold weights back that few rows have moved, and let go of those that many
-        agree on.
+        deviations are `dropout_scale` times the weights however many rows there were:
+        it would hold weights back that few rows have moved, and let go of those that
+        many agree on.
 
         Parameters
         ----------
@@ -479,15 +479,126 @@ class GaussianDropoutClassifier(
         begin = Anchor(None, np.nan, 0.0, point)  # of which nothing need be known
         point = solver.sweep(begin, pace, rng).point
         _, mean, _ = steps.full_pass(point, model.data)
+        objective = model.objective(point, mean)
         dtype = rows.dtype if first else self.coefs_[0].dtype
         of_fit = ("history_", "stop_reason_", "gap_left_")
         for name in (*of_fit, "validation_scores_"):
             vars(self).pop(name, None)  # they are of a fit that is past
         vars(self).update(
             self._attributes(model.network, point.parameters, dtype),
-            loss_=-model.objective(point, mean),
+            loss_=-objective,
+            objective_=objective,
             converged_=False,
             n_iter_=getattr(self, "n_iter_", 0) + 1,
             _moments=point.moments,
-            **self._used(plan),
+            **plan.attributes(),
         )
+
+    # Answers
+
+    def predict_proba(self, X, method="quadrature"):
+        """Return the probabilities of the classes, averaged over the noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        method : {"quadrature", "mc", "plugin"}, default="quadrature"
+            "quadrature" integrates over the logits of a row, "mc" averages over 200
+            draws of the noise, "plugin" leaves it out, as dropout usually does.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        check_is_fitted(self)
+        check_method(method)
+        X = self._checked(X)
+        sizes = (len(self.coefs_[0]), *(len(b) for b in self.intercepts_))
+        given, k = self._of_fit, len(self.classes_)
+        network = Network(sizes, given.activation, given.dropout_scale)
+        layers = network.layers(self._weights(network))
+        family = Logistic() if k == 2 else Softmax(k, 0)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+
+        def evaluate(chunk):
+            inputs, a = network.forward(layers, X[slice(*chunk)])
+            x, (W, b) = inputs[-1], layers[-1]
+            if method == "plugin":
+                return _outcomes(a)
+            if method == "quadrature":
+                return expected_probabilities(family, a, network.spread(layers, x))
+            total, rng = 0.0, np.random.default_rng([seed, chunk[0]])
+            for _ in range(DRAWS):
+                total = total + _outcomes((network.noise(x.shape, rng) * x) @ W + b)
+            return total / DRAWS
+
+        return in_chunks(self, evaluate, len(X), PREDICT_ROWS)
+
+    def score(self, X, y, sample_weight=None):
+        """Return the share of rows whose class is the most probable one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        accuracy : float
+            Between 0 and 1.
+
+        Raises
+        ------
+        ValueError
+            If y has a class that was not in the fit.
+        """
+        check_is_fitted(self)
+        check_in_memory(y=y, sample_weight=sample_weight)
+        check_known(y, self.classes_)
+        return super().score(X, y, sample_weight)
+
+    def summary(self):
+        """Return a table of the layers.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row a layer: inputs, units, weights and their root mean square. The
+            frame's ``attrs`` hold the loss, solver and convergence; the text ends with
+            them.
+        """
+        check_is_fitted(self)
+        columns = {
+            "inputs": [len(W) for W in self.coefs_],
+            "units": [W.shape[1] for W in self.coefs_],
+            "weights": [W.size + W.shape[1] for W in self.coefs_],
+            "size": [float(np.sqrt(np.mean(np.square(W)))) for W in self.coefs_],
+        }
+        names = [f"hidden {i + 1}" for i in range(len(self.coefs_) - 1)] + ["output"]
+        facts = {
+            "loss": self.loss_,
+            "dropout_scale": self._of_fit.dropout_scale,
+            "solver": self.solver_,
+            "expectation": self.expectation_,
+            "epochs": self.n_iter_,
+            "converged": self.converged_,
+        }
+        return summary_table(columns, names, facts)
+
+    def _weights(self, network):
+        """Return the fitted weights as one vector."""
+        pairs = zip(self.coefs_, self.intercepts_, strict=True)
+        return network.vector(pairs).astype(np.float64)
+
+
+def _outcomes(z):
+    """Return probabilities (m, n_classes) at logits."""
+    if z.shape[1] > 1:
+        return softmax(z, axis=1)
+    return np.column_stack([expit(-z[:, 0]), expit(z[:, 0])])

@@ -41,7 +41,7 @@ from skvrem.utils._algebra import accumulate, rescale
 from skvrem.utils._control import controlled
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi.gaussian import _kernels
-from skvrem.vi.gaussian._model import PlainModel, Point
+from skvrem.vi.gaussian._model import PlainModel, Point, SteppedModel
 
 __all__ = ["DropoutModel", "DropoutSteps", "Gradient", "Network", "Weights"]
 
@@ -98,13 +98,13 @@ class Network:
     sizes : sequence of int
         Features, units of the hidden layers, logits.
     activation : {"identity", "logistic", "tanh", "relu"}
-    noise_scale : float
+    dropout_scale : float
     """
 
-    def __init__(self, sizes, activation, noise_scale):
+    def __init__(self, sizes, activation, dropout_scale):
         self.sizes = tuple(sizes)
         self.function, self.derivative = ACTIVATIONS[activation]
-        self.noise_variance = noise_scale**2
+        self.noise_variance = dropout_scale**2
         self.shapes = list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
         ends = np.cumsum([size for a, b in self.shapes for size in (a * b, b)])
         self.n_weights, self.ends = int(ends[-1]), ends[:-1]
@@ -144,6 +144,13 @@ class Network:
         if k > 1:
             _kernels.roots(V, k)
         return V
+
+    def noise(self, shape, rng):
+        """Return numbers that inputs of the last layer are multiplied by."""
+        noise = rng.standard_normal(shape)
+        noise *= np.sqrt(self.noise_variance)
+        noise += 1.0
+        return noise
 
     def by_moments(self, layers, x, R, C):
         """Return gradients by the last layer and its inputs, noise integrated out."""
@@ -350,7 +357,7 @@ class DropoutModel(PlainModel):
         return self.move(point, step * direction)
 
 
-class Work:
+class NetworkWork:
     """What an epoch of steps moves.
 
     Attributes
@@ -368,8 +375,12 @@ class Work:
         self.moments = np.zeros((2, n_moments)) if fresh else last[0].copy()
         self.count = 0 if fresh else last[1]
 
+    def close(self):
+        """Return the point that the epoch has led to."""
+        return Point(Weights(self.vector), moments=(self.moments, self.count))
 
-class DropoutSteps(PlainModel):
+
+class DropoutSteps(SteppedModel):
     """A `DropoutModel` whose weights are moved by minibatch steps.
 
     Parameters
@@ -381,8 +392,6 @@ class DropoutSteps(PlainModel):
     optimizer : {"adam", "sgd"}
     batch_size : int
     """
-
-    known_passes = 1.0
 
     def __init__(self, model, kind, control, optimizer, batch_size):
         self.model = model
@@ -402,17 +411,9 @@ class DropoutSteps(PlainModel):
         total = self.model.total(layers, np.arange(self.model.data.n_units), "loss")
         return point, rescale(total, 1.0 / self.model.total_weight), None
 
-    def objective(self, point, mean):
-        """Return the penalised expected log-likelihood, in nats a row."""
-        return self.model.objective(point, mean)
-
     def predicted_gain(self, point, mean):
         """Return infinity: nobody knows what is left to gain."""
         return np.inf
-
-    def update(self, point, mean, correction, step):
-        """Return the point: a step without noise is not of this model."""
-        return point
 
     # A sweep
 
@@ -426,7 +427,9 @@ class DropoutSteps(PlainModel):
 
     def open(self, anchor):
         """Return what an epoch moves."""
-        return Work(anchor.point, self.model.network.n_weights if self.adam else 0)
+        return NetworkWork(
+            anchor.point, self.model.network.n_weights if self.adam else 0
+        )
 
     def visits(self, known, rng):
         """Return all rows in random order."""
@@ -437,10 +440,7 @@ class DropoutSteps(PlainModel):
         if not self.noise_width:
             return None
         network = self.model.network
-        noise = rng.standard_normal((len(rows), network.sizes[-2]))
-        noise *= np.sqrt(network.noise_variance)
-        noise += 1.0
-        return noise
+        return network.noise((len(rows), network.sizes[-2]), rng)
 
     def sweep(self, work, known, rows, noise, sizes):
         """Make a step for each batch of some rows; none can be rejected."""
@@ -478,40 +478,39 @@ class DropoutSteps(PlainModel):
         known : tuple (vector, gradient), default=None
             What `known_at` returns.
         """
-        model, network = self.model, self.model.network
-        layers = network.layers(vector)
-        inputs, a = network.forward(layers, model.data.rows[rows])
-        x = inputs[-1]
-        if noise is None:
-            last = model.expected(layers, x, a, rows)[1]
-        else:
-            W, b = layers[-1]
-            z = (noise * x) @ W + b
-            r = model.residual(z, rows)
-            controlled_here = self.control == "taylor" and known is None
-            if controlled_here:
-                r = r - model.approximation(a, z - a, rows)
-            last = network.by_noise(layers, x, noise, r)
-            if controlled_here:
-                last = tuple(map(np.add, last, model.taylor(layers, x, a, rows)))
-        gradient = network.backward(layers, inputs, last)
-        scale = model.data.n_units / (len(rows) * model.total_weight)
+        here = self.control if known is None else None
+        gradient = self._gradient(vector, rows, noise, here)
+        data = self.model.data
+        scale = data.n_units / (len(rows) * data.total_weight)
         if known is None:
             return scale * gradient
         before, mean = known
-        return controlled(gradient, self._then(before, rows, noise), mean, scale)
+        then = self._gradient(before, rows, noise, approximate=True)
+        return controlled(gradient, then, mean, scale)
 
-    def _then(self, vector, rows, noise):
-        """Return the approximation of a minibatch's gradient at an earlier point."""
+    def _gradient(self, vector, rows, noise, control=None, approximate=False):
+        """Return the gradient of a minibatch's log-likelihood at draws of the noise.
+
+        control : what it is controlled by at this very point. approximate: that of
+        Taylor's approximation in its place.
+        """
         model, network = self.model, self.model.network
         layers = network.layers(vector)
         inputs, a = network.forward(layers, model.data.rows[rows])
-        x = inputs[-1]
+        x, (W, b) = inputs[-1], layers[-1]
         if noise is None:
             last = model.expected(layers, x, a, rows)[1]
+        elif approximate:
+            r = model.approximation(a, ((noise - 1.0) * x) @ W, rows)
+            last = network.by_noise(layers, x, noise, r)
         else:
-            t = ((noise - 1.0) * x) @ layers[-1][0]
-            last = network.by_noise(layers, x, noise, model.approximation(a, t, rows))
+            z = (noise * x) @ W + b
+            r = model.residual(z, rows)
+            if control == "taylor":
+                r = r - model.approximation(a, z - a, rows)
+            last = network.by_noise(layers, x, noise, r)
+            if control == "taylor":
+                last = tuple(map(np.add, last, model.taylor(layers, x, a, rows)))
         return network.backward(layers, inputs, last)
 
     def _step(self, work, gradient, size):
@@ -524,11 +523,3 @@ class DropoutSteps(PlainModel):
         size = size / (1.0 - 0.9**work.count)
         root = np.sqrt(second / (1.0 - 0.999**work.count))
         return size * first / (root + 1e-8)
-
-    def variance(self, work):
-        """Return NaN: of networks it is not kept."""
-        return np.nan
-
-    def close(self, work):
-        """Return the point that an epoch has led to."""
-        return Point(Weights(work.vector), moments=(work.moments, work.count))

@@ -2,7 +2,12 @@
 
 import numpy as np
 
-from skvrem.vi.gaussian._plan import Choices
+from skvrem.vi.gaussian._minibatch import steps_of
+from skvrem.vi.gaussian._plan import (
+    Choices,
+    asks_for_minibatches,
+    check_combination,
+)
 
 __all__ = ["Watch", "hidden_sizes", "plan_dropout"]
 
@@ -26,42 +31,24 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
     ValueError
         For parameters that do not go together.
     """
-    solver, expectation, optimizer = (
-        estimator.solver,
-        estimator.expectation,
-        estimator.optimizer,
-    )
+    steps, solver = steps_of(estimator), estimator.solver
+    expectation, optimizer = steps.expectation, steps.optimizer
     if stream:  # one batch after the other, so that full passes have no place
         solver = "stochastic" if solver in ("auto", "batch") else solver
         optimizer = "adam" if optimizer in ("auto", "lbfgs") else optimizer
     if solver == "auto":
-        steps = optimizer in ("adam", "sgd") or expectation == "mc"
         # Full passes fit a network to the last row, and it generalises worse; where
         # a minibatch would be all rows, there is no difference but in speed.
         full = not hidden_sizes(estimator) or n_rows <= BATCH_ROWS
-        full = full or optimizer == "lbfgs"
-        solver = "batch" if full and not steps else "stochastic"
+        full = (full or optimizer == "lbfgs") and not asks_for_minibatches(steps)
+        solver = "batch" if full else "stochastic"
     if expectation == "auto":
         noiseless = solver == "batch" or n_classes == 2
         expectation = "quadrature" if noiseless else "mc"
     if optimizer == "auto":
         optimizer = "lbfgs" if solver == "batch" else "adam"
-    if (solver == "batch") != (optimizer == "lbfgs"):
-        raise ValueError(
-            f"optimizer={optimizer!r} does not go with solver={solver!r}: 'lbfgs' "
-            "is for 'batch', 'adam' and 'sgd' are for 'stochastic' and 'svrg'."
-        )
-    if solver == "batch" and expectation == "mc":
-        raise ValueError(
-            "solver='batch' makes full passes without noise: it has no "
-            "expectation='mc'. Leave it to 'auto', or choose solver='stochastic'."
-        )
-    mc = expectation == "mc"
-    if solver == "svrg" and mc and estimator.control_variate is None:
-        raise ValueError(
-            "solver='svrg' with expectation='mc' needs a control variate whose "
-            "mean over the noise is known: choose control_variate='taylor'."
-        )
+    control = steps.control_variate
+    check_combination(solver, expectation, optimizer, control, ("taylor",))
     step_size, batch_size = estimator.step_size, estimator.batch_size
     if step_size == "auto":
         adam = 1e-3 if hidden_sizes(estimator) else 1e-2
@@ -79,39 +66,44 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
 
 
 class Watch:
-    """Scores held-out rows after each epoch, and ends a fit that they do not like."""
+    """Reports epochs, scores held-out rows, and ends a fit that they do not like.
 
-    def __init__(self, estimator, model, held_out):
-        self.estimator = estimator
-        self.model = model
+    Parameters
+    ----------
+    estimator : GaussianDropoutClassifier
+    network : Network
+    held_out : tuple (X, numbers), or None
+        Rows that are not fitted, and the numbers of their classes.
+    report : callable
+        What `run` would call without them.
+    """
+
+    def __init__(self, estimator, network, held_out, report):
+        self.tol = estimator.tol
+        self.network = network
         self.held_out = held_out
-        self.scores, self.calm = [], 0
+        self.report, self.end = report, report.end
+        self.scores, self.without_gain = [], 0
         self.best, self.highest = None, -np.inf
         #: Whether held-out rows have ended the fit.
         self.ended = False
 
-    def after(self, report):
-        """Return what `run` calls: a report, and then the scores."""
+    def __call__(self, epoch, point):
+        """Return whether the fit is to end."""
+        stopped = self.report(epoch, point)
         if self.held_out is None:
-            return report
-
-        def both(epoch, point):
-            stopped = report(epoch, point)
-            self._look(epoch, point)
-            return stopped or self.ended
-
-        return both
-
-    def _look(self, epoch, point):
+            return stopped
         X, numbers = self.held_out
-        network = self.model.network
-        layers = network.layers(point.parameters.vector)
-        _, a = network.forward(layers, X)
+        layers = self.network.layers(point.parameters.vector)
+        _, a = self.network.forward(layers, X)
         found = a.argmax(axis=1) if a.shape[1] > 1 else a[:, 0] > 0.0
         score = float(np.mean(found == numbers))
         self.scores.append(score)
-        self.calm = 0 if score > self.highest + self.estimator.tol else self.calm + 1
+        self.without_gain += 1
+        if score > self.highest + self.tol:
+            self.without_gain = 0
         if score > self.highest:
             self.highest = score
             self.best = point.parameters, epoch.objective
-        self.ended = self.calm >= PATIENCE
+        self.ended = self.without_gain >= PATIENCE
+        return stopped or self.ended

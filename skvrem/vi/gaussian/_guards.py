@@ -7,7 +7,12 @@ import numpy as np
 
 from skvrem.exceptions import OneClassWarning
 from skvrem.utils._remote import refuse_dask
-from skvrem.utils._validation import all_or_nothing, check_real
+from skvrem.utils._validation import (
+    all_or_nothing,
+    check_integer,
+    check_options,
+    check_real,
+)
 
 __all__ = [
     "CENTRE",
@@ -16,9 +21,12 @@ __all__ = [
     "StreamsWithoutBound",
     "check_columns",
     "check_in_memory",
+    "check_of_fit",
     "check_pivots",
+    "check_prior_scale",
     "check_scales",
     "check_unchanged",
+    "prior_scales",
     "warn_one_class",
     "whole_fit",
 ]
@@ -115,6 +123,14 @@ def check_unchanged(estimator, *names):
             )
 
 
+def check_of_fit(estimator):
+    """Check the parameters that say how a fit is made, and when it ends."""
+    check_integer(estimator, "max_iter", "verbose")
+    check_integer(estimator, "verbose_interval", least=1)
+    check_real(estimator, "tol")
+    check_options(estimator, warm_start=(True, False))
+
+
 def check_scales(estimator, *names, options=()):
     """Check that scales are positive numbers that can be squared twice."""
     check_real(estimator, *names, least=LEAST_SCALE, most=MOST_SCALE, options=options)
@@ -184,3 +200,48 @@ def warn_one_class(estimator, numbers, classes):
             OneClassWarning,
             stacklevel=4,
         )
+
+
+def check_prior_scale(estimator):
+    """Check `prior_scale`, of an estimator whose rows have not been seen.
+
+    Raises
+    ------
+    ValueError
+        If it is neither a positive number nor a row of them.
+    """
+    try:
+        scale = np.asarray(estimator.prior_scale)
+    except ValueError:  # ragged
+        scale = np.array("")
+    if not (
+        scale.dtype.kind in "fiu"
+        and scale.ndim < 2
+        and (scale >= LEAST_SCALE).all()
+        and (scale <= MOST_SCALE).all()
+    ):
+        raise ValueError(
+            f"prior_scale of {type(estimator).__name__} must be a positive number, or "
+            f"one for each feature, from {LEAST_SCALE:g} to {MOST_SCALE:g}, got "
+            f"{estimator.prior_scale!r}."
+        )
+
+
+def prior_scales(estimator, n_features):
+    """Return a scale for each feature and, behind them, for the intercept.
+
+    Raises
+    ------
+    ValueError
+        If `prior_scale` has another number of them.
+    """
+    scale = np.asarray(estimator.prior_scale, np.float64)
+    if scale.ndim and scale.shape != (n_features,):
+        raise ValueError(
+            f"prior_scale must be one number, or one for each of the {n_features} "
+            f"features, got {scale.size}."
+        )
+    scale = np.broadcast_to(scale, n_features)
+    if estimator.fit_intercept:
+        scale = np.append(scale, estimator.intercept_prior_scale)
+    return scale

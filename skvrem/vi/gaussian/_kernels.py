@@ -22,8 +22,9 @@ import numpy as np
 from skvrem.utils._jit import CONTRACT, REDUCE, kernel
 from skvrem.utils._math import exp, log, wide_logistic
 
-# Deviation of a predictor from which on 20 nodes of Hermite err by more than 4e-7.
-WIDE = 1.5
+# Deviation of a predictor from which on 20 nodes of Hermite err by more than 4e-7; and
+# from which on more nodes are not enough either.
+WIDE, WIDEST = 1.5, 2.5
 # Deviation under which nodes are enough, and derivatives by it nothing but rounding.
 NARROW = 1e-4
 
@@ -37,7 +38,7 @@ def logistic_expectations(a, v, y, weight, nodes, node_weights, residual, curvat
     """
     m = a.size
     softplus = np.zeros(m)
-    spread = np.empty(m)
+    spread, z, grown = np.empty(m), np.empty(m), np.empty(m)
     for i in range(m):
         residual[i] = 0.0
         curvature[i] = 0.0
@@ -45,16 +46,19 @@ def logistic_expectations(a, v, y, weight, nodes, node_weights, residual, curvat
     for s in range(nodes.size):
         t, u = nodes[s], node_weights[s]
         for i in range(m):  # without branches, so that it vectorises
-            z = a[i] + t * spread[i]
-            e = exp(-abs(z))
-            small = e / (1.0 + e)
-            p = 1.0 - small if z > 0.0 else small
+            z[i] = a[i] + t * spread[i]
+            e = exp(-abs(z[i]))
+            grown[i] = 1.0 + e
+            small = e / grown[i]
+            p = 1.0 - small if z[i] > 0.0 else small
             residual[i] += u * p
             curvature[i] += u * p * (1.0 - p)
-            softplus[i] += u * ((z if z > 0.0 else 0.0) + log(1.0 + e))
+        for i in range(m):  # nor with the logarithm in the loop above
+            softplus[i] += u * (max(z[i], 0.0) + log(grown[i]))
     loss = 0.0
+    wide = WIDE if nodes.size <= 20 else WIDEST
     for i in range(m):
-        if spread[i] > WIDE:
+        if spread[i] > wide:
             softplus[i], residual[i], curvature[i] = wide_logistic(a[i], spread[i])
         w = weight[i] if weight.size else 1.0
         loss += w * (softplus[i] - y[i] * a[i])

@@ -35,7 +35,15 @@ from skvrem.utils._tiles import tiles
 from skvrem.vi.gaussian import _kernels
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
-__all__ = ["Diagonal", "Full", "GaussianModel", "PlainModel", "Point", "Statistics"]
+__all__ = [
+    "Diagonal",
+    "Full",
+    "GaussianModel",
+    "PlainModel",
+    "Point",
+    "Statistics",
+    "SteppedModel",
+]
 
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
@@ -153,6 +161,32 @@ class PlainModel:
         return point, 0.0
 
 
+class SteppedModel(PlainModel):
+    """A model that minibatch steps move; passes without noise are those of ``model``.
+
+    What an epoch moves is a ``Work``, which it opens and closes.
+    """
+
+    #: Passes of a sweep, and of what it is controlled by.
+    sweep_passes = known_passes = 1.0
+
+    def objective(self, point, mean):
+        """Return the objective of the model."""
+        return self.model.objective(point, mean)
+
+    def predicted_gain(self, point, mean):
+        """Return what a step of the model without noise is about to gain, in nats."""
+        return self.model.predicted_gain(point, mean)
+
+    def update(self, point, mean, correction, step):
+        """Return the point: a step without noise is not of this model."""
+        return point
+
+    def close(self, work):
+        """Return the point that an epoch has led to."""
+        return work.close()
+
+
 def positive_definite(matrix, change):
     """Return a positive definite matrix after as much of a change as leaves it that.
 
@@ -268,8 +302,7 @@ class GaussianModel(PlainModel):
             return None
         mean = self._columns(posterior.mean)
         if self.full:
-            precision = posterior.precision_times(np.eye(posterior.n_dim))
-            return Point(Full(mean, posterior.covariance(), precision))
+            return Point(Full(mean, posterior.covariance(), posterior.precision))
         factor, variance = np.zeros((posterior.n_dim, 0)), posterior.variance
         if self.rank:
             factor, variance = posterior.factor, posterior.diagonal
@@ -284,9 +317,7 @@ class GaussianModel(PlainModel):
         else:
             nothing = np.zeros((*mean.shape, 0))
             near = Diagonal(mean, np.full(mean.shape, -np.inf), nothing)
-        rank, self.rank = self.rank, 0
         sums = data.chunks().sum(partial(self.statistics, Point(near), beta=1.0))
-        self.rank = rank
         return self.spread(mean, self._target(sums), rng)
 
     def spread(self, mean, precision, rng):
@@ -356,7 +387,7 @@ class GaussianModel(PlainModel):
             ]
             V = np.stack(pairs, axis=1).astype(np.float64, copy=False)
         else:
-            own = tile.squares_times(np.exp(2.0 * parameters.log_scale))
+            own = tile.squared().times(np.exp(2.0 * parameters.log_scale))
             own = own.astype(np.float64, copy=False)
             if k == 1:
                 return own if low is None else own + np.square(low).sum(axis=2)
@@ -375,7 +406,7 @@ class GaussianModel(PlainModel):
         k = self.k
         wide = curve.shape[1] != k or k == 1
         if not self.matrix:
-            tile.add_squares(curve[:, :: k + 1] if wide else curve, out)
+            tile.squared().add_transposed(curve[:, :: k + 1] if wide else curve, out)
             return
         p = out.shape[1]
         for a in range(k):
@@ -395,11 +426,11 @@ class GaussianModel(PlainModel):
     def _add_image(self, tile, curve, low, out):
         m, k, rank = low.shape
         if curve.shape[1] == k:
-            turned = curve[:, :, None] * low
+            product = curve[:, :, None] * low
         else:
-            turned = curve.reshape(m, k, k) @ low
+            product = curve.reshape(m, k, k) @ low
         flat = out.reshape(len(out), k * rank)
-        tile.add_transposed(turned.reshape(m, k * rank), flat)
+        tile.add_transposed(product.reshape(m, k * rank), flat)
 
     # Predictions
 
@@ -433,7 +464,7 @@ class GaussianModel(PlainModel):
         """P_0, of shape (D,) or (D, D)."""
         if not self.matrix:
             return self.prior.precision_diagonal
-        return self.prior.precision_times(np.eye(self.prior.n_dim))
+        return self.prior.precision
 
     def _target(self, sums, scale=1.0):
         """Return the precision P_0 + C, of shape (D,) or (D, D)."""

@@ -19,7 +19,7 @@ __all__ = [
     "MANY_ROWS",
     "GaussianNoise",
     "Logistic",
-    "Poisson",
+    "PoissonCounts",
     "ScatteredSoftmax",
     "Softmax",
     "expected_probabilities",
@@ -127,7 +127,7 @@ class Logistic(_Family):
         return mean * (1.0 - mean)
 
 
-class Poisson(_Family):
+class PoissonCounts(_Family):
     """Counts with the logarithm of their mean as predictor."""
 
     n_predictors = 1
@@ -228,8 +228,11 @@ class Softmax(_Family):
 
     def expectations(self, a, half, y, weight):
         """Return loss, residual (m, k) and curvature, as wide as `half`."""
+        return self._sums(a, half, y, weight, self.columns)
+
+    def _sums(self, a, half, y, weight, nodes):
         residual, curvature = np.empty(a.shape), np.empty(half.shape)
-        nodes, node_weights = self.columns, self.node_weights
+        node_weights = self.node_weights
         if not half.any():  # nothing to integrate over
             nodes, node_weights = np.zeros((len(nodes), 1)), np.ones(1)
         loss = _kernels.softmax_expectations(
@@ -264,6 +267,8 @@ class ScatteredSoftmax(Softmax):
     numbers, so that a row that is there twice counts twice.
     """
 
+    by_root = False
+
     def __init__(self, n_classes, n_rows):
         self.n_predictors = n_classes
         n_sets, n_pairs = next(sizes for most, *sizes in SCATTERED if n_rows <= most)
@@ -282,28 +287,16 @@ class ScatteredSoftmax(Softmax):
 
     def expectations(self, a, half, y, weight, sets):
         """See :class:`Softmax`; sets (m,) are numbers of the rows' sets of nodes."""
-        residual, curvature = np.empty(a.shape), np.empty(half.shape)
-        order, loss = np.argsort(sets, kind="stable"), 0.0
-        ends = np.flatnonzero(np.diff(sets[order])) + 1
-        calm = not half.any()  # nothing to integrate over
-        for some in [order] if calm else np.split(order, ends):
-            nodes, node_weights = np.zeros((self.n_predictors, 1)), np.ones(1)
-            if not calm:
-                nodes, node_weights = self.sets[sets[some[0]]], self.node_weights
-            first = np.empty((some.size, a.shape[1]))
-            second = np.empty((some.size, half.shape[1]))
-            loss += _kernels.softmax_expectations(
-                a[some],
-                half[some],
-                y[some],
-                weight[some] if weight.size else weight,
-                nodes,
-                node_weights,
-                False,
-                first,
-                second,
+        residual, curvature, loss = np.empty(a.shape), np.empty(half.shape), 0.0
+        order = np.argsort(sets, kind="stable")
+        ends = np.flatnonzero(np.diff(sets[order])) + 1 if half.any() else []
+        for some in np.split(order, ends):
+            own = weight[some] if weight.size else weight
+            nodes = self.sets[sets[some[0]]]
+            more, residual[some], curvature[some] = self._sums(
+                a[some], half[some], y[some], own, nodes
             )
-            residual[some], curvature[some] = first, second
+            loss += more
         return loss, residual, curvature
 
 

@@ -84,6 +84,11 @@ class _Gaussian:
         constant = self.n_dim * LOG_2PI + self.log_determinant
         return -0.5 * (constant + np.sum(delta * self.precision_times(delta), axis=-1))
 
+    @property
+    def precision(self):
+        """Inverse covariance, an array (d, d)."""
+        return self.precision_times(np.eye(self.n_dim))
+
     def moved(self, mean):
         """Return the same distribution about another mean (d,)."""
         other = copy.copy(self)
@@ -135,11 +140,6 @@ class MeanField(_Gaussian):
     def precision_diagonal(self):
         """Diagonal of the inverse covariance, an array (d,)."""
         return 1.0 / self.variance
-
-    @property
-    def precision(self):
-        """Inverse covariance, an array (d, d)."""
-        return np.diag(1.0 / self.variance)
 
     def precision_times(self, Z):
         """Return the inverse covariance times vectors, one a row."""
@@ -201,12 +201,6 @@ class FullRank(_Gaussian):
     def precision_diagonal(self):
         """Diagonal of the inverse covariance, an array (d,)."""
         return (self._whiten(np.eye(self.n_dim)) ** 2).sum(axis=0)
-
-    @property
-    def precision(self):
-        """Inverse covariance, an array (d, d)."""
-        half = self._whiten(np.eye(self.n_dim))
-        return half.T @ half
 
     def precision_times(self, Z):
         """Return the inverse covariance times vectors, one a row."""
@@ -284,12 +278,6 @@ class LowRank(_Gaussian):
         """Diagonal of the inverse covariance, an array (d,)."""
         half, sign = self._correction()
         return 1.0 / self.diagonal - sign @ np.square(half)
-
-    @property
-    def precision(self):
-        """Inverse covariance, an array (d, d)."""
-        half, sign = self._correction()
-        return np.diag(1.0 / self.diagonal) - (half.T * sign) @ half
 
     def precision_times(self, Z):
         """Return the inverse covariance times vectors, one a row."""

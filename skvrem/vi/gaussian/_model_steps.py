@@ -8,9 +8,9 @@ import numpy as np
 from skvrem.utils._algebra import rescale
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi.gaussian import _kernels_steps
-from skvrem.vi.gaussian._model import STEP_ROWS, Point
+from skvrem.vi.gaussian._model import STEP_ROWS, Point, SteppedModel
 
-__all__ = ["OPTIMIZERS", "Known", "Moments", "SteppingModel", "Steps", "Work"]
+__all__ = ["OPTIMIZERS", "AdamMoments", "Known", "SteppingModel", "Steps", "Work"]
 
 CONTROLS = {
     None: _kernels_steps.NONE,
@@ -29,20 +29,13 @@ NO_NODES = np.empty(0)
 NO_ESTIMATES = np.empty((0, 0, 0, 0))
 
 
-class Totals(NamedTuple):
-    """Sums over all rows of the known means, gradient and curvature (k, p)."""
-
-    gradient: np.ndarray
-    curvature: np.ndarray
-
-
 class Known(NamedTuple):
     """What rows remember of an earlier point.
 
     Attributes
     ----------
-    totals : Totals
-        Of what they remember.
+    totals : ndarray of shape (2, k, p)
+        Sums over all rows of the known means, gradient and curvature.
     memory : ndarray of shape (n, width)
     fresh : ndarray of shape (n, width), or (0, width)
         Where visits leave what takes the place of `memory` in the next epoch.
@@ -50,13 +43,13 @@ class Known(NamedTuple):
         By how much these change the totals.
     """
 
-    totals: Totals
+    totals: np.ndarray
     memory: np.ndarray
     fresh: np.ndarray
     change: np.ndarray
 
 
-class Moments(NamedTuple):
+class AdamMoments(NamedTuple):
     """What Adam knows of the steps that have led to a point.
 
     Attributes
@@ -82,7 +75,7 @@ class Work:
     point : Point
         Where it begins.
     mean, log_scale, scale : ndarray of shape (k, p)
-    values, count, visits : see `Moments`
+    values, count, visits : see `AdamMoments`
     seen : ndarray of shape (2, ...)
         Sums of the estimates and of their squares.
     n_seen : int
@@ -95,7 +88,7 @@ class Work:
         self.scale = np.exp(self.log_scale)
         last = point.moments
         if last is None:
-            last = Moments(np.zeros((4, *shape)), 0, np.zeros(n_visits, np.int64))
+            last = AdamMoments(np.zeros((4, *shape)), 0, np.zeros(n_visits, np.int64))
         self.values, self.count, self.visits = (
             last.values.copy(),
             last.count,
@@ -109,10 +102,10 @@ class Work:
             mean=np.ascontiguousarray(self.mean.T),
             log_scale=np.ascontiguousarray(self.log_scale.T),
         )
-        return Point(q, moments=Moments(self.values, self.count, self.visits))
+        return Point(q, moments=AdamMoments(self.values, self.count, self.visits))
 
 
-class Steps:
+class Steps(SteppedModel):
     """What models have in common whose means and scales are moved by minibatch steps.
 
     Parameters
@@ -124,8 +117,6 @@ class Steps:
     batch_size : int
     """
 
-    #: Passes of a sweep, and of what it is controlled by.
-    sweep_passes = known_passes = 1.0
     rows_a_visit = 1
     noise_width = 0
 
@@ -151,26 +142,6 @@ class Steps:
         """Return the sums of a batch, without noise."""
         return self.model.statistics(point, batch, beta)
 
-    def objective(self, point, mean):
-        """Return the evidence lower bound, in nats."""
-        return self.model.objective(point, mean)
-
-    def predicted_gain(self, point, mean):
-        """Return what a natural-gradient step is about to gain, in nats."""
-        return self.model.predicted_gain(point, mean)
-
-    def recentre(self, point):
-        """Return the point: there is no reference."""
-        return point
-
-    def reseed(self, point, data, rng):
-        """Return the point: no part of it can collapse."""
-        return point
-
-    def update(self, point, mean, correction, step):
-        """Return the point: a step without noise is not of this model."""
-        return point
-
     def _prior(self):
         prior = self.model.prior
         return np.stack(
@@ -179,10 +150,6 @@ class Steps:
                 prior.precision_diagonal.reshape(self.shape),
             ]
         )
-
-    def close(self, work):
-        """Return the point that an epoch has led to."""
-        return work.close()
 
     def variance(self, work):
         """Return the variance of the estimates of an epoch, over all of them."""
@@ -247,7 +214,7 @@ class SteppingModel(Steps):
         self.nodes = (
             (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
         )
-        self.phi = float(family.dispersion)
+        self.likelihood = family.code, float(family.dispersion)
         self.width = 2 if control == "quadrature" else model.k
         if model.prior.n_dim <= MOST_COEFFICIENTS:
             self.left_to_gain = self._left_to_gain
@@ -293,32 +260,13 @@ class SteppingModel(Steps):
         """Make a step for each batch of some rows; none can be rejected."""
         if known is None:
             known = self._nothing(0)
+        visits = *self._rows(), rows, self.batch_size, noise
+        control = self.control, self.control_scale, self.reduced, self.kind == "saga"
+        memory = known.memory, known.fresh, *known.totals, known.change
+        state = work.mean, work.log_scale, work.scale, self._prior(), work.values
+        how = work.count, self.optimizer, sizes, work.seen, estimates
         work.count = _kernels_steps.sweep(
-            *self._rows(),
-            rows,
-            self.batch_size,
-            noise,
-            self.model.family.code,
-            self.phi,
-            self.control,
-            self.control_scale,
-            self.reduced,
-            self.kind == "saga",
-            *self.nodes,
-            known.memory,
-            known.fresh,
-            *known.totals,
-            known.change,
-            work.mean,
-            work.log_scale,
-            work.scale,
-            self._prior(),
-            work.values,
-            work.count,
-            self.optimizer,
-            sizes,
-            work.seen,
-            estimates,
+            *visits, *self.likelihood, *control, *self.nodes, *memory, *state, *how
         )
         work.n_seen += len(sizes)
         return 0
@@ -336,48 +284,33 @@ class SteppingModel(Steps):
     # What controls it
 
     def _nothing(self, n_rows):
-        shape = self.shape
         return Known(
-            Totals(np.zeros(shape), np.zeros(shape)),
+            np.zeros((2, *self.shape)),
             np.empty((n_rows, self.width)),
             np.empty((n_rows if self.kind == "saga" else 0, self.width)),
-            np.zeros((2, *shape)),
+            np.zeros((2, *self.shape)),
         )
 
     def known_at(self, anchor, rng):
         """Let rows remember the point of an anchor."""
-        known, shape = self._nothing(self.data.n_units), self.shape
+        known = self._nothing(self.data.n_units)
         q = anchor.point.parameters
         mean = np.ascontiguousarray(q.mean.T)
         scale = np.exp(np.ascontiguousarray(q.log_scale.T))
 
         def fill(chunk):
-            sums = Totals(np.zeros(shape), np.zeros(shape))
-            _kernels_steps.anchor(
-                *self._rows(),
-                *chunk,
-                self.model.family.code,
-                self.phi,
-                self.control,
-                *self.nodes,
-                mean,
-                scale,
-                known.memory,
-                *sums,
-            )
+            sums = np.zeros((2, *self.shape))
+            where = *self._rows(), *chunk, *self.likelihood, self.control
+            _kernels_steps.anchor(*where, *self.nodes, mean, scale, known.memory, *sums)
             return sums
 
         chunks = row_chunks(0, self.data.n_units, STEP_ROWS)
-        parts = list(parallel_map(fill, chunks))
-        totals = Totals(*(sum(part) for part in zip(*parts, strict=True)))
-        return known._replace(totals=totals)
+        return known._replace(totals=sum(parallel_map(fill, chunks)))
 
     def renewed(self, known):
         """Let what the visits of an epoch saw take the place of what was known."""
-        totals = map(np.add, known.totals, known.change)
-        return Known(
-            Totals(*totals), known.fresh, known.memory, np.zeros_like(known.change)
-        )
+        totals, nothing = known.totals + known.change, np.zeros_like(known.change)
+        return Known(totals, known.fresh, known.memory, nothing)
 
     def _rows(self):
         return self.data.rows, self.y, self.data.weight

@@ -3,8 +3,17 @@
 from typing import NamedTuple
 
 from skvrem import solvers
+from skvrem.utils._validation import among
+from skvrem.vi.gaussian._minibatch import steps_of
 
-__all__ = ["Choices", "plan_fit", "takes_sparse_rows"]
+__all__ = [
+    "Choices",
+    "as_structure",
+    "asks_for_minibatches",
+    "check_combination",
+    "plan_fit",
+    "takes_sparse_rows",
+]
 
 # Coefficients up to which "auto" keeps a full covariance, and the rank beyond.
 FULL_RANK, DEFAULT_RANK = 1000, 10
@@ -56,104 +65,110 @@ class Choices(NamedTuple):
             else solvers.Ascent()
         )
 
+    def attributes(self):
+        """Return the fitted attributes that tell what was used."""
+        names = "solver", "expectation", "optimizer", "step_size", "batch_size"
+        return {f"{name}_": getattr(self, name) for name in names}
 
-def plan_fit(estimator, n_parameters, n_predictors, sparse=False):
+
+def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
     """Return the `Choices` of an estimator whose parameters have been checked.
 
-    An estimator without `expectation` has nothing but draws. sparse: steps would be
-    among few of the parameters, if these were independent.
+    drawn: expectations are averages over draws, whatever `steps` says. sparse: steps
+    would be among few of the parameters, if these were independent.
 
     Raises
     ------
     ValueError
         For parameters that do not go together.
     """
-    solver, optimizer, posterior = (
-        getattr(estimator, name) for name in ("solver", "optimizer", "posterior")
+    steps, solver, posterior = (
+        steps_of(estimator),
+        estimator.solver,
+        estimator.posterior,
     )
-    expectation = getattr(estimator, "expectation", "draws")
-    moves = MOVES_BY_DRAWS if expectation == "draws" else MOVES
-    steps = optimizer in ("adam", "sgd") or expectation == "mc"
+    expectation, optimizer = steps.expectation, steps.optimizer
     if solver == "auto":
-        solver = "svrg" if steps else "batch"
-    if solver in STOCHASTIC:
-        return _plan_steps(estimator, solver, n_parameters, n_predictors, sparse)
-    if steps:
-        other = f"expectation={expectation!r} and no " if expectation == "mc" else ""
-        raise ValueError(
-            f"solver='batch' makes full passes without noise: it has no {other}"
-            f"optimizer={optimizer!r}. Leave that to 'auto', or choose solver='svrg'."
-        )
-    if posterior == "auto":
-        posterior = "fullrank" if n_parameters <= FULL_RANK else "lowrank"
-    if optimizer == "auto":
-        few = n_parameters <= (NEWTON if n_predictors == 1 else NEWTON_CLASSES)
-        newton = "natural" in moves[posterior] and (posterior == "fullrank" or few)
-        optimizer = "natural" if newton else "lbfgs"
-    if optimizer not in moves[posterior]:
-        allowed = " or ".join(map(repr, moves[posterior]))
-        raise ValueError(
-            f"optimizer={optimizer!r} does not go with posterior={posterior!r}, which "
-            f"is moved by {allowed}."
-        )
-    return Choices(
-        solver,
-        "draws" if expectation == "draws" else "quadrature",
-        optimizer,
-        posterior,
-        _rank(estimator, posterior, n_parameters),
-        optimizer == "natural" and n_parameters <= FULL_RANK,
-    )
-
-
-def _rank(estimator, posterior, n_parameters):
-    if posterior != "lowrank":
-        return 0
-    return min(estimator.rank or DEFAULT_RANK, n_parameters)
-
-
-def _plan_steps(estimator, solver, n_parameters, n_predictors, sparse):
-    """Return the plan of a fit by minibatches."""
-    optimizer, posterior = estimator.optimizer, estimator.posterior
-    expectation = getattr(estimator, "expectation", "draws")
-    own = expectation == "draws"
-    if not own and posterior not in ("auto", "meanfield"):
+        solver = "svrg" if asks_for_minibatches(steps) else "batch"
+    batch, natural = solver == "batch", optimizer in ("auto", "natural")
+    if not (batch or drawn) and posterior not in ("auto", "meanfield"):
         raise ValueError(
             f"solver={solver!r} is for posterior='meanfield' (or 'auto'), got "
             f"{posterior!r}: choose solver='batch' for a full or low rank."
         )
-    natural = optimizer in ("auto", "natural")
-    if posterior == "auto":
-        together = own and natural and not sparse
-        posterior = "fullrank" if n_parameters <= FULL_RANK else "lowrank"
-        posterior = posterior if together else "meanfield"
-    if optimizer == "lbfgs":
-        raise ValueError(
-            f"optimizer='lbfgs' needs full passes: choose 'natural', 'adam' or 'sgd' "
-            f"with solver={solver!r}."
-        )
-    if expectation == "quadrature" and n_predictors > 1:
+    if expectation == "quadrature" and not batch and n_predictors > 1:
         raise ValueError(
             "expectation='quadrature' of more than two classes is for "
             f"solver='batch': choose expectation='mc' with solver={solver!r}."
         )
     if expectation == "auto":
-        expectation = "quadrature" if n_predictors == 1 else "mc"
-    needs = solver in ("svrg", "saga") and expectation in ("mc", "draws")
-    if needs and estimator.control_variate is None:
-        raise ValueError(
-            f"solver={solver!r} by draws needs a control variate whose mean over them "
-            "is known, or every step would need a full pass: "
-            "choose control_variate='taylor' or 'antithetic'."
-        )
-    if posterior != "meanfield" and not natural:
+        expectation = "quadrature" if batch or n_predictors == 1 else "mc"
+    expectation = "draws" if drawn else expectation
+    check_combination(solver, expectation, optimizer, steps.control_variate)
+    few = n_parameters <= FULL_RANK
+    if posterior == "auto":
+        covariance = batch or (drawn and natural and not sparse)
+        posterior = ("fullrank" if few else "lowrank") if covariance else "meanfield"
+    if not batch and posterior != "meanfield" and not natural:
         raise ValueError(
             f"optimizer={optimizer!r} is for posterior='meanfield', got {posterior!r}, "
             "whose steps are in the metric of its covariance: choose 'natural'."
         )
-    rank = _rank(estimator, posterior, n_parameters)
-    optimizer = "natural" if natural else optimizer
-    return Choices(solver, expectation, optimizer, posterior, rank)
+    if not batch:
+        optimizer = "natural" if natural else optimizer
+    else:
+        moves = (MOVES_BY_DRAWS if drawn else MOVES)[posterior]
+        if optimizer == "auto":
+            most = NEWTON if n_predictors == 1 else NEWTON_CLASSES
+            newton = posterior == "fullrank" or n_parameters <= most
+            optimizer = "natural" if newton and "natural" in moves else "lbfgs"
+        if optimizer not in moves:
+            allowed = " or ".join(map(repr, moves))
+            raise ValueError(
+                f"optimizer={optimizer!r} does not go with posterior={posterior!r}, "
+                f"which is moved by {allowed}."
+            )
+    rank = 0
+    if posterior == "lowrank":
+        rank = min(estimator.rank or DEFAULT_RANK, n_parameters)
+    matrix = batch and optimizer == "natural" and few
+    return Choices(solver, expectation, optimizer, posterior, rank, matrix)
+
+
+def asks_for_minibatches(steps):
+    """Whether only minibatches make such steps."""
+    return among(steps.optimizer, ("adam", "sgd")) or among(steps.expectation, ("mc",))
+
+
+def check_combination(
+    solver, expectation, optimizer, control_variate, controls=("taylor", "antithetic")
+):
+    """Check that a solver can make the steps that it is asked for.
+
+    Raises
+    ------
+    ValueError
+        If it cannot.
+    """
+    if solver == "batch" and (expectation == "mc" or optimizer in ("adam", "sgd")):
+        other = f"optimizer={optimizer!r}"
+        other = "expectation='mc'" if expectation == "mc" else other
+        raise ValueError(
+            f"solver='batch' makes full passes without noise: it has no {other}. "
+            "Leave that to 'auto', or choose a solver by minibatches."
+        )
+    if solver != "batch" and optimizer == "lbfgs":
+        raise ValueError(
+            "optimizer='lbfgs' needs full passes: choose another, or leave it to "
+            f"'auto', with solver={solver!r}."
+        )
+    controlled = solver in ("svrg", "saga") and expectation in ("mc", "draws")
+    if controlled and control_variate is None:
+        raise ValueError(
+            f"solver={solver!r} by draws needs a control variate whose mean over them "
+            "is known, or every step would need a full pass: "
+            f"choose control_variate={' or '.join(map(repr, controls))}."
+        )
 
 
 def as_structure(posterior):
@@ -162,11 +177,8 @@ def as_structure(posterior):
 
 
 def takes_sparse_rows(estimator):
-    """Whether the solver of an estimator is one by full passes."""
-    # Parameters that have not been checked may be anything, as arrays.
-    solver, optimizer, expectation = (
-        value if isinstance(value, str) else None
-        for value in (estimator.solver, estimator.optimizer, estimator.expectation)
+    """Whether the solver of an estimator, of any parameters, is one by full passes."""
+    auto = among(estimator.solver, ("auto",))
+    return among(estimator.solver, ("batch",)) or (
+        auto and not asks_for_minibatches(steps_of(estimator))
     )
-    steps = optimizer in ("adam", "sgd") or expectation == "mc"
-    return solver == "batch" or (solver == "auto" and not steps)

@@ -4,11 +4,18 @@ import numpy as np
 from scipy.special import expit, ndtri, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from skvrem.data import as_source, is_dask
+from skvrem.data import as_source
 from skvrem.utils._classes import PredictsByProba, number_classes, stream_classes
 from skvrem.utils._parallel import one_blas_thread, threads
-from skvrem.utils._validation import check_magnitude, check_weight, validate_data
+from skvrem.utils._validation import check_weight
+from skvrem.vi.gaussian._answers import (
+    BLOCK,
+    check_method,
+    noisy_predictors,
+    tail_of,
+)
 from skvrem.vi.gaussian._guards import (
     CENTRE,
     check_in_memory,
@@ -16,15 +23,12 @@ from skvrem.vi.gaussian._guards import (
     whole_fit,
 )
 from skvrem.vi.gaussian._model_families import Logistic, Softmax, expected_probabilities
-from skvrem.vi.gaussian._plan import takes_sparse_rows
 from skvrem.vi.glm._estimator import GaussianPosterior
 
 __all__ = ["BayesianLogisticRegression"]
 
 # Draws of the predictors for intervals, and of coefficients for method="mc".
 DRAWS = 1000
-# Numbers of a block of draws.
-BLOCK = 4_000_000
 
 
 class BayesianLogisticRegression(
@@ -59,30 +63,18 @@ class BayesianLogisticRegression(
         minibatches, and with a control variate for the Monte Carlo noise alone; "svrg"
         and "saga" are the joint control variate of [1]_, Algorithms 2 and 1, which
         takes out the noise of minibatches and of draws together. "auto" is "batch",
-        or "svrg" where `expectation` or `optimizer` ask for steps.
-    expectation : {"auto", "quadrature", "mc"}, default="auto"
-        How expectations under the posterior are taken. "quadrature": without noise,
-        by Gauss-Hermite nodes for two classes, by 32 to 128 quasi-Monte-Carlo nodes
-        for more. "mc": by draws, one or `n_draws` a step. "auto" is "quadrature", but
-        "mc" for minibatches of more than two classes.
-    control_variate : {"taylor", "antithetic", None}, default="taylor"
-        Approximation whose mean over draws is known, for "mc": Taylor's of second
-        order ([1]_, Eq. 61), pairs of opposite draws, or none.
-    control_scale : bool, default=True
-        Control the gradient by the posterior's scales too, by the diagonal of the
-        Hessian; False is [1]_.
-    optimizer : {"auto", "natural", "lbfgs", "adam", "sgd"}, default="auto"
-        "natural": natural-gradient steps, Newton's where the curvature is at hand.
-        "lbfgs": for "lowrank" and for "meanfield" of many coefficients, full passes
-        only. "adam" and "sgd": for minibatches. "auto" takes what needs fewest passes.
+        or "svrg" where `steps` ask for minibatches.
+    steps : MinibatchSteps or None, default=None
+        How steps are made, :class:`skvrem.vi.MinibatchSteps`; None is its defaults. Its
+        ``expectation`` under the posterior by "quadrature" takes Gauss-Hermite nodes
+        for two classes, 32 to 128 quasi-Monte-Carlo nodes for more. Its ``optimizer``
+        "lbfgs" is for "lowrank" and for "meanfield" of many coefficients.
     step_size : float or "auto", default="auto"
         Of minibatches. It is halved wherever an epoch lowers the bound; "auto" starts
         where that happens seldom.
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" makes 64 minibatches of at least 5 and at most 100
         rows.
-    n_draws : int, default=1
-        Draws a step, for "mc".
     max_iter : int, default=500
         Epochs: passes for "batch", passes over the minibatches for the others.
     tol : float, default=0.01
@@ -111,6 +103,9 @@ class BayesianLogisticRegression(
     elbo_, elbo_error_ : float
         Evidence lower bound in nats, and what quadrature errs by in it, about: near
         `tol`, but where that would take too long (NaN: not known). A stream has none.
+    objective_ : float
+        The same bound, in nats, priors included; of a stream that of its last batch,
+        given what came before.
     history_ : dict of ndarray
         passes, seconds, objective (the bound), step_size, temperature and
         predicted_gain by epoch, and gradient_variance for solvers by minibatches.
@@ -158,13 +153,9 @@ class BayesianLogisticRegression(
         posterior="auto",
         rank=None,
         solver="auto",
-        expectation="auto",
-        control_variate="taylor",
-        control_scale=True,
-        optimizer="auto",
+        steps=None,
         step_size="auto",
         batch_size="auto",
-        n_draws=1,
         max_iter=500,
         tol=1e-2,
         warm_start=False,
@@ -179,13 +170,9 @@ class BayesianLogisticRegression(
         self.posterior = posterior
         self.rank = rank
         self.solver = solver
-        self.expectation = expectation
-        self.control_variate = control_variate
-        self.control_scale = control_scale
-        self.optimizer = optimizer
+        self.steps = steps
         self.step_size = step_size
         self.batch_size = batch_size
-        self.n_draws = n_draws
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -194,24 +181,8 @@ class BayesianLogisticRegression(
         self.verbose = verbose
         self.verbose_interval = verbose_interval
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse_rows(self)
-        return tags
-
     def _open(self, X, y, sample_weight, given, reset, known=None):
-        if is_dask(X):
-            as_source(X, dask=False)  # says what to do
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=(np.float64, np.float32),
-            order="C",
-        )
-        check_magnitude(X)
+        X, y = self._checked(X, y, reset=reset)
         weight = check_weight(sample_weight, X.shape[0])
         classes, numbers = number_classes(self, y, weight, known)
         if given is self:
@@ -266,7 +237,7 @@ class BayesianLogisticRegression(
         """
         with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
             self._check_parameters()
-            self._stream(X, y, sample_weight, stream_classes(self, classes))
+            self._fit(X, y, sample_weight, True, stream_classes(self, classes))
         return self
 
     def score(self, X, y, sample_weight=None):
@@ -308,26 +279,20 @@ class BayesianLogisticRegression(
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``.
         """
-        if method not in ("quadrature", "mc", "plugin"):
-            raise ValueError(
-                f"method must be 'quadrature', 'mc' or 'plugin', got {method!r}."
-            )
-        model, parameters, data = self._predictor(X)
-        draws = None
+        check_method(method)
         if method == "mc":
+            check_is_fitted(self)
             seed = check_random_state(self.random_state)
             draws = self.posterior_.sample(DRAWS, seed)
 
-        def evaluate(chunk):
-            batch = data.batch(*chunk)
+        def answer(a, half, model, batch):
             if method == "mc":
                 return self._averaged(model, draws, batch)
-            a, half = model.predictors(parameters, batch)
             if method == "plugin":
                 half = np.zeros_like(half)
             return expected_probabilities(model.family, a, half)
 
-        return self._by_chunks(evaluate, data)
+        return self._predictors(X, answer)
 
     def predict_proba_interval(self, X, level=0.95):
         """Return central credible intervals of the probabilities of the classes.
@@ -345,19 +310,15 @@ class BayesianLogisticRegression(
             Lower and upper ends. Exact quantiles for two classes, of 1,000 draws for
             more.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
-        model, parameters, data = self._predictor(X)
-        tail = 0.5 * (1.0 - level)
-        noise = np.random.default_rng(0).standard_normal((DRAWS, model.k))
+        tail = tail_of(level)
 
-        def evaluate(chunk):
-            a, half = model.predictors(parameters, data.batch(*chunk))
+        def answer(a, half, model, batch):
             if model.k == 1:
                 return _logistic_interval(a[:, 0], np.sqrt(half[:, 0]), tail)
+            noise = np.random.default_rng(0).standard_normal((DRAWS, model.k))
             return _softmax_interval(a, half, noise, tail)
 
-        return self._by_chunks(evaluate, data)
+        return self._predictors(X, answer)
 
     def _averaged(self, model, draws, batch):
         """Return probabilities averaged over draws of the coefficients."""
@@ -381,16 +342,8 @@ def _logistic_interval(a, spread, tail):
 
 
 def _softmax_interval(a, half, noise, tail):
-    m, k = a.shape
-    out = np.empty((m, k, 2))
-    size = max(1, BLOCK // (len(noise) * k))
-    for start in range(0, m, size):
-        some = slice(start, start + size)
-        if half.shape[1] == k:
-            z = a[some, None] + half[some, None] * noise
-        else:
-            root = np.tril(half[some].reshape(-1, k, k))
-            z = a[some, None] + noise @ root.transpose(0, 2, 1)
+    out = np.empty((*a.shape, 2))
+    for some, z in noisy_predictors(a, half, noise):
         quantiles = np.quantile(softmax(z, axis=-1), [tail, 1.0 - tail], axis=1)
         out[some] = quantiles.transpose(1, 2, 0)
     return out

@@ -1,6 +1,5 @@
 """What the estimators of generalised linear models share: fit, stream, posterior."""
 
-import math
 import time
 from functools import partial
 
@@ -28,29 +27,37 @@ from skvrem.utils._validation import (
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
 from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.diagnostics._variance import ESTIMATORS, decompose
+from skvrem.vi.gaussian._answers import PREDICT_ROWS, in_chunks, interval_columns
+from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
     CENTRE,
     StreamsWithoutBound,
     check_columns,
     check_in_memory,
+    check_of_fit,
     check_pivots,
+    check_prior_scale,
     check_scales,
     check_unchanged,
+    prior_scales,
     whole_fit,
 )
+from skvrem.vi.gaussian._minibatch import check_steps, steps_of
 from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
-from skvrem.vi.gaussian._plan import STOCHASTIC, as_structure, plan_fit
-from skvrem.vi.gaussian._prior import check_prior_scale, prior_scales
-from skvrem.vi.gaussian._refinement import refine
+from skvrem.vi.gaussian._plan import (
+    STOCHASTIC,
+    as_structure,
+    plan_fit,
+    takes_sparse_rows,
+)
 
 __all__ = ["GaussianPosterior"]
 
+ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # Draws of coefficients at once, for the shape of the importance weights.
 DRAWS_AT_ONCE = 50
-# Rows a task of a prediction.
-PREDICT_ROWS = 4096
 
 
 class GaussianPosterior(
@@ -68,28 +75,27 @@ class GaussianPosterior(
     those of the fit for an answer. `known` are the classes of a stream.
     """
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse_rows(self)
+        return tags
+
     def _learn(self, data, targets, n_seen):
         """Learn what the family needs from rows that come after `n_seen` others."""
 
     def _check_parameters(self):
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "verbose_interval", "n_draws", least=1)
+        check_of_fit(self)
         check_integer(self, "rank", least=1, options=(None,))
         check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol")
         check_scales(self, "intercept_prior_scale")
         check_real(self, "step_size", above=True, options=("auto",))
         check_options(
             self,
             posterior=("auto", "fullrank", "lowrank", "meanfield"),
             solver=("auto", "batch", *STOCHASTIC),
-            expectation=("auto", "quadrature", "mc"),
-            optimizer=("auto", "natural", "lbfgs", "adam", "sgd"),
-            control_variate=(None, "taylor", "antithetic"),
-            control_scale=(True, False),
             fit_intercept=(True, False),
-            warm_start=(True, False),
         )
+        check_steps(self)
         check_prior_scale(self)
 
     def _prior(self, n_features, n_predictors):
@@ -133,96 +139,70 @@ class GaussianPosterior(
         return self
 
     @with_callbacks
-    def _fit(self, X, y, sample_weight):
+    def _fit(self, X, y, sample_weight, stream=False, known=None):
+        """Fit to rows, or to one batch whose prior is the posterior of those before."""
         began = time.perf_counter()
-        data, targets, dtype = self._open_rows(X, y, sample_weight, reset=True)
-        self._learn(data, targets, 0)
-        family = self._family(data.n_units, self)
-        prior = self._prior(data.n_features, family.n_predictors)
-        with Progress(self, X, y, 1) as progress:
-            self._infer(data, targets, family, prior, dtype, began, progress)
-        self.n_samples_seen_ = data.n_units
-
-    def _open_rows(self, X, y, sample_weight, reset, known=None):
-        """Return what `_open` does, of rows to be fitted."""
+        go_on = stream and hasattr(self, "posterior_")
+        if go_on:
+            check_unchanged(self, "fit_intercept")
+        seen = self.n_samples_seen_ if go_on else 0
         check_in_memory(X=X, y=y, sample_weight=sample_weight)
-        found = self._open(X, y, sample_weight, self, reset, known)
+        data, targets, dtype = self._open(X, y, sample_weight, self, not go_on, known)
         # Columns of a later batch may hardly vary: what was before tells them apart.
-        if reset and self.fit_intercept and isinstance(found[0].rows, np.ndarray):
-            check_columns(found[0].rows)
-        return found
-
-    def _infer(self, data, targets, family, prior, dtype, began, progress, start=None):
-        """Fit the posterior of rows given a prior, and set what has been fitted."""
+        if not go_on and self.fit_intercept and isinstance(data.rows, np.ndarray):
+            check_columns(data.rows)
+        self._learn(data, targets, seen)
+        family, last = self._family(data.n_units, self), None
+        if go_on:
+            prior, dtype = self.posterior_, self.coef_.dtype
+        else:
+            prior = self._prior(data.n_features, family.n_predictors)
+        if go_on or self.warm_start:
+            last = vars(self).get("posterior_")
         plan = plan_fit(self, prior.n_dim, family.n_predictors)
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(2**31 - 1)
         )
-        model = GaussianModel(
-            family,
-            targets,
-            prior,
-            data.total_weight,
-            self.fit_intercept,
-            as_structure(plan.posterior),
-            plan.rank,
-            plan.matrix,
-        )
-        point = self._start(model, data, prior, rng, start)
+        kind = as_structure(plan.posterior), plan.rank, plan.matrix
+        weight, intercept = data.total_weight, self.fit_intercept
+        model = GaussianModel(family, targets, prior, weight, intercept, *kind)
+        point = None
+        if last is not None and last.n_dim == prior.n_dim:
+            point = model.point_of(last)
+        if point is None:
+            point = model.start(self._first_mean(model, data, prior), data, rng)
         attributes = partial(self._attributes, model, dtype=dtype)
-        report = progress.start(0, lambda at: attributes(at.parameters))
-        solver, step_size, batch_size = plan.ascent(self.tol), 1.0, data.n_units
+        moved, solver = model, plan.ascent(self.tol)
+        plan = plan._replace(step_size=1.0, batch_size=data.n_units)
         if plan.solver in STOCHASTIC:
-            model, step_size, batch_size = self._stepping(model, data, plan, point)
+            moved, plan = self._stepping(model, data, plan, point)
             solver = solvers.Sweeps(plan.solver, self.tol)
-        fit = partial(
-            solvers.run,
-            solver=solver,
-            data=data,
-            step_size=schedules.Constant(step_size),
-            temperature=schedules.Constant(1.0),
-            tol=self.tol,
-            rng=rng,
-            report=report,
-        )
-        seconds = time.perf_counter() - began
-        result = fit(model, point=point, max_iter=self.max_iter, seconds=seconds)
-        error = math.nan if family.n_predictors > 1 else 0.0
-        if plan.solver not in STOCHASTIC and family.n_predictors > 1:
-            ends = self.tol, self.max_iter
-            result, model, error = refine(model, data, result, *ends, fit, began)
-        report.end()
-        point = result.point
-        if isinstance(point.parameters, Full):
-            check_pivots(point.parameters.precision)
-        warn_not_converged(
-            self,
-            result,
-            unit="",
-            advice="a smaller prior_scale, or features on one scale, make the problem "
-            "easier",
-            stacklevel=6,
-        )
-        used = result.attributes()
-        if plan.solver in STOCHASTIC:
-            used["history_"]["gradient_variance"] = np.array(solver.variances)
-            model = model.model
+        how = {"step_size": schedules.Constant(plan.step_size), "rng": rng}
+        with Progress(self, X, y, 1) as progress:
+            report = progress.start(0, lambda at: attributes(at.parameters))
+            result, _, error = fit_bound(
+                self, moved, data, solver, point, report, began, **how
+            )
+        parameters, used = result.point.parameters, result.attributes()
+        if isinstance(parameters, Full):
+            check_pivots(parameters.precision)
+        warn_not_converged(self, result, unit="", advice=ADVICE, stacklevel=5)
         vars(self).update(
-            attributes(point.parameters),
+            attributes(parameters),
             elbo_=result.objective,
-            elbo_error_=error,
+            elbo_error_=error if family.n_predictors > 1 else 0.0,
+            objective_=result.objective,
+            n_samples_seen_=seen + data.n_units,
             **used,
-            solver_=plan.solver,
-            expectation_=plan.expectation,
-            optimizer_=plan.optimizer,
-            step_size_=step_size,
-            batch_size_=batch_size,
+            **plan.attributes(),
             _rows=(data, targets, prior),
         )
         vars(self).pop("_pareto_k", None)
+        if stream:
+            self._forget_bound()
 
     def _stepping(self, model, data, plan, point):
-        """Return the model of minibatch steps, their size, and rows a batch."""
+        """Return the model of minibatch steps, and the plan with what they are."""
         if not isinstance(data.rows, np.ndarray):
             raise ValueError(
                 f"solver={plan.solver!r} needs dense rows: pass X.toarray(), or choose "
@@ -233,36 +213,17 @@ class GaussianPosterior(
                 f"solver={plan.solver!r} goes on from a mean-field posterior: choose "
                 "solver='batch', or fit with posterior='meanfield'."
             )
-        batch_size = self.batch_size
+        size, batch_size, given = self.step_size, self.batch_size, steps_of(self)
         if batch_size == "auto":
             batch_size = int(np.clip(data.n_units // 64, 5, 100))
-        control = self.control_variate
-        if plan.expectation == "quadrature":
-            control = "quadrature"
-        steps = SteppingModel(
-            model,
-            data,
-            plan.solver,
-            control,
-            self.control_scale,
-            plan.optimizer,
-            min(batch_size, data.n_units),
-            self.n_draws,
-        )
-        size = self.step_size
-        if size == "auto":
-            size = steps.auto_step(point)
-        return steps, float(size), steps.batch_size
-
-    def _start(self, model, data, prior, rng, start):
-        """Return the point to start from: a posterior, the last one, or the prior."""
-        if start is None and self.warm_start and hasattr(self, "posterior_"):
-            start = self.posterior_
-        if start is not None and start.n_dim == prior.n_dim:
-            point = model.point_of(start)
-            if point is not None:
-                return point
-        return model.start(self._first_mean(model, data, prior), data, rng)
+        batch_size = min(batch_size, data.n_units)
+        drawn = plan.expectation == "mc"
+        control = given.control_variate if drawn else "quadrature"
+        n_draws = 1 if given.n_draws == "auto" else given.n_draws
+        how = control, given.control_scale, plan.optimizer, batch_size, n_draws
+        steps = SteppingModel(model, data, plan.solver, *how)
+        size = float(steps.auto_step(point) if size == "auto" else size)
+        return steps, plan._replace(step_size=size, batch_size=batch_size)
 
     def _first_mean(self, model, data, prior):
         """Return the means (p, k) that a cold fit starts from."""
@@ -271,40 +232,18 @@ class GaussianPosterior(
     def _attributes(self, model, parameters, dtype):
         """Return the fitted attributes of parameters."""
         posterior = model.posterior(parameters)
-        mean, scale = (
-            part.reshape(model.k, -1) for part in (posterior.mean, posterior.scale)
-        )
-        d = mean.shape[1] - self.fit_intercept
-        zero = np.zeros(model.k)
-        return {
-            "posterior_": posterior,
-            "coef_": np.ascontiguousarray(mean[:, :d], dtype),
-            "coef_std_": np.ascontiguousarray(scale[:, :d], dtype),
-            "intercept_": (mean[:, d] if self.fit_intercept else zero).astype(dtype),
-            "intercept_std_": (scale[:, d] if self.fit_intercept else zero).astype(
-                dtype
-            ),
-        }
+        found = {"posterior_": posterior}
+        for name, part in (("", posterior.mean), ("_std", posterior.scale)):
+            coef, intercept = self._columns(part.reshape(model.k, -1), self)
+            found[f"coef{name}_"] = np.ascontiguousarray(coef, dtype)
+            found[f"intercept{name}_"] = intercept.astype(dtype)
+        return found
 
-    def _stream(self, X, y, sample_weight, known=None):
-        """Update the posterior with one batch, for which it is the prior."""
-        began = time.perf_counter()
-        first = not hasattr(self, "posterior_")
-        if not first:
-            check_unchanged(self, "fit_intercept")
-        seen = 0 if first else self.n_samples_seen_
-        data, targets, dtype = self._open_rows(X, y, sample_weight, first, known)
-        self._learn(data, targets, seen)
-        family, start = self._family(data.n_units, self), None
-        if first:
-            prior = self._prior(data.n_features, family.n_predictors)
-        else:
-            prior = start = self.posterior_
-            dtype = self.coef_.dtype
-        with Progress(self, X, y, 1) as progress:
-            self._infer(data, targets, family, prior, dtype, began, progress, start)
-        self.n_samples_seen_ = seen + data.n_units
-        self._forget_bound()
+    def _columns(self, parts, given):
+        """Return numbers (..., p) of the features, and of the intercept or zeros."""
+        if given.fit_intercept:
+            return parts[..., :-1], parts[..., -1]
+        return parts, np.zeros(parts.shape[:-1])
 
     def __getstate__(self):
         # Rows stay where they are: only what has been learnt travels.
@@ -326,19 +265,18 @@ class GaussianPosterior(
 
         Returns
         -------
-        coef : ndarray of shape (n_samples, ...)
-            Coefficients, each draw in the shape of ``coef_``.
-        intercept : ndarray of shape (n_samples, ...)
-            Intercepts of the same draws, in that of ``intercept_``.
+        draws : dict of str to ndarray of shape (n_samples, ...)
+            "coef" and "intercept", each draw in the shape of ``coef_`` and
+            ``intercept_``.
         """
         check_is_fitted(self)
         draws = self.posterior_.sample(n_samples, check_random_state(random_state))
-        k, d = np.atleast_2d(self.coef_).shape
-        draws = draws.reshape(n_samples, k, -1)
-        coef = draws[:, :, :d].reshape(n_samples, *self.coef_.shape)
-        if not self._of_fit.fit_intercept:
-            return coef, np.zeros((n_samples, *np.shape(self.intercept_)))
-        return coef, draws[:, :, d].reshape(n_samples, *np.shape(self.intercept_))
+        parts = draws.reshape(n_samples, self._n_predictors, -1)
+        coef, intercept = self._columns(parts, self._of_fit)
+        return {
+            "coef": coef.reshape(n_samples, *np.shape(self.coef_)),
+            "intercept": intercept.reshape(n_samples, *np.shape(self.intercept_)),
+        }
 
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
@@ -346,11 +284,12 @@ class GaussianPosterior(
         draws = self.posterior_.sample(n_samples, rng)
         model = self._posterior_model(data.n_units, targets)
         each = model.log_likelihoods(draws, data.batch(0, data.n_units))
-        columns = draws.reshape(n_samples, self._n_predictors, -1)
-        d = self.n_features_in_
-        posterior = {"coef": columns[:, :, :d]}
-        if self._of_fit.fit_intercept:
-            posterior["intercept"] = columns[:, :, d]
+        parts = draws.reshape(n_samples, self._n_predictors, -1)
+        posterior = dict(
+            zip(("coef", "intercept"), self._columns(parts, self._of_fit), strict=True)
+        )
+        if not self._of_fit.fit_intercept:
+            del posterior["intercept"]
         dims = {"coef": ["predictor", "feature"], "intercept": ["predictor"]}
         coords = {"predictor": self._labels(), "feature": feature_names(self)}
         return Draws(posterior, dims, coords, each, targets)
@@ -359,25 +298,17 @@ class GaussianPosterior(
         """See `ParetoMixin`."""
         data, targets, prior = self._rows
         model = self._posterior_model(data.n_units, targets)
-        with threads(self.n_jobs), one_blas_thread():
-            total = np.concatenate(
-                [
-                    sum(self._weighed_log_likelihoods(model, data, some))
-                    for some in np.split(draws, len(draws) // DRAWS_AT_ONCE)
-                ]
-            )
-        return total + prior.logpdf(draws)
 
-    def _weighed_log_likelihoods(self, model, data, draws):
-        """Yield sums over chunks of rows of the log-likelihood at each draw."""
-
-        def total(chunk):
-            batch = data.batch(*chunk)
-            values = model.log_likelihoods(draws, batch)
+        def total(some, chunk):
+            values = model.log_likelihoods(some, data.batch(*chunk))
             weight = data.weight[slice(*chunk)] if data.weight.size else None
             return values.sum(axis=1) if weight is None else values @ weight
 
-        return parallel_map(total, row_chunks(0, data.n_units, PREDICT_ROWS))
+        chunks, found = row_chunks(0, data.n_units, PREDICT_ROWS), []
+        with threads(self.n_jobs), one_blas_thread():
+            for some in np.split(draws, len(draws) // DRAWS_AT_ONCE):
+                found.append(sum(parallel_map(partial(total, some), chunks)))
+        return np.concatenate(found) + prior.logpdf(draws)
 
     def _open_fitted(self, X, y, sample_weight):
         """Return what `_open` does, of rows for an answer."""
@@ -388,36 +319,33 @@ class GaussianPosterior(
         """Return a model for predictions by the fitted posterior."""
         if targets is None:
             targets = np.zeros(n_rows, np.int32 if self._n_predictors > 1 else float)
-        given = self._of_fit
-        return GaussianModel(
-            self._family(n_rows, given),
-            targets,
-            None,
-            float(n_rows),
-            given.fit_intercept,
-            *structure_of(self.posterior_),
-        )
+        family, given = self._family(n_rows, self._of_fit), self._of_fit
+        kind = given.fit_intercept, *structure_of(self.posterior_)
+        return GaussianModel(family, targets, None, float(n_rows), *kind)
 
-    def _predictor(self, X):
-        """Return the model, its parameters and the checked rows of a prediction."""
+    def _checked(self, X, *y, reset=False, **options):
+        """Return rows, and targets where they are given, as arrays."""
+        options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
+        found = validate_data(self, X, *y, reset=reset, order="C", **options)
+        check_magnitude(found[0] if y else found)
+        return found
+
+    def _predictors(self, X, answer):
+        """Return what a function says of the predictors of rows, chunk by chunk.
+
+        It gets their means (m, k), and variances (m, 1) or the roots of covariances;
+        the model, and the chunk as a batch.
+        """
         check_is_fitted(self)
-        X = validate_data(
-            self,
-            X,
-            reset=False,
-            accept_sparse="csr",
-            dtype=(np.float64, np.float32),
-            order="C",
-        )
-        check_magnitude(X)
-        data = as_source(X, dask=False)
+        data = as_source(self._checked(X), dask=False)
         model = self._posterior_model(data.n_units)
-        return model, model.point_of(self.posterior_).parameters, data
+        parameters = model.point_of(self.posterior_).parameters
 
-    def _by_chunks(self, evaluate, data):
-        with threads(self.n_jobs), one_blas_thread():
-            chunks = row_chunks(0, data.n_units, PREDICT_ROWS)
-            return np.concatenate(list(parallel_map(evaluate, chunks)))
+        def evaluate(chunk):
+            batch = data.batch(*chunk)
+            return answer(*model.predictors(parameters, batch), model, batch)
+
+        return in_chunks(self, evaluate, data.n_units)
 
     @property
     def _n_predictors(self):
@@ -479,24 +407,11 @@ class GaussianPosterior(
         rows = np.asarray(data.rows, np.float64)
         if given.fit_intercept:
             rows = np.column_stack([rows, np.ones(len(rows))])
-        k = self._n_predictors
-        mean, scale = (
-            part.reshape(k, -1).T
-            for part in (self.posterior_.mean, self.posterior_.scale)
-        )
+        q, k = self.posterior_, self._n_predictors
+        moments = (part.reshape(k, -1).T for part in (q.mean, q.scale))
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-        return decompose(
-            self._family(len(rows), given),
-            rows,
-            targets,
-            data.weight,
-            mean,
-            scale,
-            estimators,
-            batch_size,
-            n_draws,
-            rng,
-        )
+        data = self._family(len(rows), given), rows, targets, data.weight
+        return decompose(*data, *moments, estimators, batch_size, n_draws, rng)
 
     def summary(self):
         """Return a table of the coefficients.
@@ -511,18 +426,14 @@ class GaussianPosterior(
         """
         check_is_fitted(self)
         coef, std = np.atleast_2d(self.coef_), np.atleast_2d(self.coef_std_)
-        names = list(getattr(self, "feature_names_in_", ()))
-        names = names or [f"x{j}" for j in range(coef.shape[1])]
+        names = feature_names(self)
         if self._of_fit.fit_intercept:
             names.append("intercept")
             coef = np.column_stack([coef, np.atleast_1d(self.intercept_)])
             std = np.column_stack([std, np.atleast_1d(self.intercept_std_)])
         columns = {}
         for label, mean, scale in zip(self._labels(), coef, std, strict=True):
-            columns[label] = mean
-            columns[f"{label} sd"] = scale
-            columns[f"{label} 2.5 %"] = mean - 1.959964 * scale
-            columns[f"{label} 97.5 %"] = mean + 1.959964 * scale
+            columns |= interval_columns(mean, scale, label)
         kind = type(self.posterior_).__name__
         facts = {
             **({"elbo": self.elbo_} if hasattr(self, "elbo_") else {}),

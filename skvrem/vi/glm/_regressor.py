@@ -7,16 +7,16 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score, r2_score
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
-from skvrem.data import as_source, is_dask
+from skvrem.data import as_source
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._validation import (
     check_magnitude,
     check_options,
     check_weight,
-    validate_data,
 )
+from skvrem.vi.gaussian._answers import tail_of
 from skvrem.vi.gaussian._guards import (
     CENTRE,
     check_in_memory,
@@ -25,8 +25,7 @@ from skvrem.vi.gaussian._guards import (
     whole_fit,
 )
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
-from skvrem.vi.gaussian._model_families import GaussianNoise, Poisson
-from skvrem.vi.gaussian._plan import takes_sparse_rows
+from skvrem.vi.gaussian._model_families import GaussianNoise, PoissonCounts
 from skvrem.vi.glm._estimator import GaussianPosterior
 
 __all__ = ["BayesianGLMRegressor"]
@@ -52,8 +51,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Standard deviation of the prior of the coefficients, whose mean is zero. For
         features on one scale, and for "gaussian" targets on a scale of about 1. It
         does not cover the intercept.
-    noise_scale : float or None, default=None
-        Standard deviation of the noise of "gaussian". None learns it, by the largest
+    noise_scale : float or "learn", default="learn"
+        Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' root mean square.
     fit_intercept : bool, default=True
         Add an intercept.
@@ -66,9 +65,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         too small where features are correlated, and so are its intervals.
     rank : int or None, default=None
         Of "lowrank"; None is 10.
-    solver, expectation, control_variate, control_scale, optimizer : str
+    solver, steps : str, MinibatchSteps
         As of :class:`BayesianLogisticRegression`.
-    step_size, batch_size, n_draws : float, int
+    step_size, batch_size : float, int
         As of :class:`BayesianLogisticRegression`.
     max_iter : int, default=500
         Epochs.
@@ -95,7 +94,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Of "gaussian".
     posterior_ : MeanField, FullRank or LowRank
         Over coefficients and intercept.
-    elbo_, elbo_error_, history_, pareto_k_ : float, float, dict, float
+    elbo_, elbo_error_, objective_, history_, pareto_k_ : float, dict
     converged_, n_iter_ : bool, int
         As of :class:`BayesianLogisticRegression`.
     solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
@@ -128,19 +127,15 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         family="gaussian",
         *,
         prior_scale=1.0,
-        noise_scale=None,
+        noise_scale="learn",
         fit_intercept=True,
         intercept_prior_scale=10.0,
         posterior="auto",
         rank=None,
         solver="auto",
-        expectation="auto",
-        control_variate="taylor",
-        control_scale=True,
-        optimizer="auto",
+        steps=None,
         step_size="auto",
         batch_size="auto",
-        n_draws=1,
         max_iter=500,
         tol=1e-2,
         warm_start=False,
@@ -157,13 +152,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         self.posterior = posterior
         self.rank = rank
         self.solver = solver
-        self.expectation = expectation
-        self.control_variate = control_variate
-        self.control_scale = control_scale
-        self.optimizer = optimizer
+        self.steps = steps
         self.step_size = step_size
         self.batch_size = batch_size
-        self.n_draws = n_draws
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -174,7 +165,6 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse_rows(self)
         counts = isinstance(self.family, str) and self.family == "poisson"
         tags.target_tags.positive_only = counts
         return tags
@@ -182,24 +172,12 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _check_parameters(self):
         super()._check_parameters()
         check_options(self, family=("gaussian", "poisson"))
-        check_scales(self, "noise_scale", options=(None,))
+        check_scales(self, "noise_scale", options=("learn",))
 
     def _open(self, X, y, sample_weight, given, reset, known=None):
-        if is_dask(X):
-            as_source(X, dask=False)  # says what to do
         self._check_numbers(y)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=(np.float64, np.float32),
-            order="C",
-            y_numeric=True,
-        )
+        X, y = self._checked(X, y, reset=reset, y_numeric=True)
         y = np.asarray(y, np.float64)
-        check_magnitude(X)
         check_magnitude(y, "y")
         if given.family == "poisson" and y.min() < 0.0:
             raise ValueError(
@@ -229,14 +207,14 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def _family(self, n_rows, given):
         if given.family == "poisson":
-            return Poisson()
+            return PoissonCounts()
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
     def _learn(self, data, targets, n_seen):
         """Set the noise that is given, or that has the largest evidence."""
         if self.family == "gaussian":
             scale = self.noise_scale
-            if scale is None:
+            if scale == "learn":
                 scale = self._learn_noise(data, targets, n_seen)
             self.noise_scale_ = scale
 
@@ -260,7 +238,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         p = prior.n_dim
         origin = Point(Full(prior.mean[:, None], np.zeros((p, p)), np.eye(p)))
         sums = data.chunks().sum(partial(model.statistics, origin, beta=1.0))
-        root = np.linalg.cholesky(prior.precision_times(np.eye(p)))
+        root = np.linalg.cholesky(prior.precision)
         half = solve_triangular(root, sums.curvature, lower=True)
         strength, axes = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
         strength = np.maximum(strength, 0.0)
@@ -332,7 +310,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             self._check_parameters()
             if hasattr(self, "posterior_"):
                 check_unchanged(self, "family")
-            self._stream(X, y, sample_weight)
+            self._fit(X, y, sample_weight, True)
         return self
 
     # Predictions
@@ -354,7 +332,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         std : ndarray of shape (n_samples,)
             If asked for: of what is not known and of the noise together.
         """
-        a, v = self._predictors(X)
+        a, v = self._moments(X)
         if self._of_fit.family == "gaussian":
             mean, variance = a, v + self.noise_scale_**2
         else:
@@ -377,12 +355,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         intervals : ndarray of shape (n_samples, 2)
             Lower and upper ends.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
-        a, v = self._predictors(X)
-        ends = a[:, None] + np.sqrt(v)[:, None] * ndtri(
-            [0.5 - level / 2, 0.5 + level / 2]
-        )
+        tail = tail_of(level)
+        a, v = self._moments(X)
+        ends = a[:, None] + np.sqrt(v)[:, None] * ndtri([tail, 1.0 - tail])
         return ends if self._of_fit.family == "gaussian" else np.exp(ends)
 
     def score(self, X, y, sample_weight=None):
@@ -412,14 +387,6 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return float(np.array_equal(y, mean))
         return d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1)
 
-    def _predictors(self, X):
+    def _moments(self, X):
         """Return means and variances of the linear predictors of rows."""
-        check_is_fitted(self)
-        model, parameters, data = self._predictor(X)
-        pairs = self._by_chunks(
-            lambda chunk: np.column_stack(
-                model.predictors(parameters, data.batch(*chunk))
-            ),
-            data,
-        )
-        return pairs[:, 0], pairs[:, 1]
+        return self._predictors(X, lambda a, v, *_: np.column_stack([a, v])).T

@@ -6,14 +6,18 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from skvrem import schedules, solvers
+from skvrem import solvers
 from skvrem.data import as_source
 from skvrem.exceptions import FewGroupsWarning
-from skvrem.utils._base import VersionedPickle
-from skvrem.utils._classes import number_classes, stream_classes
-from skvrem.utils._columns import check_column
+from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._classes import check_known, number_classes, stream_classes
+from skvrem.utils._columns import check_column, column_number
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -22,32 +26,39 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import (
-    check_integer,
     check_options,
-    check_real,
     check_weight,
 )
+from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
+from skvrem.vi.gaussian._answers import (
+    check_method,
+    in_chunks,
+    interval_columns,
+    noisy_predictors,
+)
+from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
     CENTRE,
     StreamsWithoutBound,
     check_in_memory,
+    check_of_fit,
+    check_prior_scale,
     check_scales,
     check_unchanged,
+    prior_scales,
     warn_one_class,
     whole_fit,
 )
 from skvrem.vi.gaussian._model import Point
-from skvrem.vi.gaussian._model_families import Softmax
-from skvrem.vi.gaussian._prior import check_prior_scale, prior_scales
-from skvrem.vi.gaussian._refinement import refine
-from skvrem.vi.hierarchical._inference import GroupsInference
-from skvrem.vi.hierarchical._input import check_kind, open_groups
+from skvrem.vi.gaussian._model_families import Softmax, expected_probabilities
+from skvrem.vi.hierarchical._input import check_kind, number_groups, open_groups
 from skvrem.vi.hierarchical._model import (
-    Hierarchical,
+    GroupPosterior,
     HierarchicalModel,
     HierarchicalPrior,
     Past,
     Sums,
+    predictors,
 )
 
 __all__ = ["HierarchicalSoftmaxClassifier"]
@@ -55,11 +66,13 @@ __all__ = ["HierarchicalSoftmaxClassifier"]
 # Groups that say something of what groups have in common; and how many times the prior
 # scale the deviation of their mean may be: beyond, the prior takes two thirds of it.
 FEW_GROUPS, WIDE = 4, 1.5
+# Draws of the predictors for method="mc".
+DRAWS = 1000
 
 
 class HierarchicalSoftmaxClassifier(
     StreamsWithoutBound,
-    GroupsInference,
+    ArviZMixin,
     ClassifierMixin,
     CallbackSupportMixin,
     VersionedPickle,
@@ -127,10 +140,14 @@ class HierarchicalSoftmaxClassifier(
     population_intercept_log_scale_std_ : ndarray of shape (n_classes,)
     n_group_samples_ : ndarray of shape (n_groups,)
         Rows of each group.
-    posterior_ : Hierarchical
+    posterior_ : GroupPosterior
         All parameters of the posterior, with ``sample(n_samples, rng)``.
     elbo_, elbo_error_ : float
-        Evidence lower bound, and about what its quadrature errs by, both in nats.
+        Evidence lower bound, and about what its quadrature errs by, both in nats. A
+        stream has none.
+    objective_ : float
+        The same bound, in nats, priors included; of a stream with what is known of
+        earlier rows in their place.
     history_ : dict of ndarray
         passes, seconds, objective (the bound), step_size, temperature and
         predicted_gain by step.
@@ -177,6 +194,9 @@ class HierarchicalSoftmaxClassifier(
     True
     """
 
+    #: Whether the fit had no groups; not before a fit, nor in older pickles.
+    _alone = False
+
     __metadata_request__fit: ClassVar = {"groups": True}
     __metadata_request__partial_fit: ClassVar = {"groups": True}
     __metadata_request__predict: ClassVar = {"groups": True}
@@ -214,12 +234,10 @@ class HierarchicalSoftmaxClassifier(
         self.verbose_interval = verbose_interval
 
     def _check_parameters(self):
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "verbose_interval", least=1)
-        check_real(self, "tol")
+        check_of_fit(self)
         check_scales(self, "intercept_prior_scale", "population_scale")
         check_scales(self, "population_scale_spread")
-        check_options(self, fit_intercept=(True, False), warm_start=(True, False))
+        check_options(self, fit_intercept=(True, False))
         check_column(self, "groups")
         check_prior_scale(self)
 
@@ -402,31 +420,18 @@ class HierarchicalSoftmaxClassifier(
             _alone=alone,
         )
         point = self._start(model, data, classes, labels, go_on)
+        solver = solvers.QuasiNewton(self.tol)
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, lambda at: attributes(at.parameters))
-            fit = partial(
-                solvers.run,
-                solver=solvers.QuasiNewton(self.tol),
-                data=data,
-                step_size=schedules.Constant(1.0),
-                temperature=schedules.Constant(1.0),
-                tol=self.tol,
-                rng=None,
-                report=report,
+            result, _, error = fit_bound(
+                self, model, data, solver, point, report, began, passes=1.0
             )
-            seconds = time.perf_counter() - began
-            result = fit(
-                model, point=point, max_iter=self.max_iter, passes=1.0, seconds=seconds
-            )
-            ends = self.tol, self.max_iter
-            result, _, error = refine(model, data, result, *ends, fit, began)
-            report.end()
         warn_not_converged(self, result, unit="")
         vars(self).update(
             attributes(result.point.parameters),
             elbo_=result.objective,
             elbo_error_=error,
-            _bound=result.objective,
+            objective_=result.objective,
             **result.attributes(),
         )
 
@@ -446,8 +451,7 @@ class HierarchicalSoftmaxClassifier(
             None, None, None, len(q.group_mean), self._prior(n_features), 1.0, before
         )
         # What the rows' expected log-likelihood was.
-        bound = vars(self).get("_bound", vars(self).get("elbo_"))
-        level = bound - model.objective(Point(q), Sums(None, None, 0.0))
+        level = self.objective_ - model.objective(Point(q), Sums(None, None, 0.0))
         labels = np.union1d(self.groups_, labels)
         at = np.searchsorted(labels, self.groups_)
         parts = np.zeros((3, len(labels), *q.mean.shape))
@@ -477,7 +481,7 @@ class HierarchicalSoftmaxClassifier(
 
     def _attributes(self, q, dtype, **others):
         """Return the fitted attributes of parameters."""
-        found = {"posterior_": Hierarchical(*q), **others}
+        found = {"posterior_": GroupPosterior(*q), **others}
         parts = {
             "group_{}": q.group_mean,
             "group_{}_std": np.sqrt(q.group_variance),
@@ -486,16 +490,263 @@ class HierarchicalSoftmaxClassifier(
             "population_{}scale": np.exp(q.log_tau),
             "population_{}log_scale_std": np.exp(q.log_tau_log_scale),
         }
-        d = q.mean.shape[0] - self.fit_intercept
         for name, part in parts.items():
             own = name.startswith("group")
-            coef, intercept = ("coef", "intercept") if own else ("", "intercept_")
-            columns = np.ascontiguousarray(np.swapaxes(part[..., :d, :], -1, -2), dtype)
-            found[name.format(coef) + "_"] = columns
-            rest = (
-                part[..., d, :]
-                if self.fit_intercept
-                else np.zeros_like(part[..., 0, :])
-            )
-            found[name.format(intercept) + "_"] = rest.astype(dtype)
+            names = ("coef", "intercept") if own else ("", "intercept_")
+            for one, columns in zip(names, _columns(part, self), strict=True):
+                found[f"{name.format(one)}_"] = np.array(columns, dtype, order="C")
         return found
+
+    # Rows
+
+    def predict_proba(self, X, groups=None, method="quadrature"):
+        """Return the probabilities of the classes, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of their groups. A group that was not in the fit has the coefficients
+            that the population lets expect; so have all rows without `groups`, unless
+            the fit was without.
+        method : {"quadrature", "mc", "plugin"}, default="quadrature"
+            "quadrature" integrates over the Gaussian logits of a row, "mc" averages
+            over 1,000 draws of them, "plugin" takes their mean alone, and so is too
+            sure.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        check_is_fitted(self)
+        check_method(method)
+        data, group = self._open_fitted(X, groups)
+        q, k = self.posterior_, len(self.classes_)
+        # Behind those of the groups, those of a new one.
+        mean = np.concatenate([q.group_mean, q.mean[None]])
+        variance = np.concatenate([q.group_variance, q.new_variance[None]])
+        noise = np.random.default_rng(0).standard_normal((DRAWS, k))
+
+        def evaluate(chunk):
+            where = slice(*chunk)
+            a, spread = predictors(mean, variance, data.batch(*chunk), group[where])
+            if method == "quadrature":
+                return expected_probabilities(Softmax(k, 0), a, spread)
+            out = softmax(a, axis=1)
+            if method == "mc":
+                for some, z in noisy_predictors(a, spread, noise):
+                    out[some] = softmax(z, axis=2).mean(1)
+            return out
+
+        return in_chunks(self, evaluate, data.n_units)
+
+    def predict_log_proba(self, X, groups=None):
+        """Return the logarithms of the probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        groups : array-like of shape (n_samples,), default=None
+            As in `predict_proba`.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X, groups))
+
+    def predict(self, X, groups=None):
+        """Return the most probable class of rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        groups : array-like of shape (n_samples,), default=None
+            As in `predict_proba`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Elements of ``classes_``.
+        """
+        check_is_fitted(self)
+        return self.classes_[self.predict_proba(X, groups).argmax(axis=1)]
+
+    def score(self, X, y, groups=None, sample_weight=None):
+        """Return the share of rows whose class is the most probable one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their classes.
+        groups : array-like of shape (n_samples,), default=None
+            As in `predict_proba`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+
+        Returns
+        -------
+        accuracy : float
+            Between 0 and 1.
+
+        Raises
+        ------
+        ValueError
+            If y has a class that was not in the fit.
+        """
+        check_is_fitted(self)
+        check_in_memory(y=y, sample_weight=sample_weight)
+        check_known(y, self.classes_)
+        return accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight)
+
+    def _open_fitted(self, X, groups):
+        """Return rows as a source, and numbers of groups, the last for new ones."""
+        column = self._of_fit.groups
+        rows, _, ids = open_groups(self, X, None, groups, column, reset=False)
+        group = np.full(len(rows), len(self.groups_))
+        if ids is not None:
+            if not self._alone:
+                check_kind(ids, self.groups_)
+            group = number_groups(ids, self.groups_, len(self.groups_))
+        elif len(self.groups_) == 1:
+            group = np.zeros(len(rows), np.int64)
+        return as_source(rows, dask=False), group
+
+    def _feature_names(self, given=None):
+        """Names of the features, without the column of ids."""
+        names = feature_names(self)
+        column = (given or self._of_fit).groups
+        if column is not None:
+            del names[column_number(column, "groups", names, len(names))]
+        return names
+
+    def _numbers_of(self, labels):
+        """Return the numbers of groups, -1 for those that are unknown."""
+        return number_groups(np.asarray(labels), self.groups_, -1)
+
+    # Groups and population
+
+    def sample_posterior(self, n_samples=1, groups=None, random_state=None):
+        """Draw coefficients from the posterior.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many draws.
+        groups : array-like of ids, default=None
+            Groups to be drawn; None is all of them.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        draws : dict of str to ndarray of shape (n_samples, ...)
+            "group_coef" (n_groups, n_classes, n_features), "group_intercept"
+            (n_groups, n_classes; zero without one), "population_mean" and
+            "population_scale" (n_classes, n_features), behind the axis of draws.
+
+        Raises
+        ------
+        ValueError
+            For a group that was not in the fit.
+        """
+        check_is_fitted(self)
+        q = self.posterior_
+        if groups is not None:
+            numbers = self._numbers_of(groups)
+            if (numbers < 0).any():
+                unknown = np.asarray(groups)[numbers < 0].tolist()
+                raise ValueError(f"Groups that were not in the fit: {unknown[:5]}.")
+            q = q._replace(
+                group_mean=q.group_mean[numbers],
+                group_log_scale=q.group_log_scale[numbers],
+            )
+        seed = check_random_state(random_state).randint(2**31 - 1)
+        means, scales, draws = q.sample(n_samples, np.random.default_rng(seed))
+        coef, intercept = _columns(draws, self._of_fit)
+        return {
+            "group_coef": coef,
+            "group_intercept": intercept,
+            "population_mean": _columns(means, self._of_fit)[0],
+            "population_scale": _columns(scales, self._of_fit)[0],
+        }
+
+    def _draws(self, X, y, n_samples, rng):
+        """See `ArviZMixin`."""
+        given = self._of_fit
+        rows, y, ids = open_groups(self, X, y, None, given.groups, reset=False)
+        check_known(y, self.classes_)
+        number = np.searchsorted(self.classes_, y)
+        group = np.zeros(len(rows), np.int64) if ids is None else self._numbers_of(ids)
+        if (group < 0).any() or (ids is None and len(self.groups_) > 1):
+            raise ValueError(
+                "to_arviz needs rows of groups that were in the fit, named by a column "
+                "of X that the constructor's groups names."
+            )
+        draws = self.sample_posterior(n_samples, random_state=rng)
+        each = np.empty((n_samples, len(rows)))
+        for number_of, out in enumerate(each):
+            z = np.einsum("nj,nkj->nk", rows, draws["group_coef"][number_of][group])
+            z += draws["group_intercept"][number_of][group]
+            out[:] = Softmax(len(self.classes_), 0).log_likelihood(z, number)
+        names = self._feature_names()
+        if not given.fit_intercept:
+            del draws["group_intercept"]
+        dims = {
+            "group_coef": ["group", "class", "feature"],
+            "group_intercept": ["group", "class"],
+            "population_mean": ["class", "feature"],
+            "population_scale": ["class", "feature"],
+        }
+        coords = {
+            "group": self.groups_.tolist(),
+            "class": [f"{label}" for label in self.classes_],
+            "feature": names,
+        }
+        return Draws(draws, dims, coords, each, number)
+
+    def summary(self):
+        """Return a table of the population.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row a class and feature (or the intercept): mean of the population with
+            its posterior's standard deviation and 95 % interval, and how far groups
+            spread about it. The frame's ``attrs`` hold the number of groups, the
+            evidence lower bound, passes and convergence; the text ends with them.
+        """
+        check_is_fitted(self)
+        q = self.posterior_
+        names = self._feature_names()
+        if self._of_fit.fit_intercept:
+            names = [*names, "intercept"]
+        mean, sd = q.mean.T.ravel(), np.exp(q.log_scale).T.ravel()
+        columns = interval_columns(mean, sd)
+        columns["scale of groups"] = np.exp(q.log_tau).T.ravel()
+        index = [f"{label}, {name}" for label in self.classes_ for name in names]
+        facts = {
+            "groups": len(self.groups_),
+            **({"elbo": self.elbo_} if hasattr(self, "elbo_") else {}),
+            "passes": float(self.history_["passes"][-1]),
+            "converged": self.converged_,
+        }
+        return summary_table(columns, index, facts)
+
+
+def _columns(parts, given):
+    """Return numbers (..., p, k) of the features by class, and of the intercept.
+
+    The latter are zero where there is none.
+    """
+    if given.fit_intercept:
+        return np.swapaxes(parts[..., :-1, :], -1, -2), parts[..., -1, :]
+    return np.swapaxes(parts, -1, -2), 0.0 * parts[..., 0, :]

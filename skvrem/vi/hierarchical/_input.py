@@ -3,7 +3,6 @@
 import numpy as np
 from sklearn.utils import check_array, check_X_y
 
-from skvrem.data import as_source, is_dask
 from skvrem.utils._columns import column_number
 from skvrem.utils._validation import check_magnitude, validate_data
 from skvrem.vi.gaussian._guards import check_in_memory
@@ -25,8 +24,6 @@ def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
     TypeError
         For a dask array.
     """
-    if is_dask(X):
-        as_source(X, dask=False)  # says what to do
     check_in_memory(X=X, y=y, groups=groups)
     target = {} if y is None else {"y": y}
     if column is None:

@@ -44,7 +44,7 @@ from skvrem.vi.gaussian._model import LARGEST_CHANGE, PlainModel, Point
 from skvrem.vi.hierarchical import _kernels
 
 __all__ = [
-    "Hierarchical",
+    "GroupPosterior",
     "HierarchicalModel",
     "HierarchicalPrior",
     "Past",
@@ -70,7 +70,7 @@ class HierarchicalPrior(NamedTuple):
     log_scale_std: float
 
 
-class Hierarchical(NamedTuple):
+class GroupPosterior(NamedTuple):
     """The posterior of groups and population.
 
     Attributes
@@ -227,7 +227,7 @@ class HierarchicalModel(PlainModel):
         prior = self.prior
         p, k = len(prior.variance), self.family.n_predictors
         many, few = np.zeros((self.n_groups, p, k)), np.zeros((p, k))
-        q = Hierarchical(
+        q = GroupPosterior(
             many,
             many - np.inf,
             few,
@@ -309,7 +309,7 @@ class HierarchicalModel(PlainModel):
         by_share = v * b * (precision * (1.0 - b) - h * b)
         fit = precision * self._distances(q) - 2.0 * by_share.sum(axis=0)
         spread, t = prior.log_scale_std**2, np.exp(2.0 * q.log_tau_log_scale)
-        parts = Hierarchical(
+        parts = GroupPosterior(
             g - pull,
             1.0 - s * (h + precision) + 2.0 * by_share,
             pull.sum(axis=0) - q.mean / prior.variance,
@@ -326,7 +326,7 @@ class HierarchicalModel(PlainModel):
         shapes = groups, groups, shape, shape, shape, shape
         ends = np.cumsum([np.prod(one) for one in shapes])[:-1]
         parts = np.split(vector, ends)
-        return Hierarchical(*map(np.reshape, parts, shapes))
+        return GroupPosterior(*map(np.reshape, parts, shapes))
 
     def move(self, point, step):
         """Return the point with its parameters moved."""
@@ -339,7 +339,7 @@ class HierarchicalModel(PlainModel):
             }
         )
         moved = map(np.add, point.parameters, step)
-        return Point(Hierarchical(*moved))
+        return Point(GroupPosterior(*moved))
 
     def precondition(self, point, vector):
         """Multiply by the inverse of the metric: Fisher's, about, with two arrows."""
@@ -352,7 +352,7 @@ class HierarchicalModel(PlainModel):
         total = 2.0 * precision * self._distances(q) + prior.log_scale_std**-2.0
         total = total - 2.0 * np.square(share).sum(axis=0)
         by_tau = (r.log_tau + (share * r.group_log_scale).sum(axis=0)) / total
-        parts = Hierarchical(
+        parts = GroupPosterior(
             s * r.group_mean + share * by_mean,
             0.5 * r.group_log_scale + share * by_tau,
             by_mean,
@@ -377,7 +377,7 @@ def predictors(mean, variance, batch, place):
     Parameters
     ----------
     mean, variance : ndarray of shape (n_groups, p, k)
-    batch : skvrem.data.Batch
+    batch : skvrem.data.RowBatch
     place : ndarray of int64 of shape (m,)
         Number of the group of each row of the batch.
     """

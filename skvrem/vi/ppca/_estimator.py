@@ -11,7 +11,7 @@ from sklearn.base import (
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem import schedules, solvers
+from skvrem import solvers
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -28,8 +28,13 @@ from skvrem.utils._validation import (
 )
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
 from skvrem.vi.gaussian._guards import CENTRE, check_in_memory, check_scales, whole_fit
-from skvrem.vi.gaussian._model_posterior import MeanField
-from skvrem.vi.ppca._model import Moments, PPCAModel, log_densities, start_loadings
+from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
+from skvrem.vi.ppca._model import (
+    PPCAModel,
+    SecondMoments,
+    log_densities,
+    start_loadings,
+)
 
 __all__ = ["BayesianPPCA"]
 
@@ -96,6 +101,8 @@ class BayesianPPCA(
     elbo_, elbo_se_ : float
         Lower bound of the log evidence in nats, and the standard error that the draws
         leave in it.
+    objective_ : float
+        The same bound, in nats, priors included.
     n_iter_ : int
     converged_ : bool
     history_ : dict of ndarray
@@ -260,10 +267,10 @@ class BayesianPPCA(
                 f"n_components={k} must be at most n_features={d}, the number of "
                 "columns of X."
             )
-        moments = Moments.of(X, check_weight(sample_weight, len(X)))
+        moments = SecondMoments.of(X, check_weight(sample_weight, len(X)))
         n_rows, dtype = len(X), X.dtype
         if go_on:
-            moments = Moments(*self._moments).merged(moments)
+            moments = SecondMoments(*self._moments).merged(moments)
             n_rows, dtype = n_rows + self.n_samples_seen_, self.components_.dtype
         if not moments.trace > 0.0:
             raise ValueError("All rows of X are the same: there is nothing to explain.")
@@ -272,72 +279,52 @@ class BayesianPPCA(
                 f"The columns of X vary by {moments.trace:.3g} in all, whose inverse "
                 f"is infinite in floating point. {CENTRE}"
             )
-        n = moments.weight
-        learn = self.noise_variance == "learn"
-        W, noise = start_loadings(
-            *moments.largest(k),
-            moments.trace,
-            n,
-            float(self.prior_scale),
-            None if learn else float(self.noise_variance),
-        )
-        rng = check_random_state(self.random_state)
         n_pairs = int(np.clip(DRAWN // (d * k), *PAIRS))
         if self.n_draws != "auto":
             n_pairs = self.n_draws // 2
-        draws = rng.standard_normal((n_pairs, d, k))
-        model = PPCAModel(moments, n, float(self.prior_scale), learn, draws)
+        draws = check_random_state(self.random_state).standard_normal((n_pairs, d, k))
+        learn, scale = self.noise_variance == "learn", float(self.prior_scale)
+        model = PPCAModel(moments, scale, learn, draws)
 
         def attributes(point):
             return self._attributes(model, point, moments.mean, dtype)
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, attributes)
-            point, result = self._run(model, moments, W, noise, began, report)
+            result = self._run(model, began, report)
             report.end()
-        bound = model.statistics(point, moments, 1.0)
+        bound = model.statistics(result.point, None, 1.0)
         warn_not_converged(self, result, unit="")
         vars(self).update(
-            attributes(point),
+            attributes(result.point),
             elbo_=float(bound.objective),
+            objective_=float(bound.objective),
             elbo_se_=float(bound.error),
             **result.attributes(),
             n_samples_seen_=n_rows,
             _moments=(moments.weight, moments.mean, moments.rows, moments.matrix),
         )
 
-    def _run(self, model, moments, W, noise, began, report):
+    def _run(self, model, began, report):
         """Find means and standard deviations in turns, until neither moves."""
-        point, runs, left = model.start(W, noise), [], self.max_iter
-        passes = 1.0
-        one = schedules.Constant(1.0)
+        noise = None if model.learn_noise else float(self.noise_variance)
+        k = int(self.n_components)
+        point = model.start(*start_loadings(model.moments, k, model.prior_scale, noise))
+        options = {"tol": self.tol, "rng": None, "report": report}
+        runs = solvers.Runs(self.max_iter, began, **options)
         for turn in range(TURNS):
-            result = solvers.run(
-                model,
-                solvers.QuasiNewton(self.tol),
-                moments,
-                point,
-                step_size=one,
-                temperature=one,
-                max_iter=left,
-                tol=self.tol,
-                rng=None,
-                report=report,
-                passes=passes,
-                seconds=time.perf_counter() - began,
-            )
-            runs.append(result)
-            point, left = result.point, left - result.n_iter
-            passes = result.history[-1].passes
-            if result.stopped or left <= 0:
+            solver, passes = solvers.QuasiNewton(self.tol), 0.0 if turn else 1.0
+            result = runs.go_on(model, solver, point, passes=passes)
+            point = result.point
+            if runs.ended:
                 break
             gain = model.spread(point, 1.0 if turn < BOLD_TURNS else 0.5)
             if result.converged and gain < self.tol:
-                return point, solvers.joined(runs)
-        whole = solvers.joined(runs)
+                return runs.result()
+        whole = runs.result()
         if whole.converged:  # the means, but not the deviations
             whole = whole._replace(reason="max_iter")
-        return point, whole
+        return whole
 
     def _attributes(self, model, point, mean, dtype):
         q = model.posterior(point)
@@ -367,18 +354,15 @@ class BayesianPPCA(
         check_magnitude(X, power=4)
         return X
 
-    def _spread(self):
-        """Variances (d,) beside the means of W: the noise, and what W varies by."""
-        std = np.asarray(self.components_std_, np.float64)
-        return self.noise_variance_ + np.square(std).sum(axis=0)
-
-    def _whitener(self):
-        """Return a root R of (I + V D^-1 V^T)^-1, D^-1 V^T R, and a log determinant."""
-        V = np.asarray(self.components_, np.float64)
-        scaled = V / self._spread()
-        values, vectors = np.linalg.eigh(np.eye(len(V)) + scaled @ V.T)
-        root = vectors / np.sqrt(values)
-        return root, scaled.T @ root, float(np.log(values).sum())
+    def _predictive(self):
+        """Return the Gaussian of a row: what W varies by is noise beside its means."""
+        check_is_fitted(self)
+        V, std = (
+            np.asarray(part, np.float64)
+            for part in (self.components_, self.components_std_)
+        )
+        own = self.noise_variance_ + np.square(std).sum(axis=0)
+        return LowRank(self.mean_, own, V.T)
 
     def transform(self, X):
         """Return the posterior means of the latent variables of rows.
@@ -394,10 +378,10 @@ class BayesianPPCA(
             The best linear predictions under `get_covariance`, which counts what is
             not known of the loadings as noise.
         """
-        check_is_fitted(self)
+        q = self._predictive()
         X = self._rows(X)
-        root, projection, _ = self._whitener()
-        return (X - self.mean_) @ (projection @ root.T).astype(X.dtype)
+        projection = q.precision_times(q.factor.T).T
+        return (X - self.mean_) @ projection.astype(X.dtype)
 
     def inverse_transform(self, Z):
         """Return the rows that latent variables stand for.
@@ -432,9 +416,7 @@ class BayesianPPCA(
             Of the means of the loadings, and on its diagonal their variances and the
             noise.
         """
-        check_is_fitted(self)
-        V = np.asarray(self.components_, np.float64)
-        return V.T @ V + np.diag(self._spread())
+        return self._predictive().covariance()
 
     def get_precision(self):
         """Return the inverse of `get_covariance`.
@@ -444,9 +426,7 @@ class BayesianPPCA(
         precision : ndarray of shape (n_features, n_features)
             By Woodbury's formula.
         """
-        check_is_fitted(self)
-        _, projection, _ = self._whitener()
-        return np.diag(1.0 / self._spread()) - projection @ projection.T
+        return self._predictive().precision
 
     def score_samples(self, X):
         """Return the log density of rows, in nats.
@@ -461,14 +441,7 @@ class BayesianPPCA(
         log_density : ndarray of shape (n_samples,)
             Of the Gaussian with the mean and covariance of a new row.
         """
-        check_is_fitted(self)
-        rows = np.asarray(self._rows(X), np.float64) - self.mean_
-        _, projection, log_det = self._whitener()
-        spread = self._spread()
-        distance = np.square(rows) @ (1.0 / spread)
-        distance -= np.square(rows @ projection).sum(axis=1)
-        constant = rows.shape[1] * np.log(2.0 * np.pi) + np.log(spread).sum() + log_det
-        return -0.5 * (constant + distance)
+        return self._predictive().logpdf(self._rows(X))
 
     def score(self, X, y=None):
         """Return the mean log density of rows, in nats a row.
@@ -502,11 +475,7 @@ class BayesianPPCA(
         X : ndarray of shape (n_samples, n_features)
             One draw a row.
         """
-        check_is_fitted(self)
-        rng = check_random_state(random_state)
-        Z = rng.standard_normal((n_samples, self._n_features_out))
-        noise = rng.standard_normal((n_samples, self.n_features_in_))
-        return self.inverse_transform(Z) + noise * np.sqrt(self._spread())
+        return self._predictive().sample(n_samples, check_random_state(random_state))
 
     def sample_posterior(self, n_samples=1, random_state=None):
         """Draw loadings from the posterior.
@@ -520,18 +489,18 @@ class BayesianPPCA(
 
         Returns
         -------
-        components : ndarray of shape (n_samples, n_components, n_features)
-            As ``components_``.
+        draws : dict of str to ndarray of shape (n_samples, ...)
+            "components", each draw in the shape of ``components_``.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
         draws = self.posterior_.sample(n_samples, rng)
-        return draws.reshape(n_samples, *self.components_.shape)
+        return {"components": draws.reshape(n_samples, *self.components_.shape)}
 
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
         rows = np.asarray(self._rows(X), np.float64)
-        W = self.sample_posterior(n_samples, rng)
+        W = self.sample_posterior(n_samples, rng)["components"]
         each = log_densities(rows - self.mean_, W, self.noise_variance_)
         coords = {
             "component": list(self.get_feature_names_out()),

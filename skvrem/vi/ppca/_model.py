@@ -29,9 +29,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh
 
+from skvrem.vi.gaussian._model import PlainModel
 from skvrem.vi.gaussian._model_posterior import MeanField
 
-__all__ = ["Moments", "PPCAModel", "likelihood", "log_densities", "start_loadings"]
+__all__ = [
+    "PPCAModel",
+    "SecondMoments",
+    "likelihood",
+    "log_densities",
+    "start_loadings",
+]
 
 # Rows whose products are taken at a time.
 TILE_ROWS = 4096
@@ -46,7 +53,7 @@ LEAST_PRECISION = 0.1
 LOG_2PI = np.log(2.0 * np.pi)
 
 
-class Moments:
+class SecondMoments:
     r"""Second moments S about the mean, as a matrix or as rows R with S = R^T R.
 
     Those of two batches of the weights a and b and the means m and l have, of all,
@@ -75,6 +82,8 @@ class Moments:
         else:
             self.diagonal = np.einsum("ij,ij->j", rows, rows)
         self.trace = float(self.diagonal.sum())
+        #: Of noise that is learned.
+        self.least_noise = max(LEAST_NOISE * self.trace / self.d, np.finfo(float).tiny)
 
     @classmethod
     def of(cls, X, weight=None, mean=None):
@@ -102,23 +111,22 @@ class Moments:
         apart = np.sqrt(shares[0] * shares[1]) * (self.mean - other.mean)
         if self.rows is not None and other.rows is not None:
             rows = [np.sqrt(shares[0]) * self.rows, np.sqrt(shares[1]) * other.rows]
-            return Moments(total, mean, np.concatenate([*rows, apart[None]]))
+            return SecondMoments(total, mean, np.concatenate([*rows, apart[None]]))
         matrix = np.outer(apart, apart)
         for share, part in zip(shares, (self, other), strict=True):
             S = part.matrix
             matrix += share * (part.rows.T @ part.rows if S is None else S)
-        return Moments(total, mean, matrix=matrix)
+        return SecondMoments(total, mean, matrix=matrix)
 
     def largest(self, k):
         """Return the k largest eigenvalues of S, descending, and their vectors."""
         if self.rows is not None:
-            _, values, vectors = np.linalg.svd(self.rows, full_matrices=False)
-            values, vectors = np.square(values), vectors.T
-            more = self.d - values.size
-            if values.size < k:  # any others are orthogonal to these
-                full, _ = np.linalg.qr(np.column_stack([vectors, np.eye(self.d)]))
-                values, vectors = np.append(values, np.zeros(more)), full
-            values, vectors = values[:k], vectors[:, :k]
+            # Where rows are fewer, any others are orthogonal to theirs.
+            few = len(self.rows) < k
+            _, roots, vectors = np.linalg.svd(self.rows, full_matrices=few)
+            values = np.zeros(k)
+            values[: roots.size] = np.square(roots[:k])
+            vectors = vectors[:k].T
         else:
             span = [self.d - k, self.d - 1]
             values, vectors = eigh(self.matrix, subset_by_index=span)
@@ -134,18 +142,6 @@ class Moments:
         out = S @ flat if S is not None else self.rows.T @ (self.rows @ flat)
         moved = out.reshape(self.d, *V.shape[:-2], V.shape[-1])
         return np.ascontiguousarray(np.moveaxis(moved, 0, -2))
-
-    # A source of data with one block.
-
-    total_weight = 1.0
-
-    def chunks(self):
-        """All rows, at once."""
-        return self
-
-    def sum(self, function):
-        """Return the function of all rows."""
-        return function(self)
 
 
 def _centred(X, mean, root):
@@ -186,7 +182,7 @@ def likelihood(moments, W, noise):
 
     Parameters
     ----------
-    moments : Moments
+    moments : SecondMoments
     W : ndarray of shape (..., d, k)
     noise : float
         Noise variance.
@@ -218,7 +214,7 @@ def hessian_times(moments, W, noise, at, V):
 
     Parameters
     ----------
-    moments : Moments
+    moments : SecondMoments
     W : ndarray of shape (d, k)
     noise : float
     at : Likelihood
@@ -264,7 +260,7 @@ def log_densities(rows, components, noise):
     return out
 
 
-def start_loadings(values, vectors, trace, n, prior_scale, noise):
+def start_loadings(moments, k, prior_scale, noise):
     r"""Return the loadings of the highest posterior density, and the noise variance.
 
     The loadings are along eigenvectors of S; along one with the eigenvalue l their
@@ -272,21 +268,17 @@ def start_loadings(values, vectors, trace, n, prior_scale, noise):
 
     Parameters
     ----------
-    values : ndarray of shape (k,)
-        The largest eigenvalues of S.
-    vectors : ndarray of shape (d, k)
-    trace : float
-        Of S.
-    n : float
-        Weight of all rows.
+    moments : SecondMoments
+    k : int
     prior_scale : float
     noise : float or None
         None is that of the highest likelihood.
     """
-    d, k = vectors.shape
+    values, vectors = moments.largest(k)
+    d, n, trace = moments.d, moments.weight, moments.trace
     if noise is None:
         left = max(trace - values.sum(), 0.0) / max(d - k, 1)
-        noise = max(left, LEAST_NOISE * trace / d, np.finfo(float).tiny)
+        noise = max(left, moments.least_noise)
     c = 2.0 * n * values / (n + np.sqrt(n**2 + 4.0 * n * values / prior_scale**2))
     # A little length where there is none to find: zero is a saddle point.
     length = np.sqrt(np.maximum(c - noise, 1e-4 * noise))
@@ -329,36 +321,33 @@ class Point(NamedTuple):
     trials: int = 0
 
 
-class PPCAModel:
+class PPCAModel(PlainModel):
     """Rows with a Gaussian likelihood, loadings with independent Gaussians.
 
     Parameters
     ----------
-    moments : Moments
-    n : float
-        Weight of all rows.
+    moments : SecondMoments
     prior_scale : float
     learn_noise : bool
     draws : ndarray of shape (n_draws, d, k)
         Standard normal numbers; each is used with both signs.
     """
 
-    metric_cost = 0.0
-
-    def __init__(self, moments, n, prior_scale, learn_noise, draws):
+    def __init__(self, moments, prior_scale, learn_noise, draws):
         self.moments = moments
-        self.n = n
+        self.n = moments.weight
         self.prior_scale = prior_scale
         self.learn_noise = learn_noise
         self.draws = draws
-        self.scale = None
-        least = max(LEAST_NOISE * moments.trace / moments.d, np.finfo(float).tiny)
+        self.scale = np.zeros(draws[0].shape)
+        nothing = np.zeros(self.scale.size)
+        self.prior = MeanField(nothing, nothing + prior_scale)
+        least = moments.least_noise
         self.least_log_noise = float(np.log(least)) if learn_noise else -np.inf
 
     def start(self, W, noise):
         """Return a point, with the standard deviations of the second order there."""
         point = Point(W, float(np.log(noise)))
-        self.scale = np.zeros(W.shape)
         self.spread(point, 1.0)
         return point
 
@@ -396,19 +385,14 @@ class PPCAModel:
         W, noise = point.mean, np.exp(point.log_noise)
         at = likelihood(self.moments, W, noise)
         away = self.scale * self.draws
-        bent = hessian_times(self.moments, W, noise, at, away)
-        self.quadratic = 0.5 * np.einsum("sik,sik->s", away, bent)
+        image = hessian_times(self.moments, W, noise, at, away)
+        self.quadratic = 0.5 * np.einsum("sik,sik->s", away, image)
         diagonal = hessian_diagonal(self.moments, W, noise, at)
         self.level = 0.5 * np.sum(self.scale**2 * diagonal)
 
     def posterior(self, point):
         """Return q over the loadings, row after row."""
         return MeanField(point.mean.ravel(), self.scale.ravel())
-
-    def prior(self):
-        """Return the prior of the loadings."""
-        n_dim = self.draws[0].size
-        return MeanField(np.zeros(n_dim), np.full(n_dim, self.prior_scale))
 
     # What the solver asks for
 
@@ -419,7 +403,7 @@ class PPCAModel:
         up = likelihood(self.moments, point.mean + away, noise)
         down = likelihood(self.moments, point.mean - away, noise)
         each = 0.5 * (up.value + down.value) - self.quadratic
-        divergence = self.posterior(point).kl(self.prior())
+        divergence = self.posterior(point).kl(self.prior)
         value = self.n * (each.mean() + self.level) - divergence
         error = self.n * each.std() / np.sqrt(max(1, len(each) - 1))
         by_mean = 0.5 * self.n * (up.gradient + down.gradient).mean(axis=0)
@@ -439,23 +423,11 @@ class PPCAModel:
 
     def move(self, point, step):
         """Return the point with its parameters moved."""
-        turn = np.clip(step[-1], -LARGEST_CHANGE, LARGEST_CHANGE)
+        change = np.clip(step[-1], -LARGEST_CHANGE, LARGEST_CHANGE)
         mean = point.mean + step[:-1].reshape(point.mean.shape)
-        return Point(mean, float(max(point.log_noise + turn, self.least_log_noise)))
+        return Point(mean, float(max(point.log_noise + change, self.least_log_noise)))
 
     def precondition(self, point, vector):
         """Multiply by the covariance of q, and by what rows know of the noise."""
         by_mean = self.scale.ravel() ** 2 * vector[:-1]
         return np.append(by_mean, 2.0 / (self.n * self.moments.d) * vector[-1])
-
-    def recondition(self, point, data, rng):
-        """Return the point: its metric is its own, at no cost."""
-        return point, 0.0
-
-    def recentre(self, point):
-        """Return the point: there is no reference."""
-        return point
-
-    def reseed(self, point, data, rng):
-        """Return the point: no part of it can collapse."""
-        return point

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln, logsumexp
 
-from skvrem.topics._model_padding import pad, padded_zeros
+from skvrem.topics._model_word_sums import pad, padded_zeros
 from skvrem.topics.lda import _kernels
 from tests.documents import batch_of_documents, dense_counts
 
@@ -75,6 +75,9 @@ def infer(batch, topics, prior, *, b=1.0, n_steps=1, tol=0.0, rows=None, dtype=f
         dtype(b),
         n_steps,
         dtype(tol),
+        None,
+        None,
+        None,
         gamma,
         at,
         w,
@@ -206,7 +209,7 @@ def infer_tempered(batch, topics, prior, *, n_steps=1, tol=0.0, dtype=float):
     at = padded_zeros(*gamma.shape, dtype)
     w = np.zeros(len(batch.rows.counts), dtype)
     inverse = np.zeros(batch.n_units, dtype)
-    bound = _kernels.infer_tempered_documents(
+    bound = _kernels.infer_documents(
         batch.rows.counts,
         batch.rows.index,
         batch.rows.indptr,
@@ -216,11 +219,12 @@ def infer_tempered(batch, topics, prior, *, n_steps=1, tol=0.0, dtype=float):
         relative,
         top.astype(dtype),
         pad(prior[None], dtype)[0],
+        dtype(1.0),
+        n_steps,
+        dtype(tol),
         GRID,
         pad(log_partition(topics), np.float64),
         inverse,
-        n_steps,
-        dtype(tol),
         gamma,
         at,
         w,

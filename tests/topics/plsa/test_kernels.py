@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from skvrem.topics._documents import as_documents
 from skvrem.topics._kernels_tokens import sum_over_words
-from skvrem.topics._model_padding import pad, padded_zeros
+from skvrem.topics._model_word_sums import pad, padded_zeros
 from skvrem.topics.plsa import _kernels
 
 DTYPES = [np.float64, np.float32]
@@ -49,18 +49,18 @@ def infer_topics(
         batch.rows.counts,
         batch.rows.index,
         batch.rows.indptr,
-        batch.ids,
         batch.weight.astype(dtype),
         start,
         stop,
+        batch.ids,
         power,
         theta,
+        after,
         pad(prior[None], dtype)[0],
         dtype(b),
         n_steps,
         dtype(tol),
         at,
-        after,
         w,
     )
     return objective, at, after, w

@@ -126,10 +126,10 @@ def test_batch_is_em_step_by_step(b, weighted, doc_steps):
     start = normalized(rng.uniform(0.5, 1.0, (K, V)))
     fitted = plsa(
         solver="batch",
-        doc_topic_prior=alpha,
-        topic_word_prior=beta,
+        doc_topic_smoothing=alpha,
+        topic_word_smoothing=beta,
         components_init=7.0 * start,
-        doc_update_iter=doc_steps,
+        inner_iter=doc_steps,
         tempering=None if b == 1.0 else "annealed",
         temperature=1 / b,
         annealing_iter=1,
@@ -170,7 +170,7 @@ def test_the_end_is_a_fixed_point_of_em(solver, weighted):
     )
     assert fitted.converged_
     u = 1.0 if weight is None else weight
-    phi, alpha = fitted.components_, fitted.doc_topic_prior_
+    phi, alpha = fitted.components_, fitted.doc_topic_smoothing_
     theta = fold_in(X, phi, alpha)
     again, _ = em_step(X, phi, theta, alpha, 0.1, weight=u)
     np.testing.assert_allclose(again, phi, atol=2e-6)
@@ -185,7 +185,7 @@ def test_the_objective_of_stochastic_em_is_exact_at_its_end():
     values = fitted.history_["objective"]
     assert len(values) == 5  # the start, an epoch each, and the end
     assert fitted.objective_ == values[-1]
-    phi, alpha = fitted.components_, fitted.doc_topic_prior_
+    phi, alpha = fitted.components_, fitted.doc_topic_smoothing_
     best = objective(X, phi, fold_in(X, phi, alpha), alpha, 0.1)
     assert fitted.objective_ <= best + 1e-6
 
@@ -241,7 +241,7 @@ def test_one_epoch_of_variance_reduction_has_an_exact_objective():
 
 def test_words_may_be_taken_in_parts(monkeypatch):
     X, *_ = planted(100)
-    params = {"topic_word_prior": 0.3, "solver": "batch", "max_iter": 5, "tol": 0.0}
+    params = {"topic_word_smoothing": 0.3, "solver": "batch", "max_iter": 5, "tol": 0.0}
     whole = plsa(**params).fit(X)
     monkeypatch.setattr(_model, "TASK_WORDS", 7)
     parts = plsa(**params).fit(X)
@@ -252,7 +252,7 @@ def test_words_may_be_taken_in_parts(monkeypatch):
 def test_topic_shares_are_those_of_the_tokens():
     X = planted()[0]
     fitted = plsa(tol=1e-10, max_iter=500).fit(X.astype(float))
-    theta = fold_in(X, fitted.components_, fitted.doc_topic_prior_)
+    theta = fold_in(X, fitted.components_, fitted.doc_topic_smoothing_)
     gamma = responsibilities(X, fitted.components_, theta, 1.0)
     np.testing.assert_allclose(
         fitted.topic_shares_, gamma.sum(axis=(0, 1)) / X.sum(), atol=1e-5
@@ -263,7 +263,7 @@ def test_topic_shares_are_those_of_the_tokens():
 
 def test_without_priors_and_with_one_topic_it_is_the_unigram():
     X = planted()[0]
-    fitted = plsa(n_components=1, topic_word_prior=0.0, solver="batch")
+    fitted = plsa(n_components=1, topic_word_smoothing=0.0, solver="batch")
     fitted.fit(X.astype(float))
     np.testing.assert_allclose(fitted.components_[0], X.sum(axis=0) / X.sum())
     np.testing.assert_allclose(fitted.transform(X), 1.0, rtol=1e-15)
@@ -286,19 +286,21 @@ def test_a_weight_of_zero_is_no_document():
 @pytest.fixture(scope="module")
 def fitted():
     """Of float64; not to be changed."""
-    return plsa(doc_topic_prior=[0.1, 0.2, 0.3, 0.4]).fit(planted()[0].astype(float))
+    return plsa(doc_topic_smoothing=[0.1, 0.2, 0.3, 0.4]).fit(
+        planted()[0].astype(float)
+    )
 
 
 @pytest.mark.parametrize("prior", [0.0, 0.3, [0.1, 0.2, 0.3, 2.0]])
 def test_transform_is_the_optimum_of_each_document(prior):
     X = planted(50, length=20, seed=5)[0]
-    model = plsa(doc_topic_prior=prior).fit(planted(200)[0].astype(float))
-    model.set_params(mean_change_tol=0.0, max_doc_update_iter=5000)
+    model = plsa(doc_topic_smoothing=prior).fit(planted(200)[0].astype(float))
+    model.set_params(inner_tol=0.0, max_inner_iter=5000)
     expected = fold_in(X, model.components_, np.broadcast_to(prior, K))
     found = model.transform(X)
     np.testing.assert_allclose(found, expected, atol=1e-9)
     # With the defaults it is close.
-    model.set_params(mean_change_tol=1e-3, max_doc_update_iter=100)
+    model.set_params(inner_tol=1e-3, max_inner_iter=100)
     np.testing.assert_allclose(model.transform(X), expected, atol=0.03)
 
 
@@ -315,7 +317,7 @@ def test_empty_documents_get_the_prior(fitted):
     theta = fitted.transform(X)
     np.testing.assert_allclose(theta[[0, 2]], [[0.1, 0.2, 0.3, 0.4]] * 2)
     assert abs(theta[1] - theta[0]).max() > 0.1
-    model = plsa(doc_topic_prior=0.0).fit(planted(50)[0])
+    model = plsa(doc_topic_smoothing=0.0).fit(planted(50)[0])
     np.testing.assert_array_equal(model.transform(np.zeros((2, V), int)), 1.0 / K)
 
 
@@ -323,7 +325,7 @@ def test_words_never_seen_say_nothing():
     X = planted()[0]
     X[:, 7] = 0
     # Steps of minibatches leave some 1e-43 of the start.
-    model = plsa(topic_word_prior=0.0, solver="batch").fit(X)
+    model = plsa(topic_word_smoothing=0.0, solver="batch").fit(X)
     assert not model.components_[:, 7].any()
     new = planted(20, seed=1)[0]
     new[:, 7] = 0
@@ -446,7 +448,9 @@ def test_a_stream_goes_on_with_relabelled_priors():
     X = planted(300)[0]
     order = [2, 0, 3, 1]
     prior = np.random.default_rng(0).uniform(0.1, 5.0, (K, V))
-    model = plsa(doc_topic_prior=[0.1, 1.0, 4.0, 2.0], topic_word_prior=prior).fit(X)
+    model = plsa(
+        doc_topic_smoothing=[0.1, 1.0, 4.0, 2.0], topic_word_smoothing=prior
+    ).fit(X)
     other = pickle.loads(pickle.dumps(model)).relabel(order).partial_fit(X[:20])
     model.partial_fit(X[:20]).relabel(order)
     np.testing.assert_allclose(other.components_, model.components_, rtol=1e-6)
@@ -465,7 +469,7 @@ def test_a_stream_of_single_documents():
 def test_the_first_batch_moves_the_start_by_the_formula():
     X = planted(30)[0].astype(float)
     start = normalized(np.random.default_rng(0).uniform(0.5, 1.0, (K, V)))
-    model = plsa(components_init=start, mean_change_tol=0.0, max_doc_update_iter=7)
+    model = plsa(components_init=start, inner_tol=0.0, max_inner_iter=7)
     model.partial_fit(X)
     phi = normalized(start / K + 0.1 / X.sum())
     theta = np.full((30, K), 1.0 / K)
@@ -533,14 +537,16 @@ def test_in_a_pipeline_with_a_vectorizer():
 def test_relabel_takes_everything_along():
     X = planted()[0]
     prior = np.random.default_rng(0).uniform(0.1, 1.0, (K, V))
-    model = plsa(doc_topic_prior=[0.1, 0.2, 0.3, 0.4], topic_word_prior=prior).fit(X)
+    model = plsa(
+        doc_topic_smoothing=[0.1, 0.2, 0.3, 0.4], topic_word_smoothing=prior
+    ).fit(X)
     before = pickle.loads(pickle.dumps(model))
     order = np.argsort(-model.topic_shares_)
     assert not np.array_equal(order, np.arange(K))
     assert model.relabel(order) is model
     assert (np.diff(model.topic_shares_) <= 0).all()
     np.testing.assert_array_equal(model.components_, before.components_[order])
-    np.testing.assert_array_equal(model.topic_word_prior_, prior[order])
+    np.testing.assert_array_equal(model.topic_word_smoothing_, prior[order])
     np.testing.assert_allclose(
         model.transform(X), before.transform(X)[:, order], atol=1e-5
     )
@@ -604,26 +610,26 @@ def test_summary_without_pandas(monkeypatch):
 def test_defaults_of_the_priors():
     X = planted(50)[0]
     model = plsa().fit(X)
-    np.testing.assert_array_equal(model.doc_topic_prior_, np.full(K, 1.0 / K))
-    assert model.topic_word_prior_ == 0.1
+    np.testing.assert_array_equal(model.doc_topic_smoothing_, np.full(K, 1.0 / K))
+    assert model.topic_word_smoothing_ == 0.1
 
 
 def test_scalars_are_constant_arrays():
     X = planted(200)[0].astype(float)
-    scalars = plsa(doc_topic_prior=0.3, topic_word_prior=0.7).fit(X)
+    scalars = plsa(doc_topic_smoothing=0.3, topic_word_smoothing=0.7).fit(X)
     arrays = plsa(
-        doc_topic_prior=np.full(K, 0.3), topic_word_prior=np.full((K, V), 0.7)
+        doc_topic_smoothing=np.full(K, 0.3), topic_word_smoothing=np.full((K, V), 0.7)
     ).fit(X)
     np.testing.assert_allclose(scalars.components_, arrays.components_, atol=1e-10)
     np.testing.assert_array_equal(scalars.transform(X), arrays.transform(X))
-    assert arrays.topic_word_prior_.shape == (K, V)
+    assert arrays.topic_word_smoothing_.shape == (K, V)
 
 
 def test_a_large_prior_wins():
     X = planted(200)[0]
-    model = plsa(doc_topic_prior=[1e6, 1.0, 1.0, 1.0]).fit(X)
+    model = plsa(doc_topic_smoothing=[1e6, 1.0, 1.0, 1.0]).fit(X)
     assert model.transform(X)[:, 0].min() > 0.99
-    flat = plsa(topic_word_prior=1e9).fit(X)
+    flat = plsa(topic_word_smoothing=1e9).fit(X)
     np.testing.assert_allclose(flat.components_, 1.0 / V, rtol=1e-3)
 
 
@@ -636,12 +642,12 @@ def test_seeds_say_which_topic_is_which():
     for seed in range(10):
         for seeded in hits:
             prior = seed_prior(seeds, names, K) if seeded else None
-            model = plsa(topic_word_prior=prior, random_state=seed).fit(X)
+            model = plsa(topic_word_smoothing=prior, random_state=seed).fit(X)
             distance = abs(model.components_[:, None] - topics[None]).sum(axis=2)
             hits[seeded] += list(distance.argmin(axis=1)) == [3, 2, 1, 0]
     assert hits[True] >= 8
     assert hits[False] <= 2
-    stream = plsa(topic_word_prior=seed_prior(seeds, names, K)).partial_fit(X)
+    stream = plsa(topic_word_smoothing=seed_prior(seeds, names, K)).partial_fit(X)
     words = [set(row) for row in top_words(stream, names, n=10)]
     assert all(set(seeds[k]) <= words[k] for k in seeds)
 
@@ -810,7 +816,7 @@ def test_a_dense_matrix_of_any_positive_numbers():
     X = np.random.default_rng(0).gamma(0.5, scale=4.0, size=(100, 20))
     model = plsa().fit(X)
     assert np.isfinite(model.objective_)
-    scaled = plsa(doc_topic_prior=100 / K, topic_word_prior=10.0).fit(100 * X)
+    scaled = plsa(doc_topic_smoothing=100 / K, topic_word_smoothing=10.0).fit(100 * X)
     np.testing.assert_allclose(scaled.components_, model.components_, atol=1e-6)
 
 
@@ -929,14 +935,29 @@ def test_dask_arrays_are_refused(fitted):
     [
         ({"n_components": 0}, "n_components of VRPLSA must be an integer of at least"),
         ({"n_components": 2.5}, "n_components"),
-        ({"doc_topic_prior": -0.1}, "doc_topic_prior must be finite and not negative"),
-        ({"doc_topic_prior": np.nan}, "doc_topic_prior must be finite"),
-        ({"doc_topic_prior": [0.1, 0.2]}, r"of shape \(4,\), got shape \(2,\)"),
-        ({"doc_topic_prior": "auto"}, "doc_topic_prior must be numbers or None"),
-        ({"topic_word_prior": -1}, "topic_word_prior must be finite and not negative"),
-        ({"topic_word_prior": np.ones(V)}, r"of shape \(4, 60\), got shape \(60,\)"),
-        ({"topic_word_prior": np.ones((3, V))}, r"\(4, 60\), got shape \(3, 60\)"),
-        ({"topic_word_prior": np.full((K, V), np.inf)}, "topic_word_prior must be fin"),
+        (
+            {"doc_topic_smoothing": -0.1},
+            "doc_topic_smoothing must be finite and not negative",
+        ),
+        ({"doc_topic_smoothing": np.nan}, "doc_topic_smoothing must be finite"),
+        ({"doc_topic_smoothing": [0.1, 0.2]}, r"of shape \(4,\), got shape \(2,\)"),
+        (
+            {"doc_topic_smoothing": "auto"},
+            "doc_topic_smoothing must be numbers or None",
+        ),
+        (
+            {"topic_word_smoothing": -1},
+            "topic_word_smoothing must be finite and not negative",
+        ),
+        (
+            {"topic_word_smoothing": np.ones(V)},
+            r"of shape \(4, 60\), got shape \(60,\)",
+        ),
+        ({"topic_word_smoothing": np.ones((3, V))}, r"\(4, 60\), got shape \(3, 60\)"),
+        (
+            {"topic_word_smoothing": np.full((K, V), np.inf)},
+            "topic_word_smoothing must be fin",
+        ),
         ({"solver": "saga"}, "solver of VRPLSA must be 'auto' or 'batch' or"),
         ({"step_size": 0.0}, "step_size"),
         ({"step_size": 2.0, "solver": "svrg"}, "step_size"),
@@ -945,11 +966,11 @@ def test_dask_arrays_are_refused(fitted):
         ({"step_offset": 0.0}, "step_offset"),
         ({"batch_size": 0}, "batch_size"),
         ({"batch_size": "all"}, "batch_size"),
-        ({"doc_update_iter": 0}, "doc_update_iter"),
+        ({"inner_iter": 0}, "inner_iter"),
         ({"max_iter": -1}, "max_iter"),
         ({"tol": -1.0}, "tol"),
-        ({"max_doc_update_iter": 0}, "max_doc_update_iter"),
-        ({"mean_change_tol": np.nan}, "mean_change_tol"),
+        ({"max_inner_iter": 0}, "max_inner_iter"),
+        ({"inner_tol": np.nan}, "inner_tol"),
         ({"tempering": "hot"}, "tempering"),
         ({"temperature": 0.5}, "temperature"),
         ({"annealing_iter": -1}, "annealing_iter"),
@@ -1007,7 +1028,7 @@ def test_other_widths_and_numbers_of_topics_than_before(fitted):
     for method in ("transform", "score", "perplexity", "partial_fit"):
         with pytest.raises(ValueError, match=r"5 features.*60 features"):
             getattr(model, method)(narrow)
-    model.set_params(n_components=3, doc_topic_prior=None)
+    model.set_params(n_components=3, doc_topic_smoothing=None)
     with pytest.raises(ValueError, match="but the model has 4 topics: call fit"):
         model.partial_fit(X_BAD)
 
@@ -1053,8 +1074,8 @@ def test_hard_corpora_give_a_finite_answer(solver):
         for prior in (None, 0.0):
             model = plsa(
                 solver=solver,
-                doc_topic_prior=prior,
-                topic_word_prior=prior,
+                doc_topic_smoothing=prior,
+                topic_word_smoothing=prior,
                 batch_size=20,
                 max_iter=30,
             )
@@ -1126,7 +1147,7 @@ def corpus_of_two():
     return rng.poisson(np.kron(np.eye(2), np.full((20, 4), 2.0)))
 
 
-NO_PRIOR = {"doc_topic_prior": 0.0, "topic_word_prior": 0.0}
+NO_PRIOR = {"doc_topic_smoothing": 0.0, "topic_word_smoothing": 0.0}
 
 
 @pytest.mark.parametrize("solver", ["batch", "stochastic", "svrg"])

@@ -68,8 +68,8 @@ def test_bad_counts_and_weights_leave_no_trace(method, state, X):
     "params",
     [
         {"n_components": 0},
-        {"n_components": 3, "doc_topic_prior": [1.0, 1.0]},
-        {"topic_word_prior": np.ones((2, 3))},
+        {"n_components": 3, "doc_topic_smoothing": [1.0, 1.0]},
+        {"topic_word_smoothing": np.ones((2, 3))},
         {"solver": "magic"},
         {"step_size": -1.0},
         {"n_jobs": 0},

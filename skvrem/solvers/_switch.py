@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from operator import attrgetter
 
 import numpy as np
 
 from skvrem.solvers._prediction import ROUNDING
-from skvrem.solvers.estimate._blocks import Blocks
+from skvrem.solvers.estimate._minibatches import Minibatches
 
-__all__ = ["After", "HandOver", "Slow"]
+__all__ = ["After", "Slow", "Switch"]
 
 # Epochs that a solver may still need before it is slow.
 MOST_EPOCHS = 20
@@ -65,7 +64,7 @@ class Slow:
         return math.log(aim) / math.log(rate) * self.window > MOST_EPOCHS
 
 
-class HandOver:
+class Switch:
     """Epochs of a first solver, then those of a second.
 
     For steps that are safe wherever a fit begins, and others that are better near its
@@ -74,7 +73,7 @@ class HandOver:
     Parameters
     ----------
     first, second : solvers
-        Two of `Blocks` share the blocks.
+        Two of `Minibatches` share the blocks.
     until : callable
         `After` or `Slow`: takes the objectives that the first one's epochs began with,
         the newest included, and says whether the second shall begin there.
@@ -83,24 +82,15 @@ class HandOver:
         None is the first one's.
     """
 
-    # All else that the loop asks of a solver it asks of the one whose turn it is.
-    name, exact, certifies, patience, confirms, noisy, restore, state = (
-        property(attrgetter(f"active.{name}"))
-        for name in (
-            "name",
-            "exact",
-            "certifies",
-            "patience",
-            "confirms",
-            "noisy",
-            "restore",
-            "state",
-        )
-    )
-
     def __init__(self, first, second, until, model=None):
-        self.first, self.second = first, second
+        self.first, self.second, self.active = first, second, first
         self.until, self.other = until, model
+
+    def __getattr__(self, name):
+        # What else the loop asks of a solver it asks of the one whose turn it is.
+        if name == "active":  # of a copy that is being made
+            raise AttributeError(name)
+        return getattr(self.active, name)
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
@@ -133,7 +123,7 @@ class HandOver:
         if not self.until(self.objectives):
             return anchor
         self.active, passes = self.second, anchor.passes
-        if isinstance(self.first, Blocks) and isinstance(self.second, Blocks):
+        if isinstance(self.first, Minibatches) and isinstance(self.second, Minibatches):
             self.second.take(self.rest[0], self.first.partition)
         else:
             self.second.start(*self.rest)

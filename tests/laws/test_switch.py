@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skvrem.solvers import SVRG, After, HandOver, Slow, Stochastic
+from skvrem.solvers import SVRG, After, Slow, Stochastic, Switch
 from skvrem.solvers._protocols import Anchor, Moved
 
 
@@ -35,7 +35,7 @@ class Falling:
 )
 def test_the_second_takes_over_where_the_first_is_slow(rate, tol, last):
     first, second = Falling(rate, "first"), Falling(0.1, "second")
-    solver = HandOver(first, second, Slow(tol), "its model")
+    solver = Switch(first, second, Slow(tol), "its model")
     rng = np.random.default_rng(0)
     solver.start("model", "data", rng)
     point, passes = 1.0, []
@@ -55,7 +55,7 @@ def test_the_second_takes_over_where_the_first_is_slow(rate, tol, last):
 
 
 def test_a_second_fit_begins_with_the_first_again():
-    solver = HandOver(Falling(0.99, "first"), Falling(0.1, "second"), Slow(1e-9))
+    solver = Switch(Falling(0.99, "first"), Falling(0.1, "second"), Slow(1e-9))
     for _ in range(2):
         solver.start(None, None, None)
         names = [solver.certify(1.0, 1.0).mean for _ in range(2)]
@@ -65,7 +65,7 @@ def test_a_second_fit_begins_with_the_first_again():
 @pytest.mark.parametrize("n_epochs", [1, 3])
 def test_the_second_takes_over_after_so_many_epochs(n_epochs):
     first, second = Falling(0.3, "first"), Falling(0.1, "second")
-    solver = HandOver(first, second, After(n_epochs))
+    solver = Switch(first, second, After(n_epochs))
     solver.start("model", "data", None)
     names = [solver.certify(1.0, 1.0).mean for _ in range(5)]
     assert names == ["first"] * n_epochs + ["second"] * (5 - n_epochs)
@@ -83,7 +83,7 @@ def test_minibatches_are_cut_once():
     class Model:
         recall_passes = 0.5
 
-    data, solver = Data(), HandOver(Stochastic(3), SVRG(3), After(1))
+    data, solver = Data(), Switch(Stochastic(3), SVRG(3), After(1))
     solver.start(Model(), data, None)
     assert solver.active.passes == 1.0
     assert solver.certify(None, 1.0).mean is None
@@ -105,7 +105,7 @@ class Stepping(Falling):
 
 
 def test_the_second_takes_over_after_an_epoch_that_certifies_itself():
-    solver = HandOver(Stepping(0.9, "first"), Stepping(0.1, "second"), After(2))
+    solver = Switch(Stepping(0.9, "first"), Stepping(0.1, "second"), After(2))
     solver.start(None, None, None)
     anchor = solver.certify(1.0, 1.0)
     seen = []

@@ -1,4 +1,4 @@
-"""Pairs: kernels against dense integrals, steps and bounds against dense optimizers."""
+"""Matches: kernels against dense integrals, steps and bounds against optimizers."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,15 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 from scipy.stats import norm
 
-from skvrem import BradleyTerry, schedules, solvers
-from skvrem.vi.bradley_terry._model import Pairs, PairsModel, hermite, trapezoid
-from skvrem.vi.bradley_terry._model_posterior import conjugate_gradients
+from skvrem import BradleyTerry, solvers
+from skvrem.vi.bradley_terry._model import Matches, SkillModel, hermite, trapezoid
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
 TIES = [None, "davidson", "rao-kupper"]
 D = 5
 
 
-def pairs_of(home, ties=True, n=9):
+def matches_of(home, ties=True, n=9):
     rng = np.random.default_rng(1)
     first = rng.integers(D, size=n).astype(np.int32)
     second = ((first + rng.integers(1, D, size=n)) % D).astype(np.int32)
@@ -23,24 +22,26 @@ def pairs_of(home, ties=True, n=9):
     offset = int(home)
     tie = tie if ties else np.zeros(n)
     home = 0 if home else -1
-    return Pairs(
+    return Matches(
         first + np.int32(offset), second + np.int32(offset), home, win, loss, tie
     )
 
 
-def design(pairs, n_dim):
-    X = np.zeros((pairs.first.size, n_dim))
+def design(matches, n_dim):
+    X = np.zeros((matches.first.size, n_dim))
     rows = np.arange(len(X))
-    X[rows, pairs.first] += 1.0
-    X[rows, pairs.second] -= 1.0
-    if pairs.home >= 0:
-        X[:, pairs.home] += 1.0
+    X[rows, matches.first] += 1.0
+    X[rows, matches.second] -= 1.0
+    if matches.home >= 0:
+        X[:, matches.home] += 1.0
     return X
 
 
-def log_likelihood(ties, pairs, u, eta):
-    """By the definitions of the papers, u (n_pairs, n_nodes)."""
-    win, loss, tie = (part[:, None] for part in (pairs.win, pairs.loss, pairs.tie))
+def log_likelihood(ties, matches, u, eta):
+    """By the definitions of the papers, u (n_matches, n_nodes)."""
+    win, loss, tie = (
+        part[:, None] for part in (matches.win, matches.loss, matches.tie)
+    )
     if ties is None:
         return win * log_expit(u) + loss * log_expit(-u)
     if ties == "davidson":
@@ -55,32 +56,24 @@ def log_likelihood(ties, pairs, u, eta):
     return win * p_win + loss * p_loss + tie * (eta + p_win + p_loss)
 
 
-def dense_expectation(ties, pairs, mean, variance, eta):
+def dense_expectation(ties, matches, mean, variance, eta):
     x = np.linspace(-9.0, 9.0, 2001)
     w = np.exp(-0.5 * x**2)
     u = mean[:, None] + np.sqrt(variance)[:, None] * x
-    return log_likelihood(ties, pairs, u, eta) @ (w / w.sum())
+    return log_likelihood(ties, matches, u, eta) @ (w / w.sum())
 
 
 def model_of(ties=None, home=False, kind="fullrank", rank=0, scale=1.0, n=9):
-    pairs = pairs_of(home, ties is not None, n)
+    matches = matches_of(home, ties is not None, n)
     n_dim = D + home
     prior = MeanField(np.zeros(n_dim), np.full(n_dim, scale))
-    return PairsModel(pairs, prior, kind, ties, rank=rank)
+    return SkillModel(matches, prior, kind, ties, rank=rank)
 
 
 def fit(model, tol=1e-10):
-    one = schedules.Constant(1.0)
-    return solvers.run(
-        model,
-        solvers.Ascent(),
-        model.pairs,
-        model.start(model.prior.mean, 0.1),
-        step_size=one,
-        temperature=one,
-        max_iter=60,
-        tol=tol,
-        rng=None,
+    point = model.start(model.prior.mean, 0.1)
+    return solvers.Runs(60, 0.0, tol=tol, rng=None).go_on(
+        model, solvers.Ascent(), point
     )
 
 
@@ -89,12 +82,12 @@ def fit(model, tol=1e-10):
 
 @pytest.mark.parametrize("spread", [2.4, 2.6, 30.0, 1e3])
 def test_expectations_without_ties_however_wide(spread):
-    pairs = Pairs(
+    matches = Matches(
         *np.array([[0, 0, 1], [1, 2, 2]], np.int32),
         -1,
         *np.array([[3.0, 0.0, 1.0], [0.0, 2.0, 1.0], [0.0, 0.0, 0.0]]),
     )
-    model = PairsModel(pairs, MeanField(np.zeros(3), np.full(3, 9.0)), "meanfield")
+    model = SkillModel(matches, MeanField(np.zeros(3), np.full(3, 9.0)), "meanfield")
     mean, variance, step = np.array([1.0, -4.0, 0.3]), np.full(3, spread**2), 1e-3
 
     def found(shift=0.0, more=0.0):
@@ -103,8 +96,8 @@ def test_expectations_without_ties_however_wide(spread):
     # The mean of log(1 + exp(u)) is that of its positive part, plus at most log 2.
     t = mean / spread
     above = mean * norm.cdf(t) + spread * norm.pdf(t)
-    least = (pairs.win * mean - (pairs.win + pairs.loss) * above).sum()
-    most = least - (pairs.win + pairs.loss).sum() * np.log(2.0)
+    least = (matches.win * mean - (matches.win + matches.loss) * above).sum()
+    most = least - (matches.win + matches.loss).sum() * np.log(2.0)
     assert most < found().objective < least
     slope = (found(step).objective - found(-step).objective) / (2.0 * step)
     assert found().slope.sum() == pytest.approx(slope, abs=1e-6)
@@ -117,21 +110,21 @@ def test_expectations_without_ties_however_wide(spread):
 @pytest.mark.parametrize("spread", [2.4, 2.6, 30.0, 300.0])
 @pytest.mark.parametrize("ties", ["davidson", "rao-kupper"])
 def test_expectations_with_ties_however_wide(ties, spread, eta):
-    pairs = Pairs(
+    matches = Matches(
         *np.array([[0, 0, 1], [1, 2, 2]], np.int32),
         -1,
         *np.array([[3.0, 0.0, 1.0], [0.0, 2.0, 1.0], [1.0, 4.0, 0.0]]),
     )
     prior = MeanField(np.zeros(3), np.full(3, 9.0))
-    model = PairsModel(pairs, prior, "meanfield", ties)
+    model = SkillModel(matches, prior, "meanfield", ties)
     mean, variance = np.array([1.0, -4.0, 0.3]), np.full(3, spread**2)
-    model.nodes, model.weights = hermite(spread)
+    model.rule = hermite(spread)
     # The integral by u on a grid that is fine for the likelihood, however wide.
     u = np.arange(-9.0 * spread - 5.0, 9.0 * spread + 5.0, 0.02)
 
     def dense(by_mean=0.0, by_eta=0.0):
         density = norm.pdf(u, mean[:, None] + by_mean, spread)
-        each = log_likelihood(ties, pairs, np.tile(u, (3, 1)), eta + by_eta)
+        each = log_likelihood(ties, matches, np.tile(u, (3, 1)), eta + by_eta)
         return 0.02 * np.sum(each * density, axis=1)
 
     found = model.expectation(mean, variance, eta)
@@ -169,13 +162,13 @@ def test_vague_priors_of_skills_that_order_all():
 @pytest.mark.parametrize("ties", TIES)
 def test_expectations(ties, rng):
     model = model_of(ties)
-    model.nodes, model.weights = hermite(9.0)
-    n, eta, step = model.pairs.first.size, 0.4, 1e-4
+    model.rule = hermite(9.0)
+    n, eta, step = model.matches.first.size, 0.4, 1e-4
     mean, variance = rng.normal(size=n), rng.uniform(0.1, 1.5, n)
 
     def dense(shift=0.0, more=0.0, tie=0.0):
         return dense_expectation(
-            ties, model.pairs, mean + shift, variance + more, eta + tie
+            ties, model.matches, mean + shift, variance + more, eta + tie
         )
 
     found = model.expectation(mean, variance, eta)
@@ -200,7 +193,7 @@ def test_expectations(ties, rng):
 @pytest.mark.parametrize("ties", TIES)
 def test_expectations_far_out_are_finite(ties):
     model = model_of(ties)
-    n = model.pairs.first.size
+    n = model.matches.first.size
     for mean in (-800.0, 800.0):
         for eta in (-700.0, 300.0):
             found = model.expectation(np.full(n, mean), np.ones(n), eta)
@@ -211,16 +204,16 @@ def test_expectations_far_out_are_finite(ties):
 
 @pytest.mark.parametrize("home", [False, True])
 def test_rows_of_the_design(home, rng):
-    pairs, d = pairs_of(home), D + home
-    X = design(pairs, d)
+    matches, d = matches_of(home), D + home
+    X = design(matches, d)
     theta, value = rng.normal(size=d), rng.uniform(size=len(X))
     H = X.T @ (value[:, None] * X)
-    np.testing.assert_allclose(pairs.predictor(theta), X @ theta, atol=1e-14)
-    np.testing.assert_allclose(pairs.gather(value, d), X.T @ value, atol=1e-14)
-    np.testing.assert_allclose(pairs.curvature_diagonal(value, d), np.diag(H))
-    times = pairs.curvature_times(value, theta)
+    np.testing.assert_allclose(matches.predictor(theta), X @ theta, atol=1e-14)
+    np.testing.assert_allclose(matches.gather(value, d), X.T @ value, atol=1e-14)
+    np.testing.assert_allclose(matches.curvature_diagonal(value, d), np.diag(H))
+    times = matches.curvature_times(value, theta)
     np.testing.assert_allclose(times, H @ theta, atol=1e-13)
-    np.testing.assert_allclose(pairs.curvature_matrix(value, d), H, atol=1e-14)
+    np.testing.assert_allclose(matches.curvature_matrix(value, d), H, atol=1e-14)
     root = np.linalg.cholesky(H + np.eye(d))
     for q in (
         MeanField(theta, np.exp(theta)),
@@ -228,29 +221,16 @@ def test_rows_of_the_design(home, rng):
         LowRank(theta, np.exp(theta), root[:, :2]),
     ):
         expected = np.diag(X @ q.covariance() @ X.T)
-        np.testing.assert_allclose(pairs.variance(q), expected)
-
-
-def test_conjugate_gradients(rng):
-    A = rng.normal(size=(8, 8))
-    P = A @ A.T + np.eye(8)
-    target = rng.normal(size=8)
-    x = conjugate_gradients(lambda v: P @ v, np.diag(P), target)
-    left = target - P @ x
-    metric = 1.0 / np.diag(P)
-    assert left @ (metric * left) <= 1.0001e-4 * target @ (metric * target)
-    np.testing.assert_array_equal(
-        conjugate_gradients(lambda v: P @ v, np.diag(P), np.zeros(8)), np.zeros(8)
-    )
+        np.testing.assert_allclose(matches.variance(q), expected)
 
 
 # The bound and its optimum
 
 
 def dense_bound(model, mean, covariance, eta):
-    X = design(model.pairs, mean.size)
+    X = design(model.matches, mean.size)
     variance = np.einsum("pi,ij,pj->p", X, covariance, X)
-    value = dense_expectation(model.ties, model.pairs, X @ mean, variance, eta).sum()
+    value = dense_expectation(model.ties, model.matches, X @ mean, variance, eta).sum()
     prior = np.linalg.inv(model.prior.covariance())
     away = mean - model.prior.mean
     trace = np.trace(prior @ covariance) + away @ prior @ away - mean.size
@@ -263,7 +243,7 @@ def dense_bound(model, mean, covariance, eta):
 @pytest.mark.parametrize("kind", ["meanfield", "fullrank"])
 def test_optimum_of_the_bound(kind, ties, home):
     model = model_of(ties, home, kind)
-    model.nodes, model.weights = hermite(9.0)
+    model.rule = hermite(9.0)
     result = fit(model)
     assert result.converged
     q, d = result.point.posterior, D + home
@@ -305,10 +285,10 @@ def test_low_rank_lies_between_and_gets_there():
 def test_direction_predicts_what_a_step_gains():
     model = model_of("davidson", True)
     point = fit(model, tol=1e-3).point
-    found = model.statistics(point, model.pairs, 1.0)
+    found = model.statistics(point, model.matches, 1.0)
     predicted = model.predicted_gain(point, found)
     after = model.update(point, found, None, 1.0)
-    gain = model.objective(after, model.statistics(after, model.pairs, 1.0))
+    gain = model.objective(after, model.statistics(after, model.matches, 1.0))
     gain -= model.objective(point, found)
     assert 0.0 < predicted < 1e-3
     np.testing.assert_allclose(gain, predicted, rtol=0.3)
@@ -320,9 +300,9 @@ def test_any_gaussian_is_a_prior(rng):
     mean = rng.normal(size=D)
     for prior in (FullRank(mean, root), LowRank(mean, np.ones(D), root[:, :2])):
         for kind in ("meanfield", "lowrank", "fullrank"):
-            pairs = pairs_of(False, False)
-            model = PairsModel(pairs, prior, kind, rank=2)
-            model.nodes, model.weights = hermite(9.0)
+            matches = matches_of(False, False)
+            model = SkillModel(matches, prior, kind, rank=2)
+            model.rule = hermite(9.0)
             result = fit(model, tol=1e-6)
             q = result.point.posterior
             bound = dense_bound(model, q.mean, q.covariance(), 0.0)
@@ -332,8 +312,8 @@ def test_any_gaussian_is_a_prior(rng):
 def test_exact_evidence_is_above_the_bound():
     # Two items: the evidence is an integral over the difference of their skills.
     index = np.zeros(1, np.int32), np.ones(1, np.int32), -1
-    pairs = Pairs(*index, np.array([7.0]), np.array([3.0]), np.zeros(1))
-    model = PairsModel(pairs, MeanField(np.zeros(2), np.ones(2)), "fullrank")
+    matches = Matches(*index, np.array([7.0]), np.array([3.0]), np.zeros(1))
+    model = SkillModel(matches, MeanField(np.zeros(2), np.ones(2)), "fullrank")
     result = fit(model)
     u = np.linspace(-12.0, 12.0, 100_001)
     density = np.exp(-0.25 * u**2) / np.sqrt(4.0 * np.pi)

@@ -2,10 +2,10 @@
 
 from skvrem.solvers.estimate._visiting import Visiting
 
-__all__ = ["Blocks"]
+__all__ = ["Minibatches"]
 
 
-class Blocks(Visiting):
+class Minibatches(Visiting):
     """A solver that visits each block of a fixed partition once an epoch.
 
     Parameters

@@ -1,0 +1,386 @@
+"""What X holds: observed features, inputs of transitions, and where sequences start.
+
+Ids of sequences stand in a column, or beside X; or lengths do.
+"""
+
+import textwrap
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import check_array
+
+from skvrem.utils._columns import column_number, naming_columns
+from skvrem.utils._remote import refuse_dask
+from skvrem.utils._validation import check_weight, validate_data
+
+__all__ = ["Places", "Sequences", "find_places", "of_sequences", "open_sequences"]
+
+naming = partial(
+    naming_columns,
+    needs="States emit numbers",
+    advice="Leave such columns out; ids of sequences are named by groups, and a "
+    "Product whose parts name their columns leaves the others alone.",
+)
+
+
+class Places(NamedTuple):
+    """Numbers of columns of X.
+
+    Attributes
+    ----------
+    ids : int or None
+        Of the ids of sequences.
+    inputs : list of int
+        Of what transitions depend on.
+    observed : list of int
+        Of the features that states emit.
+    """
+
+    ids: int | None
+    inputs: list
+    observed: list
+
+
+def find_places(parameters, names, n_columns):
+    """Return what each column of X is for.
+
+    Parameters
+    ----------
+    parameters : object
+        With the estimator's `groups`, `transitions` and `emission`.
+    names : list of str
+        Of the columns of X; empty where there are none.
+    n_columns : int
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, or one has two uses.
+    """
+    transitions = parameters.transitions
+    ids = None
+    if parameters.groups is not None:
+        ids = column_number(parameters.groups, "groups", names, n_columns)
+    columns = () if transitions is None else transitions.columns
+    name = type(transitions).__name__
+    if isinstance(columns, str):
+        raise ValueError(
+            f"columns of {name} must be a list of names or numbers of columns of X, "
+            f"got {columns!r}."
+        )
+    inputs = [column_number(column, name, names, n_columns) for column in columns]
+    if len(set(inputs)) < len(inputs) or ids in inputs:
+        raise ValueError(
+            f"A column of X is named twice, by {name}({list(columns)})"
+            f"{'' if ids is None else f' and groups={parameters.groups!r}'}."
+        )
+    hidden = {ids} if not columns or transitions.observed else {ids, *inputs}
+    taken = _taken(parameters.emission) if names else None
+    if taken is not None:
+        # Parts that name their columns leave the others of a frame alone.
+        taken = [j for j in range(n_columns) if names[j] in taken or j in inputs]
+        return Places(ids, inputs, [j for j in taken if j not in hidden])
+    return Places(ids, inputs, [j for j in range(n_columns) if j not in hidden])
+
+
+def _taken(emission):
+    return getattr(emission, "column_names", None)
+
+
+def split_columns(estimator, X, reset):
+    """Return the observed features, the inputs and the ids that stand in columns of X.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, an input is, or an observed one does not hold numbers.
+    """
+    options = {
+        "dtype": (np.float64, np.float32),
+        "order": "C",
+        "ensure_all_finite": "allow-nan",
+    }
+    parameters = estimator if reset else estimator._of_fit
+    transitions = parameters.transitions
+    whole = transitions is None or not transitions.columns
+    whole = whole and parameters.groups is None and _taken(parameters.emission) is None
+    if whole:
+        with naming(X):
+            X = validate_data(estimator, X, reset=reset, **options)
+        return X, None, None
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    framed = hasattr(X, "columns")
+    if not framed:
+        X = check_array(X, dtype=None, ensure_all_finite="allow-nan")
+    names = list(getattr(estimator, "feature_names_in_", getattr(X, "columns", ())))
+    places = find_places(parameters, names, X.shape[1])
+    source = X.iloc if hasattr(X, "iloc") else X
+    observed = source[:, places.observed]
+    with naming(observed, numbers=places.observed):
+        observed = check_array(observed, estimator=estimator, **options)
+    ids = None if places.ids is None else np.asarray(source[:, places.ids])
+    inputs = None
+    if places.inputs:
+        inputs = source[:, places.inputs]
+        with naming(inputs, numbers=places.inputs):
+            inputs = check_array(
+                inputs, dtype=np.float64, order="C", ensure_all_finite="allow-nan"
+            )
+        unknown = ~np.isfinite(inputs)
+        if unknown.any():
+            row, column = np.argwhere(unknown)[0]
+            raise ValueError(
+                f"{type(transitions).__name__} needs its columns in every row: row "
+                f"{row} of column {transitions.columns[column]!r} is not finite."
+            )
+        inputs = transitions.check_inputs(inputs)
+    return observed, inputs, ids
+
+
+def _documented(**parts):
+    """Return a decorator that fills in docstrings.
+
+    Parameters
+    ----------
+    **parts : str
+        What a line ``{name}`` of a docstring, of that name, becomes.
+    """
+
+    def fill(function):
+        if function.__doc__ is None:  # python -OO
+            return function
+        lines = []
+        for line in function.__doc__.split("\n"):
+            name = line.strip().removeprefix("{").removesuffix("}")
+            if line.strip() == f"{{{name}}}" and name in parts:
+                indent = line[: line.index("{")]
+                line = textwrap.indent(parts[name], indent)
+            lines.append(line)
+        function.__doc__ = "\n".join(lines)
+        return function
+
+    return fill
+
+
+# What methods of a fitted model say of the rows that they take.
+of_sequences = _documented(
+    rows="""X : array-like of shape (n_samples, n_features)
+    Rows of sequences, one after another.""",
+    ids="""groups : array-like of shape (n_samples,), default=None
+    The id of each row's sequence; None is one sequence.
+lengths : array-like of int, default=None
+    Lengths of the sequences, in place of `groups`.""",
+)
+
+
+class Sequences(NamedTuple):
+    """Validated rows of sequences, one after another.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        The observed features, float64 or float32; NaN is missing.
+    bounds : ndarray of int of shape (n_sequences + 1,)
+        Where sequences start, and the number of rows.
+    weight : ndarray of shape (n_sequences,), or None
+    labels : ndarray of int of shape (n_rows,), or None
+        Known states, -1 where unknown.
+    inputs : ndarray of shape (n_rows, n_inputs), or None
+        What transitions depend on.
+    kept : ndarray of int of shape (n_sequences, 2), or None
+        Where some were dropped, the number and first row of each that is left.
+    """
+
+    X: np.ndarray
+    bounds: np.ndarray
+    weight: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    inputs: np.ndarray | None = None
+    kept: np.ndarray | None = None
+
+    def place(self, row):
+        """Return the number of a row of X, its sequence, and where it lies in that."""
+        sequence = int(np.searchsorted(self.bounds, row, side="right")) - 1
+        inside = row - self.bounds[sequence]
+        if self.kept is None:
+            return row, sequence, inside
+        sequence, first = self.kept[sequence]
+        return first + inside, sequence, inside
+
+
+def open_sequences(
+    estimator,
+    X,
+    groups=None,
+    lengths=None,
+    sample_weight=None,
+    state_labels=None,
+    reset=False,
+    y=None,
+    drop=True,
+):
+    """Validate rows and find out where sequences start.
+
+    Raises
+    ------
+    ValueError
+        If ids are not contiguous, lengths do not add up, both are given, or weights
+        differ within a sequence; or if y, which is ignored, can only be meant for
+        something else.
+    TypeError
+        For containers of dask.
+    """
+    refuse_dask(X, y, groups, lengths, sample_weight, state_labels)
+    X, inputs, ids = split_columns(estimator, X, reset)
+    n_rows = len(X)
+    _check_ignored(y, n_rows)
+    given = [
+        name
+        for name, value in (("lengths", lengths), ("groups", groups), ("a column", ids))
+        if value is not None
+    ]
+    if ids is not None and groups is not None and lengths is None:
+        # A search hands its groups on to whatever fits: no harm if they are the same.
+        same = np.array_equal(
+            _bounds_of_ids(ids, n_rows), _bounds_of_ids(groups, n_rows)
+        )
+        given = given[same:]
+    if len(given) > 1:
+        raise ValueError(
+            f"Sequences are given twice, by {' and by '.join(given)}: give one of them."
+        )
+    if lengths is not None:
+        bounds = _bounds_of_lengths(lengths, n_rows)
+    elif given:
+        bounds = _bounds_of_ids(groups if ids is None else ids, n_rows)
+    else:
+        bounds = np.array([0, n_rows])
+    weight = check_weight(sample_weight, n_rows)
+    if weight is not None:
+        first = weight[bounds[:-1]]
+        differs = weight != np.repeat(first, np.diff(bounds))
+        if differs.any():
+            row = int(differs.argmax())
+            raise ValueError(
+                "sample_weight must be the same for all rows of a sequence, as a "
+                f"sequence counts as a whole: row {row} has another weight than the "
+                "row where its sequence starts."
+            )
+        weight = first
+    parameters = estimator if reset else estimator._of_fit
+    labels = _check_labels(state_labels, n_rows, parameters.n_components)
+    sequences = Sequences(X, bounds, weight, labels, inputs)
+    if drop and weight is not None and not weight.all():
+        return _weighted(sequences)
+    return sequences
+
+
+def _weighted(sequences):
+    """Leave out sequences of weight 0, whose rows a model need not make possible."""
+    X, bounds, weight, labels, inputs, _ = sequences
+    keep = np.flatnonzero(weight)
+    rows = np.repeat(weight > 0.0, np.diff(bounds))
+    return Sequences(
+        X[rows],
+        np.concatenate([[0], np.cumsum(np.diff(bounds)[keep])]),
+        weight[keep],
+        None if labels is None else labels[rows],
+        None if inputs is None else inputs[rows],
+        np.column_stack([keep, bounds[keep]]),
+    )
+
+
+def _check_labels(labels, n_rows, n_states):
+    """Return known states as integers, or None where none is known."""
+    if labels is None:
+        return None
+    labels = np.asarray(labels)
+    whole = labels.shape == (n_rows,) and labels.dtype.kind in "iuf"
+    whole = whole and bool((labels == np.floor(labels)).all())
+    if not (whole and labels.min() >= -1 and labels.max() < n_states):
+        raise ValueError(
+            f"state_labels must be one whole number from 0 to {n_states - 1} for each "
+            f"of the {n_rows} rows, or -1 where the state is unknown."
+        )
+    return labels.astype(np.int64) if (labels >= 0).any() else None
+
+
+def _check_ignored(y, n_rows):
+    """Let a y of one entry a row pass, as searches and pipelines hand one on."""
+    if y is None:
+        return
+    shape = np.asarray(y, dtype=object).shape
+    size = shape[0] if shape else "no sequence"
+    if size != n_rows:
+        raise ValueError(
+            "The second argument, y, is ignored and would have one entry for each of "
+            f"the {n_rows} rows, got {size}. "
+            "Lengths of sequences are given by name, lengths=..., and states that are "
+            "known as state_labels=..."
+        )
+
+
+def _bounds_of_lengths(lengths, n_rows):
+    lengths = np.asarray(lengths)
+    whole = lengths.ndim == 1 and lengths.size and lengths.dtype.kind in "iuf"
+    whole = bool(whole and (lengths == np.floor(lengths)).all() and lengths.min() >= 1)
+    whole = whole and bool(lengths.max() < np.inf)
+    # Of numbers that are too large a sum may wrap around.
+    fits = whole and lengths.max() <= n_rows and lengths.size <= n_rows
+    total = sum(map(int, lengths)) if whole else None
+    if not (fits and total == n_rows):
+        raise ValueError(
+            f"lengths must be positive whole numbers that add up to the {n_rows} rows "
+            f"of X, got {lengths!r}{f', which add up to {total}' if whole else ''}. "
+            "Cross-validation does not cut lengths: give the ids of the sequences as "
+            "groups, or as a column of X that the constructor names."
+        )
+    return np.concatenate([[0], np.cumsum(lengths.astype(np.int64))])
+
+
+def _bounds_of_ids(ids, n_rows):
+    ids = np.asarray(ids)
+    if ids.shape != (n_rows,):
+        raise ValueError(
+            f"groups must have one id for each of the {n_rows} rows, got shape "
+            f"{ids.shape}."
+        )
+    missing = _missing(ids)
+    if missing.any():
+        raise ValueError(f"groups has no id in row {int(missing.argmax())}.")
+    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+    first = ids[starts]
+    try:
+        values, counts = np.unique(first, return_counts=True)
+    except TypeError:
+        kinds = sorted({type(value).__name__ for value in first})
+        raise ValueError(
+            f"groups mixes ids of several types, {' and '.join(kinds)}: give them one "
+            "type, as text by astype(str)."
+        ) from None
+    if (counts > 1).any():
+        twice = values[counts > 1][0]
+        where = starts[first == twice]
+        raise ValueError(
+            f"The rows of a sequence must follow each other: id {twice} comes again in "
+            f"row {where[1]} after others. Sort X by sequence, then by time."
+        )
+    return np.concatenate([starts, [n_rows]])
+
+
+def _missing(ids):
+    """Which ids are None, NaN, NaT or NA."""
+    if ids.dtype.kind in "fc":
+        return np.isnan(ids)
+    if ids.dtype.kind in "mM":
+        return np.isnat(ids)
+    if ids.dtype.kind != "O":
+        return np.zeros(ids.shape, bool)
+    return np.array([_is_missing(value) for value in ids], bool)
+
+
+def _is_missing(value):
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")

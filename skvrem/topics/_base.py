@@ -1,0 +1,461 @@
+"""The scikit-learn shell of topic models: counts in, topics out."""
+
+import warnings
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, check_non_negative
+
+from skvrem import solvers
+from skvrem.exceptions import FractionalCountsWarning
+from skvrem.text._topics import check_size_of_counts, refuse_text
+from skvrem.text._words import top_words
+from skvrem.topics._documents import as_documents
+from skvrem.utils._base import (
+    ComponentsMixin,
+    VersionedPickle,
+    fit_facts,
+    summary_table,
+)
+from skvrem.utils._parallel import threads
+from skvrem.utils._remote import refuse_dask
+from skvrem.utils._reports import (
+    CallbackSupportMixin,
+    Progress,
+    outside,
+    warn_not_converged,
+    with_callbacks,
+)
+from skvrem.utils._validation import (
+    all_or_nothing,
+    check_given,
+    check_integer,
+    check_order,
+    check_real,
+    check_weight,
+    validate_data,
+)
+
+__all__ = ["TopicModel"]
+
+# Counts that are smaller on average are weights.
+LEAST_COUNT = 0.5
+# Fewer tokens in all are lost in rounding, in single precision.
+LEAST_TOKENS = 1e-25
+NOT_NEGATIVE = (
+    "not negative. It is added to expected counts: the prior is Dirichlet(1 + {0}), so "
+    "of a Dirichlet(a) pass a - 1."
+)
+
+
+class TopicModel(
+    ComponentsMixin,
+    CallbackSupportMixin,
+    VersionedPickle,
+    BaseEstimator,
+):
+    """Estimator of topics with ``components_``, ``topic_shares_`` and ``_sums``.
+
+    A subclass has its model class (`_model`), the names of its two priors (`_priors`),
+    whether they must be positive, what that of words is by default (`_word_default`),
+    and the names of the parameters that end the rounds on a document (`_rounds`). It
+    checks its parameters (`_check_parameters`), makes a plan from the number of
+    documents and whether topics are random (`_plan`), draws topics (`_random_topics`),
+    makes a temperature (`_temperature`), and counts batches (`_count_batch`, which
+    returns how many of this size there have been, the tokens that the topics are
+    learned from, and fitted attributes).
+    """
+
+    _word_default = None  # as that of the shares, 1 / n_components
+    _decay = None  # as the parameters say
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _check_rounds(self):
+        """Check the parameters of answers too, which may change after a fit."""
+        check_integer(self, self._rounds[0], least=1)
+        check_real(self, self._rounds[1])
+
+    def _check_priors(self, n_features):
+        """Return the priors of a document's shares and of the topics' words."""
+        k, (doc_name, word_name) = self.n_components, self._priors
+        doc_prior = self._check_prior(doc_name, (k,), 1.0 / k)
+        default = self._word_default or 1.0 / k
+        word_prior = self._check_prior(word_name, (k, n_features), default)
+        return np.broadcast_to(doc_prior, k).copy(), word_prior
+
+    def _check_prior(self, name, shape, default):
+        """Return a prior as float64, a number or one for every entry.
+
+        Raises
+        ------
+        ValueError
+            If it has another shape, is infinite or NaN, negative, or zero where it
+            must be positive.
+        """
+        prior = getattr(self, name)
+        prior = np.asarray(default if prior is None else prior)
+        if prior.dtype.kind not in "fiu":
+            raise ValueError(f"{name} must be numbers or None, got {prior.dtype}.")
+        if prior.ndim and prior.shape != shape:
+            raise ValueError(
+                f"{name} must be a number or an array of shape {shape}, got shape "
+                f"{prior.shape}."
+            )
+        low = prior.min() <= 0.0 if self._positive else prior.min() < 0.0
+        if low or not np.isfinite(prior).all():
+            rule = "positive." if self._positive else NOT_NEGATIVE.format(name)
+            raise ValueError(f"{name} must be finite and {rule}")
+        return prior.astype(np.float64)
+
+    def _fitted_priors(self):
+        # In the order of the topics, which may have been relabelled.
+        return tuple(np.asarray(getattr(self, f"{name}_")) for name in self._priors)
+
+    def _open(self, X, sample_weight, first=False, empty=True):
+        """Return the source of counts, which may hold nothing if `empty`.
+
+        Raises
+        ------
+        ValueError
+            If there is not a token of positive weight, unless `empty`; or too little of
+            them to compute with.
+        """
+        X = self._check_X(X, reset=first)
+        weight = check_weight(sample_weight, X.shape[0])
+        data = as_documents(X, weight, self._dtype(X, first))
+        if 0.0 < data.total_weight < LEAST_TOKENS:
+            raise ValueError(
+                f"X has {data.total_weight:.3g} tokens in all, which is lost in "
+                "floating point: pass counts of words, and weights near 1."
+            )
+        if data.total_weight == 0.0 and not empty:
+            raise ValueError(
+                "X has no counts: there must be a document with a word in it"
+                f"{'' if weight is None else ' and a positive weight'}."
+            )
+        if first and data.total_weight:
+            self._warn_of_fractions(data.X)
+        return data
+
+    def _warn_of_fractions(self, X):
+        """Warn of weights in place of counts, CSR, which the priors would drown."""
+        mean = X.data.mean(dtype=np.float64)
+        tokens = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+        length = np.median(tokens[tokens > 0.0])
+        if mean < LEAST_COUNT or length < 1.0 - 1e-6:
+            warnings.warn(
+                f"X looks like weights (TF-IDF, shares), not counts of words: its "
+                f"entries are {mean:.2g} on average, and half of the documents have "
+                f"at most {length:.2g} tokens. The priors of {type(self).__name__} are "
+                "in counts and may outweigh them. Pass the counts (CountVectorizer), "
+                "or scale X to the lengths of the documents.",
+                FractionalCountsWarning,
+                stacklevel=outside(),
+            )
+
+    def _check_X(self, X, reset):
+        """Validate counts."""
+        refuse_dask(X)
+        refuse_text(X)
+        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        check_non_negative(X, f"{type(self).__name__} (X must be word counts)")
+        check_size_of_counts(X)
+        return X
+
+    def _dtype(self, X, reset=False):
+        """Return the dtype to compute in: float32 is exact for counts."""
+        if not reset:
+            return self.components_.dtype
+        return np.float32 if X.dtype.kind in "iub" or X.dtype == "f4" else np.float64
+
+    def _given_topics(self, n_features, warm):
+        """Topics of the last fit or of the user, None where they are to be drawn.
+
+        Raises
+        ------
+        ValueError
+            If they have another shape, or are no distributions but for their scale.
+        """
+        given, name = self.components_init, "components_init"
+        if warm:
+            given, name = self.components_, "the last fit's topics"
+        if given is None:
+            return None
+        given = check_given(given, name, (self.n_components, n_features))
+        if not (given.min() >= 0.0 and given.sum(axis=1).min() > 0.0):
+            raise ValueError(
+                f"{name} must be finite and not negative, with a positive entry in "
+                "every row."
+            )
+        return given
+
+    def _new_model(self, priors, mass, dtype, plan=None):
+        """Return the model of a fit by a plan, or of a visit to documents."""
+        rounds = (getattr(self, name) for name in self._rounds)
+        return self._model(*priors, mass, dtype, *rounds)
+
+    def _fitted_model(self):
+        self._check_rounds()
+        dtype = self.components_.dtype
+        return self._new_model(self._fitted_priors(), self.n_tokens_seen_, dtype)
+
+    def _new_documents(self, X):
+        """Validate documents that were perhaps not seen; return their source."""
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        return as_documents(X, dtype=self._dtype(X))
+
+    def _start(self, model, topics, n_documents, stream=False):
+        """Return the point of topics, word by word, where a fit or a stream begins."""
+        return model.start((topics,))
+
+    def _stop(self):
+        """What may end a fit besides, see `solvers.run_starts`."""
+        return None
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the topics of documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts, integers or not, but no TF-IDF: priors are counts.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Documents count so many times for the topics.
+
+        Returns
+        -------
+        self : estimator
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            For parameters out of range, counts that are negative, NaN or infinite, or
+            a matrix without any. The estimator is then as it was before.
+
+        Warns
+        -----
+        FractionalCountsWarning
+            If X looks like weights, as TF-IDF: priors are counts.
+        ConvergenceWarning
+            If `tol` is positive and `max_iter` epochs were not enough.
+        """
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            self._fit(X, y, sample_weight)
+        return self
+
+    @with_callbacks
+    def _fit(self, X, y, sample_weight):
+        data = self._open(X, sample_weight, first=True, empty=False)
+        priors = self._check_priors(data.n_features)
+        warm = self.warm_start and hasattr(self, "components_")
+        given = self._given_topics(data.n_features, warm)
+        plan = self._plan(data.n_units, given is None)
+        constants = self._constants(priors, data, warm)
+
+        def start(rng):
+            model = self._new_model(priors, data.total_weight, data.dtype, plan)
+            topics = given
+            if topics is None:
+                topics = self._random_topics(priors[1], data.n_features, rng)
+            return solvers.Start(
+                model,
+                self._start(model, topics.T, data.n_units),
+                lambda point: self._attributes(model, model.recentre(point), constants),
+                temperature=self._temperature(plan, model, data, rng),
+            )
+
+        random_state = check_random_state(self.random_state)
+        n_init = self.n_init if given is None else 1
+        with Progress(self, X, y, n_init) as progress:
+            best, attributes = solvers.run_starts(
+                self, start, plan, data, progress, random_state, self._stop()
+            )
+        warn_not_converged(self, best, "token")
+        vars(self).update(attributes, objective_=best.objective)
+        self._finish(data, best, plan, random_state)
+
+    def _constants(self, priors, data, warm):
+        """Return what answers need beside the topics; callbacks ask mid-fit."""
+        named = dict(zip((f"{name}_" for name in self._priors), priors, strict=True))
+        return {k: prior[()] for k, prior in named.items()} | {
+            "n_tokens_seen_": data.total_weight
+        }
+
+    def _finish(self, data, best, plan, random_state):
+        """Set what else is known after a fit."""
+
+    def _attributes(self, model, point, constants):
+        """Return the fitted attributes that a point gives, and constants."""
+        k = self.n_components
+        shares = point.sums.totals[:k]
+        total = shares.sum()
+        return constants | {
+            "components_": np.ascontiguousarray(model.parameters(point).topics.T[:k]),
+            "topic_shares_": shares / total if total > 0.0 else shares,
+            "_sums": np.ascontiguousarray(point.sums.toarray()[:, :k]),
+        }
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Update the topics with one batch of a stream of documents.
+
+        One step of stochastic EM (SCVB0), or of stochastic variational inference, at
+        temperature 1: the shares of the documents are found as `transform` finds them,
+        and the topics' statistics move by
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        where t is the number of batches seen before. Goes on from a `fit`, with its
+        priors; what t and the priors are shared among, the class says.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Word counts of the batch, over the same vocabulary each time. A batch of
+            empty documents leaves the topics as they are.
+        y : Ignored
+            Present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Documents count so many times for the topics.
+
+        Returns
+        -------
+        self : estimator
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            As `fit`, or for another number of words or topics than before.
+        """
+        first = not hasattr(self, "components_")
+        with all_or_nothing(self), threads(self.n_jobs):
+            self._check_parameters()
+            data = self._open(X, sample_weight, first)
+            if not first and len(self.components_) != self.n_components:
+                raise ValueError(
+                    f"n_components={self.n_components}, but the model has "
+                    f"{len(self.components_)} topics: call fit."
+                )
+            seen = 0.0 if first else self.n_tokens_seen_
+            random_state = check_random_state(self.random_state)
+            count, mass, counters = self._count_batch(first, seen, data, random_state)
+            if data.total_weight == 0.0:
+                return self._skip_batch(first, counters)
+            priors = self._check_priors(data.n_features)
+            priors = priors if first else self._fitted_priors()
+            model = self._new_model(priors, mass, data.dtype)
+            if first:
+                rng = np.random.default_rng(random_state.randint(2**31 - 1))
+                topics = self._given_topics(data.n_features, False)
+                if topics is None:
+                    topics = self._random_topics(priors[1], data.n_features, rng)
+                point = self._start(model, topics.T, data.n_units, stream=True)
+            else:
+                point = model.resume(self._sums, data.n_units)
+            step = solvers.stream_step(
+                self, model, point, data, count, decay=self._decay
+            )
+            point = model.recentre(step.point)
+            constants = (
+                self._constants(priors, data, False)
+                | counters
+                | {
+                    "objective_": model.objective(point, step.mean),
+                    "n_tokens_seen_": seen + data.total_weight,
+                }
+            )
+            found = self._attributes(model, point, constants)
+            vars(self).pop("doc_temperature_", None)
+            step.record(self, found, data.n_units)
+        return self
+
+    def _skip_batch(self, first, counters):
+        """Count a batch without a word, which says nothing about topics.
+
+        Where it would be the first, the stream has not begun yet.
+        """
+        if first:
+            for name in ("n_features_in_", "feature_names_in_"):
+                vars(self).pop(name, None)
+        else:
+            vars(self).update(counters, n_iter_=getattr(self, "n_iter_", 0) + 1)
+        return self
+
+    def inverse_transform(self, X):
+        r"""Return the word probabilities of documents.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Shares of the topics, as :meth:`transform` returns them.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_features)
+            :math:`\sum_k \theta_{dk} p(v | k)`; times a document's length, the
+            expected counts.
+        """
+        check_is_fitted(self)
+        topics = self.components_ / self.components_.sum(axis=1, keepdims=True)
+        return self._mix(X, topics, "topics")
+
+    def relabel(self, order):
+        """Put the topics into another order, in place.
+
+        Parameters
+        ----------
+        order : array-like of int of shape (n_components,)
+            ``order[0]`` is the topic that becomes the first.
+
+        Returns
+        -------
+        self : estimator
+            The same, with every fitted array in the new order.
+        """
+        check_is_fitted(self)
+        order = check_order(order, len(self.components_))
+        priors = (f"{name}_" for name in self._priors)
+        for name in ("components_", "topic_shares_", *priors):
+            value = getattr(self, name)
+            if np.ndim(value):
+                setattr(self, name, value[order])
+        self._sums = self._sums[:, order]
+        return self
+
+    def summary(self, feature_names=None, n_words=8):
+        """Return a table of the topics.
+
+        Parameters
+        ----------
+        feature_names : array-like of str, fitted vectorizer or Pipeline, default=None
+            Words of the columns; by default the names that `fit` saw.
+        n_words : int, default=8
+            Words shown of each topic.
+
+        Returns
+        -------
+        table : pandas.DataFrame, or str where pandas is not installed
+            A row a topic: its share of the tokens and its most probable words. The
+            frame's ``attrs`` hold objective, solver, convergence, passes and how many
+            starts reached the best; the text ends with them.
+        """
+        check_is_fitted(self)
+        words = top_words(self, feature_names, n_words)
+        columns = {
+            "share": self.topic_shares_,
+            "words": [" ".join(map(str, row)) for row in words],
+        }
+        # Of the starts before the last step, which may have gained a little more.
+        best = np.nanmax(getattr(self, "init_scores_", self.objective_))
+        facts = {"objective": self.objective_} | fit_facts(self, best)
+        index = [f"topic {k}" for k in range(len(words))]
+        return summary_table(columns, index, facts)

@@ -1,0 +1,75 @@
+"""What estimators with Gaussian predictors need to answer for rows."""
+
+import numpy as np
+
+from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
+
+__all__ = [
+    "check_method",
+    "in_chunks",
+    "interval_columns",
+    "noisy_predictors",
+    "tail_of",
+]
+
+# Rows a task of a prediction, and numbers of a block of draws.
+PREDICT_ROWS, BLOCK = 4096, 4_000_000
+# Half the width of a 95 % interval, in standard deviations.
+WIDTH = 1.959964
+
+
+def in_chunks(estimator, evaluate, n_rows, chunk_rows=PREDICT_ROWS):
+    """Return what a function of a chunk (start, stop) says of all rows."""
+    with threads(estimator.n_jobs), one_blas_thread():
+        chunks = row_chunks(0, n_rows, chunk_rows)
+        return np.concatenate(list(parallel_map(evaluate, chunks)))
+
+
+def check_method(method):
+    """Check how probabilities are to be averaged over a posterior."""
+    if method not in ("quadrature", "mc", "plugin"):
+        raise ValueError(
+            f"method must be 'quadrature', 'mc' or 'plugin', got {method!r}."
+        )
+
+
+def tail_of(level):
+    """Return what a central interval of posterior probability `level` leaves below."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
+    return 0.5 * (1.0 - level)
+
+
+def noisy_predictors(a, half, noise):
+    """Yield slices of rows, and draws (m, n_draws, k) of their predictors.
+
+    Parameters
+    ----------
+    a : ndarray of shape (n, k)
+        Means.
+    half : ndarray of shape (n, k) or (n, k * k)
+        Standard deviations, or lower triangular roots of covariances.
+    noise : ndarray of shape (n_draws, k)
+        Standard normal.
+    """
+    n, k = a.shape
+    size = max(1, BLOCK // (len(noise) * k))
+    for start in range(0, n, size):
+        some = slice(start, start + size)
+        if half.shape[1] == k:
+            away = half[some, None] * noise
+        else:
+            root = np.tril(half[some].reshape(-1, k, k))
+            away = noise @ root.transpose(0, 2, 1)
+        yield some, a[some, None] + away
+
+
+def interval_columns(mean, sd, label=""):
+    """Return the columns of a table: means, standard deviations, 95 % intervals."""
+    before = f"{label} " if label else ""
+    return {
+        label or "mean": mean,
+        f"{before}sd": sd,
+        f"{before}2.5 %": mean - WIDTH * sd,
+        f"{before}97.5 %": mean + WIDTH * sd,
+    }

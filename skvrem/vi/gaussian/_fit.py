@@ -1,0 +1,84 @@
+"""Fits of a bound, with nodes that get finer until they say the same."""
+
+import math
+import time
+
+from skvrem import schedules, solvers
+
+__all__ = ["fit_bound"]
+
+# Times `tol` that nodes may err by if those after them are to be the last, and what the
+# finer ones err by at most, as a share of what they have changed, as seen.
+LAST, SHARE_LEFT = 8.0, 1.0 / 3.0
+
+
+def fit_bound(
+    estimator, model, data, solver, point, report, began, *, passes=0.0, **how
+):
+    """Run a solver, and go on with finer quadrature until it errs by at most `tol`.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        With `tol` and `max_iter`, of epochs of all runs.
+    model : object
+        Whose ``refined()``, where it has one, is the same model with finer nodes, or
+        None.
+    data : source
+    solver : Solver
+    point : Point
+        To start from.
+    report : callable
+        See :class:`~skvrem.utils._reports.Progress`.
+    began : float
+        When, by ``time.perf_counter``, the fit began.
+    passes : float
+        Made already.
+    **how : step_size, rng
+        Of `solvers.run`.
+
+    Returns
+    -------
+    result : Result
+        Of all runs.
+    model : object
+        The last one's.
+    error : float
+        What its quadrature errs by, about, in nats: what finer one changes, or a
+        third of that where the finer was taken. NaN where it would take too long.
+    """
+    how = {"step_size": schedules.Constant(1.0), "rng": None} | how
+
+    def fit(model, point, max_iter, passes):
+        return solvers.run(
+            model,
+            solver,
+            data,
+            point,
+            temperature=schedules.Constant(1.0),
+            max_iter=max_iter,
+            tol=estimator.tol,
+            report=report,
+            passes=passes,
+            seconds=time.perf_counter() - began,
+            **how,
+        )
+
+    result, error = fit(model, point, estimator.max_iter, passes), math.nan
+    refined = getattr(model, "refined", lambda: None)
+    while (finer := refined()) is not None:
+        mean = solvers.Batch()
+        mean.start(finer, data, None)
+        error = abs(mean.certify(result.point, 1.0).objective - result.objective)
+        left = estimator.max_iter - result.n_iter
+        ended = result.reason in ("tol", "stalled")
+        if not ended or not left or error <= estimator.tol:
+            break
+        last, model, refined = error <= LAST * estimator.tol, finer, finer.refined
+        error *= SHARE_LEFT
+        more = fit(model, result.point, left, result.history[-1].passes)
+        result = solvers.joined([result, more])
+        if last:
+            break
+    report.end()
+    return result, model, error
