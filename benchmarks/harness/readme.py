@@ -32,7 +32,7 @@ def fill(text, folder=results.FOLDER):
 
 
 def _tables(patterns, folder):
-    parts, about = [], []
+    parts, about, peers = [], [], set()
     for table in names():
         if not any(pattern.split("/")[0] == table for pattern in patterns):
             continue
@@ -46,9 +46,10 @@ def _tables(patterns, folder):
             if chosen:
                 parts.append(as_markdown(function.title, chosen.values()))
                 about += [stored.about[place] for place in chosen]
+                peers |= {name for row in chosen.values() for name in row.peers}
     if not parts:
         return "Not stored yet.\n"
-    return "\n".join([*parts, _caption(about)])
+    return "\n".join([*parts, _caption(about, peers)])
 
 
 def as_markdown(title, rows):
@@ -77,8 +78,13 @@ def as_markdown(title, rows):
     return "".join(f"| {line} |\n" for line in cells)
 
 
-def _caption(about):
+#: Whose versions are told beside those of the peers that a table has.
+ALWAYS = "numpy", "numba", "scikit-learn"
+
+
+def _caption(about, peers):
     """Say when and where rows were measured, and beside what."""
+    words = " ".join([*ALWAYS, *peers]).lower()
 
     def span(values):
         found = sorted(set(values))
@@ -91,7 +97,7 @@ def _caption(about):
     listed = ", ".join(
         f"{package} {version}"
         for package, version in versions.items()
-        if package != "skvrem"
+        if package in words
     )
     last = about[-1]
     return (

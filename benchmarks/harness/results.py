@@ -78,13 +78,25 @@ def add(path, table, run, measured):
     runs[key] = run
     for place, (row, busy) in measured.items():
         rows[place] = {"run": key, "load": busy} | row._asdict()
-    order = list(groups(table))
-    rows = dict(sorted(rows.items(), key=lambda r: order.index(r[0].split("/")[1])))
+    # Those of cases that the table has no more go.
+    rows = {
+        place: row
+        for start in _starts(table)
+        for place, row in rows.items()
+        if f"{place}/".startswith(start)
+    }
     used = {row["run"] for row in rows.values()}
     content = {"runs": {k: v for k, v in runs.items() if k in used}, "rows": rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, indent=1, default=_plain, ensure_ascii=False)
     path.write_text(text + "\n", "utf-8")
+
+
+def _starts(table):
+    """Yield what the ids of each case's rows start with, in the table's order."""
+    for name, function in groups(table).items():
+        for case in function.cases:
+            yield f"{table}/{name}/{case}/".replace("//", "/")
 
 
 def _plain(value):

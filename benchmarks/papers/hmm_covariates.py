@@ -19,7 +19,9 @@ from scipy import optimize
 
 from skvrem import VRHMM, schedules, solvers
 from skvrem.hmm import Covariates, Gaussian
-from skvrem.hmm.forward_backward._source import Blocks
+from skvrem.hmm._opening import open_rows
+from skvrem.hmm._start import starting_parameters
+from skvrem.hmm.forward_backward._source import RowBlockSource
 
 warnings.simplefilter("ignore")
 GOALS = (1e-2, 1e-3)
@@ -57,9 +59,9 @@ def open_model(X, seed):
     )
     transitions = Covariates([3, 4], init=0.1 + 0.7 * np.eye(3))
     estimator = VRHMM(3, emission=emission, transitions=transitions, n_jobs=1)
-    _, data, model = estimator._open(X, None, None, None, None)
-    point = estimator._starting_point(model, data, 0, rng, False)
-    return model, data, point
+    _, data, model = open_rows(estimator, X, fresh=True)
+    start = starting_parameters(model, data.rows, "kmeans", rng, data.inputs)
+    return model, data, model.start(start)
 
 
 class Watch:
@@ -86,7 +88,7 @@ def ours(name, model, data, point, most):
     made = {
         "batch": lambda: (solvers.Batch(), data),
         "squarem": lambda: (solvers.Squarem(), data),
-        "incremental": lambda: (solvers.Incremental(20, 2), Blocks(data)),
+        "incremental": lambda: (solvers.Incremental(20, 2), RowBlockSource(data)),
     }
     solver, source = made[name]()
     solvers.run(

@@ -32,6 +32,7 @@ from benchmarks.papers import measured
 from benchmarks.papers.hmm_simulation import by_scipy
 from skvrem import VRHMM
 from skvrem.hmm import Bernoulli, Gaussian, Hierarchical, Homogeneous, Product
+from skvrem.hmm._opening import fitted_parameters, open_rows
 
 GAP = 3600.0
 COLUMNS = ("start", "method", "max_iter", "passes", "value", "seconds")
@@ -114,8 +115,8 @@ def measure(X, ids, start, method, max_iter):
     if method in SCIPY:
         model = draw_start(X, np.random.default_rng(start), max_iter=0)
         model.fit(X, groups=ids)
-        _, data, inner = model._open(X, ids, None, None, None, first=False)
-        at = model._parameters()
+        _, data, inner = open_rows(model, X, groups=ids)
+        at = fitted_parameters(model)
         trace = by_scipy(SCIPY[method], inner, data, at, start, 1e-5, max_iter)
         passes, value = trace[-1][0], max(value for _, value, _ in trace)
     else:

@@ -27,13 +27,14 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
-from skvrem.hmm._plan import _make_sweeps
 
 from benchmarks.papers import measured
 from skvrem import solvers
 from skvrem.hmm import Gaussian, Homogeneous
+from skvrem.hmm._fitting import _make_sweeps
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm.forward_backward._source import Blocks, Sequences, SequenceSource
+from skvrem.hmm.forward_backward._input import Sequences
+from skvrem.hmm.forward_backward._source import RowBlockSource, SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.schedules import Constant
 
@@ -140,7 +141,7 @@ METHODS = {
     "Baum-Welch": partial(by_run, lambda data: (solvers.Batch(), data)),
     "SQUAREM": partial(by_run, lambda data: (solvers.Squarem(), data)),
     "incremental": partial(
-        by_run, lambda data: (solvers.Incremental(24, 1), Blocks(data))
+        by_run, lambda data: (solvers.Incremental(24, 1), RowBlockSource(data))
     ),
     "L-BFGS (ours)": partial(
         by_run, lambda data: (solvers.QuasiNewton(0.0, 100, trusted=False), data)

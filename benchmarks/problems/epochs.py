@@ -54,9 +54,9 @@ def fits_by_name():
                 init_params="random",
             )
             fits[f"mixture {kind} {solver}"] = fit(made, blobs)
+    for solver in em[:3]:
         made = partial(ours.FactorialMixture, 4, solver=solver, tempering=None)
         fits[f"factorial {solver}"] = fit(made, blobs)
-    for solver in em[:3]:
         made = partial(ours.TemperedLDA, 20, solver=solver, tempering=None)
         fits[f"lda {solver}"] = fit(made, counts)
         made = partial(ours.VRPLSA, 20, solver=solver)

@@ -150,12 +150,13 @@ def optimum_rows(run, name, solvers, max_iter):
     for solver in solvers:
         model = ours(run.threads, tol=1e-16, max_iter=max_iter, **SOLVERS[solver])
         seconds, _ = timed(lambda m=model: m.fit(X, y), run.threads)
-        note = f"against {against}; {seconds:.3g} s, "
-        note += f"{model.history_['passes'][-1]:.0f} passes"
+        note = f"against {against}; {model.history_['passes'][-1]:.0f} passes"
         if coef is not None:
             note += f"; coef_ differs by {abs(model.coef_ - coef).max():.0e}"
         gap = objective(X, y, model.coef_) / best - 1.0
-        yield Row(f"{name}, {solver}", gap, "", note=note, key=solver)
+        numbers = {"seconds": seconds}
+        label = f"{name}, {solver}"
+        yield Row(label, gap, "", note=note, key=solver, numbers=numbers)
 
 
 @group(list(PROBLEMS))
@@ -201,9 +202,9 @@ def one_pass(run, name):
     theirs = np.array([sgd(setting) for setting in SGD]).min(axis=0)
     with quiet():
         end = judge(ours(tol=1e-10).fit(X, y))
-    peer, seconds = "best of ten of SGDClassifier", f"{mine[2]:.3g} s"
+    peer, numbers = "best of ten of SGDClassifier", {"seconds": mine[2]}
     gaps = {peer: theirs[0]} if theirs[0] > 0.0 else {}  # of two classes only
-    yield Row(f"{name}, gap", mine[0], "", gaps, note=seconds, key="gap")
+    yield Row(f"{name}, gap", mine[0], "", gaps, key="gap", numbers=numbers)
     errors = {peer: theirs[1], "at the optimum": end[1]}
     yield Row(f"{name}, test error", mine[1], "", errors, key="error")
 
@@ -218,8 +219,8 @@ def svrg(run, name):
     gaps = -len(y) * model.history_["objective"] / best - 1.0
     shown = " ".join(f"{gap:.0e}" for gap in gaps[:12])
     final = objective(X, y, model.coef_) / best - 1.0
-    note, numbers = f"{seconds:.3g} s; by epoch {shown}", {"by epoch": gaps.tolist()}
-    yield Row(name, final, "", note=note, numbers=numbers)
+    numbers = {"by epoch": gaps.tolist(), "seconds": seconds}
+    yield Row(name, final, "", note=f"by epoch {shown}", numbers=numbers)
 
 
 @group(product(PROBLEMS, ("auto", "curvature_rank=10", "stochastic")))
