@@ -380,16 +380,16 @@ class FactorialMixture(
 
     def _temperature(self, variance, total_weight):
         """Return the temperature of an epoch, as a function of its number."""
-        hottest, length = self.temperature, self.annealing_iter
-        if hottest == "auto":
+        highest, length = self.temperature, self.annealing_iter
+        if highest == "auto":
             noise = self.noise_variance
             noise = NOISE_SHARE * variance if noise == "learn" else noise
-            hottest = max(1.0, variance / noise)
+            highest = max(1.0, variance / noise)
         if length == "auto":
             length = min(MOST_ANNEALING, self.max_iter // 2)
         if self.tempering == "global":
-            return learned_temperature(hottest, length, total_weight)
-        return schedules.Linear(hottest, 0 if self.tempering is None else length)
+            return learned_temperature(highest, length, total_weight)
+        return schedules.Linear(highest, 0 if self.tempering is None else length)
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):

@@ -38,21 +38,7 @@ def squares(rows, total):
 
 
 @kernel(fastmath=CONTRACT)
-def infer_codes(
-    scores,
-    ids,
-    start,
-    gram,
-    bias,
-    scale,
-    prior,
-    n_steps,
-    tol,
-    codes,
-    after,
-    nu,
-    entropy,
-):
+def infer_codes(scores, ids, start, tables, n_steps, tol, codes, after, nu, entropy):
     r"""ν of a tile of rows (Algorithm 1), and the entropies of q(Z_n).
 
     A sweep over the coordinates is repeated until it moves none of a row's by more than
@@ -65,14 +51,10 @@ def infer_codes(
     ids : array of int of shape (n,), or empty
         Rows of the tile in `codes` and `after`; empty for `start` on.
     start : int
-    gram : array of shape (K, K)
-        g_kl, zero for k = l.
-    bias : array of shape (K,)
-        b (logit π_k - ½ g_kk / σ²).
-    scale : float
-        b / σ².
-    prior : array of shape (K,)
-        ν to begin with where no codes are kept.
+    tables : tuple (means, gram, bias, scale, prior)
+        What is not asked for here; g_kl, zero for k = l, shape (K, K);
+        b (logit π_k - ½ g_kk / σ²), shape (K,); b / σ²; ν to begin with where no codes
+        are kept, shape (K,).
     n_steps : int
         Most sweeps, at least 1.
     tol : float
@@ -84,7 +66,7 @@ def infer_codes(
     entropy : float64 array of shape (n,)
         Σ_k H(ν_nk), in nats.
     """
-    K, n = scores.shape
+    (K, n), (_, gram, bias, scale, prior) = scores.shape, tables
     dtype = scores.dtype
     zero, one, most = dtype.type(0.0), dtype.type(1.0), dtype.type(MOST)
     part, whole, half = dtype.type(1.0 / WHOLE), dtype.type(WHOLE), dtype.type(0.5)

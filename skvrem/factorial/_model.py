@@ -62,8 +62,8 @@ class FactorialPoint(NamedTuple):
     `codes` (n_rows, K) are ν of the rows as 16-bit fractions, where a visit begins
     them. They stand still within an epoch; what the visits find goes to `after`, and
     `recentre` lets the two change places. Without rows a visit begins at π.
-    `hot`: the last estimate was of a temperature above 1. The statistics, an average,
-    would not say so of an update at once.
+    `tempered`: the last estimate was of a temperature above 1. The statistics, an
+    average, would not say so of an update at once.
     """
 
     parameters: Parameters
@@ -73,7 +73,7 @@ class FactorialPoint(NamedTuple):
     reference: Any = None
     trials: int = 0
     repaired: tuple = ()
-    hot: bool = False
+    tempered: bool = False
 
 
 class FactorialModel(Averaging):
@@ -163,22 +163,11 @@ class FactorialModel(Averaging):
 
     def settle(self, tables, scores, ids, start, codes, after, n_sweeps=None):
         """Return ν (K, n) of rows by their a_nk, and their entropies."""
-        _, products, bias, scale, prior = tables
         nu, entropy = np.empty_like(scores), np.empty(scores.shape[1])
+        most = self.inner_iter if n_sweeps is None else min(n_sweeps, self.inner_iter)
+        options = most, self.dtype.type(self.inner_tol)
         kernels.infer_codes(
-            scores,
-            ids,
-            start,
-            products,
-            bias,
-            scale,
-            prior,
-            self.inner_iter if n_sweeps is None else min(n_sweeps, self.inner_iter),
-            self.dtype.type(self.inner_tol),
-            codes,
-            after,
-            nu,
-            entropy,
+            scores, ids, start, tables, *options, codes, after, nu, entropy
         )
         return nu, entropy
 
@@ -218,10 +207,10 @@ class FactorialModel(Averaging):
         activation = parameters.activation
         sd = np.sqrt(activation * (1.0 - activation))
         products = gram(parameters) * sd[:, None] * sd / parameters.noise
-        hottest = float(np.linalg.eigvalsh(products)[-1])
-        if not hottest > 1.0:
+        highest = float(np.linalg.eigvalsh(products)[-1])
+        if not highest > 1.0:
             return np.empty(0)
-        return 1.0 / np.geomspace(hottest, 1.0, COOLING_STEPS, endpoint=False)
+        return 1.0 / np.geomspace(highest, 1.0, COOLING_STEPS, endpoint=False)
 
     def bounds(self, parameters, x, cooling=()):
         """Return the bound of log p(x) of each row at T=1, and ν (K, n).
@@ -275,8 +264,8 @@ class FactorialModel(Averaging):
         means, products, bias, scale, prior = tables
         codes = self.codes(prior, scores.shape[1])
         for b in cooling.astype(self.dtype):
-            hot = means, products, b * bias, b * scale, prior
-            self.settle(hot, scores, NO_IDS, 0, codes, codes, COOLING_SWEEPS)
+            at_b = means, products, b * bias, b * scale, prior
+            self.settle(at_b, scores, NO_IDS, 0, codes, codes, COOLING_SWEEPS)
         return self.settle(tables, scores, NO_IDS, 0, codes, no_codes(codes))
 
     def recall(self, memory, point, batch):
@@ -290,7 +279,7 @@ class FactorialModel(Averaging):
 
     def update(self, point, mean, correction, step):
         """Return the point after one step (Eq. 8); see `Averaging`."""
-        point = point._replace(hot=is_hot(mean, correction))
+        point = point._replace(tempered=is_tempered(mean, correction))
         return super().update(point, mean, correction, step)
 
     def maximize(self, statistics, point, repair):
@@ -304,8 +293,8 @@ class FactorialModel(Averaging):
         means, covariance = posterior
         parameters = before._replace(means=means, covariance=covariance)
         learn_noise, learn_spread, learn_activation = self.learn
-        # Hot, components are alike and all else would be noise, and heat it further.
-        if learn_noise and not point.hot:
+        # Tempered, components are alike, and all else would be taken for noise.
+        if learn_noise and not point.tempered:
             noise = residual(parameters, statistics) / (sum_w * d)
             if not noise > 0.0:
                 if not repair:
@@ -409,9 +398,9 @@ class FactorialModel(Averaging):
         gap = square[:, None] + square - 2.0 * means @ means.T
         same = gap <= MERGED * 0.5 * (square[:, None] + square)
         twins = np.flatnonzero(np.tril(same, -1).any(axis=1))
-        if not twins.size or (not point.hot and self.n_reseeded + twins.size > k):
+        if not twins.size or (not point.tempered and self.n_reseeded + twins.size > k):
             return point._replace(repaired=())
-        self.n_reseeded += 0 if point.hot else twins.size
+        self.n_reseeded += 0 if point.tempered else twins.size
         size = JITTER * np.sqrt(square[twins] / means.shape[1])
         noise = size[:, None] * rng.standard_normal((twins.size, means.shape[1]))
         means = means.copy()
@@ -425,7 +414,7 @@ class FactorialModel(Averaging):
         )
 
 
-def is_hot(*parts):
+def is_tempered(*parts):
     """Whether an estimate of the mean sums is of a temperature above 1."""
     return sum(part.sum_w for part in parts if part is not None) < 1.0 - 1e-9
 

@@ -34,7 +34,7 @@ N_TEMPERATURES = 100
 DECAY = 4.0
 
 
-class Moments(NamedTuple):
+class RowMoments(NamedTuple):
     """Mean of the rows, and mean over features of their variance."""
 
     mean: np.ndarray
@@ -75,7 +75,7 @@ def moments(data):
             "X has zero variance: all rows (n_samples = "
             f"{data.n_weighted}) are the same, and there are no factors to find."
         )
-    return Moments(mean, variance)
+    return RowMoments(mean, variance)
 
 
 def starting_parameters(estimator, moments, rng):

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.hmm._forecast import input_places
 from skvrem.hmm._opening import fitted_parameters, observed_names
 from skvrem.utils._base import summary_table
+from skvrem.utils._validation import check_order
 
 __all__ = ["of_emission", "relabel", "sample", "summary"]
 
@@ -84,11 +85,7 @@ def _pick(edges, u):
 def relabel(estimator, order):
     """Put the states of a fitted model into another order, in place."""
     startprob, packed, emission = fitted_parameters(estimator)
-    n, order = len(startprob), np.asarray(order)
-    if order.shape != (n,) or not np.array_equal(np.sort(order), np.arange(n)):
-        raise ValueError(
-            f"order must be a permutation of 0 to {n - 1}, got {order.tolist()}."
-        )
+    order = check_order(order, len(startprob))
     family, transitions = estimator.emission_, estimator.transitions_
     dtype = estimator.startprob_.dtype
     start, pairs, features = estimator._sums

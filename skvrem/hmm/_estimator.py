@@ -16,7 +16,6 @@ from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._continuous import Gamma, VonMises
 from skvrem.hmm.emissions._discrete import Bernoulli, Categorical, Poisson
 from skvrem.hmm.emissions._gaussian import Gaussian
-from skvrem.hmm.forward_backward._input import of_sequences
 from skvrem.hmm.transitions._homogeneous import (
     Homogeneous,
     Transitions,
@@ -209,7 +208,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     (200,)
     """
 
-    _state_format = 2
+    _state_format = 3
     # Sequence ids go with X wherever metadata routing is on.
     __metadata_request__fit: ClassVar = {"groups": True}
     __metadata_request__predict: ClassVar = {"groups": True}
@@ -464,14 +463,17 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             self._fit_parameters = structure
         return self
 
-    @of_sequences
     def predict(self, X, *, groups=None, lengths=None):
         """Return the state of each row, by `algorithm`.
 
         Parameters
         ----------
-        {rows}
-        {ids}
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
 
         Returns
         -------
@@ -481,14 +483,17 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         """
         return self.decode(X, groups=groups, lengths=lengths)[1]
 
-    @of_sequences
     def decode(self, X, *, groups=None, lengths=None, algorithm=None):
         """Return the states of the rows and how probable they are.
 
         Parameters
         ----------
-        {rows}
-        {ids}
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
         algorithm : {"viterbi", "map"}, default=None
             None is that of the constructor.
 
@@ -503,14 +508,17 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         algorithm = self.algorithm if algorithm is None else algorithm
         return decode(self, X, groups, lengths, algorithm)
 
-    @of_sequences
     def predict_proba(self, X, *, groups=None, lengths=None):
         """Return the probability of each state for each row, given its whole sequence.
 
         Parameters
         ----------
-        {rows}
-        {ids}
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
 
         Returns
         -------
@@ -519,14 +527,17 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         """
         return state_probabilities(self, X, groups, lengths, smoothed=True)
 
-    @of_sequences
     def filter_proba(self, X, *, groups=None, lengths=None):
         """Return the probability of each state given the sequence up to each row.
 
         Parameters
         ----------
-        {rows}
-        {ids}
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
 
         Returns
         -------
@@ -535,14 +546,17 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         """
         return state_probabilities(self, X, groups, lengths, smoothed=False)
 
-    @of_sequences
     def score_samples(self, X, *, groups=None, lengths=None):
         """Return the log-density of each row given the rows of its sequence before it.
 
         Parameters
         ----------
-        {rows}
-        {ids}
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
 
         Returns
         -------
@@ -553,18 +567,21 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         shares = passes.layout.gather(passes.row_shares, 1)[:, 0]
         return shares.astype(sequences.X.dtype, copy=False)
 
-    @of_sequences
     def score(self, X, y=None, *, sample_weight=None, groups=None, lengths=None):
         """Return the log-likelihood in nats a row.
 
         Parameters
         ----------
-        {rows}
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
         y : Ignored
             Present by convention, with an entry a row; `lengths` go by name.
         sample_weight : array-like of shape (n_samples,), default=None
             The same for all rows of a sequence.
-        {ids}
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
 
         Returns
         -------
@@ -573,14 +590,17 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         """
         return score(self, X, y, sample_weight, groups, lengths)
 
-    @of_sequences
     def aic(self, X, *, groups=None, lengths=None):
         """Return the Akaike information criterion on X.
 
         Parameters
         ----------
-        {rows}
-        {ids}
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
 
         Returns
         -------
@@ -590,14 +610,17 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         shares = self.score_samples(X, groups=groups, lengths=lengths)
         return float(2.0 * self.n_parameters_ - 2.0 * shares.sum(dtype=float))
 
-    @of_sequences
     def bic(self, X, *, groups=None, lengths=None):
         """Return the Bayesian information criterion on X.
 
         Parameters
         ----------
-        {rows}
-        {ids}
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
 
         Returns
         -------
@@ -608,16 +631,19 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         penalty = self.n_parameters_ * np.log(len(shares))
         return float(penalty - 2.0 * shares.sum(dtype=float))
 
-    @of_sequences
     def forecast(self, X, horizon=1, *, groups=None, lengths=None, inputs=None):
         """Return the distribution of the rows after the end of each sequence.
 
         Parameters
         ----------
-        {rows}
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
         horizon : int, default=1
             How many rows ahead.
-        {ids}
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
         inputs : array-like, default=None
             Where transitions depend on columns of X: these in the rows ahead but the
             last, shape (n_sequences, horizon - 1, n_inputs), or without the first axis
@@ -642,7 +668,6 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         """
         return forecast(self, X, horizon, groups, lengths, inputs)
 
-    @of_sequences
     def pseudo_residuals(self, X, *, groups=None, lengths=None):
         r"""Return how each value lies in its distribution given the rows before it.
 
@@ -652,8 +677,12 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
         Parameters
         ----------
-        {rows}
-        {ids}
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
 
         Returns
         -------
@@ -667,7 +696,6 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         """
         return pseudo_residuals(self, X, groups, lengths)
 
-    @of_sequences
     def confidence_intervals(
         self, X, level=0.95, *, sample_weight=None, groups=None, lengths=None
     ):
@@ -688,7 +716,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             rows.
         sample_weight : array-like of shape (n_samples,), default=None
             The same for all rows of a sequence.
-        {ids}
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
 
         Returns
         -------

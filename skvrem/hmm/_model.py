@@ -16,12 +16,15 @@ over sequences (Sidrow et al. 2023, Eqs. 7, 8 and 11), where the log-density is
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
-from skvrem.hmm._model_gradient import FreeCoordinates
+from skvrem.hmm._model_gradient import definite, differences
 from skvrem.hmm.forward_backward._model_passes import Chain, stationary
+from skvrem.utils._algebra import pieces, rescale
 from skvrem.utils._averaging import Averaging, AveragingPoint
 
 __all__ = ["SHARED", "HMMModel", "Parameters", "Statistics"]
@@ -57,7 +60,7 @@ class Statistics(NamedTuple):
     entropy: float
 
 
-class HMMModel(FreeCoordinates, Averaging):
+class HMMModel(Averaging):
     """Hidden Markov model whose units are sequences, and means are a row.
 
     Parameters
@@ -76,6 +79,11 @@ class HMMModel(FreeCoordinates, Averaging):
         Variance reduction keeps the sums of every batch, or evaluates them again.
     """
 
+    #: A metric is made of differences, without the rows, and one pass.
+    metric_cost = 2.0
+    #: Logarithms and log-odds that move by more leave what the gradient knows.
+    longest_step = 2.0
+
     def __init__(
         self,
         emission,
@@ -90,6 +98,7 @@ class HMMModel(FreeCoordinates, Averaging):
         self.features = features
         self.initial = initial
         self.transitions = transitions
+        self.parts = initial, transitions, emission
         self.total = total
         self.labelled = labelled
         self.keep_sums = keep_sums
@@ -218,8 +227,7 @@ class HMMModel(FreeCoordinates, Averaging):
 
     def n_parameters(self):
         """Return the number of free parameters."""
-        parts = self.initial, self.transitions, self.emission
-        return sum(part.n_parameters() for part in parts)
+        return sum(part.n_parameters() for part in self.parts)
 
     def log_prior(self, parameters):
         """Return the log-density of the parameters' priors, up to constants."""
@@ -270,6 +278,88 @@ class HMMModel(FreeCoordinates, Averaging):
         squares += self.transitions.squares(sums.pairs)
         squares += np.square(sums.start)
         return float(np.sqrt((squares / weight).sum()))
+
+    # Free coordinates, and what preconditioned L-BFGS asks for
+
+    def free(self, parameters):
+        """Return the free coordinates of parameters, one vector."""
+        parts = zip(self.parts, parameters, strict=True)
+        return np.concatenate([part.free(own) for part, own in parts])
+
+    def bind(self, vector, parameters):
+        """Return the parameters with these free coordinates."""
+        cut = self.n_chain_coordinates()
+        parameters = self.bind_chain(vector[:cut], parameters)
+        return self.bind_emission(vector[cut:], parameters)
+
+    def n_chain_coordinates(self):
+        """Return how many coordinates come before those of the emissions."""
+        return self.initial.n_parameters() + self.transitions.n_parameters()
+
+    def bind_chain(self, vector, parameters):
+        """Return the parameters with these coordinates of the hidden chain."""
+        first, pairs = pieces(
+            vector, (self.initial.n_parameters(), self.transitions.n_parameters())
+        )
+        transmat = self.transitions.bind(pairs, parameters.transmat)
+        startprob = self.initial.bind(first, parameters.startprob, transmat)
+        return parameters._replace(startprob=startprob, transmat=transmat)
+
+    def bind_emission(self, vector, parameters):
+        """Return the parameters with these coordinates of the emissions."""
+        emission = self.emission.bind(vector, parameters.emission)
+        return parameters._replace(emission=emission)
+
+    def slope(self, parameters, mean):
+        """Return the gradient of Q and the priors a unit, from mean statistics."""
+        startprob, transmat, emission = parameters
+        start, pairs, features = (part * self.total for part in mean[:3])
+        first = start if self.initial.stationary else None
+        parts = [
+            self.initial.slope(startprob, start),
+            self.transitions.slope(transmat, pairs, first),
+            self.emission.slope(emission, features),
+        ]
+        return np.concatenate(parts) / self.total
+
+    def gradient(self, point, mean):
+        """Return the gradient of the objective a unit."""
+        return self.slope(point.parameters, mean)
+
+    def move(self, point, step):
+        """Return the point with its free coordinates moved."""
+        vector = self.free(point.parameters) + step
+        return point._replace(parameters=self.bind(vector, point.parameters))
+
+    def precondition(self, point, vector):
+        """Solve with the information of the complete data."""
+        return cho_solve(self._metric, vector)
+
+    def recondition(self, point, data, rng):
+        """Return the point, for which the metric is taken, and the passes it cost."""
+        mean = self.mean(point, data)
+        self._metric = cho_factor(self._information(point.parameters, mean))
+        return point, 1.0
+
+    def mean(self, point, data):
+        """Return the mean statistics, by a pass."""
+        total = data.chunks().sum(partial(self.statistics, point, beta=1.0))
+        return rescale(total, 1.0 / data.total_weight)
+
+    def _information(self, parameters, mean):
+        """Minus the Hessian of Q where sums are what the model expects of them."""
+        startprob, transmat, emission = parameters
+        weight = np.maximum(self.emission.weight(mean.features), 1e-12)
+        expected = mean._replace(
+            start=startprob * mean.start.sum(),
+            pairs=self.transitions.model_sums(transmat, mean.pairs),
+            features=self.emission.weighted(emission, weight),
+        )
+        negative = -differences(
+            lambda vector: self.slope(self.bind(vector, parameters), expected),
+            self.free(parameters),
+        )
+        return definite(0.5 * (negative + negative.T))
 
 
 def _sum_log(sums, probabilities):

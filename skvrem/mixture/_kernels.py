@@ -499,26 +499,13 @@ def _parameters(means, U, log_constants, variances, dtype):
 
 @kernel
 def visit_rows(
-    X,
-    index,
-    start,
-    stop,
-    weight,
-    means,
-    U,
-    log_constants,
-    beta,
-    variances,
-    sum_w,
-    sum_x,
-    sum_xx,
-    out,
+    X, index, start, stop, weight, means, U, log_constants, beta, variances, sums, out
 ):
-    """Add sums of rows to sum_w (k,), sum_x (k, d), sum_xx (k, d, d); l to out (n, k).
+    """Add to sums of rows, or write l to out (stop - start, k), of X's dtype.
 
-    sum_xx is symmetric before and after; (k, d), sums of w r z^2, where U, the
-    precisions_cholesky, is (k, d). Returns objective and entropy. Either all of the
-    sums are None, or out, of X's dtype.
+    The sums are a tuple of sum_w (k,), sum_x (k, d), sum_xx (k, d, d), symmetric before
+    and after; (k, d), sums of w r z^2, where U, the precisions_cholesky, is (k, d).
+    Either they are None, or out. Returns objective and entropy.
 
     With variances (k, d) NaN is an entry missing at random, else they are None. Only
     observed features enter l_k; a missing one adds its expectation under the component,
@@ -541,10 +528,8 @@ def visit_rows(
     # The first four rows of y stay zero, the others are scratch.
     y = _zeros(12 * stride, dtype)
     a = y[4 * stride :]
-    sx, sxx = (
-        _zeros(k * size, log_constants.dtype),
-        _zeros(k * square, log_constants.dtype),
-    )
+    sx = _zeros(k * size, log_constants.dtype)
+    sxx = _zeros(k * square, log_constants.dtype)
     if U.ndim == 3:
         z, x_kept = _zeros(size * stride, dtype), _zeros(size * stride, dtype)
         r_kept = _zeros(stride, dtype)
@@ -564,14 +549,14 @@ def visit_rows(
             for t in range(last - first):
                 for c in range(k):
                     out[first - start + t, c] = joint[c * stride + t]
-        if sum_w is not None:
+        if sums is not None:
             _softmax(joint, k, w, rows, beta, q, a)
             objective += _sum(q, rows)
             entropy += _sum(a[stride:], rows)
             for c in range(k):
                 ri = _at(joint, c)
                 total, count = _total(joint, ri, w, rows)
-                sum_w[c] += total
+                sums[0][c] += total
                 if U.ndim == 2:
                     _diag_sums(x, rows, size, m, c, joint, variances, sx, sxx)
                 elif 3 * count > rows:
@@ -580,7 +565,8 @@ def visit_rows(
                     few = _compress(x, w, joint, ri, rows, size, x_kept, r_kept)
                     ri = np.uint64(0)
                     _full_sums(x_kept, few, size, m, c, r_kept, ri, z, a, sx, sxx)
-    if sum_w is not None:
+    if sums is not None:
+        _, sum_x, sum_xx = sums
         for c in range(k):
             for i in range(d):
                 at = c * size + i

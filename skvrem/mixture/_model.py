@@ -157,7 +157,7 @@ class GaussianMixtureModel(Averaging):
             of_rows = batch.rows, batch.index, *rows, batch.weight
             sums = sum_w, sum_x, sum_xx
             numbers = _kernels.visit_rows(
-                *of_rows, *arguments, beta, variances, *sums, None
+                *of_rows, *arguments, beta, variances, sums, None
             )
             return Statistics(*sums, *numbers)
 
@@ -178,7 +178,7 @@ class GaussianMixtureModel(Averaging):
         of_rows = batch.rows, batch.index, batch.start, batch.stop, np.empty(0)
         arguments = self._kernel_arguments(parameters)
         missing = parameters.means if self.missing else None
-        _kernels.visit_rows(*of_rows, *arguments, 1.0, missing, None, None, None, out)
+        _kernels.visit_rows(*of_rows, *arguments, 1.0, missing, None, out)
         return out
 
     # M step

@@ -129,7 +129,7 @@ def settle_document(
     work : array
         Of `room_to_settle`.
     """
-    K = rows.shape[1]
+    problem, K = (counts, index, rows, prior, b), rows.shape[1]
     zero = rows.dtype.type(0.0)
     n_topics = 0
     for k in range(K):
@@ -159,42 +159,15 @@ def settle_document(
                 moving[n_moving] = k
                 n_moving += 1
         if n_rounds + 2 <= n_steps:
+            most = n_steps - n_rounds - 1
             n_rounds += settle_moving(
-                counts,
-                index,
-                rows,
-                prior,
-                b,
-                n_steps - n_rounds - 1,
-                limit / 2,
-                calm,
-                moving,
-                n_moving,
-                old,
-                new,
-                t,
-                g,
-                work,
+                *problem, most, limit / 2, calm, moving[:n_moving], old, new, t, g, work
             )
 
 
 @kernel(fastmath=REDUCE)
 def settle_moving(
-    counts,
-    index,
-    rows,
-    prior,
-    b,
-    n_steps,
-    limit,
-    calm,
-    moving,
-    n_moving,
-    sums,
-    new,
-    t,
-    gamma,
-    work,
+    counts, index, rows, prior, b, most, limit, calm, moving, sums, new, t, gamma, work
 ):
     """Rounds of `settle_document` on some topics, those of the others held.
 
@@ -204,15 +177,16 @@ def settle_moving(
 
     Parameters
     ----------
-    counts, index, rows, prior, b, n_steps, new, work :
+    counts, index, rows, prior, b, new, work :
         As there.
+    most : int
+        Most rounds.
     limit : float
         The last round is the first that changes γ by less than this in sum.
     calm : float
         A topic is at rest that changes by less.
-    moving : int64 array of shape (K,)
-        The first `n_moving` are those topics; spent.
-    n_moving : int
+    moving : int64 array of shape (n_moving,)
+        Those topics; spent.
     sums, t, gamma : arrays of shape (K,)
         Spent.
 
@@ -220,16 +194,16 @@ def settle_moving(
     -------
     n_rounds : int
     """
-    n, K, width = len(counts), rows.shape[1], lanes(rows)
+    n, K, width, n_moving = len(counts), rows.shape[1], lanes(rows), len(moving)
     nothing = splat(rows.dtype.type(0.0))
     end = (n + width - 1) // width * width
     # An odd number of cache lines apart, topics do not compete for the same places.
     m = end // width // 2 * 2 * width + width
     rest, s, c = K * m, (K + 1) * m, (K + 2) * m  # where these begin
     _lay_out(counts, index, rows, b, moving, n_moving, new, t, m, work)
-    place = moving[:n_moving] * m
+    place = moving * m
     n_rounds = 0
-    while n_moving and n_rounds < n_steps:
+    while n_moving and n_rounds < most:
         for a in range(n_moving):
             gamma[a] = new[moving[a]]
         for a in range(n_moving):

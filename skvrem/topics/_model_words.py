@@ -123,19 +123,20 @@ class WordModel(Averaging):
         Parameters
         ----------
         kernel : callable
-            Of counts, their words, where documents begin, their weights, the first and
-            the last of a range, these arguments, and what it writes: t of the
+            Of the documents (counts, their words, where documents begin, weights), the
+            first and the last of a range, these arguments, and what it writes: t of the
             documents, and the counts over the tokens' sums.
         batch : batch of documents
         rounds : int
             On a document, about: for the size of tasks only.
         """
-        counts, weight = batch.rows, batch.weight.astype(self.dtype)
+        counts = batch.rows
+        documents = *counts[:3], batch.weight.astype(self.dtype)
         at = np.empty((batch.n_units, len(self.doc_prior)), self.dtype)
         w = np.empty(len(counts.counts), self.dtype)
 
-        def infer(documents):
-            return kernel(*counts[:3], weight, *documents, *arguments, at, w)
+        def infer(some):
+            return kernel(documents, *some, *arguments, at, w)
 
         tasks = cut_documents(counts.indptr, rounds * at.shape[1])
         return sum(parallel_map(infer, tasks)), at, w

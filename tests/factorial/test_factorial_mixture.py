@@ -313,10 +313,10 @@ def test_it_works_in_a_grid_search():
 
 BAD = {
     "n_components": [0, 2.5, True],
-    "noise_variance": [0.0, -1.0, np.nan, "auto"],
-    "component_variance": [0.0, np.inf],
-    "activation_prior": [0.0, 1.0, [0.5, 0.5], "x", [0.1, 0.2, 1.5]],
-    "posterior": ["tied", None],
+    "noise_variance": [0.0, -1.0, np.nan, "auto", None],
+    "component_variance": [0.0, np.inf, None],
+    "activation_prior": [0.0, 1.0, [0.5, 0.5], "x", [0.1, 0.2, 1.5], None],
+    "posterior": ["full", None],
     "solver": ["squarem", "lbfgs"],
     "tempering": ["local", True],
     "temperature": [0.5, np.inf, None],

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from skvrem import hmm
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm._model_gradient import FLAT, NOTHING, _definite
+from skvrem.hmm._model_gradient import FLAT, NOTHING, definite
 from skvrem.hmm.forward_backward._input import Sequences
 from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
@@ -221,14 +221,14 @@ def test_metrics_are_positive_definite(values, expected):
     def matrix(values):
         return (vectors * values) @ vectors.T
 
-    found = _definite(matrix(values) * np.outer(unit, unit)) / np.outer(unit, unit)
+    found = definite(matrix(values) * np.outer(unit, unit)) / np.outer(unit, unit)
     np.testing.assert_allclose(found, matrix(expected), rtol=0.0, atol=1e-14)
     ends = np.linalg.eigvalsh(found)[[0, -1]]
     assert 0.0 < ends[1] < 1.01 * ends[0] / FLAT
 
 
 def test_metrics_of_coordinates_without_curvature_are_positive():
-    found = _definite(np.diag([1.0, 0.0, -3.0]))
+    found = definite(np.diag([1.0, 0.0, -3.0]))
     np.testing.assert_allclose(found, np.diag([1.0, FLAT * NOTHING, 3.0]), rtol=1e-12)
 
 

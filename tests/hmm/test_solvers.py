@@ -182,13 +182,12 @@ def test_estimates_of_rows_double_as_far_as_they_must():
         u = 0.5 * rng.normal(size=cut + 2 * n * d)
 
         def parameters(u):
-            parts = (np.empty(size) for size in (n, n * n, n * d, n))
-            delta, transitions, variance, constant = parts
-            kernels.natural(u, n, d, reg, unit, delta, transitions, variance, constant)
-            return delta, transitions, variance
+            parts = kernels.constrained(n, d)
+            kernels.natural(u, n, d, reg, unit, parts)
+            return parts
 
         def chain(v, u=u, first=first, gamma=gamma, xi=xi):
-            delta, transitions, _ = parameters(np.concatenate([v, u[cut:]]))
+            delta, transitions, *_ = parameters(np.concatenate([v, u[cut:]]))
             return -gamma @ np.log(delta) if first else -xi @ np.log(transitions)
 
         def rows(v, u=u, gamma=gamma):
@@ -198,7 +197,7 @@ def test_estimates_of_rows_double_as_far_as_they_must():
 
         g, found = np.empty(u.size), np.full(2, lipschitz)
         known = gamma, xi, u
-        kernels._gradient(Z, 0, first, *known, *parameters(u), reg, unit, g)
+        kernels._gradient(Z, 0, first, *known, parameters(u), reg, unit, g)
         kernels._search(Z, 0, first, *known, g, cut, n, d, reg, unit, found)
         for loss, own, end in ((chain, slice(cut), 0), (rows, slice(cut, None), 1)):
             counts.append(doubled(loss, u[own], g[own], found[end], lipschitz))
@@ -293,3 +292,37 @@ def test_stochastic_steps_forget_no_code():
     model.set_params(n_init=1, max_iter=5, tol=0.0, random_state=0)
     model.fit(X, lengths=[20] * 100)
     assert np.isfinite(model.score(X, lengths=[20] * 100))
+
+
+@pytest.mark.parametrize(
+    ("solver", "acceleration", "used"),
+    [
+        ("auto", "auto", "batch+squarem"),
+        ("auto", None, "batch"),
+        ("auto", "lbfgs", "batch+lbfgs"),
+        ("batch", "auto", "batch"),
+        ("batch", "squarem", "batch+squarem"),
+        ("incremental", "auto", "incremental"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_automatic_acceleration_is(series, solver, acceleration, used):
+    X, lengths = series
+    model = start(solver=solver, acceleration=acceleration, max_iter=8)
+    assert model.fit(X, lengths=lengths).solver_ == used
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_objective_is_what_the_history_ends_with(series):
+    X, lengths = series
+    model = start(transitions=Homogeneous(prior=2.0), max_iter=8)
+    model.fit(X, lengths=lengths)
+    prior = np.log(model.transmat_).sum() / len(X)
+    assert model.objective_ == model.history_["objective"][-1]
+    assert model.objective_ != model.log_likelihood_
+    again = model.score(X, lengths=lengths)
+    assert model.log_likelihood_ == pytest.approx(again, abs=1e-4)
+    assert model.objective_ == pytest.approx(again + prior, abs=1e-4)
+    model.partial_fit(X, lengths=lengths)
+    prior *= len(X) / model.n_samples_seen_
+    assert model.objective_ == pytest.approx(model.log_likelihood_ + prior, abs=1e-3)

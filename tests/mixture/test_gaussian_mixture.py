@@ -247,6 +247,28 @@ def test_every_start_works(init_params):
     assert mixture.weights_.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("solver", "acceleration", "used"),
+    [
+        ("auto", "auto", "batch+squarem"),
+        ("auto", "squarem", "batch+squarem"),
+        ("auto", None, "batch"),
+        ("batch", "auto", "batch"),
+        ("batch", None, "batch"),
+        ("saga", None, "saga"),
+    ],
+)
+def test_acceleration_is_none_where_it_is_refused(solver, acceleration, used):
+    mixture = VRGaussianMixture(
+        3, solver=solver, acceleration=acceleration, random_state=0
+    )
+    mixture.fit(blobs())
+    assert mixture.solver_ == used
+    objective = mixture.history_["objective"]
+    assert mixture.objective_ == mixture.lower_bound_ == objective[-1]
+    assert mixture.lower_bounds_ == objective[1:].tolist()
+
+
 def test_warm_start_goes_on():
     X = blobs(2000, spread=1.0)
     mixture = VRGaussianMixture(3, warm_start=True, max_iter=2, solver="batch")

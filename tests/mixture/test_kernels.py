@@ -74,7 +74,7 @@ def statistics(kind, X, problem, index=EVERY_ROW, rows=None, weight=ONES, beta=1
     variances = precisions**-2.0 if kind == "diag_missing" else None
     of_rows = read_only(X), index, start, stop, weight
     numbers = _kernels.visit_rows(
-        *of_rows, means, precisions, constants, beta, variances, *sums, None
+        *of_rows, means, precisions, constants, beta, variances, sums, None
     )
     return *sums, np.array(numbers)
 
@@ -84,7 +84,7 @@ def log_joint(kind, X, problem, index=EVERY_ROW, rows=None):
     out = np.full((stop - start, len(problem[0])), np.nan, X.dtype)
     missing = problem[0] if kind == "diag_missing" else None
     of_rows = read_only(X), index, start, stop, ONES
-    _kernels.visit_rows(*of_rows, *problem, 1.0, missing, None, None, None, out)
+    _kernels.visit_rows(*of_rows, *problem, 1.0, missing, None, out)
     return out
 
 
@@ -173,7 +173,7 @@ def test_adds_to_what_is_there(kind):
     variances = precisions**-2.0 if kind == "diag_missing" else None
     of_rows = read_only(X), EVERY_ROW, 0, 300, ONES
     _kernels.visit_rows(
-        *of_rows, means, precisions, constants, 1.0, variances, *sums, None
+        *of_rows, means, precisions, constants, 1.0, variances, sums, None
     )
     expected = statistics(kind, X, (means, precisions, constants))
     assert_close([part - 1 for part in sums], expected[:3], X.dtype)

@@ -7,7 +7,8 @@ means are in the same unit, and variances are (exp(u) + reg) unit, with `unit` (
 
 `begins` and `ends` (n_rows) say where sequences do. Messages alpha, beta (n_rows, n)
 and posteriors gamma (n_rows, n), xi (n_rows, n * n; of the pair that ends in the row)
-sum to 1 in each row.
+sum to 1 in each row. The constrained parameters go together: delta (n), A (n * n),
+variances (n * d) and the constants of the log-densities (n).
 """
 
 import numpy as np
@@ -20,6 +21,19 @@ from skvrem.utils._math import exp, log
 # may be off, relatively.
 NONE, SHORT, ROUNDING = 1e-12, 1e-8, 1e-14
 MOST_DOUBLINGS = 60
+
+
+@kernel
+def _take(table, t, out):
+    """Copy row t: a view of it costs more."""
+    for i in range(out.size):
+        out[i] = table[t, i]
+
+
+@kernel
+def _put(row, table, t):
+    for i in range(row.size):
+        table[t, i] = row[i]
 
 
 @kernel
@@ -38,8 +52,15 @@ def _softmax(u, at, n, own, out, to):
 
 
 @kernel
-def natural(u, n, d, reg, unit, delta, transitions, variance, constant):
-    """Fill delta (n), A (n * n), variances (n * d) and log-densities' constants (n)."""
+def constrained(n, d):
+    """Room for the constrained parameters."""
+    return np.empty(n), np.empty(n * n), np.empty(n * d), np.empty(n)
+
+
+@kernel
+def natural(u, n, d, reg, unit, out):
+    """Fill the constrained parameters."""
+    delta, transitions, variance, constant = out
     _softmax(u, 0, n, 0, delta, 0)
     for i in range(n):
         _softmax(u, n - 1 + i * (n - 1), n, i, transitions, i * n)
@@ -53,8 +74,9 @@ def natural(u, n, d, reg, unit, delta, transitions, variance, constant):
 
 
 @kernel
-def _densities(Z, t, u, n, d, variance, constant, out):
+def _densities(Z, t, u, n, d, at_u, out):
     """Densities of row t, relative to the largest."""
+    _, _, variance, constant = at_u
     at, top = (n - 1) * (n + 1), -np.inf
     for i in range(n):
         total = 0.0
@@ -126,33 +148,25 @@ def _posteriors(begins, t, alpha, beta, transitions, n, b, gamma, xi):
 def messages(Z, begins, ends, u, reg, unit, n, alpha, beta, gamma, xi):
     """The full E step: fill messages and posteriors of all rows (5-8)."""
     n_rows, d = Z.shape
-    delta, transitions = np.empty(n), np.empty(n * n)
-    variance, constant = np.empty(n * d), np.empty(n)
-    b, now, posterior = np.empty(n), np.empty(n * n), np.empty(n)
-    natural(u, n, d, reg, unit, delta, transitions, variance, constant)
+    at_u, b = constrained(n, d), np.empty(n)
+    natural(u, n, d, reg, unit, at_u)
+    delta, transitions, _, _ = at_u
     for t in range(n_rows):
-        _densities(Z, t, u, n, d, variance, constant, b)
-        _alpha(begins, t, alpha, delta, transitions, n, b, now)
-        for i in range(n):
-            alpha[t, i] = now[i]
+        _densities(Z, t, u, n, d, at_u, b)
+        _alpha(begins, t, alpha, delta, transitions, n, b, alpha[t])
     for t in range(n_rows - 1, -1, -1):
         if not ends[t]:
-            _densities(Z, t + 1, u, n, d, variance, constant, b)
-        _beta(ends, t, beta, transitions, n, b, now)
-        for i in range(n):
-            beta[t, i] = now[i]
+            _densities(Z, t + 1, u, n, d, at_u, b)
+        _beta(ends, t, beta, transitions, n, b, beta[t])
     for t in range(n_rows):
-        _densities(Z, t, u, n, d, variance, constant, b)
-        _posteriors(begins, t, alpha, beta, transitions, n, b, posterior, now)
-        for i in range(n):
-            gamma[t, i] = posterior[i]
-        for i in range(n * n):
-            xi[t, i] = now[i]
+        _densities(Z, t, u, n, d, at_u, b)
+        _posteriors(begins, t, alpha, beta, transitions, n, b, gamma[t], xi[t])
 
 
 @kernel(fastmath=CONTRACT)
-def _gradient(Z, t, first, gamma, xi, u, delta, transitions, variance, reg, unit, out):
+def _gradient(Z, t, first, gamma, xi, u, at_u, reg, unit, out):
     """Gradient of F_t = G_t + H_t (31-33) in the coordinates."""
+    delta, transitions, variance, _ = at_u
     n, d = delta.size, unit.size
     for k in range(n - 1):
         out[k] = delta[k + 1] - gamma[k + 1] if first else 0.0
@@ -255,31 +269,10 @@ def _search(Z, t, first, gamma, xi, u, g, cut, n, d, reg, unit, lipschitz):
 def fill_table(Z, begins, gamma, xi, u, reg, unit, table):
     """Fill the gradients of all rows (n_rows, p)."""
     n, d = gamma.shape[1], unit.size
-    delta, transitions = np.empty(n), np.empty(n * n)
-    variance, constant = np.empty(n * d), np.empty(n)
-    natural(u, n, d, reg, unit, delta, transitions, variance, constant)
-    g, gamma_t, xi_t = np.empty(u.size), np.empty(n), np.empty(n * n)
+    at_u = constrained(n, d)
+    natural(u, n, d, reg, unit, at_u)
     for t in range(Z.shape[0]):
-        for i in range(n):
-            gamma_t[i] = gamma[t, i]
-        for i in range(n * n):
-            xi_t[i] = xi[t, i]
-        _gradient(
-            Z,
-            t,
-            begins[t],
-            gamma_t,
-            xi_t,
-            u,
-            delta,
-            transitions,
-            variance,
-            reg,
-            unit,
-            g,
-        )
-        for k in range(u.size):
-            table[t, k] = g[k]
+        _gradient(Z, t, begins[t], gamma[t], xi[t], u, at_u, reg, unit, table[t])
 
 
 @kernel(fastmath=CONTRACT)
@@ -321,63 +314,39 @@ def sweep(
     p, cut = u.size, (n - 1) * (n + 1)
     saga = table.size > 0
     shrink = exp(-log(2.0) / n_rows)
-    delta, transitions = np.empty(n), np.empty(n * n)
-    variance, constant = np.empty(n * d), np.empty(n)
-    delta0, transitions0 = np.empty(n), np.empty(n * n)
-    variance0, constant0 = np.empty(n * d), np.empty(n)
-    natural(u0, n, d, reg, unit, delta0, transitions0, variance0, constant0)
+    at_u, at_u0 = constrained(n, d), constrained(n, d)
+    natural(u0, n, d, reg, unit, at_u0)
+    delta, transitions, _, _ = at_u
     b, now, gamma_t, xi_t = np.empty(n), np.empty(n), np.empty(n), np.empty(n * n)
-    gamma_0, xi_0 = np.empty(n), np.empty(n * n)
     g, old = np.empty(p), np.empty(p)
     n_failed = 0
     for m in range(order.size):
         t = order[m]
         first = begins[t]
-        for i in range(n):
-            gamma_t[i] = gamma[t, i]
-        for i in range(n * n):
-            xi_t[i] = xi[t, i]
         if saga:
-            for k in range(p):
-                old[k] = table[t, k]
+            _take(table, t, old)
         else:
-            for i in range(n):
-                gamma_0[i] = gamma0[t, i]
-            for i in range(n * n):
-                xi_0[i] = xi0[t, i]
-            _gradient(
-                Z,
-                t,
-                first,
-                gamma_0,
-                xi_0,
-                u0,
-                delta0,
-                transitions0,
-                variance0,
-                reg,
-                unit,
-                old,
-            )
-        natural(u, n, d, reg, unit, delta, transitions, variance, constant)
+            _take(gamma0, t, gamma_t)
+            _take(xi0, t, xi_t)
+            _gradient(Z, t, first, gamma_t, xi_t, u0, at_u0, reg, unit, old)
+        natural(u, n, d, reg, unit, at_u)
         if partial:
             if not ends[t]:
-                _densities(Z, t + 1, u, n, d, variance, constant, b)
+                _densities(Z, t + 1, u, n, d, at_u, b)
             if _beta(ends, t, beta, transitions, n, b, now):
-                for i in range(n):
-                    beta[t, i] = now[i]
-            _densities(Z, t, u, n, d, variance, constant, b)
+                _put(now, beta, t)
+            _densities(Z, t, u, n, d, at_u, b)
             if _alpha(begins, t, alpha, delta, transitions, n, b, now):
-                for i in range(n):
-                    alpha[t, i] = now[i]
+                _put(now, alpha, t)
             if not _posteriors(
                 begins, t, alpha, beta, transitions, n, b, gamma_t, xi_t
             ):
                 n_failed += 1  # the row is impossible for the while
                 continue
-        _gradient(
-            Z, t, first, gamma_t, xi_t, u, delta, transitions, variance, reg, unit, g
-        )
+        else:
+            _take(gamma, t, gamma_t)
+            _take(xi, t, xi_t)
+        _gradient(Z, t, first, gamma_t, xi_t, u, at_u, reg, unit, g)
         for k in range(p):
             old[k] = controlled_inline(g[k], old[k], mean[k], 1.0)
         if estimates.size:
@@ -388,8 +357,7 @@ def sweep(
         for k in range(p):
             u[k] -= sizes[m] / (3.0 * lipschitz[0 if k < cut else 1]) * old[k]
         if saga:
-            for k in range(p):
-                fresh[t, k] = g[k]
+            _put(g, fresh, t)
         lipschitz[0] *= shrink
         lipschitz[1] *= shrink
     return n_failed

@@ -156,7 +156,7 @@ class RowSweeps(_Sweeps):
             plain
             and [part.n_parameters() for part in parts] == free
             and type(model.transitions).__name__ == "Homogeneous"
-            and not (model.initial.has_prior or np.any(np.not_equal(prior, 1.0)))
+            and not (model.initial.prior or np.any(np.not_equal(prior, 1.0)))
             and not np.isnan(rows.X.sum())
         )
 

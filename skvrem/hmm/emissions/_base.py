@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 
 from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, rescale
 
-__all__ = ["Emission", "check_shares", "fill", "given", "published"]
+__all__ = ["Emission", "check_shares", "fill", "given", "published", "ratio"]
 
 
 def fill(X):
@@ -55,6 +55,12 @@ def check_shares(value, what, shape):
             f"{value!r}."
         )
     return array
+
+
+def ratio(sums, weight, otherwise):
+    """Return sums divided by weights; others where there is no weight."""
+    empty = weight <= 0.0
+    return np.where(empty, otherwise, sums / np.where(empty, 1.0, weight))
 
 
 def published(family, parameters, dtype):

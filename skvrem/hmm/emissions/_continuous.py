@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import digamma, gammainc, gammaincc, gammaln, i0e, i1e, polygamma
 
-from skvrem.hmm.emissions._base import Emission, fill
+from skvrem.hmm.emissions._base import Emission, fill, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.utils._validation import check_options
 
@@ -149,9 +149,7 @@ class Gamma(Emission):
             return None
         shape = _gamma_shape(np.maximum(gap, 1e-12))
         sd = np.where(empty, old_sd, mean / np.sqrt(shape))
-        total = zero + some
-        share = np.maximum(zero, 0.0) / np.where(total > 0.0, total, 1.0)
-        share = np.where(total > 0.0, share, old_zero)
+        share = ratio(np.maximum(zero, 0.0), zero + some, old_zero)
         return np.hstack([mean, self._fix("sd", sd), share])
 
     def varies(self):

@@ -21,7 +21,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["EDGE", "IMPOSSIBLE", "SCALES", "Shares", "bounded_log", "rescale"]
+__all__ = [
+    "EDGE",
+    "IMPOSSIBLE",
+    "SCALES",
+    "Shares",
+    "bounded_log",
+    "draw_codes",
+    "rescale",
+]
 
 # Stands for log 0: finite, so that times a feature of 0 it is 0 and not NaN.
 IMPOSSIBLE = -1e100
@@ -138,6 +146,12 @@ class Shares:
     def n_parameters(self):
         """Return how many coordinates there are."""
         return int(self.varies.sum())
+
+
+def draw_codes(shares, rows, rng):
+    """Return an entry of each of some rows, drawn by their shares."""
+    edges = np.cumsum(shares, axis=1)[:, :-1]
+    return (rng.random((len(rows), 1)) > edges[rows]).sum(axis=1)
 
 
 def _normalised(counts, otherwise):

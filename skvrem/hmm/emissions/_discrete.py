@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import gammaln, pdtr, pdtrc
 
-from skvrem.hmm.emissions._base import Emission, check_shares, fill
-from skvrem.hmm.emissions._coordinates import Shares, bounded_log
+from skvrem.hmm.emissions._base import Emission, check_shares, fill, ratio
+from skvrem.hmm.emissions._coordinates import Shares, bounded_log, draw_codes
 from skvrem.utils._validation import check_integer, check_real
 
 __all__ = ["Bernoulli", "Categorical", "Poisson"]
@@ -85,9 +85,7 @@ class Poisson(Emission):
         weight, x, _ = np.split(features, 3, axis=1)
         if not repair and x.min() < 0.0:
             return None
-        empty = weight <= 0.0
-        rate = np.maximum(x, 0.0) / np.where(empty, 1.0, weight)
-        return self._fix("rate", np.where(empty, before, rate))
+        return self._fix("rate", ratio(np.maximum(x, 0.0), weight, before))
 
     def slopes(self, parameters, features):
         """Return the gradient in the logarithms of the rates."""
@@ -176,9 +174,7 @@ class Bernoulli(Emission):
         if not repair and min(yes.min(), no.min()) < 0.0:
             return None
         yes, no = np.maximum(yes, 0.0), np.maximum(no, 0.0)
-        empty = yes + no <= 0.0
-        share = yes / np.where(empty, 1.0, yes + no)
-        return self._fix("probability", np.where(empty, before, share))
+        return self._fix("probability", ratio(yes, yes + no, before))
 
     def slopes(self, parameters, features):
         """Return the gradient in the log-odds."""
@@ -357,9 +353,7 @@ class Categorical(Emission):
 
     def draw(self, parameters, states, rng):
         """Return a row for every state."""
-        edges = np.cumsum(parameters, axis=1)[:, :-1]
-        u = rng.random((len(states), 1))
-        return (u > edges[states]).sum(axis=1, keepdims=True).astype(float)
+        return draw_codes(parameters, states, rng)[:, None].astype(float)
 
     def describe(self, names):
         """Return columns of a summary: the probabilities of the categories."""

@@ -5,7 +5,7 @@ from copy import copy
 import numpy as np
 from scipy.special import ndtr
 
-from skvrem.hmm.emissions._base import Emission
+from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import EDGE, SCALES
 from skvrem.hmm.emissions._patterns import Patterns
 from skvrem.utils._parallel import row_chunks
@@ -237,35 +237,29 @@ class Gaussian(Emission):
     def maximize(self, features, before, repair):
         """Return means and covariances, or None where there are none."""
         masks, x, xx = self._split_features(features)
-        empty = masks <= 0.0
-        weight = np.where(empty, 1.0, masks)
         old_mean, old_covariance = self._split(before)
-        shift = np.where(empty, old_mean - self._centre, x / weight)
+        shift = ratio(x, masks, old_mean - self._centre)
         fixed = self._given("mean")
         mean = shift if fixed is None else fixed - self._centre
         mean = np.where(np.isnan(mean), shift, mean)
         fixed = self._given("covariance")
-        if fixed is not None:
-            covariance = fixed
-        elif self._dense:
+        covariance = fixed
+        if fixed is None:
             scatter = self._scatter(mean, masks, x, xx)
-            if self.covariance_type == "tied":
-                scatter = np.broadcast_to(scatter.sum(axis=0), scatter.shape)
-                weight = np.maximum(masks.sum(), 1e-300) * np.ones_like(weight)
-                empty = np.zeros_like(empty)
-            covariance = scatter / weight[:, :, None]
-            covariance = covariance + self.reg_covar * np.eye(self.n_columns_)
-            covariance = np.where(empty[:, :, None], old_covariance, covariance)
-        else:
-            scatter = self._scatter(mean, masks, x, xx)
-            if self.covariance_type == "spherical":
-                scatter = np.broadcast_to(scatter.sum(1, keepdims=True), scatter.shape)
-                masks = np.broadcast_to(masks.sum(1, keepdims=True), masks.shape)
-                empty, weight = masks <= 0.0, np.where(masks <= 0.0, 1.0, masks)
-            covariance = scatter / weight
-            if repair:  # rounding
+            weight = masks[:, :, None] if self._dense else masks
+            axis = {"tied": 0, "spherical": 1}.get(self.covariance_type)
+            if axis is not None:  # what several have in common
+                scatter, weight = (
+                    np.broadcast_to(part.sum(axis, keepdims=True), part.shape)
+                    for part in (scatter, weight)
+                )
+            empty = weight <= 0.0
+            covariance = scatter / np.where(empty, 1.0, weight)
+            if repair and not self._dense:  # rounding
                 covariance = np.maximum(covariance, 0.0)
-            covariance = np.where(empty, old_covariance, covariance + self.reg_covar)
+            added = np.eye(self.n_columns_) if self._dense else 1.0
+            covariance = covariance + self.reg_covar * added
+            covariance = np.where(empty, old_covariance, covariance)
         bad = self._factor(covariance) is None
         if bad and not repair:
             return None

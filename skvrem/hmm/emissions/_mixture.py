@@ -5,7 +5,7 @@ from copy import copy
 import numpy as np
 
 from skvrem.hmm.emissions._base import Emission, check_shares, given
-from skvrem.hmm.emissions._coordinates import Shares, bounded_log
+from skvrem.hmm.emissions._coordinates import Shares, bounded_log, draw_codes
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.utils._validation import check_integer
 
@@ -166,26 +166,23 @@ class MixtureGaussian(Emission):
     def _each(self, method, inner):
         return np.stack([getattr(self._inner, method)(own) for own in inner])
 
+    def _rows(self, method, parameters, first=1.0):
+        """A row for each component of each state; `first` is of the feature 1."""
+        _, inner = self._split(parameters)
+        rows = self._each(method, inner)
+        first = np.broadcast_to(first, rows.shape[:2])[:, :, None]
+        return np.concatenate([first, rows], axis=2).reshape(-1, rows.shape[2] + 1)
+
     def theta(self, parameters):
         """Return the coefficients, a row for each component of each state."""
-        return self._coefficients("theta", parameters)
+        return self._rows("theta", parameters, self._log_weight(parameters))
 
     def kernel_theta(self, parameters):
         """Return the coefficients of the features that rows are made into."""
-        return self._coefficients("kernel_theta", parameters)
+        return self._rows("kernel_theta", parameters, self._log_weight(parameters))
 
-    def _coefficients(self, method, parameters):
-        weight, inner = self._split(parameters)
-        coefficients = self._each(method, inner)
-        first = bounded_log(weight)[:, :, None]
-        whole = np.concatenate([first, coefficients], axis=2)
-        return whole.reshape(-1, whole.shape[2])
-
-    def _rows(self, method, parameters):
-        _, inner = self._split(parameters)
-        rows = self._each(method, inner)
-        rows = np.concatenate([np.ones_like(rows[:, :, :1]), rows], axis=2)
-        return rows.reshape(-1, rows.shape[2])
+    def _log_weight(self, parameters):
+        return bounded_log(parameters[:, : self.n_mix])
 
     def expected(self, parameters):
         """Return the means of the features in each component."""
@@ -297,9 +294,7 @@ class MixtureGaussian(Emission):
     def draw(self, parameters, states, rng):
         """Return a row for every state."""
         weight, inner = self._split(parameters)
-        edges = np.cumsum(weight, axis=1)[:, :-1]
-        u = rng.random((len(states), 1))
-        component = (u > edges[states]).sum(axis=1)
+        component = draw_codes(weight, states, rng)
         X = np.empty((len(states), self.n_columns_))
         for state, own in enumerate(inner):
             rows = states == state

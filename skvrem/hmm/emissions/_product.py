@@ -238,29 +238,31 @@ class Product(Emission):
 
     # Everything else is the parts' own, side by side
 
-    def _feature_parts(self, features):
+    def _map(self, method, *parts):
+        """What a method of every part returns of arguments, a list of each."""
+        return [
+            getattr(family, method)(*own)
+            for family, *own in zip(self._each(), *parts, strict=True)
+        ]
+
+    def _split(self, parameters):
+        return pieces(parameters, [len(family.scales()) for family in self._each()])
+
+    def _split_features(self, features):
         return self._cut(features, [len(family._pairs()) for family in self._each()])
 
     def _cut(self, features, sizes):
-        found = pieces(features, sizes)
         # Only a mixture tells the parts of a state apart.
         return [
             part
             if family.n_parts == self.n_parts
             else part.reshape(-1, self.n_parts, part.shape[1]).sum(axis=1)
-            for family, part in zip(self._each(), found, strict=True)
+            for family, part in zip(self._each(), pieces(features, sizes), strict=True)
         ]
-
-    def _parameter_parts(self, parameters):
-        return pieces(parameters, [len(family.scales()) for family in self._each()])
-
-    def _by_part(self, method, parameters):
-        parts = zip(self._each(), self._parameter_parts(parameters), strict=True)
-        return [getattr(family, method)(part) for family, part in parts]
 
     def _repeated(self, method, parameters):
         """Rows of the families side by side, repeated for the parts of a mixture."""
-        found = self._by_part(method, parameters)
+        found = self._map(method, self._split(parameters))
         wide = max(map(len, found))
         return np.hstack([np.repeat(rows, wide // len(rows), axis=0) for rows in found])
 
@@ -272,143 +274,120 @@ class Product(Emission):
         """Return the coefficients of the features that rows are made into."""
         return self._repeated("kernel_theta", parameters)
 
-    def n_row_features(self):
-        """Return how many features rows are made into."""
-        return sum(family.n_row_features() for family in self._each())
-
-    def complete(self, sums, parameters):
-        """Return sums of the families' features from those of the rows' features."""
-        sums = self._cut(sums, [family.n_row_features() for family in self._each()])
-        parts = zip(self._each(), sums, self._parameter_parts(parameters), strict=True)
-        found = [family.complete(own, part) for family, own, part in parts]
-        return _side_by_side(found)
-
-    def weighted(self, parameters, weight):
-        """Return the sums of features to expect where states have such weights."""
-        parts = zip(self._each(), self._parameter_parts(parameters), strict=True)
-        return _side_by_side([family.weighted(part, weight) for family, part in parts])
-
     def spread(self, parameters):
         """Return standard deviations of the features."""
         return self._repeated("spread", parameters)
 
+    def n_row_features(self):
+        """Return how many features rows are made into."""
+        return sum(self._map("n_row_features"))
+
+    def complete(self, sums, parameters):
+        """Return sums of the families' features from those of the rows' features."""
+        sums = self._cut(sums, self._map("n_row_features"))
+        return _side_by_side(self._map("complete", sums, self._split(parameters)))
+
+    def weighted(self, parameters, weight):
+        """Return the sums of features to expect where states have such weights."""
+        parts = self._split(parameters)
+        return _side_by_side(self._map("weighted", parts, [weight] * len(parts)))
+
     def given_start(self, parameters):
         """Put what the user gave in the place of starting values."""
-        return np.hstack(self._by_part("given_start", parameters))
+        return np.hstack(self._map("given_start", self._split(parameters)))
 
     def log_prior(self, parameters):
         """Return the log-density of the parts' priors."""
-        return sum(self._by_part("log_prior", parameters))
+        return sum(self._map("log_prior", self._split(parameters)))
 
     def scales(self):
         """Return the scale of every parameter."""
-        return list(chain.from_iterable(family.scales() for family in self._each()))
+        return list(chain.from_iterable(self._map("scales")))
 
     def free(self, parameters):
         """Return the free coordinates, those of the parts one after another."""
-        return np.concatenate(self._by_part("free", parameters))
+        return np.concatenate(self._map("free", self._split(parameters)))
 
     def bind(self, vector, parameters):
         """Return the parameters with these free coordinates."""
-        vectors = pieces(vector, [family.n_parameters() for family in self._each()])
-        parts = zip(
-            self._each(), vectors, self._parameter_parts(parameters), strict=True
-        )
-        return np.hstack([family.bind(own, part) for family, own, part in parts])
+        vectors = pieces(vector, self._map("n_parameters"))
+        return np.hstack(self._map("bind", vectors, self._split(parameters)))
 
     def slope(self, parameters, features):
         """Return the gradient, in free coordinates, of Q and the priors."""
-        parts = zip(
-            self._each(),
-            self._parameter_parts(parameters),
-            self._feature_parts(features),
-            strict=True,
-        )
-        return np.concatenate([family.slope(*part) for family, *part in parts])
+        parts = self._split(parameters), self._split_features(features)
+        return np.concatenate(self._map("slope", *parts))
 
     def moments(self, parameters):
         """Return mean and variance of every feature."""
-        mean = np.empty((len(parameters), self.n_columns_))
-        variance = np.empty_like(mean)
-        for name, (m, v) in zip(
-            self.parts_, self._by_part("moments", parameters), strict=True
+        found = np.empty((2, len(parameters), self.n_columns_))
+        for places, part in zip(
+            self._places.values(),
+            self._map("moments", self._split(parameters)),
+            strict=True,
         ):
-            mean[:, self._places[name]], variance[:, self._places[name]] = m, v
-        return mean, variance
+            found[:, :, places] = part
+        return tuple(found)
 
     def tails(self, x, j, parameters):
         """Return the probabilities of less and of more than x in feature j."""
-        for (name, family), part in zip(
-            self.parts_.items(), self._parameter_parts(parameters), strict=True
+        for family, places, part in zip(
+            self._each(), self._places.values(), self._split(parameters), strict=True
         ):
-            if j in self._places[name]:
-                return family.tails(x, self._places[name].index(j), part)
+            if j in places:
+                return family.tails(x, places.index(j), part)
         raise AssertionError("every column has a part")
 
     def weight(self, features):
         """Return the states' shares of the rows."""
-        parts = zip(self._each(), self._feature_parts(features), strict=True)
-        return np.max([family.weight(part) for family, part in parts], axis=0)
+        return np.max(self._map("weight", self._split_features(features)), axis=0)
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
-        return np.hstack([family.blank() for family in self._each()])
+        return np.hstack(self._map("blank"))
 
     def maximize(self, features, before, repair):
         """Return the parts' parameters, or None where one has none."""
-        found = [
-            family.maximize(part, old, repair)
-            for family, part, old in zip(
-                self._each(),
-                self._feature_parts(features),
-                self._parameter_parts(before),
-                strict=True,
-            )
-        ]
+        parts = self._split_features(features), self._split(before)
+        found = self._map("maximize", *parts, [repair] * len(self.parts_))
         return None if any(part is None for part in found) else np.hstack(found)
 
     def widths(self, parameters, features, names):
         """Yield variances of the data and of the states, of every Gaussian part."""
-        parts = zip(
-            self.parts_.items(),
-            self._parameter_parts(parameters),
-            self._feature_parts(features),
-            strict=True,
-        )
-        for (name, family), own, sums in parts:
-            yield from family.widths(own, sums, [names[j] for j in self._places[name]])
+        parts = self._split(parameters), self._split_features(features)
+        names = [[names[j] for j in places] for places in self._places.values()]
+        return chain.from_iterable(self._map("widths", *parts, names))
 
     def publish(self, parameters, dtype):
         """Set the fitted attributes of the parts."""
-        parts = zip(self.parts_.items(), self._parameter_parts(parameters), strict=True)
+        parts = zip(self.parts_.items(), self._split(parameters), strict=True)
         self.parts_ = {
             name: published(family, part, dtype) for (name, family), part in parts
         }
 
     def parameters(self):
         """Return the fitted parameters."""
-        return np.hstack([family.parameters() for family in self._each()])
+        return np.hstack(self._map("parameters"))
 
     def n_parameters(self):
         """Return the number of free parameters of all states."""
-        return sum(family.n_parameters() for family in self._each())
+        return sum(self._map("n_parameters"))
 
     def draw(self, parameters, states, rng):
         """Return a row for every state."""
-        X = np.empty((len(states), self.n_columns_))
-        for (name, family), part in zip(
-            self.parts_.items(), self._parameter_parts(parameters), strict=True
-        ):
-            X[:, self._places[name]] = family.draw(part, states, rng)
+        X, n_parts = np.empty((len(states), self.n_columns_)), len(self.parts_)
+        drawn = self._map(
+            "draw", self._split(parameters), [states] * n_parts, [rng] * n_parts
+        )
+        for places, part in zip(self._places.values(), drawn, strict=True):
+            X[:, places] = part
         return X
 
     def describe(self, names):
         """Return columns of a summary: those of the parts."""
-        columns = {}
-        for name, family in self.parts_.items():
-            own = [names[j] for j in self._places[name]]
-            columns |= family.describe(own)
-        return columns
+        names = [[names[j] for j in places] for places in self._places.values()]
+        columns = self._map("describe", names)
+        return {name: column for part in columns for name, column in part.items()}
 
 
 def _is_part(part):

@@ -3,7 +3,6 @@
 Ids of sequences stand in a column, or beside X; or lengths do.
 """
 
-import textwrap
 from functools import partial
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from skvrem.utils._columns import column_number, naming_columns
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._validation import check_weight, validate_data
 
-__all__ = ["Places", "Sequences", "find_places", "of_sequences", "open_sequences"]
+__all__ = ["Places", "Sequences", "find_places", "open_sequences"]
 
 naming = partial(
     naming_columns,
@@ -136,42 +135,6 @@ def split_columns(estimator, X, reset):
             )
         inputs = transitions.check_inputs(inputs)
     return observed, inputs, ids
-
-
-def _documented(**parts):
-    """Return a decorator that fills in docstrings.
-
-    Parameters
-    ----------
-    **parts : str
-        What a line ``{name}`` of a docstring, of that name, becomes.
-    """
-
-    def fill(function):
-        if function.__doc__ is None:  # python -OO
-            return function
-        lines = []
-        for line in function.__doc__.split("\n"):
-            name = line.strip().removeprefix("{").removesuffix("}")
-            if line.strip() == f"{{{name}}}" and name in parts:
-                indent = line[: line.index("{")]
-                line = textwrap.indent(parts[name], indent)
-            lines.append(line)
-        function.__doc__ = "\n".join(lines)
-        return function
-
-    return fill
-
-
-# What methods of a fitted model say of the rows that they take.
-of_sequences = _documented(
-    rows="""X : array-like of shape (n_samples, n_features)
-    Rows of sequences, one after another.""",
-    ids="""groups : array-like of shape (n_samples,), default=None
-    The id of each row's sequence; None is one sequence.
-lengths : array-like of int, default=None
-    Lengths of the sequences, in place of `groups`.""",
-)
 
 
 class Sequences(NamedTuple):

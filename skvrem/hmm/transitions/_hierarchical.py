@@ -122,16 +122,18 @@ class Hierarchical(Transitions):
                 raise ValueError(
                     f"{name} of Hierarchical must be Homogeneous(...), got {part!r}."
                 )
-        given = {} if self.coarse is None else self.coarse.get_params()
-        self._coarse = Homogeneous(**given).open(self.n_coarse)
-        given = {} if self.fine is None else self.fine.get_params()
-        if self.upper_triangular and given.get("mask") is None:
-            given["mask"] = "upper-triangular"
-        self._fine = [
-            Homogeneous(**{k: _of_kind(v, kind) for k, v in given.items()}).open(
-                self.n_fine
-            )
-            for kind in range(self.n_coarse)
+        coarse, fine = (
+            {} if part is None else part.get_params()
+            for part in (self.coarse, self.fine)
+        )
+        if self.upper_triangular and fine.get("mask") is None:
+            fine["mask"] = "upper-triangular"
+        kinds = range(self.n_coarse)
+        own = [{k: _of_kind(v, kind) for k, v in fine.items()} for kind in kinds]
+        #: The coarse matrix, and that of every kind.
+        self._matrices = [
+            Homogeneous(**coarse).open(self.n_coarse),
+            *(Homogeneous(**given).open(self.n_fine) for given in own),
         ]
         return self
 
@@ -177,7 +179,7 @@ class Hierarchical(Transitions):
         k, f = self.n_coarse, self.n_fine
         return between.reshape(k, f, k, f)[:, :, :, 0]
 
-    def _join(self, coarse, fine):
+    def _join(self, coarse, *fine):
         k, f = self.n_coarse, self.n_fine
         packed = np.zeros((2, k, f, k, f))
         packed[0, range(k), :, range(k), :] = fine
@@ -185,9 +187,23 @@ class Hierarchical(Transitions):
         return packed.reshape(2, k * f, k * f)
 
     def _split(self, packed):
+        """The coarse matrix, and that of every kind."""
+        return self._coarse_of(packed[1])[:, 0], *self._fine_of(packed[0])
+
+    def _counts(self, sums):
+        """The same of sums of pairs of states."""
+        return self._coarse_of(sums[1]).sum(axis=1), *self._fine_of(sums[0])
+
+    def _fine_of(self, within):
         k, f = self.n_coarse, self.n_fine
-        fine = packed[0].reshape(k, f, k, f)[range(k), :, range(k), :]
-        return self._coarse_of(packed[1])[:, 0], fine
+        return within.reshape(k, f, k, f)[range(k), :, range(k), :]
+
+    def _map(self, method, *arguments):
+        """What a method of every matrix returns of arguments, a list of each."""
+        return [
+            getattr(matrix, method)(*own)
+            for matrix, *own in zip(self._matrices, *arguments, strict=True)
+        ]
 
     def start(self, before, after, inputs):
         """Return the starting values, from a guess of states that follow each other."""
@@ -196,82 +212,53 @@ class Hierarchical(Transitions):
         ends = (inputs[:, 0] > 0.0).astype(np.int64)
         # Any phase of a kind stands for its first.
         np.add.at(counts, (ends, before, after - ends * (after % self.n_fine)), 1.0)
-        fine = self._split(counts)[1]
-        coarse = self._coarse_of(counts[1]).sum(axis=1)
-        return self._join(
-            self._coarse.start_counts(coarse),
-            [part.start_counts(c) for part, c in zip(self._fine, fine, strict=True)],
-        )
+        return self._join(*self._map("start_counts", self._counts(counts)))
 
     def maximize(self, sums, before, repair=True):
         """Return both matrices from sums of pairs of states."""
         if not repair and sums.min() < 0.0:
             return None
-        sums = np.maximum(sums, 0.0)
-        coarse = self._coarse_of(sums[1]).sum(axis=1)
-        old_coarse, old_fine = self._split(before)
-        fine = self._split(sums)[1]
-        return self._join(
-            self._coarse.maximize(coarse, old_coarse),
-            [
-                part.maximize(counts, old)
-                for part, counts, old in zip(self._fine, fine, old_fine, strict=True)
-            ],
-        )
+        counts = self._counts(np.maximum(sums, 0.0))
+        return self._join(*self._map("maximize", counts, self._split(before)))
 
     # Free coordinates: those of the coarse matrix, then of every kind's
 
-    def _each(self, packed):
-        coarse, fine = self._split(packed)
-        return zip((self._coarse, *self._fine), (coarse, *fine), strict=True)
-
     def free(self, packed):
         """Return the free coordinates."""
-        return np.concatenate(
-            [part.free(matrix) for part, matrix in self._each(packed)]
-        )
+        return np.concatenate(self._map("free", self._split(packed)))
 
     def bind(self, vector, packed):
         """Return the parameters with these free coordinates."""
-        every = self._coarse, *self._fine
-        vectors = pieces(vector, [part.n_parameters() for part in every])
-        coarse, *fine = (
-            part.bind(own, matrix)
-            for own, (part, matrix) in zip(vectors, self._each(packed), strict=True)
-        )
-        return self._join(coarse, fine)
+        vectors = pieces(vector, self._map("n_parameters"))
+        return self._join(*self._map("bind", vectors, self._split(packed)))
 
     def slope(self, packed, sums, first=None):
         """Return the gradient, in free coordinates, of Q and the priors."""
-        coarse = self._coarse_of(sums[1]).sum(axis=1)
-        counts = coarse, *self._split(sums)[1]
-        parts = zip(self._each(packed), counts, strict=True)
-        return np.concatenate(
-            [part.slope(matrix, count) for (part, matrix), count in parts]
-        )
+        parts = self._split(packed), self._counts(sums)
+        return np.concatenate(self._map("slope", *parts))
 
     def log_prior(self, packed):
         """Return the log-density of the priors, up to a constant."""
-        return sum(part.log_prior(matrix) for part, matrix in self._each(packed))
+        return sum(self._map("log_prior", self._split(packed)))
 
     def n_parameters(self):
         """Return the number of free parameters."""
-        return sum(part.n_parameters() for part in (self._coarse, *self._fine))
+        return sum(self._map("n_parameters"))
 
     # Fitted attributes
 
     def publish(self, packed, dtype):
         """Set the fitted attributes; return the estimator's ``transmat_``."""
-        coarse, fine = self._split(packed)
+        coarse, *fine = self._split(packed)
         self.coarse_transmat_ = coarse.astype(dtype)
-        self.fine_transmat_ = fine.astype(dtype)
+        self.fine_transmat_ = np.stack(fine).astype(dtype)
         return packed[0].astype(dtype)
 
     def parameters(self, transmat):
         """Return the fitted parameters."""
         return self._join(
             np.asarray(self.coarse_transmat_, float),
-            np.asarray(self.fine_transmat_, float),
+            *np.asarray(self.fine_transmat_, float),
         )
 
     def permute(self, packed, order):
@@ -295,8 +282,9 @@ class Hierarchical(Transitions):
     def reorder(self, order):
         """Put what has been opened into another order."""
         kinds = order[:: self.n_fine] // self.n_fine
-        self._coarse.reorder(kinds)
-        self._fine = [self._fine[kind] for kind in kinds]
+        coarse, *fine = self._matrices
+        coarse.reorder(kinds)
+        self._matrices = [coarse, *(fine[kind] for kind in kinds)]
 
 
 def _of_kind(value, kind):

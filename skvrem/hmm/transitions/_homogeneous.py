@@ -331,14 +331,10 @@ class Initial:
         fixed = None if isinstance(startprob, str) else np.asarray(startprob, float)
         varies = fixed is None and not self.stationary
         given = 0.0 if fixed is None else fixed
-        self._shares = Shares(varies & allowed[None], None, given, prior - 1.0)
+        self.prior = prior - 1.0
+        self._shares = Shares(varies & allowed[None], None, given, self.prior)
         self._first = init if fixed is None else fixed
         self._even = allowed / allowed.sum()
-
-    @property
-    def has_prior(self):
-        """Whether there is one that counts."""
-        return self._shares.prior.any()
 
     def start(self):
         """Return the starting values."""

@@ -8,7 +8,6 @@ from skvrem.topics._base import TopicModel
 from skvrem.topics._model_word_sums import pad
 from skvrem.topics.lda._model import LDAModel
 from skvrem.topics.lda._model_local import LocallyTemperedLDAModel
-from skvrem.topics.lda._tempering import learned_temperature
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import warn_annealing_too_long
 from skvrem.utils._validation import (
@@ -30,6 +29,10 @@ DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
 # Measured on three corpora (python benchmarks/papers/tempering_lda.py): hotter, topics
 # are all the same.
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 1.3, 5
+# Temperatures that q(y) is a distribution over.
+TEMPERATURES = np.geomspace(1.0, 10.0, 100)
+# Documents that the data's energy is estimated from.
+SAMPLE = 500
 METHODS = {"batch": "batch", "online": "stochastic"}
 ALIASES = {
     "learning_method": "solver",
@@ -344,7 +347,7 @@ class TemperedLDA(TopicModel):
             tempering = None if plan.name == "batch" else "annealed"
             length = min(length, self.max_iter // 2)
         if tempering == "global":
-            return learned_temperature(model, data, length, rng)
+            return _learned_temperature(model, data, length, rng)
         return schedules.Linear(self.temperature, 0 if tempering is None else length)
 
     def _random_topics(self, word_prior, n_features, rng):
@@ -521,3 +524,36 @@ def _perplexity_stop(evaluate_every, perp_tol):
         return due and len(looked) > 1 and abs(looked[-1] - looked[-2]) < perp_tol
 
     return stop
+
+
+def _learned_temperature(model, data, length, rng):
+    r"""Return a temperature that is learned, with a uniform r at the start.
+
+    It has two changes to Eq. 9 of Mandt et al. (2016), without which the data stay hot
+    or cool at once: the partition function is that of the model where it stands and
+    not of its prior, and r moves by a share of the way. Energy and partition function
+    then agree near T = 1 almost from the start, so the temperature falls at the rate
+    of :math:`\kappa`: by a factor e^-4 of what is above zero inverse temperature in
+    `length` epochs.
+
+    Parameters
+    ----------
+    model : LDAModel
+    data : source of documents
+    length : int
+        Epochs that cooling takes, about.
+    rng : numpy.random.Generator
+        Draws the documents that the energy is estimated from.
+
+    Returns
+    -------
+    temperature : LearnedTemperature
+    """
+    sample, inverse = data.sample(SAMPLE, rng), 1.0 / TEMPERATURES
+    return schedules.LearnedTemperature(
+        TEMPERATURES,
+        np.full(len(TEMPERATURES), 1.0 / len(TEMPERATURES)),
+        lambda point, t: model.calibration(point, sample, 1.0 / t, inverse),
+        total_weight=data.total_weight,
+        rate=-np.expm1(-4.0 / max(length, 1)),
+    )

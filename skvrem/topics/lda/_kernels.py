@@ -125,22 +125,7 @@ def divergence_of_shares(gamma, prior, log_beta_prior):
 
 @kernel(fastmath=REDUCE)
 def settle_tempered(
-    counts,
-    index,
-    logs,
-    top,
-    prior,
-    grid,
-    partition,
-    n_steps,
-    tol,
-    old,
-    new,
-    t,
-    g,
-    w,
-    rows,
-    work,
+    counts, index, logs, top, prior, tempered, n_steps, tol, old, new, t, g, w, work
 ):
     """`settle_document` at a temperature of the document's own, which is returned.
 
@@ -154,12 +139,10 @@ def settle_tempered(
         As in `settle_document`.
     logs, top : arrays of shapes (n_words, K) and (n_words,)
         E log β_kv relative to the largest, and that.
-    grid : float64 array of shape (n_temperatures,)
-        Inverse temperatures, ascending; b_d starts in the middle.
-    partition : float64 array of shape (n_temperatures, K)
-        S_k(b).
-    rows : array of shape (n, K) at least
-        Spent.
+    tempered : tuple (grid, partition, inverse)
+        Inverse temperatures, a float64 array of shape (n_temperatures,), ascending, in
+        the middle of which b_d starts; S_k(b), a float64 array of shape
+        (n_temperatures, K); where all b_d go, an array of shape (n_documents,).
 
     Returns
     -------
@@ -167,7 +150,8 @@ def settle_tempered(
         b_d.
     """
     K, n_words = logs.shape[1], len(counts)
-    zero = logs.dtype.type(0.0)
+    grid, partition, _ = tempered
+    zero, rows = logs.dtype.type(0.0), np.empty((n_words, K), logs.dtype)
     expected = np.empty(K, np.float64)
     score = np.empty(grid.shape[0], np.float64)
     own = np.arange(n_words)
@@ -224,24 +208,7 @@ def settle_tempered(
 
 @kernel(fastmath=REDUCE)
 def infer_documents(
-    counts,
-    index,
-    indptr,
-    weight,
-    start,
-    stop,
-    rows,
-    top,
-    prior,
-    b,
-    n_steps,
-    tol,
-    grid,
-    partition,
-    inverse,
-    gamma,
-    at,
-    w,
+    documents, start, stop, rows, top, prior, b, n_steps, tol, tempered, gamma, at, w
 ):
     """Coordinate ascent on q(θ_d) and q(z_d) of documents `start` to `stop`.
 
@@ -253,13 +220,12 @@ def infer_documents(
 
     Parameters
     ----------
-    counts, index : arrays of shape (n_nonzeros,)
-    indptr : int64 array of shape (n_documents + 1,)
-    weight : array of shape (n_documents,), or empty
-        Sample weights u_d.
+    documents : tuple (counts, index, indptr, weight)
+        Counts and their words, arrays of shape (n_nonzeros,); int64 array of shape
+        (n_documents + 1,); sample weights u_d, shape (n_documents,), or empty.
     start, stop : int
     rows : array of shape (n_words, K)
-        exp(b E log β_kv), relative to the largest; with a grid E log β_kv itself.
+        exp(b E log β_kv), relative to the largest; if `tempered` E log β_kv itself.
     top : array of shape (n_words,)
         The largest E log β_kv.
     prior : array of shape (K,)
@@ -269,10 +235,8 @@ def infer_documents(
         Most rounds, at least 1.
     tol : float
         The last round is also the first that changes γ by less than this a topic.
-    grid, partition : as in `settle_tempered`, or None
-        With them every document has a temperature of its own.
-    inverse : array of shape (n_documents,), or None
-        Written: their inverses b_d.
+    tempered : tuple (grid, partition, inverse), or None
+        With it every document has a temperature of its own, see `settle_tempered`.
     gamma : array of shape (n_documents, K)
         Written: γ.
     at : array of shape (n_documents, K)
@@ -286,17 +250,17 @@ def infer_documents(
         Σ_d u_d (Σ_v c_dv log Σ_k exp(b (E log θ_dk + E log β_kv))
         - KL(q(θ_d) | p(θ_d))) before the last round.
     """
-    K = rows.shape[1]
+    (counts, index, indptr, weight), K = documents, rows.shape[1]
     zero, one = rows.dtype.type(0.0), rows.dtype.type(1.0)
     old, new = np.empty(K, rows.dtype), np.empty(K, rows.dtype)
     t, g = np.empty(K, rows.dtype), np.empty(K, rows.dtype)
+    rounds, buffers = (n_steps, tol), (old, new, t, g)
     n_topics, longest = 0, 0
     for k in range(K):
         n_topics += prior[k] > zero
     for i in range(start, stop):
         longest = max(longest, indptr[i + 1] - indptr[i])
     work = room_to_settle(longest, rows)
-    own_rows = np.empty((longest if grid is not None else 0, K), rows.dtype)
     total, normaliser = 0.0, log_beta(prior, prior)
     for i in range(start, stop):
         low, high = indptr[i], indptr[i + 1]
@@ -306,30 +270,13 @@ def infer_documents(
             length += c[j]
         for k in range(K):
             new[k] = prior[k] + length / n_topics if prior[k] > zero else zero
-        if grid is None:
-            settle_document(
-                c, words, rows, prior, b, n_steps, tol, old, new, t, g, own_w, work
-            )
+        if tempered is None:
+            settle_document(c, words, rows, prior, b, *rounds, *buffers, own_w, work)
         else:
             b = settle_tempered(
-                c,
-                words,
-                rows,
-                top,
-                prior,
-                grid,
-                partition,
-                n_steps,
-                tol,
-                old,
-                new,
-                t,
-                g,
-                own_w,
-                own_rows,
-                work,
+                c, words, rows, top, prior, tempered, *rounds, *buffers, own_w, work
             )
-            inverse[i] = b
+            tempered[2][i] = b
         share = weight[i] if weight.size else one
         psi_total = zero
         for k in range(K):

@@ -107,7 +107,7 @@ class LDAModel(WordModel):
         sums = expected_counts(batch, self.dtype.type(beta) * w, at, rows)
         return Statistics(sums, 0.0)
 
-    def infer(self, rows, top, batch, beta, tempered=(None, None, None)):
+    def infer(self, rows, top, batch, beta, tempered=None):
         """Return γ of a batch's documents, their bound, and the sums' ingredients.
 
         Parameters
@@ -117,7 +117,7 @@ class LDAModel(WordModel):
         batch : batch of documents
         beta : float
             b.
-        tempered : tuple (grid, partition, inverse), default=(None, None, None)
+        tempered : tuple (grid, partition, inverse), default=None
             Of documents with temperatures of their own; the last is written to, and
             `rows` are E log β.
         """
@@ -127,7 +127,7 @@ class LDAModel(WordModel):
             kernels.infer_documents,
             batch,
             USUAL_ROUNDS,
-            *(rows, top, *options, *tempered, gamma),
+            *(rows, top, *options, tempered, gamma),
         )
         return gamma, bound, w, at
 

@@ -19,22 +19,7 @@ from skvrem.utils._math import exp, log
 
 @kernel(fastmath=REDUCE)
 def infer_topics(
-    counts,
-    index,
-    indptr,
-    weight,
-    start,
-    stop,
-    docs,
-    phi,
-    theta,
-    after,
-    prior,
-    b,
-    n_steps,
-    tol,
-    at,
-    w,
+    documents, start, stop, docs, phi, theta, after, prior, b, n_steps, tol, at, w
 ):
     """θ by EM steps on documents `start` to `stop` of the batch, φ held.
 
@@ -43,10 +28,9 @@ def infer_topics(
 
     Parameters
     ----------
-    counts, index : arrays of shape (n_nonzeros,)
-    indptr : int64 array of shape (n_documents + 1,)
-    weight : array of shape (n_documents,), or empty
-        Sample weights u_d.
+    documents : tuple (counts, index, indptr, weight)
+        Counts and their words, arrays of shape (n_nonzeros,); int64 array of shape
+        (n_documents + 1,); sample weights u_d, shape (n_documents,), or empty.
     start, stop : int
     docs : int32 array of shape (n_documents,)
         Rows of the documents in `theta` and `after`.
@@ -71,7 +55,7 @@ def infer_topics(
     objective : float
         Σ_d u_d (Σ_v c_dv log(s_dv) / b + Σ_k α_k log θ_dk) before the last step.
     """
-    K = phi.shape[1]
+    (counts, index, indptr, weight), K = documents, phi.shape[1]
     zero, one = phi.dtype.type(0.0), phi.dtype.type(1.0)
     small = phi.dtype.type(1e-37)
     t, power, g = (

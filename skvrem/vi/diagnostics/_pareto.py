@@ -92,11 +92,8 @@ def smooth_weights(log_weights):
         k, sigma = generalized_pareto(excess)
         if np.isfinite(k):
             p = (np.arange(tail.size) + 0.5) / tail.size
-            quantiles = (
-                sigma * np.expm1(-k * np.log1p(-p)) / k
-                if k
-                else (-sigma * np.log1p(-p))
-            )
+            far = -np.log1p(-p)
+            quantiles = sigma * (np.expm1(k * far) / k if k else far)
             log_w[tail] = np.minimum(np.log(quantiles + np.exp(cutoff)), 0.0)
     return log_w - np.logaddexp.reduce(log_w), k
 

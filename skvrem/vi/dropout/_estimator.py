@@ -249,15 +249,10 @@ class GaussianDropoutClassifier(
         )
         sizes = hidden_sizes(self)
         whole = (isinstance(n, Integral) and not isinstance(n, bool) for n in sizes)
-        if not all(whole) or min(sizes, default=1) < 1:
+        if not all(whole) or not all(1 <= n <= MOST_UNITS for n in sizes):
             raise ValueError(
-                f"hidden_layer_sizes of {type(self).__name__} must be positive whole "
-                f"numbers, got {self.hidden_layer_sizes!r}."
-            )
-        if max(sizes, default=1) > MOST_UNITS:
-            raise ValueError(
-                f"hidden_layer_sizes of {type(self).__name__} must be at most "
-                f"{MOST_UNITS} each, got {self.hidden_layer_sizes!r}."
+                f"hidden_layer_sizes of {type(self).__name__} must be whole numbers, "
+                f"from 1 to at most {MOST_UNITS}, got {self.hidden_layer_sizes!r}."
             )
 
     def fit(self, X, y, sample_weight=None):
@@ -387,21 +382,16 @@ class GaussianDropoutClassifier(
         family = Logistic() if k == 2 else ScatteredSoftmax(k, len(rows))
         targets = numbers.astype(np.float64) if k == 2 else numbers
         sizes = (rows.shape[1], *hidden_sizes(self), family.n_predictors)
-        return DropoutModel(
-            family,
-            targets,
-            Network(sizes, self.activation, self.dropout_scale),
-            self.alpha,
-            as_source(rows, weight, dask=False),
-        )
+        network = Network(sizes, self.activation, self.dropout_scale)
+        data = as_source(rows, weight, dask=False)
+        return DropoutModel(family, targets, network, self.alpha, data)
 
     def _steps(self, model, plan):
         """Return what minibatch steps move."""
         drawn = plan.expectation == "mc"
         control = steps_of(self).control_variate if drawn else "quadrature"
-        return DropoutSteps(
-            model, plan.solver, control, plan.optimizer, plan.batch_size
-        )
+        how = control, plan.optimizer, plan.batch_size
+        return DropoutSteps(model, plan.solver, *how)
 
     def _first(self, network, classes, rng):
         """Return the weights to start from: random, or the last ones."""

@@ -210,6 +210,7 @@ class DropoutModel(PlainModel):
         self.y = y
         self.network = network
         self.data = data
+        self.weight = data.weight if data.weight.size else np.ones(data.n_units)
         self.total_weight = data.total_weight
         self.sets = None
         if family.n_predictors > 1:
@@ -230,15 +231,14 @@ class DropoutModel(PlainModel):
         """
         if len(self.network.shapes) > 1:
             return None
-        weight = self._weight(slice(None))
-        share = weight / self.total_weight if weight.size else 1.0 / self.total_weight
+        share = self.weight / self.total_weight
         most = 0.25 if self.family.n_predictors == 1 else 0.5
         d, variance = self.network.sizes[0], self.network.noise_variance
         square, gram = np.zeros(d + 1), np.zeros((d + 1, d + 1))
         for start, stop in row_chunks(0, self.data.n_units, PASS_ROWS):
             X = np.ones((stop - start, d + 1))
             X[:, :d] = self.data.rows[start:stop]
-            some = share[start:stop, None] if weight.size else share
+            some = share[start:stop, None]
             square += np.sum(some * np.square(X), axis=0)
             if d <= MATRIX:
                 gram += X.T @ (some * X)
@@ -288,15 +288,10 @@ class DropoutModel(PlainModel):
             loss, last = self.expected(layers, x, a, rows)
         return Gradient(self.network.backward(layers, inputs, last), -loss)
 
-    def _weight(self, rows):
-        weight = self.data.weight
-        return weight[rows] if weight.size else weight
-
     def _expectations(self, a, half, rows):
         """Return the loss of rows, and R and C."""
         sets = () if self.sets is None else (self.sets[rows],)
-        weight = self._weight(rows)
-        return self.family.expectations(a, half, self.y[rows], weight, *sets)
+        return self.family.expectations(a, half, self.y[rows], self.weight[rows], *sets)
 
     def expected(self, layers, x, a, rows):
         """Return loss and gradients by the last layer, the noise integrated out."""
@@ -307,24 +302,20 @@ class DropoutModel(PlainModel):
     def taylor(self, layers, x, a, rows):
         """Return what gradients of Taylor's approximation are on average."""
         R, p = self.residual(a, rows), self.family.mean(a)
-        weight = self._weight(rows)
-        weight = weight[:, None] if weight.size else 1.0
+        weight = self.weight[rows, None]
         if p.shape[1] == 1:
             return self.network.by_moments(layers, x, R, weight * p * (1.0 - p))
         return self.network.by_taylor(layers, x, R, weight, p)
 
     def residual(self, z, rows):
         """Return r at logits, times the weights of the rows."""
-        weight = self._weight(rows)
-        r = self.family.residual(z, self.y[rows])
-        return r * weight[:, None] if weight.size else r
+        return self.family.residual(z, self.y[rows]) * self.weight[rows, None]
 
     def approximation(self, a, t, rows):
         """Return Taylor's r (Eq. 57) at logits a + t, times the weights of the rows."""
-        weight = self._weight(rows)
-        r = self.family.residual(a, self.y[rows])
-        r = r - self.family.variance_times(self.family.mean(a), t)
-        return r * weight[:, None] if weight.size else r
+        change = self.family.variance_times(self.family.mean(a), t)
+        r = self.family.residual(a, self.y[rows]) - change
+        return r * self.weight[rows, None]
 
     # What the solvers ask for
 

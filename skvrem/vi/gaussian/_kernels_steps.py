@@ -281,8 +281,7 @@ def sweep(
     node_weights,
     memory,
     fresh,
-    total_gradient,
-    total_curvature,
+    totals,
     change,
     mean,
     log_scale,
@@ -302,9 +301,9 @@ def sweep(
 
     X (n, d), y (n,) float64, numbers of classes for several; weight (n,), empty for
     ones; noise (rows of order, draws, k). reduced: the sums over all rows of what the
-    rows remember are known, total_gradient and total_curvature (k, p), and control the
-    subsampling. table: what rows remember of this visit goes to fresh, like memory, and
-    what that changes of the sums is added to change (2, k, p).
+    rows remember are known, totals (2, k, p) of G and C, and control the subsampling.
+    table: what rows remember of this visit goes to fresh, like memory, and what that
+    changes of the sums is added to change (2, k, p).
     Without control_scale, C is not controlled by what Taylor knows of it. seen
     (2, k, p): the estimates of G, and their squares, are added up. sizes (batches,) are
     those of the steps; none is made where estimates (batches, 2, k, p) is not empty: it
@@ -415,25 +414,14 @@ def sweep(
                     remember(
                         family, control, a, spread, y[i], nodes, node_weights, m, now
                     )
-                exchange(
-                    family,
-                    control,
-                    x,
-                    w,
-                    memory[i],
-                    now,
-                    turned,
-                    other,
-                    change[0],
-                    change[1],
-                )
+                exchange(family, control, x, w, memory[i], now, turned, other, change)
                 for c in range(now.size):
                     fresh[i, c] = now[c]
         for c in range(k):
             for j in range(p):
                 # What rows remember has been taken off by row.
-                g = controlled_inline(gradient[c, j], 0.0, total_gradient[c, j], factor)
-                h = level * total_curvature[c, j]
+                g = controlled_inline(gradient[c, j], 0.0, totals[0, c, j], factor)
+                h = level * totals[1, c, j]
                 h = controlled_inline(curvature[c, j], 0.0, h, factor)
                 gradient[c, j] = g
                 curvature[c, j] = h
@@ -462,11 +450,9 @@ def sweep(
 
 
 @kernel
-def exchange(
-    family, control, x, w, memory, now, before, after, total_gradient, total_curvature
-):
-    """Add to the sums what a row's new memory changes of them, as in Algorithm 1."""
-    k, d = total_gradient.shape[0], x.size
+def exchange(family, control, x, w, memory, now, before, after, totals):
+    """Add to totals (2, k, p) what a row's new memory changes, as in Algorithm 1."""
+    k, d = totals.shape[1], x.size
     for c in range(k):
         first = second = 0.0
         if control == QUADRATURE:
@@ -479,7 +465,7 @@ def exchange(
                 mean_of(family, memory, before)
                 mean_of(family, now, after)
             first = before[c] - after[c]
-        add_row(x, w * first, w * second, d, total_gradient[c], total_curvature[c])
+        add_row(x, w * first, w * second, d, totals[0, c], totals[1, c])
 
 
 @kernel
@@ -497,10 +483,9 @@ def anchor(
     mean,
     scale,
     memory,
-    total_gradient,
-    total_curvature,
+    totals,
 ):
-    """Fill the memory of rows start..stop; add up the totals (k, p) of Algorithm 2."""
+    """Fill the memory of rows start..stop; add up the totals (2, k, p), Algorithm 2."""
     k, d = mean.shape[0], X.shape[1]
     a, spread, m = np.empty(k), np.empty(k), np.empty(k)
     for i in range(start, stop):
@@ -518,4 +503,4 @@ def anchor(
             else:
                 first = (y[i] if family != SOFTMAX else 1.0 * (c == int(y[i]))) - m[c]
                 second = variance_of(family, m[c])
-            add_row(x, w * first, w * second, d, total_gradient[c], total_curvature[c])
+            add_row(x, w * first, w * second, d, totals[0, c], totals[1, c])

@@ -258,18 +258,18 @@ class GaussianModel(PlainModel):
 
     def with_matrix(self):
         """Return the model with all of C, whose steps of the mean are Newton's."""
-        model = copy(self)
-        model.matrix, model._directed = True, (None, None, None)
-        vars(model).pop("_prior_precision", None)
-        return model
+        return self._with(matrix=True)
 
     def refined(self):
         """Return the model with finer quadrature, None where there is none."""
         family = getattr(self.family, "refined", lambda: None)()
-        if family is None:
-            return None
+        return None if family is None else self._with(family=family)
+
+    def _with(self, **changes):
+        """Return the model with other attributes, that knows nothing of a point."""
         model = copy(self)
-        model.family, model._directed = family, (None, None, None)
+        vars(model).update(changes, _directed=(None, None, None))
+        vars(model).pop("_prior_precision", None)
         return model
 
     # Posteriors
@@ -286,7 +286,8 @@ class GaussianModel(PlainModel):
 
     def _stack(self, factor):
         """Return (p, k, r) as (k p, r)."""
-        return factor.transpose(1, 0, 2).reshape(-1, factor.shape[2])
+        p, k, rank = factor.shape
+        return factor.transpose(1, 0, 2).reshape(k * p, rank)
 
     def _unstack(self, vectors):
         """Return (k p, r) as (p, k, r)."""
@@ -353,28 +354,27 @@ class GaussianModel(PlainModel):
         curvature = np.zeros((k, p, k, p) if self.matrix else (p, k))
         for tile, where in tiles(batch, *chunk, self.intercept):
             weight = batch.weight[where] if batch.weight.size else batch.weight
-            a = tile.times(parameters.mean).astype(np.float64, copy=False)
-            low = self._low_rank_part(parameters, tile, rank)
-            half = self._spread(parameters, tile, low)
+            a, low, half = self._predictors(parameters, tile)
             loss, residual, curve = self.family.expectations(
                 a, half, self.y[where], weight
             )
             objective -= loss
             tile.add_transposed(residual, gradient)
             self._add_curvature(tile, curve, curvature)
-            if rank:
+            if low is not None:
                 self._add_image(tile, curve, low, image)
         if self.matrix:
             curvature = curvature.reshape(k * p, k * p)
         return Statistics(gradient, curvature, image, objective)
 
-    def _low_rank_part(self, parameters, tile, rank):
-        """Return x^T U of each predictor, of shape (m, k, r)."""
-        if not rank:
-            return None
-        p, k = parameters.mean.shape
-        part = tile.times(parameters.factor.reshape(p, k * rank))
-        return part.reshape(-1, k, rank).astype(np.float64, copy=False)
+    def _predictors(self, parameters, tile):
+        """Return means (m, k), x^T U (m, k, r) or None, and what `_spread` does."""
+        (p, k), low = parameters.mean.shape, None
+        if not self.full and (rank := parameters.factor.shape[2]):
+            low = tile.times(parameters.factor.reshape(p, k * rank))
+            low = low.reshape(-1, k, rank).astype(np.float64, copy=False)
+        a = tile.times(parameters.mean).astype(np.float64, copy=False)
+        return a, low, self._spread(parameters, tile, low)
 
     def _spread(self, parameters, tile, low):
         """Return variances (m, 1), or roots of the covariances of k predictors."""
@@ -438,9 +438,9 @@ class GaussianModel(PlainModel):
         """Return means (m, k) of the predictors, and variances (m, 1) or roots."""
         means, spreads = [], []
         for tile, _ in tiles(batch, batch.start, batch.stop, self.intercept):
-            low = self._low_rank_part(parameters, tile, self.rank)
-            means.append(tile.times(parameters.mean).astype(np.float64, copy=False))
-            spreads.append(self._spread(parameters, tile, low))
+            a, _, half = self._predictors(parameters, tile)
+            means.append(a)
+            spreads.append(half)
         return np.concatenate(means), np.concatenate(spreads)
 
     def log_likelihoods(self, draws, batch):
@@ -522,11 +522,9 @@ class GaussianModel(PlainModel):
         ratio = np.maximum(ratio, LEAST_SHARE)
         turn = np.clip(np.log(ratio), -LARGEST_CHANGE, LARGEST_CHANGE)
         change = step * direction
+        log_scale = self._columns(-0.5 * (log_precision + turn))
         return Point(
-            q._replace(
-                mean=q.mean + self._columns(change),
-                log_scale=self._columns(-0.5 * (log_precision + turn)),
-            )
+            q._replace(mean=q.mean + self._columns(change), log_scale=log_scale)
         )
 
     # What the solvers ask for
@@ -549,39 +547,26 @@ class GaussianModel(PlainModel):
         variance = np.exp(2.0 * as_vector(q.log_scale))
         by_scale = posterior.precision_diagonal - self.prior.precision_diagonal
         by_scale = variance * (by_scale - n * as_vector(mean.curvature))
-        parts = [self._slope(q, mean), by_scale]
-        if self.rank:
-            U = self._stack(q.factor).T
-            own = posterior.precision_times(U) - self.prior.precision_times(U)
-            parts.append(own.T.ravel() - n * self._stack(mean.image).ravel())
-        return np.concatenate(parts)
+        U = self._stack(q.factor).T
+        own = posterior.precision_times(U) - self.prior.precision_times(U)
+        by_factor = own.T.ravel() - n * self._stack(mean.image).ravel()
+        return np.concatenate([self._slope(q, mean), by_scale, by_factor])
 
     def move(self, point, step):
         """Return the point with its parameters moved."""
         q = point.parameters
         D = q.mean.size
         turn = np.clip(step[D : 2 * D], -LARGEST_CHANGE, LARGEST_CHANGE)
-        factor = q.factor
-        if self.rank:
-            factor = factor + self._unstack(step[2 * D :].reshape(D, self.rank))
-        return Point(
-            Diagonal(
-                q.mean + self._columns(step[:D]),
-                q.log_scale + self._columns(turn),
-                factor,
-            )
-        )
+        mean, log_scale = self._columns(step[:D]), self._columns(turn)
+        factor = self._unstack(step[2 * D :].reshape(D, self.rank))
+        return Point(Diagonal(*map(np.add, q, (mean, log_scale, factor))))
 
     def precondition(self, point, vector):
         """Multiply by the inverse of the Fisher information of q, about."""
         q = point.parameters
         D = q.mean.size
         variance = np.exp(2.0 * as_vector(q.log_scale))
-        by_mean = variance * vector[:D]
-        parts = [by_mean, 0.5 * vector[D : 2 * D]]
-        if self.rank:
-            U = self._stack(q.factor)
-            by_mean += U @ (U.T @ vector[:D])
-            low = variance[:, None] * vector[2 * D :].reshape(D, self.rank)
-            parts.append(low.ravel())
-        return np.concatenate(parts)
+        U = self._stack(q.factor)
+        by_mean = variance * vector[:D] + U @ (U.T @ vector[:D])
+        low = variance[:, None] * vector[2 * D :].reshape(D, self.rank)
+        return np.concatenate([by_mean, 0.5 * vector[D : 2 * D], low.ravel()])

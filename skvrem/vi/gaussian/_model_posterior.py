@@ -366,6 +366,8 @@ class Flat:
         self.mean = self.precision_diagonal = np.zeros(n_dim)
         self.log_determinant = -n_dim * LOG_2PI
 
+    precision = _Gaussian.precision
+
     def logpdf(self, Z):
         """Return the logarithms of the density."""
         return np.zeros(np.shape(Z)[:-1])

@@ -89,19 +89,14 @@ class Work:
         last = point.moments
         if last is None:
             last = AdamMoments(np.zeros((4, *shape)), 0, np.zeros(n_visits, np.int64))
-        self.values, self.count, self.visits = (
-            last.values.copy(),
-            last.count,
-            last.visits.copy(),
-        )
+        self.values, self.visits = last.values.copy(), last.visits.copy()
+        self.count = last.count
         self.seen, self.n_seen = np.zeros(seen), 0
 
     def close(self):
         """Return the point that the epoch has led to."""
-        q = self.point.parameters._replace(
-            mean=np.ascontiguousarray(self.mean.T),
-            log_scale=np.ascontiguousarray(self.log_scale.T),
-        )
+        mean, log_scale = map(np.ascontiguousarray, (self.mean.T, self.log_scale.T))
+        q = self.point.parameters._replace(mean=mean, log_scale=log_scale)
         return Point(q, moments=AdamMoments(self.values, self.count, self.visits))
 
 
@@ -143,13 +138,8 @@ class Steps(SteppedModel):
         return self.model.statistics(point, batch, beta)
 
     def _prior(self):
-        prior = self.model.prior
-        return np.stack(
-            [
-                prior.mean.reshape(self.shape),
-                prior.precision_diagonal.reshape(self.shape),
-            ]
-        )
+        parts = self.model.prior.mean, self.model.prior.precision_diagonal
+        return np.stack([part.reshape(self.shape) for part in parts])
 
     def variance(self, work):
         """Return the variance of the estimates of an epoch, over all of them."""
@@ -262,7 +252,7 @@ class SteppingModel(Steps):
             known = self._nothing(0)
         visits = *self._rows(), rows, self.batch_size, noise
         control = self.control, self.control_scale, self.reduced, self.kind == "saga"
-        memory = known.memory, known.fresh, *known.totals, known.change
+        memory = known.memory, known.fresh, known.totals, known.change
         state = work.mean, work.log_scale, work.scale, self._prior(), work.values
         how = work.count, self.optimizer, sizes, work.seen, estimates
         work.count = _kernels_steps.sweep(
@@ -301,7 +291,7 @@ class SteppingModel(Steps):
         def fill(chunk):
             sums = np.zeros((2, *self.shape))
             where = *self._rows(), *chunk, *self.likelihood, self.control
-            _kernels_steps.anchor(*where, *self.nodes, mean, scale, known.memory, *sums)
+            _kernels_steps.anchor(*where, *self.nodes, mean, scale, known.memory, sums)
             return sums
 
         chunks = row_chunks(0, self.data.n_units, STEP_ROWS)

@@ -59,11 +59,9 @@ class Choices(NamedTuple):
 
     def ascent(self, tol):
         """Return the solver of full passes."""
-        return (
-            solvers.QuasiNewton(tol, name="batch")
-            if self.optimizer == "lbfgs"
-            else solvers.Ascent()
-        )
+        if self.optimizer == "lbfgs":
+            return solvers.QuasiNewton(tol, name="batch")
+        return solvers.Ascent()
 
     def attributes(self):
         """Return the fitted attributes that tell what was used."""

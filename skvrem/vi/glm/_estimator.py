@@ -317,8 +317,6 @@ class GaussianPosterior(
 
     def _posterior_model(self, n_rows, targets=None):
         """Return a model for predictions by the fitted posterior."""
-        if targets is None:
-            targets = np.zeros(n_rows, np.int32 if self._n_predictors > 1 else float)
         family, given = self._family(n_rows, self._of_fit), self._of_fit
         kind = given.fit_intercept, *structure_of(self.posterior_)
         return GaussianModel(family, targets, None, float(n_rows), *kind)

@@ -211,24 +211,21 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
     def _learn(self, data, targets, n_seen):
-        """Set the noise that is given, or that has the largest evidence."""
-        if self.family == "gaussian":
-            scale = self.noise_scale
-            if scale == "learn":
-                scale = self._learn_noise(data, targets, n_seen)
-            self.noise_scale_ = scale
+        """Set the noise that is given, or that of the largest evidence.
 
-    def _learn_noise(self, data, y, n_seen):
-        """Return the noise of the largest evidence, pooled with that of a stream."""
-        streaming = n_seen > 0
-        prior = self._prior(data.n_features, 1)
-        if streaming:
-            prior = self.posterior_
-        variance = self._noise_of_rows(data, y, prior)
-        if streaming:
-            share = data.n_units / (data.n_units + n_seen)
-            variance = (1.0 - share) * self.noise_scale_**2 + share * variance
-        return float(np.sqrt(variance))
+        The latter is pooled with that of a stream.
+        """
+        if self.family != "gaussian":
+            return
+        scale = self.noise_scale
+        if scale == "learn":
+            prior = self.posterior_ if n_seen else self._prior(data.n_features, 1)
+            variance = self._noise_of_rows(data, targets, prior)
+            if n_seen:
+                share = data.n_units / (data.n_units + n_seen)
+                variance = (1.0 - share) * self.noise_scale_**2 + share * variance
+            scale = float(np.sqrt(variance))
+        self.noise_scale_ = scale
 
     def _noise_of_rows(self, data, y, prior):
         """EM on the sums over rows, along axes where prior and rows are diagonal."""

@@ -396,21 +396,13 @@ class HierarchicalSoftmaxClassifier(
             labels, past, counts = self._with_past(labels, rows.shape[1])
         group = np.searchsorted(labels, ids)
         order = np.argsort(group, kind="stable")  # a group's rows together
-        data = as_source(
-            np.ascontiguousarray(rows[order]),
-            None if weight is None else weight[order],
-            dask=False,
-        )
-        model = HierarchicalModel(
-            # Coefficients of a group vary too much for nodes to be trusted so far.
-            Softmax(len(classes), data.n_units, by_root=False),
-            numbers[order],
-            group[order].astype(np.int64),
-            len(labels),
-            self._prior(data.n_features),
-            data.total_weight,
-            past,
-        )
+        weight = None if weight is None else weight[order]
+        data = as_source(np.ascontiguousarray(rows[order]), weight, dask=False)
+        # Coefficients of a group vary too much for nodes to be trusted so far.
+        family = Softmax(len(classes), data.n_units, by_root=False)
+        place, prior = group[order].astype(np.int64), self._prior(data.n_features)
+        known = len(labels), prior, data.total_weight, past
+        model = HierarchicalModel(family, numbers[order], place, *known)
         attributes = partial(
             self._attributes,
             dtype=self.group_coef_.dtype if go_on else rows.dtype,
@@ -470,13 +462,10 @@ class HierarchicalSoftmaxClassifier(
         if not np.array_equal(classes, self.classes_):
             return point
         # New groups are the population's.
-        old = self._numbers_of(labels)
-        seen = old >= 0
-        q = point.parameters
-        mean = np.broadcast_to(before.mean, q.group_mean.shape).copy()
-        log_scale = q.group_log_scale.copy()
-        mean[seen] = before.group_mean[old[seen]]
-        log_scale[seen] = before.group_log_scale[old[seen]]
+        old, q = self._numbers_of(labels)[:, None, None], point.parameters
+        mean = np.where(old < 0, before.mean, before.group_mean[old[:, 0, 0]])
+        kept = before.group_log_scale[old[:, 0, 0]]
+        log_scale = np.where(old < 0, q.group_log_scale, kept)
         return Point(before._replace(group_mean=mean, group_log_scale=log_scale))
 
     def _attributes(self, q, dtype, **others):
@@ -611,13 +600,13 @@ class HierarchicalSoftmaxClassifier(
         """Return rows as a source, and numbers of groups, the last for new ones."""
         column = self._of_fit.groups
         rows, _, ids = open_groups(self, X, None, groups, column, reset=False)
-        group = np.full(len(rows), len(self.groups_))
-        if ids is not None:
+        new = len(self.groups_)
+        if ids is None:
+            group = np.full(len(rows), 0 if new == 1 else new)
+        else:
             if not self._alone:
                 check_kind(ids, self.groups_)
-            group = number_groups(ids, self.groups_, len(self.groups_))
-        elif len(self.groups_) == 1:
-            group = np.zeros(len(rows), np.int64)
+            group = number_groups(ids, self.groups_, new)
         return as_source(rows, dask=False), group
 
     def _feature_names(self, given=None):
@@ -665,10 +654,7 @@ class HierarchicalSoftmaxClassifier(
             if (numbers < 0).any():
                 unknown = np.asarray(groups)[numbers < 0].tolist()
                 raise ValueError(f"Groups that were not in the fit: {unknown[:5]}.")
-            q = q._replace(
-                group_mean=q.group_mean[numbers],
-                group_log_scale=q.group_log_scale[numbers],
-            )
+            q = q.among(numbers)
         seed = check_random_state(random_state).randint(2**31 - 1)
         means, scales, draws = q.sample(n_samples, np.random.default_rng(seed))
         coef, intercept = _columns(draws, self._of_fit)
@@ -692,19 +678,18 @@ class HierarchicalSoftmaxClassifier(
                 "of X that the constructor's groups names."
             )
         draws = self.sample_posterior(n_samples, random_state=rng)
-        each = np.empty((n_samples, len(rows)))
-        for number_of, out in enumerate(each):
-            z = np.einsum("nj,nkj->nk", rows, draws["group_coef"][number_of][group])
-            z += draws["group_intercept"][number_of][group]
-            out[:] = Softmax(len(self.classes_), 0).log_likelihood(z, number)
-        names = self._feature_names()
+        each, family = np.empty((n_samples, len(rows))), Softmax(len(self.classes_), 0)
+        of_groups = draws["group_coef"], draws["group_intercept"]
+        for coef, intercept, out in zip(*of_groups, each, strict=True):
+            z = np.einsum("nj,nkj->nk", rows, coef[group]) + intercept[group]
+            out[:] = family.log_likelihood(z, number)
+        names, axes = self._feature_names(), ["class", "feature"]
         if not given.fit_intercept:
             del draws["group_intercept"]
         dims = {
             "group_coef": ["group", "class", "feature"],
             "group_intercept": ["group", "class"],
-            "population_mean": ["class", "feature"],
-            "population_scale": ["class", "feature"],
+            **dict.fromkeys(("population_mean", "population_scale"), axes),
         }
         coords = {
             "group": self.groups_.tolist(),

@@ -112,6 +112,11 @@ class GroupPosterior(NamedTuple):
         inner = np.exp(2.0 * (self.log_tau + np.exp(2.0 * self.log_tau_log_scale)))
         return np.exp(2.0 * self.log_scale) + inner
 
+    def among(self, numbers):
+        """Return the posterior of some groups."""
+        mean, log_scale = self.group_mean[numbers], self.group_log_scale[numbers]
+        return self._replace(group_mean=mean, group_log_scale=log_scale)
+
     def sample(self, n_samples, rng):
         """Draw means and scales of the population, and coefficients of groups.
 
@@ -127,9 +132,8 @@ class GroupPosterior(NamedTuple):
         """
         shape = (n_samples, *self.mean.shape)
         away = np.exp(self.log_scale) * rng.standard_normal(shape)
-        log_tau = self.log_tau + np.exp(self.log_tau_log_scale) * rng.standard_normal(
-            shape
-        )
+        spread = np.exp(self.log_tau_log_scale)
+        log_tau = self.log_tau + spread * rng.standard_normal(shape)
         noise = rng.standard_normal((n_samples, *self.group_mean.shape))
         groups = self.group_mean + np.exp(self.group_log_scale) * noise
         groups += self.shares * away[:, None]
@@ -255,10 +259,7 @@ class HierarchicalModel(PlainModel):
         rows = np.asarray(batch.ids, np.int64)
         touched, place = np.unique(self.group[rows], return_inverse=True)
         q = point.parameters
-        part = q._replace(
-            group_mean=q.group_mean[touched],
-            group_log_scale=q.group_log_scale[touched],
-        )
+        part = q.among(touched)
         place = place.astype(np.int64, copy=False)
         a, spread = predictors(part.group_mean, part.group_variance, batch, place)
         weight = batch.weight[rows] if batch.weight.size else batch.weight

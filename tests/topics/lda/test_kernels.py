@@ -64,10 +64,7 @@ def infer(batch, topics, prior, *, b=1.0, n_steps=1, tol=0.0, rows=None, dtype=f
     at = padded_zeros(*gamma.shape, dtype)
     w = np.zeros(len(batch.rows.counts), dtype)
     bound = _kernels.infer_documents(
-        batch.rows.counts,
-        batch.rows.index,
-        batch.rows.indptr,
-        batch.weight.astype(dtype),
+        (*batch.rows[:3], batch.weight.astype(dtype)),
         *(rows or (0, batch.n_units)),
         relative,
         top.astype(dtype),
@@ -75,8 +72,6 @@ def infer(batch, topics, prior, *, b=1.0, n_steps=1, tol=0.0, rows=None, dtype=f
         dtype(b),
         n_steps,
         dtype(tol),
-        None,
-        None,
         None,
         gamma,
         at,
@@ -210,10 +205,7 @@ def infer_tempered(batch, topics, prior, *, n_steps=1, tol=0.0, dtype=float):
     w = np.zeros(len(batch.rows.counts), dtype)
     inverse = np.zeros(batch.n_units, dtype)
     bound = _kernels.infer_documents(
-        batch.rows.counts,
-        batch.rows.index,
-        batch.rows.indptr,
-        batch.weight.astype(dtype),
+        (*batch.rows[:3], batch.weight.astype(dtype)),
         0,
         batch.n_units,
         relative,
@@ -222,9 +214,7 @@ def infer_tempered(batch, topics, prior, *, n_steps=1, tol=0.0, dtype=float):
         dtype(1.0),
         n_steps,
         dtype(tol),
-        GRID,
-        pad(log_partition(topics), np.float64),
-        inverse,
+        (GRID, pad(log_partition(topics), np.float64), inverse),
         gamma,
         at,
         w,

@@ -46,10 +46,7 @@ def infer_topics(
     after = padded_zeros(*theta.shape, dtype)
     w = np.zeros(len(batch.rows.counts), dtype)
     objective = _kernels.infer_topics(
-        batch.rows.counts,
-        batch.rows.index,
-        batch.rows.indptr,
-        batch.weight.astype(dtype),
+        (*batch.rows[:3], batch.weight.astype(dtype)),
         start,
         stop,
         batch.ids,
