@@ -291,7 +291,7 @@ def test_tables():
     assert list(whole.index) == list(map(str, model.items_))
     np.testing.assert_allclose(whole["skill"].sum(), 0.0, atol=1e-12)
     assert whole["matches"].sum() == 2 * len(X)
-    with pytest.raises(ValueError, match="level must be a probability"):
+    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
         model.ranking(level=95)
 
 

@@ -1,7 +1,11 @@
 """A user's own model: the scikit-learn shell."""
 
 import time
+<<<<<<< HEAD
 from typing import Any, Literal
+=======
+from typing import Literal
+>>>>>>> da742bcac9a40ac7b95c75ba9745cc8d4100a1f2
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,12 +20,7 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import (
-    check_integer,
-    check_options,
-    check_real,
-    check_weight,
-)
+from skvrem.utils._validation import check_parameters, check_weight
 from skvrem.vi.blackbox._fit import (
     Fit,
     fit_alternating,
@@ -42,6 +41,7 @@ from skvrem.vi.blackbox._model_density import Target
 from skvrem.vi.blackbox._model_low_rank import LowRankModel
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.diagnostics._pareto import ParetoMixin
+from skvrem.vi.gaussian._answers import interval_columns
 from skvrem.vi.gaussian._guards import (
     LEAST_SCALE,
     MOST_SCALE,
@@ -51,7 +51,7 @@ from skvrem.vi.gaussian._guards import (
 )
 from skvrem.vi.gaussian._minibatch import MinibatchSteps, check_steps, steps_of
 from skvrem.vi.gaussian._model_posterior import Flat, MeanField
-from skvrem.vi.gaussian._plan import FULL_RANK, STOCHASTIC, as_structure, plan_fit
+from skvrem.vi.gaussian._plan import FULL_RANK, as_structure, plan_fit
 
 __all__ = ["VariationalInference"]
 
@@ -225,18 +225,31 @@ class VariationalInference(
         self,
         model: Any = None,
         *,
+<<<<<<< HEAD
         prior_mean: float | ArrayLike = 0.0,
         prior_scale: float | ArrayLike | None = None,
         posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
         rank: int | None = None,
         solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
         steps: MinibatchSteps | None = None,
+=======
+        prior_mean=0.0,
+        prior_scale=None,
+        posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
+        rank: int | None = None,
+        solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
+        steps=None,
+>>>>>>> da742bcac9a40ac7b95c75ba9745cc8d4100a1f2
         step_size: float | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         max_iter: int = 500,
         tol: float = 1e-2,
         warm_start: bool = False,
+<<<<<<< HEAD
         random_state: int | np.random.RandomState | None = None,
+=======
+        random_state=None,
+>>>>>>> da742bcac9a40ac7b95c75ba9745cc8d4100a1f2
         verbose: int = 0,
         verbose_interval: int = 10,
     ):
@@ -263,18 +276,7 @@ class VariationalInference(
         return tags
 
     def _check_parameters(self):
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "verbose_interval", least=1)
-        check_integer(self, "rank", least=1, options=(None,))
-        check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "tol")
-        check_real(self, "step_size", above=True, options=("auto",))
-        check_options(
-            self,
-            posterior=("auto", "fullrank", "lowrank", "meanfield"),
-            solver=("auto", "batch", *STOCHASTIC),
-            warm_start=(True, False),
-        )
+        check_parameters(self)
         check_steps(self, unused=("expectation",), least_draws=2)
         n_draws = steps_of(self).n_draws
         if n_draws != "auto" and n_draws % 2:
@@ -395,9 +397,9 @@ class VariationalInference(
             model = LowRankModel(target, prior, plan.rank, draws)
         else:
             model = DrawnModel(target, prior, as_structure(plan.posterior), draws)
-        point = self.posterior_ if self.warm_start and hasattr(self, "mean_") else None
-        if point is not None:
-            point = model.point_of(point) if point.n_dim == d else None
+        last = vars(self).get("posterior_") if self.warm_start else None
+        warm = last is not None and last.n_dim == d
+        point = model.point_of(last) if warm else None
         with Progress(self, X, None, 1) as progress:
             report = progress.start(0, lambda at: self._attributes(model, at))
             fit = Fit(self, model, plan, start, rng, began, report)
@@ -585,12 +587,7 @@ class VariationalInference(
             convergence; the text ends with them.
         """
         check_is_fitted(self)
-        columns = {
-            "mean": self.mean_,
-            "sd": self.std_,
-            "2.5 %": self.mean_ - 1.959964 * self.std_,
-            "97.5 %": self.mean_ + 1.959964 * self.std_,
-        }
+        columns = interval_columns(self.mean_, self.std_)
         kind = type(self.posterior_).__name__
         facts = {}
         if hasattr(self, "elbo_"):

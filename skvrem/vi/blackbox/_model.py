@@ -35,7 +35,7 @@ from skvrem.vi.gaussian._model import GaussianModel, Statistics, cholesky
 from skvrem.vi.gaussian._model_posterior import FullRank
 
 __all__ = [
-    "Curvature",
+    "DensityCurvature",
     "DrawnModel",
     "convex",
     "dense",
@@ -55,7 +55,7 @@ MOST_FAILED = 100
 LEAST_RELATIVE = 0.05
 
 
-class Curvature(NamedTuple):
+class DensityCurvature(NamedTuple):
     """A curvature A.
 
     Attributes
@@ -89,7 +89,7 @@ class Curvature(NamedTuple):
 
 def dense(matrix):
     """Return a matrix as a curvature."""
-    return Curvature(matrix.diagonal(), lambda V: V @ matrix, matrix)
+    return DensityCurvature(matrix.diagonal(), lambda V: V @ matrix, matrix)
 
 
 def convex(matrix, prior):
@@ -126,12 +126,12 @@ def probed_curvature(target, at, rng, n_probes):
 
     if target.knows_diagonal or d <= n_probes:
         diagonal = sum(target.hessian_diagonal(z) for z in at) / -len(at)
-        return Curvature(diagonal, times)
+        return DensityCurvature(diagonal, times)
     signs = rng.choice([-1.0, 1.0], size=(n_probes, d))
     diagonal = np.zeros(d)
     for k, v in enumerate(signs):
         diagonal -= v * target.hessian_times(at[k % len(at)], v) / n_probes
-    return Curvature(diagonal, times, probes=signs)
+    return DensityCurvature(diagonal, times, probes=signs)
 
 
 def least_precision(known, diagonal):

@@ -94,7 +94,7 @@ def nearest_low_rank(curvature, prior, rank, rng, near=None):
 
     Parameters
     ----------
-    curvature : Curvature
+    curvature : DensityCurvature
     prior : MeanField or Flat
     rank : int
         At most the number of dimensions.

@@ -20,7 +20,7 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import check_integer, check_options, check_real
+from skvrem.utils._validation import check_options, check_parameters
 from skvrem.vi.bradley_terry._input import (
     aggregate,
     count_groups,
@@ -30,9 +30,10 @@ from skvrem.vi.bradley_terry._input import (
 from skvrem.vi.bradley_terry._model import SkillModel, outcomes, rule_for
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.diagnostics._pareto import ParetoMixin
+from skvrem.vi.gaussian._answers import tail_of
 from skvrem.vi.gaussian._guards import (
+    SCALES,
     StreamsWithoutBound,
-    check_scales,
     check_unchanged,
     whole_fit,
 )
@@ -215,19 +216,6 @@ class BradleyTerry(
         tags.input_tags.string = True
         return tags
 
-    def _check_parameters(self):
-        check_scales(self, "prior_scale")
-        check_real(self, "tol")
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "rank", "verbose_interval", least=1)
-        check_options(
-            self,
-            ties=(None, "davidson", "rao-kupper"),
-            home_advantage=(False, True),
-            posterior=("auto", "fullrank", "lowrank", "meanfield"),
-            handle_unknown=("prior", "error"),
-        )
-
     # Fits
 
     def fit(self, X, y=None, sample_weight=None):
@@ -264,7 +252,7 @@ class BradleyTerry(
             If `max_iter` steps were not enough.
         """
         with whole_fit(self, ADVICE), threads(self.n_jobs):
-            self._check_parameters()
+            check_parameters(self, prior_scale=SCALES)
             self._fit(X, y, sample_weight)
         return self
 
@@ -296,7 +284,7 @@ class BradleyTerry(
             As `fit`.
         """
         with whole_fit(self, ADVICE), threads(self.n_jobs):
-            self._check_parameters()
+            check_parameters(self, prior_scale=SCALES)
             go_on = hasattr(self, "items_")
             if go_on:
                 check_unchanged(self, "home_advantage", "ties")
@@ -626,7 +614,7 @@ class BradleyTerry(
             For an item that was not in the fit, or a level that is no probability.
         """
         check_is_fitted(self)
-        z = _half_width(level)
+        z = -ndtri(tail_of(level))
         a, b = np.broadcast_arrays(self._known(a), self._known(b))
         mean, variance = self._differences(np.stack([a.ravel(), b.ravel()], axis=1))
         half = z * np.sqrt(variance)
@@ -732,15 +720,15 @@ class BradleyTerry(
         return self._table(order, rank, level)
 
     def _table(self, order, rank, level):
-        z = _half_width(level)
+        tail = tail_of(level)
         skill, sd = self.skill_[order], self.skill_std_[order]
-        tail = 50.0 * (1.0 - level)
+        half, tail = -ndtri(tail) * sd, 100.0 * tail
         columns = {
             "rank": rank,
             "skill": skill,
             "sd": sd,
-            f"{tail:g} %": skill - z * sd,
-            f"{100.0 - tail:g} %": skill + z * sd,
+            f"{tail:g} %": skill - half,
+            f"{100.0 - tail:g} %": skill + half,
             "matches": self.n_matches_[order],
         }
         facts = {"elbo": self.elbo_} if hasattr(self, "elbo_") else {}
@@ -754,11 +742,3 @@ class BradleyTerry(
         if self._of_fit.ties is not None:
             facts["tie parameter"] = self.tie_parameter_
         return summary_table(columns, list(map(str, self.items_[order])), facts)
-
-
-def _half_width(level):
-    if not 0.0 < level < 1.0:
-        raise ValueError(
-            f"level must be a probability, above 0 and below 1: {level!r}."
-        )
-    return ndtri(0.5 + 0.5 * level)

@@ -18,6 +18,7 @@ __all__ = [
     "CENTRE",
     "LEAST_SCALE",
     "MOST_SCALE",
+    "SCALES",
     "StreamsWithoutBound",
     "check_columns",
     "check_in_memory",
@@ -33,6 +34,7 @@ __all__ = [
 
 # Scales of priors whose squares, and squares of these, are floating-point numbers.
 LEAST_SCALE, MOST_SCALE = 1e-50, 1e50
+SCALES = {"least": LEAST_SCALE, "most": MOST_SCALE}
 # Standard deviations that a column may lie away from zero: beyond, its coefficient and
 # the intercept are told apart by the last digits of their products only.
 FAR = 1e6
@@ -133,7 +135,7 @@ def check_of_fit(estimator):
 
 def check_scales(estimator, *names, options=()):
     """Check that scales are positive numbers that can be squared twice."""
-    check_real(estimator, *names, least=LEAST_SCALE, most=MOST_SCALE, options=options)
+    check_real(estimator, *names, **SCALES, options=options)
 
 
 def check_columns(X):

@@ -21,14 +21,13 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import (
-    check_integer,
     check_magnitude,
-    check_real,
+    check_parameters,
     check_weight,
     validate_data,
 )
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
-from skvrem.vi.gaussian._guards import CENTRE, check_in_memory, check_scales, whole_fit
+from skvrem.vi.gaussian._guards import CENTRE, SCALES, check_in_memory, whole_fit
 from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
 from skvrem.vi.ppca._model import (
     PPCAModel,
@@ -155,7 +154,11 @@ class BayesianPPCA(
         n_draws: int | Literal["auto"] = "auto",
         max_iter: int = 500,
         tol: float = 1e-2,
+<<<<<<< HEAD
         random_state: int | np.random.RandomState | None = None,
+=======
+        random_state=None,
+>>>>>>> da742bcac9a40ac7b95c75ba9745cc8d4100a1f2
         verbose: int = 0,
         verbose_interval: int = 10,
     ):
@@ -175,12 +178,8 @@ class BayesianPPCA(
         return tags
 
     def _check_parameters(self):
-        check_integer(self, "n_components", "verbose_interval", least=1)
-        check_integer(self, "max_iter", "verbose")
-        check_integer(self, "n_draws", least=2, options=("auto",))
-        check_real(self, "tol")
-        check_scales(self, "prior_scale")
-        check_scales(self, "noise_variance", options=("learn",))
+        scales = dict.fromkeys(("prior_scale", "noise_variance"), SCALES)
+        check_parameters(self, n_draws={"least": 2}, **scales)
         if self.n_draws != "auto" and self.n_draws % 2:
             raise ValueError(
                 f"n_draws must be even, as draws come in pairs, got {self.n_draws}."
