@@ -1,11 +1,7 @@
 """A user's own model: the scikit-learn shell."""
 
 import time
-<<<<<<< HEAD
 from typing import Any, Literal
-=======
-from typing import Literal
->>>>>>> da742bcac9a40ac7b95c75ba9745cc8d4100a1f2
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -225,31 +221,18 @@ class VariationalInference(
         self,
         model: Any = None,
         *,
-<<<<<<< HEAD
         prior_mean: float | ArrayLike = 0.0,
         prior_scale: float | ArrayLike | None = None,
         posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
         rank: int | None = None,
         solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
         steps: MinibatchSteps | None = None,
-=======
-        prior_mean=0.0,
-        prior_scale=None,
-        posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
-        rank: int | None = None,
-        solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
-        steps=None,
->>>>>>> da742bcac9a40ac7b95c75ba9745cc8d4100a1f2
         step_size: float | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         max_iter: int = 500,
         tol: float = 1e-2,
         warm_start: bool = False,
-<<<<<<< HEAD
         random_state: int | np.random.RandomState | None = None,
-=======
-        random_state=None,
->>>>>>> da742bcac9a40ac7b95c75ba9745cc8d4100a1f2
         verbose: int = 0,
         verbose_interval: int = 10,
     ):

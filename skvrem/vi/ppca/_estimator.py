@@ -154,11 +154,7 @@ class BayesianPPCA(
         n_draws: int | Literal["auto"] = "auto",
         max_iter: int = 500,
         tol: float = 1e-2,
-<<<<<<< HEAD
         random_state: int | np.random.RandomState | None = None,
-=======
-        random_state=None,
->>>>>>> da742bcac9a40ac7b95c75ba9745cc8d4100a1f2
         verbose: int = 0,
         verbose_interval: int = 10,
     ):
