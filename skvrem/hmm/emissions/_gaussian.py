@@ -226,7 +226,7 @@ class Gaussian(Emission):
         masks = np.ones((len(mean), self._n_masks()))
         if not self._dense:
             return np.hstack([masks, np.sqrt(covariance), np.sqrt(2.0) * covariance])
-        sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        sd = np.sqrt(_diagonals(covariance))
         i, j = self._upper
         return np.hstack([masks, sd, sd[:, i] * sd[:, j] * np.where(i == j, 2**0.5, 1)])
 
@@ -371,8 +371,8 @@ class Gaussian(Emission):
             rest = np.maximum(covariance - self.reg_covar, EDGE * covariance)
             return np.concatenate([means, SCALES["positive"].to(rest).ravel()])
         factors = self._factors(covariance)
-        diagonal = np.arange(self.n_columns_)
-        factors[:, diagonal, diagonal] = np.log(factors[:, diagonal, diagonal])
+        diagonal = _diagonals(factors)
+        diagonal[:] = np.log(diagonal)
         lower = np.tril_indices(self.n_columns_)
         return np.concatenate([means, factors[:, *lower].ravel()])
 
@@ -396,7 +396,8 @@ class Gaussian(Emission):
         varies = self._free_means()
         cut = np.count_nonzero(varies)
         means, rest = vector[:cut], vector[cut:]
-        mean[varies] = (self._centre + self._width * self._at(varies, means))[varies]
+        column = np.nonzero(varies)[1]
+        mean[varies] = self._centre[column] + self._width[column] * means
         if self.covariance is None and not self._dense:
             own = SCALES["positive"].back(rest).reshape(self._own(covariance).shape)
             covariance = np.broadcast_to(own + self.reg_covar, covariance.shape)
@@ -407,19 +408,12 @@ class Gaussian(Emission):
             covariance = np.broadcast_to(own, covariance.shape)
         return self._join(mean, covariance)
 
-    @staticmethod
-    def _at(where, values):
-        out = np.zeros(where.shape)
-        out[where] = values
-        return out
-
     def _as_factors(self, vector):
         d = self.n_columns_
         factors = np.zeros((vector.size // (d * (d + 1) // 2), d, d))
         factors[:, *np.tril_indices(d)] = vector.reshape(len(factors), -1)
-        diagonal = np.arange(d)
-        logs = factors[:, diagonal, diagonal]
-        factors[:, diagonal, diagonal] = SCALES["positive"].back(logs)
+        diagonal = _diagonals(factors)
+        diagonal[:] = SCALES["positive"].back(diagonal)
         return factors
 
     def slope(self, parameters, features):
@@ -445,8 +439,7 @@ class Gaussian(Emission):
             width = self._width
             factors = self._factors(self._own(covariance))
             slope = (width[:, None] * slope * width) @ factors
-            diagonal = np.arange(self.n_columns_)
-            slope[:, diagonal, diagonal] *= factors[:, diagonal, diagonal]
+            _diagonals(slope)[:] *= _diagonals(factors)
             slope = slope[:, *np.tril_indices(self.n_columns_)]
         means = (means * self._width)[self._free_means()]
         return means if self.covariance is not None else np.append(means, slope)
@@ -466,9 +459,7 @@ class Gaussian(Emission):
     def moments(self, parameters):
         """Return mean and variance of every feature."""
         mean, covariance = self._split(parameters)
-        if self._dense:
-            covariance = np.diagonal(covariance, axis1=1, axis2=2)
-        return mean, covariance
+        return mean, _diagonals(covariance) if self._dense else covariance
 
     def tails(self, x, j, parameters):
         """Return the probabilities of less and of more than x in feature j."""
@@ -496,12 +487,17 @@ class Gaussian(Emission):
 
     def describe(self, names):
         """Return columns of a summary: mean and standard deviation of each feature."""
-        sd = np.sqrt(np.diagonal(self.full_covariance(), axis1=1, axis2=2))
+        sd = np.sqrt(_diagonals(self.full_covariance()))
         columns = {}
         for j, name in enumerate(names):
             columns[f"{name} mean"] = self.mean_[:, j]
             columns[f"{name} sd"] = sd[:, j]
         return columns
+
+
+def _diagonals(matrices):
+    """A view, that can be written to, of the diagonals."""
+    return np.einsum("kii->ki", matrices)
 
 
 def _dense_theta(mean, covariance):
