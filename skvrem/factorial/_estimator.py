@@ -157,7 +157,9 @@ class FactorialMixture(
     activation_prior_ : ndarray of shape (n_components,)
         Given or learned.
     objective_ : float
-        Bound of the log-likelihood a row at a temperature of 1, in nats.
+        Bound of the log-likelihood a row at a temperature of 1, in nats, with the
+        divergence of the components from their prior; after :meth:`partial_fit` that
+        of the batch, before the step.
     converged_ : bool
         Whether an epoch gained less than `tol`.
     n_iter_ : int

@@ -346,7 +346,8 @@ class TopicModel(
                     f"{len(self.components_)} topics: call fit."
                 )
             seen = 0.0 if first else self.n_tokens_seen_
-            random_state = check_random_state(self.random_state)
+            # Seeding takes as long as a visit to a few documents.
+            random_state = check_random_state(self.random_state) if first else None
             count, mass, counters = self._count_batch(first, seen, data, random_state)
             if data.total_weight == 0.0:
                 return self._skip_batch(first, counters)

@@ -62,7 +62,7 @@ class TemperedLDA(TopicModel):
     doc_topic_prior : float or array-like of shape (n_components,), default=None
         Dirichlet prior of the documents' shares, any positive numbers; None for
         1 / n_components. In :class:`VRPLSA` the prior is Dirichlet(1 + a): a model
-        with ``a`` there has ``doc_topic_prior=1 + a`` here.
+        with ``doc_topic_smoothing=a`` there has ``doc_topic_prior=1 + a`` here.
     topic_word_prior : float or array-like, default=None
         Dirichlet prior of the topics, any positive numbers; None for
         1 / n_components. An array of shape (n_components, n_features) gives topics

@@ -110,7 +110,7 @@ class VRPLSA(TopicModel):
         Share of the tokens that each topic explains.
     objective_ : float
         What is maximised, in nats a token: log-likelihood and log priors, the latter
-        up to constants.
+        up to constants; after `partial_fit` that of the last batch.
     doc_topic_smoothing_ : ndarray of shape (n_components,)
         The prior used.
     topic_word_smoothing_ : float or ndarray of shape (n_components, n_features)
