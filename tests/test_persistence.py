@@ -256,8 +256,7 @@ def test_stored_pickle_answers_as_it_did(name, estimator_class):
         return
     estimator = pickle.loads(stored["estimator"])
     assert type(estimator) is estimator_class
-    parameters = estimator_class().get_params(deep=False)
-    assert estimator.get_params(deep=False).keys() == parameters.keys()
+    assert estimator.get_params().keys() == estimator_class().get_params().keys()
     assert stored["answers"]
     for method, expected in stored["answers"].items():
         answer = getattr(estimator, method)(stored["X"])

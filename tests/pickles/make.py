@@ -20,7 +20,6 @@ import numpy as np
 
 import skvrem
 from skvrem.utils.discovery import all_estimators
-from skvrem.vi import MinibatchSteps
 from tests.own_models import Logistic
 
 HERE = Path(__file__).parent
@@ -32,10 +31,7 @@ PARAMETERS = {
     "BayesianPPCA": {"n_components": 2},
     "BradleyTerry": {"ties": "davidson", "home_advantage": True},
     "FactorialMixture": {"n_components": 2},
-    "GaussianDropoutClassifier": {
-        "hidden_layer_sizes": (3,),
-        "steps": MinibatchSteps(optimizer="lbfgs"),
-    },
+    "GaussianDropoutClassifier": {"hidden_layer_sizes": (3,)},
     "HierarchicalSoftmaxClassifier": {"groups": 1},
     "VRPLSA": {"n_components": 2},
     "TemperedLDA": {"n_components": 2},
