@@ -56,13 +56,14 @@ def starting_parameters(model, rows, method, rng, inputs=None):
         labels = _by_company(Z, inside, n, emission.n_parts, rng)
     features = rows.features(picked)
     if model.transitions.ordered and known is None:
-        labels = _in_order(labels, picked, rows.bounds, n)
+        sequence = np.searchsorted(rows.bounds, picked, side="right") - 1
+        place = picked - rows.bounds[sequence]
+        labels = _in_order(labels, place / np.diff(rows.bounds)[sequence], n)
     parts = emission.n_parts
+    inner = labels
     if parts > 1:
         inner = _parts(_standard(emission.start_columns(X)), labels, n, parts, rng)
-        members = (inner[:, None] == np.arange(n * parts)).astype(float)
-    else:
-        members = (labels[:, None] == np.arange(n)).astype(float)
+    members = (inner[:, None] == np.arange(n * parts)).astype(float)
     sums = model.features.expand(members.T @ features)
     if emission.excludes:
         # What no picked row holds must not be impossible in every state.
@@ -81,10 +82,8 @@ def starting_parameters(model, rows, method, rng, inputs=None):
     return Parameters(model.initial.start(), pairs, packed)
 
 
-def _in_order(labels, picked, bounds, n):
-    """Number clusters by where in a sequence their rows lie on average."""
-    sequence = np.searchsorted(bounds, picked, side="right") - 1
-    place = (picked - bounds[sequence]) / np.diff(bounds)[sequence]
+def _in_order(labels, place, n):
+    """Number clusters by where their rows lie on average."""
     total = np.bincount(labels, weights=place, minlength=n)
     mean = total / np.maximum(np.bincount(labels, minlength=n), 1)
     return np.argsort(np.argsort(mean))[labels]
@@ -147,9 +146,8 @@ def _in_segments(Z, edges, whole, phases, method, rng):
     for kind in np.unique(kinds):
         rows = np.flatnonzero(kinds == kind)
         found, _ = _means(Z[rows], phases[1], method, None, rng)
-        total = np.bincount(found, place[rows], phases[1])
-        mean = total / np.maximum(np.bincount(found, minlength=phases[1]), 1)
-        labels[rows] = kind * phases[1] + np.argsort(np.argsort(mean))[found]
+        phase = _in_order(found, place[rows], phases[1])
+        labels[rows] = kind * phases[1] + phase
     return labels
 
 
