@@ -14,7 +14,7 @@ from skvrem.solvers.step._squarem import Squarem
 __all__ = ["BY_NAME", "Plan", "names_for", "plan_em", "reduces_variance"]
 
 # Measured on synthetic and real mixtures (user guide, and what comes of it by
-# ``python benchmarks/mixture_table.py --rows passes``): an epoch of variance
+# ``make bench only=mixture/passes``): an epoch of variance
 # reduction is worth up to 20 steps of batch EM; more than a third of a row for each
 # parameter and such step is infeasible too often; fewer than 3 steps do not pay.
 STEPS_AN_EPOCH, ROWS_A_PARAMETER, WORTH_IT = 20.0, 3.0, 3.0

@@ -29,7 +29,7 @@ FEWEST_BLOCKS, FEWEST_EPOCHS = 8, 4
 # Minibatches of "svrg", and its step times their number.
 BLOCKS, BLOCK_DOCUMENTS, STEPS_AN_EPOCH = 20, 64, 7.0
 DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
-# Measured on three corpora (python benchmarks/papers/tempering_lda.py): hotter, topics
+# Measured on three corpora (python -m benchmarks.papers.tempering_lda): hotter, topics
 # are all the same.
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 1.3, 5
 # Temperatures that q(y) is a distribution over.
