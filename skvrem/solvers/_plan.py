@@ -135,8 +135,9 @@ def plan_em(
     plan : Plan
     """
     names = ("solver", "step_size", "batch_size", "step_decay", "step_offset")
-    asked = {name: getattr(estimator, name) for name in names} | chosen
-    solver, step_size, batch_size, step_decay, step_offset = asked.values()
+    solver, step_size, batch_size, step_decay, step_offset = (
+        chosen[name] if name in chosen else getattr(estimator, name) for name in names
+    )
     acceleration = getattr(estimator, "acceleration", None)
     again = reduces_variance(solver) and not _has_table(BY_NAME[solver])
     if again and most_blocks < FEWEST_BLOCKS:
