@@ -509,6 +509,39 @@ def test_adam_counts_the_steps_of_all_epochs(make):
         assert point.moments.count == (epoch + 1) * n
 
 
+@pytest.mark.parametrize("optimizer", ["natural", "adam", "sgd"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_own_models_move_as_their_optimizer_says(kind, optimizer):
+    """One step from where the estimates are made; the natural one in a full metric."""
+    case, rng, size = (
+        own(kind, "taylor", True, optimizer),
+        np.random.default_rng(0),
+        0.3,
+    )
+    known, here, steps = case.known(case.away, rng), case.anchor(case.point), case.steps
+    work, visits = steps.open(here), steps.visits(known, rng)[:1]
+    noise = steps.noise(work, visits, rng)
+    ((g, c),) = steps.estimates(steps.open(here), known, visits, noise)
+    steps.sweep(work, known, visits, noise, np.array([size]))
+    q = case.point.parameters
+    mean, log_scale = q.mean[:, 0], q.log_scale[:, 0]
+    slope, turn = g - mean, 1.0 - np.exp(2.0 * log_scale) * (1.0 + c)
+    if optimizer == "natural":
+        metric = np.eye(2) - case.steps.target.hessian(mean)
+        moves = (
+            np.linalg.solve(metric, slope),
+            np.clip(0.5 * turn, -0.25 / size, 0.25 / size),
+        )
+    else:
+        moves = (
+            (np.sign(slope), np.sign(turn)) if optimizer == "adam" else (slope, turn)
+        )
+    np.testing.assert_allclose(work.mean[0], mean + size * moves[0], rtol=1e-6)
+    np.testing.assert_allclose(
+        work.log_scale[0], log_scale + size * moves[1], rtol=1e-6
+    )
+
+
 def swept(case, point, n_jobs=1, seed=0, size=None):
     """The solver after two epochs without certificates, and where they lead."""
     solver, rng = solvers.Sweeps(case.kind), np.random.default_rng(seed)
