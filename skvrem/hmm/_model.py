@@ -147,15 +147,6 @@ class HMMModel(Averaging):
         expected += self._expected_rows(point.parameters, sums)
         return sums._replace(entropy=objective - expected)
 
-    def remember(self, point, batch, beta):
-        """Return the statistics of a batch, which are all that need be kept."""
-        sums = self.statistics(point, batch, beta)
-        return sums, (sums if self.keep_sums else (point, beta))
-
-    def recall(self, memory, point, batch):
-        """Return the statistics of a batch where they were remembered."""
-        return memory if self.keep_sums else super().recall(memory, point, batch)
-
     # M step
 
     def maximize(self, statistics, point, repair):

@@ -148,14 +148,6 @@ class PlainModel:
         """Return the sums of a batch where they were remembered."""
         return memory
 
-    def recentre(self, point):
-        """Return the point: there is no reference."""
-        return point
-
-    def reseed(self, point, data, rng):
-        """Return the point: no part of it can collapse."""
-        return point
-
     def recondition(self, point, data, rng):
         """Return the point: its metric is its own, at no cost."""
         return point, 0.0
