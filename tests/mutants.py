@@ -179,6 +179,14 @@ FIXED = (
 #: Survivors that are the same algorithm: file, function, operator, line, and why.
 EXPLAINED = (
     (
+        "skvrem/topics/lda/_model.py",
+        "LDAModel._psi",
+        "constant",
+        "return np.where(totals > 0.0, digamma(np.where(totals > 0.0, totals, 1.0)), "
+        "0.0)",
+        "what stands where there is nothing is not taken",
+    ),
+    (
         "skvrem/hmm/em_vrso/_kernels.py",
         "_row_loss",
         "constant",
