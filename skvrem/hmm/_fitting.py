@@ -308,4 +308,4 @@ def plan_fit(estimator, model, data, n_init):
     else:
         made = solvers.Batch()
     plan = solvers.Plan(name, made, step_size)
-    return (plan._replace(lead=lead, lead_epochs=SHORT) if short else plan), data
+    return (replace(plan, lead=lead, lead_epochs=SHORT) if short else plan), data

@@ -1,6 +1,7 @@
 """Which solver, how many blocks, which step: the choices that "auto" makes."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from skvrem.schedules import Constant, Power
 from skvrem.solvers._switch import After, Switch
@@ -13,6 +14,7 @@ from skvrem.solvers.step._squarem import Squarem
 
 __all__ = ["BY_NAME", "Plan", "names_for", "plan_em", "reduces_variance"]
 
+ONE = Constant(1.0)
 # Measured on synthetic and real mixtures (user guide, and what comes of it by
 # ``make bench only=mixture/passes``): an epoch of variance
 # reduction is worth up to 20 steps of batch EM; more than a third of a row for each
@@ -60,8 +62,11 @@ def reduces_variance(name):
     return name not in ("auto", "batch", "stochastic")
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True)
+class Plan:
     """How a fit is to be made.
+
+    Who chooses more than a solver has a subclass (`skvrem.vi.gaussian._plan`).
 
     Attributes
     ----------
@@ -78,7 +83,7 @@ class Plan(NamedTuple):
 
     name: str
     solver: Any
-    step_size: Any = Constant(1.0)
+    step_size: Any = ONE
     n_blocks: int | None = None
     lead: Any = None
     lead_epochs: int = 0
@@ -155,7 +160,7 @@ def plan_em(
             solver = "saga"
     if solver == "batch":
         made = Squarem() if accelerated else Batch()
-        return Plan(made.name, made, Constant(1.0), 1)
+        return Plan(made.name, made, ONE, 1)
     schedule: Any
     if solver == "stochastic":
         if batch_size == "auto":
@@ -163,7 +168,7 @@ def plan_em(
         scale = 1.0 if step_size == "auto" else step_size
         schedule = Power(scale, step_offset, step_decay)
     elif solver == "incremental":
-        schedule = Constant(1.0)
+        schedule = ONE
     else:
         automatic = min(1.0, max(1.0, steps) / n_blocks)
         schedule = Constant(automatic if step_size == "auto" else step_size)

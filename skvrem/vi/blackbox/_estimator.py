@@ -370,7 +370,7 @@ class VariationalInference(
         start = prior.mean if before is None else before.mean
         if before is None and getattr(self.model, "initial", None) is not None:
             start = check_vector(self.model.initial, d, "initial of the model")
-        batch, full = plan.solver == "batch", plan.posterior == "fullrank"
+        batch, full = plan.name == "batch", plan.posterior == "fullrank"
         whole = full or (batch and not plan.rank and d <= FULL_RANK)
         check_density(target, start, whole, products=not (batch and whole))
         names = check_names(self.model)
@@ -404,7 +404,7 @@ class VariationalInference(
             objective_=result.objective,
             n_passes_=target.n_evaluated / target.rows.size,
             n_samples_seen_=n_rows,
-            solver_=plan.solver,
+            solver_=plan.name,
             optimizer_=plan.optimizer,
             _rows=(*rows, within, prior),
             **fit.attributes(),

@@ -39,7 +39,7 @@ def pairs_of_draws(estimator, plan, n_rows, width):
     if n_draws != "auto":
         return n_draws // 2
     few = int(np.clip(ROWS_OF_PAIRS // n_rows, *PAIRS))
-    if plan.solver != "batch":  # one pass of many, which only checks
+    if plan.name != "batch":  # one pass of many, which only checks
         return max(few // 4, PAIRS[0])
     return max(few, width) if n_rows * width**2 <= CHEAP else few
 
@@ -51,7 +51,7 @@ class Fit:
     ----------
     estimator : VariationalInference
     model : DrawnModel
-    plan : Choices
+    plan : PosteriorPlan
     start : ndarray of shape (d,)
         Where to look for the mode of the density.
     rng : numpy.random.Generator
@@ -68,25 +68,21 @@ class Fit:
         #: The model of the solver.
         self.moved, self.step_size = model, 1.0
         self.batch_size = n = model.target.rows.size
-        if plan.solver != "batch":
+        if plan.name != "batch":
             size = estimator.batch_size
             size = int(np.clip(n // 64, 5, 500)) if size == "auto" else size
             self.step_size, self.batch_size = estimator.step_size, min(size, n)
             kind = TargetSteps if plan.posterior == "meanfield" else MeanSteps
             controls = steps.control_variate, steps.control_scale
             moves = plan.optimizer, self.batch_size
-            self.moved = kind(model, plan.solver, *controls, *moves)
+            self.moved = kind(model, plan.name, *controls, *moves)
 
     def go_on(self, point):
         """Run the solver from a point; return where it ended."""
         if self.step_size == "auto":
             self.step_size = self.moved.auto_step(point)
         self.step_size = float(self.step_size)
-        if self.plan.solver == "batch":
-            solver = self.plan.ascent(self.tol)
-        else:
-            solver = solvers.Sweeps(self.plan.solver)
-        size = self.step_size
+        size, solver = self.step_size, self.plan.solver
         return self.runs.go_on(self.moved, solver, point, step_size=size).point
 
     def attributes(self):

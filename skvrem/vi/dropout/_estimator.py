@@ -13,7 +13,6 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem import schedules, solvers
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
 from skvrem.utils._base import VersionedPickle, summary_table
@@ -329,19 +328,14 @@ class GaussianDropoutClassifier(
         plan = plan_dropout(self, len(rows), len(self.classes_))
         model = self._model(rows, numbers, weight)
         point = Point(Weights(self._first(model.network, before, rng)))
-        if plan.solver == "batch":
-            concave, fitted = len(model.network.shapes) == 1, model
-            solver = solvers.QuasiNewton(self.tol, trusted=concave, name="batch")
-        else:
-            fitted, solver = self._steps(model, plan), solvers.Sweeps(plan.solver)
+        fitted = model if plan.name == "batch" else self._steps(model, plan)
         attributes = partial(self._attributes, model.network, dtype=rows.dtype)
-        step_size = schedules.Constant(plan.step_size)
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, lambda at: attributes(at.parameters))
             watch = Watch(self, model.network, held_out, report)
-            how = {"step_size": step_size, "rng": rng}
+            how = {"step_size": plan.step_size, "rng": rng}
             result, *_ = fit_bound(
-                self, fitted, model.data, solver, point, watch, began, **how
+                self, fitted, model.data, plan.solver, point, watch, began, **how
             )
         if not watch.ended:
             warn_not_converged(self, result)
@@ -393,7 +387,7 @@ class GaussianDropoutClassifier(
         drawn = plan.expectation == "mc"
         control = steps_of(self).control_variate if drawn else "quadrature"
         how = control, plan.optimizer, plan.batch_size
-        return DropoutSteps(model, plan.solver, *how)
+        return DropoutSteps(model, plan.name, *how)
 
     def _first(self, network, classes, rng):
         """Return the weights to start from: random, or the last ones."""
@@ -461,15 +455,14 @@ class GaussianDropoutClassifier(
         rows, numbers, weight = self._open(X, y, sample_weight, first, classes)
         plan = plan_dropout(self, len(rows), len(classes), stream=True)
         model = self._model(rows, numbers, weight)
-        steps, solver = self._steps(model, plan), solvers.Sweeps(plan.solver)
+        steps, solver = self._steps(model, plan), plan.solver
         random = check_random_state(self.random_state)
         rng = np.random.default_rng(random.randint(2**31 - 1))
         vector = model.network.start(rng) if first else self._weights(model.network)
         point = Point(Weights(vector), moments=vars(self).get("_moments"))
         solver.start(steps, model.data, rng)
-        pace = schedules.Constant(plan.step_size)
         begin = Anchor(None, np.nan, 0.0, point)  # of which nothing need be known
-        point = solver.sweep(begin, pace, rng).point
+        point = solver.sweep(begin, plan.step_size, rng).point
         _, mean, _ = steps.full_pass(point, model.data)
         objective = model.objective(point, mean)
         dtype = rows.dtype if first else self.coefs_[0].dtype

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from skvrem import solvers
 from skvrem.vi.gaussian._minibatch import steps_of
 from skvrem.vi.gaussian._plan import (
-    Choices,
+    PosteriorPlan,
     asks_for_minibatches,
     check_combination,
 )
@@ -24,7 +25,7 @@ def hidden_sizes(estimator):
 
 
 def plan_dropout(estimator, n_rows, n_classes, stream=False):
-    """Return the `Choices` of an estimator whose parameters have been checked.
+    """Return the `PosteriorPlan` of an estimator whose parameters have been checked.
 
     Raises
     ------
@@ -56,13 +57,13 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
     if batch_size == "auto":
         batch_size = BATCH_ROWS
     batch_size = n_rows if solver == "batch" else min(batch_size, n_rows)
-    return Choices(
-        solver,
-        expectation,
-        optimizer,
-        step_size=float(step_size),
-        batch_size=batch_size,
-    )
+    if solver == "batch":
+        concave = not hidden_sizes(estimator)
+        made = solvers.QuasiNewton(estimator.tol, trusted=concave, name=solver)
+    else:
+        made = solvers.Sweeps(solver)
+    plan = PosteriorPlan(solver, made, expectation=expectation, optimizer=optimizer)
+    return plan.stepping(step_size, batch_size)
 
 
 class Watch:

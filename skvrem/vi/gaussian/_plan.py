@@ -1,13 +1,13 @@
 """Which posterior, which solver: what "auto" means, and what does not go together."""
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
-from skvrem import solvers
+from skvrem import schedules, solvers
 from skvrem.utils._validation import among
 from skvrem.vi.gaussian._minibatch import steps_of
 
 __all__ = [
-    "Choices",
+    "PosteriorPlan",
     "as_structure",
     "asks_for_minibatches",
     "check_combination",
@@ -31,46 +31,49 @@ MOVES_BY_DRAWS = MOVES | {"meanfield": ("lbfgs",)}
 STOCHASTIC = ("stochastic", "svrg", "saga")
 
 
-class Choices(NamedTuple):
-    """How a posterior is fitted: names, of which a model makes its own solver.
+@dataclass(frozen=True)
+class PosteriorPlan(solvers.Plan):
+    """How a posterior is fitted.
+
+    Its step size, and its batch, are what a model may have to be made for first.
 
     Attributes
     ----------
-    solver : str
     expectation : {"quadrature", "mc", "draws"}
     optimizer : str
     posterior : {"fullrank", "lowrank", "meanfield"}
     rank : int
     matrix : bool
         Whether passes bring the whole curvature.
-    step_size : float or None
-        None where it is known only when the model has been made.
     batch_size : int or None
+        Rows a step.
     """
 
-    solver: str
-    expectation: str
-    optimizer: str
+    expectation: str = "quadrature"
+    optimizer: str = "natural"
     posterior: str = "meanfield"
     rank: int = 0
     matrix: bool = False
-    step_size: float | None = None
     batch_size: int | None = None
 
-    def ascent(self, tol):
-        """Return the solver of full passes."""
-        if self.optimizer == "lbfgs":
-            return solvers.QuasiNewton(tol, name="batch")
-        return solvers.Ascent()
+    def stepping(self, step_size, batch_size):
+        """Return the plan with the size of its steps, and of their batches."""
+        step_size = schedules.Constant(float(step_size))
+        return replace(self, step_size=step_size, batch_size=int(batch_size))
 
-    def attributes(self):
+    def attributes(self, n_units=None):
         """Return the fitted attributes that tell what was used."""
-        names = "solver", "expectation", "optimizer", "step_size", "batch_size"
-        return {f"{name}_": getattr(self, name) for name in names}
+        return {
+            "solver_": self.name,
+            "expectation_": self.expectation,
+            "optimizer_": self.optimizer,
+            "step_size_": float(self.step_size(0)),
+            "batch_size_": self.batch_size,
+        }
 
 
 def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
-    """Return the `Choices` of an estimator whose parameters have been checked.
+    """Return the `PosteriorPlan` of an estimator whose parameters have been checked.
 
     drawn: expectations are averages over draws, whatever `steps` says. sparse: steps
     would be among few of the parameters, if these were independent.
@@ -130,7 +133,21 @@ def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
     if posterior == "lowrank":
         rank = min(estimator.rank or DEFAULT_RANK, n_parameters)
     matrix = batch and optimizer == "natural" and few
-    return Choices(solver, expectation, optimizer, posterior, rank, matrix)
+    if not batch:
+        made = solvers.Sweeps(solver, estimator.tol)
+    elif optimizer == "lbfgs":
+        made = solvers.QuasiNewton(estimator.tol, name="batch")
+    else:
+        made = solvers.Ascent()
+    return PosteriorPlan(
+        solver,
+        made,
+        expectation=expectation,
+        optimizer=optimizer,
+        posterior=posterior,
+        rank=rank,
+        matrix=matrix,
+    )
 
 
 def asks_for_minibatches(steps):

@@ -7,7 +7,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem import schedules, solvers
 from skvrem.data import as_source
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
@@ -172,16 +171,14 @@ class GaussianPosterior(
         if point is None:
             point = model.start(self._first_mean(model, data, prior), data, rng)
         attributes = partial(self._attributes, model, dtype=dtype)
-        moved, solver = model, plan.ascent(self.tol)
-        plan = plan._replace(step_size=1.0, batch_size=data.n_units)
-        if plan.solver in STOCHASTIC:
+        moved, plan = model, plan.stepping(1.0, data.n_units)
+        if plan.name != "batch":
             moved, plan = self._stepping(model, data, plan, point)
-            solver = solvers.Sweeps(plan.solver, self.tol)
-        how = {"step_size": schedules.Constant(plan.step_size), "rng": rng}
+        how = {"step_size": plan.step_size, "rng": rng}
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, lambda at: attributes(at.parameters))
             result, _, error = fit_bound(
-                self, moved, data, solver, point, report, began, **how
+                self, moved, data, plan.solver, point, report, began, **how
             )
         parameters, used = result.point.parameters, result.attributes()
         if isinstance(parameters, Full):
@@ -205,12 +202,12 @@ class GaussianPosterior(
         """Return the model of minibatch steps, and the plan with what they are."""
         if not isinstance(data.rows, np.ndarray):
             raise ValueError(
-                f"solver={plan.solver!r} needs dense rows: pass X.toarray(), or choose "
+                f"solver={plan.name!r} needs dense rows: pass X.toarray(), or choose "
                 "solver='batch', which takes sparse ones."
             )
         if not isinstance(model.prior, MeanField):
             raise ValueError(
-                f"solver={plan.solver!r} goes on from a mean-field posterior: choose "
+                f"solver={plan.name!r} goes on from a mean-field posterior: choose "
                 "solver='batch', or fit with posterior='meanfield'."
             )
         size, batch_size, given = self.step_size, self.batch_size, steps_of(self)
@@ -221,9 +218,9 @@ class GaussianPosterior(
         control = given.control_variate if drawn else "quadrature"
         n_draws = 1 if given.n_draws == "auto" else given.n_draws
         how = control, given.control_scale, plan.optimizer, batch_size, n_draws
-        steps = SteppingModel(model, data, plan.solver, *how)
-        size = float(steps.auto_step(point) if size == "auto" else size)
-        return steps, plan._replace(step_size=size, batch_size=batch_size)
+        steps = SteppingModel(model, data, plan.name, *how)
+        size = steps.auto_step(point) if size == "auto" else size
+        return steps, plan.stepping(size, batch_size)
 
     def _first_mean(self, model, data, prior):
         """Return the means (p, k) that a cold fit starts from."""
