@@ -342,6 +342,8 @@ def sweep(
                 begins, t, alpha, beta, transitions, n, b, gamma_t, xi_t
             ):
                 n_failed += 1  # the row is impossible for the while
+                if saga:
+                    _put(old, fresh, t)
                 continue
         else:
             _take(gamma, t, gamma_t)
@@ -354,8 +356,12 @@ def sweep(
                 estimates[m, k] = old[k]
             continue
         _search(Z, t, first, gamma_t, xi_t, u, g, cut, n, d, reg, unit, lipschitz)
-        for k in range(p):
-            u[k] -= sizes[m] / (3.0 * lipschitz[0 if k < cut else 1]) * old[k]
+        length = sizes[m] / (3.0 * lipschitz[0])
+        for k in range(cut):
+            u[k] -= length * old[k]
+        length = sizes[m] / (3.0 * lipschitz[1])
+        for k in range(cut, p):
+            u[k] -= length * old[k]
         if saga:
             _put(g, fresh, t)
         lipschitz[0] *= shrink

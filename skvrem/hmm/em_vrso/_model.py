@@ -123,7 +123,7 @@ class _Sweeps:
     def renewed(self, known):
         """Let what an epoch saw take the place of what was known."""
         mean = known.fresh.mean(axis=0)
-        return known._replace(mean=mean, table=known.fresh, fresh=known.fresh.copy())
+        return known._replace(mean=mean, table=known.fresh, fresh=known.table)
 
     def close(self, work):
         """Return the point that a sweep has led to.

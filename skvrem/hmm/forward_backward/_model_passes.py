@@ -219,13 +219,15 @@ class Passes:
     def _to_the_right(self, messages):
         """Messages at the lanes' ends as those at the starts of the next."""
         lanes = self._in_a_row(messages)
-        moved = np.pad(lanes[:, :-1], ((0, 0), (1, 0)))
+        moved = np.zeros_like(lanes)
+        moved[:, 1:] = lanes[:, :-1]
         return self._in_groups(moved * self.layout.continues.ravel())
 
     def _to_the_left(self, messages):
         """Messages at the lanes' starts as those at the ends of the ones before."""
         lanes = self._in_a_row(messages)
-        moved = np.pad(lanes[:, 1:], ((0, 0), (0, 1)))
+        moved = np.zeros_like(lanes)
+        moved[:, :-1] = lanes[:, 1:]
         return self._in_groups(moved * self.layout.goes_on.ravel())
 
     def _in_a_row(self, messages):
