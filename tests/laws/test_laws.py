@@ -330,11 +330,13 @@ def test_a_fit_climbs_and_converges_at_a_fixed_point(case, name):
         )
 
 
-def test_stochastic_comes_near(case, best):
+def test_stochastic_comes_near(case):
+    """Near the fixed point that is above it, of which a model may have several."""
     skip_without_bound(case)
-    best = batch_mean(case.model, case.data, best).objective
     start = batch_mean(case.model, case.data, case.point).objective
     result = fit(case, "stochastic", max_iter=30, tol=0.0, step_size=0.05)
+    point = result.point._replace(trials=0, repaired=())
+    best = fit(case, "batch", point=point, max_iter=1000).objective
     assert best - result.objective < 0.05 * (best - start)
 
 
