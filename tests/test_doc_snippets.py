@@ -54,7 +54,7 @@ def test_code_blocks_run(page):
 
 
 def test_the_tutorials_have_code():
-    tutorials = {"add_a_model", "add_a_solver", "add_a_data_source"}
+    tutorials = {"add_a_model", "add_a_solver", "add_a_data_source", "add_an_emission"}
     assert tutorials <= {page.stem for page in pages()}
 
 
