@@ -107,8 +107,7 @@ def _kind(ids):
     return words.get(kind) or f"of type {type(ids.tolist()[0]).__name__}"
 
 
-def number_groups(ids, groups, unseen):
-    """Return the numbers of ids among groups (int64), and `unseen` for others."""
+def number_groups(ids, groups):
+    """Return the numbers of ids among groups (int64), and -1 for others."""
     known = {group: number for number, group in enumerate(groups.tolist())}
-    numbers = [known.get(one, unseen) for one in ids.tolist()]
-    return np.array(numbers, np.int64)
+    return np.array([known.get(one, -1) for one in ids.tolist()], np.int64)
