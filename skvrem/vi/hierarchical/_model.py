@@ -331,16 +331,10 @@ class HierarchicalModel(PlainModel):
 
     def move(self, point, step):
         """Return the point with its parameters moved."""
-        step = self._split(step)
-        turns = ("group_log_scale", "log_scale", "log_tau", "log_tau_log_scale")
-        step = step._replace(
-            **{
-                name: np.clip(getattr(step, name), -LARGEST_CHANGE, LARGEST_CHANGE)
-                for name in turns
-            }
-        )
-        moved = map(np.add, point.parameters, step)
-        return Point(GroupPosterior(*moved))
+        short = self._split(np.clip(step, -LARGEST_CHANGE, LARGEST_CHANGE))
+        whole = self._split(step)
+        step = short._replace(group_mean=whole.group_mean, mean=whole.mean)
+        return Point(GroupPosterior(*map(np.add, point.parameters, step)))
 
     def precondition(self, point, vector):
         """Multiply by the inverse of the metric: Fisher's, about, with two arrows."""
