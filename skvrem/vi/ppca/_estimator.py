@@ -4,16 +4,12 @@ import time
 from typing import Literal
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._base import ComponentsMixin, VersionedPickle, summary_table
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -30,6 +26,7 @@ from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
 from skvrem.vi.gaussian._guards import CENTRE, SCALES, check_in_memory, whole_fit
 from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
 from skvrem.vi.ppca._model import (
+    LOG_2PI,
     PPCAModel,
     SecondMoments,
     log_densities,
@@ -48,8 +45,7 @@ LEAST_TRACE = 1e-75
 
 class BayesianPPCA(
     ArviZMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
+    ComponentsMixin,
     CallbackSupportMixin,
     VersionedPickle,
     BaseEstimator,
@@ -167,11 +163,6 @@ class BayesianPPCA(
         self.random_state = random_state
         self.verbose = verbose
         self.verbose_interval = verbose_interval
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     def _check_parameters(self):
         scales = dict.fromkeys(("prior_scale", "noise_variance"), SCALES)
@@ -339,26 +330,18 @@ class BayesianPPCA(
 
     # What it says of rows
 
-    @property
-    def _n_features_out(self):
-        return self.components_.shape[0]
-
     def _rows(self, X, reset=False, **options):
-        X = validate_data(
-            self, X, reset=reset, dtype=(np.float64, np.float32), **options
-        )
+        options |= {"reset": reset, "dtype": (np.float64, np.float32)}
+        X = validate_data(self, X, **options)
         check_magnitude(X, power=4)
         return X
 
     def _predictive(self):
         """Return the Gaussian of a row: what W varies by is noise beside its means."""
         check_is_fitted(self)
-        V, std = (
-            np.asarray(part, np.float64)
-            for part in (self.components_, self.components_std_)
-        )
-        noise = self.noise_variance_ + np.square(std).sum(axis=0)
-        return LowRank(self.mean_, noise, V.T)
+        variance = np.square(self.components_std_, dtype=np.float64)
+        noise = self.noise_variance_ + variance.sum(axis=0)
+        return LowRank(self.mean_, noise, self.components_.T)
 
     def transform(self, X):
         """Return the posterior means of the latent variables of rows.
@@ -437,7 +420,15 @@ class BayesianPPCA(
         log_density : ndarray of shape (n_samples,)
             Of the Gaussian with the mean and covariance of a new row.
         """
-        return self._predictive().logpdf(self._rows(X))
+        q = self._predictive()
+        away = self._rows(X) - q.mean
+        # As `q.logpdf`, but by Woodbury's formula without more arrays of the size of X.
+        distance = np.einsum("ij,ij,j->i", away, away, 1.0 / q.diagonal)
+        scaled = q.factor / q.diagonal[:, None]
+        along, inner = (away @ scaled).T, q.factor.T @ scaled
+        inner.flat[:: len(inner) + 1] += 1.0
+        distance -= np.einsum("ij,ij->j", along, np.linalg.solve(inner, along))
+        return -0.5 * (q.n_dim * LOG_2PI + q.log_determinant + distance)
 
     def score(self, X, y=None):
         """Return the mean log density of rows, in nats a row.
@@ -517,16 +508,14 @@ class BayesianPPCA(
             concerns the whole fit; the text ends with it.
         """
         check_is_fitted(self)
-        V, std = (
-            np.asarray(part, np.float64)
-            for part in (self.components_, self.components_std_)
-        )
-        variance = (V**2 + std**2).sum(axis=1)
+        lengths = np.square(self.components_, dtype=np.float64).sum(axis=1)
+        variances = np.square(self.components_std_, dtype=np.float64)
+        variance = lengths + variances.sum(axis=1)
         total = variance.sum() + self.n_features_in_ * self.noise_variance_
         columns = {
             "variance": variance,
             "share": variance / total,
-            "loading sd": np.sqrt((std**2).mean(axis=1)),
+            "loading sd": np.sqrt(variances.mean(axis=1)),
         }
         facts = {
             "noise variance": self.noise_variance_,
