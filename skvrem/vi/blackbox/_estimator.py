@@ -406,8 +406,10 @@ class VariationalInference(
             n_samples_seen_=n_rows,
             solver_=plan.name,
             optimizer_=plan.optimizer,
+            step_size_=fit.step_size,
+            batch_size_=fit.batch_size,
             _rows=(*rows, within, prior),
-            **fit.attributes(),
+            **result.attributes(),
         )
         vars(self).pop("_pareto_k", None)
         warn_not_converged(
@@ -445,10 +447,8 @@ class VariationalInference(
         return MeanField(check_vector(self.prior_mean, d, f"prior_mean {name}"), scale)
 
     def _attributes(self, model, point):
-        posterior = model.posterior(point.parameters)
-        names = "posterior_", "mean_", "std_"
-        found = posterior, posterior.mean, posterior.scale
-        return dict(zip(names, found, strict=True))
+        q = model.posterior(point.parameters)
+        return {"posterior_": q, "mean_": q.mean, "std_": q.scale}
 
     def sample_posterior(self, n_samples=1, random_state=None):
         """Draw parameters from the posterior.

@@ -85,11 +85,6 @@ class Fit:
         size, solver = self.step_size, self.plan.solver
         return self.runs.go_on(self.moved, solver, point, step_size=size).point
 
-    def attributes(self):
-        """Return the fitted attributes that tell what was used, and the history."""
-        used = {"step_size_": self.step_size, "batch_size_": self.batch_size}
-        return self.runs.result().attributes() | used
-
 
 # Ways to fit, from a point or, where that is None, from the mode. They return the point
 # where they end, and the curvature that was seen last.

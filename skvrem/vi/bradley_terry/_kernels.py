@@ -175,12 +175,9 @@ def curvature_matrix(first, second, home, curvature, n_dim):
         out[b, b] += h
         out[a, b] -= h
         out[b, a] -= h
-        if home >= 0:
-            out[home, home] += h
-            out[a, home] += h
-            out[home, a] += h
-            out[b, home] -= h
-            out[home, b] -= h
+    if home >= 0:
+        out[home] = gather(first, second, home, curvature, -1.0, n_dim)
+        out[:, home] = out[home]
     return out
 
 
