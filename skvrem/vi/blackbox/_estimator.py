@@ -572,9 +572,8 @@ class VariationalInference(
         check_is_fitted(self)
         columns = interval_columns(self.mean_, self.std_)
         kind = type(self.posterior_).__name__
-        facts = {}
-        if hasattr(self, "elbo_"):
-            facts = {"elbo": self.elbo_, "its se": self.elbo_se_}
+        bound = hasattr(self, "elbo_")
+        facts = {"elbo": self.elbo_, "its se": self.elbo_se_} if bound else {}
         facts |= {
             "posterior": kind,
             "solver": self.solver_,

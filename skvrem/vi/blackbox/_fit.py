@@ -4,6 +4,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from skvrem import solvers
+from skvrem.vi.blackbox._input import check_names
 from skvrem.vi.blackbox._model import convex, probed_curvature
 from skvrem.vi.blackbox._model_steps import MeanSteps, TargetSteps
 from skvrem.vi.gaussian._minibatch import steps_of
@@ -215,8 +216,7 @@ def _check_proper(target, mode):
                 there = target.log_density(mode + sign * AWAY * direction)
             if there > top - 1.0:
                 number = int(np.abs(direction).argmax())
-                names = getattr(target.model, "parameter_names", None)
-                name = f"p{number}" if names is None else names[number]
+                name = check_names(target.model)[number]
                 raise ValueError(
                     f"The posterior is improper in the direction of {name}: {AWAY:g} "
                     f"away from {mode[number]:.3g} the log density has not fallen. "

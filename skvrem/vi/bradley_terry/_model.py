@@ -169,11 +169,6 @@ def expect_no_ties(win, loss, tie, mean, variance, eta, rule, slope, curvature, 
     return -logistic_expectations(*row, *rule, slope, curvature), 0.0, 0.0
 
 
-def expect_davidson(win, loss, tie, mean, variance, eta, rule, *out):
-    """Expectations with the ties of Davidson (1970), whose nu is exp(eta)."""
-    return kernels.expect_davidson(win, loss, tie, mean, variance, eta, *rule, *out)
-
-
 def expect_rao_kupper(
     win, loss, tie, mean, variance, eta, rule, slope, curvature, cross
 ):
@@ -202,7 +197,7 @@ def expect_rao_kupper(
 
 EXPECTATIONS = {
     None: expect_no_ties,
-    "davidson": expect_davidson,
+    "davidson": kernels.expect_davidson,
     "rao-kupper": expect_rao_kupper,
 }
 

@@ -86,11 +86,10 @@ class SecondMoments:
         self.least_noise = max(LEAST_NOISE * self.trace / self.d, np.finfo(float).tiny)
 
     @classmethod
-    def of(cls, X, weight=None, mean=None):
-        """Return those of rows (n, d), with weights (n,), about a mean or their own."""
+    def of(cls, X, weight=None):
+        """Return those of rows (n, d), with weights (n,)."""
         n, d = X.shape
-        if mean is None:
-            mean = np.average(X, axis=0, weights=weight).astype(np.float64)
+        mean = np.average(X, axis=0, weights=weight).astype(np.float64)
         root = None if weight is None else np.sqrt(weight)
         total = float(n if weight is None else weight.sum())
         if n <= d:
