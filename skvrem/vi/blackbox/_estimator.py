@@ -55,6 +55,7 @@ ADVICE = (
     "The posterior may be improper, as with a flat log_prior and a likelihood that has "
     "no maximum: give the model a proper log_prior."
 )
+CLOSER = "or start closer, by `initial` of the model"
 
 # Pairs of fresh draws that the bound is estimated from at the end, at most.
 BOUND_PAIRS = 50
@@ -412,13 +413,7 @@ class VariationalInference(
             **result.attributes(),
         )
         vars(self).pop("_pareto_k", None)
-        warn_not_converged(
-            self,
-            result,
-            unit="",
-            advice="or start closer, by `initial` of the model",
-            stacklevel=5,
-        )
+        warn_not_converged(self, result, unit="", advice=CLOSER, stacklevel=5)
 
     def _prior(self, target, before=None):
         """Return the Gaussian prior, or none where the log density has it."""

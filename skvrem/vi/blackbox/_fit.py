@@ -62,9 +62,9 @@ class Fit:
 
     def __init__(self, estimator, model, plan, start, rng, began, report):
         self.model, self.plan, self.start, self.rng = model, plan, start, rng
-        self.tol, steps = estimator.tol, steps_of(estimator)
+        steps = steps_of(estimator)
         self.controlled = steps.control_variate == "taylor"
-        options = {"tol": self.tol, "rng": rng, "report": report}
+        options = {"tol": estimator.tol, "rng": rng, "report": report}
         self.runs = solvers.Runs(estimator.max_iter, began, **options)
         #: The model of the solver.
         self.moved, self.step_size = model, 1.0

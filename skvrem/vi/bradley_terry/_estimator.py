@@ -697,8 +697,7 @@ class BradleyTerry(
             concerns the whole fit; the text ends with it.
         """
         check_is_fitted(self)
-        order = np.argsort(-self.skill_, kind="stable")[:top]
-        return self._table(order, np.arange(1, order.size + 1), level)
+        return self._table(np.argsort(-self.skill_, kind="stable")[:top], level)
 
     def summary(self, level=0.95):
         """Return a table of the items, in the order of ``items_``.
@@ -714,17 +713,14 @@ class BradleyTerry(
             As `ranking`.
         """
         check_is_fitted(self)
-        order = np.arange(self.items_.size)
-        rank = np.empty(order.size, int)
-        rank[np.argsort(-self.skill_, kind="stable")] = order + 1
-        return self._table(order, rank, level)
+        return self._table(np.arange(self.items_.size), level)
 
-    def _table(self, order, rank, level):
-        tail = tail_of(level)
+    def _table(self, order, level):
+        tail, best_first = tail_of(level), np.argsort(-self.skill_, kind="stable")
         skill, sd = self.skill_[order], self.skill_std_[order]
         half, tail = -ndtri(tail) * sd, 100.0 * tail
         columns = {
-            "rank": rank,
+            "rank": np.argsort(best_first)[order] + 1,
             "skill": skill,
             "sd": sd,
             f"{tail:g} %": skill - half,
