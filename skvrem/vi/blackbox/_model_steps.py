@@ -106,7 +106,7 @@ class TargetSteps(Steps):
         self.target = model.target
         self.control = control
         known = control == "taylor" and self.target.knows_diagonal
-        self.control_scale = control_scale and known
+        self.control_scale = control_scale and known and self.n_parts == 2
         self.n_batches = -(-self.target.rows.size // int(batch_size))
         self.curvature = None
 
@@ -328,9 +328,6 @@ class MeanSteps(TargetSteps):
     """
 
     n_parts = 1
-
-    def __init__(self, model, kind, control, control_scale, optimizer, batch_size):
-        super().__init__(model, kind, control, False, optimizer, batch_size)
 
     def statistics(self, point, batch, beta):
         """Return the averages over all draws."""

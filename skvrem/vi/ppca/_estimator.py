@@ -26,7 +26,6 @@ from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
 from skvrem.vi.gaussian._guards import CENTRE, SCALES, check_in_memory, whole_fit
 from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
 from skvrem.vi.ppca._model import (
-    LOG_2PI,
     PPCAModel,
     SecondMoments,
     log_densities,
@@ -420,15 +419,13 @@ class BayesianPPCA(
         log_density : ndarray of shape (n_samples,)
             Of the Gaussian with the mean and covariance of a new row.
         """
-        q = self._predictive()
-        away = self._rows(X) - q.mean
-        # As `q.logpdf`, but by Woodbury's formula without more arrays of the size of X.
-        distance = np.einsum("ij,ij,j->i", away, away, 1.0 / q.diagonal)
-        scaled = q.factor / q.diagonal[:, None]
-        along, inner = (away @ scaled).T, q.factor.T @ scaled
-        inner.flat[:: len(inner) + 1] += 1.0
-        distance -= np.einsum("ij,ij->j", along, np.linalg.solve(inner, along))
-        return -0.5 * (q.n_dim * LOG_2PI + q.log_determinant + distance)
+        # As `logpdf` of the Gaussian, with one array of the size of X rather than six.
+        q, X = self._predictive(), self._rows(X)
+        root = np.sqrt(q.diagonal)
+        rows = X - q.mean
+        rows /= root
+        (found,) = log_densities(rows, [q.factor.T / root], 1.0)
+        return found - np.log(root).sum()
 
     def score(self, X, y=None):
         """Return the mean log density of rows, in nats a row.

@@ -248,7 +248,7 @@ def log_densities(rows, components, noise):
     """Return log N(0, V^T V + noise I), (s, n), of rows (n, d) at draws V (s, k, d)."""
     d = rows.shape[1]
     out = np.empty((len(components), len(rows)))
-    length = np.square(rows).sum(axis=1)
+    length = np.einsum("ij,ij->i", rows, rows)
     for i, V in enumerate(components):
         values, vectors = np.linalg.eigh(V @ V.T)
         values = np.maximum(values, 0.0)  # but for rounding they are
