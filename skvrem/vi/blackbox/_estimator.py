@@ -1,7 +1,7 @@
 """A user's own model: the scikit-learn shell."""
 
 import time
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,6 +50,9 @@ from skvrem.vi.gaussian._model_posterior import Flat, MeanField
 from skvrem.vi.gaussian._plan import FULL_RANK, as_structure, plan_fit
 
 __all__ = ["VariationalInference"]
+
+#: What may be left out.
+Given = ArrayLike | None
 
 ADVICE = (
     "The posterior may be improper, as with a flat log_prior and a likelihood that has "
@@ -268,7 +271,7 @@ class VariationalInference(
                 f"n_draws must be even, as draws come in pairs, got {n_draws}."
             )
 
-    def fit(self, X=None, y=None, sample_weight=None):
+    def fit(self, X: Given = None, y: Any = None, sample_weight: Given = None) -> Self:
         """Fit the posterior.
 
         Parameters
@@ -467,7 +470,7 @@ class VariationalInference(
         shaped = draws if unravel is None else unravel(draws)
         return shaped if isinstance(shaped, dict) else {"parameters": shaped}
 
-    def score_samples(self, X=None):
+    def score_samples(self, X: ArrayLike | None = None) -> np.ndarray:
         """Return the log predictive density of rows, averaged over the posterior.
 
         Parameters
@@ -486,7 +489,7 @@ class VariationalInference(
         )
         return np.logaddexp.reduce(each, axis=0) - np.log(PREDICT_DRAWS)
 
-    def score(self, X=None, y=None):
+    def score(self, X: ArrayLike | None = None, y: Any = None) -> float:
         """Return the mean log predictive density of rows, in nats a row.
 
         Parameters
@@ -554,7 +557,7 @@ class VariationalInference(
         coords = {"parameter": self.parameter_names_}
         return Draws({"parameters": draws}, dims, coords, each, None)
 
-    def summary(self):
+    def summary(self) -> Any:
         """Return a table of the parameters.
 
         Returns

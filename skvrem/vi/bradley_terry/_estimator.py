@@ -2,9 +2,10 @@
 
 import time
 import warnings
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator
@@ -40,6 +41,9 @@ from skvrem.vi.gaussian._guards import (
 from skvrem.vi.gaussian._model_posterior import MeanField
 
 __all__ = ["BradleyTerry", "Interval"]
+
+#: What may be left out.
+Given = ArrayLike | None
 
 # posterior="auto" keeps the whole covariance of so many parameters.
 MOST_FULL = 1000
@@ -218,7 +222,7 @@ class BradleyTerry(
 
     # Fits
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: Given = None, sample_weight: Given = None) -> Self:
         """Fit the skills.
 
         Parameters
@@ -434,7 +438,7 @@ class BradleyTerry(
 
     # Matches
 
-    def predict_proba(self, X, method="quadrature"):
+    def predict_proba(self, X: ArrayLike, method: str = "quadrature") -> np.ndarray:
         """Return the probabilities of the results of matches.
 
         Parameters
@@ -491,7 +495,7 @@ class BradleyTerry(
         with np.errstate(divide="ignore"):  # a probability of zero has one too
             return np.log(self.predict_proba(X, method))
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable result of matches.
 
         Parameters
@@ -593,7 +597,7 @@ class BradleyTerry(
 
     # Skills
 
-    def difference_interval(self, a, b, level=0.95):
+    def difference_interval(self, a: Any, b: Any, level: float = 0.95) -> Interval:
         """Return by how much items are better than others.
 
         Parameters
@@ -679,7 +683,7 @@ class BradleyTerry(
                 counts[draw, rows] += 1.0
         return counts / n_samples
 
-    def ranking(self, level=0.95, top=None):
+    def ranking(self, level: float = 0.95, top: int | None = None) -> Any:
         """Return a table of the items, the best first.
 
         Parameters
@@ -699,7 +703,7 @@ class BradleyTerry(
         check_is_fitted(self)
         return self._table(np.argsort(-self.skill_, kind="stable")[:top], level)
 
-    def summary(self, level=0.95):
+    def summary(self, level: float = 0.95) -> Any:
         """Return a table of the items, in the order of ``items_``.
 
         Parameters

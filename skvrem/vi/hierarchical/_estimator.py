@@ -3,7 +3,7 @@
 import time
 import warnings
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -544,7 +544,7 @@ class HierarchicalSoftmaxClassifier(
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, groups))
 
-    def predict(self, X, groups=None):
+    def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
         """Return the most probable class of rows.
 
         Parameters
@@ -685,7 +685,7 @@ class HierarchicalSoftmaxClassifier(
         }
         return Draws(draws, dims, coords, each, number)
 
-    def summary(self):
+    def summary(self) -> Any:
         """Return a table of the population.
 
         Returns

@@ -1,9 +1,10 @@
 """Principal components with uncertainty: the scikit-learn shell."""
 
 import time
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -33,6 +34,9 @@ from skvrem.vi.ppca._model import (
 )
 
 __all__ = ["BayesianPPCA"]
+
+#: What may be left out.
+Given = ArrayLike | None
 
 # Turns of means and standard deviations, at most; so many with whole steps.
 TURNS, BOLD_TURNS = 50, 8
@@ -173,7 +177,7 @@ class BayesianPPCA(
 
     # Fits
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: Given = None) -> Self:
         """Fit the loadings.
 
         Parameters
@@ -342,7 +346,7 @@ class BayesianPPCA(
         noise = self.noise_variance_ + variance.sum(axis=0)
         return LowRank(self.mean_, noise, self.components_.T)
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the posterior means of the latent variables of rows.
 
         Parameters
@@ -361,7 +365,7 @@ class BayesianPPCA(
         projection = q.precision_times(q.factor.T).T
         return (X - self.mean_) @ projection.astype(X.dtype)
 
-    def inverse_transform(self, Z):
+    def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
         """Return the rows that latent variables stand for.
 
         Parameters
@@ -385,7 +389,7 @@ class BayesianPPCA(
             )
         return Z @ self.components_ + self.mean_
 
-    def get_covariance(self):
+    def get_covariance(self) -> np.ndarray:
         """Return the covariance of a new row, averaged over the posterior.
 
         Returns
@@ -396,7 +400,7 @@ class BayesianPPCA(
         """
         return self._predictive().covariance()
 
-    def get_precision(self):
+    def get_precision(self) -> np.ndarray:
         """Return the inverse of `get_covariance`.
 
         Returns
@@ -406,7 +410,7 @@ class BayesianPPCA(
         """
         return self._predictive().precision
 
-    def score_samples(self, X):
+    def score_samples(self, X: ArrayLike) -> np.ndarray:
         """Return the log density of rows, in nats.
 
         Parameters
@@ -427,7 +431,7 @@ class BayesianPPCA(
         (found,) = log_densities(rows, [q.factor.T / root], 1.0)
         return found - np.log(root).sum()
 
-    def score(self, X, y=None):
+    def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean log density of rows, in nats a row.
 
         Parameters
@@ -493,7 +497,7 @@ class BayesianPPCA(
         dims = {"loading": ["component", "feature"]}
         return Draws({"loading": W}, dims, coords, each, rows)
 
-    def summary(self):
+    def summary(self) -> Any:
         """Return a table of the components.
 
         Returns
