@@ -17,13 +17,7 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import check_parameters, check_weight
-from skvrem.vi.blackbox._fit import (
-    Fit,
-    fit_alternating,
-    fit_full,
-    fit_minibatch,
-    pairs_of_draws,
-)
+from skvrem.vi.blackbox._fit import Fit, pairs_of_draws
 from skvrem.vi.blackbox._input import (
     check_density,
     check_model,
@@ -374,8 +368,8 @@ class VariationalInference(
         start = prior.mean if before is None else before.mean
         if before is None and getattr(self.model, "initial", None) is not None:
             start = check_vector(self.model.initial, d, "initial of the model")
-        batch, full = plan.name == "batch", plan.posterior == "fullrank"
-        whole = full or (batch and not plan.rank and d <= FULL_RANK)
+        batch, few = plan.name == "batch", not plan.rank and d <= FULL_RANK
+        whole = plan.posterior == "fullrank" or (batch and few)
         check_density(target, start, whole, products=not (batch and whole))
         names = check_names(self.model)
         n_pairs = pairs_of_draws(self, plan, target.rows.size, d)
@@ -390,10 +384,7 @@ class VariationalInference(
         with Progress(self, X, None, 1) as progress:
             report = progress.start(0, lambda at: self._attributes(model, at))
             fit = Fit(self, model, plan, start, rng, began, report)
-            how = fit_full if batch else fit_minibatch
-            if plan.rank or (full and not batch):
-                how = fit_alternating
-            point, curvature = how(fit, point)
+            point, curvature = fit.run(point)
             report.end()
         # A diagonal that is an estimate would be an error that the draws do not know.
         exact = d <= FULL_RANK or target.knows_diagonal

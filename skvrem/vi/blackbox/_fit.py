@@ -11,7 +11,7 @@ from skvrem.vi.gaussian._minibatch import steps_of
 from skvrem.vi.gaussian._model_posterior import Flat
 from skvrem.vi.gaussian._plan import FULL_RANK
 
-__all__ = ["Fit", "fit_alternating", "fit_full", "fit_minibatch", "pairs_of_draws"]
+__all__ = ["Fit", "pairs_of_draws"]
 
 # Pairs of draws of full passes: fewer where rows are many, as these leave the log
 # density close to its second order, which the draws are not needed for.
@@ -78,6 +78,21 @@ class Fit:
             moves = plan.optimizer, self.batch_size
             self.moved = kind(model, plan.name, *controls, *moves)
 
+    def run(self, point):
+        """Fit from a point or, where that is None, from the mode of the density.
+
+        Returns
+        -------
+        point : Point
+            Where the fit ended.
+        curvature : DensityCurvature
+            The last that was seen.
+        """
+        batch = self.plan.name == "batch"
+        if self.plan.rank or (self.model.full and not batch):
+            return fit_alternating(self, point)
+        return fit_full(self, point) if batch else fit_minibatch(self, point)
+
     def go_on(self, point):
         """Run the solver from a point; return where it ended."""
         if self.step_size == "auto":
@@ -85,10 +100,6 @@ class Fit:
         self.step_size = float(self.step_size)
         size, solver = self.step_size, self.plan.solver
         return self.runs.go_on(self.moved, solver, point, step_size=size).point
-
-
-# Ways to fit, from a point or, where that is None, from the mode. They return the point
-# where they end, and the curvature that was seen last.
 
 
 def fit_full(fit, point):

@@ -36,7 +36,7 @@ from skvrem.vi.gaussian import _kernels_steps
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_steps import Steps, Work
 
-__all__ = ["Earlier", "MeanSteps", "TargetSteps"]
+__all__ = ["MeanSteps", "TargetSteps"]
 
 
 class Earlier(NamedTuple):

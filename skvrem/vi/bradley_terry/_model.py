@@ -31,16 +31,7 @@ from skvrem.vi.gaussian._kernels import WIDEST, logistic_expectations
 from skvrem.vi.gaussian._model import PlainModel
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank
 
-__all__ = [
-    "Expectation",
-    "Matches",
-    "Point",
-    "SkillModel",
-    "hermite",
-    "outcomes",
-    "rule_for",
-    "trapezoid",
-]
+__all__ = ["Matches", "SkillModel", "outcomes", "rule_for"]
 
 # Matches that a thread takes at a time.
 CHUNK = 1 << 13

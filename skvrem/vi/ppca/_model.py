@@ -32,13 +32,7 @@ from scipy.linalg import eigh
 from skvrem.vi.gaussian._model import PlainModel
 from skvrem.vi.gaussian._model_posterior import MeanField
 
-__all__ = [
-    "PPCAModel",
-    "SecondMoments",
-    "likelihood",
-    "log_densities",
-    "start_loadings",
-]
+__all__ = ["PPCAModel", "SecondMoments", "log_densities", "start_loadings"]
 
 # Rows whose products are taken at a time.
 TILE_ROWS = 4096
