@@ -439,7 +439,7 @@ class VariationalInference(
         q = model.posterior(point.parameters)
         return {"posterior_": q, "mean_": q.mean, "std_": q.scale}
 
-    def sample_posterior(self, n_samples=1, random_state=None):
+    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> dict:
         """Draw parameters from the posterior.
 
         Parameters
@@ -461,7 +461,7 @@ class VariationalInference(
         shaped = draws if unravel is None else unravel(draws)
         return shaped if isinstance(shaped, dict) else {"parameters": shaped}
 
-    def score_samples(self, X: ArrayLike | None = None) -> np.ndarray:
+    def score_samples(self, X: Given = None) -> np.ndarray:
         """Return the log predictive density of rows, averaged over the posterior.
 
         Parameters
@@ -480,7 +480,7 @@ class VariationalInference(
         )
         return np.logaddexp.reduce(each, axis=0) - np.log(PREDICT_DRAWS)
 
-    def score(self, X: ArrayLike | None = None, y: Any = None) -> float:
+    def score(self, X: Given = None, y: Any = None) -> float:
         """Return the mean log predictive density of rows, in nats a row.
 
         Parameters

@@ -257,20 +257,20 @@ class DrawnModel(GaussianModel):
             even += 0.5 * (ahead + behind) / len(V)
             odd[s] = 0.5 * (ahead - behind)
         sums = self._sums(q, even, odd, objective)
-        finite = np.isfinite(sums.objective) and np.isfinite(even).all()
-        if not (finite and np.isfinite(sums.curvature).all()):
-            # Too far: whoever tries a step makes it shorter.
-            self._n_failed += 1
-            if self._n_failed > MOST_FAILED:
-                points = (mean + sign * v for v in V for sign in (1.0, -1.0))
-                raise ValueError(
-                    f"{self.target.blame(points)}. {self._n_failed} posteriors in a "
-                    "row were tried that reach there: let the model be finite, or "
-                    "start elsewhere, by `initial` of the model."
-                )
-            return sums._replace(objective=-np.inf)
-        self._n_failed = 0
-        return sums
+        parts = sums.objective, even, sums.curvature
+        if all(np.isfinite(part).all() for part in parts):
+            self._n_failed = 0
+            return sums
+        # Too far: whoever tries a step makes it shorter.
+        self._n_failed += 1
+        if self._n_failed > MOST_FAILED:
+            points = (mean + sign * v for v in V for sign in (1.0, -1.0))
+            raise ValueError(
+                f"{self.target.blame(points)}. {self._n_failed} posteriors in a "
+                "row were tried that reach there: let the model be finite, or "
+                "start elsewhere, by `initial` of the model."
+            )
+        return sums._replace(objective=-np.inf)
 
     def _sums(self, q, even, odd, objective):
         """Return the averages over all draws of what their ends say."""

@@ -477,7 +477,7 @@ class BradleyTerry(
             for node, weight in zip(*rule, strict=True)
         )
 
-    def predict_log_proba(self, X, method="quadrature"):
+    def predict_log_proba(self, X: ArrayLike, method: str = "quadrature") -> np.ndarray:
         """Return the logarithms of the probabilities of the results of matches.
 
         Parameters
@@ -511,7 +511,9 @@ class BradleyTerry(
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(axis=1)]
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(
+        self, X: ArrayLike, y: Given = None, sample_weight: Given = None
+    ) -> float:
         """Return the mean log probability of results, in nats a match.
 
         Parameters
@@ -625,7 +627,7 @@ class BradleyTerry(
         ends = (mean, mean - half, mean + half)
         return Interval(*(end.reshape(a.shape)[()] for end in ends))
 
-    def sample_posterior(self, n_samples=1, random_state=None):
+    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> dict:
         """Draw skills from the posterior.
 
         Parameters

@@ -60,6 +60,9 @@ from skvrem.vi.hierarchical._model import (
 
 __all__ = ["HierarchicalSoftmaxClassifier"]
 
+#: What may be left out.
+Given = ArrayLike | None
+
 # Groups that say something of what groups have in common; and how many times the prior
 # scale the deviation of their mean may be: beyond, the prior takes two thirds of it.
 FEW_GROUPS, WIDE = 4, 1.5
@@ -526,7 +529,7 @@ class HierarchicalSoftmaxClassifier(
 
         return in_chunks(self, evaluate, data.n_units)
 
-    def predict_log_proba(self, X, groups=None):
+    def predict_log_proba(self, X: ArrayLike, groups: Given = None) -> np.ndarray:
         """Return the logarithms of the probabilities.
 
         Parameters
@@ -544,7 +547,7 @@ class HierarchicalSoftmaxClassifier(
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, groups))
 
-    def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> np.ndarray:
+    def predict(self, X: ArrayLike, groups: Given = None) -> np.ndarray:
         """Return the most probable class of rows.
 
         Parameters

@@ -448,7 +448,7 @@ class BayesianPPCA(
         """
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples=1, random_state=None):
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw rows from the Gaussian of `score_samples`.
 
         Parameters
@@ -465,7 +465,7 @@ class BayesianPPCA(
         """
         return self._predictive().sample(n_samples, check_random_state(random_state))
 
-    def sample_posterior(self, n_samples=1, random_state=None):
+    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> dict:
         """Draw loadings from the posterior.
 
         Parameters
