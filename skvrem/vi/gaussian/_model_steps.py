@@ -201,10 +201,8 @@ class SteppingModel(Steps):
         self.y = np.asarray(model.y, np.float64)
         family = model.family
         scalar = control == "quadrature" and family.code == _kernels_steps.LOGISTIC
-        self.nodes = (
-            (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
-        )
-        self.likelihood = family.code, float(family.dispersion)
+        nodes = (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
+        self.likelihood = family.code, float(family.dispersion), *nodes
         self.width = 2 if control == "quadrature" else model.k
         if model.prior.n_dim <= MOST_COEFFICIENTS:
             self.left_to_gain = self._left_to_gain
@@ -250,14 +248,12 @@ class SteppingModel(Steps):
         """Make a step for each batch of some rows; none can be rejected."""
         if known is None:
             known = self._nothing(0)
-        visits = *self._rows(), rows, self.batch_size, noise
+        visits = rows, self.batch_size, noise
         control = self.control, self.control_scale, self.reduced, self.kind == "saga"
-        memory = known.memory, known.fresh, known.totals, known.change
         state = work.mean, work.log_scale, work.scale, self._prior(), work.values
-        how = work.count, self.optimizer, sizes, work.seen, estimates
-        work.count = _kernels_steps.sweep(
-            *visits, *self.likelihood, *control, *self.nodes, *memory, *state, *how
-        )
+        moves = self.optimizer, sizes, work.count
+        how = self._rows(), visits, self.likelihood, control, known, state, moves
+        work.count = _kernels_steps.sweep(*how, work.seen, estimates)
         work.n_seen += len(sizes)
         return 0
 
@@ -290,8 +286,8 @@ class SteppingModel(Steps):
 
         def fill(chunk):
             sums = np.zeros((2, *self.shape))
-            where = *self._rows(), *chunk, *self.likelihood, self.control
-            _kernels_steps.anchor(*where, *self.nodes, mean, scale, known.memory, sums)
+            where = self._rows(), chunk, self.likelihood, self.control
+            _kernels_steps.anchor(*where, mean, scale, known.memory, sums)
             return sums
 
         chunks = row_chunks(0, self.data.n_units, STEP_ROWS)
