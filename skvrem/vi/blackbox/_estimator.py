@@ -45,7 +45,12 @@ from skvrem.vi.gaussian._guards import (
     check_in_memory,
     whole_fit,
 )
-from skvrem.vi.gaussian._minibatch import MinibatchSteps, check_steps, steps_of
+from skvrem.vi.gaussian._minibatch import (
+    MinibatchSteps,
+    TakesSteps,
+    check_steps,
+    steps_of,
+)
 from skvrem.vi.gaussian._model_posterior import Flat, MeanField
 from skvrem.vi.gaussian._plan import FULL_RANK, as_structure, plan_fit
 
@@ -63,6 +68,7 @@ PREDICT_DRAWS = 100
 
 
 class VariationalInference(
+    TakesSteps,
     StreamsWithoutBound,
     ParetoMixin,
     ArviZMixin,

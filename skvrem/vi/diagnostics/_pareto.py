@@ -107,15 +107,20 @@ class ParetoMixin:
     """`pareto_k_` of an estimator with ``posterior_``, and what its fit kept.
 
     That is ``_rows``, from which ``_log_joint(draws)`` finds the log density of
-    parameters (n, d) and the rows together, up to a constant.
+    parameters (n, d) and the rows together, up to a constant. Where it has been
+    asked for, ``_pareto_k`` keeps the answer: pickles have it, the next fit drops it.
     """
+
+    def _remember_parameters(self):
+        vars(self).pop("_pareto_k", None)  # of the fit before
+        super()._remember_parameters()
 
     @property
     def pareto_k_(self):
         """How far the posterior can be trusted; below 0.7 it is near the exact one.
 
         The shape of the tail of importance weights, from 1,000 draws: computed when it
-        is asked for, from the rows of the last fit.
+        is first asked for, from the rows of the last fit, and kept until the next.
         """
         check_is_fitted(self)
         if "_pareto_k" not in vars(self):

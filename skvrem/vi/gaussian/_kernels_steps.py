@@ -157,14 +157,15 @@ def change(optimizer, size, variance, g, turn):
 
 
 @kernel(forceinline=True)
-def adam_change(size, g, first, second, m, v):
-    """By how much Adam's step moves a number, and its moments.
+def adam_change(size, g, first, second, moments, of, c, j):
+    """By how much Adam's step moves a number, whose moments follow.
 
     first and second are what the moments have of their mean, at the beginning.
     """
-    m += 0.1 * (g - m)
-    v += 0.001 * (g * g - v)
-    return size * (m / first) / (math.sqrt(v / second) + 1e-8), m, v
+    m = moments[of, c, j] + 0.1 * (g - moments[of, c, j])
+    v = moments[of + 1, c, j] + 0.001 * (g * g - moments[of + 1, c, j])
+    moments[of, c, j], moments[of + 1, c, j] = m, v
+    return size * (m / first) / (math.sqrt(v / second) + 1e-8)
 
 
 @kernel
@@ -184,12 +185,8 @@ def step(
             g = gradient[c, j] - prior[1, c, j] * (mean[c, j] - prior[0, c, j])
             turn = 1.0 - variance * (prior[1, c, j] + curvature[c, j])
             if optimizer == ADAM:
-                g, moments[0, c, j], moments[1, c, j] = adam_change(
-                    size, g, first, second, moments[0, c, j], moments[1, c, j]
-                )
-                turn, moments[2, c, j], moments[3, c, j] = adam_change(
-                    size, turn, first, second, moments[2, c, j], moments[3, c, j]
-                )
+                g = adam_change(size, g, first, second, moments, 0, c, j)
+                turn = adam_change(size, turn, first, second, moments, 2, c, j)
             else:
                 g, turn = change(optimizer, size, variance, g, turn)
             mean[c, j] += g
@@ -235,12 +232,8 @@ def step_on(
         visits[j] += 1
         if optimizer == ADAM:
             first, second = 1.0 - 0.9 ** visits[j], 1.0 - 0.999 ** visits[j]
-            g, moments[0, 0, j], moments[1, 0, j] = adam_change(
-                size, g, first, second, moments[0, 0, j], moments[1, 0, j]
-            )
-            turn, moments[2, 0, j], moments[3, 0, j] = adam_change(
-                size, turn, first, second, moments[2, 0, j], moments[3, 0, j]
-            )
+            g = adam_change(size, g, first, second, moments, 0, 0, j)
+            turn = adam_change(size, turn, first, second, moments, 2, 0, j)
         else:
             longest = LONGEST if optimizer == NATURAL else LONGEST * variance
             length = min(size * weight[i], max(size, longest))

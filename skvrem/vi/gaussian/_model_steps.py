@@ -130,7 +130,7 @@ class Steps(SteppedModel):
     def full_pass(self, point, data):
         """Return the point, the mean there without noise, and nothing else."""
         chunks = data.chunks()
-        sums = chunks.sum(lambda batch: self.statistics(point, batch, 1.0))
+        sums = chunks.sum(partial(self.statistics, point, beta=1.0))
         return point, rescale(sums, 1.0 / chunks.total_weight), None
 
     def statistics(self, point, batch, beta):
@@ -183,15 +183,7 @@ class SteppingModel(Steps):
     """
 
     def __init__(
-        self,
-        model,
-        data,
-        kind,
-        control,
-        control_scale,
-        optimizer,
-        batch_size,
-        n_draws,
+        self, model, data, kind, control, control_scale, optimizer, batch_size, n_draws
     ):
         super().__init__(model, kind, optimizer, batch_size)
         self.data = data
@@ -224,7 +216,7 @@ class SteppingModel(Steps):
 
         What independent coefficients predict is short where features correlate.
         """
-        newton, chunks = self.model.with_matrix(), self.data.chunks()
+        newton, chunks = self.model.changed(matrix=True), self.data.chunks()
         sums = chunks.sum(partial(newton.statistics, point, beta=1.0))
         return newton.predicted_gain(point, rescale(sums, 1.0 / chunks.total_weight))
 
@@ -279,15 +271,12 @@ class SteppingModel(Steps):
 
     def known_at(self, anchor, rng):
         """Let rows remember the point of an anchor."""
-        known = self._nothing(self.data.n_units)
-        q = anchor.point.parameters
-        mean = np.ascontiguousarray(q.mean.T)
-        scale = np.exp(np.ascontiguousarray(q.log_scale.T))
+        known, at = self._nothing(self.data.n_units), self.open(anchor)
 
         def fill(chunk):
             sums = np.zeros((2, *self.shape))
             where = self._rows(), chunk, self.likelihood, self.control
-            _kernels_steps.anchor(*where, mean, scale, known.memory, sums)
+            _kernels_steps.anchor(*where, at.mean, at.scale, known.memory, sums)
             return sums
 
         chunks = row_chunks(0, self.data.n_units, STEP_ROWS)
