@@ -1,9 +1,12 @@
 """Pareto-smoothed importance sampling, against known tails and ArviZ's answers."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy.stats import genpareto
 
+from skvrem import BayesianLogisticRegression
 from skvrem.vi.diagnostics._pareto import generalized_pareto, pareto_k, smooth_weights
 
 
@@ -54,3 +57,27 @@ def test_degenerate_weights():
     assert smooth_weights(np.zeros(100))[1] == np.inf  # no tail at all
     np.testing.assert_allclose(np.exp(smooth_weights(np.zeros(100))[0]), 0.01)
     assert np.isnan(pareto_k([0.0, np.nan, 1.0]))
+
+
+def test_the_answer_is_kept_until_the_next_fit():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 2))
+    y = (X[:, 0] + rng.normal(size=50) > 0.0).astype(int)
+    model = BayesianLogisticRegression().fit(X, y)
+    fitted = set(vars(model))
+    k = model.pareto_k_
+    assert set(vars(model)) - fitted == {"_pareto_k"}
+    # Pickles have what has been asked for, though not the rows.
+    again = pickle.loads(pickle.dumps(model))
+    assert again.pareto_k_ == model.pareto_k_ == k
+    for answer in (model.predict, model.predict_proba, model.predict_proba_interval):
+        before = set(vars(again))
+        answer(X)
+        assert set(vars(again)) == before
+    assert set(vars(model.fit(X, 1 - y))) == fitted
+    assert model.partial_fit(X[:20], y[:20]).pareto_k_ != k
+    # A fit that fails leaves it as it was.
+    k = model.pareto_k_
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full_like(X, np.nan), y)
+    assert vars(model)["_pareto_k"] == k

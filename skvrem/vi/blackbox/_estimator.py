@@ -415,7 +415,6 @@ class VariationalInference(
             _rows=(*rows, within, prior),
             **fit.attributes(),
         )
-        vars(self).pop("_pareto_k", None)
         warn_not_converged(
             self,
             result,
