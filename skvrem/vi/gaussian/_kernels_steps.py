@@ -343,7 +343,7 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
     optimizer, sizes, count = moves
     k, p = mean.shape
     draws = noise.shape[1]
-    gradient, curvature = np.empty((k, p)), np.empty((k, p))
+    sums = np.empty((2, k, p))
     a, spread, t, z = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
     there, ahead, behind = np.empty(k), np.empty(k), np.empty(k)
     m, shift, first, second = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
@@ -355,8 +355,7 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
         start = batch * batch_size
         stop = min(start + batch_size, order.size)
         factor = 1.0 * X.shape[0] / (stop - start)
-        gradient[:] = 0.0
-        curvature[:] = 0.0
+        sums[:] = 0.0
         for at in range(start, stop):
             i = order[at]
             x = X[i]
@@ -414,7 +413,7 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
                         if spread[c] > 0.0:
                             second[c] -= r * noise[at, s, c] / spread[c] / draws
             for c in range(k):
-                add_row(x, w * first[c], w * second[c], gradient[c], curvature[c])
+                add_row(x, w * first[c], w * second[c], sums[0, c], sums[1, c])
             if table:
                 exchange(family, control, x, w, memory[i], now, ahead, behind, change)
                 for c in range(now.size):
@@ -422,17 +421,15 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
         for c in range(k):
             for j in range(p):
                 # What rows remember has been taken off by row.
-                g = controlled_inline(gradient[c, j], 0.0, totals[0, c, j], factor)
+                g = controlled_inline(sums[0, c, j], 0.0, totals[0, c, j], factor)
                 h = level * totals[1, c, j]
-                h = controlled_inline(curvature[c, j], 0.0, h, factor)
-                gradient[c, j] = g
-                curvature[c, j] = h
+                h = controlled_inline(sums[1, c, j], 0.0, h, factor)
+                sums[0, c, j], sums[1, c, j] = g, h
                 seen[0, c, j] += g
                 seen[1, c, j] += g * g
         if estimates.size:
-            estimates[batch, 0] = gradient
-            estimates[batch, 1] = curvature
+            estimates[batch] = sums
             continue
         count += 1
-        step(optimizer, sizes[batch], gradient, curvature, *state, count)
+        step(optimizer, sizes[batch], sums[0], sums[1], *state, count)
     return count

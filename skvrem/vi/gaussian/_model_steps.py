@@ -12,6 +12,7 @@ from skvrem.vi.gaussian._model import STEP_ROWS, Point, SteppedModel
 
 __all__ = ["OPTIMIZERS", "AdamMoments", "Known", "SteppingModel", "Steps", "Work"]
 
+# What the kernels know them as.
 CONTROLS = {
     None: _kernels_steps.NONE,
     "taylor": _kernels_steps.TAYLOR,
