@@ -1,7 +1,7 @@
 """How steps are made: a nested parameter of estimators with a Gaussian posterior."""
 
 import inspect
-from typing import Literal
+from typing import Any, Literal, Self
 
 from sklearn.base import BaseEstimator
 
@@ -73,7 +73,7 @@ class MinibatchSteps(BaseEstimator):
 class TakesSteps:
     """Estimators with the parameter `steps`."""
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> Self:
         """Set the parameters, those of `steps` as ``steps__optimizer``.
 
         Parameters
@@ -85,6 +85,7 @@ class TakesSteps:
         Returns
         -------
         self : estimator
+            With these parameters, not fitted anew.
         """
         nested = any(name.startswith("steps__") for name in params)
         if nested and params.get("steps", self.steps) is None:

@@ -157,7 +157,8 @@ class GaussianNoise(_Family):
     code = 2
 
     def __init__(self, variance):
-        self.variance = variance
+        #: What divides residuals is the noise itself.
+        self.variance = self.dispersion = variance
 
     def expectations(self, a, v, y, weight):
         """See :class:`Logistic`."""
@@ -173,11 +174,6 @@ class GaussianNoise(_Family):
         """Return log p(y | z) of predictors (..., 1), of shape (...)."""
         square = np.square(y - z[..., 0]) / self.variance
         return -0.5 * (square + np.log(2.0 * np.pi * self.variance))
-
-    @property
-    def dispersion(self):
-        """The variance of the noise."""
-        return self.variance
 
     def mean(self, z):
         """Return E(y | z)."""
