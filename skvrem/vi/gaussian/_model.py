@@ -133,9 +133,19 @@ def structure_of(posterior):
 
 
 class PlainModel:
-    """What solvers ask for and models without a metric to be taken anew lack."""
+    """What solvers ask for and models without latent variables or references lack."""
 
+    recall_passes = 0
     metric_cost = 0.0
+
+    def remember(self, point, batch, beta):
+        """Return the sums of a batch, which are all that need be kept."""
+        sums = self.statistics(point, batch, beta)
+        return sums, sums
+
+    def recall(self, memory, point, batch):
+        """Return the sums of a batch where they were remembered."""
+        return memory
 
     def recondition(self, point, data, rng):
         """Return the point: its metric is its own, at no cost."""
