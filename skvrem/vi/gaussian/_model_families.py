@@ -14,7 +14,6 @@ from scipy.special import expit, gammaln, ndtri, softmax
 from skvrem.vi.gaussian import _kernels
 
 __all__ = [
-    "MANY_ROWS",
     "GaussianNoise",
     "Logistic",
     "PoissonCounts",

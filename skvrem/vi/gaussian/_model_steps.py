@@ -229,9 +229,8 @@ class SteppingModel(Steps):
 
     def noise(self, work, rows, rng):
         """Return standard normal numbers for some rows, none for quadrature."""
-        if not self.noise_width:
-            return np.empty((0, self.n_draws, self.model.k))
-        return rng.standard_normal((rows.size, self.n_draws, self.model.k))
+        n_rows = rows.size if self.noise_width else 0
+        return rng.standard_normal((n_rows, self.n_draws, self.model.k))
 
     def open(self, anchor):
         """Return what an epoch moves."""
