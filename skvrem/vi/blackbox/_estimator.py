@@ -39,7 +39,12 @@ from skvrem.vi.gaussian._guards import (
     check_in_memory,
     whole_fit,
 )
-from skvrem.vi.gaussian._minibatch import MinibatchSteps, check_steps, steps_of
+from skvrem.vi.gaussian._minibatch import (
+    MinibatchSteps,
+    TakesSteps,
+    check_steps,
+    steps_of,
+)
 from skvrem.vi.gaussian._model_posterior import Flat, MeanField
 from skvrem.vi.gaussian._plan import FULL_RANK, as_structure, plan_fit
 
@@ -61,6 +66,7 @@ PREDICT_DRAWS = 100
 
 
 class VariationalInference(
+    TakesSteps,
     StreamsWithoutBound,
     ParetoMixin,
     ArviZMixin,
@@ -356,7 +362,8 @@ class VariationalInference(
         n_rows = rows.size
         rows = weigh_rows(rows, check_weight(sample_weight, n_rows))
         # With covariances it is a part of the log density, in place of the model's.
-        apart = isinstance(before, MeanField) and not hasattr(self.model, "log_prior")
+        own = getattr(self.model, "log_prior", None)  # None of a JaxModel without
+        apart = isinstance(before, MeanField) and own is None
         within = None if apart else before
         target = Target(self.model, *rows, within)
         d, prior = target.n_dim, self._prior(target, before)
@@ -406,7 +413,6 @@ class VariationalInference(
             _rows=(*rows, within, prior),
             **result.attributes(),
         )
-        vars(self).pop("_pareto_k", None)
         warn_not_converged(self, result, unit="", advice=CLOSER, stacklevel=5)
 
     def _prior(self, target, before=None):

@@ -353,7 +353,6 @@ class BradleyTerry(
             **result.attributes(),
             _rows=(matches, prior),
         )
-        vars(self).pop("_pareto_k", None)
 
     def __getstate__(self):
         # Matches stay where they are: only what has been learnt travels.
