@@ -196,10 +196,10 @@ def test_another_model_must_have_the_same_parameters():
 
 def test_a_log_prior_of_none_is_none():
     """As JaxModel has it."""
-    X, y = logistic_problem()
+    problem = skills_problem()
     streams = []
     for own in ({}, {"log_prior": None}):
-        model = RichLogistic(X, y)
+        model = ShortSkills(*problem)
         vars(model).update(own)
         stream = VI(model, solver="svrg", posterior="meanfield", random_state=0)
         stream.partial_fit(np.arange(30)).partial_fit(np.arange(30, 60))
