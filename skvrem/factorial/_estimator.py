@@ -41,10 +41,8 @@ from skvrem.utils._validation import (
     check_em,
     check_integer,
     check_magnitude,
-    check_options,
     check_order,
     check_real,
-    check_steps,
     check_weight,
     validate_data,
 )
@@ -280,32 +278,20 @@ class FactorialMixture(
         self.verbose_interval = verbose_interval
 
     def _check_parameters(self):
-        check_em(self, solvers.names_for(FactorialModel), auto=("auto",))
-        check_steps(self)
-        self._check_codes()
-        check_integer(self, "inner_iter", least=1)
-        variances = ("noise_variance", "component_variance")
-        check_real(self, *variances, least=1e-100, most=1e100, options=("learn",))
-        check_options(
-            self,
-            posterior=("fullrank", "meanfield"),
-            tempering=(None, "annealed", "global"),
-        )
-        self._check_activation()
-        warn_annealing_too_long(self)
-
-    def _check_activation(self):
-        if among(self.activation_prior, ["learn"]):
-            return
+        variance = {"least": 1e-100, "most": 1e100}
+        ranges = {"noise_variance": variance, "component_variance": variance}
+        check_em(self, solvers.names_for(FactorialModel), **ranges)
         prior = np.asarray(self.activation_prior)
         shapes = ((), (self.n_components,))
         numbers = prior.dtype.kind in "fiu" and prior.shape in shapes
-        if not (numbers and ((prior > 0.0) & (prior < 1.0)).all()):
+        chances = numbers and ((prior > 0.0) & (prior < 1.0)).all()
+        if not (chances or among(self.activation_prior, ["learn"])):
             raise ValueError(
                 "activation_prior of FactorialMixture must be 'learn' or probabilities "
                 "above 0 and below 1, one or one for each of the "
                 f"{self.n_components} components, got {self.activation_prior!r}."
             )
+        warn_annealing_too_long(self)
 
     def _check_codes(self):
         """Check the parameters of answers too, which may change after a fit."""

@@ -36,17 +36,13 @@ from skvrem.utils._reports import (
 from skvrem.utils._validation import (
     all_or_nothing,
     check_em,
-    check_options,
     check_order,
-    check_real,
-    check_steps,
     check_weight,
     validate_data,
 )
 
 __all__ = ["VRGaussianMixture"]
 
-COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
 # Statistics of all blocks that variance reduction may keep.
 TABLE_BYTES = 1 << 26
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
@@ -197,7 +193,9 @@ class VRGaussianMixture(
         reg_covar: float = 1e-6,
         max_iter: int = 100,
         n_init: int = 1,
-        init_params: str = "kmeans",
+        init_params: Literal[
+            "kmeans", "k-means++", "random", "random_from_data"
+        ] = "kmeans",
         weights_init: ArrayLike | None = None,
         means_init: ArrayLike | None = None,
         precisions_init: ArrayLike | None = None,
@@ -261,15 +259,6 @@ class VRGaussianMixture(
 
     def _check_parameters(self):
         check_em(self, solvers.names_for(GaussianMixtureModel))
-        check_steps(self)
-        check_real(self, "reg_covar")
-        check_options(
-            self,
-            covariance_type=COVARIANCE_TYPES,
-            init_params=("kmeans", "k-means++", "random", "random_from_data"),
-            acceleration=("auto", None, "squarem"),
-            tempering=(None, "annealed"),
-        )
         if self.acceleration == "squarem" and self.solver not in ("auto", "batch"):
             raise ValueError(
                 f"acceleration={self.acceleration!r} extrapolates full passes: it "
