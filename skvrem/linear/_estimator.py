@@ -448,7 +448,7 @@ class SBMLogisticRegression(
 
     def _attributes(self, model, point, classes, dtype):
         """Return the fitted attributes of a point."""
-        theta = model.about_zero(point.parameters.theta)
+        theta = model.about_center(point.parameters.theta, -1.0)
         coef, intercept = theta.T, np.zeros(theta.shape[1])
         if model.intercept:
             coef, intercept = theta[:-1].T, theta[-1]

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.class_weight import compute_class_weight
 
-from skvrem.data import as_source, is_dask
+from skvrem.data import as_source
 from skvrem.utils._classes import number_classes
 from skvrem.utils._validation import check_weight, validate_data
 
@@ -43,8 +43,6 @@ class LabelledRows(NamedTuple):
 
 def open_rows(estimator, X, y, sample_weight, reset, classes=None):
     """Return the rows of a fit, or of a batch of a stream with given classes."""
-    if is_dask(X):
-        as_source(X, dask=False)  # says what to do
     if reset or not _is_as_before(estimator, X, y):
         X, y = validate_data(
             estimator,

@@ -30,7 +30,7 @@ from skvrem.utils._algebra import accumulate, scale
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._tiles import tiles
 
-__all__ = ["LogisticModel", "Parameters", "Point", "Statistics"]
+__all__ = ["LogisticModel", "Parameters", "Point", "Statistics", "log_linear_bound"]
 
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
@@ -170,15 +170,8 @@ class LogisticModel:
 
     # The origin
 
-    def about_center(self, theta):
-        """Return parameters about zero as those about the centre."""
-        return self._shifted(theta, 1.0)
-
-    def about_zero(self, theta):
-        """Return parameters about the centre as those about zero."""
-        return self._shifted(theta, -1.0)
-
-    def _shifted(self, theta, sign):
+    def about_center(self, theta, sign=1.0):
+        """Return parameters about zero as those about the centre; with -1, back."""
         if self.center is None:
             return theta
         theta = theta.copy()
@@ -426,3 +419,15 @@ class LogisticModel:
             point._replace(metric=self.metric(mean.curvature)),
             sample.n_units / data.n_units,
         )
+
+
+def log_linear_bound(features, theta, log_prior, descending):
+    """Return log z, gradient and curvature; see :func:`skvrem.linear.bound`."""
+    log_alpha = log_prior + features @ theta
+    d = len(theta)
+    order = np.arange(len(log_alpha))
+    if descending:
+        order = np.argsort(-log_alpha, kind="stable")
+    sigma, gradient = np.zeros((d, d)), np.zeros(d)
+    log_z = _kernels.partition_bound(features, log_alpha, order, sigma, gradient)
+    return log_z, gradient, sigma

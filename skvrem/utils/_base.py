@@ -104,12 +104,7 @@ class VersionedPickle(FitRecord):
             )
         # Parameters that have come since have their defaults.
         parameters = inspect.signature(type(self).__init__).parameters.values()
-        kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-        new = {
-            p.name: p.default
-            for p in parameters
-            if p.kind not in kinds and p.default is not inspect.Parameter.empty
-        }
+        new = {p.name: p.default for p in parameters if p.default is not p.empty}
         super().__setstate__(new | state)
 
 
@@ -196,15 +191,10 @@ def _text(columns, index, facts):
     def cell(value):
         return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
-    table = [
-        ["", *columns],
-        *([i, *map(cell, row)] for i, row in _rows(columns, index)),
-    ]
+    rows = zip(*columns.values(), strict=True)
+    table = [["", *columns]]
+    table += ([i, *map(cell, row)] for i, row in zip(index, rows, strict=True))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = ["  ".join(map(str.rjust, row, widths)) for row in table]
     lines += [f"{name}: {cell(value)}" for name, value in facts.items()]
     return "\n".join(lines)
-
-
-def _rows(columns, index):
-    return zip(index, zip(*columns.values(), strict=True), strict=True)
