@@ -130,7 +130,7 @@ def resume(estimator, model, n_rows, n_features):
     return FactorialPoint(parameters, sums, codes, codes.copy())
 
 
-def learned_temperature(highest, length, total_weight, kind=LearnedTemperature):
+def learned_temperature(highest, length, total_weight):
     """Return a temperature that is learned, and starts at the highest.
 
     What is left of it after `length` epochs goes in half as many, so that a fit ends
@@ -144,7 +144,6 @@ def learned_temperature(highest, length, total_weight, kind=LearnedTemperature):
         Epochs in which it is learned.
     total_weight : float
         Of all rows.
-    kind : type, default=LearnedTemperature
 
     Returns
     -------
@@ -153,7 +152,7 @@ def learned_temperature(highest, length, total_weight, kind=LearnedTemperature):
     temperatures = np.geomspace(1.0, max(highest, 1.0), N_TEMPERATURES)
     share = np.zeros(N_TEMPERATURES)
     share[-1] = 1.0
-    return kind(
+    return LearnedTemperature(
         temperatures,
         share,
         lambda point, _: calibration(point, 1.0 / temperatures),

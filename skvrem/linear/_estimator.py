@@ -31,7 +31,7 @@ from skvrem.linear._plan import (
 from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._classes import PredictsByProba, stream_classes
-from skvrem.utils._columns import MatrixLike
+from skvrem.utils._columns import MatrixLike, Weights
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import (
@@ -287,9 +287,7 @@ class SBMLogisticRegression(
 
     # Fits
 
-    def fit(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: Weights = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -473,7 +471,7 @@ class SBMLogisticRegression(
         X: MatrixLike,
         y: ArrayLike,
         classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        sample_weight: Weights = None,
     ) -> Self:
         r"""Update the model with one batch of a stream.
 
@@ -630,7 +628,7 @@ class SBMLogisticRegression(
         return log_softmax(Z, axis=1)
 
     def score(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self, X: MatrixLike, y: ArrayLike, sample_weight: Weights = None
     ) -> float:
         """Return the accuracy.
 

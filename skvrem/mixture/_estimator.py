@@ -1,7 +1,7 @@
 """The scikit-learn shell of the Gaussian mixture."""
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import schedules, solvers
 from skvrem.data import as_source, is_dask, known_sizes
 from skvrem.mixture._inference import (
+    ConditionalGaussian,
     check_block,
     condition_on,
     dense_covariances,
@@ -24,6 +25,7 @@ from skvrem.mixture._model import GaussianMixtureModel, Parameters, Statistics
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, fit_facts, summary_table
+from skvrem.utils._columns import Weights
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -242,12 +244,12 @@ class VRGaussianMixture(
         self.n_jobs = n_jobs
 
     @property
-    def lower_bound_(self):
+    def lower_bound_(self) -> float:
         """Log-likelihood a row, by scikit-learn's name of ``objective_``."""
         return self.objective_
 
     @property
-    def lower_bounds_(self):
+    def lower_bounds_(self) -> list[float]:
         """Its course over the epochs of a fit, a list of float."""
         return self.history_["objective"][1:].tolist()
 
@@ -266,7 +268,7 @@ class VRGaussianMixture(
             )
         warn_annealing_too_long(self)
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Self:
         """Estimate the mixture.
 
         Parameters
@@ -305,7 +307,7 @@ class VRGaussianMixture(
             self._fit(X, y, sample_weight)
         return self
 
-    def fit_predict(self, X, y=None, sample_weight=None):
+    def fit_predict(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Any:
         """Estimate the mixture and return the most probable component of each row.
 
         Parameters
@@ -380,8 +382,13 @@ class VRGaussianMixture(
             )
         return data, X.dtype, missing
 
-    def _plan(self, data):
-        """Choose solver, blocks and step, and whether their sums are kept."""
+    @property
+    def _dense(self):
+        return self.covariance_type in ("full", "tied")
+
+    @with_callbacks
+    def _fit(self, X, y, sample_weight):
+        data, dtype, missing = self._open(X, sample_weight, reset=True)
         k, d = self.n_components, data.n_features
         scatter, square = ((d + 1) / 2, d * d) if self._dense else (1, d)
         blocks = TABLE_BYTES // (8 * k * (1 + d + square))
@@ -392,16 +399,7 @@ class VRGaussianMixture(
             most_blocks=blocks,
             prefer_passes=data.remote,
         )
-        return plan, plan.keeps_sums(blocks)
-
-    @property
-    def _dense(self):
-        return self.covariance_type in ("full", "tied")
-
-    @with_callbacks
-    def _fit(self, X, y, sample_weight):
-        data, dtype, missing = self._open(X, sample_weight, reset=True)
-        plan, keep_sums = self._plan(data)
+        keep_sums = plan.keeps_sums(blocks)
         random_state = check_random_state(self.random_state)
         length = 0 if self.tempering is None else self.annealing_iter
         temperature = schedules.Linear(self.temperature, length)
@@ -471,7 +469,7 @@ class VRGaussianMixture(
             "_sums": tuple(sums[:3]),
         }
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Self:
         r"""Update the mixture with one batch of a stream.
 
         One step of stochastic EM (Cappé and Moulines 2009): the statistics move by
@@ -509,12 +507,10 @@ class VRGaussianMixture(
                 parameters = previous_parameters(self, data.n_features)
                 point = AveragingPoint(parameters, sums, parameters.means)
                 seen = self.n_samples_seen_
-            count = seen / data.n_units
-            step = solvers.stream_step(self, model, point, data, count)
-            objective = model.objective(point, step.mean)
+            step = solvers.stream_step(self, model, point, data, seen / data.n_units)
             moved = model.reseed(step.point, data, rng)
             found = self._attributes(model, moved, dtype) | {
-                "objective_": objective,
+                "objective_": model.objective(point, step.mean),
                 "n_samples_seen_": seen + data.n_units,
             }
             step.record(self, found, data.n_units)
@@ -559,7 +555,7 @@ class VRGaussianMixture(
         with threads(self.n_jobs):
             return evaluate(X)
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> Any:
         """Return the most probable component of each row.
 
         Parameters
@@ -574,7 +570,7 @@ class VRGaussianMixture(
         """
         return self._evaluate(X, "labels")
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: ArrayLike) -> Any:
         """Return the probability of each component for each row.
 
         Parameters
@@ -589,7 +585,7 @@ class VRGaussianMixture(
         """
         return self._evaluate(X, "probabilities", (len(self._parameters().weights),))
 
-    def score_samples(self, X):
+    def score_samples(self, X: ArrayLike) -> Any:
         """Return the log-density of each row, in nats.
 
         Parameters
@@ -604,7 +600,7 @@ class VRGaussianMixture(
         """
         return self._evaluate(X, "log_density")
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> float:
         """Return the average log-density of the rows, in nats a row.
 
         Parameters
@@ -630,14 +626,17 @@ class VRGaussianMixture(
         weight = check_weight(sample_weight, len(log_density))
         return float(np.average(log_density, weights=weight))
 
-    def _n_parameters(self):
+    def _criterion(self, X, price):
+        """Twice the negative log-likelihood, and a price for each parameter."""
+        log_density = np.asarray(self.score_samples(X))
         k, d = self.means_.shape
         size = self.covariances_.size
         if self._of_fit.covariance_type in ("full", "tied"):  # of which half is free
             size = size // d * (d + 1) // 2
-        return size + k * d + k - 1
+        penalty = (size + k * d + k - 1) * price(len(log_density))
+        return float(-2.0 * log_density.sum(dtype=float) + penalty)
 
-    def bic(self, X):
+    def bic(self, X: ArrayLike) -> float:
         """Return the Bayesian information criterion on X.
 
         Parameters
@@ -650,11 +649,9 @@ class VRGaussianMixture(
         bic : float
             The lower, the better.
         """
-        log_density = np.asarray(self.score_samples(X))
-        penalty = self._n_parameters() * np.log(len(log_density))
-        return float(-2.0 * log_density.sum(dtype=float) + penalty)
+        return self._criterion(X, np.log)
 
-    def aic(self, X):
+    def aic(self, X: ArrayLike) -> float:
         """Return the Akaike information criterion on X.
 
         Parameters
@@ -667,10 +664,9 @@ class VRGaussianMixture(
         aic : float
             The lower, the better.
         """
-        log_density = np.asarray(self.score_samples(X))
-        return float(-2.0 * log_density.sum(dtype=float) + 2 * self._n_parameters())
+        return self._criterion(X, lambda n_samples: 2.0)
 
-    def sample(self, n_samples=1):
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw from the fitted mixture.
 
         Parameters
@@ -700,7 +696,7 @@ class VRGaussianMixture(
             X[rows] += draws[rows] @ factors[k].T
         return X, y
 
-    def condition(self, given, values):
+    def condition(self, given: ArrayLike, values: ArrayLike) -> ConditionalGaussian:
         """Return the distribution of the other features given some.
 
         Parameters
@@ -729,7 +725,7 @@ class VRGaussianMixture(
         known = number_features(given, names, parameters.means.shape[1])
         return condition_on(parameters, self._covariances(), known, values)
 
-    def relabel(self, order):
+    def relabel(self, order: ArrayLike) -> Self:
         """Put the components into another order, in place.
 
         Parameters
@@ -752,7 +748,7 @@ class VRGaussianMixture(
         self._sums = tuple(part[order] for part in self._sums)
         return self
 
-    def summary(self):
+    def summary(self) -> Any:
         """Return a table of the components.
 
         Returns

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy import linalg
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.utils import check_array
 
@@ -189,12 +188,7 @@ def condition_on(parameters, covariances, known, values):
     batch = as_source(np.ascontiguousarray(values)).batch(0, len(values))
     log_joint = model.log_joint(marginal, batch, np.float64)
     share = np.exp(log_softmax(log_joint, axis=1))
-    gain = np.stack(
-        [
-            linalg.solve(a, b.T, assume_a="pos").T
-            for a, b in zip(inner, cross, strict=True)
-        ]
-    )
+    gain = np.linalg.solve(inner, cross.transpose(0, 2, 1)).transpose(0, 2, 1)
     offset = values[:, None, :] - means[:, known]
     components = means[:, free] + np.einsum("kfg,nkg->nkf", gain, offset)
     spread = covariances[:, free[:, None], free] - gain @ cross.transpose(0, 2, 1)

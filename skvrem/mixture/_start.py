@@ -140,7 +140,6 @@ def starting_parameters(model, data, n_components, method, rng):
     rows -= center
     variance = np.average(np.square(rows), axis=0, weights=weight).mean()
     variance = variance if variance > 0.0 else 1.0
-    passes = 0.0
     if method == "random":
         share = rng.uniform(size=(len(rows), n_components))
         share /= share.sum(axis=1, keepdims=True)
@@ -154,10 +153,10 @@ def starting_parameters(model, data, n_components, method, rng):
         means, _ = kmeans_plusplus(
             rows, n_components, sample_weight=weight, random_state=seed
         )
-    means = means + center
+    means, n_iter = means + center, 0
     if method == "kmeans":
         means, n_iter = _lloyd(model, sample, means, variance)
-        passes += n_iter * sample.n_units / data.n_units
+    passes = n_iter * sample.n_units / data.n_units
     point = model.start(_spheres(model.covariance_type, means, variance))
     beta = SOFT if method == "random" else HARD
     scatter = point.statistics.sum_xx.size
@@ -199,10 +198,9 @@ def _in_memory(sample):
 def _spheres(covariance_type, means, variance):
     """Parameters of equal spheres, in the shapes of `covariance_type`."""
     k, d = means.shape
-    shape = {"full": (k, 1, 1), "tied": (1, 1), "diag": (k, d), "spherical": (k,)}
-    unit = np.ones(shape[covariance_type])
+    unit = np.ones(_shape(covariance_type, k, d))
     if covariance_type in ("full", "tied"):
-        unit = unit * np.eye(d)
+        unit *= np.eye(d)
     weights = np.full(k, 1.0 / k)
     return Parameters(weights, means, unit * variance, unit / np.sqrt(variance))
 
