@@ -92,9 +92,8 @@ def starting_parameters(estimator, moments, rng):
     if spread == "learn":
         square = moments.variance + np.square(moments.mean).mean()
         spread = square / activation.sum()
-    if estimator.components_init is not None:
-        means = check_given(estimator.components_init, "components_init", (k, d))
-    else:
+    means = check_given(estimator.components_init, "components_init", (k, d))
+    if means is None:
         apart = APART * np.sqrt(moments.variance) * rng.standard_normal((k, d))
         means = moments.mean / activation.sum() + apart
     return Parameters(means, None, activation, noise, float(spread))

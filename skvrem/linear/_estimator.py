@@ -21,7 +21,6 @@ from skvrem.linear._input import check_precision, find_center, open_rows
 from skvrem.linear._model import Parameters, Statistics
 from skvrem.linear._plan import (
     MANY_ROWS,
-    Sample,
     count_blocks,
     curvature_rows,
     plan_fit,
@@ -409,7 +408,7 @@ class SBMLogisticRegression(
                 return model.about_center(theta), 0.0
         rows = start_rows(shape[0], data.n_units)
         cold = name in ("batch", "stochastic") or not rows or model.metric_cost > DEAR
-        sample = None if cold else Sample(data.sample(rows, rng))
+        sample = None if cold else data.sample(rows, rng)
         if sample is None or not sample.total_weight > 0.0:
             return np.zeros(shape), 0.0
         tol = START_PRECISION * shape[0] * shape[1] / (2.0 * rows)

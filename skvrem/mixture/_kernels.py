@@ -478,7 +478,7 @@ def _parameters(means, U, log_constants, variances, dtype):
     size = d + d % 2
     m, constants = _zeros(k * size, dtype), _zeros(k, dtype)
     u = _zeros(k * size * (size if U.ndim == 3 else 1), dtype)
-    parts = _zeros(k * size if variances is not None else 0, dtype)
+    parts = None if variances is None else _zeros(k * size, dtype)
     for c in range(k):
         constant = log_constants[c]
         for i in range(d):
@@ -541,8 +541,6 @@ def visit_rows(
         for c in range(k):
             if U.ndim == 3:
                 _full_joint(x, rows, size, m, u, constants, c, z, y, q, joint)
-            elif variances is None:
-                _diag_joint(x, rows, size, m, u, None, constants, c, q, joint)
             else:
                 _diag_joint(x, rows, size, m, u, parts, constants, c, q, joint)
         if out is not None:

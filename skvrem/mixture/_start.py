@@ -88,12 +88,9 @@ def _shape(covariance_type, k, d):
 
 def _check_inits(estimator, k, d):
     """Return what the user gave to start with: weights, means, precisions."""
-    found, precisions = [], _shape(estimator.covariance_type, k, d)
-    shapes = {"weights": (k,), "means": (k, d), "precisions": precisions}
-    for name, shape in shapes.items():
-        value = getattr(estimator, f"{name}_init")
-        given = value is not None
-        found.append(check_given(value, f"{name}_init", shape) if given else None)
+    precisions = _shape(estimator.covariance_type, k, d)
+    shapes = {"weights_init": (k,), "means_init": (k, d), "precisions_init": precisions}
+    found = [check_given(getattr(estimator, n), n, shapes[n]) for n in shapes]
     weights = found[0]
     if weights is not None and not (
         weights.min() >= 0.0 and np.isclose(weights.sum(), 1.0, atol=1e-6)

@@ -415,13 +415,15 @@ def check_magnitude(X, name="X", power=2):
 
 
 def check_given(value, name, shape):
-    """Return what a fit is to start from as float64.
+    """Return what a fit is to start from as float64, or None where it is None.
 
     Raises
     ------
     ValueError
         For another shape, or what are no finite numbers.
     """
+    if value is None:
+        return None
     options = {"dtype": np.float64, "ensure_2d": False, "allow_nd": True}
     with naming_columns(value, f"{name} holds numbers", "Pass an array."):
         value = check_array(value, **options, ensure_min_samples=0, input_name=name)
