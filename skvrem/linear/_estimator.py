@@ -1,6 +1,5 @@
 """The scikit-learn shell of the logistic regression: parameters, fit, partial_fit."""
 
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem import schedules, solvers
+from skvrem import solvers
 from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
 from skvrem.linear._input import check_precision, find_center, open_rows
 from skvrem.linear._model import Parameters, Statistics
@@ -338,51 +337,37 @@ class SBMLogisticRegression(
 
     @with_callbacks
     def _fit(self, X, y, sample_weight, C, solver):
-        began = time.perf_counter()
         rows = open_rows(self, X, y, sample_weight, reset=True)
         data, classes = rows.data, rows.classes
         center = find_center(self, data)
         model, plan = plan_fit(self, solver, rows, C, center=center)
-        seed = 0  # solvers without minibatches repeat, as the twin's do
+        random_state = None  # solvers without minibatches repeat, as the twin's do
         if self.random_state is not None or plan.name in ("stochastic", "svrg"):
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-        rng = np.random.default_rng(seed)
-        theta, passes = self._first_theta(model, plan.name, data, classes, rng)
-        point = model.start(Parameters(theta))
-        if plan.name == "svrg":
-            point, cost = model.recondition(point, data, rng)
-            passes += cost
+            random_state = check_random_state(self.random_state)
+
+        def start(rng):
+            theta, passes = self._first_theta(model, plan.name, data, classes, rng)
+            point = model.start(Parameters(theta))
+            if plan.name == "svrg":
+                point, cost = model.recondition(point, data, rng)
+                passes += cost
+            options = {"classes": classes, "dtype": rows.dtype}
+            attributes = partial(self._attributes, model, **options)
+            return solvers.Start(model, point, attributes, passes)
+
         with Progress(self, X, y, 1) as progress:
-            attributes = partial(
-                self._attributes, model, classes=classes, dtype=rows.dtype
+            result, attributes = solvers.run_starts(
+                self, start, plan, data, progress, random_state
             )
-            report = progress.start(0, attributes)
-            result = solvers.run(
-                model,
-                plan.solver,
-                data,
-                point,
-                step_size=plan.step_size,
-                temperature=schedules.Constant(1.0),
-                max_iter=self.max_iter,
-                tol=self.tol,
-                rng=rng,
-                report=report,
-                passes=passes,
-                seconds=time.perf_counter() - began,
-            )
-            report.end()
+        del attributes["init_scores_"]  # there is one start
         check_precision(center, result.point.parameters.theta, rows.dtype)
         warn_not_converged(self, result, advice="a smaller C makes the problem easier")
         for name in ("coef_std_", "intercept_std_", "curvature_"):
             vars(self).pop(name, None)
         sums = result.point.statistics
         vars(self).update(
-            self._attributes(model, result.point, classes, rows.dtype),
-            **result.attributes() | {"n_iter_": np.array([result.n_iter], np.int32)},
+            attributes | {"n_iter_": np.array([result.n_iter], np.int32)},
             objective_=result.objective,
-            solver_=result.history[-1].solver,
-            **plan.attributes(data.n_units),
             n_samples_seen_=data.n_units,
             _seen=data.total_weight,
             _center=center,
@@ -412,18 +397,13 @@ class SBMLogisticRegression(
         if sample is None or not sample.total_weight > 0.0:
             return np.zeros(shape), 0.0
         tol = START_PRECISION * shape[0] * shape[1] / (2.0 * rows)
+        entries = row_entries(data)
+        sample_rows = curvature_rows(model.curvature, *shape, rows, entries)
         result = solvers.run(
-            replace(
-                model,
-                sample_rows=curvature_rows(
-                    model.curvature, *shape, rows, row_entries(data)
-                ),
-            ),
+            replace(model, sample_rows=sample_rows),
             solvers.QuasiNewton(tol),
             sample,
             model.start(Parameters(np.zeros(shape))),
-            step_size=schedules.Constant(1.0),
-            temperature=schedules.Constant(1.0),
             max_iter=START_STEPS,
             tol=tol,
             rng=rng,

@@ -4,6 +4,7 @@ import math
 import time
 from typing import Any
 
+from skvrem.schedules import Constant
 from skvrem.solvers._history import Epoch, Result
 from skvrem.solvers._pace import Pace
 from skvrem.solvers._prediction import Prospect
@@ -11,6 +12,8 @@ from skvrem.solvers._protocols import recentred
 from skvrem.solvers.estimate._batch import Batch
 
 __all__ = ["Run", "run"]
+
+ONE = Constant(1.0)
 
 
 class Run:
@@ -26,14 +29,14 @@ class Run:
     model, solver, data : see ``_protocols.py``
     point : Any
         Where to start.
-    step_size, temperature : callables
-        Functions of the number of updates and of epochs made. A temperature that has
-        a method `observe` is told every point that has been certified.
     tol : float
         Converged when less is left to gain a unit, by the solver's own prediction, or
         by the gains of the last epochs for as many epochs in a row as the solver's
         patience. 0 never stops a fit.
     rng : numpy.random.Generator
+    step_size, temperature : callables, default=Constant(1.0)
+        Functions of the number of updates and of epochs made. A temperature that has
+        a method `observe` is told every point that has been certified.
     report : callable, default=None
         Called with each `Epoch` that moved and its point; a true answer stops the fit.
     passes, seconds : float
@@ -47,10 +50,10 @@ class Run:
         data,
         point,
         *,
-        step_size,
-        temperature,
         tol,
         rng,
+        step_size=ONE,
+        temperature=ONE,
         report=None,
         passes=0.0,
         seconds=0.0,
