@@ -29,15 +29,14 @@ class DaskSource:
 
     Parameters
     ----------
-    X : dask.array.Array of shape (n_units, n_features), of floats, with known sizes
+    X : dask.array.Array of shape (n_units, n_features)
+        Of floats, with known sizes, and whole rows in every block.
     sample_weight : ndarray of shape (n_units,), or None
     """
 
     remote = True
 
     def __init__(self, X, sample_weight):
-        if X.numblocks[1] > 1:
-            X = X.rechunk({1: -1})
         self.n_units, self.n_features = X.shape
         self.parts = [block for row in X.to_delayed() for block in row]
         self.edges = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(int)

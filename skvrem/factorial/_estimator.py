@@ -481,13 +481,10 @@ class FactorialMixture(
 
     def _parameters(self):
         check_is_fitted(self)
-        return Parameters(
-            np.array(self.components_, np.float64),
-            np.array(self.components_covariance_, np.float64),
-            np.array(self.activation_prior_, np.float64),
-            float(self.noise_variance_),
-            float(self.component_variance_),
-        )
+        names = ("components_", "components_covariance_", "activation_prior_")
+        arrays = (np.array(getattr(self, name), np.float64) for name in names)
+        numbers = float(self.noise_variance_), float(self.component_variance_)
+        return Parameters(*arrays, *numbers)
 
     def _evaluate(self, X, codes=True):
         """Return the codes of rows and the bounds of their log-likelihood."""

@@ -339,7 +339,7 @@ class SBMLogisticRegression(
     def _fit(self, X, y, sample_weight, C, solver):
         rows = open_rows(self, X, y, sample_weight, reset=True)
         data, classes = rows.data, rows.classes
-        center = find_center(self, data)
+        center = find_center(self, rows)
         model, plan = plan_fit(self, solver, rows, C, center=center)
         random_state = None  # solvers without minibatches repeat, as the twin's do
         if self.random_state is not None or plan.name in ("stochastic", "svrg"):
@@ -503,7 +503,7 @@ class SBMLogisticRegression(
         # A stream keeps the origin that its curvature is taken about.
         known = None if first else self._curvature
         center = getattr(self, "_center", None)  # older pickles have none
-        center = find_center(self, data) if known is None else center
+        center = find_center(self, rows) if known is None else center
         model, _ = plan_fit(self, "stochastic", rows, C, n_total, center)
         shape = (len(model.ridge), model.k)
         n_blocks = count_blocks(

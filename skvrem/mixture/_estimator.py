@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source, is_dask, known_sizes
+from skvrem.data import as_source, is_dask
 from skvrem.mixture._inference import (
     ConditionalGaussian,
     check_block,
@@ -344,6 +344,7 @@ class VRGaussianMixture(
             if X.dtype.kind not in "fiub":
                 raise ValueError(f"X must be numeric, got dtype {X.dtype}.")
             validate_data(self, X, reset=reset, skip_check_array=True)
+            X = X.rechunk({1: -1})
             return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
         if hasattr(X, "to_dask_array"):
             raise TypeError(
@@ -362,8 +363,8 @@ class VRGaussianMixture(
     def _open(self, X, sample_weight, reset):
         """Validate rows and weights; return their source, dtype and missingness."""
         X = self._check_X(X, reset)
-        if is_dask(X):
-            X = known_sizes(X)
+        if is_dask(X) and np.isnan(X.shape[0]):
+            X = X.copy().compute_chunk_sizes()
         if is_dask(sample_weight):
             sample_weight = sample_weight.compute()
         data = as_source(X, check_weight(sample_weight, X.shape[0]))
@@ -542,8 +543,6 @@ class VRGaussianMixture(
             covariance_type=self._of_fit.covariance_type,
         )
         if is_dask(X):
-            if X.numblocks[1] > 1:
-                X = X.rechunk({1: -1})
             chunks = (X.chunks[0], *((c,) for c in columns))
             return X.map_blocks(
                 evaluate,

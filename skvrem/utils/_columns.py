@@ -94,7 +94,8 @@ def naming_columns(X, needs, advice, numbers=None):
     """
     try:
         # Dates would be converted to nanoseconds.
-        if any(getattr(dtype, "kind", "") in "mM" for dtype in _dtypes(X)):
+        dtypes = getattr(X, "dtypes", [getattr(X, "dtype", None)])
+        if any(getattr(dtype, "kind", None) in ("m", "M") for dtype in dtypes):
             raise ValueError("dates")
         yield
     except (TypeError, ValueError) as error:
@@ -108,13 +109,6 @@ def naming_columns(X, needs, advice, numbers=None):
         if "float() argument" in str(error):
             raise TypeError(f"{needs}: {error}.") from None
         raise
-
-
-def _dtypes(X):
-    found = getattr(X, "dtypes", None)
-    if found is not None:
-        return list(found)
-    return [X.dtype] if hasattr(X, "dtype") else []
 
 
 def _not_numbers(X, numbers):
