@@ -27,7 +27,7 @@ from skvrem.linear._plan import (
     start_rows,
 )
 from skvrem.utils._algebra import scale
-from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._classes import PredictsByProba, stream_classes
 from skvrem.utils._columns import MatrixLike, Weights
 from skvrem.utils._parallel import one_blas_thread, threads
@@ -669,8 +669,6 @@ class SBMLogisticRegression(
         """
         check_is_fitted(self)
         dense = self.coef_.toarray() if sp.issparse(self.coef_) else self.coef_
-        names = list(getattr(self, "feature_names_in_", ()))
-        names = names or [f"x{j}" for j in range(dense.shape[1])]
         table = np.column_stack([dense, self.intercept_])
         labels = self.classes_[1:] if len(dense) == 1 else self.classes_
         std = getattr(self, "coef_std_", None)
@@ -686,4 +684,4 @@ class SBMLogisticRegression(
         if hasattr(self, "history_"):
             facts["passes"] = float(self.history_["passes"][-1])
             facts["converged"] = self.converged_
-        return summary_table(columns, [*names, "intercept"], facts)
+        return summary_table(columns, [*feature_names(self), "intercept"], facts)

@@ -352,17 +352,14 @@ class LogisticModel:
         hessian = np.zeros((k, p, k, p))
         for gram, (a, b) in zip(grams, pairs, strict=True):
             hessian[a, :, b] = hessian[b, :, a] = gram if a == b else -gram
-        ridge = self.penalty
-        common = np.zeros(p)
-        for a in range(k):
-            hessian[a, np.arange(p), a, np.arange(p)] += ridge
         hessian = hessian.reshape(k * p, k * p)
-        shifted = hessian
+        hessian.flat[:: k * p + 1] += np.tile(self.penalty, k)
+        shifted, common = hessian, np.zeros(p)
         if k > 1:
             # 11^T acts on what is common to the columns only, and is taken out again.
             amount = np.maximum(hessian.diagonal().reshape(k, p).mean(axis=0), 1e-300)
             shifted = hessian + np.kron(np.full((k, k), 1.0 / k), np.diag(amount))
-            common = 1.0 / (k * (amount + ridge))
+            common = 1.0 / (k * (amount + self.penalty))
         inverse = Factor(shifted).solve(np.eye(k * p))
         variance = inverse.diagonal().reshape(k, p) - common
         if self.center is not None:
@@ -370,9 +367,7 @@ class LogisticModel:
             # The Hessian is a quadratic form: it takes the opposite transformation.
             back = np.append(-self.center.astype(np.float64), 1.0)
             blocks = inverse.reshape(k, p, k, p)[np.arange(k), :, np.arange(k), :]
-            variance[:, -1] = (blocks @ back) @ back - np.square(back) @ (
-                common * np.ones(p)
-            )
+            variance[:, -1] = (blocks @ back) @ back - np.square(back) @ common
             forth = np.eye(p)
             forth[-1, :-1] = -back[:-1]
             forth = np.kron(np.eye(k), forth)

@@ -24,7 +24,7 @@ from skvrem.mixture._inference import (
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, Statistics
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
-from skvrem.utils._base import VersionedPickle, fit_facts, summary_table
+from skvrem.utils._base import VersionedPickle, feature_names, fit_facts, summary_table
 from skvrem.utils._columns import Weights
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
@@ -445,7 +445,7 @@ class VRGaussianMixture(
             self.reg_covar,
             variances,
             mean,
-            self._names(),
+            feature_names(self),
             "component",
             np.diagonal(covariances, axis1=1, axis2=2),
             sums.sum_w / total * n_rows,
@@ -527,11 +527,6 @@ class VRGaussianMixture(
         """Covariances as matrices, shape (n_components, n_features, n_features)."""
         covariances = np.asarray(self.covariances_, np.float64)
         return dense_covariances(self.means_, covariances, self._of_fit.covariance_type)
-
-    def _names(self):
-        names = getattr(self, "feature_names_in_", None)
-        d = self.n_features_in_
-        return [f"x{j}" for j in range(d)] if names is None else list(names)
 
     def _evaluate(self, X, what, columns=()):
         parameters = self._parameters()
@@ -758,7 +753,7 @@ class VRGaussianMixture(
             passes and how many starts reached the best; the text ends with them.
         """
         check_is_fitted(self)
-        names = self._names()
+        names = feature_names(self)
         deviations = np.sqrt(np.diagonal(self._covariances(), axis1=1, axis2=2))
         columns = {"share": self.weights_}
         for j, name in enumerate(names):

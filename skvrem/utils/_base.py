@@ -20,6 +20,7 @@ __all__ = [
     "ComponentsMixin",
     "FitRecord",
     "VersionedPickle",
+    "feature_names",
     "fit_facts",
     "summary_table",
 ]
@@ -145,6 +146,14 @@ def optional(module, extra, purpose):
         raise ImportError(
             f"{purpose} needs {module}: pip install 'skvrem[{extra}]'"
         ) from error
+
+
+def feature_names(estimator):
+    """Return the names of the features of an estimator."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return [f"x{j}" for j in range(estimator.n_features_in_)]
+    return list(names)
 
 
 def summary_table(columns, index, facts):
