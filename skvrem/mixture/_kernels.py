@@ -307,10 +307,8 @@ def _moments2(x, i, m, mi, r, ri, z, sum_x, sum_xx, at, size, rows):
         a0, a1 = r[ri + t] * z0, r[ri + t] * z1
         p0, p1 = p0 + a0, p1 + a1
         p00, p01, p11 = p00 + a0 * z0, p01 + a0 * z1, p11 + a1 * z1
-    sum_x[mi] += p0
-    sum_x[mi + 1] += p1
-    sum_xx[at] += p00
-    sum_xx[at + 1] += p01
+    _add(sum_x, mi, (p0, p1))
+    _add(sum_xx, at, (p00, p01))
     sum_xx[at + size + 1] += p11
 
 
@@ -440,10 +438,8 @@ def _diag_sums(x, rows, size, m, c, r, variances, sum_x, sum_xx):
             a0, a1 = rt * z0, rt * z1
             p0, p1 = p0 + a0, p1 + a1
             pp0, pp1 = pp0 + a0 * z0, pp1 + a1 * z1
-        sum_x[mj] += p0
-        sum_x[mj + 1] += p1
-        sum_xx[mj] += pp0
-        sum_xx[mj + 1] += pp1
+        _add(sum_x, mj, (p0, p1))
+        _add(sum_xx, mj, (pp0, pp1))
         if variances is not None:
             sum_xx[mj] += r0 * variances[c, j]
             if j + 1 < variances.shape[1]:
