@@ -662,10 +662,7 @@ class FactorialMixture(
             "variance share": variance / total,
             "sd": np.sqrt(np.diagonal(parameters.covariance)),
         }
-        facts = {
-            "objective": self.objective_,
-            "noise_variance": parameters.noise,
-        }
+        facts = {"objective": self.objective_, "noise_variance": parameters.noise}
         facts |= fit_facts(self, self.objective_)
         index = [f"component {k}" for k in range(len(means))]
         return summary_table(columns, index, facts)

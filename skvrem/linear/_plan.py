@@ -175,18 +175,14 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
         center=center,
         **_cost(curvature, p, k, data),
     )
+    made, steps = solvers.QuasiNewton(estimator.tol), ONE
     if accelerated:
-        newton = solvers.QuasiNewton(estimator.tol)
-        return model, solvers.Plan("batch+lbfgs", newton, ONE, 1)
-    if stream:
+        solver = "batch+lbfgs"
+    elif stream:
         # The share of the newest block in all that have been seen.
-        schedule = schedules.Power(1.0, 1.0, 1.0)
-        made = solvers.Stochastic(n_blocks)
-        return model, solvers.Plan(solver, made, schedule, n_blocks)
-    steps, window = ONE, 1
-    if solver == "svrg":
-        steps, window = schedules.Constant(factor), SVRG_WINDOW
-        made = solvers.SVRG(n_blocks)
+        made, steps = solvers.Stochastic(n_blocks), schedules.Power(1.0, 1.0, 1.0)
+    elif solver == "svrg":
+        made, steps = solvers.SVRG(n_blocks), schedules.Constant(factor)
     elif majorizes:
         made = solvers.Batch()
     else:
@@ -195,17 +191,14 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
         # Where the bound is loose, the accelerated steps go on.
         own = choose_curvature(estimator, p, k, data, own=True)
         if own.kind == "gram":
-            closer = replace(
-                model,
-                curvature=own,
-                kind="hessian",
-                every=False,
-                **_cost(own, p, k, data),
-            )
+            changes = {"curvature": own, "kind": "hessian", "every": False}
+            closer = replace(model, **changes, **_cost(own, p, k, data))
             # Derivatives of tol are what a gain of about its square leaves.
+            window = SVRG_WINDOW if solver == "svrg" else 1
             slow = solvers.Slow(min(estimator.tol, estimator.tol**2), window)
-            newton = solvers.QuasiNewton(estimator.tol)
-            made = solvers.Switch(made, newton, slow, closer)
+            made = solvers.Switch(
+                made, solvers.QuasiNewton(estimator.tol), slow, closer
+            )
     return model, solvers.Plan(solver, made, steps, n_blocks)
 
 

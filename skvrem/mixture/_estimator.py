@@ -369,9 +369,7 @@ class VRGaussianMixture(
             sample_weight = sample_weight.compute()
         data = as_source(X, check_weight(sample_weight, X.shape[0]))
         if is_dask(X):
-            missing = data.any(
-                partial(check_block, covariance_type=self.covariance_type)
-            )
+            missing = data.any(partial(check_block, self.covariance_type))
         else:
             missing = find_missing(X, self.covariance_type)
         n_rows = data.n_weighted
@@ -393,12 +391,9 @@ class VRGaussianMixture(
         k, d = self.n_components, data.n_features
         scatter, square = ((d + 1) / 2, d * d) if self._dense else (1, d)
         blocks = TABLE_BYTES // (8 * k * (1 + d + square))
+        sizes = data.n_units, k * (1 + d + d * scatter)
         plan = solvers.plan_em(
-            self,
-            data.n_units,
-            k * (1 + d + d * scatter),
-            most_blocks=blocks,
-            prefer_passes=data.remote,
+            self, *sizes, most_blocks=blocks, prefer_passes=data.remote
         )
         keep_sums = plan.keeps_sums(blocks)
         random_state = check_random_state(self.random_state)
@@ -440,16 +435,9 @@ class VRGaussianMixture(
         if self.covariance_type == "spherical":
             variances = np.full_like(variances, variances.mean())
         covariances = dense_covariances(means, covariances, self.covariance_type)
-        warn_scale(
-            self,
-            self.reg_covar,
-            variances,
-            mean,
-            feature_names(self),
-            "component",
-            np.diagonal(covariances, axis1=1, axis2=2),
-            sums.sum_w / total * n_rows,
-        )
+        columns = variances, mean, feature_names(self)
+        parts = np.diagonal(covariances, axis1=1, axis2=2), sums.sum_w / total * n_rows
+        warn_scale(self, self.reg_covar, *columns, "component", *parts)
 
     def _attributes(self, model, point, dtype):
         """Return the fitted attributes of a point, and its statistics."""
@@ -458,9 +446,8 @@ class VRGaussianMixture(
         )
         precisions = factors @ factors.swapaxes(-1, -2) if self._dense else factors**2
         # About the means as they are stored, which float32 rounds.
-        sums = model.translate(
-            point.statistics, point.reference, means.astype(np.float64)
-        )
+        stored = means.astype(np.float64)
+        sums = model.translate(point.statistics, point.reference, stored)
         return {
             "weights_": weights,
             "means_": means,
@@ -529,14 +516,9 @@ class VRGaussianMixture(
         return dense_covariances(self.means_, covariances, self._of_fit.covariance_type)
 
     def _evaluate(self, X, what, columns=()):
-        parameters = self._parameters()
+        parameters, kind = self._parameters(), self._of_fit.covariance_type
         X = self._check_X(X, reset=False)
-        evaluate = partial(
-            evaluate_rows,
-            what=what,
-            parameters=parameters,
-            covariance_type=self._of_fit.covariance_type,
-        )
+        evaluate = partial(evaluate_rows, what, parameters, kind)
         if is_dask(X):
             chunks = (X.chunks[0], *((c,) for c in columns))
             return X.map_blocks(

@@ -55,7 +55,7 @@ def find_missing(X, covariance_type):
     return missing
 
 
-def check_block(X, covariance_type):
+def check_block(covariance_type, X):
     """Check a block of a dask array as scikit-learn checks an array."""
     refuse_sparse_chunks(X)
     X = check_array(X, dtype=None, ensure_all_finite="allow-nan", ensure_min_samples=0)
@@ -72,7 +72,7 @@ def refuse_sparse_chunks(block):
         )
 
 
-def evaluate_rows(X, what, parameters, covariance_type):
+def evaluate_rows(what, parameters, covariance_type, X):
     """Labels, probabilities or log-densities of the rows of an array in memory."""
     refuse_sparse_chunks(X)
     model = GaussianMixtureModel(covariance_type, 0.0, find_missing(X, covariance_type))
