@@ -142,7 +142,7 @@ def _warm_parameters(estimator, model, data):
     try:
         model.passes(parameters, data.whole()).forward()
     except Impossible:  # what the earlier rows did not hold
-        return model.relax(parameters, data.rows.mean_features())
+        return model.relax(parameters, data.rows)
     return parameters
 
 
@@ -191,9 +191,8 @@ def stream_step(estimator, X, continues, **given):
     try:
         passes, sums = expect(point.parameters)
     except Impossible:  # what the batches before did not hold
-        mean = data.rows.mean_features()
         with naming_impossible(sequences):
-            passes, sums = expect(model.relax(point.parameters, mean))
+            passes, sums = expect(model.relax(point.parameters, data.rows))
     mean = scale(sums, 1.0 / data.total_weight)
     if continues and len(sequences.bounds) == 2:
         # Nothing has been seen of how sequences begin.

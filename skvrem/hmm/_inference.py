@@ -51,7 +51,7 @@ def decode(estimator, X, groups, lengths, algorithm):
     tables, which = model.transitions.tables(parameters.transmat, sequences.inputs)
     logs = bounded_log(chain.start), bounded_log(tables)
     with threads(estimator.n_jobs):
-        states, scores = most_probable_paths(data.rows, chain.theta, *logs, which)
+        states, scores = most_probable_paths(data.rows, chain, *logs, which)
     if scores.min() < -1e99:
         run(estimator, X, groups, lengths)  # says which row
     return float(scores.sum()), states
