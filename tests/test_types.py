@@ -30,6 +30,7 @@ from skvrem import (
     BayesianGLMRegressor,
     BayesianLogisticRegression,
     ConvergenceDisplay,
+    FactorialMixture,
     GaussianDropoutClassifier,
     SBMLogisticRegression,
     TemperedLDA,
@@ -48,6 +49,13 @@ X, y = np.eye(4), [0, 1, 0, 1]
 VRGaussianMixture(n_components=3, tol=1, random_state=0)
 VRGaussianMixture(n_component=3)  # wrong
 VRGaussianMixture(3, covariance_type="round")  # wrong
+mixture = VRGaussianMixture(2).fit(X, sample_weight=[1, 1, 2, 2]).partial_fit(X)
+mixture.fit(X, weight=y)  # wrong
+mixture.score(X) + mixture.bic(X)
+mixture.score(X).sum()  # wrong
+codes = FactorialMixture(2).fit(X).partial_fit(X, sample_weight=y)
+codes.transform(X).sum(axis=0) + codes.predict(X) + codes.inverse_transform(X)
+codes.relabel([1, 0]).sample("all")  # wrong
 VRHMM(2, emission=hmm.Poisson(rate=[[1.0], [2.0]]), n_init=3, groups="ID")
 VRHMM(2, emission="poisson", transitions=hmm.Homogeneous("left-right", init=X))
 VRHMM(2, n_init="all")  # wrong

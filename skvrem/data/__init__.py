@@ -1,7 +1,6 @@
 """Sources of rows: arrays, CSR matrices, memory maps and dask arrays."""
 
-from skvrem.data._batch import MemoryPartition
-from skvrem.data._source import as_source, known_sizes
+from skvrem.data._source import as_source
 from skvrem.utils._remote import is_dask
 
-__all__ = ["MemoryPartition", "as_source", "is_dask", "known_sizes"]
+__all__ = ["as_source", "is_dask"]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.utils._algebra import accumulate, dense
+from skvrem.utils._algebra import accumulate, dense, read_only
 from skvrem.utils._parallel import parallel_map
 
 __all__ = ["CSRRows", "MemoryPartition", "RowBatch", "sparse"]
@@ -59,6 +59,19 @@ class RowBatch(NamedTuple):
         if not self.weight.size:
             return float(self.n_units)
         return float(self.weight[self.ids].sum())
+
+    # So that some units are a source of their own.
+
+    def chunks(self):
+        """All units, in one block: models cut them by themselves."""
+        return MemoryPartition([self], self.total_weight)
+
+    def sample(self, n_units, rng):
+        """Return at most `n_units` of the units, drawn without replacement."""
+        n_units = min(n_units, self.n_units)
+        chosen = rng.choice(self.n_units, n_units, replace=False, shuffle=False)
+        index = read_only(np.sort(self.ids[chosen]))
+        return self._replace(index=index, start=0, stop=n_units)
 
 
 class MemoryPartition:

@@ -8,7 +8,9 @@ a round trip each. The array as a whole is never in one place.
 
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import reduce
 from itertools import pairwise
+from operator import getitem
 
 import dask
 import numpy as np
@@ -27,29 +29,20 @@ class DaskSource:
 
     Parameters
     ----------
-    X : dask.array.Array of shape (n_units, n_features), of floats, with known sizes
+    X : dask.array.Array of shape (n_units, n_features)
+        Of floats, with known sizes, and whole rows in every block.
     sample_weight : ndarray of shape (n_units,), or None
     """
 
     remote = True
 
     def __init__(self, X, sample_weight):
-        if X.numblocks[1] > 1:
-            X = X.rechunk({1: -1})
         self.n_units, self.n_features = X.shape
         self.parts = [block for row in X.to_delayed() for block in row]
         self.edges = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(int)
-        self.weight = sample_weight
-        self.total_weight, self.n_weighted = float(self.n_units), self.n_units
-        if sample_weight is not None:
-            self.total_weight = float(sample_weight.sum())
-            self.n_weighted = int(np.count_nonzero(sample_weight))
-
-    def weights_of(self, part):
-        """Weights of the rows of a block; empty means 1."""
-        if self.weight is None:
-            return np.empty(0)
-        return self.weight[self.edges[part] : self.edges[part + 1]]
+        self.weight = weight = np.empty(0) if sample_weight is None else sample_weight
+        self.total_weight = float(weight.sum() if weight.size else self.n_units)
+        self.n_weighted = np.count_nonzero(weight) if weight.size else self.n_units
 
     def any(self, function):
         """Whether ``function(rows)`` holds of any block; errors come through."""
@@ -75,11 +68,11 @@ class DaskSource:
         rows = np.sort(rng.choice(self.n_units, n_units, replace=False, shuffle=False))
         cuts = np.searchsorted(rows, self.edges)
         tasks = [
-            dask.delayed(_take)(part, rows[cuts[i] : cuts[i + 1]] - self.edges[i])
+            dask.delayed(getitem)(part, rows[cuts[i] : cuts[i + 1]] - self.edges[i])
             for i, part in enumerate(self.parts)
         ]
         fetched = np.concatenate(dask.compute(*tasks))
-        weight = np.empty(0) if self.weight is None else self.weight[rows]
+        weight = self.weight[rows] if self.weight.size else self.weight
         index = np.arange(n_units, dtype=np.int32)
         return _batch(fetched, weight, index, 0, n_units, 0)
 
@@ -100,41 +93,35 @@ class DaskPartition:
     def __init__(self, source, counts, seed):
         self.source = source
         self.total_weight = source.total_weight
-        firsts = np.concatenate([[0], np.cumsum(counts)]).astype(int).tolist()
-        self.specs = [
-            (
-                count,
-                first,
-                None if seed is None else [seed, part],
-                source.weights_of(part),
-            )
-            for part, (count, first) in enumerate(zip(counts, firsts[:-1], strict=True))
-        ]
-        self.n_batches = firsts[-1]
+        self.n_batches, self.specs = 0, []
+        for part, count in enumerate(counts):
+            seeds = None if seed is None else [seed, part]
+            weight = source.weight[source.edges[part] : source.edges[part + 1]]
+            self.specs.append((count, self.n_batches, seeds, weight))
+            self.n_batches += count
 
     def __len__(self):
         return self.n_batches
 
     def map(self, function):
         """Yield ``function(batch)`` in the order of the batches."""
-        tasks = [
-            dask.delayed(_map)(part, function, *spec)
-            for part, spec in zip(self.source.parts, self.specs, strict=True)
-        ]
-        for results in dask.compute(*tasks):
+        for results in dask.compute(*self._tasks(_map, function)):
             yield from results
 
     def sum(self, function):
         """Return the sum of ``function(batch)``, reduced in a tree near the rows."""
-        layer = [
-            dask.delayed(_sum)(part, function, *spec)
-            for part, spec in zip(self.source.parts, self.specs, strict=True)
-        ]
-        add = dask.delayed(_add)
+        layer, add = self._tasks(_sum, function), dask.delayed(_add)
         while len(layer) > 1:
             pairs = [add(*layer[i : i + 2]) for i in range(0, len(layer) - 1, 2)]
             layer = pairs + layer[2 * len(pairs) :]
         return layer[0].compute()
+
+    def _tasks(self, what, function):
+        """One for each block, to be made where its rows are."""
+        return [
+            dask.delayed(what)(part, function, *spec)
+            for part, spec in zip(self.source.parts, self.specs, strict=True)
+        ]
 
     def shuffled(self, rng):
         """Yield every batch once, from two blocks at a time, fetching ahead."""
@@ -189,16 +176,9 @@ def _map(rows, function, *spec):
 
 
 def _sum(rows, function, *spec):
-    total = None
-    for result in _map(rows, function, *spec):
-        total = accumulate(total, result)
-    return total
+    return reduce(accumulate, _map(rows, function, *spec), None)
 
 
 def _add(a, b):
     # A copy, as a task must not write to what another has made.
     return accumulate(dense(a), b)
-
-
-def _take(rows, index):
-    return rows[index]

@@ -21,7 +21,7 @@ from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import row_chunks
 from skvrem.utils._remote import is_dask
 
-__all__ = ["ArraySource", "as_source", "is_memmap", "known_sizes"]
+__all__ = ["ArraySource", "as_source", "is_memmap"]
 
 # Rows a task of a full pass: enough to hide the 20-50 µs that a task costs.
 CHUNK_ROWS = 16384
@@ -109,11 +109,6 @@ def is_memmap(X):
             return True
         X = X.base
     return False
-
-
-def known_sizes(X):
-    """Return a dask array that knows how many rows its blocks have."""
-    return X.copy().compute_chunk_sizes() if np.isnan(X.shape[0]) else X
 
 
 def as_source(X, sample_weight=None, dask=True):

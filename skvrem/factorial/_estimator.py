@@ -1,7 +1,7 @@
 """The scikit-learn shell of the factorial mixture."""
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source, is_dask
+from skvrem.data import as_source
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters
 from skvrem.factorial._start import (
@@ -27,6 +27,7 @@ from skvrem.utils._base import (
     fit_facts,
     summary_table,
 )
+from skvrem.utils._columns import Weights
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -41,10 +42,8 @@ from skvrem.utils._validation import (
     check_em,
     check_integer,
     check_magnitude,
-    check_options,
     check_order,
     check_real,
-    check_steps,
     check_weight,
     validate_data,
 )
@@ -280,39 +279,27 @@ class FactorialMixture(
         self.verbose_interval = verbose_interval
 
     def _check_parameters(self):
-        check_em(self, solvers.names_for(FactorialModel), auto=("auto",))
-        check_steps(self)
-        self._check_codes()
-        check_integer(self, "inner_iter", least=1)
-        variances = ("noise_variance", "component_variance")
-        check_real(self, *variances, least=1e-100, most=1e100, options=("learn",))
-        check_options(
-            self,
-            posterior=("fullrank", "meanfield"),
-            tempering=(None, "annealed", "global"),
-        )
-        self._check_activation()
-        warn_annealing_too_long(self)
-
-    def _check_activation(self):
-        if among(self.activation_prior, ["learn"]):
-            return
+        variance = {"least": 1e-100, "most": 1e100}
+        ranges = {"noise_variance": variance, "component_variance": variance}
+        check_em(self, solvers.names_for(FactorialModel), **ranges)
         prior = np.asarray(self.activation_prior)
         shapes = ((), (self.n_components,))
         numbers = prior.dtype.kind in "fiu" and prior.shape in shapes
-        if not (numbers and ((prior > 0.0) & (prior < 1.0)).all()):
+        chances = numbers and ((prior > 0.0) & (prior < 1.0)).all()
+        if not (chances or among(self.activation_prior, ["learn"])):
             raise ValueError(
                 "activation_prior of FactorialMixture must be 'learn' or probabilities "
                 "above 0 and below 1, one or one for each of the "
                 f"{self.n_components} components, got {self.activation_prior!r}."
             )
+        warn_annealing_too_long(self)
 
     def _check_codes(self):
         """Check the parameters of answers too, which may change after a fit."""
         check_integer(self, "max_inner_iter", least=1)
         check_real(self, "inner_tol")
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Self:
         """Find the components of rows.
 
         Parameters
@@ -350,8 +337,6 @@ class FactorialMixture(
         return self
 
     def _check_X(self, X, reset):
-        if is_dask(X):
-            as_source(X, dask=False)  # says what to do instead
         dtypes = (np.float64, np.float32)
         X = validate_data(self, X, reset=reset, dtype=dtypes, order="C")
         check_magnitude(X)
@@ -362,17 +347,7 @@ class FactorialMixture(
         X = self._check_X(X, reset)
         return as_source(X, check_weight(sample_weight, X.shape[0])), X.dtype
 
-    def _plan(self, data):
-        """Choose solver, blocks and step, and whether their sums are kept."""
-        k, d = self.n_components, data.n_features
-        blocks = TABLE_BYTES // (8 * k * (1 + k + d))
-        solver = "batch" if self.solver == "auto" else self.solver
-        plan = solvers.plan_em(
-            self, data.n_units, k * d, solver=solver, most_blocks=blocks
-        )
-        return plan, plan.keeps_sums(blocks)
-
-    def _model(self, total_weight, dtype, variance, **options):
+    def _model(self, total_weight, dtype, variance, inner_iter, keep_sums=True):
         given = (self.noise_variance, self.component_variance, self.activation_prior)
         return FactorialModel(
             total_weight,
@@ -380,8 +355,9 @@ class FactorialMixture(
             learn=tuple(among(value, ["learn"]) for value in given),
             full=self.posterior == "fullrank",
             least_noise=LEAST_NOISE * variance,
+            inner_iter=inner_iter,
             inner_tol=self.inner_tol,
-            **options,
+            keep_sums=keep_sums,
         )
 
     def _temperature(self, variance, total_weight):
@@ -401,16 +377,20 @@ class FactorialMixture(
     def _fit(self, X, y, sample_weight):
         data, dtype = self._open(X, sample_weight, reset=True)
         found = moments(data)
-        plan, keep_sums = self._plan(data)
+        k, d = self.n_components, data.n_features
+        blocks = TABLE_BYTES // (8 * k * (1 + k + d))
+        solver = "batch" if self.solver == "auto" else self.solver
+        plan = solvers.plan_em(
+            self, data.n_units, k * d, solver=solver, most_blocks=blocks
+        )
+        keep_sums = plan.keeps_sums(blocks)
         warm = self.warm_start and hasattr(self, "components_")
         total, variance = data.total_weight, found.variance
 
         def start(rng):
-            model = self._model(
-                total, dtype, variance, inner_iter=self.inner_iter, keep_sums=keep_sums
-            )
+            model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
             if warm:
-                point = resume(self, model, data.n_units, data.n_features)
+                point = resume(self, model, data.n_units, d)
             else:
                 point = model.start(starting_parameters(self, found, rng), data.n_units)
             attributes = partial(self._attributes, dtype=dtype)
@@ -443,7 +423,7 @@ class FactorialMixture(
             "_sums": tuple(point.statistics[:5]),
         }
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Self:
         """Update the components with one batch of a stream.
 
         One step of stochastic variational inference at a temperature of 1: the
@@ -484,21 +464,16 @@ class FactorialMixture(
             else:
                 dtype, seen = self.components_.dtype, self.n_samples_seen_
                 variance = self.noise_variance_
-            model = self._model(
-                seen + data.total_weight,
-                dtype,
-                variance,
-                inner_iter=self.max_inner_iter,
-            )
+            total = seen + data.total_weight
+            model = self._model(total, dtype, variance, self.max_inner_iter)
             if first:
                 point = model.start(starting_parameters(self, found, rng))
             else:
                 point = resume(self, model, 0, data.n_features)
-            count = seen / data.n_units
-            step = solvers.stream_step(self, model, point, data, count)
-            objective = model.objective(point, step.mean)
-            found = self._attributes(model.reseed(step.point, data, rng), dtype) | {
-                "objective_": objective,
+            step = solvers.stream_step(self, model, point, data, seen / data.n_units)
+            moved = model.reseed(step.point, data, rng)
+            found = self._attributes(moved, dtype) | {
+                "objective_": model.objective(point, step.mean),
                 "n_samples_seen_": seen + data.n_units,
             }
             step.record(self, found, data.n_units)
@@ -506,13 +481,10 @@ class FactorialMixture(
 
     def _parameters(self):
         check_is_fitted(self)
-        return Parameters(
-            np.array(self.components_, np.float64),
-            np.array(self.components_covariance_, np.float64),
-            np.array(self.activation_prior_, np.float64),
-            float(self.noise_variance_),
-            float(self.component_variance_),
-        )
+        names = ("components_", "components_covariance_", "activation_prior_")
+        arrays = (np.array(getattr(self, name), np.float64) for name in names)
+        numbers = float(self.noise_variance_), float(self.component_variance_)
+        return Parameters(*arrays, *numbers)
 
     def _evaluate(self, X, codes=True):
         """Return the codes of rows and the bounds of their log-likelihood."""
@@ -525,7 +497,7 @@ class FactorialMixture(
         with one_blas_thread(), threads(self.n_jobs):
             return model.evaluate(parameters, X, codes)
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> np.ndarray:
         r"""Return the probabilities that the components are active in each row.
 
         The mean field :math:`\nu` of a row given the components: coordinate ascent, at
@@ -546,7 +518,7 @@ class FactorialMixture(
         """
         return self._evaluate(X)[0]
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the binary codes of rows: which components are active.
 
         Parameters
@@ -561,7 +533,7 @@ class FactorialMixture(
         """
         return (self._evaluate(X)[0] > 0.5).astype(np.int64)
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: ArrayLike) -> np.ndarray:
         """Return the rows that codes, or activation probabilities, stand for.
 
         Parameters
@@ -577,7 +549,7 @@ class FactorialMixture(
         check_is_fitted(self)
         return self._mix(X, self.components_, "components")
 
-    def score_samples(self, X):
+    def score_samples(self, X: ArrayLike) -> np.ndarray:
         r"""Return a lower bound of the predictive log-likelihood of each row.
 
         .. math:: \log p(x^* | X) \ge \max_\nu E_q[\log p(x^*, Z^* | \mu)] + H(\nu)
@@ -598,7 +570,7 @@ class FactorialMixture(
         """
         return self._evaluate(X, codes=False)[1]
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> float:
         """Return the average of :meth:`score_samples`, in nats a row.
 
         Parameters
@@ -619,7 +591,7 @@ class FactorialMixture(
         weight = check_weight(sample_weight, len(bounds))
         return float(np.average(bounds.astype(np.float64), weights=weight))
 
-    def sample(self, n_samples=1):
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw from the fitted mixture, its components at their means.
 
         Parameters
@@ -644,7 +616,7 @@ class FactorialMixture(
         X += np.sqrt(parameters.noise) * rng.standard_normal(X.shape)
         return X, codes
 
-    def relabel(self, order):
+    def relabel(self, order: ArrayLike) -> Self:
         """Put the components into another order, in place.
 
         Parameters
@@ -667,7 +639,7 @@ class FactorialMixture(
         self._sums = (sum_z[order], sum_zz[square], sum_zx[order], *rest)
         return self
 
-    def summary(self):
+    def summary(self) -> Any:
         """Return a table of the components.
 
         Returns
@@ -690,10 +662,7 @@ class FactorialMixture(
             "variance share": variance / total,
             "sd": np.sqrt(np.diagonal(parameters.covariance)),
         }
-        facts = {
-            "objective": self.objective_,
-            "noise_variance": parameters.noise,
-        }
+        facts = {"objective": self.objective_, "noise_variance": parameters.noise}
         facts |= fit_facts(self, self.objective_)
         index = [f"component {k}" for k in range(len(means))]
         return summary_table(columns, index, facts)

@@ -95,12 +95,8 @@ def infer_codes(scores, ids, start, tables, n_steps, tol, codes, after, nu, entr
                 for t in range(rows):
                     f[t] = scores[k, low + t]
                 for j in range(0, fours, 4):
-                    g0, g1, g2, g3 = (
-                        gram[k, j],
-                        gram[k, j + 1],
-                        gram[k, j + 2],
-                        gram[k, j + 3],
-                    )
+                    g0, g1 = gram[k, j], gram[k, j + 1]
+                    g2, g3 = gram[k, j + 2], gram[k, j + 3]
                     for t in range(LANES):
                         f[t] -= (g0 * v[j, t] + g1 * v[j + 1, t]) + (
                             g2 * v[j + 2, t] + g3 * v[j + 3, t]

@@ -21,7 +21,8 @@ with the inverse temperature b. All it needs of the rows are the sums
 and, as in Eq. 8, it is b t that is averaged: the M step then needs no temperature.
 """
 
-from functools import reduce
+from dataclasses import KW_ONLY, dataclass
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +77,7 @@ class FactorialPoint(NamedTuple):
     tempered: bool = False
 
 
+@dataclass(eq=False)
 class FactorialModel(Averaging):
     """Binary latent factors with Gaussian components and noise (Eq. 12).
 
@@ -101,43 +103,31 @@ class FactorialModel(Averaging):
         anchor's parameters and evaluates them again: no memory, one more pass.
     """
 
-    def __init__(
-        self,
-        total_weight,
-        dtype,
-        *,
-        learn=(True, True, True),
-        full=True,
-        least_noise=0.0,
-        inner_iter=5,
-        inner_tol=1e-4,
-        keep_sums=True,
-    ):
-        self.total_weight = total_weight
-        self.dtype = np.dtype(dtype)
-        self.learn = learn
-        self.full = full
-        self.least_noise = least_noise
-        self.inner_iter = inner_iter
-        self.inner_tol = inner_tol
-        self.keep_sums = keep_sums
-        self.recall_passes = 0 if keep_sums else 1
+    total_weight: float
+    dtype: Any
+    _: KW_ONLY
+    learn: tuple = (True, True, True)
+    full: bool = True
+    least_noise: float = 0.0
+    inner_iter: int = 5
+    inner_tol: float = 1e-4
+    keep_sums: bool = True
+
+    def __post_init__(self):
+        self.dtype = np.dtype(self.dtype)
+        self.recall_passes = 0 if self.keep_sums else 1
         self.n_reseeded = 0
 
     # E step
 
     def statistics(self, point, batch, beta):
         """Return the sums of a batch after sweeps over its rows' codes."""
-        return self._visit(point, batch, beta, point.after)
-
-    def _visit(self, point, batch, beta, after):
         parameters = point.parameters
+        k, d = parameters.means.shape
+        # By the size of the model alone, as all that decides the order of sums.
+        size = max(rows_of_a_tile(d), TASK_WORK // (k * (2 * d + 4 * k)))
         tables = self.tables(parameters, beta)
-        size = rows_of_a_task(*parameters.means.shape)
-
-        def evaluate(rows):
-            return self._sums(parameters, tables, batch, rows, point.codes, after, beta)
-
+        evaluate = partial(self._sums, point, tables, batch, beta)
         chunks = row_chunks(batch.start, batch.stop, size)
         sums = reduce(accumulate, parallel_map(evaluate, chunks), None)
         likelihood = expected(parameters, sums)
@@ -165,21 +155,19 @@ class FactorialModel(Averaging):
         """Return ν (K, n) of rows by their a_nk, and their entropies."""
         nu, entropy = np.empty_like(scores), np.empty(scores.shape[1])
         most = self.inner_iter if n_sweeps is None else min(n_sweeps, self.inner_iter)
-        options = most, self.dtype.type(self.inner_tol)
-        kernels.infer_codes(
-            scores, ids, start, tables, *options, codes, after, nu, entropy
-        )
+        of_rows, tol = (scores, ids, start), self.dtype.type(self.inner_tol)
+        kernels.infer_codes(*of_rows, tables, most, tol, codes, after, nu, entropy)
         return nu, entropy
 
-    def _sums(self, parameters, tables, batch, rows, codes, after, beta):
+    def _sums(self, point, tables, batch, beta, rows):
         """Sums of a range of rows, tile by tile; the objective is left open."""
-        k, d = parameters.means.shape
+        k, d = point.parameters.means.shape
         sum_z, sum_zz, sum_zx = np.zeros(k), np.zeros((k, k)), np.zeros((k, d))
         sum_xx = sum_w = entropies = 0.0
         for start, stop in row_chunks(*rows, rows_of_a_tile(d)):
             ids = batch.index[start:stop]
             x = batch.rows[ids] if ids.size else batch.rows[start:stop]
-            nu, entropy, _ = self.infer(tables, x, ids, start, codes, after)
+            nu, entropy, _ = self.infer(tables, x, ids, start, point.codes, point.after)
             square = np.empty(len(x))
             kernels.squares(x, square)
             weighted, weight = nu, len(x)
@@ -270,16 +258,18 @@ class FactorialModel(Averaging):
 
     def recall(self, memory, point, batch):
         """Return the sums of a batch where they were remembered."""
-        if self.keep_sums:
-            return memory
-        at, beta = memory
-        return self._visit(at, batch, beta, no_codes(at.codes))
+        if not self.keep_sums:  # the visits of then leave no codes
+            at, beta = memory
+            memory = at._replace(after=no_codes(at.codes)), beta
+        return super().recall(memory, point, batch)
 
     # M step
 
     def update(self, point, mean, correction, step):
         """Return the point after one step (Eq. 8); see `Averaging`."""
-        point = point._replace(tempered=is_tempered(mean, correction))
+        weight = sum(part.sum_w for part in (mean, correction) if part is not None)
+        # The sums are of beta times the weights.
+        point = point._replace(tempered=weight < 1.0 - 1e-9)
         return super().update(point, mean, correction, step)
 
     def maximize(self, statistics, point, repair):
@@ -343,15 +333,13 @@ class FactorialModel(Averaging):
         sum_zz = np.outer(activation, activation)
         np.fill_diagonal(sum_zz, activation)
         codes = self.codes(activation, n_rows)
-        statistics = Statistics(activation, sum_zz, None, 0.0, 1.0, 0.0, 0.0)
         sum_zx = self._sum_zx(sum_zz, parameters)
-        d = parameters.means.shape[1]
         if parameters.covariance is None:
             _, covariance = self._posterior(sum_zz, sum_zx, parameters)
             parameters = parameters._replace(covariance=covariance)
-        statistics = statistics._replace(sum_zx=sum_zx)
-        rest = residual(parameters, statistics)
-        statistics = statistics._replace(sum_xx=parameters.noise * d - rest)
+        statistics = Statistics(activation, sum_zz, sum_zx, 0.0, 1.0, 0.0, 0.0)
+        square = parameters.noise * sum_zx.shape[1] - residual(parameters, statistics)
+        statistics = statistics._replace(sum_xx=square)
         return FactorialPoint(parameters, statistics, codes, codes.copy())
 
     @staticmethod
@@ -414,11 +402,6 @@ class FactorialModel(Averaging):
         )
 
 
-def is_tempered(*parts):
-    """Whether an estimate of the mean sums is of a temperature above 1."""
-    return sum(part.sum_w for part in parts if part is not None) < 1.0 - 1e-9
-
-
 def no_codes(codes):
     """Return codes of no rows."""
     return np.empty((0, codes.shape[1]), np.uint16)
@@ -427,9 +410,3 @@ def no_codes(codes):
 def rows_of_a_tile(n_features):
     """Rows of a tile, by the number of features alone."""
     return int(np.clip(TILE_SIZE // n_features, FEWEST, MOST))
-
-
-def rows_of_a_task(n_components, n_features):
-    """Rows that a thread takes, by the size of the model alone."""
-    work = n_components * (2 * n_features + 4 * n_components)
-    return max(rows_of_a_tile(n_features), TASK_WORK // work)

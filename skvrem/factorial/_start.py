@@ -92,9 +92,8 @@ def starting_parameters(estimator, moments, rng):
     if spread == "learn":
         square = moments.variance + np.square(moments.mean).mean()
         spread = square / activation.sum()
-    if estimator.components_init is not None:
-        means = check_given(estimator.components_init, "components_init", (k, d))
-    else:
+    means = check_given(estimator.components_init, "components_init", (k, d))
+    if means is None:
         apart = APART * np.sqrt(moments.variance) * rng.standard_normal((k, d))
         means = moments.mean / activation.sum() + apart
     return Parameters(means, None, activation, noise, float(spread))
@@ -130,7 +129,7 @@ def resume(estimator, model, n_rows, n_features):
     return FactorialPoint(parameters, sums, codes, codes.copy())
 
 
-def learned_temperature(highest, length, total_weight, kind=LearnedTemperature):
+def learned_temperature(highest, length, total_weight):
     """Return a temperature that is learned, and starts at the highest.
 
     What is left of it after `length` epochs goes in half as many, so that a fit ends
@@ -144,7 +143,6 @@ def learned_temperature(highest, length, total_weight, kind=LearnedTemperature):
         Epochs in which it is learned.
     total_weight : float
         Of all rows.
-    kind : type, default=LearnedTemperature
 
     Returns
     -------
@@ -153,7 +151,7 @@ def learned_temperature(highest, length, total_weight, kind=LearnedTemperature):
     temperatures = np.geomspace(1.0, max(highest, 1.0), N_TEMPERATURES)
     share = np.zeros(N_TEMPERATURES)
     share[-1] = 1.0
-    return kind(
+    return LearnedTemperature(
         temperatures,
         share,
         lambda point, _: calibration(point, 1.0 / temperatures),

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
-from skvrem.linear._model_bound import log_linear_bound
+from skvrem.linear._model import log_linear_bound
 
 __all__ = ["PartitionBound", "bound"]
 

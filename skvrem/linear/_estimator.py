@@ -1,6 +1,5 @@
 """The scikit-learn shell of the logistic regression: parameters, fit, partial_fit."""
 
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,13 +14,12 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem import schedules, solvers
+from skvrem import solvers
 from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
 from skvrem.linear._input import check_precision, find_center, open_rows
 from skvrem.linear._model import Parameters, Statistics
 from skvrem.linear._plan import (
     MANY_ROWS,
-    Sample,
     count_blocks,
     curvature_rows,
     plan_fit,
@@ -29,9 +27,9 @@ from skvrem.linear._plan import (
     start_rows,
 )
 from skvrem.utils._algebra import scale
-from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._classes import PredictsByProba, stream_classes
-from skvrem.utils._columns import MatrixLike
+from skvrem.utils._columns import MatrixLike, Weights
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import (
@@ -287,9 +285,7 @@ class SBMLogisticRegression(
 
     # Fits
 
-    def fit(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: Weights = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -341,51 +337,37 @@ class SBMLogisticRegression(
 
     @with_callbacks
     def _fit(self, X, y, sample_weight, C, solver):
-        began = time.perf_counter()
         rows = open_rows(self, X, y, sample_weight, reset=True)
         data, classes = rows.data, rows.classes
-        center = find_center(self, data)
+        center = find_center(self, rows)
         model, plan = plan_fit(self, solver, rows, C, center=center)
-        seed = 0  # solvers without minibatches repeat, as the twin's do
+        random_state = None  # solvers without minibatches repeat, as the twin's do
         if self.random_state is not None or plan.name in ("stochastic", "svrg"):
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-        rng = np.random.default_rng(seed)
-        theta, passes = self._first_theta(model, plan.name, data, classes, rng)
-        point = model.start(Parameters(theta))
-        if plan.name == "svrg":
-            point, cost = model.recondition(point, data, rng)
-            passes += cost
+            random_state = check_random_state(self.random_state)
+
+        def start(rng):
+            theta, passes = self._first_theta(model, plan.name, data, classes, rng)
+            point = model.start(Parameters(theta))
+            if plan.name == "svrg":
+                point, cost = model.recondition(point, data, rng)
+                passes += cost
+            options = {"classes": classes, "dtype": rows.dtype}
+            attributes = partial(self._attributes, model, **options)
+            return solvers.Start(model, point, attributes, passes)
+
         with Progress(self, X, y, 1) as progress:
-            attributes = partial(
-                self._attributes, model, classes=classes, dtype=rows.dtype
+            result, attributes = solvers.run_starts(
+                self, start, plan, data, progress, random_state
             )
-            report = progress.start(0, attributes)
-            result = solvers.run(
-                model,
-                plan.solver,
-                data,
-                point,
-                step_size=plan.step_size,
-                temperature=schedules.Constant(1.0),
-                max_iter=self.max_iter,
-                tol=self.tol,
-                rng=rng,
-                report=report,
-                passes=passes,
-                seconds=time.perf_counter() - began,
-            )
-            report.end()
+        del attributes["init_scores_"]  # there is one start
         check_precision(center, result.point.parameters.theta, rows.dtype)
         warn_not_converged(self, result, advice="a smaller C makes the problem easier")
         for name in ("coef_std_", "intercept_std_", "curvature_"):
             vars(self).pop(name, None)
         sums = result.point.statistics
         vars(self).update(
-            self._attributes(model, result.point, classes, rows.dtype),
-            **result.attributes() | {"n_iter_": np.array([result.n_iter], np.int32)},
+            attributes | {"n_iter_": np.array([result.n_iter], np.int32)},
             objective_=result.objective,
-            solver_=result.history[-1].solver,
-            **plan.attributes(data.n_units),
             n_samples_seen_=data.n_units,
             _seen=data.total_weight,
             _center=center,
@@ -411,22 +393,17 @@ class SBMLogisticRegression(
                 return model.about_center(theta), 0.0
         rows = start_rows(shape[0], data.n_units)
         cold = name in ("batch", "stochastic") or not rows or model.metric_cost > DEAR
-        sample = None if cold else Sample(data.sample(rows, rng))
+        sample = None if cold else data.sample(rows, rng)
         if sample is None or not sample.total_weight > 0.0:
             return np.zeros(shape), 0.0
         tol = START_PRECISION * shape[0] * shape[1] / (2.0 * rows)
+        entries = row_entries(data)
+        sample_rows = curvature_rows(model.curvature, *shape, rows, entries)
         result = solvers.run(
-            replace(
-                model,
-                sample_rows=curvature_rows(
-                    model.curvature, *shape, rows, row_entries(data)
-                ),
-            ),
+            replace(model, sample_rows=sample_rows),
             solvers.QuasiNewton(tol),
             sample,
             model.start(Parameters(np.zeros(shape))),
-            step_size=schedules.Constant(1.0),
-            temperature=schedules.Constant(1.0),
             max_iter=START_STEPS,
             tol=tol,
             rng=rng,
@@ -448,7 +425,7 @@ class SBMLogisticRegression(
 
     def _attributes(self, model, point, classes, dtype):
         """Return the fitted attributes of a point."""
-        theta = model.about_zero(point.parameters.theta)
+        theta = model.about_center(point.parameters.theta, -1.0)
         coef, intercept = theta.T, np.zeros(theta.shape[1])
         if model.intercept:
             coef, intercept = theta[:-1].T, theta[-1]
@@ -473,7 +450,7 @@ class SBMLogisticRegression(
         X: MatrixLike,
         y: ArrayLike,
         classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        sample_weight: Weights = None,
     ) -> Self:
         r"""Update the model with one batch of a stream.
 
@@ -526,7 +503,7 @@ class SBMLogisticRegression(
         # A stream keeps the origin that its curvature is taken about.
         known = None if first else self._curvature
         center = getattr(self, "_center", None)  # older pickles have none
-        center = find_center(self, data) if known is None else center
+        center = find_center(self, rows) if known is None else center
         model, _ = plan_fit(self, "stochastic", rows, C, n_total, center)
         shape = (len(model.ridge), model.k)
         n_blocks = count_blocks(
@@ -630,7 +607,7 @@ class SBMLogisticRegression(
         return log_softmax(Z, axis=1)
 
     def score(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self, X: MatrixLike, y: ArrayLike, sample_weight: Weights = None
     ) -> float:
         """Return the accuracy.
 
@@ -692,8 +669,6 @@ class SBMLogisticRegression(
         """
         check_is_fitted(self)
         dense = self.coef_.toarray() if sp.issparse(self.coef_) else self.coef_
-        names = list(getattr(self, "feature_names_in_", ()))
-        names = names or [f"x{j}" for j in range(dense.shape[1])]
         table = np.column_stack([dense, self.intercept_])
         labels = self.classes_[1:] if len(dense) == 1 else self.classes_
         std = getattr(self, "coef_std_", None)
@@ -709,4 +684,4 @@ class SBMLogisticRegression(
         if hasattr(self, "history_"):
             facts["passes"] = float(self.history_["passes"][-1])
             facts["converged"] = self.converged_
-        return summary_table(columns, [*names, "intercept"], facts)
+        return summary_table(columns, [*feature_names(self), "intercept"], facts)

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.class_weight import compute_class_weight
 
-from skvrem.data import as_source, is_dask
+from skvrem.data import as_source
 from skvrem.utils._classes import number_classes
 from skvrem.utils._validation import check_weight, validate_data
 
@@ -43,8 +43,6 @@ class LabelledRows(NamedTuple):
 
 def open_rows(estimator, X, y, sample_weight, reset, classes=None):
     """Return the rows of a fit, or of a batch of a stream with given classes."""
-    if is_dask(X):
-        as_source(X, dask=False)  # says what to do
     if reset or not _is_as_before(estimator, X, y):
         X, y = validate_data(
             estimator,
@@ -89,7 +87,7 @@ def _is_as_before(estimator, X, y):
     )
 
 
-def find_center(estimator, data):
+def find_center(estimator, rows):
     """Return where the columns of rows lie that are far from zero for their spread.
 
     The coefficients of a model with a free intercept do not depend on the origin.
@@ -98,7 +96,7 @@ def find_center(estimator, data):
     Parameters
     ----------
     estimator : SBMLogisticRegression
-    data : source
+    rows : LabelledRows
 
     Returns
     -------
@@ -111,13 +109,14 @@ def find_center(estimator, data):
         If columns are too far away, and cannot be moved: sparse rows, or a model
         without an intercept or with a penalty on it.
     """
+    data, dtype = rows.data, np.dtype(rows.dtype)
     sparse = hasattr(data.rows, "indptr")
     free = estimator.fit_intercept and not estimator.penalize_intercept
     mean, deviation = _spread_of_sparse(data) if sparse else _spread(data)
     away = np.abs(mean)
     if sparse or not free:
         # A column that does not vary is an intercept of the user's own.
-        limit = TOO_FAR[_dtype(data).char]
+        limit = TOO_FAR[dtype.char]
         hopeless = (away > limit * deviation) & (deviation > 0.0)
         if hopeless.any():
             column = int(hopeless.argmax())
@@ -134,13 +133,7 @@ def find_center(estimator, data):
     far = away > FAR * np.where(deviation > 0.0, deviation, 1.0)
     if not far.any():
         return None
-    return np.where(far, mean, 0.0).astype(_dtype(data))
-
-
-def _dtype(data):
-    """Return the dtype of rows, dense or not."""
-    rows = data.rows
-    return (rows.data if hasattr(rows, "indptr") else rows).dtype
+    return np.where(far, mean, 0.0).astype(dtype)
 
 
 def _spread(data):

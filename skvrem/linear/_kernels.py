@@ -70,15 +70,17 @@ def softmax_residuals(Z, y, weight, loss):
 
 
 @kernel(fastmath=CONTRACT)
+def half_tanh(s, e):
+    """tanh(s / 2) / (2 s) of s >= 0, given e = exp(-s)."""
+    return (1.0 - e) / ((1.0 + e) * 2.0 * s) if s > SMALL else 0.25 - s * s / 48.0
+
+
+@kernel(fastmath=CONTRACT)
 def logistic_bound(z, weight, out):
     """Weights w tanh(z / 2) / (2 z) of the bound, for two classes."""
     for i in range(z.size):
         s = min(abs(np.float64(z[i])), FARTHEST)
-        e = exp(-s)
-        if s > SMALL:
-            a = (1.0 - e) / ((1.0 + e) * 2.0 * s)
-        else:
-            a = 0.25 - s * s / 48.0
+        a = half_tanh(s, exp(-s))
         out[i] = a * weight[i] if weight.size else a
 
 
@@ -95,9 +97,8 @@ def bound_coefficients(log_z, log_alpha):
     t = log_alpha - log_z
     s = abs(t)
     e = math.exp(-s)
-    beta = (1.0 - e) / ((1.0 + e) * 2.0 * s) if s > SMALL else 0.25 - s * s / 48.0
     kappa = (1.0 if t > 0 else e) / (1.0 + e)
-    return beta, kappa, max(log_z, log_alpha) + math.log1p(e)
+    return half_tanh(s, e), kappa, max(log_z, log_alpha) + math.log1p(e)
 
 
 @kernel
@@ -196,8 +197,4 @@ def softmax_class_bounds(Z, weight, out):
             own = np.float64(Z[i, j] - top)
             others = max(total - exp(own), exp(-FARTHEST))
             s = min(abs(own - log(others)), FARTHEST)
-            e = exp(-s)
-            if s > SMALL:
-                out[i, j] = w * (1.0 - e) / ((1.0 + e) * 2.0 * s)
-            else:
-                out[i, j] = w * (0.25 - s * s / 48.0)
+            out[i, j] = w * half_tanh(s, exp(-s))

@@ -30,7 +30,7 @@ from skvrem.utils._algebra import accumulate, scale
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._tiles import tiles
 
-__all__ = ["LogisticModel", "Parameters", "Point", "Statistics"]
+__all__ = ["LogisticModel", "Parameters", "Point", "Statistics", "log_linear_bound"]
 
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
@@ -170,15 +170,8 @@ class LogisticModel:
 
     # The origin
 
-    def about_center(self, theta):
-        """Return parameters about zero as those about the centre."""
-        return self._shifted(theta, 1.0)
-
-    def about_zero(self, theta):
-        """Return parameters about the centre as those about zero."""
-        return self._shifted(theta, -1.0)
-
-    def _shifted(self, theta, sign):
+    def about_center(self, theta, sign=1.0):
+        """Return parameters about zero as those about the centre; with -1, back."""
         if self.center is None:
             return theta
         theta = theta.copy()
@@ -359,17 +352,14 @@ class LogisticModel:
         hessian = np.zeros((k, p, k, p))
         for gram, (a, b) in zip(grams, pairs, strict=True):
             hessian[a, :, b] = hessian[b, :, a] = gram if a == b else -gram
-        ridge = self.penalty
-        common = np.zeros(p)
-        for a in range(k):
-            hessian[a, np.arange(p), a, np.arange(p)] += ridge
         hessian = hessian.reshape(k * p, k * p)
-        shifted = hessian
+        hessian.flat[:: k * p + 1] += np.tile(self.penalty, k)
+        shifted, common = hessian, np.zeros(p)
         if k > 1:
             # 11^T acts on what is common to the columns only, and is taken out again.
             amount = np.maximum(hessian.diagonal().reshape(k, p).mean(axis=0), 1e-300)
             shifted = hessian + np.kron(np.full((k, k), 1.0 / k), np.diag(amount))
-            common = 1.0 / (k * (amount + ridge))
+            common = 1.0 / (k * (amount + self.penalty))
         inverse = Factor(shifted).solve(np.eye(k * p))
         variance = inverse.diagonal().reshape(k, p) - common
         if self.center is not None:
@@ -377,9 +367,7 @@ class LogisticModel:
             # The Hessian is a quadratic form: it takes the opposite transformation.
             back = np.append(-self.center.astype(np.float64), 1.0)
             blocks = inverse.reshape(k, p, k, p)[np.arange(k), :, np.arange(k), :]
-            variance[:, -1] = (blocks @ back) @ back - np.square(back) @ (
-                common * np.ones(p)
-            )
+            variance[:, -1] = (blocks @ back) @ back - np.square(back) @ common
             forth = np.eye(p)
             forth[-1, :-1] = -back[:-1]
             forth = np.kron(np.eye(k), forth)
@@ -426,3 +414,15 @@ class LogisticModel:
             point._replace(metric=self.metric(mean.curvature)),
             sample.n_units / data.n_units,
         )
+
+
+def log_linear_bound(features, theta, log_prior, descending):
+    """Return log z, gradient and curvature; see :func:`skvrem.linear.bound`."""
+    log_alpha = log_prior + features @ theta
+    d = len(theta)
+    order = np.arange(len(log_alpha))
+    if descending:
+        order = np.argsort(-log_alpha, kind="stable")
+    sigma, gradient = np.zeros((d, d)), np.zeros(d)
+    log_z = _kernels.partition_bound(features, log_alpha, order, sigma, gradient)
+    return log_z, gradient, sigma

@@ -5,13 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from skvrem import schedules, solvers
-from skvrem.data import MemoryPartition
 from skvrem.linear._model import LogisticModel, Online
 from skvrem.linear._model_curvature import Curvature
 
 __all__ = [
     "MANY_ROWS",
-    "Sample",
     "count_blocks",
     "curvature_rows",
     "plan_fit",
@@ -91,15 +89,6 @@ def curvature_rows(curvature, p, k, n_rows, row_entries):
     affordable = CURVATURE_PASSES * 4.0 * n_rows * k / row_entries / curvature.columns
     rows = min(max(affordable, FEW_ROWS * p), MANY_ROWS * p)
     return int(min(n_rows, max(rows, 1024)))
-
-
-def metric_cost(curvature, data, k, rows):
-    """Return what taking and factoring the curvature costs, in passes."""
-    if curvature.kind != "gram":
-        return rows / data.n_units
-    speed = SPEED if k == 1 else SPEED_CLASSES
-    speed = SPEED_CSR if hasattr(data.rows, "indptr") else speed
-    return rows * row_entries(data) * curvature.columns / (data.n_units * k * speed)
 
 
 def row_entries(data):
@@ -186,18 +175,14 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
         center=center,
         **_cost(curvature, p, k, data),
     )
+    made, steps = solvers.QuasiNewton(estimator.tol), ONE
     if accelerated:
-        newton = solvers.QuasiNewton(estimator.tol)
-        return model, solvers.Plan("batch+lbfgs", newton, ONE, 1)
-    if stream:
+        solver = "batch+lbfgs"
+    elif stream:
         # The share of the newest block in all that have been seen.
-        schedule = schedules.Power(1.0, 1.0, 1.0)
-        made = solvers.Stochastic(n_blocks)
-        return model, solvers.Plan(solver, made, schedule, n_blocks)
-    steps, window = ONE, 1
-    if solver == "svrg":
-        steps, window = schedules.Constant(factor), SVRG_WINDOW
-        made = solvers.SVRG(n_blocks)
+        made, steps = solvers.Stochastic(n_blocks), schedules.Power(1.0, 1.0, 1.0)
+    elif solver == "svrg":
+        made, steps = solvers.SVRG(n_blocks), schedules.Constant(factor)
     elif majorizes:
         made = solvers.Batch()
     else:
@@ -206,47 +191,25 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
         # Where the bound is loose, the accelerated steps go on.
         own = choose_curvature(estimator, p, k, data, own=True)
         if own.kind == "gram":
-            closer = replace(
-                model,
-                curvature=own,
-                kind="hessian",
-                every=False,
-                **_cost(own, p, k, data),
-            )
+            changes = {"curvature": own, "kind": "hessian", "every": False}
+            closer = replace(model, **changes, **_cost(own, p, k, data))
             # Derivatives of tol are what a gain of about its square leaves.
+            window = SVRG_WINDOW if solver == "svrg" else 1
             slow = solvers.Slow(min(estimator.tol, estimator.tol**2), window)
-            newton = solvers.QuasiNewton(estimator.tol)
-            made = solvers.Switch(made, newton, slow, closer)
+            made = solvers.Switch(
+                made, solvers.QuasiNewton(estimator.tol), slow, closer
+            )
     return model, solvers.Plan(solver, made, steps, n_blocks)
 
 
 def _cost(curvature, p, k, data):
     """From how many rows a curvature is taken, and in how many passes."""
-    rows = curvature_rows(curvature, p, k, data.n_units, row_entries(data))
-    return {"sample_rows": rows, "metric_cost": metric_cost(curvature, data, k, rows)}
-
-
-class Sample:
-    """Some rows of a source as a source of their own, without a copy.
-
-    Parameters
-    ----------
-    batch : skvrem.data batch
-    """
-
-    def __init__(self, batch):
-        self.batch = batch
-        self.n_units = batch.n_units
-        self.total_weight = batch.total_weight
-
-    def chunks(self):
-        """All rows of the sample; the model cuts them itself."""
-        return MemoryPartition([self.batch], self.total_weight)
-
-    def sample(self, n_units, rng):
-        """Return at most `n_units` of the rows, drawn without replacement."""
-        n_units = min(n_units, self.n_units)
-        chosen = rng.choice(self.n_units, n_units, replace=False, shuffle=False)
-        index = np.sort(self.batch.index[chosen])
-        index.flags.writeable = False
-        return self.batch._replace(index=index, start=0, stop=n_units)
+    entries, n_rows = row_entries(data), data.n_units
+    rows = curvature_rows(curvature, p, k, n_rows, entries)
+    if curvature.kind == "gram":
+        speed = SPEED if k == 1 else SPEED_CLASSES
+        speed = SPEED_CSR if hasattr(data.rows, "indptr") else speed
+        passes = rows * entries * curvature.columns / (n_rows * k * speed)
+    else:
+        passes = rows / n_rows
+    return {"sample_rows": rows, "metric_cost": passes}

@@ -1,7 +1,7 @@
 """The scikit-learn shell of the Gaussian mixture."""
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,8 +10,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source, is_dask, known_sizes
+from skvrem.data import as_source, is_dask
 from skvrem.mixture._inference import (
+    ConditionalGaussian,
     check_block,
     condition_on,
     dense_covariances,
@@ -23,7 +24,8 @@ from skvrem.mixture._inference import (
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, Statistics
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
-from skvrem.utils._base import VersionedPickle, fit_facts, summary_table
+from skvrem.utils._base import VersionedPickle, feature_names, fit_facts, summary_table
+from skvrem.utils._columns import Weights
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -36,17 +38,13 @@ from skvrem.utils._reports import (
 from skvrem.utils._validation import (
     all_or_nothing,
     check_em,
-    check_options,
     check_order,
-    check_real,
-    check_steps,
     check_weight,
     validate_data,
 )
 
 __all__ = ["VRGaussianMixture"]
 
-COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
 # Statistics of all blocks that variance reduction may keep.
 TABLE_BYTES = 1 << 26
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
@@ -197,7 +195,9 @@ class VRGaussianMixture(
         reg_covar: float = 1e-6,
         max_iter: int = 100,
         n_init: int = 1,
-        init_params: str = "kmeans",
+        init_params: Literal[
+            "kmeans", "k-means++", "random", "random_from_data"
+        ] = "kmeans",
         weights_init: ArrayLike | None = None,
         means_init: ArrayLike | None = None,
         precisions_init: ArrayLike | None = None,
@@ -244,12 +244,12 @@ class VRGaussianMixture(
         self.n_jobs = n_jobs
 
     @property
-    def lower_bound_(self):
+    def lower_bound_(self) -> float:
         """Log-likelihood a row, by scikit-learn's name of ``objective_``."""
         return self.objective_
 
     @property
-    def lower_bounds_(self):
+    def lower_bounds_(self) -> list[float]:
         """Its course over the epochs of a fit, a list of float."""
         return self.history_["objective"][1:].tolist()
 
@@ -261,15 +261,6 @@ class VRGaussianMixture(
 
     def _check_parameters(self):
         check_em(self, solvers.names_for(GaussianMixtureModel))
-        check_steps(self)
-        check_real(self, "reg_covar")
-        check_options(
-            self,
-            covariance_type=COVARIANCE_TYPES,
-            init_params=("kmeans", "k-means++", "random", "random_from_data"),
-            acceleration=("auto", None, "squarem"),
-            tempering=(None, "annealed"),
-        )
         if self.acceleration == "squarem" and self.solver not in ("auto", "batch"):
             raise ValueError(
                 f"acceleration={self.acceleration!r} extrapolates full passes: it "
@@ -277,7 +268,7 @@ class VRGaussianMixture(
             )
         warn_annealing_too_long(self)
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Self:
         """Estimate the mixture.
 
         Parameters
@@ -316,7 +307,7 @@ class VRGaussianMixture(
             self._fit(X, y, sample_weight)
         return self
 
-    def fit_predict(self, X, y=None, sample_weight=None):
+    def fit_predict(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Any:
         """Estimate the mixture and return the most probable component of each row.
 
         Parameters
@@ -353,6 +344,7 @@ class VRGaussianMixture(
             if X.dtype.kind not in "fiub":
                 raise ValueError(f"X must be numeric, got dtype {X.dtype}.")
             validate_data(self, X, reset=reset, skip_check_array=True)
+            X = X.rechunk({1: -1})
             return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
         if hasattr(X, "to_dask_array"):
             raise TypeError(
@@ -371,15 +363,13 @@ class VRGaussianMixture(
     def _open(self, X, sample_weight, reset):
         """Validate rows and weights; return their source, dtype and missingness."""
         X = self._check_X(X, reset)
-        if is_dask(X):
-            X = known_sizes(X)
+        if is_dask(X) and np.isnan(X.shape[0]):
+            X = X.copy().compute_chunk_sizes()
         if is_dask(sample_weight):
             sample_weight = sample_weight.compute()
         data = as_source(X, check_weight(sample_weight, X.shape[0]))
         if is_dask(X):
-            missing = data.any(
-                partial(check_block, covariance_type=self.covariance_type)
-            )
+            missing = data.any(partial(check_block, self.covariance_type))
         else:
             missing = find_missing(X, self.covariance_type)
         n_rows = data.n_weighted
@@ -391,20 +381,6 @@ class VRGaussianMixture(
             )
         return data, X.dtype, missing
 
-    def _plan(self, data):
-        """Choose solver, blocks and step, and whether their sums are kept."""
-        k, d = self.n_components, data.n_features
-        scatter, square = ((d + 1) / 2, d * d) if self._dense else (1, d)
-        blocks = TABLE_BYTES // (8 * k * (1 + d + square))
-        plan = solvers.plan_em(
-            self,
-            data.n_units,
-            k * (1 + d + d * scatter),
-            most_blocks=blocks,
-            prefer_passes=data.remote,
-        )
-        return plan, plan.keeps_sums(blocks)
-
     @property
     def _dense(self):
         return self.covariance_type in ("full", "tied")
@@ -412,7 +388,14 @@ class VRGaussianMixture(
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         data, dtype, missing = self._open(X, sample_weight, reset=True)
-        plan, keep_sums = self._plan(data)
+        k, d = self.n_components, data.n_features
+        scatter, square = ((d + 1) / 2, d * d) if self._dense else (1, d)
+        blocks = TABLE_BYTES // (8 * k * (1 + d + square))
+        sizes = data.n_units, k * (1 + d + d * scatter)
+        plan = solvers.plan_em(
+            self, *sizes, most_blocks=blocks, prefer_passes=data.remote
+        )
+        keep_sums = plan.keeps_sums(blocks)
         random_state = check_random_state(self.random_state)
         length = 0 if self.tempering is None else self.annealing_iter
         temperature = schedules.Linear(self.temperature, length)
@@ -452,16 +435,9 @@ class VRGaussianMixture(
         if self.covariance_type == "spherical":
             variances = np.full_like(variances, variances.mean())
         covariances = dense_covariances(means, covariances, self.covariance_type)
-        warn_scale(
-            self,
-            self.reg_covar,
-            variances,
-            mean,
-            self._names(),
-            "component",
-            np.diagonal(covariances, axis1=1, axis2=2),
-            sums.sum_w / total * n_rows,
-        )
+        columns = variances, mean, feature_names(self)
+        parts = np.diagonal(covariances, axis1=1, axis2=2), sums.sum_w / total * n_rows
+        warn_scale(self, self.reg_covar, *columns, "component", *parts)
 
     def _attributes(self, model, point, dtype):
         """Return the fitted attributes of a point, and its statistics."""
@@ -470,9 +446,8 @@ class VRGaussianMixture(
         )
         precisions = factors @ factors.swapaxes(-1, -2) if self._dense else factors**2
         # About the means as they are stored, which float32 rounds.
-        sums = model.translate(
-            point.statistics, point.reference, means.astype(np.float64)
-        )
+        stored = means.astype(np.float64)
+        sums = model.translate(point.statistics, point.reference, stored)
         return {
             "weights_": weights,
             "means_": means,
@@ -482,7 +457,7 @@ class VRGaussianMixture(
             "_sums": tuple(sums[:3]),
         }
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Self:
         r"""Update the mixture with one batch of a stream.
 
         One step of stochastic EM (Cappé and Moulines 2009): the statistics move by
@@ -520,12 +495,10 @@ class VRGaussianMixture(
                 parameters = previous_parameters(self, data.n_features)
                 point = AveragingPoint(parameters, sums, parameters.means)
                 seen = self.n_samples_seen_
-            count = seen / data.n_units
-            step = solvers.stream_step(self, model, point, data, count)
-            objective = model.objective(point, step.mean)
+            step = solvers.stream_step(self, model, point, data, seen / data.n_units)
             moved = model.reseed(step.point, data, rng)
             found = self._attributes(model, moved, dtype) | {
-                "objective_": objective,
+                "objective_": model.objective(point, step.mean),
                 "n_samples_seen_": seen + data.n_units,
             }
             step.record(self, found, data.n_units)
@@ -542,23 +515,11 @@ class VRGaussianMixture(
         covariances = np.asarray(self.covariances_, np.float64)
         return dense_covariances(self.means_, covariances, self._of_fit.covariance_type)
 
-    def _names(self):
-        names = getattr(self, "feature_names_in_", None)
-        d = self.n_features_in_
-        return [f"x{j}" for j in range(d)] if names is None else list(names)
-
     def _evaluate(self, X, what, columns=()):
-        parameters = self._parameters()
+        parameters, kind = self._parameters(), self._of_fit.covariance_type
         X = self._check_X(X, reset=False)
-        evaluate = partial(
-            evaluate_rows,
-            what=what,
-            parameters=parameters,
-            covariance_type=self._of_fit.covariance_type,
-        )
+        evaluate = partial(evaluate_rows, what, parameters, kind)
         if is_dask(X):
-            if X.numblocks[1] > 1:
-                X = X.rechunk({1: -1})
             chunks = (X.chunks[0], *((c,) for c in columns))
             return X.map_blocks(
                 evaluate,
@@ -570,7 +531,7 @@ class VRGaussianMixture(
         with threads(self.n_jobs):
             return evaluate(X)
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> Any:
         """Return the most probable component of each row.
 
         Parameters
@@ -585,7 +546,7 @@ class VRGaussianMixture(
         """
         return self._evaluate(X, "labels")
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: ArrayLike) -> Any:
         """Return the probability of each component for each row.
 
         Parameters
@@ -600,7 +561,7 @@ class VRGaussianMixture(
         """
         return self._evaluate(X, "probabilities", (len(self._parameters().weights),))
 
-    def score_samples(self, X):
+    def score_samples(self, X: ArrayLike) -> Any:
         """Return the log-density of each row, in nats.
 
         Parameters
@@ -615,7 +576,7 @@ class VRGaussianMixture(
         """
         return self._evaluate(X, "log_density")
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> float:
         """Return the average log-density of the rows, in nats a row.
 
         Parameters
@@ -641,14 +602,17 @@ class VRGaussianMixture(
         weight = check_weight(sample_weight, len(log_density))
         return float(np.average(log_density, weights=weight))
 
-    def _n_parameters(self):
+    def _criterion(self, X, price):
+        """Twice the negative log-likelihood, and a price for each parameter."""
+        log_density = np.asarray(self.score_samples(X))
         k, d = self.means_.shape
         size = self.covariances_.size
         if self._of_fit.covariance_type in ("full", "tied"):  # of which half is free
             size = size // d * (d + 1) // 2
-        return size + k * d + k - 1
+        penalty = (size + k * d + k - 1) * price(len(log_density))
+        return float(-2.0 * log_density.sum(dtype=float) + penalty)
 
-    def bic(self, X):
+    def bic(self, X: ArrayLike) -> float:
         """Return the Bayesian information criterion on X.
 
         Parameters
@@ -661,11 +625,9 @@ class VRGaussianMixture(
         bic : float
             The lower, the better.
         """
-        log_density = np.asarray(self.score_samples(X))
-        penalty = self._n_parameters() * np.log(len(log_density))
-        return float(-2.0 * log_density.sum(dtype=float) + penalty)
+        return self._criterion(X, np.log)
 
-    def aic(self, X):
+    def aic(self, X: ArrayLike) -> float:
         """Return the Akaike information criterion on X.
 
         Parameters
@@ -678,10 +640,9 @@ class VRGaussianMixture(
         aic : float
             The lower, the better.
         """
-        log_density = np.asarray(self.score_samples(X))
-        return float(-2.0 * log_density.sum(dtype=float) + 2 * self._n_parameters())
+        return self._criterion(X, lambda n_samples: 2.0)
 
-    def sample(self, n_samples=1):
+    def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw from the fitted mixture.
 
         Parameters
@@ -711,7 +672,7 @@ class VRGaussianMixture(
             X[rows] += draws[rows] @ factors[k].T
         return X, y
 
-    def condition(self, given, values):
+    def condition(self, given: ArrayLike, values: ArrayLike) -> ConditionalGaussian:
         """Return the distribution of the other features given some.
 
         Parameters
@@ -740,7 +701,7 @@ class VRGaussianMixture(
         known = number_features(given, names, parameters.means.shape[1])
         return condition_on(parameters, self._covariances(), known, values)
 
-    def relabel(self, order):
+    def relabel(self, order: ArrayLike) -> Self:
         """Put the components into another order, in place.
 
         Parameters
@@ -763,7 +724,7 @@ class VRGaussianMixture(
         self._sums = tuple(part[order] for part in self._sums)
         return self
 
-    def summary(self):
+    def summary(self) -> Any:
         """Return a table of the components.
 
         Returns
@@ -774,7 +735,7 @@ class VRGaussianMixture(
             passes and how many starts reached the best; the text ends with them.
         """
         check_is_fitted(self)
-        names = self._names()
+        names = feature_names(self)
         deviations = np.sqrt(np.diagonal(self._covariances(), axis1=1, axis2=2))
         columns = {"share": self.weights_}
         for j, name in enumerate(names):

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy import linalg
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.utils import check_array
 
@@ -56,7 +55,7 @@ def find_missing(X, covariance_type):
     return missing
 
 
-def check_block(X, covariance_type):
+def check_block(covariance_type, X):
     """Check a block of a dask array as scikit-learn checks an array."""
     refuse_sparse_chunks(X)
     X = check_array(X, dtype=None, ensure_all_finite="allow-nan", ensure_min_samples=0)
@@ -73,7 +72,7 @@ def refuse_sparse_chunks(block):
         )
 
 
-def evaluate_rows(X, what, parameters, covariance_type):
+def evaluate_rows(what, parameters, covariance_type, X):
     """Labels, probabilities or log-densities of the rows of an array in memory."""
     refuse_sparse_chunks(X)
     model = GaussianMixtureModel(covariance_type, 0.0, find_missing(X, covariance_type))
@@ -189,12 +188,7 @@ def condition_on(parameters, covariances, known, values):
     batch = as_source(np.ascontiguousarray(values)).batch(0, len(values))
     log_joint = model.log_joint(marginal, batch, np.float64)
     share = np.exp(log_softmax(log_joint, axis=1))
-    gain = np.stack(
-        [
-            linalg.solve(a, b.T, assume_a="pos").T
-            for a, b in zip(inner, cross, strict=True)
-        ]
-    )
+    gain = np.linalg.solve(inner, cross.transpose(0, 2, 1)).transpose(0, 2, 1)
     offset = values[:, None, :] - means[:, known]
     components = means[:, free] + np.einsum("kfg,nkg->nkf", gain, offset)
     spread = covariances[:, free[:, None], free] - gain @ cross.transpose(0, 2, 1)

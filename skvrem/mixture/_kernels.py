@@ -47,6 +47,8 @@ WHOLE = np.uint64(2**64 - STEP)
 STRIDE_BITS = 272 * 64
 # A tile of more features has fewer rows, so that it stays in the second-level cache.
 TILE_BYTES = 256_000
+# Features that a loop takes at a time, as lengths that are known when it is compiled.
+TWO, FOUR = (0,) * 2, (0,) * 4
 # Rows of smaller posterior are left out of second moments where most rows are.
 NEGLIGIBLE = 1e-21
 
@@ -78,38 +80,44 @@ def _zeros(size, dtype):
 
 
 @kernel
-def _get(x, t):
-    """Four features of row t."""
+def _get(x, t, width):
+    """Features of row t, as many as the width is long."""
     s = _stride(x)
+    if len(width) == 2:
+        return x[t], x[t + s]
     return x[t], x[t + s], x[t + s + s], x[t + s + s + s]
 
 
 @kernel
 def _put(x, t, values):
-    """Set four features of row t."""
-    s = _stride(x)
-    x[t], x[t + s], x[t + s + s], x[t + s + s + s] = values
+    """Set features of row t."""
+    s = np.uint64(0)
+    for value in values:
+        x[t + s] = value
+        s += _stride(x)
 
 
 @kernel
-def _four(u, at):
-    """u[at:at+4] as numbers."""
+def _next(u, at, width):
+    """Elements of u from `at` on as numbers."""
+    if len(width) == 2:
+        return u[at], u[at + 1]
     return u[at], u[at + 1], u[at + 2], u[at + 3]
 
 
 @kernel(fastmath=REDUCE)
 def _plus(p, a, z):
-    """Return p + a z, of four."""
+    """Return p + a z, of two or four."""
+    if len(p) == 2:
+        return p[0] + a * z[0], p[1] + a * z[1]
     return p[0] + a * z[0], p[1] + a * z[1], p[2] + a * z[2], p[3] + a * z[3]
 
 
 @kernel
-def _add(out, at, a, b, c, d):
-    """out[at:at+4] += a, b, c, d."""
-    out[at] += a
-    out[at + 1] += b
-    out[at + 2] += c
-    out[at + 3] += d
+def _add(out, at, values):
+    """Add values to elements of out from `at` on."""
+    for h in range(len(values)):
+        out[at + h] += values[h]
 
 
 @kernel
@@ -188,44 +196,31 @@ def _softmax(joint, k, w, rows, beta, top, total):
 
 
 @kernel(fastmath=REDUCE)
-def _columns4(z, i, u, at, size, y, old, new, rows):
-    """y_new = y_old + B^T z, B (4, 4) the block of U from u[at] on, z of i..i+4."""
-    u0, u1 = _four(u, at), _four(u, at + size)
-    u2, u3 = _four(u, at + 2 * size), _four(u, at + 3 * size)
+def _columns(z, i, u, at, size, y, old, new, rows, width):
+    """y_new = y_old + B^T z, B (4, width) a block of U from u[at] on, z of i..i+4."""
+    u0, u1 = _next(u, at, width), _next(u, at + size, width)
+    u2, u3 = _next(u, at + 2 * size, width), _next(u, at + 3 * size, width)
     zi = _at(z, i)
     for t in range(np.uint64(rows) & WHOLE):
-        z0, z1, z2, z3 = _get(z, zi + t)
-        p = _plus(_plus(_get(y, old + t), z0, u0), z1, u1)
+        z0, z1, z2, z3 = _get(z, zi + t, FOUR)
+        p = _plus(_plus(_get(y, old + t, width), z0, u0), z1, u1)
         _put(y, new + t, _plus(_plus(p, z2, u2), z3, u3))
-
-
-@kernel(fastmath=REDUCE)
-def _columns2(z, i, u, at, size, y, old, new, rows):
-    """y_new = y_old + B^T z, B (4, 2) the block of U from u[at] on, z of i..i+4."""
-    a0, a1, a2, a3 = u[at], u[at + size], u[at + 2 * size], u[at + 3 * size]
-    at += 1
-    b0, b1, b2, b3 = u[at], u[at + size], u[at + 2 * size], u[at + 3 * size]
-    s, zi = _at(z, 1), _at(z, i)
-    for t in range(np.uint64(rows) & WHOLE):
-        z0, z1, z2, z3 = _get(z, zi + t)
-        y[new + t] = y[old + t] + a0 * z0 + a1 * z1 + a2 * z2 + a3 * z3
-        y[new + t + s] = y[old + t + s] + b0 * z0 + b1 * z1 + b2 * z2 + b3 * z3
 
 
 @kernel(fastmath=REDUCE)
 def _corner4(x, j, m, mj, u, at, size, z, y, old, q, rows):
     """For features j..j+4 z = x - m, q += |y + B^T z|^2, B the corner of U at u[at]."""
-    m0, m1, m2, m3 = _four(m, mj)
-    a0, a1, a2, a3 = _four(u, at)
+    m0, m1, m2, m3 = _next(m, mj, FOUR)
+    a0, a1, a2, a3 = _next(u, at, FOUR)
     b1, b2, b3 = u[at + size + 1], u[at + size + 2], u[at + size + 3]
     at += 2 * size
     c2, c3, d3 = u[at + 2], u[at + 3], u[at + size + 3]
     xj = _at(x, j)
     for t in range(np.uint64(rows) & WHOLE):
-        z0, z1, z2, z3 = _get(x, xj + t)
+        z0, z1, z2, z3 = _get(x, xj + t, FOUR)
         z0, z1, z2, z3 = z0 - m0, z1 - m1, z2 - m2, z3 - m3
         _put(z, xj + t, (z0, z1, z2, z3))
-        y0, y1, y2, y3 = _get(y, old + t)
+        y0, y1, y2, y3 = _get(y, old + t, FOUR)
         y0 += a0 * z0
         y1 += a1 * z0 + b1 * z1
         y2 += a2 * z0 + b2 * z1 + c2 * z2
@@ -261,9 +256,9 @@ def _full_joint(x, rows, size, m, u, constants, c, z, y, q, joint):
             new = _at(y, 4 if i % 8 else 8)
             at = column + i * size
             if j + 4 <= size:
-                _columns4(z, i, u, at, size, y, old, new, rows)
+                _columns(z, i, u, at, size, y, old, new, rows, FOUR)
             else:
-                _columns2(z, i, u, at, size, y, old, new, rows)
+                _columns(z, i, u, at, size, y, old, new, rows, TWO)
             old = new
         at, mj = column + j * size, c * size + j
         if j + 4 <= size:
@@ -278,12 +273,12 @@ def _full_joint(x, rows, size, m, u, constants, c, z, y, q, joint):
 @kernel(fastmath=REDUCE)
 def _moments4(x, i, m, mi, r, ri, z, a, sum_x, sum_xx, at, size, rows):
     """For features i..i+4 z = x - m, a = r z, sum_x += sum a, sum_xx += sum a z^T."""
-    m0, m1, m2, m3 = _four(m, mi)
+    m0, m1, m2, m3 = _next(m, mi, FOUR)
     xi = _at(x, i)
     zero = p0 = p1 = p2 = p3 = p00 = p01 = p02 = r.dtype.type(0.0)
     p03 = p11 = p12 = p13 = p22 = p23 = p33 = zero
     for t in range(np.uint64(rows) & WHOLE):
-        z0, z1, z2, z3 = _get(x, xi + t)
+        z0, z1, z2, z3 = _get(x, xi + t, FOUR)
         z0, z1, z2, z3 = z0 - m0, z1 - m1, z2 - m2, z3 - m3
         rt = r[ri + t]
         a0, a1, a2, a3 = rt * z0, rt * z1, rt * z2, rt * z3
@@ -293,10 +288,10 @@ def _moments4(x, i, m, mi, r, ri, z, a, sum_x, sum_xx, at, size, rows):
         p00, p01, p02, p03 = _plus((p00, p01, p02, p03), a0, (z0, z1, z2, z3))
         p11, p12, p13 = p11 + a1 * z1, p12 + a1 * z2, p13 + a1 * z3
         p22, p23, p33 = p22 + a2 * z2, p23 + a2 * z3, p33 + a3 * z3
-    _add(sum_x, mi, p0, p1, p2, p3)
-    _add(sum_xx, at, p00, p01, p02, p03)
-    _add(sum_xx, at + size, zero, p11, p12, p13)
-    _add(sum_xx, at + 2 * size, zero, zero, p22, p23)
+    _add(sum_x, mi, (p0, p1, p2, p3))
+    _add(sum_xx, at, (p00, p01, p02, p03))
+    _add(sum_xx, at + size, (zero, p11, p12, p13))
+    _add(sum_xx, at + 2 * size, (zero, zero, p22, p23))
     sum_xx[at + 3 * size + 3] += p33
 
 
@@ -312,40 +307,25 @@ def _moments2(x, i, m, mi, r, ri, z, sum_x, sum_xx, at, size, rows):
         a0, a1 = r[ri + t] * z0, r[ri + t] * z1
         p0, p1 = p0 + a0, p1 + a1
         p00, p01, p11 = p00 + a0 * z0, p01 + a0 * z1, p11 + a1 * z1
-    sum_x[mi] += p0
-    sum_x[mi + 1] += p1
-    sum_xx[at] += p00
-    sum_xx[at + 1] += p01
+    _add(sum_x, mi, (p0, p1))
+    _add(sum_xx, at, (p00, p01))
     sum_xx[at + size + 1] += p11
 
 
 @kernel(fastmath=REDUCE)
-def _products4(a, z, j, sum_xx, at, size, rows):
-    """Add sum a z^T (4, 4), z of features j..j+4, to sum_xx from entry at on."""
+def _products(a, z, j, sum_xx, at, size, rows, width):
+    """Add sum a z^T (4, width), z of features from j on, to sum_xx from `at` on."""
     zj, zero = _at(z, j), z.dtype.type(0.0)
-    p0 = p1 = p2 = p3 = (zero, zero, zero, zero)
+    p0 = p1 = p2 = p3 = _next((zero, zero, zero, zero), 0, width)
     for t in range(np.uint64(rows) & WHOLE):
-        v = _get(z, zj + t)
-        a0, a1, a2, a3 = _get(a, t)
+        v = _get(z, zj + t, width)
+        a0, a1, a2, a3 = _get(a, t, FOUR)
         p0, p1 = _plus(p0, a0, v), _plus(p1, a1, v)
         p2, p3 = _plus(p2, a2, v), _plus(p3, a3, v)
-    _add(sum_xx, at, *p0)
-    _add(sum_xx, at + size, *p1)
-    _add(sum_xx, at + 2 * size, *p2)
-    _add(sum_xx, at + 3 * size, *p3)
-
-
-@kernel(fastmath=REDUCE)
-def _products2(a, z, j, sum_xx, at, size, rows):
-    """Add sum a z^T (4, 2), z of the last two features, to sum_xx from entry at on."""
-    s, zj, zero = _at(z, 1), _at(z, j), z.dtype.type(0.0)
-    p0 = p1 = (zero, zero, zero, zero)
-    for t in range(np.uint64(rows) & WHOLE):
-        w = _get(a, t)
-        p0, p1 = _plus(p0, z[zj + t], w), _plus(p1, z[zj + t + s], w)
-    for h in range(4):
-        sum_xx[at + h * size] += p0[h]
-        sum_xx[at + h * size + 1] += p1[h]
+    _add(sum_xx, at, p0)
+    _add(sum_xx, at + size, p1)
+    _add(sum_xx, at + 2 * size, p2)
+    _add(sum_xx, at + 3 * size, p3)
 
 
 @kernel
@@ -364,9 +344,9 @@ def _full_sums(x, rows, size, m, c, r, ri, z, a, sum_x, sum_xx):
         at = mi * size
         _moments4(x, i, m, mi, r, ri, z, a, sum_x, sum_xx, at + i, size, rows)
         for j in range(i + 4, pair, 4):
-            _products4(a, z, j, sum_xx, at + j, size, rows)
+            _products(a, z, j, sum_xx, at + j, size, rows, FOUR)
         if pair < size:
-            _products2(a, z, pair, sum_xx, at + pair, size, rows)
+            _products(a, z, pair, sum_xx, at + pair, size, rows, TWO)
 
 
 @kernel(fastmath=REDUCE)
@@ -458,10 +438,8 @@ def _diag_sums(x, rows, size, m, c, r, variances, sum_x, sum_xx):
             a0, a1 = rt * z0, rt * z1
             p0, p1 = p0 + a0, p1 + a1
             pp0, pp1 = pp0 + a0 * z0, pp1 + a1 * z1
-        sum_x[mj] += p0
-        sum_x[mj + 1] += p1
-        sum_xx[mj] += pp0
-        sum_xx[mj + 1] += pp1
+        _add(sum_x, mj, (p0, p1))
+        _add(sum_xx, mj, (pp0, pp1))
         if variances is not None:
             sum_xx[mj] += r0 * variances[c, j]
             if j + 1 < variances.shape[1]:
@@ -478,7 +456,7 @@ def _parameters(means, U, log_constants, variances, dtype):
     size = d + d % 2
     m, constants = _zeros(k * size, dtype), _zeros(k, dtype)
     u = _zeros(k * size * (size if U.ndim == 3 else 1), dtype)
-    parts = _zeros(k * size if variances is not None else 0, dtype)
+    parts = None if variances is None else _zeros(k * size, dtype)
     for c in range(k):
         constant = log_constants[c]
         for i in range(d):
@@ -541,8 +519,6 @@ def visit_rows(
         for c in range(k):
             if U.ndim == 3:
                 _full_joint(x, rows, size, m, u, constants, c, z, y, q, joint)
-            elif variances is None:
-                _diag_joint(x, rows, size, m, u, None, constants, c, q, joint)
             else:
                 _diag_joint(x, rows, size, m, u, parts, constants, c, q, joint)
         if out is not None:

@@ -119,11 +119,8 @@ class GaussianMixtureModel(Averaging):
     def _kernel_arguments(self, parameters):
         """Parameters as kernels take them: one factor a component, constants."""
         # A point is evaluated several times: its last batch, the surrogate, the norm.
-        if self._arguments[0] is not parameters:
-            self._arguments = parameters, self._prepare(parameters)
-        return self._arguments[1]
-
-    def _prepare(self, parameters):
+        if self._arguments[0] is parameters:
+            return self._arguments[1]
         means, factors = parameters.means, parameters.precisions_cholesky
         factors = self.by_component(factors, *means.shape)
         diagonals = np.diagonal(factors, axis1=1, axis2=2) if self.dense else factors
@@ -131,7 +128,9 @@ class GaussianMixtureModel(Averaging):
             log_constants = np.log(parameters.weights)
         log_constants -= 0.5 * means.shape[1] * LOG_2PI
         log_constants += np.log(diagonals).sum(axis=1)
-        return means, np.ascontiguousarray(factors), log_constants
+        arguments = means, np.ascontiguousarray(factors), log_constants
+        self._arguments = parameters, arguments
+        return arguments
 
     def by_component(self, array, k, d):
         """Return covariances or factors with the axes of the statistics."""
@@ -155,11 +154,9 @@ class GaussianMixtureModel(Averaging):
             sum_w, sum_x = np.zeros(k), np.zeros((k, d))
             sum_xx = np.zeros((k, d, d) if self.dense else (k, d))
             of_rows = batch.rows, batch.index, *rows, batch.weight
+            how = *arguments, beta, variances
             sums = sum_w, sum_x, sum_xx
-            numbers = _kernels.visit_rows(
-                *of_rows, *arguments, beta, variances, sums, None
-            )
-            return Statistics(*sums, *numbers)
+            return Statistics(*sums, *_kernels.visit_rows(*of_rows, *how, sums, None))
 
         chunks = [(batch.start, batch.stop)]
         if batch.index.size:  # a minibatch; a full pass comes in chunks already

@@ -88,12 +88,9 @@ def _shape(covariance_type, k, d):
 
 def _check_inits(estimator, k, d):
     """Return what the user gave to start with: weights, means, precisions."""
-    found, precisions = [], _shape(estimator.covariance_type, k, d)
-    shapes = {"weights": (k,), "means": (k, d), "precisions": precisions}
-    for name, shape in shapes.items():
-        value = getattr(estimator, f"{name}_init")
-        given = value is not None
-        found.append(check_given(value, f"{name}_init", shape) if given else None)
+    precisions = _shape(estimator.covariance_type, k, d)
+    shapes = {"weights_init": (k,), "means_init": (k, d), "precisions_init": precisions}
+    found = [check_given(getattr(estimator, n), n, shapes[n]) for n in shapes]
     weights = found[0]
     if weights is not None and not (
         weights.min() >= 0.0 and np.isclose(weights.sum(), 1.0, atol=1e-6)
@@ -140,7 +137,6 @@ def starting_parameters(model, data, n_components, method, rng):
     rows -= center
     variance = np.average(np.square(rows), axis=0, weights=weight).mean()
     variance = variance if variance > 0.0 else 1.0
-    passes = 0.0
     if method == "random":
         share = rng.uniform(size=(len(rows), n_components))
         share /= share.sum(axis=1, keepdims=True)
@@ -154,10 +150,10 @@ def starting_parameters(model, data, n_components, method, rng):
         means, _ = kmeans_plusplus(
             rows, n_components, sample_weight=weight, random_state=seed
         )
-    means = means + center
+    means, n_iter = means + center, 0
     if method == "kmeans":
         means, n_iter = _lloyd(model, sample, means, variance)
-        passes += n_iter * sample.n_units / data.n_units
+    passes = n_iter * sample.n_units / data.n_units
     point = model.start(_spheres(model.covariance_type, means, variance))
     beta = SOFT if method == "random" else HARD
     scatter = point.statistics.sum_xx.size
@@ -199,10 +195,9 @@ def _in_memory(sample):
 def _spheres(covariance_type, means, variance):
     """Parameters of equal spheres, in the shapes of `covariance_type`."""
     k, d = means.shape
-    shape = {"full": (k, 1, 1), "tied": (1, 1), "diag": (k, d), "spherical": (k,)}
-    unit = np.ones(shape[covariance_type])
+    unit = np.ones(_shape(covariance_type, k, d))
     if covariance_type in ("full", "tied"):
-        unit = unit * np.eye(d)
+        unit *= np.eye(d)
     weights = np.full(k, 1.0 / k)
     return Parameters(weights, means, unit * variance, unit / np.sqrt(variance))
 

@@ -1,8 +1,7 @@
 """Estimators of a mean, and the loop that fits with them."""
 
-from skvrem.solvers._history import as_history, joined
+from skvrem.solvers._history import joined
 from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
-from skvrem.solvers._prediction import left_to_gain
 from skvrem.solvers._run import Run, run
 from skvrem.solvers._runs import Runs
 from skvrem.solvers._starts import Start, run_starts
@@ -36,9 +35,7 @@ __all__ = [
     "Stochastic",
     "Sweeps",
     "Switch",
-    "as_history",
     "joined",
-    "left_to_gain",
     "names_for",
     "plan_em",
     "reduces_variance",

@@ -4,15 +4,16 @@ import math
 import time
 from typing import Any
 
-import numpy as np
-
-from skvrem.solvers._history import Epoch, Result, as_history
+from skvrem.schedules import Constant
+from skvrem.solvers._history import Epoch, Result
 from skvrem.solvers._pace import Pace
 from skvrem.solvers._prediction import Prospect
 from skvrem.solvers._protocols import recentred
 from skvrem.solvers.estimate._batch import Batch
 
 __all__ = ["Run", "run"]
+
+ONE = Constant(1.0)
 
 
 class Run:
@@ -28,14 +29,14 @@ class Run:
     model, solver, data : see ``_protocols.py``
     point : Any
         Where to start.
-    step_size, temperature : callables
-        Functions of the number of updates and of epochs made. A temperature that has
-        a method `observe` is told every point that has been certified.
     tol : float
         Converged when less is left to gain a unit, by the solver's own prediction, or
         by the gains of the last epochs for as many epochs in a row as the solver's
         patience. 0 never stops a fit.
     rng : numpy.random.Generator
+    step_size, temperature : callables, default=Constant(1.0)
+        Functions of the number of updates and of epochs made. A temperature that has
+        a method `observe` is told every point that has been certified.
     report : callable, default=None
         Called with each `Epoch` that moved and its point; a true answer stops the fit.
     passes, seconds : float
@@ -49,10 +50,10 @@ class Run:
         data,
         point,
         *,
-        step_size,
-        temperature,
         tol,
         rng,
+        step_size=ONE,
+        temperature=ONE,
         report=None,
         passes=0.0,
         seconds=0.0,
@@ -230,24 +231,6 @@ class Run:
         return Result(
             anchor.point, anchor.objective, self.n_iter, reason, left, history
         )
-
-    def state(self):
-        """Return the state of the loop and of the solver, as plain numbers and arrays.
-
-        The point is the model's; anchors and tables are not in it, as a pass makes
-        them again.
-        """
-        return {
-            "n_iter": self.n_iter,
-            "n_steps": self.n_steps,
-            "n_small": self.prospect.n_small,
-            "passes": self.passes,
-            "seconds": time.perf_counter() - self.began,
-            "pace": self.pace.state(),
-            "gains": np.array(self.prospect.gains, dtype=float),
-            "history": as_history(self.history),
-            "solver": {"name": self.solver.name, **self.solver.state()},
-        }
 
 
 def run(model, solver, data, point, *, max_iter, **options):

@@ -63,7 +63,6 @@ class Runs:
             Whole(),
             point,
             step_size=Constant(step_size),
-            temperature=Constant(1.0),
             max_iter=self.left,
             passes=passes,
             seconds=time.perf_counter() - self.began,

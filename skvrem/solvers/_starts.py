@@ -47,7 +47,8 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     data : see ``_protocols.py``
     progress : Progress
         Of as many starts as it was made for.
-    random_state : numpy.random.RandomState
+    random_state : numpy.random.RandomState or None
+        None: every start has the same fixed seed.
     stop : callable, default=None
         Called with each `Epoch`; a true answer ends the start.
 
@@ -82,7 +83,8 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     begun, results = [], []
     for number in range(progress.n_init):
         began = time.perf_counter()
-        rng = np.random.default_rng(random_state.randint(2**31 - 1))
+        seed = random_state.randint(2**31 - 1) if random_state is not None else 0
+        rng = np.random.default_rng(seed)
         begin = start(rng)
         held, begin = [begin.point], begin._replace(point=None)
         report = progress.start(number, begin.attributes)

@@ -41,9 +41,6 @@ class Rows:
         self.values = values
         self.n_rows = n_rows
 
-    def __reduce__(self):
-        return type(self), (self.index, self.values, self.n_rows)
-
     def __sub__(self, other):
         """Difference of two of the same rows (two evaluations of one batch)."""
         if not np.array_equal(self.index, other.index):

@@ -20,6 +20,7 @@ __all__ = [
     "ComponentsMixin",
     "FitRecord",
     "VersionedPickle",
+    "feature_names",
     "fit_facts",
     "summary_table",
 ]
@@ -104,12 +105,7 @@ class VersionedPickle(FitRecord):
             )
         # Parameters that have come since have their defaults.
         parameters = inspect.signature(type(self).__init__).parameters.values()
-        kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-        new = {
-            p.name: p.default
-            for p in parameters
-            if p.kind not in kinds and p.default is not inspect.Parameter.empty
-        }
+        new = {p.name: p.default for p in parameters if p.default is not p.empty}
         super().__setstate__(new | state)
 
 
@@ -150,6 +146,14 @@ def optional(module, extra, purpose):
         raise ImportError(
             f"{purpose} needs {module}: pip install 'skvrem[{extra}]'"
         ) from error
+
+
+def feature_names(estimator):
+    """Return the names of the features of an estimator."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return [f"x{j}" for j in range(estimator.n_features_in_)]
+    return list(names)
 
 
 def summary_table(columns, index, facts):
@@ -196,15 +200,10 @@ def _text(columns, index, facts):
     def cell(value):
         return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
-    table = [
-        ["", *columns],
-        *([i, *map(cell, row)] for i, row in _rows(columns, index)),
-    ]
+    rows = zip(*columns.values(), strict=True)
+    table = [["", *columns]]
+    table += ([i, *map(cell, row)] for i, row in zip(index, rows, strict=True))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = ["  ".join(map(str.rjust, row, widths)) for row in table]
     lines += [f"{name}: {cell(value)}" for name, value in facts.items()]
     return "\n".join(lines)
-
-
-def _rows(columns, index):
-    return zip(index, zip(*columns.values(), strict=True), strict=True)

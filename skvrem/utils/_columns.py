@@ -8,10 +8,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import sparray, spmatrix
 
-__all__ = ["MatrixLike", "check_column", "column_number", "naming_columns", "native"]
+__all__ = [
+    "MatrixLike",
+    "Weights",
+    "check_column",
+    "column_number",
+    "naming_columns",
+    "native",
+]
 
 #: Rows as users pass them, frames among them.
 MatrixLike = ArrayLike | sparray | spmatrix
+#: Weights of the rows, None where all are 1.
+Weights = ArrayLike | None
 
 
 def check_column(estimator, name):
@@ -85,7 +94,8 @@ def naming_columns(X, needs, advice, numbers=None):
     """
     try:
         # Dates would be converted to nanoseconds.
-        if any(getattr(dtype, "kind", "") in "mM" for dtype in _dtypes(X)):
+        dtypes = getattr(X, "dtypes", [getattr(X, "dtype", None)])
+        if any(getattr(dtype, "kind", None) in ("m", "M") for dtype in dtypes):
             raise ValueError("dates")
         yield
     except (TypeError, ValueError) as error:
@@ -99,13 +109,6 @@ def naming_columns(X, needs, advice, numbers=None):
         if "float() argument" in str(error):
             raise TypeError(f"{needs}: {error}.") from None
         raise
-
-
-def _dtypes(X):
-    found = getattr(X, "dtypes", None)
-    if found is not None:
-        return list(found)
-    return [X.dtype] if hasattr(X, "dtype") else []
 
 
 def _not_numbers(X, numbers):

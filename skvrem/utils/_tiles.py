@@ -17,6 +17,13 @@ ROWS, SQUARES = (), (0,)
 
 
 @kernel(fastmath=REDUCE)
+def _entry(data, at, power):
+    """An entry of a CSR matrix, or its square."""
+    x = data[at]
+    return x * x if len(power) else x
+
+
+@kernel(fastmath=REDUCE)
 def csr_times(data, indices, indptr, ids, power, M, out):
     """Out (m, c) = rows of the CSR matrix, or their squares, times M (d, c)."""
     c = M.shape[1]
@@ -25,18 +32,13 @@ def csr_times(data, indices, indptr, ids, power, M, out):
         if c == 1:  # a loop of one turn would take as long as the rest
             total = out.dtype.type(0.0)
             for at in range(start, stop):
-                x = data[at]
-                if len(power):
-                    x *= x
-                total += x * M[np.uint32(indices[at]), 0]
+                total += _entry(data, at, power) * M[np.uint32(indices[at]), 0]
             out[i, 0] = total
             continue
         for j in range(c):
             out[i, j] = 0.0
         for at in range(start, stop):
-            row, x = np.uint32(indices[at]), data[at]
-            if len(power):
-                x *= x
+            row, x = np.uint32(indices[at]), _entry(data, at, power)
             for j in range(c):
                 out[i, j] += x * M[row, j]
 
@@ -49,15 +51,11 @@ def csr_add_transposed(data, indices, indptr, ids, power, R, out):
         start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
         if c == 1:
             for at in range(start, stop):
-                x = data[at]
-                if len(power):
-                    x *= x
+                x = _entry(data, at, power)
                 out[np.uint32(indices[at]), 0] += x * R[i, 0]
             continue
         for at in range(start, stop):
-            row, x = np.uint32(indices[at]), data[at]
-            if len(power):
-                x *= x
+            row, x = np.uint32(indices[at]), _entry(data, at, power)
             for j in range(c):
                 out[row, j] += x * R[i, j]
 

@@ -31,7 +31,6 @@ __all__ = [
     "check_order",
     "check_parameters",
     "check_real",
-    "check_steps",
     "check_weight",
     "validate_data",
 ]
@@ -327,33 +326,22 @@ def _finite_number(value):
         return False
 
 
-def check_em(estimator, solvers, auto=()):
-    """Check what the estimators of the EM family have in common, but for their steps.
+def check_em(estimator, solvers, **ranges):
+    """Check the parameters of an estimator of the EM family.
 
     Parameters
     ----------
     estimator : BaseEstimator
     solvers : tuple of str
-        What `solver` may be.
-    auto : tuple
-        What `temperature` and `annealing_iter` may be beside numbers.
+        What `solver` may be: more than its hint says, where a solver was added.
+    **ranges
+        As `check_parameters` takes them.
     """
-    check_integer(estimator, "n_components", "n_init", "verbose_interval", least=1)
-    check_integer(estimator, "max_iter", "verbose")
-    check_integer(estimator, "annealing_iter", options=auto)
-    check_integer(estimator, "batch_size", least=1, options=("auto",))
-    check_real(estimator, "tol")
-    check_real(estimator, "step_offset", above=True)
-    check_real(estimator, "temperature", least=1.0, options=auto)
-    check_options(estimator, solver=solvers, warm_start=(False, True))
-
-
-def check_steps(estimator):
-    """Check the size of steps, and how fast those of stochastic EM decrease."""
+    check_options(estimator, solver=solvers)
     # Beyond 1 the statistics overshoot; those of "stochastic" are cut there.
     most = np.inf if estimator.solver == "stochastic" else 1.0
-    check_real(estimator, "step_size", above=True, most=most, options=("auto",))
-    check_real(estimator, "step_decay", above=True, most=1.0)
+    usual = {"solver": None, "step_size": ABOVE_0 | {"most": most}}
+    check_parameters(estimator, **(usual | ranges))
 
 
 def check_weight(sample_weight, n_samples):
@@ -427,13 +415,15 @@ def check_magnitude(X, name="X", power=2):
 
 
 def check_given(value, name, shape):
-    """Return what a fit is to start from as float64.
+    """Return what a fit is to start from as float64, or None where it is None.
 
     Raises
     ------
     ValueError
         For another shape, or what are no finite numbers.
     """
+    if value is None:
+        return None
     options = {"dtype": np.float64, "ensure_2d": False, "allow_nd": True}
     with naming_columns(value, f"{name} holds numbers", "Pass an array."):
         value = check_array(value, **options, ensure_min_samples=0, input_name=name)

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp, softmax
 
 from skvrem.linear import bound
-from skvrem.linear._model_bound import log_linear_bound
+from skvrem.linear._model import log_linear_bound
 
 CASES = 10_000
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from skvrem.utils._validation import check_parameters
+from skvrem.utils._validation import check_parameters, validate_data
 
 
 class Estimator(BaseEstimator):
@@ -79,3 +79,21 @@ def test_ranges():
             continue
         with pytest.raises(ValueError, match=message):
             check_parameters(estimator, **{name: rule})
+
+
+class OtherFrame:
+    """A table whose types of columns are not numpy's, as those of polars."""
+
+    columns, dtypes = ("a", "b"), (object(), object())
+
+    def __init__(self, values):
+        self.values, self.shape = values, values.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype)
+
+
+def test_types_of_columns_may_be_any():
+    values = np.arange(6.0).reshape(3, 2)
+    found = validate_data(Estimator(), OtherFrame(values))
+    assert np.array_equal(found, values)

@@ -47,7 +47,8 @@ class Incremental(SAGA):
         self.anchor = Anchor(mean, objective, 1.0, point, memory)
         return self.anchor
 
-    def _entry(self, memory, sums):
+    def entry(self, memory, sums):
+        """Return the sums: a block's share is what the table is of."""
         return sums
 
     def visits(self, rng):

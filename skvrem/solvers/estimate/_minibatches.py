@@ -1,6 +1,9 @@
 """What the solvers on minibatches share: a fixed partition, visited in random order."""
 
+from functools import partial
+
 from skvrem.solvers.estimate._visiting import Visiting
+from skvrem.utils._algebra import accumulate
 
 __all__ = ["Minibatches"]
 
@@ -29,3 +32,17 @@ class Minibatches(Visiting):
     def visits(self, rng):
         """Each block once."""
         return self.partition.shuffled(rng)
+
+    def remembered(self, point, beta):
+        """Return the sums of all blocks, by a full pass, and what is kept of each."""
+        total, kept = None, []
+        evaluate = partial(self.model.remember, point, beta=beta)
+        for sums, memory in self.partition.map(evaluate):
+            total = accumulate(total, sums)
+            kept.append(self.entry(memory, sums))
+            del sums  # before the next are made
+        return total, kept
+
+    def entry(self, memory, sums):
+        """Return what is kept of a visit."""
+        return memory

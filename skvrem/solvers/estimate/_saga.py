@@ -53,16 +53,8 @@ class SAGA(Minibatches):
         return self.anchor
 
     def _fill(self, point, beta):
-        self.beta, self.table, self.total = beta, [], None
-        evaluate = partial(self.model.remember, point, beta=beta)
-        for sums, memory in self.partition.map(evaluate):
-            self.total = accumulate(self.total, sums)
-            self.table.append(self._entry(memory, sums))
-        self.reference = point.reference
-
-    def _entry(self, memory, sums):
-        """What the table keeps of a visit."""
-        return memory
+        self.beta, self.table, self.reference = beta, None, point.reference
+        self.total, self.table = self.remembered(point, beta)
 
     def _follow(self, point):
         """Express the table about the reference of this epoch."""

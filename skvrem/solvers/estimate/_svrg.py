@@ -1,11 +1,10 @@
 """SVRG: the mean at an anchor, corrected by what a batch has changed since."""
 
-from functools import partial
 from typing import Any
 
 from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.estimate._minibatches import Minibatches
-from skvrem.utils._algebra import accumulate, correction, rescale
+from skvrem.utils._algebra import correction, rescale
 
 __all__ = ["SVRG"]
 
@@ -19,6 +18,7 @@ class SVRG(Minibatches):
     """
 
     anchor: Any
+    memory: Any
     name = "svrg"
     exact = True
     certifies = True
@@ -32,13 +32,8 @@ class SVRG(Minibatches):
     def certify(self, point, beta):
         """Make the anchor: a full pass at the point, each batch remembered."""
         # What the last epoch needed is free to go.
-        self.memory: list = []
-        total = self.anchor = None
-        evaluate = partial(self.model.remember, point, beta=beta)
-        for sums, kept in self.partition.map(evaluate):
-            total = accumulate(total, sums)
-            self.memory.append(kept)
-            del sums  # before the next are made
+        self.memory = self.anchor = None
+        total, self.memory = self.remembered(point, beta)
         mean = rescale(total, 1.0 / self.partition.total_weight)
         self.beta = beta
         objective = self.model.objective(point, mean)

@@ -43,7 +43,3 @@ class Visiting:
 
     def restore(self, anchor):
         """Nothing to restore: the next epoch makes what it needs."""
-
-    def state(self):
-        """Nothing beside the point."""
-        return {}

@@ -79,12 +79,11 @@ class QuasiNewton(Batch):
     def epoch(self, anchor, pace, rng):
         """Make one step, of a length that gains enough."""
         after, passes = self._step(anchor)
+        stalled = after is None and not self.pairs
         if after is None:
             # Once more along the metric alone, unless that is what was tried.
-            stalled, after = not self.pairs, anchor
+            after = anchor
             self.pairs.clear()
-        else:
-            stalled = False
         if not stalled:
             after, cost = self._aim(after)
             passes += cost

@@ -283,7 +283,8 @@ class TemperedLDA(TopicModel):
         self.random_state = random_state
 
     def _check_parameters(self):
-        check_em(self, solvers.names_for(LDAModel))
+        own = {"evaluate_every": None, "step_size": None, "step_decay": None}
+        check_em(self, solvers.names_for(LDAModel), **own)
         self._check_rounds()
         check_integer(self, "evaluate_every", least=-(2**31))
         check_real(self, "perp_tol")

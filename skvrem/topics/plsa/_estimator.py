@@ -16,7 +16,6 @@ from skvrem.utils._validation import (
     check_em,
     check_integer,
     check_options,
-    check_steps,
 )
 
 __all__ = ["VRPLSA"]
@@ -235,7 +234,6 @@ class VRPLSA(TopicModel):
 
     def _check_parameters(self):
         check_em(self, solvers.names_for(PLSAModel))
-        check_steps(self)
         self._check_rounds()
         check_integer(self, "inner_iter", least=1, options=("auto",))
         check_options(self, tempering=(None, "annealed"))

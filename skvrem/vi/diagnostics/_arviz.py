@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.utils._base import optional
+from skvrem.utils._base import feature_names, optional
 
 __all__ = ["ArviZMixin", "Draws", "feature_names"]
 
@@ -78,11 +78,3 @@ class ArviZMixin:
             coords=draws.coords,
             dims={**draws.dims, "y": axes},
         )
-
-
-def feature_names(estimator):
-    """Return the names of the features of an estimator."""
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is None:
-        return [f"x{j}" for j in range(estimator.n_features_in_)]
-    return list(names)
