@@ -38,3 +38,7 @@ class Pace:
     def stalled(self):
         """Whether steps have shrunk to nothing."""
         return self.factor < LEAST_PACE
+
+    def state(self):
+        """Return its numbers."""
+        return {"factor": self.factor, "ceiling": self.ceiling, "n_slow": self.n_slow}

@@ -348,6 +348,9 @@ class Solver(Protocol):
     def restore(self, anchor) -> None:
         """Go back to where `anchor` was made; the loop moves the point itself."""
 
+    def state(self) -> dict:
+        """Return what an epoch needs beside the point, as plain numbers and arrays."""
+
 
 class Temperature(Protocol):
     """The temperature of an epoch, by the number of epochs before it."""

@@ -4,8 +4,10 @@ import math
 import time
 from typing import Any
 
+import numpy as np
+
 from skvrem.schedules import Constant
-from skvrem.solvers._history import Epoch, Result
+from skvrem.solvers._history import Epoch, Result, as_history
 from skvrem.solvers._pace import Pace
 from skvrem.solvers._prediction import Prospect
 from skvrem.solvers._protocols import recentred
@@ -64,7 +66,7 @@ class Run:
         self.began = time.perf_counter() - seconds
         self.history, self.reason = [], None
         self.n_iter = self.n_steps = self.n_decreases = 0
-        self.pace, self.size, self.prospect = Pace(), 1.0, Prospect(tol)
+        self.pace, self.prospect = Pace(), Prospect(tol)
         self.anchor: Any = None
         self.good: Any = None
         self.current_temperature = math.nan  # of the anchor
@@ -231,6 +233,24 @@ class Run:
         return Result(
             anchor.point, anchor.objective, self.n_iter, reason, left, history
         )
+
+    def state(self):
+        """Return the state of the loop and of the solver, as plain numbers and arrays.
+
+        The point is the model's; anchors and tables are not in it, as a pass makes
+        them again.
+        """
+        return {
+            "n_iter": self.n_iter,
+            "n_steps": self.n_steps,
+            "n_small": self.prospect.n_small,
+            "passes": self.passes,
+            "seconds": time.perf_counter() - self.began,
+            "pace": self.pace.state(),
+            "gains": np.array(self.prospect.gains, dtype=float),
+            "history": as_history(self.history),
+            "solver": {"name": self.solver.name, **self.solver.state()},
+        }
 
 
 def run(model, solver, data, point, *, max_iter, **options):

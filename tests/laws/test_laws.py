@@ -1,5 +1,6 @@
 """Properties that every model and every solver must have."""
 
+import pickle
 from copy import deepcopy
 from functools import cache, partial, reduce
 from pathlib import Path
@@ -285,8 +286,10 @@ def test_a_fit_can_pause(case, name):
     ends = whole.result(), parted.result()
     np.testing.assert_array_equal(*(parameters(case.model, e.point) for e in ends))
     assert ends[0].objective == ends[1].objective
-    assert parted.n_iter == 5
-    assert parted.solver.name == ends[1].history[-1].solver
+    state = parted.state()
+    assert state["n_iter"] == 5
+    assert state["solver"]["name"] == ends[1].history[-1].solver
+    pickle.dumps(state)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])

@@ -163,7 +163,7 @@ def test_steps_are_counted_over_epochs_and_pauses(kind, monkeypatch):
         1 / 16,
         1 / 20,
     ]
-    assert fit.n_steps == 20
+    assert fit.n_steps == fit.state()["n_steps"] == 20
 
 
 def test_rejected_steps_of_all_pieces_are_counted(monkeypatch):

@@ -144,6 +144,7 @@ def test_extrapolations_grow_where_they_are_too_short():
         expected = before * (1.0 - 0.01 * alpha) ** 2
         assert anchor.point.value == pytest.approx(expected, abs=1e-11)
     assert longest == [16.0, 64.0, 256.0, 256.0]
+    assert solver.state() == {"longest": 256.0}
 
 
 def test_extrapolations_that_fall_give_way_to_a_plain_step():

@@ -43,3 +43,7 @@ class Visiting:
 
     def restore(self, anchor):
         """Nothing to restore: the next epoch makes what it needs."""
+
+    def state(self):
+        """Nothing beside the point."""
+        return {}

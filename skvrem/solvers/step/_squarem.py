@@ -75,3 +75,7 @@ class Squarem(Batch):
         if -alpha == self.longest:
             self.longest *= 4.0
         return combination((1.0, s0), (-2.0 * alpha, r), (alpha * alpha, v))
+
+    def state(self):
+        """Return the longest extrapolation allowed."""
+        return {"longest": self.longest}

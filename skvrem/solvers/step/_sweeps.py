@@ -146,3 +146,7 @@ class Sweeps:
     def restore(self, anchor):
         """Forget what the epoch that is taken back has left."""
         self.known = None
+
+    def state(self):
+        """Nothing beside the point: a pass makes anew what is known."""
+        return {}
