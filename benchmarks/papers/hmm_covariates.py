@@ -19,7 +19,7 @@ from scipy import optimize
 
 from skvrem import VRHMM, schedules, solvers
 from skvrem.hmm import Covariates, Gaussian
-from skvrem.hmm._opening import open_rows
+from skvrem.hmm._input import open_rows
 from skvrem.hmm._start import starting_parameters
 from skvrem.hmm.forward_backward._source import RowBlockSource
 

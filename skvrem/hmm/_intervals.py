@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from skvrem.hmm._input import fitted_parameters, naming_impossible, open_rows
 from skvrem.hmm._model_gradient import differences
-from skvrem.hmm._opening import fitted_parameters, naming_impossible, open_rows
 from skvrem.hmm.emissions._base import published
 from skvrem.hmm.emissions._coordinates import rescale
 from skvrem.utils._algebra import pieces

@@ -13,8 +13,8 @@ from skvrem import hmm
 from skvrem.data import as_source
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters as FactorialParameters
+from skvrem.hmm._input import Sequences
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm.forward_backward._input import Sequences
 from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.linear._model import LogisticModel
