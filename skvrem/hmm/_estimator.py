@@ -442,10 +442,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             if warm:
                 parameters = self._warm_parameters(model, data)
             else:
-                method = next(methods)
-                parameters = starting_parameters(
-                    model, data.rows, method, rng, data.inputs
-                )
+                parameters = starting_parameters(model, data, next(methods), rng)
             point = model.start(parameters)
             return solvers.Start(model, point, describe, temperature=temperature)
 
@@ -563,8 +560,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         if first:
             dtype, seen = sequences.X.dtype, 0
-            how = self.init_params, np.random.default_rng(seed), data.inputs
-            point = model.start(starting_parameters(model, data.rows, *how))
+            how = self.init_params, np.random.default_rng(seed)
+            point = model.start(starting_parameters(model, data, *how))
         else:
             dtype, seen = self.transmat_.dtype, self.n_samples_seen_
             statistics = Statistics(*self._sums, 0.0, 0.0)
@@ -586,16 +583,14 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         if continues and len(sequences.bounds) == 2:
             # Nothing has been seen of how sequences begin.
             mean = mean._replace(start=point.statistics.start)
-        likelihood = float(mean.objective)
         model.total = data.total_weight + seen
-        objective = model.objective(point, mean)
         count = seen / len(sequences.X)
         step = solvers.stream_step(self, model, point, data, count, mean=mean)
         inputs = sequences.inputs
         last_inputs = None if inputs is None else inputs[-1].copy()
         found = _attributes(model, step.point, dtype) | {
-            "objective_": objective,
-            "log_likelihood_": likelihood,
+            "objective_": model.objective(point, mean),
+            "log_likelihood_": float(mean.objective),
             "n_parameters_": model.n_parameters(),
             "n_samples_seen_": seen + len(sequences.X),
             "_carried": (passes.last(), last_inputs),

@@ -1,6 +1,7 @@
 """Components that are images."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from skvrem.text._words import check_size
 __all__ = ["ComponentsDisplay"]
 
 
+@dataclass(eq=False, repr=False)
 class ComponentsDisplay:
     """Components that are images, one picture a component.
 
@@ -43,15 +45,9 @@ class ComponentsDisplay:
     ['component 0', 'component 1', 'component 2']
     """
 
-    def __init__(
-        self,
-        components: ArrayLike,
-        image_shape: tuple[int, int],
-        titles: Sequence[str] | None = None,
-    ):
-        self.components = components
-        self.image_shape = image_shape
-        self.titles = titles
+    components: ArrayLike
+    image_shape: tuple[int, int]
+    titles: Sequence[str] | None = None
 
     @classmethod
     def from_estimator(

@@ -1,6 +1,7 @@
 """How fits converged: objective against time, passes or epochs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -25,6 +26,7 @@ Y_LABELS = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class ConvergenceDisplay:
     """The course of one fit or of several, by passes over the data or by seconds.
 
@@ -61,8 +63,7 @@ class ConvergenceDisplay:
     'passes over the data'
     """
 
-    def __init__(self, histories: Mapping[str, Mapping[str, ArrayLike]]):
-        self.histories = histories
+    histories: Mapping[str, Mapping[str, ArrayLike]]
 
     @classmethod
     def from_estimator(

@@ -1,6 +1,7 @@
 """Where the variance of stochastic gradients comes from, and what is left of it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from skvrem.inspection._axes import one_axis
 __all__ = ["GradientVarianceDisplay"]
 
 
+@dataclass(eq=False, repr=False)
 class GradientVarianceDisplay:
     """Variances of gradient estimates, as bars.
 
@@ -34,8 +36,7 @@ class GradientVarianceDisplay:
     'log'
     """
 
-    def __init__(self, variances: Mapping[str, float]):
-        self.variances = variances
+    variances: Mapping[str, float]
 
     @classmethod
     def from_estimator(

@@ -1,6 +1,7 @@
 """Topics by their words."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from skvrem.text._topics import (
 __all__ = ["TopicsDisplay"]
 
 
+@dataclass(eq=False, repr=False)
 class TopicsDisplay:
     """The top words of topics as bars, one picture a topic.
 
@@ -48,15 +50,9 @@ class TopicsDisplay:
     ['topic 0', 'topic 1']
     """
 
-    def __init__(
-        self,
-        words: ArrayLike,
-        probabilities: ArrayLike,
-        titles: Sequence[str] | None = None,
-    ):
-        self.words = words
-        self.probabilities = probabilities
-        self.titles = titles
+    words: ArrayLike
+    probabilities: ArrayLike
+    titles: Sequence[str] | None = None
 
     @classmethod
     def from_estimator(

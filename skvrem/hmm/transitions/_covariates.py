@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from skvrem.hmm.emissions._coordinates import IMPOSSIBLE
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
-from skvrem.utils._validation import check_options, check_real
+from skvrem.utils._validation import check_parameters
 
 __all__ = ["Covariates"]
 
@@ -103,8 +103,7 @@ class Covariates(Transitions):
 
     def open(self, n):
         """Check the parameters for n states."""
-        check_real(self, "alpha")
-        check_options(self, observed=(False, True))
+        check_parameters(self)
         if not len(self.columns):
             raise ValueError(
                 "columns of Covariates must be a list of names or numbers of columns "
