@@ -24,6 +24,7 @@ from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
     outside,
+    warn_annealing_too_long,
     warn_not_converged,
     with_callbacks,
 )
@@ -31,7 +32,9 @@ from skvrem.utils._validation import (
     all_or_nothing,
     check_given,
     check_integer,
+    check_options,
     check_order,
+    check_parameters,
     check_real,
     check_weight,
     validate_data,
@@ -60,11 +63,10 @@ class TopicModel(
     A subclass has its model class (`_model`), the names of its two priors (`_priors`),
     whether they must be positive, what that of words is by default (`_word_default`),
     and the names of the parameters that end the rounds on a document (`_rounds`). It
-    checks its parameters (`_check_parameters`), makes a plan from the number of
-    documents and whether topics are random (`_plan`), draws topics (`_random_topics`),
-    makes a temperature (`_temperature`), and counts batches (`_count_batch`, which
-    returns how many of this size there have been, the tokens that the topics are
-    learned from, and fitted attributes).
+    makes a plan from the number of documents and whether topics are random (`_plan`),
+    draws topics (`_random_topics`), makes a temperature (`_temperature`), and counts
+    batches (`_count_batch`, which returns how many of this size there have been, the
+    tokens that the topics are learned from, and fitted attributes).
     """
 
     _word_default = None  # as that of the shares, 1 / n_components
@@ -75,6 +77,12 @@ class TopicModel(
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
+
+    def _check_parameters(self, **ranges):
+        check_parameters(self, solver=None, **ranges)
+        check_options(self, solver=solvers.names_for(self._model))
+        self._check_rounds()
+        warn_annealing_too_long(self)
 
     def _check_rounds(self):
         """Check the parameters of answers too, which may change after a fit."""
@@ -216,8 +224,7 @@ class TopicModel(
         return model.start((topics,))
 
     def _stop(self):
-        """What may end a fit besides, see `solvers.run_starts`."""
-        return None
+        """Return what may end a fit besides, see `solvers.run_starts`."""
 
     def fit(self, X, y=None, sample_weight=None):
         """Find the topics of documents.
@@ -287,10 +294,9 @@ class TopicModel(
 
     def _constants(self, priors, data, warm):
         """Return what answers need beside the topics; callbacks ask mid-fit."""
-        named = dict(zip((f"{name}_" for name in self._priors), priors, strict=True))
-        return {k: prior[()] for k, prior in named.items()} | {
-            "n_tokens_seen_": data.total_weight
-        }
+        own = zip(self._priors, priors, strict=True)
+        known = {f"{name}_": prior[()] for name, prior in own}
+        return known | {"n_tokens_seen_": data.total_weight}
 
     def _finish(self, data, best, plan, random_state):
         """Set what else is known after a fit."""
@@ -366,14 +372,9 @@ class TopicModel(
                 self, model, point, data, count, decay=self._decay
             )
             point = model.recentre(step.point)
-            constants = (
-                self._constants(priors, data, False)
-                | counters
-                | {
-                    "objective_": model.objective(point, step.mean),
-                    "n_tokens_seen_": seen + data.total_weight,
-                }
-            )
+            constants = self._constants(priors, data, False) | counters
+            constants["objective_"] = model.objective(point, step.mean)
+            constants["n_tokens_seen_"] = seen + data.total_weight
             found = self._attributes(model, point, constants)
             vars(self).pop("doc_temperature_", None)
             step.record(self, found, data.n_units)

@@ -420,11 +420,10 @@ def backward(
     cut = n_features * TILE
     features, gamma = scratch[:cut], scratch[cut : cut + n * TILE]
     cut += n * TILE
-    rho, previous = (
-        scratch[cut : cut + n * TILE],
-        scratch[cut + n * TILE : cut + 2 * n * TILE],
-    )
-    cut += 2 * n * TILE
+    rho = scratch[cut : cut + n * TILE]
+    cut += n * TILE
+    previous = scratch[cut : cut + n * TILE]
+    cut += n * TILE
     pred = scratch[cut : cut + n * TILE]
     cut += n * TILE
     message = scratch[cut : cut + n * LANES]

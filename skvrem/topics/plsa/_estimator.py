@@ -11,13 +11,7 @@ from skvrem.text import document_completion
 from skvrem.topics._base import TopicModel
 from skvrem.topics.plsa._model import PLSAModel
 from skvrem.utils._parallel import threads
-from skvrem.utils._reports import warn_annealing_too_long
-from skvrem.utils._validation import (
-    check_em,
-    check_integer,
-    check_options,
-    check_steps,
-)
+from skvrem.utils._validation import check_steps
 
 __all__ = ["VRPLSA"]
 
@@ -234,12 +228,8 @@ class VRPLSA(TopicModel):
         self.verbose_interval = verbose_interval
 
     def _check_parameters(self):
-        check_em(self, solvers.names_for(PLSAModel))
         check_steps(self)
-        self._check_rounds()
-        check_integer(self, "inner_iter", least=1, options=("auto",))
-        check_options(self, tempering=(None, "annealed"))
-        warn_annealing_too_long(self)
+        super()._check_parameters(step_size=None, step_decay=None)
 
     def _plan(self, n_documents, random):
         """Choose solver, blocks and step."""

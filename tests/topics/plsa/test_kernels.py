@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from skvrem.topics._documents import as_documents
-from skvrem.topics._kernels_tokens import sum_over_words
-from skvrem.topics._model_word_sums import pad, padded_zeros
+from skvrem.topics._kernels import sum_over_words
+from skvrem.topics._model import pad, padded_zeros
 from skvrem.topics.plsa import _kernels
 
 DTYPES = [np.float64, np.float32]
