@@ -1,4 +1,4 @@
-"""How probable documents are: half of each given the other, or all from left to right."""
+"""How probable documents are: a half given the other, or a whole left to right."""
 
 from numbers import Real
 from typing import Any
