@@ -3,7 +3,7 @@
 from copy import copy
 from functools import partial
 from itertools import cycle
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,13 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.hmm._inference import (
-    forecast,
-    pseudo_residuals,
-    run,
-    sample,
-    state_probabilities,
-)
+from skvrem.hmm import _inference
 from skvrem.hmm._input import (
     fitted_parameters,
     naming_impossible,
@@ -64,6 +58,9 @@ from skvrem.utils._validation import (
 )
 
 __all__ = ["VRHMM"]
+
+# What may be given of every row.
+PerRow = ArrayLike | None
 
 EMISSIONS = {
     "gaussian": Gaussian,
@@ -372,14 +369,14 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
     def fit(
         self,
-        X,
-        y=None,
+        X: ArrayLike,
+        y: Any = None,
         *,
-        sample_weight=None,
-        groups=None,
-        lengths=None,
-        state_labels=None,
-    ):
+        sample_weight: PerRow = None,
+        groups: PerRow = None,
+        lengths: ArrayLike | None = None,
+        state_labels: PerRow = None,
+    ) -> Self:
         """Estimate the model.
 
         Parameters
@@ -495,15 +492,15 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
     def partial_fit(
         self,
-        X,
-        y=None,
+        X: ArrayLike,
+        y: Any = None,
         *,
-        sample_weight=None,
-        groups=None,
-        lengths=None,
-        state_labels=None,
-        continues=False,
-    ):
+        sample_weight: PerRow = None,
+        groups: PerRow = None,
+        lengths: ArrayLike | None = None,
+        state_labels: PerRow = None,
+        continues: bool = False,
+    ) -> Self:
         """Update the model with some sequences, or the next rows of an endless one.
 
         One step of stochastic EM: the statistics move by
@@ -597,7 +594,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         }
         step.record(self, found)
 
-    def predict(self, X, *, groups=None, lengths=None):
+    def predict(
+        self, X: ArrayLike, *, groups: PerRow = None, lengths: ArrayLike | None = None
+    ) -> np.ndarray:
         """Return the state of each row, by `algorithm`.
 
         Parameters
@@ -655,10 +654,12 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         with threads(self.n_jobs):
             states, scores = most_probable_paths(data.rows, chain.theta, *logs, which)
         if scores.min() < -1e99:
-            run(self, X, groups, lengths)  # says which row
+            _inference.run(self, X, groups, lengths)  # says which row
         return float(scores.sum()), states
 
-    def predict_proba(self, X, *, groups=None, lengths=None):
+    def predict_proba(
+        self, X: ArrayLike, *, groups: PerRow = None, lengths: ArrayLike | None = None
+    ) -> np.ndarray:
         """Return the probability of each state for each row, given its whole sequence.
 
         Parameters
@@ -675,7 +676,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         probabilities : ndarray of shape (n_samples, n_components)
             Smoothed probabilities, rows that sum to 1.
         """
-        return state_probabilities(self, X, groups, lengths, smoothed=True)
+        return _inference.state_probabilities(self, X, groups, lengths, True)
 
     def filter_proba(self, X, *, groups=None, lengths=None):
         """Return the probability of each state given the sequence up to each row.
@@ -694,7 +695,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         probabilities : ndarray of shape (n_samples, n_components)
             Filtered probabilities, rows that sum to 1.
         """
-        return state_probabilities(self, X, groups, lengths, smoothed=False)
+        return _inference.state_probabilities(self, X, groups, lengths, False)
 
     def score_samples(self, X, *, groups=None, lengths=None):
         """Return the log-density of each row given the rows of its sequence before it.
@@ -713,11 +714,19 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         log_density : ndarray of shape (n_samples,)
             In nats; its sum is the log-likelihood.
         """
-        sequences, passes = run(self, X, groups, lengths)
+        sequences, passes = _inference.run(self, X, groups, lengths)
         shares = passes.layout.gather(passes.row_shares, 1)[:, 0]
         return shares.astype(sequences.X.dtype, copy=False)
 
-    def score(self, X, y=None, *, sample_weight=None, groups=None, lengths=None):
+    def score(
+        self,
+        X: ArrayLike,
+        y: Any = None,
+        *,
+        sample_weight: PerRow = None,
+        groups: PerRow = None,
+        lengths: ArrayLike | None = None,
+    ) -> float:
         """Return the log-likelihood in nats a row.
 
         Parameters
@@ -820,7 +829,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         >>> hmm.forecast(X, horizon=3).mean.shape
         (1, 3, 1)
         """
-        return forecast(self, X, horizon, groups, lengths, inputs)
+        return _inference.forecast(self, X, horizon, groups, lengths, inputs)
 
     def pseudo_residuals(self, X, *, groups=None, lengths=None):
         r"""Return how each value lies in its distribution given the rows before it.
@@ -848,7 +857,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         Zucchini, MacDonald, Langrock (2016). Hidden Markov Models for Time Series,
         section 6.2.
         """
-        return pseudo_residuals(self, X, groups, lengths)
+        return _inference.pseudo_residuals(self, X, groups, lengths)
 
     def confidence_intervals(
         self, X, level=0.95, *, sample_weight=None, groups=None, lengths=None
@@ -921,7 +930,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         states : ndarray of int of shape (n_samples,)
             The states that they were drawn in.
         """
-        return sample(self, n_samples, random_state, inputs)
+        return _inference.sample(self, n_samples, random_state, inputs)
 
     def relabel(self, order):
         """Put the states into another order, in place.

@@ -46,12 +46,8 @@ def prepare_tracks(positions, *, groups=None, coordinates="planar"):
            [1.  , 1.57],
            [ nan,  nan]])
     """
-    positions = check_array(
-        positions,
-        dtype=np.float64,
-        ensure_all_finite="allow-nan",
-        input_name="positions",
-    )
+    options = {"ensure_all_finite": "allow-nan", "input_name": "positions"}
+    positions = check_array(positions, dtype=np.float64, **options)
     if positions.shape[1] != 2:
         raise ValueError(
             f"positions must have 2 columns, got {positions.shape[1]}: x and y, or "
@@ -71,9 +67,8 @@ def prepare_tracks(positions, *, groups=None, coordinates="planar"):
                 f"{groups.shape}."
             )
         same = groups[1:] == groups[:-1]
-    here, there = positions[:-1], positions[1:]
     course_of = _planar if coordinates == "planar" else _great_circle
-    length, course, arrival = course_of(here, there)
+    length, course, arrival = course_of(positions[:-1], positions[1:])
     steps = np.full((n_rows, 2), np.nan)
     steps[:-1, 0] = np.where(same, length, np.nan)
     turn = np.angle(np.exp(1j * (course[1:] - arrival[:-1])))

@@ -199,7 +199,7 @@ def seed_prior(
             raise ValueError(
                 f"Seeds are for topics 0 to {n_components - 1}, got {topic!r}."
             )
-        words = list(words) if not isinstance(words, str) else words
+        words = words if isinstance(words, str) else list(words)
         if isinstance(words, str) or not words:
             raise ValueError(f"Topic {topic} needs a list of words, got {words!r}.")
         known = [column[word] for word in words if word in column]

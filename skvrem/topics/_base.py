@@ -1,8 +1,10 @@
 """The scikit-learn shell of topic models: counts in, topics out."""
 
 import warnings
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, check_non_negative
@@ -18,6 +20,7 @@ from skvrem.utils._base import (
     fit_facts,
     summary_table,
 )
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import (
@@ -226,7 +229,9 @@ class TopicModel(
     def _stop(self):
         """Return what may end a fit besides, see `solvers.run_starts`."""
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(
+        self, X: MatrixLike, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Find the topics of documents.
 
         Parameters
@@ -312,7 +317,9 @@ class TopicModel(
             "_sums": np.ascontiguousarray(point.sums.toarray()[:, :k]),
         }
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(
+        self, X: MatrixLike, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Update the topics with one batch of a stream of documents.
 
         One step of stochastic EM (SCVB0), or of stochastic variational inference, at

@@ -38,11 +38,6 @@ class Counts(NamedTuple):
     words: np.ndarray
     n_features: int
 
-    @property
-    def n_words(self):
-        """Number of columns."""
-        return self.words.size or self.n_features
-
 
 class DocumentBatch(NamedTuple):
     """Some documents.

@@ -1,6 +1,6 @@
 """The scikit-learn shell of LDA."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +10,7 @@ from skvrem import schedules, solvers
 from skvrem.topics._base import TopicModel
 from skvrem.topics._model import pad
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
 from skvrem.utils._validation import ABOVE_0, check_aliases
 
@@ -434,7 +435,7 @@ class TemperedLDA(TopicModel):
         """
         return self.fit(X, y, **fit_params).transform(X, normalize=normalize)
 
-    def transform(self, X, *, normalize=True):
+    def transform(self, X: MatrixLike, *, normalize: bool = True) -> np.ndarray:
         """Return the topics' shares of documents, seen before or not.
 
         Parameters
@@ -454,7 +455,7 @@ class TemperedLDA(TopicModel):
         gamma, *_ = self._evaluate(self._new_documents(X))
         return gamma / gamma.sum(axis=1, keepdims=True) if normalize else gamma.copy()
 
-    def score(self, X, y=None):
+    def score(self, X: MatrixLike, y: Any = None) -> float:
         """Return a lower bound of the log-likelihood of documents.
 
         The divergence of the topics from their prior is a cost of what they have
@@ -479,7 +480,7 @@ class TemperedLDA(TopicModel):
         _, bound, divergence = self._evaluate(data)
         return bound - divergence * data.total_weight / self.n_tokens_seen_
 
-    def perplexity(self, X, sub_sampling=False):
+    def perplexity(self, X: MatrixLike, sub_sampling: bool = False) -> float:
         """Return the perplexity of documents, from the bound of `score`.
 
         Parameters

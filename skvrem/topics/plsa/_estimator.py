@@ -1,6 +1,6 @@
 """The scikit-learn shell of pLSA."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +10,7 @@ from skvrem import schedules, solvers
 from skvrem.text import document_completion
 from skvrem.topics._base import TopicModel
 from skvrem.topics.plsa._model import PLSAModel
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
 from skvrem.utils._validation import check_steps
 
@@ -293,7 +294,7 @@ class VRPLSA(TopicModel):
         tokens = data.total_weight
         return seen / tokens if tokens else 0.0, seen + tokens, {}
 
-    def transform(self, X):
+    def transform(self, X: MatrixLike) -> np.ndarray:
         """Return the topics' shares of documents, seen before or not.
 
         EM steps on each document alone, with the topics held: at most
@@ -314,7 +315,7 @@ class VRPLSA(TopicModel):
         with threads(self.n_jobs):
             return model.infer(self.components_.T, model.uniform(data.n_units), batch)
 
-    def score(self, X, y=None):
+    def score(self, X: MatrixLike, y: Any = None) -> float:
         """Return the log-likelihood of one half of each document given the other.
 
         Document completion, see :func:`skvrem.text.document_completion`: tokens go by
@@ -336,7 +337,7 @@ class VRPLSA(TopicModel):
         self._check_X(X, reset=False)
         return document_completion(self, X, n_jobs=self.n_jobs)
 
-    def perplexity(self, X):
+    def perplexity(self, X: MatrixLike) -> float:
         """Return the perplexity of held-out documents, ``exp(-score(X))``.
 
         Parameters
