@@ -112,16 +112,13 @@ def split_columns(estimator, parameters, X, reset):
     ValueError
         If a column is missing, an input is, or an observed one does not hold numbers.
     """
-    options = {
-        "dtype": (np.float64, np.float32),
-        "order": "C",
-        "ensure_all_finite": "allow-nan",
-    }
+    options = {"order": "C", "ensure_all_finite": "allow-nan"}
+    floats = {"dtype": (np.float64, np.float32), **options}
     transitions = parameters.transitions
     whole = transitions is None or not transitions.columns
     if whole and parameters.groups is None and _taken(parameters.emission) is None:
         with naming(X):
-            X = validate_data(estimator, X, reset=reset, **options)
+            X = validate_data(estimator, X, reset=reset, **floats)
         return X, None, None
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if not hasattr(X, "columns"):
@@ -131,15 +128,13 @@ def split_columns(estimator, parameters, X, reset):
     source = X.iloc if hasattr(X, "iloc") else X
     observed = source[:, places.observed]
     with naming(observed, numbers=places.observed):
-        observed = check_array(observed, estimator=estimator, **options)
+        observed = check_array(observed, estimator=estimator, **floats)
     ids = None if places.ids is None else np.asarray(source[:, places.ids])
     inputs = None
     if places.inputs:
         inputs = source[:, places.inputs]
         with naming(inputs, numbers=places.inputs):
-            inputs = check_array(
-                inputs, dtype=np.float64, order="C", ensure_all_finite="allow-nan"
-            )
+            inputs = check_array(inputs, dtype=np.float64, **options)
         unknown = ~np.isfinite(inputs)
         if unknown.any():
             row, column = np.argwhere(unknown)[0]
@@ -213,27 +208,20 @@ def open_sequences(
     X, inputs, ids = split_columns(estimator, parameters, X, reset)
     n_rows = len(X)
     _check_ignored(y, n_rows)
-    given = [
-        name
-        for name, value in (("lengths", lengths), ("groups", groups), ("a column", ids))
-        if value is not None
-    ]
-    if ids is not None and groups is not None and lengths is None:
+    ways = (
+        ("lengths", _bounds_of_lengths, lengths),
+        ("groups", _bounds_of_ids, groups),
+        ("a column", _bounds_of_ids, ids),
+    )
+    given = {name: find(own, n_rows) for name, find, own in ways if own is not None}
+    if set(given) == {"groups", "a column"} and np.array_equal(*given.values()):
         # A search hands its groups on to whatever fits: no harm if they are the same.
-        same = np.array_equal(
-            _bounds_of_ids(ids, n_rows), _bounds_of_ids(groups, n_rows)
-        )
-        given = given[same:]
+        del given["groups"]
     if len(given) > 1:
         raise ValueError(
             f"Sequences are given twice, by {' and by '.join(given)}: give one of them."
         )
-    if lengths is not None:
-        bounds = _bounds_of_lengths(lengths, n_rows)
-    elif given:
-        bounds = _bounds_of_ids(groups if ids is None else ids, n_rows)
-    else:
-        bounds = np.array([0, n_rows])
+    bounds = next(iter(given.values()), np.array([0, n_rows]))
     weight = check_weight(sample_weight, n_rows)
     if weight is not None:
         first = weight[bounds[:-1]]

@@ -86,14 +86,10 @@ def _planar(here, there):
 
 def _great_circle(here, there):
     """The same on the sphere; the course changes on the way."""
-    length = EARTH_RADIUS_KM * _angle_between(here, there)
-    return length, _course(here, there), _course(there, here) + np.pi
-
-
-def _angle_between(here, there):
     (a, b), (c, d) = np.radians(here).T, np.radians(there).T
     half = np.sin((d - b) / 2) ** 2 + np.cos(b) * np.cos(d) * np.sin((c - a) / 2) ** 2
-    return 2.0 * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0)))
+    length = EARTH_RADIUS_KM * 2.0 * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0)))
+    return length, _course(here, there), _course(there, here) + np.pi
 
 
 def _course(here, there):

@@ -55,12 +55,7 @@ NOT_NEGATIVE = (
 )
 
 
-class TopicModel(
-    ComponentsMixin,
-    CallbackSupportMixin,
-    VersionedPickle,
-    BaseEstimator,
-):
+class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEstimator):
     """Estimator of topics with ``components_``, ``topic_shares_`` and ``_sums``.
 
     A subclass has its model class (`_model`), the names of its two priors (`_priors`),
@@ -310,10 +305,9 @@ class TopicModel(
         """Return the fitted attributes that a point gives, and constants."""
         k = self.n_components
         shares = point.sums.totals[:k]
-        total = shares.sum()
         return constants | {
             "components_": np.ascontiguousarray(model.parameters(point).topics.T[:k]),
-            "topic_shares_": shares / total if total > 0.0 else shares,
+            "topic_shares_": shares / (shares.sum() or 1.0),
             "_sums": np.ascontiguousarray(point.sums.toarray()[:, :k]),
         }
 

@@ -64,6 +64,11 @@ class DocumentBatch(NamedTuple):
         return len(self.ids)
 
     @property
+    def lengths(self):
+        """Tokens of every document."""
+        return _lengths(self.rows.counts, self.rows.indptr)
+
+    @property
     def total_weight(self):
         """Tokens, each weighing as its document."""
         return _tokens(self.rows.counts, self.rows.indptr, self.weight)
@@ -145,9 +150,12 @@ class Documents:
 def _tokens(counts, indptr, weight):
     if not weight.size:
         return float(counts.sum(dtype=np.float64))
+    return float(weight @ _lengths(counts, indptr))
+
+
+def _lengths(counts, indptr):
     sums = np.add.reduceat(np.append(counts, 0).astype(np.float64), indptr[:-1])
-    sums[np.diff(indptr) == 0] = 0.0
-    return float(weight @ sums)
+    return np.where(np.diff(indptr) == 0, 0.0, sums)
 
 
 def as_documents(X, sample_weight=None, dtype=np.float64):

@@ -132,9 +132,8 @@ class Covariates(Transitions):
         self._reach = np.abs(self._design(inputs)).max(axis=0)
 
     def _design(self, inputs):
-        design = np.ones((len(inputs), inputs.shape[1] + 1))
-        design[:, 1:] = (inputs - self._centre) / self._scale
-        return design
+        scaled = (inputs - self._centre) / self._scale
+        return np.column_stack([np.ones(len(inputs)), scaled])
 
     def enter(self, inputs, bounds, carried=None):
         """Return the scaled covariates of the row before each, 0 at first rows."""
@@ -234,9 +233,7 @@ class Covariates(Transitions):
         return sums
 
     def _mean_matrix(self, packed):
-        at = np.zeros((1, packed.shape[2]))
-        at[0, 0] = 1.0
-        return self._matrices(packed, at)[0]
+        return self._matrices(packed, np.eye(1, packed.shape[2]))[0]
 
     def squares(self, sums):
         """Return the squared length of a change of xi, by state."""

@@ -280,11 +280,7 @@ class LDAModel(WordModel):
         spent = weight[:, None] * (gamma - self.doc_prior)[:, :k] / beta
         energy = (spent * np.log(theta)).sum() + (counts[:, :k] * own[:, :k]).sum()
         sums = self.partition(logs - top[:, None], top, GRID)[:, :k]
-        lengths = np.add.reduceat(
-            np.append(batch.rows.counts, 0.0), batch.rows.indptr[:-1]
-        )
-        lengths[np.diff(batch.rows.indptr) == 0] = 0.0
-        lengths *= weight
+        lengths = batch.lengths * weight
         partition = [
             lengths @ np.log(theta**b @ row) for b, row in zip(GRID, sums, strict=True)
         ]
