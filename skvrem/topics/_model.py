@@ -136,12 +136,11 @@ class WordSums(NamedTuple):
         dtype = self.deviation.dtype
         found = padded_empty(len(words) or n_features, width, dtype)
         inverse = inverse.astype(dtype)
-        self._project(dtype.type(mass), prior, inverse, words, found)
+        self._project(found, dtype.type(mass), prior, inverse, words)
         return found
 
-    def _project(self, *arguments):
-        """Write (mass max(s, 0) + prior) inverse for words to the last argument."""
-        *given, out = arguments
+    def _project(self, out, *given):
+        """Write (mass max(s, 0) + prior) inverse for words to `out`."""
 
         def fill(*rows):
             parameters_of(*self.parts, *given, *rows, out)
@@ -159,7 +158,7 @@ class WordSums(NamedTuple):
 
         width, dtype = self.deviation.shape[1], self.deviation.dtype
         nothing, one = padded_zeros(1, width, dtype), np.ones(width, dtype)
-        self._project(one[0], nothing, one, NO_WORDS, self.deviation)
+        self._project(self.deviation, one[0], nothing, one, NO_WORDS)
         return WordSums.of(self.deviation)
 
     def step(self, mean, correction, rho):
@@ -197,10 +196,10 @@ class WordSums(NamedTuple):
         np.multiply(self.deviation, self.parts[-1], out=deviation)
         if self.base is not None:
             deviation += self.base
-        if mean is None:
-            return WordSums(None, deviation, 1.0, np.zeros_like(totals), totals, False)
-        deviation -= mean
-        base_totals = column_sums(mean)
+        base_totals = np.zeros_like(totals)
+        if mean is not None:
+            deviation -= mean
+            base_totals = column_sums(mean)
         return WordSums(mean, deviation, 1.0, base_totals, totals - base_totals, False)
 
     def _add(self, change, coefficient):

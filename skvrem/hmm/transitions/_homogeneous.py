@@ -302,8 +302,7 @@ class Homogeneous(Transitions):
     def reorder(self, order):
         """Put what has been opened into another order."""
         both, own = np.ix_(order, order), self._shares
-        parts = (part[both] for part in (own.allowed, own.given, own.prior))
-        allowed, given, prior = parts
+        allowed, given, prior = own.allowed[both], own.given[both], own.prior[both]
         self._shares = Shares(allowed, np.arange(len(order)), given, prior)
 
     def publish(self, packed, dtype):
