@@ -543,6 +543,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         return self
 
     def _step(self, X, continues, *given):
+        """Make a step of stochastic EM with a batch of a stream."""
         first = not hasattr(self, "transmat_")
         if continues and not hasattr(self, "_carried"):
             raise ValueError(
