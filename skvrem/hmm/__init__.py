@@ -5,6 +5,8 @@ from skvrem.hmm._tracks import prepare_tracks
 from skvrem.hmm.emissions import (
     Bernoulli,
     Categorical,
+    DensityEmission,
+    Emission,
     Gamma,
     Gaussian,
     MixtureGaussian,
@@ -19,6 +21,8 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "Covariates",
+    "DensityEmission",
+    "Emission",
     "Gamma",
     "Gaussian",
     "Hierarchical",

@@ -479,7 +479,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         try:
             model.passes(parameters, data.whole()).forward()
         except Impossible:  # what the earlier rows did not hold
-            return model.relax(parameters, data.rows.mean_features())
+            return model.relax(parameters, data.rows)
         return parameters
 
     def _warn_widths(self, model, point):
@@ -574,9 +574,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         try:
             passes, sums = expect(point.parameters)
         except Impossible:  # what the batches before did not hold
-            mean = data.rows.mean_features()
             with naming_impossible(sequences):
-                passes, sums = expect(model.relax(point.parameters, mean))
+                passes, sums = expect(model.relax(point.parameters, data.rows))
         mean = scale(sums, 1.0 / data.total_weight)
         if continues and len(sequences.bounds) == 2:
             # Nothing has been seen of how sequences begin.
@@ -653,7 +652,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         tables, which = model.transitions.tables(parameters.transmat, sequences.inputs)
         logs = bounded_log(chain.start), bounded_log(tables)
         with threads(self.n_jobs):
-            states, scores = most_probable_paths(data.rows, chain.theta, *logs, which)
+            states, scores = most_probable_paths(data.rows, chain, *logs, which)
         if scores.min() < -1e99:
             _inference.run(self, X, groups, lengths)  # says which row
         return float(scores.sum()), states

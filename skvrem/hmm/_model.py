@@ -27,10 +27,12 @@ from skvrem.hmm.forward_backward._model_passes import Chain, stationary
 from skvrem.utils._algebra import pieces, rescale
 from skvrem.utils._averaging import Averaging, AveragingPoint
 
-__all__ = ["SHARED", "HMMModel", "Parameters", "Statistics"]
+__all__ = ["HMMModel", "Parameters", "Statistics"]
 
 # Share of every state's first sums that is that of all rows.
 SHARED = 0.02
+# M steps to the parameters of rows whose features follow them.
+START_STEPS = 50
 
 
 class Parameters(NamedTuple):
@@ -118,7 +120,9 @@ class HMMModel(Averaging):
         start = parameters.startprob
         if beta != 1.0:
             theta, start = theta * beta, start**beta
-        return Chain(theta, start, **self.transitions.chain(parameters.transmat, beta))
+        pairs = self.transitions.chain(parameters.transmat, beta)
+        follows = parameters.emission if self.emission.follows else None
+        return Chain(theta, start, **pairs, follows=follows)
 
     def _theta(self, emission):
         # A point is evaluated several times.
@@ -190,7 +194,40 @@ class HMMModel(Averaging):
         )
         return AveragingPoint(parameters, statistics)
 
-    def relax(self, parameters, mean):
+    def fit_clusters(self, rows, picked, members):
+        """Return the emissions' parameters that rows of clusters are likeliest under.
+
+        Parameters
+        ----------
+        rows : SequenceRows
+        picked : ndarray of int of shape (n_picked,)
+        members : ndarray of shape (n_picked, n_states * n_parts)
+            Which cluster each is in.
+        """
+        emission, n = self.emission, members.shape[1]
+        expand, follows = self.features.expand, emission.follows
+        weight = SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None]
+        packed, features = emission.blank(), rows.features(picked)
+        for clusters in (False, True):  # all rows first
+            for _ in range(START_STEPS if follows else 1):
+                if follows:
+                    features = rows.features(picked, packed)
+                # What no picked row holds must not be impossible in every state.
+                of_all = emission.excludes
+                mean = self._mean_features(rows, packed) if of_all else features.mean(0)
+                sums = expand(np.repeat(mean[None], n, axis=0))
+                if clusters:
+                    sums = expand(members.T @ features) + weight * sums
+                before, sums = packed, emission.complete(sums, packed)
+                packed = emission.maximize(sums, before, True)
+                if np.allclose(packed, before, rtol=1e-3, atol=0.0):
+                    break
+        return packed
+
+    def _mean_features(self, rows, packed):
+        return rows.mean_features(packed if self.emission.follows else None)
+
+    def relax(self, parameters, rows):
         """Return parameters under which only what is given is impossible.
 
         They take a small share of what all rows hold, in every state, and of all
@@ -199,8 +236,7 @@ class HMMModel(Averaging):
         Parameters
         ----------
         parameters : Parameters
-        mean : ndarray of shape (n_features,)
-            Means of the features of the rows.
+        rows : SequenceRows
         """
         startprob, transmat, emission = parameters
         n, sums = len(startprob), self.start(parameters).statistics
@@ -211,7 +247,8 @@ class HMMModel(Averaging):
             startprob = stationary(transmat)
         else:
             startprob = self.initial.maximize(startprob + SHARED / n, startprob)
-        mean = np.repeat(self.features.expand(mean[None]), len(sums.features), axis=0)
+        mean = self._mean_features(rows, emission)
+        mean = self.features.expand(np.repeat(mean[None], len(sums.features), axis=0))
         features = sums.features + SHARED / n * self.emission.complete(mean, emission)
         emission = self.emission.maximize(features * self.total, emission, True)
         return Parameters(startprob, transmat, emission)

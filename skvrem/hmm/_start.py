@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
-from skvrem.hmm._model import SHARED, Parameters
+from skvrem.hmm._model import Parameters
 
 __all__ = ["starting_parameters"]
 
@@ -50,7 +50,6 @@ def starting_parameters(model, data, method, rng):
         labels = _cluster(Z, emission.window, n, method, known, rng)
     if parts > 1 and known is None and method == "kmeans":
         labels = _by_company(_standard(Z), inside, n, parts, rng)
-    features = rows.features(picked)
     if model.transitions.ordered and known is None:
         sequence = np.searchsorted(rows.bounds, picked, side="right") - 1
         place = picked - rows.bounds[sequence]
@@ -59,16 +58,7 @@ def starting_parameters(model, data, method, rng):
     if parts > 1:
         inner = _parts(_standard(Z), labels, n, parts, rng)
     members = (inner[:, None] == np.arange(n * parts)).astype(float)
-    sums = model.features.expand(members.T @ features)
-    # What no picked row holds must not be impossible in every state.
-    mean = rows.mean_features() if emission.excludes else features.mean(axis=0)
-    mean = model.features.expand(mean[None])
-    sums += SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None] * mean
-    anywhere = np.repeat(mean, n * parts, axis=0)
-    blank = emission.blank()
-    blank = emission.maximize(emission.complete(anywhere, blank), blank, True)
-    sums = emission.complete(sums, blank)
-    packed = emission.given_start(emission.maximize(sums, blank, True))
+    packed = emission.given_start(model.fit_clusters(rows, picked, members))
     before = None if inputs is None else inputs[picked[inside - 1]]
     pairs = model.transitions.start(labels[inside - 1], labels[inside], before)
     return Parameters(model.initial.start(), pairs, packed)

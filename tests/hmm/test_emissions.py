@@ -79,7 +79,7 @@ def features(family, X, missing=False):
     first, second, merged = family.features(missing)
     columns = family.columns(X, missing)
     columns = np.hstack([columns, np.ones((len(X), 1))])
-    return (columns[:, first] * columns[:, second])[:, merged]
+    return (columns[:, first] * columns[:, second])[:, merged[0]]
 
 
 def fitted(name):
@@ -206,7 +206,7 @@ def test_fixed_parameters_maximize_the_rest(family, names):
     packed = family.maximize(sums, family.given_start(family.blank()), True)
     family.publish(packed, np.float64)
     free = np.ones_like(packed, bool)
-    for i, name in enumerate(family._names):
+    for i, name in enumerate(family.parameter_scales):
         value = getattr(family, name, None)
         if value is not None:
             value = np.broadcast_to(value, (2, 2))
@@ -216,7 +216,7 @@ def test_fixed_parameters_maximize_the_rest(family, names):
             )
             free[:, 2 * i : 2 * i + 2] = ~fixed
     assert set(names) == {
-        n for n in family._names if getattr(family, n, None) is not None
+        n for n in family.parameter_scales if getattr(family, n, None) is not None
     }
     if isinstance(family, Gamma):
         free[:, 4:] = False

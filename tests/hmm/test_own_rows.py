@@ -144,7 +144,7 @@ def test_relaxed_parameters_are_distributions():
     X = np.repeat([[0.0], [1.0]], 50, axis=0)
     model = VRHMM(2, emission=Categorical(2), random_state=0).fit(X)
     _, data, inner = open_rows(model, X)
-    relaxed = inner.relax(fitted_parameters(model), data.rows.mean_features())
+    relaxed = inner.relax(fitted_parameters(model), data.rows)
     for part in relaxed:
         assert part.min() > 0.0
         np.testing.assert_allclose(logsumexp(np.log(part), axis=-1), 0.0, atol=1e-12)

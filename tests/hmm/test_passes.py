@@ -185,7 +185,9 @@ def test_shares_too_small_for_a_product():
     far = 400.0 * (np.arange(2) != states[:, None])
     columns = np.column_stack([np.ones(len(far)), joint - far])
     none = np.full(3, -1)
-    rows = SequenceRows(columns, rows.bounds, np.asarray, np.arange(3), none)
+    rows = SequenceRows(
+        columns, rows.bounds, lambda X, parameters: X, np.arange(3), none
+    )
     unlikely = np.array([[1.0, 1e-160], [1e-160, 1.0]])
     chain = Chain(np.eye(3)[1:], chain.start, unlikely)
     log_c = expected(rows, chain, joint - far)[3] - (joint - far).max(axis=1)
@@ -203,7 +205,9 @@ def test_impossible_row():
     """Two states without transitions; the second emits nothing where x is not 0."""
     X = np.zeros((1200, 1))
     X[820] = 1.0
-    rows = SequenceRows(X, np.array([0, 700, 1200]), np.asarray, [-1, 0], [-1, 0])
+    rows = SequenceRows(
+        X, np.array([0, 700, 1200]), lambda X, parameters: X, *[[-1, 0]] * 2
+    )
     theta = np.array([[0.0, 0.0], [0.0, -1e100]])
     chain = Chain(theta, np.array([0.5, 0.5]), np.eye(2))
     assert Passes(whole(rows), chain).forward() == pytest.approx(np.log(0.5))
@@ -219,7 +223,7 @@ def test_viterbi(n):
     with np.errstate(divide="ignore"):
         logs = np.log(chain.start), np.log(chain.transitions)
     logs = logs[0], logs[1][None], np.empty(0, np.int64)
-    states, scores = most_probable_paths(rows, chain.theta, *logs)
+    states, scores = most_probable_paths(rows, chain, *logs)
     for i, (a, b) in enumerate(zip(rows.bounds[:-1], rows.bounds[1:], strict=True)):
         *_, path, score = enumerate_paths(joint[a:b], chain.start, chain.transitions)
         np.testing.assert_array_equal(states[a:b], path)
@@ -228,7 +232,7 @@ def test_viterbi(n):
 
 def test_log_densities():
     rows, chain, joint = make([9000])
-    np.testing.assert_allclose(log_densities(rows, chain.theta), joint, atol=1e-10)
+    np.testing.assert_allclose(log_densities(rows, chain), joint, atol=1e-10)
 
 
 def test_a_batch_of_some_sequences():

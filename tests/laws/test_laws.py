@@ -58,18 +58,21 @@ def best(case):
 def _fixed_point(name):
     case = CASES[name]()
     point, last = case.point, np.inf
+    close = 1e-13 if case.exact else 1e-9
     for _ in range(3000):
         point = step(case.model, batch_mean(case.model, case.data, point))
         now = parameters(case.model, point)
-        if np.max(abs(now - last)) < 1e-13 * max(1.0, abs(now).max()):
+        if np.max(abs(now - last)) < close * max(1.0, abs(now).max()):
             return point
         last = now
     raise AssertionError("batch EM has not converged")
 
 
-def skip_unless_it_fits(case, name):
+def skip_unless_it_fits(case, name, bound=False):
     if name not in case.solvers:
         pytest.skip("a solver for models of another family")
+    if name in TABLES and not case.exact and bound:
+        pytest.skip("a table holds expansions")
     if name in TABLES and not case.model.keep_sums:
         pytest.skip("a table is made of sums")
 
@@ -367,7 +370,7 @@ def test_stochastic_reports_what_its_visits_saw(case):
 @pytest.mark.parametrize("name", TABLES)
 def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name):
     model, rng = case.model, np.random.default_rng(0)
-    skip_unless_it_fits(case, name)
+    skip_unless_it_fits(case, name, bound=True)
     solver = SOLVERS[name]()
     solver.start(model, case.data, rng)
     point = case.point
@@ -396,7 +399,7 @@ def test_the_certificate_is_a_bound_and_tight_at_a_fixed_point(case, best, name)
 def test_a_bad_step_is_taken_back(case, best, name, monkeypatch):
     """An estimate that leads astray costs an epoch, not the fit."""
     skip_without_bound(case)
-    skip_unless_it_fits(case, name)
+    skip_unless_it_fits(case, name, bound=True)
     cls = {"squarem": solvers.Squarem, **solvers.BY_NAME}[name]
     astray = {"calls": 0}
     step_of = "_extrapolated" if name == "squarem" else "estimate"

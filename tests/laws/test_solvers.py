@@ -181,6 +181,15 @@ def test_quasi_newton_learns_the_curvature_of_a_parabola(metric):
     assert second.point.value == pytest.approx(0.0, abs=1e-12)
 
 
+def test_quasi_newton_steps_are_no_longer_than_the_model_allows():
+    model, solver = Hill(1.0), solvers.QuasiNewton(1e-12)
+    model.metric, model.longest_step = 1.0, 0.25
+    first = solver.epoch(started(solver, model, 1.0), None, None)
+    assert first.point.value == pytest.approx(0.75, abs=1e-12)
+    second = solver.epoch(first.certified, None, None)
+    assert second.point.value == pytest.approx(0.5, abs=1e-12)
+
+
 @pytest.mark.parametrize(("share", "passes"), [(-0.2, 2), (0.75, 2), (1.25, 1)])
 def test_quasi_newton_steps_gain_a_share_of_what_the_slope_predicts(share, passes):
     """Across the top, to where little more, or less, than that is gained."""

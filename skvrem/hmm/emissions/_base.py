@@ -4,9 +4,13 @@ from copy import copy
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 from sklearn.base import BaseEstimator
 
 from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, rescale
+
+# Draws a state of what has no closed form, and the step of central differences.
+DRAWS, STEP = 2000, 1e-5
 
 __all__ = ["Emission", "check_shares", "fill", "given", "published", "ratio"]
 
@@ -77,54 +81,65 @@ class Features(NamedTuple):
     ----------
     first, second : ndarray of int of shape (n_merged,)
         Numbers of the columns; -1 is a column of ones.
-    merged : ndarray of int of shape (n_features,)
-        Which of them is a feature of the family.
+    merged : ndarray of int of shape (n_states or 1, n_features)
+        Which of them is a feature of the family, in each state.
     """
 
     first: np.ndarray
     second: np.ndarray
     merged: np.ndarray
 
+    def _of(self, rows):
+        """Numbers of products for so many rows, of states or of their parts."""
+        return np.repeat(self.merged, rows // len(self.merged), axis=0)
+
     def collapse(self, theta):
         """Return the coefficients of products from those of the features."""
         out = np.zeros((len(theta), self.first.size))
-        np.add.at(out.T, self.merged, theta.T)
+        np.add.at(out, (np.arange(len(theta))[:, None], self._of(len(theta))), theta)
         return out
 
     def expand(self, sums):
         """Return sums of products as those of the features."""
-        return sums[:, self.merged]
+        return np.take_along_axis(sums, self._of(len(sums)), axis=1)
 
 
 class Emission(BaseEstimator):
-    r"""A family whose log-density is linear in features of a row.
+    r"""Base of the families of distributions that states emit.
 
-    .. math:: \log f_i(y) = \sum_p \theta_{ip} F_p(y)
+    A family that inherits this has a log-density that is linear in features of a row,
 
-    Parameters are one array, a row a state: those of `_names` side by side, each of
-    shape (n_states, n_columns) unless `_split` says otherwise. A subclass must define
+    .. math:: \log f_i(y) = \sum_p \theta_{ip} F_p(y) ;
 
-    - ``_names`` and ``_scales``: names of the parameters, and their scales
-      (``_coordinates.py``). What users give as ``name`` is fixed but for NaN, as
-      ``name_init`` a start; fitted attributes are ``name_``;
-    - ``_columns(X)``: (n_rows, n_features), the features F of rows, where NaN is any
-      number; masks come before them, see `_kinds`;
-    - ``theta(parameters)``: their coefficients, (n_states, n_features), those of masks
-      first;
-    - ``maximize(features, before, repair)``: the M step, parameters from sums of
-      features; states without any stay as they were `before`. None where the sums,
+    :class:`DensityEmission` is for all others. Parameters are one array, a row a
+    state: those of `parameter_scales` side by side, each of shape (n_states,
+    n_columns). What users give to the constructor as ``name`` is fixed but for NaN, as
+    ``name_init`` a start; fitted attributes are ``name_``. A subclass must define
+
+    - ``parameter_scales``: names of the parameters, and what they are, "real",
+      "positive" or "probability";
+    - ``sufficient(X)``: the features F of rows, (n_rows, n_features), where NaN is any
+      number. Before them come masks, 1 where a value of X is seen, one a column;
+    - ``theta(parameters)``: the coefficients of masks and features, (n_states,
+      n_columns + n_features);
+    - ``draw(parameters, states, rng)``: a row for every state.
+
+    It should define, where there are closed forms,
+
+    - ``maximize(features, before, repair)``: the M step, parameters from sums of masks
+      and features; states without any stay as they were `before`. None where the sums,
       of variance-reduced estimates, allow none and `repair` is false;
-    - ``expected(parameters)`` and ``spread(parameters)``: mean and standard deviation
-      of the features, roughly;
     - ``slopes(parameters, features)``: the gradient of
       ``sum(features * theta(parameters))`` in the coordinate of every parameter;
-    - ``draw(parameters, states, rng)``: a row for every state, ``moments(parameters)``:
-      mean and variance of the observed values, ``tails(x, j, parameters)``: how much
-      lies below and above x in column j.
+    - ``expected(parameters)`` and ``spread(parameters)``: mean and standard deviation
+      of masks and features, roughly;
+    - ``moments(parameters)``: mean and variance of the observed values, and
+      ``tails(x, j, parameters)``: how much lies below and above x in column j;
 
-    All else has a default, and is there for families that need more:
+    which are numerical, or averages over draws, otherwise. All else is there for
+    families that need more:
 
-    - ``_prepare(X)`` looks at the rows of a fit, ``check(X)`` at those of any use;
+    - ``prepare(X)`` looks at the rows of a fit, ``check(X)`` at those of any use;
     - ``blank()``, ``start_columns(X)`` and ``window`` are about starting values;
     - ``_kinds``, ``_seen(X)``, ``_pairs()``: features that are products of columns, and
       what is known of rows that are missing in part;
@@ -135,8 +150,32 @@ class Emission(BaseEstimator):
 
     NaN is a missing value: all features that it would enter are 0, and so is its share
     of the log-density.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, Emission
+    >>> class Exponential(Emission):
+    ...     parameter_scales = {"rate": "positive"}
+    ...     def sufficient(self, X):
+    ...         return X
+    ...     def theta(self, parameters):
+    ...         return np.hstack([np.log(parameters), -parameters])
+    ...     def draw(self, parameters, states, rng):
+    ...         return rng.exponential(1.0 / parameters[states])
+    >>> scale = np.repeat([[1.0], [50.0]], 200, axis=0)
+    >>> X = np.random.default_rng(0).exponential(scale)
+    >>> hmm = VRHMM(2, emission=Exponential(), random_state=0).fit(X)
+    >>> np.sort(1.0 / hmm.emission_.rate_.ravel()).round()
+    array([ 1., 50.])
     """
 
+    #: Names of the parameters, and their scales.
+    parameter_scales: dict
+    #: What a subclass has to define.
+    required: tuple = "parameter_scales", "sufficient", "theta", "draw"
+    #: Whether the features of rows depend on the parameters.
+    follows = False
     ONE, MASK, IMPOSSIBLE = -1, -2, IMPOSSIBLE
     #: Whether single values may be missing, and not only whole rows.
     allows_nan = True
@@ -151,14 +190,27 @@ class Emission(BaseEstimator):
     _kinds = 0
 
     def open(self, X, n_states, names=None):
-        """Remember what concerns the data: sizes, centres, names of columns."""
+        """Remember what concerns the data: sizes, centres, names of columns.
+
+        Raises
+        ------
+        TypeError
+            If the family lacks what it has to define.
+        """
+        lacks = [name for name in self.required if not hasattr(self, name)]
+        if lacks:
+            raise TypeError(
+                f"The emission family {type(self).__name__} must define "
+                f"{' and '.join(lacks)}: see the docstring of "
+                f"skvrem.hmm.{'DensityEmission' if self.follows else 'Emission'}."
+            )
         self.n_states_, self.n_columns_ = n_states, X.shape[1]
         self._centre = np.zeros(X.shape[1])
-        self._prepare(X)
+        self.prepare(X)
         self.check(X)
         return self
 
-    def _prepare(self, X):
+    def prepare(self, X):
         """Look at the rows of a fit."""
 
     def check(self, X):
@@ -177,12 +229,16 @@ class Emission(BaseEstimator):
     def _pairs(self):
         """Two columns for every feature: a number, ONE, or ``MASK - b`` for mask b.
 
-        Columns are those of `_columns`; ONE is always 1, a mask where it holds.
+        Columns are those of `sufficient`; ONE is always 1, a mask where it holds.
         """
         masks = range(0 if self._kinds else self._n_masks())
-        columns = self._columns(np.zeros((1, self.n_columns_))).shape[1]
+        columns = self._n_sufficient()
         firsts = [*(self.MASK - b for b in masks), *range(columns)]
         return [(first, self.ONE) for first in firsts]
+
+    def _n_sufficient(self):
+        with np.errstate(all="ignore"):  # 0 may be no value of the family
+            return self.sufficient(np.zeros((1, self.n_columns_))).shape[1]
 
     def features(self, missing):
         """Return the columns of every feature, equal features merged.
@@ -192,7 +248,7 @@ class Emission(BaseEstimator):
         pairs = np.asarray(self._pairs(), np.int64)
         mask = pairs <= self.MASK
         if missing:
-            n_data = self._columns(np.zeros((1, self.n_columns_))).shape[1]
+            n_data = self._n_sufficient()
             pairs = np.where(mask, n_data + self.MASK - pairs, pairs)
         else:
             pairs = np.where(mask, self.ONE, pairs)
@@ -200,13 +256,15 @@ class Emission(BaseEstimator):
 
     @staticmethod
     def _merge(pairs):
-        unique, where = np.unique(pairs, axis=0, return_inverse=True)
-        return Features(unique[:, 0].copy(), unique[:, 1].copy(), where.ravel())
+        flat = pairs.reshape(-1, 2)
+        unique, where = np.unique(flat, axis=0, return_inverse=True)
+        merged = where.reshape(-1, pairs.shape[-2])
+        return Features(unique[:, 0].copy(), unique[:, 1].copy(), merged)
 
-    def columns(self, X, missing):
-        """Return the columns of some rows."""
+    def columns(self, X, missing, parameters=None):
+        """Return the columns of some rows; they follow the parameters if `follows`."""
         X = np.asarray(X, np.float64)
-        columns = self._columns(X)
+        columns = self.sufficient(X)
         if not missing:
             return columns
         seen = self._seen(X)
@@ -279,35 +337,40 @@ class Emission(BaseEstimator):
         return estimate if value is None else np.where(np.isnan(value), estimate, value)
 
     def _split(self, parameters):
-        return np.split(parameters, len(self._names), axis=1)
+        return np.split(parameters, len(self.parameter_scales), axis=1)
+
+    def _named(self, parameters):
+        return zip(self.parameter_scales, self._split(parameters), strict=True)
 
     def _join(self, *parts):
         return np.hstack([part.reshape(len(part), -1) for part in parts])
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
-        return np.zeros((self.n_states_, self.n_columns_))
+        middle = {"real": 0.0, "positive": 1.0, "probability": 0.5}
+        row = [middle[scale] for scale in self.scales()]
+        return np.tile(row, (self.n_states_, 1))
 
     def start_columns(self, X):
         """Return what is clustered to find a start: a few numbers a row."""
-        return fill(self._columns(X))
+        return fill(self.sufficient(X))
 
     def given_start(self, parameters):
         """Put what the user gave in the place of starting values."""
-        parts = [
-            self._fix(name, self._fix(f"{name}_init", part))
-            for name, part in zip(self._names, self._split(parameters), strict=True)
-        ]
-        return self._join(*parts)
+        parts = self._named(parameters)
+        return self._join(
+            *(self._fix(name, self._fix(f"{name}_init", part)) for name, part in parts)
+        )
 
     def publish(self, parameters, dtype):
         """Set the fitted attributes."""
-        for name, part in zip(self._names, self._split(parameters), strict=True):
+        for name, part in self._named(parameters):
             setattr(self, f"{name}_", part.astype(dtype))
 
     def parameters(self):
         """Return the fitted parameters."""
-        parts = [np.asarray(getattr(self, f"{name}_"), float) for name in self._names]
+        names = self.parameter_scales
+        parts = [np.asarray(getattr(self, f"{name}_"), float) for name in names]
         return self._join(*parts)
 
     def describe(self, names):
@@ -315,7 +378,7 @@ class Emission(BaseEstimator):
         return {
             f"{feature} {name}": getattr(self, f"{name}_")[:, j]
             for j, feature in enumerate(names)
-            for name in self._names
+            for name in self.parameter_scales
         }
 
     def widths(self, parameters, features, names):
@@ -333,16 +396,85 @@ class Emission(BaseEstimator):
         """
         return iter(())
 
+    # What is numerical, or an average over draws, where a family has no closed form
+
+    def maximize(self, features, before, repair):
+        """Return the parameters where ``sum(features * theta)`` is largest."""
+        if not repair and self.weight(features).min() < 0.0:
+            return None
+        size = max(np.abs(features).sum(), 1e-300)
+
+        def loss(vector):
+            parameters = self.bind(vector, before)
+            value = np.sum(features * self.theta(parameters)) / size
+            return -value, -self.slope(parameters, features) / size
+
+        exact = {"ftol": 0.0, "gtol": 1e-12, "maxiter": 200}
+        begin = self.free(before)
+        end = minimize(loss, begin, jac=True, method="L-BFGS-B", options=exact).x
+        return self.bind(end, before)
+
+    def slopes(self, parameters, features):
+        """Return the gradient of ``sum(features * theta)``, by central differences."""
+        scales, out = self.scales(), np.empty(parameters.shape)
+        coordinates = rescale(parameters, scales, "to")
+        for column in range(parameters.shape[1]):
+            ends = []
+            for step in (STEP, -STEP):
+                moved = coordinates.copy()
+                moved[:, column] += step
+                theta = self.theta(rescale(moved, scales, "back"))
+                ends.append((features * theta).sum(axis=1))
+            out[:, column] = (ends[0] - ends[1]) / (2.0 * STEP)
+        return out
+
+    def expected(self, parameters):
+        """Return the means of the features."""
+        return self._simulated(parameters)[1].mean(axis=1)
+
+    def spread(self, parameters):
+        """Return standard deviations of the features, 1 of what never varies."""
+        sd = self._simulated(parameters)[1].std(axis=1)
+        return np.where(sd > 0.0, sd, 1.0)
+
+    def moments(self, parameters):
+        """Return mean and variance of the observed values."""
+        values, _ = self._simulated(parameters)
+        return values.mean(axis=1), values.var(axis=1)
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x in column j."""
+        values = np.sort(self._simulated(parameters)[0][:, :, j], axis=1)
+        less, up_to = (
+            np.stack([own.searchsorted(x, side) for own in values], axis=1)
+            for side in ("left", "right")
+        )
+        below = 0.5 * (less + up_to) / DRAWS  # half of what is as large
+        return below, 1.0 - below
+
+    def _simulated(self, parameters):
+        """Return the same draws (n_states, DRAWS, n_columns) again, and features."""
+        n, rng = self.n_states_, np.random.default_rng(0)
+        X = self.draw(parameters, np.repeat(np.arange(n), DRAWS), rng)
+        columns = self.columns(X, True, parameters)
+        columns = np.hstack([columns, np.ones((len(X), 1))])  # column -1
+        first, second, merged = self.features(True)
+        products = (columns[:, first] * columns[:, second]).reshape(n, DRAWS, -1)
+        merged = np.broadcast_to(merged, (n, merged.shape[1]))
+        return X.reshape(n, DRAWS, -1), np.take_along_axis(
+            products, merged[:, None], axis=2
+        )
+
     # What gradient methods and confidence intervals ask for
 
     def scales(self):
         """Return the scale of every column of the parameters."""
-        return np.repeat(self._scales, self.n_columns_)
+        return np.repeat(list(self.parameter_scales.values()), self.n_columns_)
 
     def varies(self):
         """Return which parameters are free, bool of the parameters' shape."""
         parts = []
-        for name in self._names:
+        for name in self.parameter_scales:
             value = self._given(name)
             free = (
                 np.ones(self._shape(name), bool) if value is None else np.isnan(value)

@@ -45,8 +45,7 @@ class Gamma(Emission):
     array([ 4., 39.])
     """
 
-    _names = ("mean", "sd", "zero")
-    _scales = ("positive", "positive", "probability")
+    parameter_scales = {"mean": "positive", "sd": "positive", "zero": "probability"}
     _kinds = 2
 
     def __init__(
@@ -69,7 +68,7 @@ class Gamma(Emission):
         """Whether a state may never emit 0, or nothing else."""
         return self.zero_inflated
 
-    def _prepare(self, X):
+    def prepare(self, X):
         check_options(self, zero_inflated=(False, True))
         largest = np.finfo(float).max
         for name in ("mean", "sd"):
@@ -96,7 +95,7 @@ class Gamma(Emission):
 
     # Features: whether y is 0, whether not, y, log y
 
-    def _columns(self, X):
+    def sufficient(self, X):
         zero = X == 0.0
         return np.hstack([zero, ~zero, X, np.log(np.where(zero, 1.0, X))])
 
@@ -243,8 +242,7 @@ class VonMises(Emission):
     True
     """
 
-    _names = ("mean", "concentration")
-    _scales = ("real", "positive")
+    parameter_scales = {"mean": "real", "concentration": "positive"}
     window = 10
 
     def __init__(
@@ -260,7 +258,7 @@ class VonMises(Emission):
         self.mean_init = mean_init
         self.concentration_init = concentration_init
 
-    def _prepare(self, X):
+    def prepare(self, X):
         self._check_given("mean", -np.pi, np.pi)
         self._check_given("concentration", 0.0, MOST)
 
@@ -272,7 +270,7 @@ class VonMises(Emission):
 
     # Features: masks, cos y, sin y
 
-    def _columns(self, X):
+    def sufficient(self, X):
         return np.hstack([np.cos(X), np.sin(X)])
 
     def theta(self, parameters):

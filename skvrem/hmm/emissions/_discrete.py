@@ -42,7 +42,7 @@ class Poisson(Emission):
     array([ 2.2, 21.1])
     """
 
-    _names, _scales = ("rate",), ("positive",)
+    parameter_scales = {"rate": "positive"}
     window, excludes = 5, True
 
     def __init__(
@@ -51,7 +51,7 @@ class Poisson(Emission):
         self.rate = rate
         self.rate_init = rate_init
 
-    def _prepare(self, X):
+    def prepare(self, X):
         self._check_given("rate", 0.0, np.finfo(float).max)
 
     def check(self, X):
@@ -60,7 +60,7 @@ class Poisson(Emission):
 
     # Features: masks, x, log x!
 
-    def _columns(self, X):
+    def sufficient(self, X):
         return np.hstack([X, gammaln(X + 1.0)])
 
     def start_columns(self, X):
@@ -135,7 +135,7 @@ class Bernoulli(Emission):
     array([0., 1.])
     """
 
-    _names, _scales = ("probability",), ("probability",)
+    parameter_scales = {"probability": "probability"}
     window, excludes, _kinds = 5, True, 2
 
     def __init__(
@@ -147,7 +147,7 @@ class Bernoulli(Emission):
         self.probability = probability
         self.probability_init = probability_init
 
-    def _prepare(self, X):
+    def prepare(self, X):
         self._check_given("probability", 0.0, 1.0)
 
     def check(self, X):
@@ -156,7 +156,7 @@ class Bernoulli(Emission):
 
     # Features: x, 1 - x. Apart, so that no log 0 cancels another.
 
-    def _columns(self, X):
+    def sufficient(self, X):
         return np.hstack([X, 1.0 - X])
 
     def start_columns(self, X):
@@ -235,7 +235,7 @@ class Categorical(Emission):
     (2, 3)
     """
 
-    _names = ("probability",)
+    parameter_scales = {"probability": "probability"}
     window, excludes = 5, True
 
     def __init__(
@@ -251,7 +251,7 @@ class Categorical(Emission):
         self.probability = probability
         self.probability_init = probability_init
 
-    def _prepare(self, X):
+    def prepare(self, X):
         check_integer(self, "n_categories", least=1, options=(None,))
         check_real(self, "prior", least=1.0)
         if X.shape[1] != 1:
@@ -301,7 +301,7 @@ class Categorical(Emission):
 
     # Features: one for each category
 
-    def _columns(self, X):
+    def sufficient(self, X):
         return (X == np.arange(self.n_categories_)).astype(float)
 
     def theta(self, parameters):

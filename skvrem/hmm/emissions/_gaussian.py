@@ -74,13 +74,13 @@ class Gaussian(Emission):
         self.mean_init = mean_init
         self.covariance_init = covariance_init
 
-    _names = ("mean", "covariance")
+    parameter_scales = {"mean": "real", "covariance": "positive"}
 
     @property
     def _dense(self):
         return self.covariance_type in ("full", "tied")
 
-    def _prepare(self, X):
+    def prepare(self, X):
         check_options(self, covariance_type=("diag", "full", "tied", "spherical"))
         check_real(self, "reg_covar")
         # Second moments about a common centre: what far-away data would cancel.
@@ -163,7 +163,7 @@ class Gaussian(Emission):
             return super().features(missing)
         return self._merge(np.asarray(self._patterns.pairs(self.ONE), np.int64))
 
-    def columns(self, X, missing):
+    def columns(self, X, missing, parameters=None):
         """Return the columns of some rows."""
         if self._patterns is None:
             return super().columns(X, missing)
@@ -183,7 +183,7 @@ class Gaussian(Emission):
         mean, covariance = self._split(parameters)
         return self._patterns.complete(sums, mean - self._centre, covariance)
 
-    def _columns(self, X):
+    def sufficient(self, X):
         return X - self._centre
 
     def _seen(self, X):

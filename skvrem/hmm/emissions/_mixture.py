@@ -59,6 +59,8 @@ class MixtureGaussian(Emission):
     array([-3.,  9.])
     """
 
+    required = ()  # it has components in the place of parameters
+
     def __init__(
         self,
         n_mix: int = 2,
@@ -81,7 +83,7 @@ class MixtureGaussian(Emission):
         """Components of a state."""
         return self.n_mix
 
-    def _prepare(self, X):
+    def prepare(self, X):
         check_integer(self, "n_mix", least=1)
         #: Components of a state are the states of this.
         self._inner = Gaussian(self.covariance_type, reg_covar=self.reg_covar)
@@ -94,7 +96,7 @@ class MixtureGaussian(Emission):
         given(self, "mean_init", (n, m, d))
         given(self, "covariance_init", (n, *self._inner._covariance_shape(m, d)))
         for state in range(n):
-            self._started(state)._prepare(X)
+            self._started(state).prepare(X)
 
     def _started(self, state):
         """The components of a state, with their starting values."""
@@ -130,10 +132,10 @@ class MixtureGaussian(Emission):
         """Return the columns of every feature, equal features merged."""
         inner = self._inner.features(missing)
         one = np.array([[self.ONE, self.ONE]])
-        pairs = np.column_stack([inner.first, inner.second])[inner.merged]
+        pairs = np.column_stack([inner.first, inner.second])[inner.merged[0]]
         return self._merge(np.concatenate([one, pairs]))
 
-    def columns(self, X, missing):
+    def columns(self, X, missing, parameters=None):
         """Return the columns of some rows."""
         return self._inner.columns(X, missing)
 

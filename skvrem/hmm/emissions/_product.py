@@ -211,10 +211,17 @@ class Product(Emission):
         }
         return family
 
-    def columns(self, X, missing):
-        """Return the columns of some rows."""
-        X = np.asarray(X, np.float64)
-        return np.hstack([f.columns(part, missing) for f, part in self._each(X)])
+    @property
+    def follows(self):
+        """Whether features of rows depend on the parameters of a part."""
+        return any(family.follows for family in self._each())
+
+    def columns(self, X, missing, parameters=None):
+        """Return the columns of some rows; they follow the parameters if `follows`."""
+        X, n = np.asarray(X, np.float64), len(self.parts_)
+        own = [None] * n if parameters is None else self._split(parameters)
+        parts = [X[:, places] for places in self._places.values()]
+        return np.hstack(self._map("columns", parts, [missing] * n, own))
 
     def features(self, missing):
         """Return the columns of every feature, equal features merged."""
@@ -223,11 +230,11 @@ class Product(Emission):
             part = family.features(missing)
             for all_of, own in ((first, part.first), (second, part.second)):
                 own = np.where(own >= 0, own + offset, own)[part.merged]
-                all_of.append(own)
+                rows = self.n_states_ if self.follows else 1
+                all_of.append(np.broadcast_to(own, (rows, own.shape[1])))
             sample = np.zeros((1, len(self._places[name])))
             offset += family.columns(sample, missing).shape[1]
-        pairs = np.column_stack([np.concatenate(first), np.concatenate(second)])
-        return self._merge(pairs)
+        return self._merge(np.stack([np.hstack(first), np.hstack(second)], axis=2))
 
     def start_columns(self, X):
         """Return what the parts cluster, scaled to the same total variance."""

@@ -102,9 +102,8 @@ class Layout:
         """Number of rows."""
         return int(self.bounds[-1])
 
-    def row_numbers(self, start, stop):
+    def row_numbers(self, at):
         """Numbers, in the container, of rows of this layout."""
-        at = np.arange(start, stop)
         sequence = np.searchsorted(self.bounds, at, side="right") - 1
         return at - self.bounds[sequence] + self.rows.bounds[self.ids[sequence]]
 
@@ -144,6 +143,18 @@ class Layout:
         self._buffers = {}
         self.groups = list(parallel_map(self._group, range(n_groups)))
         self.parts = [Part(0, self.n_tiles, self.groups)]
+
+    def follow(self, part, parameters):
+        """Lay out the columns of a part anew, for features by these parameters."""
+
+        def fill(group):
+            lanes = list(map(np.arange, group.start, group.stop))
+            edges = np.cumsum([len(lane) for lane in lanes])[:-1]
+            at = self.row_numbers(np.concatenate(lanes))
+            parts = np.split(self.rows.take(at, parameters), edges)
+            group.columns[:] = _lay(parts, part.n_tiles * STEPS)
+
+        list(parallel_map(fill, part.groups))
 
     def cut(self, n_parts):
         """Cut the lanes into parts of about as many tiles each."""
@@ -199,8 +210,9 @@ class Layout:
         order = np.argsort(step, kind="stable")
         last = self.weight[np.maximum(self._after(stop) - 1, 0)]
         last[padded] = 0.0
+        which = list(map(self._select, start, stop))
         return Group(
-            self._lay(self.rows.take, start, stop, steps),
+            _lay(list(map(self.rows.take, which)), steps),
             start,
             stop,
             step[order].astype(np.int64),
@@ -211,14 +223,14 @@ class Layout:
             *self._switches(start, stop[-1]),
             NONE
             if self.rows.design is None
-            else self._lay(self.rows.design.__getitem__, start, stop, steps),
+            else _lay([self.rows.design[rows] for rows in which], steps),
         )
 
     def _switches(self, start, stop):
         """Steps and lanes of switched rows, sorted by step."""
         if self.rows.switched is None:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        numbers = self.row_numbers(start[0], stop)
+        numbers = self.row_numbers(np.arange(start[0], stop))
         at = start[0] + np.flatnonzero(self.rows.switched[numbers])
         lane = np.searchsorted(start, at, side="right") - 1
         step = at - start[lane]
@@ -229,27 +241,14 @@ class Layout:
         """Number of the sequence behind the one that ends at or holds row - 1."""
         return np.searchsorted(self.bounds, row, side="left")
 
-    def _lay(self, take, start, stop, steps):
-        """Lay out what `take` makes of rows."""
-        parts = [take(slice(0, 0))] * LANES
-        for lane, (a, b) in enumerate(zip(start, stop, strict=True)):
-            if a < b:
-                parts[lane] = take(self._select(a, b))
-        n_columns = parts[0].shape[1]
-        laid = np.zeros((steps // STEPS, n_columns, STEPS, LANES))
-        for lane, part in enumerate(parts):
-            n_whole, rest = divmod(len(part), STEPS)
-            whole = part[: n_whole * STEPS].reshape(n_whole, STEPS, n_columns)
-            laid[:n_whole, :, :, lane] = whole.transpose(0, 2, 1)
-            if rest:
-                laid[n_whole, :, :rest, lane] = part[-rest:].T
-        return laid.ravel()
-
     def _select(self, a, b):
-        first, last = (int(self.row_numbers(i, i + 1)[0]) for i in (a, b - 1))
+        """Which rows of the container are in a lane."""
+        if a == b:
+            return slice(0, 0)
+        first, last = self.row_numbers(np.array([a, b - 1])).tolist()
         if last - first == b - a - 1:  # almost always: no copy
             return slice(first, last + 1)
-        return self.row_numbers(a, b)
+        return self.row_numbers(np.arange(a, b))
 
     def buffer(self, number, size):
         """Memory of a group that is kept from pass to pass."""
@@ -266,6 +265,19 @@ class Layout:
             for lane, (a, b) in enumerate(zip(group.start, group.stop, strict=True)):
                 out[a:b] = part[lane, : b - a]
         return out
+
+
+def _lay(parts, steps):
+    """Lay out the rows of lanes, arrays (n_rows, n_columns)."""
+    n_columns = parts[0].shape[1]
+    laid = np.zeros((steps // STEPS, n_columns, STEPS, LANES))
+    for lane, part in enumerate(parts):
+        n_whole, rest = divmod(len(part), STEPS)
+        whole = part[: n_whole * STEPS].reshape(n_whole, STEPS, n_columns)
+        laid[:n_whole, :, :, lane] = whole.transpose(0, 2, 1)
+        if rest:
+            laid[n_whole, :, :rest, lane] = part[-rest:].T
+    return laid.ravel()
 
 
 def _whole_tiles(steps):

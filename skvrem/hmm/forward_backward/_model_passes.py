@@ -65,6 +65,8 @@ class Chain(NamedTuple):
         `transitions` are not used.
     beta : float
         Power of these transitions.
+    follows : ndarray, or None
+        Parameters of the emissions that the features of rows depend on.
     """
 
     theta: np.ndarray
@@ -73,6 +75,7 @@ class Chain(NamedTuple):
     other: np.ndarray | None = None
     coefficients: np.ndarray | None = None
     beta: float = 1.0
+    follows: np.ndarray | None = None
 
 
 def stationary(transmat):
@@ -110,6 +113,7 @@ class Passes:
         other = chain.other if self.switches else np.zeros((self.n, self.n))
         self.other = np.ascontiguousarray(other).ravel()
         self.coefficients, self.beta = chain.coefficients, chain.beta
+        self.follows = chain.follows
         size = (self.n_features + 5 * self.n + self.wide + 4) * TILE
         self._scratch = size
 
@@ -136,6 +140,8 @@ class Passes:
     def _run_forward(self, part):
         """Run forward over a part from `left`, with room for what that leaves."""
         self.part, groups, tiles = part, part.groups, part.n_tiles
+        if self.follows is not None:
+            self.layout.follow(part, self.follows)
         self.shares = [np.empty(tiles * LANES) for _ in groups]
         self.before = [np.empty(group.step.size) for group in groups]
         self.ends = np.empty((len(groups), self.n * LANES))
@@ -286,7 +292,7 @@ class Passes:
                 for g, (step, lane) in enumerate(self.impossible)
                 if step >= 0
             ]
-            (row,) = self.layout.row_numbers(min(rows), min(rows) + 1)
+            (row,) = self.layout.row_numbers(np.array([min(rows)]))
             raise Impossible(int(row))
         return sum(map(weighted_shares, groups, self.shares, self.before))
 

@@ -12,27 +12,28 @@ __all__ = ["log_densities", "most_probable_paths"]
 PRODUCT_ROWS, TASK_ROWS = 4096, 20_000
 
 
-def log_densities(rows, theta):
+def log_densities(rows, chain):
     """Return the log-density of every row in every state, (n_rows, n_states)."""
     n_rows = len(rows.X)
-    joint = np.empty((n_rows, len(theta)))
+    joint, theta = np.empty((n_rows, len(chain.theta))), chain.theta.T
 
     def fill(chunk):
         start, stop = chunk
-        np.matmul(rows.features(slice(start, stop)), theta.T, out=joint[start:stop])
+        features = rows.features(slice(start, stop), chain.follows)
+        np.matmul(features, theta, out=joint[start:stop])
 
     for _ in parallel_map(fill, row_chunks(0, n_rows, PRODUCT_ROWS)):
         pass
     return joint
 
 
-def most_probable_paths(rows, theta, log_start, log_transitions, which):
+def most_probable_paths(rows, chain, log_start, log_transitions, which):
     """Return the most probable state of every row, and each path's log-probability.
 
     Parameters
     ----------
     rows : SequenceRows
-    theta : ndarray of shape (n_states * n_parts, n_merged)
+    chain : Chain
     log_start : ndarray of shape (n_states,)
     log_transitions : ndarray of shape (n_matrices, n_states, n_states)
     which : ndarray of int of shape (n_rows,), or empty
@@ -44,8 +45,8 @@ def most_probable_paths(rows, theta, log_start, log_transitions, which):
     scores : ndarray of shape (n_sequences,)
         Joint log-probability of a sequence and its path.
     """
-    joint, bounds = log_densities(rows, theta), np.asarray(rows.bounds, np.int64)
-    if len(theta) > len(log_start):  # mixtures
+    joint, bounds = log_densities(rows, chain), np.asarray(rows.bounds, np.int64)
+    if len(chain.theta) > len(log_start):  # mixtures
         joint = logsumexp(joint.reshape(len(joint), len(log_start), -1), axis=2)
     origin = np.empty(joint.shape, np.int16)
     states = np.empty(len(joint), np.int64)

@@ -32,7 +32,8 @@ class SequenceRows:
     bounds : ndarray of int of shape (n_sequences + 1,)
         Where sequences start, and the number of rows.
     columns : callable
-        Makes of some rows the columns that features are products of.
+        Makes of some rows the columns that features are products of, by parameters
+        where these are given.
     first, second : ndarray of int
         Columns of every feature; -1 is a column of ones.
     labels : ndarray of int of shape (n_rows,), or None
@@ -65,7 +66,7 @@ class SequenceRows:
         self.columns = columns
         self.labels = labels
         self.n_states = n_states
-        n_columns = columns(X[:1]).shape[1]
+        n_columns = columns(X[:1], parameters=None).shape[1]
         added = np.arange(n_columns, n_columns + n_states)
         self.first = np.concatenate([first, added]).astype(np.int64)
         self.second = np.concatenate([second, np.full(n_states, -1)]).astype(np.int64)
@@ -76,27 +77,28 @@ class SequenceRows:
         """Number of sequences and of observed features."""
         return len(self.bounds) - 1, self.X.shape[1]
 
-    def take(self, selection):
+    def take(self, selection, parameters=None):
         """Return the columns of some rows."""
-        columns = self.columns(self.X[selection])
+        columns = self.columns(self.X[selection], parameters=parameters)
         if self.labels is None:
             return columns
         labels = self.labels[selection, None]
         others = (labels >= 0) & (labels != np.arange(self.n_states))
         return np.hstack([columns, others])
 
-    def features(self, selection):
+    def features(self, selection, parameters=None):
         """Return the products of columns of some rows."""
-        columns = self.take(selection)
+        columns = self.take(selection, parameters)
         columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
         return columns[:, self.first] * columns[:, self.second]
 
-    def mean_features(self):
-        """Return the means of the features over all rows, found once."""
-        if self._mean is None:
+    def mean_features(self, parameters=None):
+        """Return the means of the features over all rows, of no parameters once."""
+        if self._mean is None or parameters is not None:
             size, n = max(1, BLOCK // len(self.first)), len(self.X)
             parts = (slice(a, a + size) for a in range(0, n, size))
-            self._mean = sum(self.features(part).sum(axis=0) for part in parts) / n
+            sums = (self.features(part, parameters).sum(axis=0) for part in parts)
+            self._mean = sum(sums) / n
         return self._mean
 
     def forget(self):
