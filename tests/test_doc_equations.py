@@ -203,6 +203,14 @@ def test_the_central_equations_of_a_paper_have_a_row(paper):
     assert cited(paper, CENTRAL[paper]) - found == set()
 
 
+def test_the_index_of_equations_is_that_of_the_tables():
+    from tests import equations
+
+    assert equations.PAGE.read_text("utf-8") == equations.page(), (
+        "python -m tests.equations writes the page anew"
+    )
+
+
 @pytest.mark.parametrize(("paper", "equation", "function"), numbered_rows())
 def test_another_number_or_paper_in_a_row_is_found_out(paper, equation, function):
     skip_without_benchmarks(function)

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 
 from skvrem import hmm
 from skvrem.utils.discovery import all_estimators
+from skvrem.vi import MinibatchSteps
 
 ROOT = Path(__file__).resolve().parents[1]
 # A line that ends in "# wrong" is one that mypy must find, and no other.
@@ -27,8 +28,10 @@ import scipy.sparse as sp
 from skvrem import (
     VRHMM,
     VRPLSA,
+    BayesianGLMRegressor,
     BayesianLogisticRegression,
     ConvergenceDisplay,
+    GaussianDropoutClassifier,
     SBMLogisticRegression,
     TemperedLDA,
     TopicsDisplay,
@@ -39,6 +42,7 @@ from skvrem import (
 from skvrem.linear import bound
 from skvrem.schedules import Power
 from skvrem.text import coherence, document_completion, seed_prior, top_words
+from skvrem.vi import MinibatchSteps
 
 X, y = np.eye(4), [0, 1, 0, 1]
 
@@ -73,6 +77,18 @@ VRPLSA().fit(X).score(X, weight=y)  # wrong
 TemperedLDA(5).fit(X).partial_fit(X).transform(X, normalize=False).sum()
 TemperedLDA(5).transform(X, normalise=False)  # wrong
 TemperedLDA(5).score(X).shape  # wrong
+bayes = BayesianLogisticRegression(steps=MinibatchSteps(n_draws=2, optimizer="adam"))
+MinibatchSteps(optimizer="newton")  # wrong
+bayes.fit(sp.csr_matrix(X), y).predict_proba(X, method="mc").sum(axis=1)
+bayes.partial_fit(X, y, classes=[0, 1]).score(X, y) + 1.0
+bayes.fit(X, y, weight=y)  # wrong
+bayes.predict_proba(X, method="exact")  # wrong
+bayes.predict_proba_interval(X, level=0.9).shape
+BayesianGLMRegressor("poisson").fit(X, y).partial_fit(X, y).score(X, y) + 1.0
+BayesianGLMRegressor().predict(X, return_std="yes")  # wrong
+dropout = GaussianDropoutClassifier((), "tanh").fit([[0.0], [1.0]], y, sample_weight=y)
+dropout.partial_fit(X, y, classes=[0, 1]).predict_proba(X, "plugin").shape
+dropout.partial_fit(X, y, weight=y)  # wrong
 
 bound(X, y, order="given").sigma.shape
 bound(X, y, order="any")  # wrong
@@ -132,6 +148,7 @@ def test_the_package_says_that_it_has_hints():
 def constructors():
     """Yield the classes whose parameters users give."""
     yield from (kind for _, kind in all_estimators())
+    yield MinibatchSteps
     for name in hmm.__all__:
         kind = getattr(hmm, name)
         if isinstance(kind, type) and issubclass(kind, BaseEstimator):

@@ -231,8 +231,8 @@ def dropout(kind, control, k=2, hidden=()):
     )
 
     def truth(at):
-        layers = network.layers(at.parameters.vector)
-        return model.total(layers, np.arange(n), "full").gradient / model.total_weight
+        total = model.total(at.parameters.vector, np.arange(n), "full")
+        return total.gradient / model.total_weight
 
     noisy = control != "quadrature"
     return Swept(steps, data, point, away, truth, kind, noisy, 0.02)

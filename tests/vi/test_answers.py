@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import (
     BayesianGLMRegressor,
@@ -299,3 +300,21 @@ def test_minibatches_end_within_tol_or_say_that_they_did_not(solver):
     ).fit(X, y)
     short = best.elbo_ - model.elbo_
     assert short < 0.02 or (model.gap_left_ > 0.3 * short and not model.converged_)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        BayesianLogisticRegression(max_iter=1, tol=1e-9, solver="svrg"),
+        BayesianGLMRegressor(max_iter=1, tol=1e-9, solver="svrg"),
+        GaussianDropoutClassifier((5,), max_iter=1, tol=1e-9, random_state=0),
+    ],
+)
+def test_warnings_point_to_the_line_of_the_fit(estimator):
+    with pytest.warns(ConvergenceWarning) as caught:
+        estimator.fit(X, y)
+    assert caught[0].filename == __file__
+    if isinstance(estimator, BayesianLogisticRegression):
+        with pytest.warns(OneClassWarning) as caught:
+            BayesianLogisticRegression().partial_fit(X[:2], [1, 1], classes=[0, 1])
+        assert caught[0].filename == __file__

@@ -192,3 +192,17 @@ def test_another_model_must_have_the_same_parameters():
     untouched.check()
     other = Logistic(*logistic_problem(80))
     assert model.set_params(model=other).partial_fit().n_samples_seen_ == 140
+
+
+def test_a_log_prior_of_none_is_none():
+    """As JaxModel has it."""
+    problem = skills_problem()
+    streams = []
+    for own in ({}, {"log_prior": None}):
+        model = ShortSkills(*problem)
+        vars(model).update(own)
+        stream = VI(model, solver="svrg", posterior="meanfield", random_state=0)
+        stream.partial_fit(np.arange(30)).partial_fit(np.arange(30, 60))
+        streams.append(stream)
+    np.testing.assert_array_equal(streams[0].mean_, streams[1].mean_)
+    np.testing.assert_array_equal(streams[0].std_, streams[1].std_)

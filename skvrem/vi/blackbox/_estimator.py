@@ -1,7 +1,7 @@
 """A user's own model: the scikit-learn shell."""
 
 import time
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,13 +17,7 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import check_parameters, check_weight
-from skvrem.vi.blackbox._fit import (
-    Fit,
-    fit_alternating,
-    fit_full,
-    fit_minibatch,
-    pairs_of_draws,
-)
+from skvrem.vi.blackbox._fit import Fit, pairs_of_draws
 from skvrem.vi.blackbox._input import (
     check_density,
     check_model,
@@ -45,16 +39,25 @@ from skvrem.vi.gaussian._guards import (
     check_in_memory,
     whole_fit,
 )
-from skvrem.vi.gaussian._minibatch import MinibatchSteps, check_steps, steps_of
+from skvrem.vi.gaussian._minibatch import (
+    MinibatchSteps,
+    TakesSteps,
+    check_steps,
+    steps_of,
+)
 from skvrem.vi.gaussian._model_posterior import Flat, MeanField
 from skvrem.vi.gaussian._plan import FULL_RANK, as_structure, plan_fit
 
 __all__ = ["VariationalInference"]
 
+#: What may be left out.
+Given = ArrayLike | None
+
 ADVICE = (
     "The posterior may be improper, as with a flat log_prior and a likelihood that has "
     "no maximum: give the model a proper log_prior."
 )
+CLOSER = "or start closer, by `initial` of the model"
 
 # Pairs of fresh draws that the bound is estimated from at the end, at most.
 BOUND_PAIRS = 50
@@ -63,6 +66,7 @@ PREDICT_DRAWS = 100
 
 
 class VariationalInference(
+    TakesSteps,
     StreamsWithoutBound,
     ParetoMixin,
     ArviZMixin,
@@ -267,7 +271,7 @@ class VariationalInference(
                 f"n_draws must be even, as draws come in pairs, got {n_draws}."
             )
 
-    def fit(self, X=None, y=None, sample_weight=None):
+    def fit(self, X: Given = None, y: Any = None, sample_weight: Given = None) -> Self:
         """Fit the posterior.
 
         Parameters
@@ -358,7 +362,8 @@ class VariationalInference(
         n_rows = rows.size
         rows = weigh_rows(rows, check_weight(sample_weight, n_rows))
         # With covariances it is a part of the log density, in place of the model's.
-        apart = isinstance(before, MeanField) and not hasattr(self.model, "log_prior")
+        own = getattr(self.model, "log_prior", None)  # None of a JaxModel without
+        apart = isinstance(before, MeanField) and own is None
         within = None if apart else before
         target = Target(self.model, *rows, within)
         d, prior = target.n_dim, self._prior(target, before)
@@ -370,8 +375,8 @@ class VariationalInference(
         start = prior.mean if before is None else before.mean
         if before is None and getattr(self.model, "initial", None) is not None:
             start = check_vector(self.model.initial, d, "initial of the model")
-        batch, full = plan.name == "batch", plan.posterior == "fullrank"
-        whole = full or (batch and not plan.rank and d <= FULL_RANK)
+        batch, few = plan.name == "batch", not plan.rank and d <= FULL_RANK
+        whole = plan.posterior == "fullrank" or (batch and few)
         check_density(target, start, whole, products=not (batch and whole))
         names = check_names(self.model)
         n_pairs = pairs_of_draws(self, plan, target.rows.size, d)
@@ -386,10 +391,7 @@ class VariationalInference(
         with Progress(self, X, None, 1) as progress:
             report = progress.start(0, lambda at: self._attributes(model, at))
             fit = Fit(self, model, plan, start, rng, began, report)
-            how = fit_full if batch else fit_minibatch
-            if plan.rank or (full and not batch):
-                how = fit_alternating
-            point, curvature = how(fit, point)
+            point, curvature = fit.run(point)
             report.end()
         # A diagonal that is an estimate would be an error that the draws do not know.
         exact = d <= FULL_RANK or target.knows_diagonal
@@ -406,17 +408,12 @@ class VariationalInference(
             n_samples_seen_=n_rows,
             solver_=plan.name,
             optimizer_=plan.optimizer,
+            step_size_=fit.step_size,
+            batch_size_=fit.batch_size,
             _rows=(*rows, within, prior),
-            **fit.attributes(),
+            **result.attributes(),
         )
-        vars(self).pop("_pareto_k", None)
-        warn_not_converged(
-            self,
-            result,
-            unit="",
-            advice="or start closer, by `initial` of the model",
-            stacklevel=5,
-        )
+        warn_not_converged(self, result, unit="", advice=CLOSER, stacklevel=5)
 
     def _prior(self, target, before=None):
         """Return the Gaussian prior, or none where the log density has it."""
@@ -445,12 +442,10 @@ class VariationalInference(
         return MeanField(check_vector(self.prior_mean, d, f"prior_mean {name}"), scale)
 
     def _attributes(self, model, point):
-        posterior = model.posterior(point.parameters)
-        names = "posterior_", "mean_", "std_"
-        found = posterior, posterior.mean, posterior.scale
-        return dict(zip(names, found, strict=True))
+        q = model.posterior(point.parameters)
+        return {"posterior_": q, "mean_": q.mean, "std_": q.scale}
 
-    def sample_posterior(self, n_samples=1, random_state=None):
+    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> dict:
         """Draw parameters from the posterior.
 
         Parameters
@@ -472,7 +467,7 @@ class VariationalInference(
         shaped = draws if unravel is None else unravel(draws)
         return shaped if isinstance(shaped, dict) else {"parameters": shaped}
 
-    def score_samples(self, X=None):
+    def score_samples(self, X: Given = None) -> np.ndarray:
         """Return the log predictive density of rows, averaged over the posterior.
 
         Parameters
@@ -491,7 +486,7 @@ class VariationalInference(
         )
         return np.logaddexp.reduce(each, axis=0) - np.log(PREDICT_DRAWS)
 
-    def score(self, X=None, y=None):
+    def score(self, X: Given = None, y: Any = None) -> float:
         """Return the mean log predictive density of rows, in nats a row.
 
         Parameters
@@ -559,7 +554,7 @@ class VariationalInference(
         coords = {"parameter": self.parameter_names_}
         return Draws({"parameters": draws}, dims, coords, each, None)
 
-    def summary(self):
+    def summary(self) -> Any:
         """Return a table of the parameters.
 
         Returns
@@ -572,9 +567,8 @@ class VariationalInference(
         check_is_fitted(self)
         columns = interval_columns(self.mean_, self.std_)
         kind = type(self.posterior_).__name__
-        facts = {}
-        if hasattr(self, "elbo_"):
-            facts = {"elbo": self.elbo_, "its se": self.elbo_se_}
+        bound = hasattr(self, "elbo_")
+        facts = {"elbo": self.elbo_, "its se": self.elbo_se_} if bound else {}
         facts |= {
             "posterior": kind,
             "solver": self.solver_,

@@ -4,13 +4,14 @@ import numpy as np
 from scipy.optimize import minimize
 
 from skvrem import solvers
+from skvrem.vi.blackbox._input import check_names
 from skvrem.vi.blackbox._model import convex, probed_curvature
 from skvrem.vi.blackbox._model_steps import MeanSteps, TargetSteps
 from skvrem.vi.gaussian._minibatch import steps_of
 from skvrem.vi.gaussian._model_posterior import Flat
 from skvrem.vi.gaussian._plan import FULL_RANK
 
-__all__ = ["Fit", "fit_alternating", "fit_full", "fit_minibatch", "pairs_of_draws"]
+__all__ = ["Fit", "pairs_of_draws"]
 
 # Pairs of draws of full passes: fewer where rows are many, as these leave the log
 # density close to its second order, which the draws are not needed for.
@@ -61,9 +62,9 @@ class Fit:
 
     def __init__(self, estimator, model, plan, start, rng, began, report):
         self.model, self.plan, self.start, self.rng = model, plan, start, rng
-        self.tol, steps = estimator.tol, steps_of(estimator)
+        steps = steps_of(estimator)
         self.controlled = steps.control_variate == "taylor"
-        options = {"tol": self.tol, "rng": rng, "report": report}
+        options = {"tol": estimator.tol, "rng": rng, "report": report}
         self.runs = solvers.Runs(estimator.max_iter, began, **options)
         #: The model of the solver.
         self.moved, self.step_size = model, 1.0
@@ -77,6 +78,21 @@ class Fit:
             moves = plan.optimizer, self.batch_size
             self.moved = kind(model, plan.name, *controls, *moves)
 
+    def run(self, point):
+        """Fit from a point or, where that is None, from the mode of the density.
+
+        Returns
+        -------
+        point : Point
+            Where the fit ended.
+        curvature : DensityCurvature
+            The last that was seen.
+        """
+        batch = self.plan.name == "batch"
+        if self.plan.rank or (self.model.full and not batch):
+            return fit_alternating(self, point)
+        return fit_full(self, point) if batch else fit_minibatch(self, point)
+
     def go_on(self, point):
         """Run the solver from a point; return where it ended."""
         if self.step_size == "auto":
@@ -84,15 +100,6 @@ class Fit:
         self.step_size = float(self.step_size)
         size, solver = self.step_size, self.plan.solver
         return self.runs.go_on(self.moved, solver, point, step_size=size).point
-
-    def attributes(self):
-        """Return the fitted attributes that tell what was used, and the history."""
-        used = {"step_size_": self.step_size, "batch_size_": self.batch_size}
-        return self.runs.result().attributes() | used
-
-
-# Ways to fit, from a point or, where that is None, from the mode. They return the point
-# where they end, and the curvature that was seen last.
 
 
 def fit_full(fit, point):
@@ -220,8 +227,7 @@ def _check_proper(target, mode):
                 there = target.log_density(mode + sign * AWAY * direction)
             if there > top - 1.0:
                 number = int(np.abs(direction).argmax())
-                names = getattr(target.model, "parameter_names", None)
-                name = f"p{number}" if names is None else names[number]
+                name = check_names(target.model)[number]
                 raise ValueError(
                     f"The posterior is improper in the direction of {name}: {AWAY:g} "
                     f"away from {mode[number]:.3g} the log density has not fallen. "

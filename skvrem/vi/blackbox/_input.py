@@ -60,11 +60,10 @@ def check_model(model):
     missing = [name for name in (*SIZES, *METHODS) if not hasattr(model, name)]
     if missing:
         raise TypeError(f"the model {kind} has no {', '.join(missing)}.")
-    for name in (*METHODS, *OPTIONAL):
-        method = getattr(model, name, None)
-        if name in METHODS or method is not None:
-            if not callable(method):
-                raise TypeError(f"{name} of the model {kind} must be a method.")
+    there = {name: getattr(model, name, None) for name in (*METHODS, *OPTIONAL)}
+    for name, method in there.items():
+        if not callable(method) and (name in METHODS or method is not None):
+            raise TypeError(f"{name} of the model {kind} must be a method.")
     for name in SIZES:
         value = getattr(model, name)
         whole = isinstance(value, Integral) and not isinstance(value, bool)
@@ -72,9 +71,7 @@ def check_model(model):
             raise ValueError(
                 f"{name} of the model {kind} must be a positive integer, got {value!r}."
             )
-    if callable(getattr(model, "log_prior", None)) != callable(
-        getattr(model, "log_prior_gradient", None)
-    ):
+    if callable(there["log_prior"]) != callable(there["log_prior_gradient"]):
         raise TypeError(
             f"log_prior and log_prior_gradient of the model {kind} go together: it has "
             "one of them."
@@ -159,13 +156,12 @@ def check_density(target, z, whole, products):
     """
     z = z.copy()
     z.setflags(write=False)
-    for name, evaluate in (
-        ("log_likelihood", lambda rows: target.each(z, rows)),
-        ("gradient", lambda rows: target.mean("gradient", z, rows)),
-    ):
+    gradients = partial(target.mean, "gradient")
+    values = {"log_likelihood": target.each, "gradient": gradients}
+    for name, evaluate in values.items():
 
         def bad(rows, evaluate=evaluate):
-            return not np.isfinite(evaluate(rows)).all()
+            return not np.isfinite(evaluate(z, rows)).all()
 
         for part in parts(target.rows):
             if bad(part):
@@ -194,9 +190,7 @@ def check_density(target, z, whole, products):
         if name == "gradient":
             return target.difference(lambda at: target.each(at, rows).mean(), z, v)
         along = axis if name == "hessian_diagonal" else v
-        change = target.difference(
-            lambda at: target.mean("gradient", at, rows), z, along
-        )
+        change = target.difference(lambda at: gradients(at, rows), z, along)
         return change @ axis if name == "hessian_diagonal" else change
 
     product, diagonal, matrix = (

@@ -114,13 +114,6 @@ class JaxModel:
     def __reduce__(self):
         return type(self), self._given
 
-    def __eq__(self, other):
-        if not isinstance(other, JaxModel):
-            return NotImplemented
-        return self is other or self._given is other._given
-
-    __hash__ = object.__hash__
-
     # The protocol of a model
 
     def log_likelihood(self, parameters, indices):
@@ -265,7 +258,7 @@ class JaxModel:
                 n = len(indices)
                 rows = np.zeros(max(SMALLEST, 1 << (n - 1).bit_length()), np.int64)
                 rows[:n] = indices
-                arguments = self._data, rows, n, *arguments
+                arguments += self._data, rows, n
             return np.asarray(self._compiled[name](*arguments))
 
     def _derived(self, jax):
@@ -276,25 +269,25 @@ class JaxModel:
         def prior(z):
             return log_prior(self._unravel(z))
 
-        def each(data, rows, n, z):
+        def each(z, data, rows, n):
             batch = tree.tree_map(lambda part: part[rows], data)
             return jax.vmap(log_likelihood, (None, 0))(self._unravel(z), batch)
 
-        def total(data, rows, n, z):
+        def total(z, data, rows, n):
             known = numpy.arange(rows.size) < n
-            return numpy.where(known, each(data, rows, n, z), 0.0).sum()
+            return numpy.where(known, each(z, data, rows, n), 0.0).sum()
 
-        gradient = jax.grad(total, argnums=3)
+        gradient = jax.grad(total)
 
-        def product(data, rows, n, z, v):
-            return jax.jvp(lambda at: gradient(data, rows, n, at), (z,), (v,))[1]
+        def product(z, v, *batch):
+            return jax.jvp(lambda at: gradient(at, *batch), (z,), (v,))[1]
 
-        def hessian(data, rows, n, z):
-            def column(axis):
-                return product(data, rows, n, z, axis)
-
-            at_once = min(z.size, max(1, NUMBERS // rows.size))
-            return jax.lax.map(column, numpy.eye(z.size), batch_size=at_once)
+        def hessian(z, *batch):
+            at_once = min(z.size, max(1, NUMBERS // batch[1].size))
+            axes = numpy.eye(z.size)
+            return jax.lax.map(
+                lambda v: product(z, v, *batch), axes, batch_size=at_once
+            )
 
         return {
             "each": each,

@@ -32,7 +32,7 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 from skvrem.vi.gaussian._model import GaussianModel, Statistics, cholesky
-from skvrem.vi.gaussian._model_posterior import FullRank
+from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 
 __all__ = [
     "DensityCurvature",
@@ -78,13 +78,13 @@ class DensityCurvature(NamedTuple):
 
     def trace(self, posterior):
         """Return the trace of A times the covariance of a Gaussian."""
-        total, factor = 0.0, getattr(posterior, "factor", None)
-        if not isinstance(posterior, FullRank):
-            total = self.diagonal @ getattr(posterior, "diagonal", posterior.variance)
-        if factor is not None:
-            each = np.sum(factor.T * self.times(factor.T), axis=1)
-            total += each @ getattr(posterior, "sign", np.ones(each.size))
-        return float(total)
+        if isinstance(posterior, MeanField):
+            return float(self.diagonal @ posterior.variance)
+        columns = posterior.factor.T
+        each = np.sum(columns * self.times(columns), axis=1)
+        if isinstance(posterior, FullRank):
+            return float(each.sum())
+        return float(self.diagonal @ posterior.diagonal + each @ posterior.sign)
 
 
 def dense(matrix):
@@ -246,10 +246,10 @@ class DrawnModel(GaussianModel):
         q = point.parameters
         V, mean = self._away(q), q.mean[:, 0]
         density, slope = self.target.log_density, self.target.gradient
-        objective, even, odd = (
-            -self._control.level,
+        even, odd, objective = (
             np.zeros(mean.size),
             np.zeros(V.shape),
+            -self._control.level,
         )
         for s, v in enumerate(V):
             objective += 0.5 * (density(mean + v) + density(mean - v)) / len(V)
@@ -257,20 +257,20 @@ class DrawnModel(GaussianModel):
             even += 0.5 * (ahead + behind) / len(V)
             odd[s] = 0.5 * (ahead - behind)
         sums = self._sums(q, even, odd, objective)
-        finite = np.isfinite(sums.objective) and np.isfinite(even).all()
-        if not (finite and np.isfinite(sums.curvature).all()):
-            # Too far: whoever tries a step makes it shorter.
-            self._n_failed += 1
-            if self._n_failed > MOST_FAILED:
-                points = (mean + sign * v for v in V for sign in (1.0, -1.0))
-                raise ValueError(
-                    f"{self.target.blame(points)}. {self._n_failed} posteriors in a "
-                    "row were tried that reach there: let the model be finite, or "
-                    "start elsewhere, by `initial` of the model."
-                )
-            return sums._replace(objective=-np.inf)
-        self._n_failed = 0
-        return sums
+        parts = sums.objective, even, sums.curvature
+        if all(np.isfinite(part).all() for part in parts):
+            self._n_failed = 0
+            return sums
+        # Too far: whoever tries a step makes it shorter.
+        self._n_failed += 1
+        if self._n_failed > MOST_FAILED:
+            points = (mean + sign * v for v in V for sign in (1.0, -1.0))
+            raise ValueError(
+                f"{self.target.blame(points)}. {self._n_failed} posteriors in a "
+                "row were tried that reach there: let the model be finite, or "
+                "start elsewhere, by `initial` of the model."
+            )
+        return sums._replace(objective=-np.inf)
 
     def _sums(self, q, even, odd, objective):
         """Return the averages over all draws of what their ends say."""

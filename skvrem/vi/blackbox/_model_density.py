@@ -69,7 +69,9 @@ class Target:
         self.prior = prior
         self.n_dim = int(model.n_parameters)
         self.n_evaluated = 0
+        #: Whether there is a log prior, and whether that is the model's own.
         self.has_prior = prior is not None or self.has("log_prior")
+        self.model_has_prior = self.has_prior and prior is None
         few, whole = self.n_dim <= FEW_PARAMETERS, self.has("hessian")
         self.knows_hessian = few or (whole and self.n_dim <= MANY_PARAMETERS)
         self.knows_diagonal = few or whole or self.has("hessian_diagonal")
@@ -98,7 +100,10 @@ class Target:
         """Return the log density of parameters."""
         each = self.each(z, self.rows)
         each = each if self.weight is None else each * self.weight[self.rows]
-        return float(each.sum()) + self._log_prior(z)
+        prior = 0.0 if self.prior is None else self.prior.logpdf(z)
+        if self.model_has_prior:
+            prior = self.ask("log_prior", (), z)
+        return float(each.sum()) + float(prior)
 
     def blame(self, points):
         """Say which method is not finite at the first of points where one is not."""
@@ -158,23 +163,11 @@ class Target:
                 total += [self._prior_times(z, v) for v in axes]
         return 0.5 * (total + total.T)
 
-    def _log_prior(self, z):
-        if not self.has_prior:
-            return 0.0
-        if self.prior is not None:
-            return float(self.prior.logpdf(z))
-        return float(self.ask("log_prior", (), z))
-
     def _prior_times(self, z, v):
         """Return the Hessian of the log prior times a vector."""
         if self.prior is not None:
             return -self.prior.precision_times(v)
         return self.difference(self.prior_gradient, z, v)
-
-    @property
-    def model_has_prior(self):
-        """Whether the log prior is the model's own."""
-        return self.has_prior and self.prior is None
 
     def prior_gradient(self, z):
         """Return the gradient of the log prior."""

@@ -24,6 +24,7 @@ So weight times estimate, zero without a visit, has the gradient of the bound fo
 mean over an epoch, dense terms included.
 """
 
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from skvrem.vi.gaussian import _kernels_steps
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_steps import Steps, Work
 
-__all__ = ["Earlier", "MeanSteps", "TargetSteps"]
+__all__ = ["MeanSteps", "TargetSteps"]
 
 
 class Earlier(NamedTuple):
@@ -104,9 +105,8 @@ class TargetSteps(Steps):
         super().__init__(model, kind, optimizer, batch_size)
         self.target = model.target
         self.control = control
-        self.control_scale = (
-            control_scale and control == "taylor" and self.target.knows_diagonal
-        )
+        known = control == "taylor" and self.target.knows_diagonal
+        self.control_scale = control_scale and known and self.n_parts == 2
         self.n_batches = -(-self.target.rows.size // int(batch_size))
         self.curvature = None
 
@@ -129,8 +129,7 @@ class TargetSteps(Steps):
 
     def batches(self, rng):
         """Return all rows as batches in random order."""
-        rows = rng.permutation(self.target.rows)
-        parts = np.array_split(rows, self.n_batches)
+        parts = np.array_split(rng.permutation(self.target.rows), self.n_batches)
         if not self.target.sparse:
             return [DensityBatch(part, float(self.n_batches)) for part in parts]
         supports = [self.target.support(part) for part in parts]
@@ -210,23 +209,18 @@ class TargetSteps(Steps):
 
     def noise(self, work, visits, rng):
         """Return a standard normal draw for each visit, by its support."""
-        d = self.target.n_dim
-        return [
-            rng.standard_normal(d if batch.support is ALL else batch.support.size)
-            for _, batch in visits
-        ]
+        mean = work.mean[0]
+        return [rng.standard_normal(mean[batch.support].size) for _, batch in visits]
 
     def sweep(self, work, known, visits, noise, sizes):
         """Make a step for each batch; return how many were not finite."""
-        n_rejected = 0
-        seen = self._visited(work, known, visits, noise)
+        seen, first = self._visited(work, known, visits, noise), work.n_seen
         for (batch, found), size in zip(seen, sizes, strict=True):
             work.met[batch.support] = True
             if np.isfinite(found).all():
+                work.n_seen += 1
                 self._move(work, found, batch, size)
-            else:
-                n_rejected += 1
-        return n_rejected
+        return len(visits) - (work.n_seen - first)
 
     def estimates(self, work, known, visits, noise):
         """Return what steps would be made of, G and C (m, 2, d) or G (m, 1, d).
@@ -236,8 +230,7 @@ class TargetSteps(Steps):
         found = np.zeros((len(visits), self.n_parts, self.target.n_dim))
         seen = self._visited(work, known, visits, noise)
         for row, (batch, estimate) in zip(found, seen, strict=True):
-            weight = 1.0 if batch.support is ALL else self.n_batches / batch.factor
-            row[:, batch.support] = weight * estimate
+            row[:, batch.support] = self.n_batches / batch.factor * estimate
         return found
 
     def _visited(self, work, known, visits, noise):
@@ -253,7 +246,6 @@ class TargetSteps(Steps):
     def _move(self, work, found, batch, size):
         state = work.mean, work.log_scale, work.scale, work.prior, work.values
         work.count += 1
-        work.n_seen += 1
         if batch.support is not ALL:
             weight = self.n_batches / batch.factor
             how = batch.support, weight, self.optimizer, size
@@ -328,16 +320,6 @@ class TargetSteps(Steps):
         return -self.target.hessian_diagonal(mean, batch)
 
 
-class MovedMeans:
-    """What an epoch of `MeanSteps` moves; see `Work`."""
-
-    def __init__(self, point, posterior):
-        self.point, self.posterior = point, posterior
-        self.mean = point.parameters.mean.T.copy()
-        self.met = np.zeros(self.mean.size, bool)
-        self.seen, self.n_seen = np.zeros((2, self.mean.size)), 0
-
-
 class MeanSteps(TargetSteps):
     """A `DrawnModel` of a full or low rank, whose means are moved by minibatch steps.
 
@@ -346,9 +328,6 @@ class MeanSteps(TargetSteps):
     """
 
     n_parts = 1
-
-    def __init__(self, model, kind, control, control_scale, optimizer, batch_size):
-        super().__init__(model, kind, control, False, optimizer, batch_size)
 
     def statistics(self, point, batch, beta):
         """Return the averages over all draws."""
@@ -368,8 +347,12 @@ class MeanSteps(TargetSteps):
         return 0.5 / (1.0 + effective / np.sqrt(self.batch_size))
 
     def open(self, anchor):
-        """Return what an epoch moves."""
-        return MovedMeans(anchor.point, self.model.posterior(anchor.point.parameters))
+        """Return what an epoch moves; see `Work`."""
+        q, d = anchor.point.parameters, self.target.n_dim
+        work = SimpleNamespace(point=anchor.point, mean=q.mean.T.copy(), n_seen=0)
+        work.seen, work.met = np.zeros((2, d)), np.zeros(d, bool)
+        work.posterior = self.model.posterior(q)
+        return work
 
     def noise(self, work, visits, rng):
         """Return a draw for each visit, less the mean of the posterior."""
@@ -380,7 +363,6 @@ class MeanSteps(TargetSteps):
         return self.by_mean(work.mean[0], noise, batch, earlier)[0][None]
 
     def _move(self, work, found, batch, size):
-        work.n_seen += 1
         (found,) = found
         work.seen += [found, np.square(found)]
         at, prior = work.mean[0], self.model.prior

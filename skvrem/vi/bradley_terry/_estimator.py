@@ -2,9 +2,10 @@
 
 import time
 import warnings
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator
@@ -40,6 +41,9 @@ from skvrem.vi.gaussian._guards import (
 from skvrem.vi.gaussian._model_posterior import MeanField
 
 __all__ = ["BradleyTerry", "Interval"]
+
+#: What may be left out.
+Given = ArrayLike | None
 
 # posterior="auto" keeps the whole covariance of so many parameters.
 MOST_FULL = 1000
@@ -218,7 +222,7 @@ class BradleyTerry(
 
     # Fits
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: Given = None, sample_weight: Given = None) -> Self:
         """Fit the skills.
 
         Parameters
@@ -349,7 +353,6 @@ class BradleyTerry(
             **result.attributes(),
             _rows=(matches, prior),
         )
-        vars(self).pop("_pareto_k", None)
 
     def __getstate__(self):
         # Matches stay where they are: only what has been learnt travels.
@@ -434,7 +437,7 @@ class BradleyTerry(
 
     # Matches
 
-    def predict_proba(self, X, method="quadrature"):
+    def predict_proba(self, X: ArrayLike, method: str = "quadrature") -> np.ndarray:
         """Return the probabilities of the results of matches.
 
         Parameters
@@ -473,7 +476,7 @@ class BradleyTerry(
             for node, weight in zip(*rule, strict=True)
         )
 
-    def predict_log_proba(self, X, method="quadrature"):
+    def predict_log_proba(self, X: ArrayLike, method: str = "quadrature") -> np.ndarray:
         """Return the logarithms of the probabilities of the results of matches.
 
         Parameters
@@ -491,7 +494,7 @@ class BradleyTerry(
         with np.errstate(divide="ignore"):  # a probability of zero has one too
             return np.log(self.predict_proba(X, method))
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable result of matches.
 
         Parameters
@@ -507,7 +510,9 @@ class BradleyTerry(
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(axis=1)]
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(
+        self, X: ArrayLike, y: Given = None, sample_weight: Given = None
+    ) -> float:
         """Return the mean log probability of results, in nats a match.
 
         Parameters
@@ -593,7 +598,7 @@ class BradleyTerry(
 
     # Skills
 
-    def difference_interval(self, a, b, level=0.95):
+    def difference_interval(self, a: Any, b: Any, level: float = 0.95) -> Interval:
         """Return by how much items are better than others.
 
         Parameters
@@ -621,7 +626,7 @@ class BradleyTerry(
         ends = (mean, mean - half, mean + half)
         return Interval(*(end.reshape(a.shape)[()] for end in ends))
 
-    def sample_posterior(self, n_samples=1, random_state=None):
+    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> dict:
         """Draw skills from the posterior.
 
         Parameters
@@ -679,7 +684,7 @@ class BradleyTerry(
                 counts[draw, rows] += 1.0
         return counts / n_samples
 
-    def ranking(self, level=0.95, top=None):
+    def ranking(self, level: float = 0.95, top: int | None = None) -> Any:
         """Return a table of the items, the best first.
 
         Parameters
@@ -697,10 +702,9 @@ class BradleyTerry(
             concerns the whole fit; the text ends with it.
         """
         check_is_fitted(self)
-        order = np.argsort(-self.skill_, kind="stable")[:top]
-        return self._table(order, np.arange(1, order.size + 1), level)
+        return self._table(np.argsort(-self.skill_, kind="stable")[:top], level)
 
-    def summary(self, level=0.95):
+    def summary(self, level: float = 0.95) -> Any:
         """Return a table of the items, in the order of ``items_``.
 
         Parameters
@@ -714,17 +718,14 @@ class BradleyTerry(
             As `ranking`.
         """
         check_is_fitted(self)
-        order = np.arange(self.items_.size)
-        rank = np.empty(order.size, int)
-        rank[np.argsort(-self.skill_, kind="stable")] = order + 1
-        return self._table(order, rank, level)
+        return self._table(np.arange(self.items_.size), level)
 
-    def _table(self, order, rank, level):
-        tail = tail_of(level)
+    def _table(self, order, level):
+        tail, best_first = tail_of(level), np.argsort(-self.skill_, kind="stable")
         skill, sd = self.skill_[order], self.skill_std_[order]
         half, tail = -ndtri(tail) * sd, 100.0 * tail
         columns = {
-            "rank": rank,
+            "rank": np.argsort(best_first)[order] + 1,
             "skill": skill,
             "sd": sd,
             f"{tail:g} %": skill - half,

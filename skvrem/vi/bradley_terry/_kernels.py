@@ -64,7 +64,7 @@ def wide_davidson(a, sd, eta):
 
 
 @kernel(fastmath=CONTRACT)
-def expect_davidson(win, loss, tie, m, v, eta, nodes, weights, slope, curvature, cross):
+def expect_davidson(win, loss, tie, m, v, eta, rule, slope, curvature, cross):
     """Expectations with the ties of Davidson (1970), whose nu is exp(eta).
 
     Fills slope and curvature (P,) with those of the first derivative by u and of minus
@@ -76,6 +76,7 @@ def expect_davidson(win, loss, tie, m, v, eta, nodes, weights, slope, curvature,
         Expected log-likelihood, its derivative by eta and minus the second.
     """
     value = eta_slope = eta_curvature = 0.0
+    nodes, weights = rule
     center, sd, z = np.empty(TILE), np.empty(TILE), np.empty(TILE)
     soft, first, second = np.empty(TILE), np.empty(TILE), np.empty(TILE)
     mixed, tied, spread = np.empty(TILE), np.empty(TILE), np.empty(TILE)
@@ -175,12 +176,9 @@ def curvature_matrix(first, second, home, curvature, n_dim):
         out[b, b] += h
         out[a, b] -= h
         out[b, a] -= h
-        if home >= 0:
-            out[home, home] += h
-            out[a, home] += h
-            out[home, a] += h
-            out[b, home] -= h
-            out[home, b] -= h
+    if home >= 0:
+        out[home] = gather(first, second, home, curvature, -1.0, n_dim)
+        out[:, home] = out[home]
     return out
 
 

@@ -31,16 +31,7 @@ from skvrem.vi.gaussian._kernels import WIDEST, logistic_expectations
 from skvrem.vi.gaussian._model import PlainModel
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank
 
-__all__ = [
-    "Expectation",
-    "Matches",
-    "Point",
-    "SkillModel",
-    "hermite",
-    "outcomes",
-    "rule_for",
-    "trapezoid",
-]
+__all__ = ["Matches", "SkillModel", "outcomes", "rule_for"]
 
 # Matches that a thread takes at a time.
 CHUNK = 1 << 13
@@ -169,11 +160,6 @@ def expect_no_ties(win, loss, tie, mean, variance, eta, rule, slope, curvature, 
     return -logistic_expectations(*row, *rule, slope, curvature), 0.0, 0.0
 
 
-def expect_davidson(win, loss, tie, mean, variance, eta, rule, *out):
-    """Expectations with the ties of Davidson (1970), whose nu is exp(eta)."""
-    return kernels.expect_davidson(win, loss, tie, mean, variance, eta, *rule, *out)
-
-
 def expect_rao_kupper(
     win, loss, tie, mean, variance, eta, rule, slope, curvature, cross
 ):
@@ -202,7 +188,7 @@ def expect_rao_kupper(
 
 EXPECTATIONS = {
     None: expect_no_ties,
-    "davidson": expect_davidson,
+    "davidson": kernels.expect_davidson,
     "rao-kupper": expect_rao_kupper,
 }
 

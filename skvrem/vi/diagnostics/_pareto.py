@@ -8,7 +8,7 @@ sampling to correct what differs; above, it is not (Vehtari et al. 2024).
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["ParetoMixin", "generalized_pareto", "pareto_k", "smooth_weights"]
+__all__ = ["ParetoMixin", "generalized_pareto", "pareto_k"]
 
 # Draws that the shape of importance weights is taken from.
 PARETO_DRAWS = 1000
@@ -51,8 +51,8 @@ def generalized_pareto(excess):
     return float(shape), float(scale)
 
 
-def smooth_weights(log_weights):
-    """Replace the largest importance weights by quantiles of the Pareto fit.
+def pareto_k(log_weights):
+    """Return the shape of the tail of importance weights.
 
     Parameters
     ----------
@@ -61,11 +61,9 @@ def smooth_weights(log_weights):
 
     Returns
     -------
-    log_weights : ndarray of shape (n_draws,)
-        Smoothed and normalised: their exponentials sum to 1.
     k : float
-        The shape; inf where fewer than five weights are in the tail, and NaN where a
-        log weight is.
+        Infinity where fewer than five weights are in the tail, and NaN where a log
+        weight is.
 
     Notes
     -----
@@ -76,46 +74,37 @@ def smooth_weights(log_weights):
     .. [1] Vehtari, Simpson, Gelman, Yao, Gabry (2024). Pareto smoothed importance
        sampling. Journal of Machine Learning Research 25.
     """
-    log_w = np.array(log_weights, np.float64)
-    n = log_w.size
-    if np.isnan(log_w).any():
-        return log_w, np.nan
-    log_w -= log_w.max()
-    n_tail = int(np.ceil(min(0.2 * n, 3.0 * np.sqrt(n))))
-    order = np.argsort(log_w, kind="stable")
+    log_w = np.sort(np.asarray(log_weights, np.float64))  # which puts NaN last
+    if np.isnan(log_w[-1]):
+        return np.nan
+    log_w -= log_w[-1]
+    n_tail = int(np.ceil(min(0.2 * log_w.size, 3.0 * np.sqrt(log_w.size))))
     # Weights below the smallest normal number are as good as none.
-    cutoff = max(log_w[order[n - n_tail - 1]], np.log(np.finfo(float).tiny))
-    tail = order[n - n_tail :][log_w[order[n - n_tail :]] > cutoff]
-    k = np.inf
-    if tail.size >= SMALLEST_TAIL:
-        excess = np.exp(log_w[tail]) - np.exp(cutoff)
-        k, sigma = generalized_pareto(excess)
-        if np.isfinite(k):
-            p = (np.arange(tail.size) + 0.5) / tail.size
-            far = -np.log1p(-p)
-            quantiles = sigma * (np.expm1(k * far) / k if k else far)
-            log_w[tail] = np.minimum(np.log(quantiles + np.exp(cutoff)), 0.0)
-    return log_w - np.logaddexp.reduce(log_w), k
-
-
-def pareto_k(log_weights):
-    """Return the shape k of the tail of importance weights; see `smooth_weights`."""
-    return smooth_weights(log_weights)[1]
+    cutoff = max(log_w[-n_tail - 1], np.log(np.finfo(float).tiny))
+    tail = log_w[log_w > cutoff]
+    if tail.size < SMALLEST_TAIL:
+        return np.inf
+    return generalized_pareto(np.exp(tail) - np.exp(cutoff))[0]
 
 
 class ParetoMixin:
     """`pareto_k_` of an estimator with ``posterior_``, and what its fit kept.
 
     That is ``_rows``, from which ``_log_joint(draws)`` finds the log density of
-    parameters (n, d) and the rows together, up to a constant.
+    parameters (n, d) and the rows together, up to a constant. Where it has been
+    asked for, ``_pareto_k`` keeps the answer: pickles have it, the next fit drops it.
     """
+
+    def _remember_parameters(self):
+        vars(self).pop("_pareto_k", None)  # of the fit before
+        super()._remember_parameters()
 
     @property
     def pareto_k_(self):
         """How far the posterior can be trusted; below 0.7 it is near the exact one.
 
         The shape of the tail of importance weights, from 1,000 draws: computed when it
-        is asked for, from the rows of the last fit.
+        is first asked for, from the rows of the last fit, and kept until the next.
         """
         check_is_fitted(self)
         if "_pareto_k" not in vars(self):

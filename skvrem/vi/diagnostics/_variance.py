@@ -38,21 +38,24 @@ def decompose(family, X, y, weight, mean, scale, names, batch_size, n_draws, rng
     """
     rows = _Batches(X, weight, batch_size)
     a = X @ mean
-    by_rows = _by_rows(family, rows, a, y, scale)
+    v = rows.squares @ np.square(scale)
+    half = np.sqrt(v) if family.n_predictors > 1 else v
+    _, residual, curvature = family.expectations(a, half, y, np.empty(0))
+    by_rows = rows.variance(residual, curvature, np.square(scale), drawn=False)
     wanted = {"naive", *names} - {"quadrature"}
     within = dict.fromkeys(wanted, 0.0)
     sums = {name: [] for name in wanted}
-    base = family.mean(a)
+    base, at = family.mean(a), family.residual(a, y)
     for _ in range(n_draws):
         noise = scale * rng.standard_normal(mean.shape)
         t = X @ noise
         r = family.residual(a + t, y)
-        taylor = family.residual(a, y) - family.variance_times(base, t)
+        taylor = at - family.variance_times(base, t)
         pair = 0.5 * (family.mean(a + t) - family.mean(a - t))
-        anti = family.residual(a, y) - pair / family.dispersion
+        anti = at - pair / family.dispersion
         parts = {  # what stands in place of r, by the means and by the scales
             "naive": (r, r),
-            "cv": (r - taylor + family.residual(a, y), r),
+            "cv": (r - taylor + at, r),
             "joint": (r - taylor, r),
             "joint, scales": (r - taylor, r - taylor),
             "antithetic": (r - anti, r),
@@ -61,22 +64,12 @@ def decompose(family, X, y, weight, mean, scale, names, batch_size, n_draws, rng
             first, second = parts[name]
             within[name] += rows.variance(first, second, noise) / n_draws
             sums[name].append(rows.total(first, second, noise))
-    out = {
-        name: within[name] + float(np.var(sums[name], axis=0, ddof=1).sum())
-        for name in wanted
-    }
+    draws = {name: float(np.var(sums[name], axis=0, ddof=1).sum()) for name in wanted}
+    out = {name: within[name] + draws[name] for name in wanted}
     out["quadrature"] = by_rows
-    draws = float(np.var(sums["naive"], axis=0, ddof=1).sum())
-    table = {"V(rows, draws)": out["naive"], "V(rows)": by_rows, "V(draws)": draws}
+    table = {"V(rows, draws)": out["naive"], "V(rows)": by_rows}
+    table["V(draws)"] = draws["naive"]
     return table | {name: out[name] for name in names}
-
-
-def _by_rows(family, rows, a, y, scale):
-    """Return the variance of batches where draws are integrated out."""
-    v = rows.squares @ np.square(scale)
-    half = np.sqrt(v) if family.n_predictors > 1 else v
-    _, residual, curvature = family.expectations(a, half, y, np.empty(0))
-    return rows.variance(residual, curvature, np.square(scale), drawn=False)
 
 
 class _Batches:

@@ -4,10 +4,10 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from numbers import Integral
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
-from scipy.special import expit, softmax
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
@@ -29,21 +29,8 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import (
-    check_integer,
-    check_magnitude,
-    check_options,
-    check_real,
-    check_weight,
-    validate_data,
-)
-from skvrem.vi.dropout._model import (
-    ACTIVATIONS,
-    DropoutModel,
-    DropoutSteps,
-    Network,
-    Weights,
-)
+from skvrem.utils._validation import check_parameters, check_weight
+from skvrem.vi.dropout._model import DropoutModel, DropoutSteps, Network, Weights
 from skvrem.vi.dropout._plan import Watch, hidden_sizes, plan_dropout
 from skvrem.vi.gaussian._answers import check_method, in_chunks
 from skvrem.vi.gaussian._fit import fit_bound
@@ -51,17 +38,23 @@ from skvrem.vi.gaussian._guards import (
     CENTRE,
     MOST_SCALE,
     check_in_memory,
-    check_of_fit,
     check_unchanged,
+    checked,
     whole_fit,
 )
-from skvrem.vi.gaussian._minibatch import MinibatchSteps, check_steps, steps_of
+from skvrem.vi.gaussian._minibatch import (
+    MinibatchSteps,
+    TakesSteps,
+    check_steps,
+    steps_of,
+)
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import (
     Logistic,
     ScatteredSoftmax,
     Softmax,
     expected_probabilities,
+    probabilities,
 )
 
 __all__ = ["GaussianDropoutClassifier"]
@@ -73,6 +66,7 @@ PREDICT_ROWS, DRAWS = 2048, 200
 
 
 class GaussianDropoutClassifier(
+    TakesSteps,
     PredictsByProba,
     ClassifierMixin,
     CallbackSupportMixin,
@@ -229,18 +223,18 @@ class GaussianDropoutClassifier(
         self.verbose = verbose
         self.verbose_interval = verbose_interval
 
+    def _see(self, learn, *rows):
+        """Learn from rows, wholly or not at all."""
+        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
+            self._check_parameters()
+            learn(*rows)
+        return self
+
     def _check_parameters(self):
-        check_of_fit(self)
-        check_integer(self, "batch_size", least=1, options=("auto",))
-        check_real(self, "alpha")
-        check_real(self, "dropout_scale", most=MOST_SCALE)
-        check_real(self, "step_size", above=True, options=("auto",))
-        check_real(self, "validation_fraction", above=True, most=0.9)
-        check_options(
+        check_parameters(
             self,
-            activation=tuple(ACTIVATIONS),
-            solver=("auto", "batch", "stochastic", "svrg"),
-            early_stopping=(True, False),
+            dropout_scale={"most": MOST_SCALE},
+            validation_fraction={"above": True, "most": 0.9},
         )
         check_steps(
             self,
@@ -256,7 +250,9 @@ class GaussianDropoutClassifier(
                 f"from 1 to at most {MOST_UNITS}, got {self.hidden_layer_sizes!r}."
             )
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Fit the weights.
 
         Parameters
@@ -286,25 +282,15 @@ class GaussianDropoutClassifier(
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         """
-        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
-            self._check_parameters()
-            self._fit(X, y, sample_weight)
-        return self
+        return self._see(self._fit, X, y, sample_weight)
 
     def _open(self, X, y, sample_weight, reset, known=None):
         """Return rows, numbers of classes and weights."""
         check_in_memory(y=y, sample_weight=sample_weight)
-        X, y = self._checked(X, y, reset=reset)
+        X, y = checked(self, X, y, reset=reset)
         weight = check_weight(sample_weight, len(X))
         self.classes_, numbers = number_classes(self, y, weight, known)
         return X, numbers, weight
-
-    def _checked(self, X, *y, reset=False):
-        """Return rows, and targets where they are given, as arrays."""
-        options = {"dtype": (np.float64, np.float32), "order": "C"}
-        found = validate_data(self, X, *y, reset=reset, **options)
-        check_magnitude(found[0] if y else found)
-        return found
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
@@ -338,12 +324,12 @@ class GaussianDropoutClassifier(
                 self, fitted, model.data, plan.solver, point, watch, began, **how
             )
         if not watch.ended:
-            warn_not_converged(self, result)
+            warn_not_converged(self, result, stacklevel=6)
         for name in ("_moments", "validation_scores_"):
             vars(self).pop(name, None)
+        parameters, objective = result.point.parameters, result.objective
         if held_out is not None:
             self.validation_scores_ = np.array(watch.scores)
-        parameters, objective = result.point.parameters, result.objective
         if watch.best is not None:
             parameters, objective = watch.best
         vars(self).update(
@@ -386,8 +372,7 @@ class GaussianDropoutClassifier(
         """Return what minibatch steps move."""
         drawn = plan.expectation == "mc"
         control = steps_of(self).control_variate if drawn else "quadrature"
-        how = control, plan.optimizer, plan.batch_size
-        return DropoutSteps(model, plan.name, *how)
+        return DropoutSteps(model, plan.name, control, plan.optimizer, plan.batch_size)
 
     def _first(self, network, classes, rng):
         """Return the weights to start from: random, or the last ones."""
@@ -411,7 +396,13 @@ class GaussianDropoutClassifier(
             "n_layers_": len(network.sizes),
         }
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Make an epoch of minibatch steps over one batch of a stream.
 
         Goes on from a `fit` or the batch before, with the optimizer's moments. The
@@ -443,17 +434,15 @@ class GaussianDropoutClassifier(
             If `classes` is missing in the first call or differs later, or y holds a
             class that is not among them.
         """
-        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
-            self._check_parameters()
-            if hasattr(self, "coefs_"):
-                check_unchanged(self, "activation", "hidden_layer_sizes")
-            self._step(X, y, stream_classes(self, classes), sample_weight)
-        return self
+        return self._see(self._step, X, y, classes, sample_weight)
 
     def _step(self, X, y, classes, sample_weight):
         first = not hasattr(self, "coefs_")
-        rows, numbers, weight = self._open(X, y, sample_weight, first, classes)
-        plan = plan_dropout(self, len(rows), len(classes), stream=True)
+        if not first:
+            check_unchanged(self, "activation", "hidden_layer_sizes")
+        known = stream_classes(self, classes)
+        rows, numbers, weight = self._open(X, y, sample_weight, first, known)
+        plan = plan_dropout(self, len(rows), len(known), stream=True)
         model = self._model(rows, numbers, weight)
         steps, solver = self._steps(model, plan), plan.solver
         random = check_random_state(self.random_state)
@@ -466,8 +455,7 @@ class GaussianDropoutClassifier(
         _, mean, _ = steps.full_pass(point, model.data)
         objective = model.objective(point, mean)
         dtype = rows.dtype if first else self.coefs_[0].dtype
-        of_fit = ("history_", "stop_reason_", "gap_left_")
-        for name in (*of_fit, "validation_scores_"):
+        for name in ("history_", "stop_reason_", "gap_left_", "validation_scores_"):
             vars(self).pop(name, None)  # they are of a fit that is past
         vars(self).update(
             self._attributes(model.network, point.parameters, dtype),
@@ -481,7 +469,9 @@ class GaussianDropoutClassifier(
 
     # Answers
 
-    def predict_proba(self, X, method="quadrature"):
+    def predict_proba(
+        self, X: ArrayLike, method: Literal["quadrature", "mc", "plugin"] = "quadrature"
+    ) -> np.ndarray:
         """Return the probabilities of the classes, averaged over the noise.
 
         Parameters
@@ -499,7 +489,7 @@ class GaussianDropoutClassifier(
         """
         check_is_fitted(self)
         check_method(method)
-        X = self._checked(X)
+        X = checked(self, X)
         sizes = (len(self.coefs_[0]), *(len(b) for b in self.intercepts_))
         given, k = self._of_fit, len(self.classes_)
         network = Network(sizes, given.activation, given.dropout_scale)
@@ -511,17 +501,20 @@ class GaussianDropoutClassifier(
             inputs, a = network.forward(layers, X[slice(*chunk)])
             x, (W, b) = inputs[-1], layers[-1]
             if method == "plugin":
-                return _outcomes(a)
+                return probabilities(family, a)
             if method == "quadrature":
                 return expected_probabilities(family, a, network.spread(layers, x))
             total, rng = 0.0, np.random.default_rng([seed, chunk[0]])
             for _ in range(DRAWS):
-                total = total + _outcomes((network.noise(x.shape, rng) * x) @ W + b)
+                z = (network.noise(x.shape, rng) * x) @ W + b
+                total = total + probabilities(family, z)
             return total / DRAWS
 
         return in_chunks(self, evaluate, len(X), PREDICT_ROWS)
 
-    def score(self, X, y, sample_weight=None):
+    def score(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return the share of rows whose class is the most probable one.
 
         Parameters
@@ -580,10 +573,3 @@ class GaussianDropoutClassifier(
         """Return the fitted weights as one vector."""
         pairs = zip(self.coefs_, self.intercepts_, strict=True)
         return network.vector(pairs).astype(np.float64)
-
-
-def _outcomes(z):
-    """Return probabilities (m, n_classes) at logits."""
-    if z.shape[1] > 1:
-        return softmax(z, axis=1)
-    return np.column_stack([expit(-z[:, 0]), expit(z[:, 0])])

@@ -77,16 +77,12 @@ class Gradient(NamedTuple):
     objective: float
 
 
-def _relu(z):
-    return np.maximum(z, 0.0)
-
-
 # Functions, and their derivatives by what they return.
 ACTIVATIONS = {
     "identity": (lambda z: z, np.ones_like),
     "logistic": (expit, lambda h: h * (1.0 - h)),
     "tanh": (np.tanh, lambda h: 1.0 - h * h),
-    "relu": (_relu, lambda h: (h > 0.0).astype(h.dtype)),
+    "relu": (lambda z: np.maximum(z, 0.0), lambda h: (h > 0.0).astype(h.dtype)),
 }
 
 
@@ -256,47 +252,45 @@ class DropoutModel(PlainModel):
 
     def statistics(self, point, batch, beta):
         """Return the sums of a batch, without noise."""
-        layers = self.network.layers(point.parameters.vector)
-        return self.total(layers, batch.ids, "full")
+        return self.total(point.parameters.vector, batch.ids, "full")
 
-    def total(self, layers, ids, kind):
+    def total(self, vector, ids, kind):
         """Return sums over rows.
 
         Parameters
         ----------
-        layers : list of (W, b)
+        vector : ndarray of shape (n_weights,)
         ids : ndarray of int
         kind : {"full", "loss", "taylor"}
             Objective and gradient; no gradient; that of Taylor's approximation, noise
             integrated out.
         """
-        evaluate = partial(self._sums, layers, ids, kind)
+        evaluate = partial(self._sums, self.network.layers(vector), ids, kind)
         chunks = row_chunks(0, len(ids), PASS_ROWS)
         return reduce(accumulate, parallel_map(evaluate, chunks), None)
 
     def _sums(self, layers, ids, kind, chunk):
         rows = ids[slice(*chunk)]
         inputs, a = self.network.forward(layers, self.data.rows[rows])
-        x, loss = inputs[-1], 0.0
+        x = inputs[-1]
         if kind == "loss":
-            half = self.network.spread(layers, x)
-            loss = self._expectations(a, half, rows)[0]
-            return Gradient(np.zeros(0), -loss)
+            return Gradient(np.zeros(0), -self._expectations(layers, x, a, rows)[0])
         if kind == "taylor":
-            last = self.taylor(layers, x, a, rows)
+            loss, last = 0.0, self.taylor(layers, x, a, rows)
         else:
             loss, last = self.expected(layers, x, a, rows)
         return Gradient(self.network.backward(layers, inputs, last), -loss)
 
-    def _expectations(self, a, half, rows):
+    def _expectations(self, layers, x, a, rows):
         """Return the loss of rows, and R and C."""
-        sets = () if self.sets is None else (self.sets[rows],)
+        half, sets = self.network.spread(layers, x), ()
+        if self.sets is not None:
+            sets = (self.sets[rows],)
         return self.family.expectations(a, half, self.y[rows], self.weight[rows], *sets)
 
     def expected(self, layers, x, a, rows):
         """Return loss and gradients by the last layer, the noise integrated out."""
-        half = self.network.spread(layers, x)
-        loss, R, C = self._expectations(a, half, rows)
+        loss, R, C = self._expectations(layers, x, a, rows)
         return loss, self.network.by_moments(layers, x, R, C)
 
     def taylor(self, layers, x, a, rows):
@@ -398,8 +392,8 @@ class DropoutSteps(SteppedModel):
 
     def full_pass(self, point, data):
         """Return the point, and the objective's mean without noise, no gradient."""
-        layers = self.model.network.layers(point.parameters.vector)
-        total = self.model.total(layers, np.arange(self.model.data.n_units), "loss")
+        ids = np.arange(self.model.data.n_units)
+        total = self.model.total(point.parameters.vector, ids, "loss")
         return point, rescale(total, 1.0 / self.model.total_weight), None
 
     def predicted_gain(self, point, mean):
@@ -412,15 +406,13 @@ class DropoutSteps(SteppedModel):
         """Return weights, and the mean over rows and noise of what controls there."""
         vector, model = anchor.point.parameters.vector, self.model
         kind = "taylor" if self.control == "taylor" else "full"
-        ids = np.arange(model.data.n_units)
-        total = model.total(model.network.layers(vector), ids, kind)
+        total = model.total(vector, np.arange(model.data.n_units), kind)
         return vector, total.gradient / model.total_weight
 
     def open(self, anchor):
         """Return what an epoch moves."""
-        return NetworkWork(
-            anchor.point, self.model.network.n_weights if self.adam else 0
-        )
+        n_moments = self.model.network.n_weights if self.adam else 0
+        return NetworkWork(anchor.point, n_moments)
 
     def visits(self, known, rng):
         """Return all rows in random order."""
@@ -435,9 +427,8 @@ class DropoutSteps(SteppedModel):
 
     def sweep(self, work, known, rows, noise, sizes):
         """Make a step for each batch of some rows; none can be rejected."""
-        for gradient, size in zip(
-            self._each(work, known, rows, noise), sizes, strict=True
-        ):
+        seen = self._each(work, known, rows, noise)
+        for gradient, size in zip(seen, sizes, strict=True):
             gradient -= self.model.penalty * work.vector
             work.vector += self._step(work, gradient, size)
         return 0

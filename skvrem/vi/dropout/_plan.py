@@ -32,7 +32,11 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
     ValueError
         For parameters that do not go together.
     """
-    steps, solver = steps_of(estimator), estimator.solver
+    steps, solver, hidden = (
+        steps_of(estimator),
+        estimator.solver,
+        hidden_sizes(estimator),
+    )
     expectation, optimizer = steps.expectation, steps.optimizer
     if stream:  # one batch after the other, so that full passes have no place
         solver = "stochastic" if solver in ("auto", "batch") else solver
@@ -40,7 +44,7 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
     if solver == "auto":
         # Full passes fit a network to the last row, and it generalises worse; where
         # a minibatch would be all rows, there is no difference but in speed.
-        full = not hidden_sizes(estimator) or n_rows <= BATCH_ROWS
+        full = not hidden or n_rows <= BATCH_ROWS
         full = (full or optimizer == "lbfgs") and not asks_for_minibatches(steps)
         solver = "batch" if full else "stochastic"
     if expectation == "auto":
@@ -52,16 +56,14 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
     check_combination(solver, expectation, optimizer, control, ("taylor",))
     step_size, batch_size = estimator.step_size, estimator.batch_size
     if step_size == "auto":
-        adam = 1e-3 if hidden_sizes(estimator) else 1e-2
+        adam = 1e-3 if hidden else 1e-2
         step_size = {"lbfgs": 1.0, "adam": adam, "sgd": 0.1}[optimizer]
     if batch_size == "auto":
         batch_size = BATCH_ROWS
     batch_size = n_rows if solver == "batch" else min(batch_size, n_rows)
-    if solver == "batch":
-        concave = not hidden_sizes(estimator)
-        made = solvers.QuasiNewton(estimator.tol, trusted=concave, name=solver)
-    else:
-        made = solvers.Sweeps(solver)
+    made = solvers.Sweeps(solver)
+    if solver == "batch":  # without hidden layers the objective is concave
+        made = solvers.QuasiNewton(estimator.tol, trusted=not hidden, name=solver)
     plan = PosteriorPlan(solver, made, expectation=expectation, optimizer=optimizer)
     return plan.stepping(step_size, batch_size)
 

@@ -7,11 +7,14 @@ import numpy as np
 
 from skvrem.exceptions import OneClassWarning
 from skvrem.utils._remote import refuse_dask
+from skvrem.utils._reports import outside
 from skvrem.utils._validation import (
     all_or_nothing,
     check_integer,
+    check_magnitude,
     check_options,
     check_real,
+    validate_data,
 )
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "check_prior_scale",
     "check_scales",
     "check_unchanged",
+    "checked",
     "prior_scales",
     "warn_one_class",
     "whole_fit",
@@ -108,6 +112,17 @@ def check_in_memory(**containers):
             raise TypeError(f"{name}: {error}") from None
 
 
+def checked(estimator, X, *y, reset=False, **options):
+    """Return rows, and targets where they are given, as arrays that can be squared.
+
+    `options` go to scikit-learn's `validate_data`.
+    """
+    options |= {"dtype": (np.float64, np.float32), "order": "C", "reset": reset}
+    found = validate_data(estimator, X, *y, **options)
+    check_magnitude(found[0] if y else found)
+    return found
+
+
 def check_unchanged(estimator, *names):
     """Check that a stream goes on with the parameters that give a model its shape.
 
@@ -153,8 +168,10 @@ def check_columns(X):
     if len(X) < 2:
         return
     mean = X.mean(axis=0, dtype=np.float64)
-    suspects = np.flatnonzero(np.abs(mean) > FAR * _least_spread(X))
-    for j in suspects:
+    # Two values so far apart have half their distance for a standard deviation, the
+    # rest of n rows at their mean: no column's is less.
+    least = np.abs(X[0].astype(np.float64) - X[-1]) / np.sqrt(2.0 * len(X))
+    for j in np.flatnonzero(np.abs(mean) > FAR * least):
         column = np.asarray(X[:, j], np.float64)
         if column.max() > column.min() and np.abs(mean[j]) > FAR * column.std():
             raise ValueError(
@@ -162,13 +179,6 @@ def check_columns(X):
                 f"{column.std():.3g} only, which is too far from zero for its "
                 f"coefficient to be told from the intercept. {CENTRE}"
             )
-
-
-def _least_spread(X):
-    """Return a number for each column that its standard deviation is no less than."""
-    # Two values so far apart have half their distance for a standard deviation, the
-    # rest of n rows at their mean.
-    return np.abs(X[0].astype(np.float64) - X[-1]) / np.sqrt(2.0 * len(X))
 
 
 def check_pivots(precision):
@@ -200,7 +210,7 @@ def warn_one_class(estimator, numbers, classes):
             "prior of the next, and what batches without a mixture of classes "
             "make of it is far from a fit to all rows: shuffle the rows of the stream.",
             OneClassWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )
 
 

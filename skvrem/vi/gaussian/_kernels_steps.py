@@ -40,26 +40,27 @@ LONGEST = 0.5
 
 
 @kernel(fastmath=REDUCE)
-def dot(x, row, d):
-    """Sum of x_j row_j over j < d, plus the rest of row."""
-    total = 0.0
+def dot(x, row):
+    """Sum of x_j row_j over the d elements of x, plus the rest of row."""
+    d, total = x.size, 0.0
     for j in range(d):
         total += x[j] * row[j]
     return total + (row[d] if row.size > d else 0.0)
 
 
 @kernel(fastmath=REDUCE)
-def dot_squares(x, row, d):
-    """Sum of (x_j row_j)^2 over j < d, plus the square of the rest."""
-    total = 0.0
+def dot_squares(x, row):
+    """Sum of (x_j row_j)^2, plus the square of the rest."""
+    d, total = x.size, 0.0
     for j in range(d):
         total += (x[j] * row[j]) * (x[j] * row[j])
     return total + (row[d] * row[d] if row.size > d else 0.0)
 
 
 @kernel(fastmath=CONTRACT)
-def add_row(x, first, second, d, gradient, curvature):
+def add_row(x, first, second, gradient, curvature):
     """Add first x to gradient (p,) and second x^2 to curvature (p,)."""
+    d = x.size
     for j in range(d):
         gradient[j] += first * x[j]
         curvature[j] += second * x[j] * x[j]
@@ -125,25 +126,25 @@ def variance_of(family, m):
 
 
 @kernel
-def expected_logistic(a, spread, y, nodes, node_weights):
-    """Return E(y - m(z)) and E V(m(z)) of two classes."""
+def target_of(family, y, c):
+    """What the mean of predictor c is of: y, or whether it is the number of class c."""
+    return y if family != SOFTMAX else 1.0 * (c == int(y))
+
+
+@kernel
+def expected(family, a, spread, y, nodes, node_weights):
+    """Return E(y - m(z)) and E V(m(z)) of one predictor."""
+    if family == POISSON:
+        m = exp(max(min(a + 0.5 * spread * spread, FARTHEST), -FARTHEST))
+        return y - m, m
+    if family == GAUSSIAN:
+        return y - a, 1.0
     first = second = 0.0
     for s in range(nodes.size):
         m = sigmoid(a + spread * nodes[s])
         first += node_weights[s] * m
         second += node_weights[s] * m * (1.0 - m)
     return y - first, second
-
-
-@kernel
-def expected(family, a, spread, y, nodes, node_weights):
-    """Return E(y - m(z)) and E V(m(z)) of one predictor."""
-    if family == LOGISTIC:
-        return expected_logistic(a, spread, y, nodes, node_weights)
-    if family == POISSON:
-        m = exp(max(min(a + 0.5 * spread * spread, FARTHEST), -FARTHEST))
-        return y - m, m
-    return y - a, 1.0
 
 
 @kernel(forceinline=True)
@@ -156,14 +157,15 @@ def change(optimizer, size, variance, g, turn):
 
 
 @kernel(forceinline=True)
-def adam_change(size, g, first, second, m, v):
-    """By how much Adam's step moves a number, and its moments.
+def adam_change(size, g, first, second, moments, of, c, j):
+    """By how much Adam's step moves a number, whose moments follow.
 
     first and second are what the moments have of their mean, at the beginning.
     """
-    m += 0.1 * (g - m)
-    v += 0.001 * (g * g - v)
-    return size * (m / first) / (math.sqrt(v / second) + 1e-8), m, v
+    m = moments[of, c, j] + 0.1 * (g - moments[of, c, j])
+    v = moments[of + 1, c, j] + 0.001 * (g * g - moments[of + 1, c, j])
+    moments[of, c, j], moments[of + 1, c, j] = m, v
+    return size * (m / first) / (math.sqrt(v / second) + 1e-8)
 
 
 @kernel
@@ -183,12 +185,8 @@ def step(
             g = gradient[c, j] - prior[1, c, j] * (mean[c, j] - prior[0, c, j])
             turn = 1.0 - variance * (prior[1, c, j] + curvature[c, j])
             if optimizer == ADAM:
-                g, moments[0, c, j], moments[1, c, j] = adam_change(
-                    size, g, first, second, moments[0, c, j], moments[1, c, j]
-                )
-                turn, moments[2, c, j], moments[3, c, j] = adam_change(
-                    size, turn, first, second, moments[2, c, j], moments[3, c, j]
-                )
+                g = adam_change(size, g, first, second, moments, 0, c, j)
+                turn = adam_change(size, turn, first, second, moments, 2, c, j)
             else:
                 g, turn = change(optimizer, size, variance, g, turn)
             mean[c, j] += g
@@ -234,12 +232,8 @@ def step_on(
         visits[j] += 1
         if optimizer == ADAM:
             first, second = 1.0 - 0.9 ** visits[j], 1.0 - 0.999 ** visits[j]
-            g, moments[0, 0, j], moments[1, 0, j] = adam_change(
-                size, g, first, second, moments[0, 0, j], moments[1, 0, j]
-            )
-            turn, moments[2, 0, j], moments[3, 0, j] = adam_change(
-                size, turn, first, second, moments[2, 0, j], moments[3, 0, j]
-            )
+            g = adam_change(size, g, first, second, moments, 0, 0, j)
+            turn = adam_change(size, turn, first, second, moments, 2, 0, j)
         else:
             longest = LONGEST if optimizer == NATURAL else LONGEST * variance
             length = min(size * weight[i], max(size, longest))
@@ -250,257 +244,192 @@ def step_on(
 
 
 @kernel
-def remember(family, control, a, spread, y, nodes, node_weights, m, memory):
-    """Fill what a row (k,) or, for quadrature, (2,) remembers of its predictors."""
-    if control == QUADRATURE:
-        memory[0], memory[1] = expected(family, a[0], spread[0], y, nodes, node_weights)
-    elif control == TAYLOR:
-        mean_of(family, a, m)
-        for c in range(a.size):
-            memory[c] = m[c]
+def remember(family, control, a, memory):
+    """Fill what a row (k,) remembers of its predictors, for a control by draws."""
+    if control == TAYLOR:
+        mean_of(family, a, memory)
     else:
         for c in range(a.size):
             memory[c] = a[c]
 
 
 @kernel
-def sweep(
-    X,
-    y,
-    weight,
-    order,
-    batch_size,
-    noise,
-    family,
-    phi,
-    control,
-    control_scale,
-    reduced,
-    table,
-    nodes,
-    node_weights,
-    memory,
-    fresh,
-    totals,
-    change,
-    mean,
-    log_scale,
-    scale,
-    prior,
-    moments,
-    count,
-    optimizer,
-    sizes,
-    seen,
-    estimates,
-):
-    """Make steps by Eqs. 4, 5, 9 and 61-67 over `order`; return the steps so far.
+def exchange(family, control, x, w, memory, now, before, after, totals):
+    """Add to totals (2, k, p) what a row's new memory changes, as in Algorithm 1."""
+    if control == ANTITHETIC:
+        mean_of(family, memory, before)
+        mean_of(family, now, after)
+    else:
+        before, after = memory, now
+    for c in range(len(totals[0])):
+        first = before[c] - after[c]
+        second = variance_of(family, after[c]) - variance_of(family, before[c])
+        if control == QUADRATURE:
+            first, second = now[0] - memory[0], now[1] - memory[1]
+        add_row(x, w * first, w * second, totals[0, c], totals[1, c])
+
+
+@kernel
+def anchor(rows, chunk, likelihood, control, mean, scale, memory, totals):
+    """Fill the memory of a chunk (start, stop); add up the totals, Algorithm 2.
+
+    The tuples `rows` and `likelihood` are those of `sweep`; totals (2, k, p).
+    """
+    X, y, weight = rows
+    family, phi, nodes, node_weights = likelihood
+    k = len(mean)
+    a, spread, m = np.empty(k), np.empty(k), np.empty(k)
+    for i in range(chunk[0], chunk[1]):
+        x, known = X[i], memory[i]
+        w = (weight[i] if weight.size else 1.0) / phi
+        for c in range(k):
+            a[c] = dot(x, mean[c])
+            spread[c] = math.sqrt(dot_squares(x, scale[c]))
+        if control != QUADRATURE:
+            remember(family, control, a, known)
+        if control == ANTITHETIC:
+            mean_of(family, a, m)
+        for c in range(k):
+            if control == QUADRATURE:
+                first, second = expected(
+                    family, a[0], spread[0], y[i], nodes, node_weights
+                )
+                known[0], known[1] = first, second
+            else:
+                at = known[c] if control == TAYLOR else m[c]
+                first, second = target_of(family, y[i], c) - at, variance_of(family, at)
+            add_row(x, w * first, w * second, totals[0, c], totals[1, c])
+
+
+@kernel
+def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimates):
+    """Make steps by Eqs. 4, 5, 9 and 61-67 over the visits; return the steps so far.
 
     The estimates are Eq. 5 of Wang et al. (2024), the joint control variate, where what
     rows remember is known, and their Eq. 9 where it is not.
 
-    X (n, d), y (n,) float64, numbers of classes for several; weight (n,), empty for
-    ones; noise (rows of order, draws, k). reduced: the sums over all rows of what the
-    rows remember are known, totals (2, k, p) of G and C, and control the subsampling.
-    table: what rows remember of this visit goes to fresh, like memory, and what that
-    changes of the sums is added to change (2, k, p).
-    Without control_scale, C is not controlled by what Taylor knows of it. seen
-    (2, k, p): the estimates of G, and their squares, are added up. sizes (batches,) are
-    those of the steps; none is made where estimates (batches, 2, k, p) is not empty: it
-    is filled with G and C of each batch at the point, for tests.
+    Parameters
+    ----------
+    rows : tuple of arrays
+        X (n, d), y (n,) float64, numbers of classes for several; weight (n,), empty for
+        ones.
+    visits : tuple
+        order, of rows; batch_size; noise (rows of order, draws, k).
+    likelihood : tuple
+        family, phi, and the nodes and node_weights of quadrature.
+    control : tuple
+        Which; whether C is controlled by what Taylor knows of it; reduced: the sums
+        over all rows of what rows remember are known, and control the subsampling;
+        table: what rows remember of this visit goes to fresh, and what that changes of
+        the sums is added to change.
+    known : tuple of arrays
+        totals (2, k, p) of G and C, memory, fresh, change (2, k, p).
+    state : tuple of arrays
+        What `step` moves: mean, log_scale, scale, prior, moments.
+    moves : tuple
+        optimizer, sizes (batches,) of the steps, count of those so far.
+    seen : ndarray of shape (2, k, p)
+        The estimates of G, and their squares, are added up.
+    estimates : ndarray of shape (batches, 2, k, p)
+        Where it is not empty, no step is made, and it is filled with G and C of each
+        batch at the point.
     """
+    X, y, weight = rows
+    order, batch_size, noise = visits
+    family, phi, nodes, node_weights = likelihood
+    control, control_scale, reduced, table = control
+    totals, memory, fresh, change = known
+    mean, scale = state[0], state[2]
+    optimizer, sizes, count = moves
     k, p = mean.shape
-    d = X.shape[1]
     draws = noise.shape[1]
-    gradient, curvature = np.empty((k, p)), np.empty((k, p))
+    sums = np.empty((2, k, p))
     a, spread, t, z = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
-    m, base, turned, other = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
-    first, second = np.empty(k), np.empty(k)
-    now = np.empty(memory.shape[1])
-    factor_of_all = 1.0 * X.shape[0]
+    there, ahead, behind = np.empty(k), np.empty(k), np.empty(k)
+    m, shift, first, second = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
+    now, base, target = np.empty(memory.shape[1]), np.empty(k), np.empty(k)
     # Only these control the scales by what is known of all rows.
     of_scales = control == QUADRATURE or (control == TAYLOR and control_scale)
     level = 1.0 if reduced and of_scales else 0.0
-    start = 0
-    batch = 0
-    while start < order.size:
+    for batch in range(sizes.size):
+        start = batch * batch_size
         stop = min(start + batch_size, order.size)
-        factor = factor_of_all / (stop - start)
-        for c in range(k):
-            for j in range(p):
-                gradient[c, j] = 0.0
-                curvature[c, j] = 0.0
+        factor = 1.0 * X.shape[0] / (stop - start)
+        sums[:] = 0.0
         for at in range(start, stop):
             i = order[at]
             x = X[i]
             w = (weight[i] if weight.size else 1.0) / phi
             for c in range(k):
-                a[c] = dot(x, mean[c], d)
-                spread[c] = math.sqrt(dot_squares(x, scale[c], d))
+                a[c] = dot(x, mean[c])
+                spread[c] = math.sqrt(dot_squares(x, scale[c]))
                 first[c] = 0.0
                 second[c] = 0.0
             if control == QUADRATURE:
-                first[0], second[0] = expected(
+                now[0], now[1] = expected(
                     family, a[0], spread[0], y[i], nodes, node_weights
                 )
-                if table:
-                    now[0], now[1] = first[0], second[0]
-                if reduced:
-                    first[0] -= memory[i, 0]
-                    second[0] -= memory[i, 1]
+                first[0] = now[0] - (memory[i, 0] if reduced else 0.0)
+                second[0] = now[1] - (memory[i, 1] if reduced else 0.0)
             else:
-                own = int(y[i]) if family == SOFTMAX else 0
-                known = reduced and control != NONE
-                for c in range(k):  # where the approximation is taken
-                    base[c] = memory[i, c] if known else a[c]
-                if control == ANTITHETIC or (control == TAYLOR and not known):
-                    mean_of(family, base, turned)
+                approximated = control != NONE and not reduced
+                if table or approximated:
+                    remember(family, control, a, now)
+                for c in range(k):
+                    target[c] = target_of(family, y[i], c)
+                    # Where the approximation is taken, and what it is on average.
+                    base[c] = memory[i, c] if reduced else now[c]
+                    m[c] = base[c]
+                if control == ANTITHETIC:
+                    mean_of(family, base, m)
+                if approximated:
                     for c in range(k):
-                        m[c] = turned[c]
-                    if control == TAYLOR:
-                        for c in range(k):
-                            base[c] = m[c]
-                # m (antithetic) or base (Taylor) is m(b) from here on.
+                        first[c] = target[c] - m[c]
+                        second[c] = variance_of(family, m[c]) if of_scales else 0.0
                 for s in range(draws):
                     for c in range(k):
                         t[c] = spread[c] * noise[at, s, c]
                         z[c] = a[c] + t[c]
-                    mean_of(family, z, other)
-                    for c in range(k):
-                        target = y[i] if family != SOFTMAX else 1.0 * (c == own)
-                        z[c] = target - other[c]  # r, from here on
-                        first[c] += z[c] / draws
+                    mean_of(family, z, there)
                     if control == TAYLOR:
-                        variance_times(family, base, t, turned)
-                        for c in range(k):
-                            target = y[i] if family != SOFTMAX else 1.0 * (c == own)
-                            approximation = target - base[c] - turned[c]
-                            first[c] -= approximation / draws
-                            e = z[c]
-                            if control_scale:
-                                e -= approximation
-                            if spread[c] > 0.0:
-                                second[c] -= e * noise[at, s, c] / spread[c] / draws
+                        variance_times(family, m, t, shift)
                     elif control == ANTITHETIC:
                         for c in range(k):
-                            t[c] = base[c] + t[c]
-                        mean_of(family, t, turned)
+                            z[c] = base[c] + t[c]
+                        mean_of(family, z, ahead)
                         for c in range(k):
-                            t[c] = 2.0 * base[c] - t[c]
-                            first[c] += (m[c] + 0.5 * turned[c]) / draws
-                        mean_of(family, t, turned)
+                            z[c] = base[c] - t[c]
+                        mean_of(family, z, behind)
                         for c in range(k):
-                            target = y[i] if family != SOFTMAX else 1.0 * (c == own)
-                            first[c] -= (target + 0.5 * turned[c]) / draws
-                            e = z[c]
-                            if not known:  # half the difference of the pair
-                                e = 0.5 * (turned[c] - other[c])
-                            if spread[c] > 0.0:
-                                second[c] -= e * noise[at, s, c] / spread[c] / draws
-                    else:
-                        for c in range(k):
-                            if spread[c] > 0.0:
-                                second[c] -= z[c] * noise[at, s, c] / spread[c] / draws
-                if not known and control != NONE:  # the mean of the approximation
+                            shift[c] = 0.5 * (ahead[c] - behind[c])
                     for c in range(k):
-                        target = y[i] if family != SOFTMAX else 1.0 * (c == own)
-                        first[c] += target - (base[c] if control == TAYLOR else m[c])
-                        if control == TAYLOR and control_scale:
-                            second[c] += variance_of(family, base[c])
+                        r = target[c] - there[c]
+                        error = r if control == NONE else m[c] + shift[c] - there[c]
+                        first[c] += error / draws
+                        if of_scales:
+                            r = error
+                        elif control == ANTITHETIC and not reduced:
+                            r = 0.5 * (behind[c] - there[c])  # half the pair's
+                        if spread[c] > 0.0:
+                            second[c] -= r * noise[at, s, c] / spread[c] / draws
             for c in range(k):
-                add_row(x, w * first[c], w * second[c], d, gradient[c], curvature[c])
+                add_row(x, w * first[c], w * second[c], sums[0, c], sums[1, c])
             if table:
-                if control != QUADRATURE:
-                    remember(
-                        family, control, a, spread, y[i], nodes, node_weights, m, now
-                    )
-                exchange(family, control, x, w, memory[i], now, turned, other, change)
+                exchange(family, control, x, w, memory[i], now, ahead, behind, change)
                 for c in range(now.size):
                     fresh[i, c] = now[c]
         for c in range(k):
             for j in range(p):
                 # What rows remember has been taken off by row.
-                g = controlled_inline(gradient[c, j], 0.0, totals[0, c, j], factor)
+                g = controlled_inline(sums[0, c, j], 0.0, totals[0, c, j], factor)
                 h = level * totals[1, c, j]
-                h = controlled_inline(curvature[c, j], 0.0, h, factor)
-                gradient[c, j] = g
-                curvature[c, j] = h
+                h = controlled_inline(sums[1, c, j], 0.0, h, factor)
+                sums[0, c, j], sums[1, c, j] = g, h
                 seen[0, c, j] += g
                 seen[1, c, j] += g * g
-        batch += 1
-        start = stop
         if estimates.size:
-            estimates[batch - 1, 0] = gradient
-            estimates[batch - 1, 1] = curvature
+            estimates[batch] = sums
             continue
         count += 1
-        step(
-            optimizer,
-            sizes[batch - 1],
-            gradient,
-            curvature,
-            mean,
-            log_scale,
-            scale,
-            prior,
-            moments,
-            count,
-        )
+        step(optimizer, sizes[batch], sums[0], sums[1], *state, count)
     return count
-
-
-@kernel
-def exchange(family, control, x, w, memory, now, before, after, totals):
-    """Add to totals (2, k, p) what a row's new memory changes, as in Algorithm 1."""
-    k, d = totals.shape[1], x.size
-    for c in range(k):
-        first = second = 0.0
-        if control == QUADRATURE:
-            first, second = now[0] - memory[0], now[1] - memory[1]
-        elif control == TAYLOR:
-            first = memory[c] - now[c]
-            second = variance_of(family, now[c]) - variance_of(family, memory[c])
-        else:
-            if c == 0:
-                mean_of(family, memory, before)
-                mean_of(family, now, after)
-            first = before[c] - after[c]
-        add_row(x, w * first, w * second, d, totals[0, c], totals[1, c])
-
-
-@kernel
-def anchor(
-    X,
-    y,
-    weight,
-    start,
-    stop,
-    family,
-    phi,
-    control,
-    nodes,
-    node_weights,
-    mean,
-    scale,
-    memory,
-    totals,
-):
-    """Fill the memory of rows start..stop; add up the totals (2, k, p), Algorithm 2."""
-    k, d = mean.shape[0], X.shape[1]
-    a, spread, m = np.empty(k), np.empty(k), np.empty(k)
-    for i in range(start, stop):
-        x = X[i]
-        w = (weight[i] if weight.size else 1.0) / phi
-        for c in range(k):
-            a[c] = dot(x, mean[c], d)
-            spread[c] = math.sqrt(dot_squares(x, scale[c], d))
-        remember(family, control, a, spread, y[i], nodes, node_weights, m, memory[i])
-        if control == ANTITHETIC:
-            mean_of(family, a, m)
-        for c in range(k):
-            if control == QUADRATURE:
-                first, second = memory[i, 0], memory[i, 1]
-            else:
-                first = (y[i] if family != SOFTMAX else 1.0 * (c == int(y[i]))) - m[c]
-                second = variance_of(family, m[c])
-            add_row(x, w * first, w * second, d, totals[0, c], totals[1, c])

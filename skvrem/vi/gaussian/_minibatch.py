@@ -1,12 +1,13 @@
 """How steps are made: a nested parameter of estimators with a Gaussian posterior."""
 
 import inspect
+from typing import Any, Literal, Self
 
 from sklearn.base import BaseEstimator
 
-from skvrem.utils._validation import check_integer, check_options
+from skvrem.utils._validation import check_options, check_parameters
 
-__all__ = ["MinibatchSteps", "check_steps", "steps_of"]
+__all__ = ["MinibatchSteps", "TakesSteps", "check_steps", "steps_of"]
 
 
 class MinibatchSteps(BaseEstimator):
@@ -15,9 +16,9 @@ class MinibatchSteps(BaseEstimator):
     The parameter ``steps`` of :class:`~skvrem.BayesianLogisticRegression`,
     :class:`~skvrem.BayesianGLMRegressor`, :class:`~skvrem.GaussianDropoutClassifier`
     and :class:`~skvrem.VariationalInference`; None, its default, is
-    ``MinibatchSteps()``. A search reaches the parameters as ``steps__optimizer``. Not
-    every estimator has a use for all of them: its docstring says for which, and one
-    that it has none for must be left at its default.
+    ``MinibatchSteps()``. A search reaches the parameters as ``steps__optimizer``, where
+    `steps` is None as well. Not every estimator has a use for all of them: its
+    docstring says for which, and one that it has none for must be left at its default.
 
     Parameters
     ----------
@@ -56,11 +57,11 @@ class MinibatchSteps(BaseEstimator):
     def __init__(
         self,
         *,
-        expectation="auto",
-        control_variate="taylor",
-        control_scale=True,
-        optimizer="auto",
-        n_draws="auto",
+        expectation: Literal["auto", "quadrature", "mc"] = "auto",
+        control_variate: Literal["taylor", "antithetic"] | None = "taylor",
+        control_scale: bool = True,
+        optimizer: Literal["auto", "natural", "lbfgs", "adam", "sgd"] = "auto",
+        n_draws: int | Literal["auto"] = "auto",
     ):
         self.expectation = expectation
         self.control_variate = control_variate
@@ -69,13 +70,27 @@ class MinibatchSteps(BaseEstimator):
         self.n_draws = n_draws
 
 
-#: What the parameters may be where an estimator has a use for all that they say.
-OPTIONS = {
-    "expectation": ("auto", "quadrature", "mc"),
-    "control_variate": (None, "taylor", "antithetic"),
-    "control_scale": (True, False),
-    "optimizer": ("auto", "natural", "lbfgs", "adam", "sgd"),
-}
+class TakesSteps:
+    """Estimators with the parameter `steps`."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set the parameters, those of `steps` as ``steps__optimizer``.
+
+        Parameters
+        ----------
+        **params
+            By name. One of the steps makes a :class:`skvrem.vi.MinibatchSteps` where
+            `steps` is None.
+
+        Returns
+        -------
+        self : estimator
+            With these parameters, not fitted anew.
+        """
+        nested = any(name.startswith("steps__") for name in params)
+        if nested and params.get("steps", self.steps) is None:
+            params["steps"] = MinibatchSteps()
+        return super().set_params(**params)
 
 
 def steps_of(estimator):
@@ -94,7 +109,7 @@ def check_steps(estimator, *, unused=(), least_draws=1, **options):
         Parameters of the steps that it has no use for.
     least_draws : int
     **options : tuples, by name of parameter
-        Where they are others than `OPTIONS`.
+        Where they are fewer than those of `MinibatchSteps`.
 
     Raises
     ------
@@ -109,8 +124,8 @@ def check_steps(estimator, *, unused=(), least_draws=1, **options):
             f"steps of {name} must be a MinibatchSteps or None, got {steps!r}."
         )
     steps = steps_of(estimator)
-    check_options(steps, **(OPTIONS | options))
-    check_integer(steps, "n_draws", least=least_draws, options=("auto",))
+    check_options(steps, **options)
+    check_parameters(steps, n_draws={"least": least_draws})
     parameters = inspect.signature(MinibatchSteps).parameters
     for one in unused:
         value, default = getattr(steps, one), parameters[one].default

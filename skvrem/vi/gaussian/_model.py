@@ -136,7 +136,6 @@ class PlainModel:
     """What solvers ask for and models without latent variables or references lack."""
 
     recall_passes = 0
-    keep_sums = True
     metric_cost = 0.0
 
     def remember(self, point, batch, beta):
@@ -177,6 +176,11 @@ class SteppedModel(PlainModel):
     def close(self, work):
         """Return the point that an epoch has led to."""
         return work.close()
+
+
+def times(tile, columns):
+    """Return rows times columns in double precision."""
+    return tile.times(columns).astype(np.float64, copy=False)
 
 
 def positive_definite(matrix, change):
@@ -248,16 +252,12 @@ class GaussianModel(PlainModel):
         self.k = family.n_predictors
         self._directed = None, None, None
 
-    def with_matrix(self):
-        """Return the model with all of C, whose steps of the mean are Newton's."""
-        return self._with(matrix=True)
-
     def refined(self):
         """Return the model with finer quadrature, None where there is none."""
         family = getattr(self.family, "refined", lambda: None)()
-        return None if family is None else self._with(family=family)
+        return None if family is None else self.changed(family=family)
 
-    def _with(self, **changes):
+    def changed(self, **changes):
         """Return the model with other attributes, that knows nothing of a point."""
         model = copy(self)
         vars(model).update(changes, _directed=(None, None, None))
@@ -363,10 +363,9 @@ class GaussianModel(PlainModel):
         """Return means (m, k), x^T U (m, k, r) or None, and what `_spread` does."""
         (p, k), low = parameters.mean.shape, None
         if not self.full and (rank := parameters.factor.shape[2]):
-            low = tile.times(parameters.factor.reshape(p, k * rank))
-            low = low.reshape(-1, k, rank).astype(np.float64, copy=False)
-        a = tile.times(parameters.mean).astype(np.float64, copy=False)
-        return a, low, self._spread(parameters, tile, low)
+            low = times(tile, parameters.factor.reshape(p, k * rank))
+            low = low.reshape(-1, k, rank)
+        return times(tile, parameters.mean), low, self._spread(parameters, tile, low)
 
     def _spread(self, parameters, tile, low):
         """Return variances (m, 1), or roots of the covariances of k predictors."""
@@ -379,11 +378,8 @@ class GaussianModel(PlainModel):
             ]
             V = np.stack(pairs, axis=1).astype(np.float64, copy=False)
         else:
-            own = tile.squared().times(np.exp(2.0 * parameters.log_scale))
-            own = own.astype(np.float64, copy=False)
-            if k == 1:
-                return own if low is None else own + np.square(low).sum(axis=2)
-            if low is None and not self.matrix:
+            own = times(tile.squared(), np.exp(2.0 * parameters.log_scale))
+            if k > 1 and low is None and not self.matrix:
                 return np.sqrt(own)
             V = np.zeros((len(own), k * k))
             V[:, :: k + 1] = own
@@ -395,12 +391,11 @@ class GaussianModel(PlainModel):
         return V
 
     def _add_curvature(self, tile, curve, out):
-        k = self.k
-        wide = curve.shape[1] != k or k == 1
+        k, p = self.k, out.shape[1]
         if not self.matrix:
-            tile.squared().add_transposed(curve[:, :: k + 1] if wide else curve, out)
+            diagonal = curve[:, :: k + 1] if curve.shape[1] > k else curve
+            tile.squared().add_transposed(diagonal, out)
             return
-        p = out.shape[1]
         for a in range(k):
             for b in range(a, k):
                 # Roots are taken of weights, which of two classes are negative but
@@ -417,10 +412,7 @@ class GaussianModel(PlainModel):
 
     def _add_image(self, tile, curve, low, out):
         m, k, rank = low.shape
-        if curve.shape[1] == k:
-            product = curve[:, :, None] * low
-        else:
-            product = curve.reshape(m, k, k) @ low
+        product = curve.reshape(m, k, k) @ low
         flat = out.reshape(len(out), k * rank)
         tile.add_transposed(product.reshape(m, k * rank), flat)
 
@@ -445,8 +437,7 @@ class GaussianModel(PlainModel):
         columns = draws.reshape(len(draws) * self.k, -1).T
         parts = []
         for tile, _ in tiles(batch, batch.start, batch.stop, self.intercept):
-            z = tile.times(columns).astype(np.float64, copy=False)
-            parts.append(z.reshape(len(z), len(draws), self.k))
+            parts.append(times(tile, columns).reshape(-1, len(draws), self.k))
         return np.concatenate(parts).transpose(1, 0, 2)
 
     # Updates
@@ -511,13 +502,11 @@ class GaussianModel(PlainModel):
         diagonal = target.diagonal() if self.matrix else target
         log_precision = -2.0 * as_vector(q.log_scale)
         ratio = (1.0 - step) + step * diagonal * np.exp(-log_precision)
-        ratio = np.maximum(ratio, LEAST_SHARE)
-        turn = np.clip(np.log(ratio), -LARGEST_CHANGE, LARGEST_CHANGE)
-        change = step * direction
+        turn = np.log(np.maximum(ratio, LEAST_SHARE))
+        turn = np.clip(turn, -LARGEST_CHANGE, LARGEST_CHANGE)
+        mean = q.mean + self._columns(step * direction)
         log_scale = self._columns(-0.5 * (log_precision + turn))
-        return Point(
-            q._replace(mean=q.mean + self._columns(change), log_scale=log_scale)
-        )
+        return Point(q._replace(mean=mean, log_scale=log_scale))
 
     # What the solvers ask for
 

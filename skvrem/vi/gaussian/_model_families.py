@@ -8,24 +8,24 @@ in closed form; with K of them, sums over nodes of a quasi-Monte-Carlo rule whos
 and covariance are exact, so that they err from the fourth order on.
 """
 
-from functools import cache
-
 import numpy as np
 from scipy.special import expit, gammaln, ndtri, softmax
 
 from skvrem.vi.gaussian import _kernels
 
 __all__ = [
-    "MANY_ROWS",
     "GaussianNoise",
     "Logistic",
     "PoissonCounts",
     "ScatteredSoftmax",
     "Softmax",
     "expected_probabilities",
+    "probabilities",
 ]
 
-HERMITE_NODES = 20
+# Nodes and weights of the expectation under a standard normal.
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
+WEIGHTS /= WEIGHTS.sum()
 # Pairs of nodes for several predictors, where rows are few and where they are many:
 # then predictors vary little, and the nodes' error with the fourth power of that.
 MANY_PAIRS, FEW_PAIRS, MANY_ROWS = 64, 16, 10_000
@@ -37,25 +37,14 @@ SCATTERED = ((2000, 64, 128), (16_000, 256, 64), (np.inf, 512, 32))
 MOST_NUMBERS = 1 << 22
 
 
-@cache
-def hermite():
-    """Return nodes and weights of the expectation under a standard normal."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(HERMITE_NODES)
-    return nodes, weights / weights.sum()
-
-
 def cubature(n_dim, n_pairs):
     """Return nodes (2 n_pairs, n_dim) and weights for a standard normal vector.
 
     Shifted Sobol points mapped to normals, in pairs of opposite sign, whitened: odd
     moments vanish and second moments are those of the normal.
     """
-    from scipy.stats import qmc
-
-    points = qmc.Sobol(n_dim, scramble=False).random(n_pairs)
-    # A shift by the golden ratio keeps them off 0, which maps to infinity.
-    half = ndtri((points + 0.6180339887498949 + 0.5 / n_pairs) % 1.0)
-    nodes = np.concatenate([half, -half])
+    # A shift by the golden ratio keeps points off 0, which maps to infinity.
+    nodes = _opposite_normals(n_dim, n_pairs, 0.6180339887498949 + 0.5 / n_pairs)
     root = np.linalg.cholesky(nodes.T @ nodes / len(nodes))
     nodes = np.linalg.solve(root, nodes.T).T
     return np.ascontiguousarray(nodes), np.full(len(nodes), 1.0 / len(nodes))
@@ -66,11 +55,16 @@ def shifted_nodes(n_dim, n_pairs, rng):
 
     Sobol points shifted by a random vector, in pairs of opposite sign.
     """
+    return _opposite_normals(n_dim, n_pairs, rng.uniform(1e-9, 1.0, n_dim)).T.copy()
+
+
+def _opposite_normals(n_dim, n_pairs, shift):
+    """Return shifted Sobol points mapped to normals, and then their opposites."""
     from scipy.stats import qmc
 
     points = qmc.Sobol(n_dim, scramble=False).random(n_pairs)
-    half = ndtri((points + rng.uniform(1e-9, 1.0, n_dim)) % 1.0)
-    return np.concatenate([half, -half]).T.copy()
+    half = ndtri((points + shift) % 1.0)
+    return np.concatenate([half, -half])
 
 
 class _Family:
@@ -99,8 +93,7 @@ class Logistic(_Family):
     #: Number under which the kernels know the family.
     code = 0
 
-    def __init__(self):
-        self.nodes, self.node_weights = hermite()
+    nodes, node_weights = NODES, WEIGHTS
 
     def expectations(self, a, v, y, weight):
         """Return loss, residual (m, 1) and curvature (m, 1) for a, v of (m, 1)."""
@@ -163,7 +156,8 @@ class GaussianNoise(_Family):
     code = 2
 
     def __init__(self, variance):
-        self.variance = variance
+        #: What divides residuals is the noise itself.
+        self.variance = self.dispersion = variance
 
     def expectations(self, a, v, y, weight):
         """See :class:`Logistic`."""
@@ -179,11 +173,6 @@ class GaussianNoise(_Family):
         """Return log p(y | z) of predictors (..., 1), of shape (...)."""
         square = np.square(y - z[..., 0]) / self.variance
         return -0.5 * (square + np.log(2.0 * np.pi * self.variance))
-
-    @property
-    def dispersion(self):
-        """The variance of the noise."""
-        return self.variance
 
     def mean(self, z):
         """Return E(y | z)."""
@@ -244,7 +233,8 @@ class Softmax(_Family):
         """Return log p(y | z) of predictors (..., m, k), of shape (..., m)."""
         top = z.max(axis=-1, keepdims=True)
         mass = np.log(np.exp(z - top).sum(axis=-1)) + top[..., 0]
-        return np.take_along_axis(z, _numbers(y, z), axis=-1)[..., 0] - mass
+        numbers = np.broadcast_to(y[:, None], (*z.shape[:-1], 1))
+        return np.take_along_axis(z, numbers, axis=-1)[..., 0] - mass
 
     def indicator(self, y):
         """Return targets as columns (m, k), whose mean is the mean."""
@@ -300,9 +290,11 @@ class ScatteredSoftmax(Softmax):
         return loss, residual, curvature
 
 
-def _numbers(y, z):
-    """Numbers of classes, in the shape that indexes the last axis of z."""
-    return np.broadcast_to(y[:, None], (*z.shape[:-1], 1))
+def probabilities(family, z):
+    """Return probabilities (..., n_classes) of classes at logits (..., k)."""
+    if family.n_predictors > 1:
+        return family.mean(z)
+    return np.concatenate([family.mean(-z), family.mean(z)], axis=-1)
 
 
 def expected_probabilities(family, a, half):

@@ -12,6 +12,7 @@ from skvrem.vi.gaussian._model import STEP_ROWS, Point, SteppedModel
 
 __all__ = ["OPTIMIZERS", "AdamMoments", "Known", "SteppingModel", "Steps", "Work"]
 
+# What the kernels know them as.
 CONTROLS = {
     None: _kernels_steps.NONE,
     "taylor": _kernels_steps.TAYLOR,
@@ -130,7 +131,7 @@ class Steps(SteppedModel):
     def full_pass(self, point, data):
         """Return the point, the mean there without noise, and nothing else."""
         chunks = data.chunks()
-        sums = chunks.sum(lambda batch: self.statistics(point, batch, 1.0))
+        sums = chunks.sum(partial(self.statistics, point, beta=1.0))
         return point, rescale(sums, 1.0 / chunks.total_weight), None
 
     def statistics(self, point, batch, beta):
@@ -183,15 +184,7 @@ class SteppingModel(Steps):
     """
 
     def __init__(
-        self,
-        model,
-        data,
-        kind,
-        control,
-        control_scale,
-        optimizer,
-        batch_size,
-        n_draws,
+        self, model, data, kind, control, control_scale, optimizer, batch_size, n_draws
     ):
         super().__init__(model, kind, optimizer, batch_size)
         self.data = data
@@ -201,10 +194,8 @@ class SteppingModel(Steps):
         self.y = np.asarray(model.y, np.float64)
         family = model.family
         scalar = control == "quadrature" and family.code == _kernels_steps.LOGISTIC
-        self.nodes = (
-            (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
-        )
-        self.likelihood = family.code, float(family.dispersion)
+        nodes = (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
+        self.likelihood = family.code, float(family.dispersion), *nodes
         self.width = 2 if control == "quadrature" else model.k
         if model.prior.n_dim <= MOST_COEFFICIENTS:
             self.left_to_gain = self._left_to_gain
@@ -226,7 +217,7 @@ class SteppingModel(Steps):
 
         What independent coefficients predict is short where features correlate.
         """
-        newton, chunks = self.model.with_matrix(), self.data.chunks()
+        newton, chunks = self.model.changed(matrix=True), self.data.chunks()
         sums = chunks.sum(partial(newton.statistics, point, beta=1.0))
         return newton.predicted_gain(point, rescale(sums, 1.0 / chunks.total_weight))
 
@@ -238,9 +229,8 @@ class SteppingModel(Steps):
 
     def noise(self, work, rows, rng):
         """Return standard normal numbers for some rows, none for quadrature."""
-        if not self.noise_width:
-            return np.empty((0, self.n_draws, self.model.k))
-        return rng.standard_normal((rows.size, self.n_draws, self.model.k))
+        n_rows = rows.size if self.noise_width else 0
+        return rng.standard_normal((n_rows, self.n_draws, self.model.k))
 
     def open(self, anchor):
         """Return what an epoch moves."""
@@ -250,14 +240,12 @@ class SteppingModel(Steps):
         """Make a step for each batch of some rows; none can be rejected."""
         if known is None:
             known = self._nothing(0)
-        visits = *self._rows(), rows, self.batch_size, noise
+        visits = rows, self.batch_size, noise
         control = self.control, self.control_scale, self.reduced, self.kind == "saga"
-        memory = known.memory, known.fresh, known.totals, known.change
         state = work.mean, work.log_scale, work.scale, self._prior(), work.values
-        how = work.count, self.optimizer, sizes, work.seen, estimates
-        work.count = _kernels_steps.sweep(
-            *visits, *self.likelihood, *control, *self.nodes, *memory, *state, *how
-        )
+        moves = self.optimizer, sizes, work.count
+        how = self._rows(), visits, self.likelihood, control, known, state, moves
+        work.count = _kernels_steps.sweep(*how, work.seen, estimates)
         work.n_seen += len(sizes)
         return 0
 
@@ -283,15 +271,12 @@ class SteppingModel(Steps):
 
     def known_at(self, anchor, rng):
         """Let rows remember the point of an anchor."""
-        known = self._nothing(self.data.n_units)
-        q = anchor.point.parameters
-        mean = np.ascontiguousarray(q.mean.T)
-        scale = np.exp(np.ascontiguousarray(q.log_scale.T))
+        known, at = self._nothing(self.data.n_units), self.open(anchor)
 
         def fill(chunk):
             sums = np.zeros((2, *self.shape))
-            where = *self._rows(), *chunk, *self.likelihood, self.control
-            _kernels_steps.anchor(*where, *self.nodes, mean, scale, known.memory, sums)
+            where = self._rows(), chunk, self.likelihood, self.control
+            _kernels_steps.anchor(*where, at.mean, at.scale, known.memory, sums)
             return sums
 
         chunks = row_chunks(0, self.data.n_units, STEP_ROWS)

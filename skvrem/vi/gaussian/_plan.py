@@ -63,13 +63,9 @@ class PosteriorPlan(solvers.Plan):
 
     def attributes(self, n_units=None):
         """Return the fitted attributes that tell what was used."""
-        return {
-            "solver_": self.name,
-            "expectation_": self.expectation,
-            "optimizer_": self.optimizer,
-            "step_size_": float(self.step_size(0)),
-            "batch_size_": self.batch_size,
-        }
+        used = "expectation", "optimizer", "batch_size"
+        found = {f"{name}_": getattr(self, name) for name in used}
+        return found | {"solver_": self.name, "step_size_": float(self.step_size(0))}
 
 
 def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
@@ -115,9 +111,9 @@ def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
             f"optimizer={optimizer!r} is for posterior='meanfield', got {posterior!r}, "
             "whose steps are in the metric of its covariance: choose 'natural'."
         )
-    if not batch:
-        optimizer = "natural" if natural else optimizer
-    else:
+    if natural and not batch:
+        optimizer = "natural"
+    elif batch:
         moves = (MOVES_BY_DRAWS if drawn else MOVES)[posterior]
         if optimizer == "auto":
             most = NEWTON if n_predictors == 1 else NEWTON_CLASSES
@@ -129,25 +125,17 @@ def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
                 f"optimizer={optimizer!r} does not go with posterior={posterior!r}, "
                 f"which is moved by {allowed}."
             )
-    rank = 0
-    if posterior == "lowrank":
-        rank = min(estimator.rank or DEFAULT_RANK, n_parameters)
-    matrix = batch and optimizer == "natural" and few
     if not batch:
         made = solvers.Sweeps(solver, estimator.tol)
     elif optimizer == "lbfgs":
         made = solvers.QuasiNewton(estimator.tol, name="batch")
     else:
         made = solvers.Ascent()
-    return PosteriorPlan(
-        solver,
-        made,
-        expectation=expectation,
-        optimizer=optimizer,
-        posterior=posterior,
-        rank=rank,
-        matrix=matrix,
-    )
+    how = {"expectation": expectation, "optimizer": optimizer, "posterior": posterior}
+    rank = min(estimator.rank or DEFAULT_RANK, n_parameters)
+    rank = rank if posterior == "lowrank" else 0
+    matrix = batch and optimizer == "natural" and few
+    return PosteriorPlan(solver, made, **how, rank=rank, matrix=matrix)
 
 
 def asks_for_minibatches(steps):
@@ -166,8 +154,8 @@ def check_combination(
         If it cannot.
     """
     if solver == "batch" and (expectation == "mc" or optimizer in ("adam", "sgd")):
-        other = f"optimizer={optimizer!r}"
-        other = "expectation='mc'" if expectation == "mc" else other
+        mc = expectation == "mc"
+        other = "expectation='mc'" if mc else f"optimizer={optimizer!r}"
         raise ValueError(
             f"solver='batch' makes full passes without noise: it has no {other}. "
             "Leave that to 'auto', or choose a solver by minibatches."
@@ -193,7 +181,5 @@ def as_structure(posterior):
 
 def takes_sparse_rows(estimator):
     """Whether the solver of an estimator, of any parameters, is one by full passes."""
-    auto = among(estimator.solver, ("auto",))
-    return among(estimator.solver, ("batch",)) or (
-        auto and not asks_for_minibatches(steps_of(estimator))
-    )
+    solver, full = estimator.solver, not asks_for_minibatches(steps_of(estimator))
+    return among(solver, ("batch",)) or (among(solver, ("auto",)) and full)

@@ -1,38 +1,35 @@
 """Bayesian logistic regression: the scikit-learn shell."""
 
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, ndtri, softmax
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_source
 from skvrem.utils._classes import PredictsByProba, number_classes, stream_classes
-from skvrem.utils._parallel import one_blas_thread, threads
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._validation import check_weight
-from skvrem.vi.gaussian._answers import (
-    BLOCK,
-    check_method,
-    noisy_predictors,
-    tail_of,
-)
-from skvrem.vi.gaussian._guards import (
-    CENTRE,
-    check_in_memory,
-    warn_one_class,
-    whole_fit,
-)
+from skvrem.vi.gaussian._answers import BLOCK, check_method, noisy_predictors, tail_of
+from skvrem.vi.gaussian._guards import check_in_memory, checked, warn_one_class
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
-from skvrem.vi.gaussian._model_families import Logistic, Softmax, expected_probabilities
+from skvrem.vi.gaussian._model_families import (
+    Logistic,
+    Softmax,
+    expected_probabilities,
+    probabilities,
+)
 from skvrem.vi.glm._estimator import GaussianPosterior
 
 __all__ = ["BayesianLogisticRegression"]
 
 # Draws of the predictors for intervals, and of coefficients for method="mc".
 DRAWS = 1000
+# Signs of the ends of an interval, away from a quantile below the mean.
+BOTH = np.array([1.0, -1.0])
 
 
 class BayesianLogisticRegression(
@@ -186,7 +183,7 @@ class BayesianLogisticRegression(
         self.verbose_interval = verbose_interval
 
     def _open(self, X, y, sample_weight, given, reset, known=None):
-        X, y = self._checked(X, y, reset=reset)
+        X, y = checked(self, X, y, reset=reset, accept_sparse="csr")
         weight = check_weight(sample_weight, X.shape[0])
         classes, numbers = number_classes(self, y, weight, known)
         if given is self:
@@ -204,7 +201,13 @@ class BayesianLogisticRegression(
         labels = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return [f"{label}" for label in labels]
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Update the posterior with one batch of a stream.
 
         The posterior of what has been seen is the prior of the batch, so that batches
@@ -239,12 +242,12 @@ class BayesianLogisticRegression(
         OneClassWarning
             If the first batch has rows of one class only.
         """
-        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
-            self._check_parameters()
-            self._fit(X, y, sample_weight, True, stream_classes(self, classes))
-        return self
+        known = stream_classes(self, classes)
+        return self._see(X, y, sample_weight, stream=True, known=known)
 
-    def score(self, X, y, sample_weight=None):
+    def score(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return the share of rows whose class is the most probable one.
 
         Parameters
@@ -266,7 +269,11 @@ class BayesianLogisticRegression(
 
     # Predictions
 
-    def predict_proba(self, X, method="quadrature"):
+    def predict_proba(
+        self,
+        X: MatrixLike,
+        method: Literal["quadrature", "mc", "plugin"] = "quadrature",
+    ) -> np.ndarray:
         r"""Return the probabilities of the classes, averaged over the posterior.
 
         Parameters
@@ -293,12 +300,12 @@ class BayesianLogisticRegression(
             if method == "mc":
                 return self._averaged(model, draws, batch)
             if method == "plugin":
-                half = np.zeros_like(half)
+                return probabilities(model.family, a)
             return expected_probabilities(model.family, a, half)
 
         return self._predictors(X, answer)
 
-    def predict_proba_interval(self, X, level=0.95):
+    def predict_proba_interval(self, X: MatrixLike, level: float = 0.95) -> np.ndarray:
         """Return central credible intervals of the probabilities of the classes.
 
         Parameters
@@ -317,37 +324,22 @@ class BayesianLogisticRegression(
         tail = tail_of(level)
 
         def answer(a, half, model, batch):
+            family, out = model.family, np.empty((*a.shape, 2))
             if model.k == 1:
-                return _logistic_interval(a[:, 0], np.sqrt(half[:, 0]), tail)
+                ends = family.mean(a + np.sqrt(half) * (ndtri(tail) * BOTH))
+                return np.stack([1.0 - ends[:, ::-1], ends], axis=1)
             noise = np.random.default_rng(0).standard_normal((DRAWS, model.k))
-            return _softmax_interval(a, half, noise, tail)
+            for some, z in noisy_predictors(a, half, noise):
+                quantiles = np.quantile(family.mean(z), [tail, 1.0 - tail], axis=1)
+                out[some] = quantiles.transpose(1, 2, 0)
+            return out
 
         return self._predictors(X, answer)
 
     def _averaged(self, model, draws, batch):
         """Return probabilities averaged over draws of the coefficients."""
-        k, total = model.k, 0.0
-        size = max(1, BLOCK // (batch.n_units * k))
-        for start in range(0, len(draws), size):
-            some = draws[start : start + size]
+        total, n_numbers = 0.0, len(draws) * batch.n_units * model.k
+        for some in np.array_split(draws, -(-n_numbers // BLOCK)):
             z = model.draws_of_predictors(some, batch)
-            p = expit(z[..., 0]) if k == 1 else softmax(z, axis=-1)
-            total = total + p.sum(axis=0)
-        total = total / len(draws)
-        return np.column_stack([1.0 - total, total]) if k == 1 else total
-
-
-def _logistic_interval(a, spread, tail):
-    low, high = (expit(a + sign * ndtri(tail) * spread) for sign in (1.0, -1.0))
-    return np.stack(
-        [np.stack([1.0 - high, 1.0 - low], axis=1), np.stack([low, high], axis=1)],
-        axis=1,
-    )
-
-
-def _softmax_interval(a, half, noise, tail):
-    out = np.empty((*a.shape, 2))
-    for some, z in noisy_predictors(a, half, noise):
-        quantiles = np.quantile(softmax(z, axis=-1), [tail, 1.0 - tail], axis=1)
-        out[some] = quantiles.transpose(1, 2, 0)
-    return out
+            total = total + probabilities(model.family, z).sum(axis=0)
+        return total / len(draws)

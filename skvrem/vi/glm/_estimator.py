@@ -2,13 +2,16 @@
 
 import time
 from functools import partial
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_source
 from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -16,13 +19,7 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import (
-    check_integer,
-    check_magnitude,
-    check_options,
-    check_real,
-    validate_data,
-)
+from skvrem.utils._validation import check_parameters
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
 from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.diagnostics._variance import ESTIMATORS, decompose
@@ -30,27 +27,22 @@ from skvrem.vi.gaussian._answers import PREDICT_ROWS, in_chunks, interval_column
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
     CENTRE,
+    SCALES,
     StreamsWithoutBound,
     check_columns,
     check_in_memory,
-    check_of_fit,
     check_pivots,
     check_prior_scale,
-    check_scales,
     check_unchanged,
+    checked,
     prior_scales,
     whole_fit,
 )
-from skvrem.vi.gaussian._minibatch import check_steps, steps_of
+from skvrem.vi.gaussian._minibatch import TakesSteps, check_steps, steps_of
 from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
-from skvrem.vi.gaussian._plan import (
-    STOCHASTIC,
-    as_structure,
-    plan_fit,
-    takes_sparse_rows,
-)
+from skvrem.vi.gaussian._plan import as_structure, plan_fit, takes_sparse_rows
 
 __all__ = ["GaussianPosterior"]
 
@@ -60,6 +52,7 @@ DRAWS_AT_ONCE = 50
 
 
 class GaussianPosterior(
+    TakesSteps,
     StreamsWithoutBound,
     ParetoMixin,
     ArviZMixin,
@@ -74,6 +67,9 @@ class GaussianPosterior(
     those of the fit for an answer. `known` are the classes of a stream.
     """
 
+    #: Parameters that a stream goes on with.
+    _lasting = ("fit_intercept",)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = takes_sparse_rows(self)
@@ -82,27 +78,14 @@ class GaussianPosterior(
     def _learn(self, data, targets, n_seen):
         """Learn what the family needs from rows that come after `n_seen` others."""
 
-    def _check_parameters(self):
-        check_of_fit(self)
-        check_integer(self, "rank", least=1, options=(None,))
-        check_integer(self, "batch_size", least=1, options=("auto",))
-        check_scales(self, "intercept_prior_scale")
-        check_real(self, "step_size", above=True, options=("auto",))
-        check_options(
-            self,
-            posterior=("auto", "fullrank", "lowrank", "meanfield"),
-            solver=("auto", "batch", *STOCHASTIC),
-            fit_intercept=(True, False),
-        )
-        check_steps(self)
-        check_prior_scale(self)
-
     def _prior(self, n_features, n_predictors):
         """Return the prior over all coefficients, class by class."""
         scale = np.tile(prior_scales(self, n_features), n_predictors)
         return MeanField(np.zeros(scale.size), scale)
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Fit the posterior.
 
         Parameters
@@ -132,9 +115,15 @@ class GaussianPosterior(
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         """
+        return self._see(X, y, sample_weight)
+
+    def _see(self, X, y, sample_weight, **stream):
+        """Fit to rows, or to a batch of a stream, wholly or not at all."""
         with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
-            self._check_parameters()
-            self._fit(X, y, sample_weight)
+            check_parameters(self, intercept_prior_scale=SCALES, noise_scale=SCALES)
+            check_steps(self)
+            check_prior_scale(self)
+            self._fit(X, y, sample_weight, **stream)
         return self
 
     @with_callbacks
@@ -143,7 +132,7 @@ class GaussianPosterior(
         began = time.perf_counter()
         go_on = stream and hasattr(self, "posterior_")
         if go_on:
-            check_unchanged(self, "fit_intercept")
+            check_unchanged(self, *self._lasting)
         seen = self.n_samples_seen_ if go_on else 0
         check_in_memory(X=X, y=y, sample_weight=sample_weight)
         data, targets, dtype = self._open(X, y, sample_weight, self, not go_on, known)
@@ -151,17 +140,15 @@ class GaussianPosterior(
         if not go_on and self.fit_intercept and isinstance(data.rows, np.ndarray):
             check_columns(data.rows)
         self._learn(data, targets, seen)
-        family, last = self._family(data.n_units, self), None
+        family = self._family(data.n_units, self)
+        last = vars(self).get("posterior_") if go_on or self.warm_start else None
         if go_on:
             prior, dtype = self.posterior_, self.coef_.dtype
         else:
             prior = self._prior(data.n_features, family.n_predictors)
-        if go_on or self.warm_start:
-            last = vars(self).get("posterior_")
         plan = plan_fit(self, prior.n_dim, family.n_predictors)
-        rng = np.random.default_rng(
-            check_random_state(self.random_state).randint(2**31 - 1)
-        )
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        rng = np.random.default_rng(seed)
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
         weight, intercept = data.total_weight, self.fit_intercept
         model = GaussianModel(family, targets, prior, weight, intercept, *kind)
@@ -180,21 +167,20 @@ class GaussianPosterior(
             result, _, error = fit_bound(
                 self, moved, data, plan.solver, point, report, began, **how
             )
-        parameters, used = result.point.parameters, result.attributes()
+        parameters = result.point.parameters
         if isinstance(parameters, Full):
             check_pivots(parameters.precision)
-        warn_not_converged(self, result, unit="", advice=ADVICE, stacklevel=5)
+        warn_not_converged(self, result, unit="", advice=ADVICE, stacklevel=6)
         vars(self).update(
             attributes(parameters),
             elbo_=result.objective,
             elbo_error_=error if family.n_predictors > 1 else 0.0,
             objective_=result.objective,
             n_samples_seen_=seen + data.n_units,
-            **used,
+            **result.attributes(),
             **plan.attributes(),
             _rows=(data, targets, prior),
         )
-        vars(self).pop("_pareto_k", None)
         if stream:
             self._forget_bound()
 
@@ -231,13 +217,14 @@ class GaussianPosterior(
         posterior = model.posterior(parameters)
         found = {"posterior_": posterior}
         for name, part in (("", posterior.mean), ("_std", posterior.scale)):
-            coef, intercept = self._columns(part.reshape(model.k, -1), self)
+            coef, intercept = self._columns(part, model.k, self)
             found[f"coef{name}_"] = np.ascontiguousarray(coef, dtype)
             found[f"intercept{name}_"] = intercept.astype(dtype)
         return found
 
-    def _columns(self, parts, given):
-        """Return numbers (..., p) of the features, and of the intercept or zeros."""
+    def _columns(self, vectors, k, given):
+        """Return numbers (..., D) by feature (..., k, d), and intercepts or zeros."""
+        parts = vectors.reshape(*vectors.shape[:-1], k, -1)
         if given.fit_intercept:
             return parts[..., :-1], parts[..., -1]
         return parts, np.zeros(parts.shape[:-1])
@@ -268,8 +255,7 @@ class GaussianPosterior(
         """
         check_is_fitted(self)
         draws = self.posterior_.sample(n_samples, check_random_state(random_state))
-        parts = draws.reshape(n_samples, self._n_predictors, -1)
-        coef, intercept = self._columns(parts, self._of_fit)
+        coef, intercept = self._columns(draws, self._n_predictors, self._of_fit)
         return {
             "coef": coef.reshape(n_samples, *np.shape(self.coef_)),
             "intercept": intercept.reshape(n_samples, *np.shape(self.intercept_)),
@@ -281,12 +267,10 @@ class GaussianPosterior(
         draws = self.posterior_.sample(n_samples, rng)
         model = self._posterior_model(data.n_units, targets)
         each = model.log_likelihoods(draws, data.batch(0, data.n_units))
-        parts = draws.reshape(n_samples, self._n_predictors, -1)
-        posterior = dict(
-            zip(("coef", "intercept"), self._columns(parts, self._of_fit), strict=True)
-        )
-        if not self._of_fit.fit_intercept:
-            del posterior["intercept"]
+        coef, intercept = self._columns(draws, self._n_predictors, self._of_fit)
+        posterior = {"coef": coef}
+        if self._of_fit.fit_intercept:
+            posterior["intercept"] = intercept
         dims = {"coef": ["predictor", "feature"], "intercept": ["predictor"]}
         coords = {"predictor": self._labels(), "feature": feature_names(self)}
         return Draws(posterior, dims, coords, each, targets)
@@ -296,16 +280,16 @@ class GaussianPosterior(
         data, targets, prior = self._rows
         model = self._posterior_model(data.n_units, targets)
 
-        def total(some, chunk):
-            values = model.log_likelihoods(some, data.batch(*chunk))
-            weight = data.weight[slice(*chunk)] if data.weight.size else None
-            return values.sum(axis=1) if weight is None else values @ weight
+        def total(chunk):
+            batch, weight = data.batch(*chunk), data.weight[slice(*chunk)]
+            parts = np.split(draws, len(draws) // DRAWS_AT_ONCE)
+            each = (model.log_likelihoods(part, batch) for part in parts)
+            sums = (one @ weight if weight.size else one.sum(axis=1) for one in each)
+            return np.concatenate(list(sums))
 
-        chunks, found = row_chunks(0, data.n_units, PREDICT_ROWS), []
         with threads(self.n_jobs), one_blas_thread():
-            for some in np.split(draws, len(draws) // DRAWS_AT_ONCE):
-                found.append(sum(parallel_map(partial(total, some), chunks)))
-        return np.concatenate(found) + prior.logpdf(draws)
+            found = sum(parallel_map(total, row_chunks(0, data.n_units, PREDICT_ROWS)))
+        return found + prior.logpdf(draws)
 
     def _open_fitted(self, X, y, sample_weight):
         """Return what `_open` does, of rows for an answer."""
@@ -318,13 +302,6 @@ class GaussianPosterior(
         kind = given.fit_intercept, *structure_of(self.posterior_)
         return GaussianModel(family, targets, None, float(n_rows), *kind)
 
-    def _checked(self, X, *y, reset=False, **options):
-        """Return rows, and targets where they are given, as arrays."""
-        options |= {"accept_sparse": "csr", "dtype": (np.float64, np.float32)}
-        found = validate_data(self, X, *y, reset=reset, order="C", **options)
-        check_magnitude(found[0] if y else found)
-        return found
-
     def _predictors(self, X, answer):
         """Return what a function says of the predictors of rows, chunk by chunk.
 
@@ -332,7 +309,7 @@ class GaussianPosterior(
         the model, and the chunk as a batch.
         """
         check_is_fitted(self)
-        data = as_source(self._checked(X), dask=False)
+        data = as_source(checked(self, X, accept_sparse="csr"), dask=False)
         model = self._posterior_model(data.n_units)
         parameters = model.point_of(self.posterior_).parameters
 
@@ -420,18 +397,15 @@ class GaussianPosterior(
             bound, solver, passes and convergence; the text ends with them.
         """
         check_is_fitted(self)
-        coef, std = np.atleast_2d(self.coef_), np.atleast_2d(self.coef_std_)
-        names = feature_names(self)
+        q, names, columns = self.posterior_, feature_names(self), {}
         if self._of_fit.fit_intercept:
             names.append("intercept")
-            coef = np.column_stack([coef, np.atleast_1d(self.intercept_)])
-            std = np.column_stack([std, np.atleast_1d(self.intercept_std_)])
-        columns = {}
-        for label, mean, scale in zip(self._labels(), coef, std, strict=True):
+        moments = (part.reshape(-1, len(names)) for part in (q.mean, q.scale))
+        for label, mean, scale in zip(self._labels(), *moments, strict=True):
             columns |= interval_columns(mean, scale, label)
-        kind = type(self.posterior_).__name__
-        facts = {
-            **({"elbo": self.elbo_} if hasattr(self, "elbo_") else {}),
+        kind = type(q).__name__
+        facts = {"elbo": self.elbo_} if hasattr(self, "elbo_") else {}
+        facts |= {
             "posterior": kind,
             "solver": self.solver_,
             "passes": float(self.history_["passes"][-1]),

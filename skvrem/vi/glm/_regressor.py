@@ -1,7 +1,7 @@
 """Bayesian generalised linear regression: the scikit-learn shell."""
 
 from functools import partial
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,20 +12,10 @@ from sklearn.metrics import d2_tweedie_score, r2_score
 from sklearn.utils.validation import column_or_1d
 
 from skvrem.data import as_source
-from skvrem.utils._parallel import one_blas_thread, threads
-from skvrem.utils._validation import (
-    check_magnitude,
-    check_options,
-    check_weight,
-)
+from skvrem.utils._columns import MatrixLike
+from skvrem.utils._validation import check_magnitude, check_weight
 from skvrem.vi.gaussian._answers import tail_of
-from skvrem.vi.gaussian._guards import (
-    CENTRE,
-    check_in_memory,
-    check_scales,
-    check_unchanged,
-    whole_fit,
-)
+from skvrem.vi.gaussian._guards import check_in_memory, checked
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import GaussianNoise, PoissonCounts
@@ -125,6 +115,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     True
     """
 
+    _lasting = ("family", "fit_intercept")
+
     def __init__(
         self,
         family: Literal["gaussian", "poisson"] = "gaussian",
@@ -172,14 +164,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         tags.target_tags.positive_only = counts
         return tags
 
-    def _check_parameters(self):
-        super()._check_parameters()
-        check_options(self, family=("gaussian", "poisson"))
-        check_scales(self, "noise_scale", options=("learn",))
-
     def _open(self, X, y, sample_weight, given, reset, known=None):
         self._check_numbers(y)
-        X, y = self._checked(X, y, reset=reset, y_numeric=True)
+        options = {"accept_sparse": "csr", "y_numeric": True}
+        X, y = checked(self, X, y, reset=reset, **options)
         y = np.asarray(y, np.float64)
         check_magnitude(y, "y")
         if given.family == "poisson" and y.min() < 0.0:
@@ -280,7 +268,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _labels(self):
         return ["coefficient"]
 
-    def partial_fit(self, X, y, sample_weight=None):
+    def partial_fit(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Update the posterior with one batch of a stream.
 
         The posterior of what has been seen is the prior of the batch. Goes on from a
@@ -306,16 +296,13 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Where the noise of "gaussian" is learnt, that of the batch is pooled with that
         of the batches before, whose posterior stands as it is.
         """
-        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
-            self._check_parameters()
-            if hasattr(self, "posterior_"):
-                check_unchanged(self, "family")
-            self._fit(X, y, sample_weight, True)
-        return self
+        return self._see(X, y, sample_weight, stream=True)
 
     # Predictions
 
-    def predict(self, X, return_std=False):
+    def predict(
+        self, X: MatrixLike, return_std: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the expected target of rows, averaged over the posterior.
 
         Parameters
@@ -340,7 +327,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             variance = mean + mean**2 * np.expm1(v)
         return (mean, np.sqrt(variance)) if return_std else mean
 
-    def predict_mean_interval(self, X, level=0.95):
+    def predict_mean_interval(self, X: MatrixLike, level: float = 0.95) -> np.ndarray:
         """Return central credible intervals of the mean of rows, without its noise.
 
         Parameters
@@ -360,7 +347,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         ends = a[:, None] + np.sqrt(v)[:, None] * ndtri([tail, 1.0 - tail])
         return ends if self._of_fit.family == "gaussian" else np.exp(ends)
 
-    def score(self, X, y, sample_weight=None):
+    def score(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return the explained share of the deviance, which is R^2 for "gaussian".
 
         Parameters

@@ -3,7 +3,7 @@
 import time
 import warnings
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,10 +26,7 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import (
-    check_options,
-    check_weight,
-)
+from skvrem.utils._validation import check_parameters, check_weight
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
 from skvrem.vi.gaussian._answers import (
     check_method,
@@ -40,11 +37,10 @@ from skvrem.vi.gaussian._answers import (
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
     CENTRE,
+    SCALES,
     StreamsWithoutBound,
     check_in_memory,
-    check_of_fit,
     check_prior_scale,
-    check_scales,
     check_unchanged,
     prior_scales,
     warn_one_class,
@@ -63,6 +59,9 @@ from skvrem.vi.hierarchical._model import (
 )
 
 __all__ = ["HierarchicalSoftmaxClassifier"]
+
+#: What may be left out.
+Given = ArrayLike | None
 
 # Groups that say something of what groups have in common; and how many times the prior
 # scale the deviation of their mean may be: beyond, the prior takes two thirds of it.
@@ -235,10 +234,8 @@ class HierarchicalSoftmaxClassifier(
         self.verbose_interval = verbose_interval
 
     def _check_parameters(self):
-        check_of_fit(self)
-        check_scales(self, "intercept_prior_scale", "population_scale")
-        check_scales(self, "population_scale_spread")
-        check_options(self, fit_intercept=(True, False))
+        population = {"population_scale": SCALES, "population_scale_spread": SCALES}
+        check_parameters(self, intercept_prior_scale=SCALES, **population)
         check_column(self, "groups")
         check_prior_scale(self)
 
@@ -456,17 +453,16 @@ class HierarchicalSoftmaxClassifier(
     def _start(self, model, data, classes, labels, go_on):
         """Return the point to start from: zero, or what is known of groups."""
         point = model.start(data)
-        go_on = go_on or self.warm_start
-        before = vars(self).get("posterior_") if go_on else None
+        before = vars(self).get("posterior_") if go_on or self.warm_start else None
         if before is None or before.mean.shape != point.parameters.mean.shape:
             return point
         if not np.array_equal(classes, self.classes_):
             return point
         # New groups are the population's.
-        old, q = self._numbers_of(labels)[:, None, None], point.parameters
-        mean = np.where(old < 0, before.mean, before.group_mean[old[:, 0, 0]])
-        kept = before.group_log_scale[old[:, 0, 0]]
-        log_scale = np.where(old < 0, q.group_log_scale, kept)
+        old = number_groups(labels, self.groups_)
+        new, q = (old < 0)[:, None, None], point.parameters
+        mean = np.where(new, before.mean, before.group_mean[old])
+        log_scale = np.where(new, q.group_log_scale, before.group_log_scale[old])
         return Point(before._replace(group_mean=mean, group_log_scale=log_scale))
 
     def _attributes(self, q, dtype, **others):
@@ -512,7 +508,8 @@ class HierarchicalSoftmaxClassifier(
         """
         check_is_fitted(self)
         check_method(method)
-        data, group = self._open_fitted(X, groups)
+        rows, _, group = self._open_fitted(X, None, groups)
+        data = as_source(rows, dask=False)
         q, k = self.posterior_, len(self.classes_)
         # Behind those of the groups, those of a new one.
         mean = np.concatenate([q.group_mean, q.mean[None]])
@@ -532,7 +529,7 @@ class HierarchicalSoftmaxClassifier(
 
         return in_chunks(self, evaluate, data.n_units)
 
-    def predict_log_proba(self, X, groups=None):
+    def predict_log_proba(self, X: ArrayLike, groups: Given = None) -> np.ndarray:
         """Return the logarithms of the probabilities.
 
         Parameters
@@ -550,7 +547,7 @@ class HierarchicalSoftmaxClassifier(
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, groups))
 
-    def predict(self, X, groups=None):
+    def predict(self, X: ArrayLike, groups: Given = None) -> np.ndarray:
         """Return the most probable class of rows.
 
         Parameters
@@ -597,18 +594,15 @@ class HierarchicalSoftmaxClassifier(
         check_known(y, self.classes_)
         return accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight)
 
-    def _open_fitted(self, X, groups):
-        """Return rows as a source, and numbers of groups, the last for new ones."""
+    def _open_fitted(self, X, y, groups):
+        """Return rows, targets, and numbers of groups, -1 for those of none."""
         column = self._of_fit.groups
-        rows, _, ids = open_groups(self, X, None, groups, column, reset=False)
-        new = len(self.groups_)
+        rows, y, ids = open_groups(self, X, y, groups, column, reset=False)
         if ids is None:
-            group = np.full(len(rows), 0 if new == 1 else new)
-        else:
-            if not self._alone:
-                check_kind(ids, self.groups_)
-            group = number_groups(ids, self.groups_, new)
-        return as_source(rows, dask=False), group
+            return rows, y, np.full(len(rows), 0 if len(self.groups_) == 1 else -1)
+        if not self._alone:
+            check_kind(ids, self.groups_)
+        return rows, y, number_groups(ids, self.groups_)
 
     def _feature_names(self, given=None):
         """Names of the features, without the column of ids."""
@@ -617,10 +611,6 @@ class HierarchicalSoftmaxClassifier(
         if column is not None:
             del names[column_number(column, "groups", names, len(names))]
         return names
-
-    def _numbers_of(self, labels):
-        """Return the numbers of groups, -1 for those that are unknown."""
-        return number_groups(np.asarray(labels), self.groups_, -1)
 
     # Groups and population
 
@@ -651,7 +641,7 @@ class HierarchicalSoftmaxClassifier(
         check_is_fitted(self)
         q = self.posterior_
         if groups is not None:
-            numbers = self._numbers_of(groups)
+            numbers = number_groups(np.asarray(groups), self.groups_)
             if (numbers < 0).any():
                 unknown = np.asarray(groups)[numbers < 0].tolist()
                 raise ValueError(f"Groups that were not in the fit: {unknown[:5]}.")
@@ -669,11 +659,10 @@ class HierarchicalSoftmaxClassifier(
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
         given = self._of_fit
-        rows, y, ids = open_groups(self, X, y, None, given.groups, reset=False)
+        rows, y, group = self._open_fitted(X, y, None)
         check_known(y, self.classes_)
         number = np.searchsorted(self.classes_, y)
-        group = np.zeros(len(rows), np.int64) if ids is None else self._numbers_of(ids)
-        if (group < 0).any() or (ids is None and len(self.groups_) > 1):
+        if (group < 0).any():
             raise ValueError(
                 "to_arviz needs rows of groups that were in the fit, named by a column "
                 "of X that the constructor's groups names."
@@ -699,7 +688,7 @@ class HierarchicalSoftmaxClassifier(
         }
         return Draws(draws, dims, coords, each, number)
 
-    def summary(self):
+    def summary(self) -> Any:
         """Return a table of the population.
 
         Returns

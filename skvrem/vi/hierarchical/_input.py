@@ -29,7 +29,6 @@ def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
     if column is None:
         rows = validate_data(estimator, X, reset=reset, **target, **OPTIONS)
         rows, y = rows if target else (rows, None)
-        check_magnitude(rows)
     else:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         names = list(getattr(X, "columns", ()))
@@ -52,9 +51,8 @@ def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
                 "groups, and differ: give one of the two."
             )
         groups = ids
-    if groups is not None:
-        groups = _check_ids(groups, len(rows))
-    return rows, y, groups
+    check_magnitude(rows)
+    return rows, y, None if groups is None else _check_ids(groups, len(rows))
 
 
 def _check_ids(ids, n_rows):
@@ -107,8 +105,7 @@ def _kind(ids):
     return words.get(kind) or f"of type {type(ids.tolist()[0]).__name__}"
 
 
-def number_groups(ids, groups, unseen):
-    """Return the numbers of ids among groups (int64), and `unseen` for others."""
+def number_groups(ids, groups):
+    """Return the numbers of ids among groups (int64), and -1 for others."""
     known = {group: number for number, group in enumerate(groups.tolist())}
-    numbers = [known.get(one, unseen) for one in ids.tolist()]
-    return np.array(numbers, np.int64)
+    return np.array([known.get(one, -1) for one in ids.tolist()], np.int64)

@@ -219,12 +219,9 @@ class HierarchicalModel(PlainModel):
 
     def refined(self):
         """Return the model with finer quadrature, None where there is none."""
-        family = self.family.refined()
-        if family is None:
-            return None
         model = copy(self)
-        model.family = family
-        return model
+        model.family = self.family.refined()
+        return None if model.family is None else model
 
     def start(self, data):
         """Return the point at zero, as certain as rows there make it."""
@@ -240,17 +237,13 @@ class HierarchicalModel(PlainModel):
             few - 0.5 * np.log(2.0 * self.n_groups + prior.log_scale_std**-2.0),
         )
         sums = data.chunks().sum(lambda batch: self.statistics(Point(q), batch, 1.0))
-        return Point(self._with_scales(q, sums.curvature))
-
-    def _with_scales(self, q, curvature):
-        """Return q with the best scales of groups and means for a curvature."""
-        precision = q.precision
+        # The best scales of groups and means for that curvature.
+        curvature, precision = sums.curvature, q.precision
         of_mean = curvature * precision / (curvature + precision)
-        total = 1.0 / self.prior.variance + of_mean.sum(axis=0)
-        return q._replace(
-            group_log_scale=-0.5 * np.log(curvature + precision),
-            log_scale=-0.5 * np.log(total),
-        )
+        total = 1.0 / prior.variance + of_mean.sum(axis=0)
+        group_log_scale = -0.5 * np.log(curvature + precision)
+        log_scale = -0.5 * np.log(total)
+        return Point(q._replace(group_log_scale=group_log_scale, log_scale=log_scale))
 
     # Sums over rows
 
@@ -331,16 +324,10 @@ class HierarchicalModel(PlainModel):
 
     def move(self, point, step):
         """Return the point with its parameters moved."""
-        step = self._split(step)
-        turns = ("group_log_scale", "log_scale", "log_tau", "log_tau_log_scale")
-        step = step._replace(
-            **{
-                name: np.clip(getattr(step, name), -LARGEST_CHANGE, LARGEST_CHANGE)
-                for name in turns
-            }
-        )
-        moved = map(np.add, point.parameters, step)
-        return Point(GroupPosterior(*moved))
+        short = self._split(np.clip(step, -LARGEST_CHANGE, LARGEST_CHANGE))
+        whole = self._split(step)
+        step = short._replace(group_mean=whole.group_mean, mean=whole.mean)
+        return Point(GroupPosterior(*map(np.add, point.parameters, step)))
 
     def precondition(self, point, vector):
         """Multiply by the inverse of the metric: Fisher's, about, with two arrows."""
@@ -365,9 +352,7 @@ class HierarchicalModel(PlainModel):
 
     def update(self, point, mean, correction, step):
         """Return the point after a step along the preconditioned gradient."""
-        sums = mean
-        if mean is None or correction is not None:
-            sums = combination((1.0, mean), (1.0, correction))
+        sums = combination((1.0, mean), (1.0, correction))
         direction = self.precondition(point, self.gradient(point, sums))
         return self.move(point, step * direction)
 

@@ -1,19 +1,16 @@
 """Principal components with uncertainty: the scikit-learn shell."""
 
 import time
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._base import ComponentsMixin, VersionedPickle, summary_table
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -38,6 +35,9 @@ from skvrem.vi.ppca._model import (
 
 __all__ = ["BayesianPPCA"]
 
+#: What may be left out.
+Given = ArrayLike | None
+
 # Turns of means and standard deviations, at most; so many with whole steps.
 TURNS, BOLD_TURNS = 50, 8
 # Pairs of draws by default: so many numbers, but at least and at most so many pairs.
@@ -48,8 +48,7 @@ LEAST_TRACE = 1e-75
 
 class BayesianPPCA(
     ArviZMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
+    ComponentsMixin,
     CallbackSupportMixin,
     VersionedPickle,
     BaseEstimator,
@@ -168,11 +167,6 @@ class BayesianPPCA(
         self.verbose = verbose
         self.verbose_interval = verbose_interval
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
     def _check_parameters(self):
         scales = dict.fromkeys(("prior_scale", "noise_variance"), SCALES)
         check_parameters(self, n_draws={"least": 2}, **scales)
@@ -183,7 +177,7 @@ class BayesianPPCA(
 
     # Fits
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: Given = None) -> Self:
         """Fit the loadings.
 
         Parameters
@@ -339,28 +333,20 @@ class BayesianPPCA(
 
     # What it says of rows
 
-    @property
-    def _n_features_out(self):
-        return self.components_.shape[0]
-
     def _rows(self, X, reset=False, **options):
-        X = validate_data(
-            self, X, reset=reset, dtype=(np.float64, np.float32), **options
-        )
+        options |= {"reset": reset, "dtype": (np.float64, np.float32)}
+        X = validate_data(self, X, **options)
         check_magnitude(X, power=4)
         return X
 
     def _predictive(self):
         """Return the Gaussian of a row: what W varies by is noise beside its means."""
         check_is_fitted(self)
-        V, std = (
-            np.asarray(part, np.float64)
-            for part in (self.components_, self.components_std_)
-        )
-        noise = self.noise_variance_ + np.square(std).sum(axis=0)
-        return LowRank(self.mean_, noise, V.T)
+        variance = np.square(self.components_std_, dtype=np.float64)
+        noise = self.noise_variance_ + variance.sum(axis=0)
+        return LowRank(self.mean_, noise, self.components_.T)
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the posterior means of the latent variables of rows.
 
         Parameters
@@ -379,7 +365,7 @@ class BayesianPPCA(
         projection = q.precision_times(q.factor.T).T
         return (X - self.mean_) @ projection.astype(X.dtype)
 
-    def inverse_transform(self, Z):
+    def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
         """Return the rows that latent variables stand for.
 
         Parameters
@@ -403,7 +389,7 @@ class BayesianPPCA(
             )
         return Z @ self.components_ + self.mean_
 
-    def get_covariance(self):
+    def get_covariance(self) -> np.ndarray:
         """Return the covariance of a new row, averaged over the posterior.
 
         Returns
@@ -414,7 +400,7 @@ class BayesianPPCA(
         """
         return self._predictive().covariance()
 
-    def get_precision(self):
+    def get_precision(self) -> np.ndarray:
         """Return the inverse of `get_covariance`.
 
         Returns
@@ -424,7 +410,7 @@ class BayesianPPCA(
         """
         return self._predictive().precision
 
-    def score_samples(self, X):
+    def score_samples(self, X: ArrayLike) -> np.ndarray:
         """Return the log density of rows, in nats.
 
         Parameters
@@ -437,9 +423,15 @@ class BayesianPPCA(
         log_density : ndarray of shape (n_samples,)
             Of the Gaussian with the mean and covariance of a new row.
         """
-        return self._predictive().logpdf(self._rows(X))
+        # As `logpdf` of the Gaussian, with one array of the size of X rather than six.
+        q, X = self._predictive(), self._rows(X)
+        root = np.sqrt(q.diagonal)
+        rows = X - q.mean
+        rows /= root
+        (found,) = log_densities(rows, [q.factor.T / root], 1.0)
+        return found - np.log(root).sum()
 
-    def score(self, X, y=None):
+    def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean log density of rows, in nats a row.
 
         Parameters
@@ -456,7 +448,7 @@ class BayesianPPCA(
         """
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples=1, random_state=None):
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw rows from the Gaussian of `score_samples`.
 
         Parameters
@@ -473,7 +465,7 @@ class BayesianPPCA(
         """
         return self._predictive().sample(n_samples, check_random_state(random_state))
 
-    def sample_posterior(self, n_samples=1, random_state=None):
+    def sample_posterior(self, n_samples: int = 1, random_state: Any = None) -> dict:
         """Draw loadings from the posterior.
 
         Parameters
@@ -505,7 +497,7 @@ class BayesianPPCA(
         dims = {"loading": ["component", "feature"]}
         return Draws({"loading": W}, dims, coords, each, rows)
 
-    def summary(self):
+    def summary(self) -> Any:
         """Return a table of the components.
 
         Returns
@@ -517,16 +509,14 @@ class BayesianPPCA(
             concerns the whole fit; the text ends with it.
         """
         check_is_fitted(self)
-        V, std = (
-            np.asarray(part, np.float64)
-            for part in (self.components_, self.components_std_)
-        )
-        variance = (V**2 + std**2).sum(axis=1)
+        lengths = np.square(self.components_, dtype=np.float64).sum(axis=1)
+        variances = np.square(self.components_std_, dtype=np.float64)
+        variance = lengths + variances.sum(axis=1)
         total = variance.sum() + self.n_features_in_ * self.noise_variance_
         columns = {
             "variance": variance,
             "share": variance / total,
-            "loading sd": np.sqrt((std**2).mean(axis=1)),
+            "loading sd": np.sqrt(variances.mean(axis=1)),
         }
         facts = {
             "noise variance": self.noise_variance_,

@@ -32,13 +32,7 @@ from scipy.linalg import eigh
 from skvrem.vi.gaussian._model import PlainModel
 from skvrem.vi.gaussian._model_posterior import MeanField
 
-__all__ = [
-    "PPCAModel",
-    "SecondMoments",
-    "likelihood",
-    "log_densities",
-    "start_loadings",
-]
+__all__ = ["PPCAModel", "SecondMoments", "log_densities", "start_loadings"]
 
 # Rows whose products are taken at a time.
 TILE_ROWS = 4096
@@ -86,11 +80,10 @@ class SecondMoments:
         self.least_noise = max(LEAST_NOISE * self.trace / self.d, np.finfo(float).tiny)
 
     @classmethod
-    def of(cls, X, weight=None, mean=None):
-        """Return those of rows (n, d), with weights (n,), about a mean or their own."""
+    def of(cls, X, weight=None):
+        """Return those of rows (n, d), with weights (n,)."""
         n, d = X.shape
-        if mean is None:
-            mean = np.average(X, axis=0, weights=weight).astype(np.float64)
+        mean = np.average(X, axis=0, weights=weight).astype(np.float64)
         root = None if weight is None else np.sqrt(weight)
         total = float(n if weight is None else weight.sum())
         if n <= d:
@@ -249,7 +242,7 @@ def log_densities(rows, components, noise):
     """Return log N(0, V^T V + noise I), (s, n), of rows (n, d) at draws V (s, k, d)."""
     d = rows.shape[1]
     out = np.empty((len(components), len(rows)))
-    length = np.square(rows).sum(axis=1)
+    length = np.einsum("ij,ij->i", rows, rows)
     for i, V in enumerate(components):
         values, vectors = np.linalg.eigh(V @ V.T)
         values = np.maximum(values, 0.0)  # but for rounding they are
