@@ -22,6 +22,12 @@ def planted(n=600, length=60, seed=0):
     return rng.multinomial(1 + rng.poisson(length, n), theta @ topics), topics
 
 
+def of_two_topics():
+    """Forty documents, half of them of four words, the others of four others."""
+    rng = np.random.default_rng(0)
+    return rng.poisson(np.kron(np.eye(2), np.full((20, 4), 2.0)))
+
+
 def normalized(topics):
     return topics / topics.sum(axis=1, keepdims=True)
 
@@ -123,3 +129,11 @@ def hard_corpora():
         "diagonal": np.eye(30, dtype=int),
         "binary": rng.integers(0, 2, (50, 20)),
     }
+
+
+def assert_same_state(a, b):
+    """Two fitted models hold the same attributes, but for their generator."""
+    a, b = ({k: np.asarray(v) for k, v in vars(one).items()} for one in (a, b))
+    assert a.keys() == b.keys()
+    for name in a.keys() - {"random_state_"}:
+        assert np.array_equal(a[name], b[name]), name

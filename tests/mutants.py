@@ -122,7 +122,7 @@ TABLE = {
     "topics": Row(
         ("skvrem/topics/_model*.py",),
         (
-            ("tests/topics/test_model_word_sums.py",),
+            ("tests/topics/test_model.py",),
             (LAWS, "-k", "documents or dirichlet"),
             ("tests/topics",),
         ),

@@ -27,6 +27,7 @@ import scipy.sparse as sp
 
 from skvrem import (
     VRHMM,
+    VRPLSA,
     BayesianGLMRegressor,
     BayesianLogisticRegression,
     ConvergenceDisplay,
@@ -74,6 +75,16 @@ model.fit(X, y).predict_proba([[1.0, 2.0, 3.0, 4.0]]).sum(axis=1)
 model.fit(sp.csr_matrix(X), y, sample_weight=[1, 1, 2, 2]).partial_fit(X, y).score(X, y)
 model.fit(X, y, weight=y)  # wrong
 model.coef_.shape
+VRHMM(2).fit(X, groups=y).partial_fit(X, continues=True).predict(X, lengths=[4]).sum()
+VRHMM(2).fit(X, [4])
+VRHMM(2).fit(X, group=y)  # wrong
+VRHMM(2).predict(X, y)  # wrong
+VRHMM(2).score(X, groups=y, sample_weight=[1, 1, 2, 2]) + 1.0
+VRPLSA().fit(sp.csr_array(X), sample_weight=y).partial_fit(X).transform(X).sum()
+VRPLSA().fit(X).score(X, weight=y)  # wrong
+TemperedLDA(5).fit(X).partial_fit(X).transform(X, normalize=False).sum()
+TemperedLDA(5).transform(X, normalise=False)  # wrong
+TemperedLDA(5).score(X).shape  # wrong
 bayes = BayesianLogisticRegression(steps=MinibatchSteps(n_draws=2, optimizer="adam"))
 MinibatchSteps(optimizer="newton")  # wrong
 bayes.fit(sp.csr_matrix(X), y).predict_proba(X, method="mc").sum(axis=1)

@@ -19,7 +19,7 @@ from scipy import optimize
 
 from skvrem import VRHMM, schedules, solvers
 from skvrem.hmm import Covariates, Gaussian
-from skvrem.hmm._opening import open_rows
+from skvrem.hmm._input import open_rows
 from skvrem.hmm._start import starting_parameters
 from skvrem.hmm.forward_backward._source import RowBlockSource
 
@@ -60,7 +60,7 @@ def open_model(X, seed):
     transitions = Covariates([3, 4], init=0.1 + 0.7 * np.eye(3))
     estimator = VRHMM(3, emission=emission, transitions=transitions, n_jobs=1)
     _, data, model = open_rows(estimator, X, fresh=True)
-    start = starting_parameters(model, data.rows, "kmeans", rng, data.inputs)
+    start = starting_parameters(model, data, "kmeans", rng)
     return model, data, model.start(start)
 
 

@@ -32,7 +32,7 @@ from benchmarks.papers import measured
 from benchmarks.papers.hmm_simulation import by_scipy
 from skvrem import VRHMM
 from skvrem.hmm import Bernoulli, Gaussian, Hierarchical, Homogeneous, Product
-from skvrem.hmm._opening import fitted_parameters, open_rows
+from skvrem.hmm._input import fitted_parameters, open_rows
 
 GAP = 3600.0
 COLUMNS = ("start", "method", "max_iter", "passes", "value", "seconds")

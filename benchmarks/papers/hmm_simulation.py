@@ -31,9 +31,9 @@ from scipy.special import softmax
 from benchmarks.papers import measured
 from skvrem import solvers
 from skvrem.hmm import Gaussian, Homogeneous
-from skvrem.hmm._fitting import _make_sweeps
+from skvrem.hmm._input import Sequences
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm.forward_backward._input import Sequences
+from skvrem.hmm._plan import _make_sweeps
 from skvrem.hmm.forward_backward._source import RowBlockSource, SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.schedules import Constant

@@ -1,39 +1,66 @@
 """The scikit-learn shell of the hidden Markov model."""
 
-from typing import ClassVar, Literal
+from copy import copy
+from functools import partial
+from itertools import cycle
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from skvrem import solvers
-from skvrem.hmm._description import of_emission, relabel, sample, summary
-from skvrem.hmm._fitting import check_solver, fit, stream_step
-from skvrem.hmm._forecast import forecast, pseudo_residuals
-from skvrem.hmm._inference import decode, run, score, state_probabilities
+from skvrem import schedules, solvers
+from skvrem.hmm import _inference
+from skvrem.hmm._input import (
+    fitted_parameters,
+    naming_impossible,
+    observed_names,
+    open_rows,
+)
 from skvrem.hmm._intervals import confidence_intervals
-from skvrem.hmm._model import HMMModel
-from skvrem.hmm.emissions._base import Emission
+from skvrem.hmm._model import HMMModel, Statistics
+from skvrem.hmm._plan import check_solver, plan_fit
+from skvrem.hmm._start import starting_parameters
+from skvrem.hmm.emissions._base import Emission, published
 from skvrem.hmm.emissions._continuous import Gamma, VonMises
+from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.emissions._discrete import Bernoulli, Categorical, Poisson
 from skvrem.hmm.emissions._gaussian import Gaussian
+from skvrem.hmm.forward_backward._model_layout import Layout
+from skvrem.hmm.forward_backward._model_passes import Impossible, Passes
+from skvrem.hmm.forward_backward._model_viterbi import most_probable_paths
 from skvrem.hmm.transitions._homogeneous import (
     Homogeneous,
     Transitions,
     check_startprob,
 )
-from skvrem.utils._base import VersionedPickle
+from skvrem.utils._algebra import scale
+from skvrem.utils._averaging import AveragingPoint
+from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import check_column
 from skvrem.utils._parallel import threads
-from skvrem.utils._reports import CallbackSupportMixin
+from skvrem.utils._reports import (
+    CallbackSupportMixin,
+    Progress,
+    warn_not_converged,
+    warn_scale,
+    with_callbacks,
+)
 from skvrem.utils._validation import (
+    AT_LEAST_1,
     all_or_nothing,
-    check_integer,
+    among,
     check_options,
-    check_real,
+    check_order,
+    check_parameters,
 )
 
 __all__ = ["VRHMM"]
+
+# What may be given of every row.
+PerRow = ArrayLike | None
 
 EMISSIONS = {
     "gaussian": Gaussian,
@@ -43,6 +70,22 @@ EMISSIONS = {
     "gamma": Gamma,
     "vonmises": VonMises,
 }
+
+
+def _of_emission(name, family, field, text):
+    """Return a property of the estimator that is an attribute of one family."""
+
+    def get(self):
+        check_is_fitted(self)
+        if type(self.emission_).__name__ != family:
+            raise AttributeError(
+                f"{name} is an attribute of {family} emissions; this model has "
+                f"{type(self.emission_).__name__}, see emission_."
+            )
+        value = getattr(self.emission_, field)
+        return value() if callable(value) else value
+
+    return property(get, doc=text)
 
 
 class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
@@ -292,25 +335,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         return tags
 
     def _check_parameters(self):
-        check_integer(self, "n_components", "verbose_interval", "inner_iter", least=1)
-        check_integer(self, "max_iter", "annealing_iter", "verbose")
-        check_integer(self, "n_init", "batch_size", least=1, options=("auto",))
-        check_real(self, "tol", "reg_covar")
-        check_real(self, "temperature", least=1.0)
-        check_real(self, "step_size", above=True, options=("auto",))
-        check_real(self, "step_decay", above=True, most=1.0)
-        check_real(self, "step_offset", above=True)
-        check_options(
-            self,
-            algorithm=("viterbi", "map"),
-            covariance_type=("diag", "full", "tied", "spherical"),
-            solver=solvers.names_for(HMMModel),
-            partial_e_step=(False, True),
-            acceleration=("auto", None, "squarem", "lbfgs"),
-            tempering=(None, "annealed"),
-            init_params=("kmeans", "random"),
-            warm_start=(False, True),
-        )
+        check_parameters(self, solver=None, startprob_prior=AT_LEAST_1)
+        check_options(self, solver=solvers.names_for(HMMModel))
         check_solver(self)
         if isinstance(self.emission, str):
             check_options(self, emission=tuple(EMISSIONS))
@@ -343,14 +369,14 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
     def fit(
         self,
-        X,
-        y=None,
+        X: ArrayLike,
+        y: Any = None,
         *,
-        sample_weight=None,
-        groups=None,
-        lengths=None,
-        state_labels=None,
-    ):
+        sample_weight: PerRow = None,
+        groups: PerRow = None,
+        lengths: ArrayLike | None = None,
+        state_labels: PerRow = None,
+    ) -> Self:
         """Estimate the model.
 
         Parameters
@@ -394,28 +420,87 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         """
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            fit(
-                self,
-                X,
-                y,
-                sample_weight=sample_weight,
-                groups=groups,
-                lengths=lengths,
-                state_labels=state_labels,
-            )
+            self._fit(X, y, sample_weight, groups, lengths, state_labels)
         return self
+
+    @with_callbacks
+    def _fit(self, X, y, *given):
+        sequences, data, model = open_rows(self, X, y, *given, fresh=True)
+        dtype = sequences.X.dtype
+        warm = self.warm_start and hasattr(self, "transmat_")
+        plan, visited, n_init = plan_fit(self, model, data, warm)
+        describe = partial(_attributes, model, dtype=dtype)
+        temperature = schedules.Constant(1.0)
+        if self.tempering is not None:
+            temperature = schedules.Linear(self.temperature, self.annealing_iter)
+        methods = cycle((self.init_params, "random"))
+
+        def start(rng):
+            if warm:
+                parameters = self._warm_parameters(model, data)
+            else:
+                parameters = starting_parameters(model, data, next(methods), rng)
+            point = model.start(parameters)
+            return solvers.Start(model, point, describe, temperature=temperature)
+
+        with Progress(self, X, y, n_init) as progress, naming_impossible(sequences):
+            random_state = check_random_state(self.random_state)
+            best, attributes = solvers.run_starts(
+                self, start, plan, visited, progress, random_state
+            )
+            if self.acceleration == "lbfgs":  # whose points have no statistics
+                point = best.point._replace(statistics=model.mean(best.point, data))
+                best = best._replace(point=point)
+                attributes |= describe(point)
+        warn_not_converged(self, best)
+        if best.converged:
+            self._warn_widths(model, best.point)
+        prior = model.log_prior(best.point.parameters) / model.total
+        seen = self.n_samples_seen_ if warm else 0
+        vars(self).pop("_carried", None)  # it is of a stream that is past
+        vars(self).update(
+            attributes,
+            objective_=best.objective,
+            log_likelihood_=best.objective - prior,
+            n_parameters_=model.n_parameters(),
+            n_samples_seen_=len(sequences.X) + seen,
+        )
+
+    def _warm_parameters(self, model, data):
+        """Return the parameters of the last fit, under which no row is impossible."""
+        parameters = fitted_parameters(self)
+        same = parameters.emission.shape == model.emission.blank().shape
+        same = same and len(parameters.startprob) == self.n_components
+        if not same or type(self.transitions_) is not type(model.transitions):
+            raise ValueError(
+                "The earlier fit cannot be gone on from with these parameters and "
+                "features: use a new estimator, or warm_start=False."
+            )
+        try:
+            model.passes(parameters, data.whole()).forward()
+        except Impossible:  # what the earlier rows did not hold
+            return model.relax(parameters, data.rows)
+        return parameters
+
+    def _warn_widths(self, model, point):
+        """Warn of variances that are those of reg_covar."""
+        emission, features = point.parameters.emission, point.statistics.features
+        names = observed_names(self)
+        for *about, weight in model.emission.widths(emission, features, names):
+            if warn_scale(self, *about, weight * model.total):
+                break
 
     def partial_fit(
         self,
-        X,
-        y=None,
+        X: ArrayLike,
+        y: Any = None,
         *,
-        sample_weight=None,
-        groups=None,
-        lengths=None,
-        state_labels=None,
-        continues=False,
-    ):
+        sample_weight: PerRow = None,
+        groups: PerRow = None,
+        lengths: ArrayLike | None = None,
+        state_labels: PerRow = None,
+        continues: bool = False,
+    ) -> Self:
         """Update the model with some sequences, or the next rows of an endless one.
 
         One step of stochastic EM: the statistics move by
@@ -451,22 +536,67 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         structure = vars(self).get("_fit_parameters")
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            stream_step(
-                self,
-                X,
-                continues,
-                y=y,
-                sample_weight=sample_weight,
-                groups=groups,
-                lengths=lengths,
-                state_labels=state_labels,
-            )
+            self._step(X, continues, y, sample_weight, groups, lengths, state_labels)
         # What later batches are given to counts as it did for the first.
         if structure is not None:
             self._fit_parameters = structure
         return self
 
-    def predict(self, X, *, groups=None, lengths=None):
+    def _step(self, X, continues, *given):
+        """Make a step of stochastic EM with a batch of a stream."""
+        first = not hasattr(self, "transmat_")
+        if continues and not hasattr(self, "_carried"):
+            raise ValueError(
+                "continues=True needs an earlier partial_fit, whose last row the "
+                "first of these rows follows."
+            )
+        carried, before = self._carried if continues else (None, None)
+        # The last row, whatever it weighs, is what the next batch may follow.
+        sequences, data, model = open_rows(
+            self, X, *given, fresh=first, carried=before, drop=False
+        )
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        if first:
+            dtype, seen = sequences.X.dtype, 0
+            how = self.init_params, np.random.default_rng(seed)
+            point = model.start(starting_parameters(model, data, *how))
+        else:
+            dtype, seen = self.transmat_.dtype, self.n_samples_seen_
+            statistics = Statistics(*self._sums, 0.0, 0.0)
+            point = AveragingPoint(fitted_parameters(self), statistics)
+        layout = Layout(data.rows, np.arange(data.n_units), sequences.weight, continues)
+
+        def expect(parameters):
+            at = point._replace(parameters=parameters)
+            passes = Passes(layout, model.chain(parameters), carried=carried)
+            return passes, model.collect(passes, at)
+
+        try:
+            passes, sums = expect(point.parameters)
+        except Impossible:  # what the batches before did not hold
+            with naming_impossible(sequences):
+                passes, sums = expect(model.relax(point.parameters, data.rows))
+        mean = scale(sums, 1.0 / data.total_weight)
+        if continues and len(sequences.bounds) == 2:
+            # Nothing has been seen of how sequences begin.
+            mean = mean._replace(start=point.statistics.start)
+        model.total = data.total_weight + seen
+        count = seen / len(sequences.X)
+        step = solvers.stream_step(self, model, point, data, count, mean=mean)
+        inputs = sequences.inputs
+        last_inputs = None if inputs is None else inputs[-1].copy()
+        found = _attributes(model, step.point, dtype) | {
+            "objective_": model.objective(point, mean),
+            "log_likelihood_": float(mean.objective),
+            "n_parameters_": model.n_parameters(),
+            "n_samples_seen_": seen + len(sequences.X),
+            "_carried": (passes.last(), last_inputs),
+        }
+        step.record(self, found)
+
+    def predict(
+        self, X: ArrayLike, *, groups: PerRow = None, lengths: ArrayLike | None = None
+    ) -> np.ndarray:
         """Return the state of each row, by `algorithm`.
 
         Parameters
@@ -509,9 +639,27 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             States of the rows.
         """
         algorithm = self.algorithm if algorithm is None else algorithm
-        return decode(self, X, groups, lengths, algorithm)
+        if not among(algorithm, ("viterbi", "map")):
+            raise ValueError(
+                f"algorithm must be 'viterbi' or 'map', got {algorithm!r}."
+            )
+        if algorithm == "map":
+            proba = self.predict_proba(X, groups=groups, lengths=lengths)
+            return float(proba.max(axis=1).sum(dtype=float)), proba.argmax(axis=1)
+        sequences, data, model = open_rows(self, X, groups=groups, lengths=lengths)
+        parameters = fitted_parameters(self)
+        chain = model.chain(parameters)
+        tables, which = model.transitions.tables(parameters.transmat, sequences.inputs)
+        logs = bounded_log(chain.start), bounded_log(tables)
+        with threads(self.n_jobs):
+            states, scores = most_probable_paths(data.rows, chain, *logs, which)
+        if scores.min() < -1e99:
+            _inference.run(self, X, groups, lengths)  # says which row
+        return float(scores.sum()), states
 
-    def predict_proba(self, X, *, groups=None, lengths=None):
+    def predict_proba(
+        self, X: ArrayLike, *, groups: PerRow = None, lengths: ArrayLike | None = None
+    ) -> np.ndarray:
         """Return the probability of each state for each row, given its whole sequence.
 
         Parameters
@@ -528,7 +676,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         probabilities : ndarray of shape (n_samples, n_components)
             Smoothed probabilities, rows that sum to 1.
         """
-        return state_probabilities(self, X, groups, lengths, smoothed=True)
+        return _inference.state_probabilities(self, X, groups, lengths, True)
 
     def filter_proba(self, X, *, groups=None, lengths=None):
         """Return the probability of each state given the sequence up to each row.
@@ -547,7 +695,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         probabilities : ndarray of shape (n_samples, n_components)
             Filtered probabilities, rows that sum to 1.
         """
-        return state_probabilities(self, X, groups, lengths, smoothed=False)
+        return _inference.state_probabilities(self, X, groups, lengths, False)
 
     def score_samples(self, X, *, groups=None, lengths=None):
         """Return the log-density of each row given the rows of its sequence before it.
@@ -566,11 +714,19 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         log_density : ndarray of shape (n_samples,)
             In nats; its sum is the log-likelihood.
         """
-        sequences, passes = run(self, X, groups, lengths)
+        sequences, passes = _inference.run(self, X, groups, lengths)
         shares = passes.layout.gather(passes.row_shares, 1)[:, 0]
         return shares.astype(sequences.X.dtype, copy=False)
 
-    def score(self, X, y=None, *, sample_weight=None, groups=None, lengths=None):
+    def score(
+        self,
+        X: ArrayLike,
+        y: Any = None,
+        *,
+        sample_weight: PerRow = None,
+        groups: PerRow = None,
+        lengths: ArrayLike | None = None,
+    ) -> float:
         """Return the log-likelihood in nats a row.
 
         Parameters
@@ -591,7 +747,11 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         score : float
             The higher, the better.
         """
-        return score(self, X, y, sample_weight, groups, lengths)
+        given = y, sample_weight, groups, lengths
+        sequences, data, model = open_rows(self, X, *given)
+        with threads(self.n_jobs), naming_impossible(sequences):
+            total = model.passes(fitted_parameters(self), data.whole()).forward()
+        return float(total / data.total_weight)
 
     def aic(self, X, *, groups=None, lengths=None):
         """Return the Akaike information criterion on X.
@@ -669,7 +829,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         >>> hmm.forecast(X, horizon=3).mean.shape
         (1, 3, 1)
         """
-        return forecast(self, X, horizon, groups, lengths, inputs)
+        return _inference.forecast(self, X, horizon, groups, lengths, inputs)
 
     def pseudo_residuals(self, X, *, groups=None, lengths=None):
         r"""Return how each value lies in its distribution given the rows before it.
@@ -697,7 +857,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         Zucchini, MacDonald, Langrock (2016). Hidden Markov Models for Time Series,
         section 6.2.
         """
-        return pseudo_residuals(self, X, groups, lengths)
+        return _inference.pseudo_residuals(self, X, groups, lengths)
 
     def confidence_intervals(
         self, X, level=0.95, *, sample_weight=None, groups=None, lengths=None
@@ -770,7 +930,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         states : ndarray of int of shape (n_samples,)
             The states that they were drawn in.
         """
-        return sample(self, n_samples, random_state, inputs)
+        return _inference.sample(self, n_samples, random_state, inputs)
 
     def relabel(self, order):
         """Put the states into another order, in place.
@@ -785,7 +945,18 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         self : estimator
             The same, with every fitted array in the new order.
         """
-        relabel(self, order)
+        startprob, packed, emission = fitted_parameters(self)
+        order = check_order(order, len(startprob))
+        family, transitions = self.emission_, self.transitions_
+        dtype = self.startprob_.dtype
+        start, pairs, features = self._sums
+        packed = transitions.permute(packed, order)
+        pairs = transitions.permute(pairs, order)
+        transitions.reorder(order)
+        self.startprob_ = self.startprob_[order]
+        self.transmat_ = transitions.publish(packed, dtype)
+        family.publish(emission[order], dtype)
+        self._sums = start[order], pairs, family.permute(features, order)
         return self
 
     def summary(self):
@@ -799,23 +970,50 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             log-likelihood, number of parameters, solver, convergence, passes; the text
             ends with them.
         """
-        return summary(self)
+        check_is_fitted(self)
+        share = self.emission_.weight(self._sums[2])
+        with np.errstate(divide="ignore"):
+            staying = np.minimum(np.diagonal(self.transmat_), 1.0)
+            duration = 1.0 / (1.0 - staying)
+        columns = {"share": share / share.sum(), "duration": duration}
+        columns |= self.emission_.describe(observed_names(self))
+        facts = {
+            name: getattr(self, f"{name}_")
+            for name in ("log_likelihood", "n_parameters", "solver", "converged")
+        }
+        if hasattr(self, "history_"):  # a stream has none
+            facts["passes"] = float(self.history_["passes"][-1])
+        index = [f"state {k}" for k in range(len(share))]
+        return summary_table(columns, index, facts)
 
-    means_ = of_emission(
+    means_ = _of_emission(
         "means_", "Gaussian", "mean_", "Means of Gaussian emissions, a row a state."
     )
-    covars_ = of_emission(
+    covars_ = _of_emission(
         "covars_",
         "Gaussian",
         "full_covariance",
         "Covariance matrices of Gaussian emissions, one a state.",
     )
-    lambdas_ = of_emission(
+    lambdas_ = _of_emission(
         "lambdas_", "Poisson", "rate_", "Rates of Poisson emissions, a row a state."
     )
-    emissionprob_ = of_emission(
+    emissionprob_ = _of_emission(
         "emissionprob_",
         "Categorical",
         "probability_",
         "Probabilities of categories, a row a state.",
     )
+
+
+def _attributes(model, point, dtype):
+    """Return the fitted attributes of a point, and its statistics."""
+    startprob, transmat, packed = point.parameters
+    dtype, transitions = np.result_type(dtype, np.float32), copy(model.transitions)
+    return {
+        "startprob_": startprob.astype(dtype),
+        "transmat_": transitions.publish(transmat, dtype),
+        "transitions_": transitions,
+        "emission_": published(model.emission, packed, dtype),
+        "_sums": tuple(point.statistics[:3]),
+    }

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from skvrem.hmm._input import fitted_parameters, naming_impossible, open_rows
 from skvrem.hmm._model_gradient import differences
-from skvrem.hmm._opening import fitted_parameters, naming_impossible, open_rows
 from skvrem.hmm.emissions._base import published
 from skvrem.hmm.emissions._coordinates import rescale
 from skvrem.utils._algebra import pieces
@@ -65,8 +65,8 @@ def confidence_intervals(estimator, X, level, sample_weight, groups, lengths):
 
     with threads(estimator.n_jobs), naming_impossible(sequences):
         hessian = differences(gradient, vector)
-    errors = _standard_errors(model, parameters, vector, hessian)
     values, scales = _flatten(model, parameters)
+    errors = _standard_errors(model, parameters, scales, vector, hessian)
     if np.isnan(errors).any():
         warnings.warn(
             f"The rows say nothing of {int(np.isnan(errors).sum())} of the "
@@ -102,12 +102,11 @@ def _flatten(model, parameters):
     return values, np.append(of_chain, scales)
 
 
-def _standard_errors(model, parameters, vector, hessian):
+def _standard_errors(model, parameters, scales, vector, hessian):
     """Standard errors on the scales of the parameters, NaN where there are none."""
     information = -0.5 * (hessian + hessian.T)
     values, vectors = np.linalg.eigh(information)
     known = values > LEAST
-    _, scales = _flatten(model, parameters)
 
     def on_scale(moved):
         at = model.bind(moved, parameters)

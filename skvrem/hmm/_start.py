@@ -14,23 +14,22 @@ MOST_ROWS, RUN_ROWS = 20_000, 100
 LLOYD_ITERATIONS = 20
 
 
-def starting_parameters(model, rows, method, rng, inputs=None):
+def starting_parameters(model, data, method, rng):
     """Return the parameters that a fit starts from.
 
     Parameters
     ----------
     model : HMMModel
-    rows : SequenceRows
+    data : SequenceSource
     method : {"kmeans", "random"}
         Clusters of rows; or the clusters of randomly chosen rows.
     rng : numpy.random.Generator
-    inputs : ndarray of shape (n_rows, n_inputs), default=None
-        What transitions depend on.
 
     Returns
     -------
     parameters : Parameters
     """
+    rows, inputs = data.rows, data.inputs
     emission, n = model.emission, model.emission.n_states_
     packed = emission.given_start(np.full_like(emission.blank(), np.nan))
     if model.transitions.starts_given and not np.isnan(packed).any():
@@ -39,29 +38,25 @@ def starting_parameters(model, rows, method, rng, inputs=None):
         return Parameters(model.initial.start(), pairs, packed)
     runs = _runs(rows.bounds, rng)
     picked = np.concatenate([np.arange(a, b) for a, b in runs])
-    X = np.asarray(rows.X[picked], np.float64)
+    edges = np.cumsum([0] + [b - a for a, b in runs])[:-1]
+    inside = np.delete(np.arange(1, len(picked)), edges[1:] - 1)
     known = None if rows.labels is None else rows.labels[picked]
-    phases = model.transitions.phases
+    Z = emission.start_columns(np.asarray(rows.X[picked], np.float64))
+    phases, parts = model.transitions.phases, emission.n_parts
     if phases is not None and known is None:
-        Z = emission.start_columns(X)
-        edges = np.cumsum([0] + [b - a for a, b in runs])[:-1]
         segments = _segments(inputs[:, 0] > 0.0, picked, edges, rows.bounds)
         labels = _in_segments(Z, *segments, phases, method, rng)
     else:
-        labels = _cluster(emission, X, n, method, known, rng)
-    ends = np.cumsum([b - a for a, b in runs])[:-1]
-    inside = np.delete(np.arange(1, len(X)), ends - 1)
-    if emission.n_parts > 1 and known is None and method == "kmeans":
-        Z = _standard(emission.start_columns(X))
-        labels = _by_company(Z, inside, n, emission.n_parts, rng)
+        labels = _cluster(Z, emission.window, n, method, known, rng)
+    if parts > 1 and known is None and method == "kmeans":
+        labels = _by_company(_standard(Z), inside, n, parts, rng)
     if model.transitions.ordered and known is None:
         sequence = np.searchsorted(rows.bounds, picked, side="right") - 1
         place = picked - rows.bounds[sequence]
         labels = _in_order(labels, place / np.diff(rows.bounds)[sequence], n)
-    parts = emission.n_parts
     inner = labels
     if parts > 1:
-        inner = _parts(_standard(emission.start_columns(X)), labels, n, parts, rng)
+        inner = _parts(_standard(Z), labels, n, parts, rng)
     members = (inner[:, None] == np.arange(n * parts)).astype(float)
     packed = emission.given_start(model.fit_clusters(rows, picked, members))
     before = None if inputs is None else inputs[picked[inside - 1]]
@@ -89,14 +84,11 @@ def _runs(bounds, rng):
     return runs
 
 
-def _cluster(emission, X, n, method, known, rng):
+def _cluster(Z, window, n, method, known, rng):
     """Return a label for every row, the same within a window but for known ones."""
-    Z = emission.start_columns(X)
-    window = max(1, min(emission.window, len(X) // (4 * n)))
-    if known is not None:
-        window = 1
-    edges = np.arange(0, len(X), window)
-    counts = np.diff(np.append(edges, len(X)))
+    window = max(1, min(window, len(Z) // (4 * n))) if known is None else 1
+    edges = np.arange(0, len(Z), window)
+    counts = np.diff(np.append(edges, len(Z)))
     Z = np.add.reduceat(Z, edges, axis=0) / counts[:, None]
     labels, _ = _means(_standard(Z), n, method, known, rng)
     return np.repeat(labels, counts)

@@ -46,12 +46,8 @@ def prepare_tracks(positions, *, groups=None, coordinates="planar"):
            [1.  , 1.57],
            [ nan,  nan]])
     """
-    positions = check_array(
-        positions,
-        dtype=np.float64,
-        ensure_all_finite="allow-nan",
-        input_name="positions",
-    )
+    options = {"ensure_all_finite": "allow-nan", "input_name": "positions"}
+    positions = check_array(positions, dtype=np.float64, **options)
     if positions.shape[1] != 2:
         raise ValueError(
             f"positions must have 2 columns, got {positions.shape[1]}: x and y, or "
@@ -71,9 +67,8 @@ def prepare_tracks(positions, *, groups=None, coordinates="planar"):
                 f"{groups.shape}."
             )
         same = groups[1:] == groups[:-1]
-    here, there = positions[:-1], positions[1:]
     course_of = _planar if coordinates == "planar" else _great_circle
-    length, course, arrival = course_of(here, there)
+    length, course, arrival = course_of(positions[:-1], positions[1:])
     steps = np.full((n_rows, 2), np.nan)
     steps[:-1, 0] = np.where(same, length, np.nan)
     turn = np.angle(np.exp(1j * (course[1:] - arrival[:-1])))
@@ -91,14 +86,10 @@ def _planar(here, there):
 
 def _great_circle(here, there):
     """The same on the sphere; the course changes on the way."""
-    length = EARTH_RADIUS_KM * _angle_between(here, there)
-    return length, _course(here, there), _course(there, here) + np.pi
-
-
-def _angle_between(here, there):
     (a, b), (c, d) = np.radians(here).T, np.radians(there).T
     half = np.sin((d - b) / 2) ** 2 + np.cos(b) * np.cos(d) * np.sin((c - a) / 2) ** 2
-    return 2.0 * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0)))
+    length = EARTH_RADIUS_KM * 2.0 * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0)))
+    return length, _course(here, there), _course(there, here) + np.pi
 
 
 def _course(here, there):

@@ -1,6 +1,7 @@
 """Hidden Markov models: states along a series, and whether they explain it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from skvrem.utils._base import optional
 __all__ = ["ResidualsDisplay", "StatesDisplay"]
 
 
+@dataclass(eq=False, repr=False)
 class StatesDisplay:
     """A series coloured by the states of a hidden Markov model, and their posterior.
 
@@ -49,17 +51,10 @@ class StatesDisplay:
     2
     """
 
-    def __init__(
-        self,
-        values: np.ndarray,
-        states: np.ndarray,
-        probabilities: np.ndarray,
-        names: Sequence[str],
-    ):
-        self.values = values
-        self.states = states
-        self.probabilities = probabilities
-        self.names = names
+    values: np.ndarray
+    states: np.ndarray
+    probabilities: np.ndarray
+    names: Sequence[str]
 
     @classmethod
     def from_estimator(
@@ -158,6 +153,7 @@ class StatesDisplay:
         return self
 
 
+@dataclass(eq=False, repr=False)
 class ResidualsDisplay:
     """Quantiles of pseudo-residuals against those of the normal distribution.
 
@@ -188,9 +184,8 @@ class ResidualsDisplay:
     'normal quantiles'
     """
 
-    def __init__(self, residuals: np.ndarray, names: Sequence[str]):
-        self.residuals = residuals
-        self.names = names
+    residuals: np.ndarray
+    names: Sequence[str]
 
     @classmethod
     def from_estimator(

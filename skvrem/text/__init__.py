@@ -5,10 +5,13 @@ step of a fitted pipeline, and scale every topic and every document to probabili
 """
 
 from skvrem.text._coherence import coherence
-from skvrem.text._completion import document_completion, document_completion_scorer
-from skvrem.text._left_to_right import left_to_right, perplexity
-from skvrem.text._seeds import seed_prior
-from skvrem.text._words import top_documents, top_words
+from skvrem.text._likelihood import (
+    document_completion,
+    document_completion_scorer,
+    left_to_right,
+    perplexity,
+)
+from skvrem.text._words import seed_prior, top_documents, top_words
 
 __all__ = [
     "coherence",

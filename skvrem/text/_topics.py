@@ -22,7 +22,6 @@ __all__ = [
     "find_topics",
     "largest",
     "last_step",
-    "native",
     "refuse_text",
     "word_probabilities",
 ]
@@ -43,14 +42,13 @@ def refuse_text(X):
         head = X[:1]
     elif isinstance(X, np.ndarray) and X.ndim and X.dtype.kind not in "biufc":
         head = X[:1]
-    if len(head):
-        for value in np.asarray(head, dtype=object).ravel():
-            if isinstance(value, str):
-                raise ValueError(
-                    f"X holds text ({value[:20]!r}), and counts of words are needed: "
-                    "pass CountVectorizer().fit_transform(X), of "
-                    "sklearn.feature_extraction.text, or fit a pipeline of the two."
-                )
+    for value in np.asarray(head, dtype=object).ravel():
+        if isinstance(value, str):
+            raise ValueError(
+                f"X holds text ({value[:20]!r}), and counts of words are needed: pass "
+                "CountVectorizer().fit_transform(X), of "
+                "sklearn.feature_extraction.text, or fit a pipeline of the two."
+            )
 
 
 def check_size_of_counts(X):
@@ -134,10 +132,8 @@ def check_counts(X, n_features=None):
             f"X has {X.shape[1]} columns, but the topics have {n_features} words: use "
             "the vectorizer of the fit to count."
         )
-    if not sp.issparse(X):
-        X = sp.csr_array(X)
-    shared = (X.data, X.indices, X.indptr)
-    X = type(X)(shared, shape=X.shape)
+    X = X if sp.issparse(X) else sp.csr_array(X)
+    X = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()

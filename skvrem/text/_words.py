@@ -1,8 +1,11 @@
-"""What topics are about: their top words and documents."""
+"""What topics are about: their top words and documents, and words to seed them with."""
 
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skvrem.text._topics import (
     check_components,
@@ -15,7 +18,7 @@ from skvrem.text._topics import (
 )
 from skvrem.utils._columns import MatrixLike
 
-__all__ = ["top_documents", "top_words"]
+__all__ = ["seed_prior", "top_documents", "top_words"]
 
 
 def top_words(topics: Any, feature_names: Any = None, n: int = 10) -> np.ndarray:
@@ -106,3 +109,119 @@ def top_documents(
         scale = check_components(model.components_).sum(axis=1, dtype=np.float64)
         topics = model.transform(X)
     return largest(document_shares(topics, scale).T, n)
+
+
+def _check_pseudo_counts(name, value):
+    """Return a number, or numbers, as an array of float64."""
+    try:
+        value = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        value = np.asarray(np.nan)
+    if not np.isfinite(value).all() or value.min(initial=0.0) < 0.0:
+        raise ValueError(f"{name} must be finite and not negative.")
+    return value
+
+
+def seed_prior(
+    seeds: Mapping[int, Sequence[str]],
+    feature_names: Any,
+    n_components: int,
+    *,
+    weight: float | ArrayLike = 300.0,
+    base: float = 0.1,
+) -> np.ndarray:
+    """Return word priors that draw topics to the words they are seeded with.
+
+    Parameters
+    ----------
+    seeds : dict of int to list of str
+        Words by the number of their topic. Topics without seeds are left free.
+    feature_names : array-like of str, fitted vectorizer or Pipeline
+        The words of the columns, as ``vectorizer.get_feature_names_out()`` returns
+        them. Of a pipeline that ends with a topic model, those that enter its last
+        step.
+    n_components : int
+        Number of topics, of which seeded ones are some.
+    weight : float or array-like of shape (n_features,), default=300.0
+        Pseudo-count of each seed word in its topic, on top of `base`: so many tokens of
+        it are taken as seen in the topic beforehand. Of use is about what a corpus of
+        some size has: ``X.sum(axis=0)`` gives each word its own count. A third of that
+        lets words go elsewhere; far more makes a topic of nothing but its seeds. Where
+        seeds occur less than some hundred times, in a small corpus or a batch of a
+        stream, the default has found better topics.
+    base : float, default=0.1
+        Pseudo-count of every other word in every topic: what the parameter would be
+        without seeds.
+
+    Returns
+    -------
+    prior : ndarray of float64 of shape (n_components, n_features)
+        For ``topic_word_smoothing`` of VRPLSA, or ``topic_word_prior`` of
+        TemperedLDA.
+
+    Raises
+    ------
+    ValueError
+        If none of the words of a topic is in the vocabulary, if a topic has no number
+        from 0 to ``n_components - 1``, or a parameter is out of range.
+
+    Warns
+    -----
+    UserWarning
+        If some words are not in the vocabulary, with their names.
+
+    Examples
+    --------
+    >>> from skvrem.text import seed_prior
+    >>> names = ["ball", "rain", "tax"]
+    >>> seed_prior({0: ["tax"], 1: ["rain"]}, names, 3, weight=5.0, base=0.1)
+    array([[0.1, 0.1, 5.1],
+           [0.1, 5.1, 0.1],
+           [0.1, 0.1, 0.1]])
+    """
+    check_size("n_components", n_components)
+    base = _check_pseudo_counts("base", base)
+    if base.ndim:
+        raise ValueError(f"base must be one number, got {base.size}.")
+    names = check_names(feature_names)
+    column = {name: j for j, name in enumerate(names)}
+    weight = _check_pseudo_counts("weight", weight)
+    if weight.size not in (1, len(names)):
+        raise ValueError(
+            f"weight must be a number or one for each of the {len(names)} words, got "
+            f"{weight.size}."
+        )
+    weight = np.broadcast_to(weight.ravel(), len(names))
+    prior = np.full((n_components, len(names)), float(base))
+    missing = {}
+    for topic, words in dict(seeds).items():
+        if not isinstance(topic, int | np.integer) or not 0 <= topic < n_components:
+            raise ValueError(
+                f"Seeds are for topics 0 to {n_components - 1}, got {topic!r}."
+            )
+        words = words if isinstance(words, str) else list(words)
+        if isinstance(words, str) or not words:
+            raise ValueError(f"Topic {topic} needs a list of words, got {words!r}.")
+        known = [column[word] for word in words if word in column]
+        if len(known) < len(words):
+            missing[topic] = [word for word in words if word not in column]
+        if not known:
+            raise ValueError(
+                f"None of the words of topic {topic} is in the vocabulary: "
+                f"{', '.join(map(repr, words))}. Is its spelling, case or stemming "
+                "another one?"
+            )
+        if not weight[known].all():
+            raise ValueError(f"weight must be above 0 for the seeds of topic {topic}.")
+        prior[topic, known] = base + weight[known]
+    if missing:
+        listed = "; ".join(
+            f"topic {topic}: {', '.join(map(repr, words))}"
+            for topic, words in missing.items()
+        )
+        warnings.warn(
+            f"Seed words that are not in the vocabulary are left out ({listed}).",
+            UserWarning,
+            stacklevel=2,
+        )
+    return prior

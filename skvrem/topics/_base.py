@@ -1,8 +1,10 @@
 """The scikit-learn shell of topic models: counts in, topics out."""
 
 import warnings
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, check_non_negative
@@ -18,17 +20,20 @@ from skvrem.utils._base import (
     fit_facts,
     summary_table,
 )
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
     outside,
+    warn_annealing_too_long,
     warn_not_converged,
     with_callbacks,
 )
 from skvrem.utils._validation import (
     all_or_nothing,
+    check_em,
     check_given,
     check_integer,
     check_order,
@@ -49,22 +54,16 @@ NOT_NEGATIVE = (
 )
 
 
-class TopicModel(
-    ComponentsMixin,
-    CallbackSupportMixin,
-    VersionedPickle,
-    BaseEstimator,
-):
+class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEstimator):
     """Estimator of topics with ``components_``, ``topic_shares_`` and ``_sums``.
 
     A subclass has its model class (`_model`), the names of its two priors (`_priors`),
     whether they must be positive, what that of words is by default (`_word_default`),
     and the names of the parameters that end the rounds on a document (`_rounds`). It
-    checks its parameters (`_check_parameters`), makes a plan from the number of
-    documents and whether topics are random (`_plan`), draws topics (`_random_topics`),
-    makes a temperature (`_temperature`), and counts batches (`_count_batch`, which
-    returns how many of this size there have been, the tokens that the topics are
-    learned from, and fitted attributes).
+    makes a plan from the number of documents and whether topics are random (`_plan`),
+    draws topics (`_random_topics`), makes a temperature (`_temperature`), and counts
+    batches (`_count_batch`, which returns how many of this size there have been, the
+    tokens that the topics are learned from, and fitted attributes).
     """
 
     _word_default = None  # as that of the shares, 1 / n_components
@@ -75,6 +74,11 @@ class TopicModel(
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
+
+    def _check_parameters(self, **ranges):
+        check_em(self, solvers.names_for(self._model), **ranges)
+        self._check_rounds()
+        warn_annealing_too_long(self)
 
     def _check_rounds(self):
         """Check the parameters of answers too, which may change after a fit."""
@@ -216,10 +220,11 @@ class TopicModel(
         return model.start((topics,))
 
     def _stop(self):
-        """What may end a fit besides, see `solvers.run_starts`."""
-        return None
+        """Return what may end a fit besides, see `solvers.run_starts`."""
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(
+        self, X: MatrixLike, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Find the topics of documents.
 
         Parameters
@@ -287,10 +292,9 @@ class TopicModel(
 
     def _constants(self, priors, data, warm):
         """Return what answers need beside the topics; callbacks ask mid-fit."""
-        named = dict(zip((f"{name}_" for name in self._priors), priors, strict=True))
-        return {k: prior[()] for k, prior in named.items()} | {
-            "n_tokens_seen_": data.total_weight
-        }
+        own = zip(self._priors, priors, strict=True)
+        known = {f"{name}_": prior[()] for name, prior in own}
+        return known | {"n_tokens_seen_": data.total_weight}
 
     def _finish(self, data, best, plan, random_state):
         """Set what else is known after a fit."""
@@ -299,14 +303,15 @@ class TopicModel(
         """Return the fitted attributes that a point gives, and constants."""
         k = self.n_components
         shares = point.sums.totals[:k]
-        total = shares.sum()
         return constants | {
             "components_": np.ascontiguousarray(model.parameters(point).topics.T[:k]),
-            "topic_shares_": shares / total if total > 0.0 else shares,
+            "topic_shares_": shares / (shares.sum() or 1.0),
             "_sums": np.ascontiguousarray(point.sums.toarray()[:, :k]),
         }
 
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(
+        self, X: MatrixLike, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Update the topics with one batch of a stream of documents.
 
         One step of stochastic EM (SCVB0), or of stochastic variational inference, at
@@ -366,14 +371,9 @@ class TopicModel(
                 self, model, point, data, count, decay=self._decay
             )
             point = model.recentre(step.point)
-            constants = (
-                self._constants(priors, data, False)
-                | counters
-                | {
-                    "objective_": model.objective(point, step.mean),
-                    "n_tokens_seen_": seen + data.total_weight,
-                }
-            )
+            constants = self._constants(priors, data, False) | counters
+            constants["objective_"] = model.objective(point, step.mean)
+            constants["n_tokens_seen_"] = seen + data.total_weight
             found = self._attributes(model, point, constants)
             vars(self).pop("doc_temperature_", None)
             step.record(self, found, data.n_units)

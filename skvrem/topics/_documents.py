@@ -38,11 +38,6 @@ class Counts(NamedTuple):
     words: np.ndarray
     n_features: int
 
-    @property
-    def n_words(self):
-        """Number of columns."""
-        return self.words.size or self.n_features
-
 
 class DocumentBatch(NamedTuple):
     """Some documents.
@@ -67,6 +62,11 @@ class DocumentBatch(NamedTuple):
     def n_units(self):
         """Number of documents."""
         return len(self.ids)
+
+    @property
+    def lengths(self):
+        """Tokens of every document."""
+        return _lengths(self.rows.counts, self.rows.indptr)
 
     @property
     def total_weight(self):
@@ -150,9 +150,12 @@ class Documents:
 def _tokens(counts, indptr, weight):
     if not weight.size:
         return float(counts.sum(dtype=np.float64))
+    return float(weight @ _lengths(counts, indptr))
+
+
+def _lengths(counts, indptr):
     sums = np.add.reduceat(np.append(counts, 0).astype(np.float64), indptr[:-1])
-    sums[np.diff(indptr) == 0] = 0.0
-    return float(weight @ sums)
+    return np.where(np.diff(indptr) == 0, 0.0, sums)
 
 
 def as_documents(X, sample_weight=None, dtype=np.float64):

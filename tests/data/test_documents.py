@@ -121,7 +121,7 @@ def test_a_batch_numbers_its_own_words(X, rng):
     for batch in as_documents(sp.csr_array(X)).blocks(20, rng).batches:
         words = np.flatnonzero(X[batch.ids].any(axis=0))
         assert np.array_equal(batch.rows.words, words)
-        assert batch.rows.n_words == len(words) < V
+        assert len(batch.rows.words) == len(words) < V
         assert batch.rows.index.max() == len(words) - 1
 
 
@@ -129,7 +129,7 @@ def test_few_documents_are_cut_to_their_words(rng):
     # Of a large vocabulary a stream's batch has little: a step must not cost it all.
     X = sp.csr_array(np.where(rng.uniform(size=(5, 10_000)) < 1e-3, 2.0, 0.0))
     (batch,) = as_documents(X).chunks().batches
-    assert batch.rows.n_words == len(np.unique(X.indices))
+    assert len(batch.rows.words) == len(np.unique(X.indices))
     assert np.array_equal(dense(batch), X.toarray())
 
 

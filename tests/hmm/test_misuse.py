@@ -7,8 +7,7 @@ import pytest
 
 from skvrem import VRHMM
 from skvrem.hmm import Categorical, Covariates, Gaussian, Product
-from skvrem.hmm._opening import naming_impossible
-from skvrem.hmm.forward_backward._input import Sequences
+from skvrem.hmm._input import Sequences, naming_impossible
 from skvrem.hmm.forward_backward._model_passes import Impossible
 from skvrem.utils._base import PREDICTION_PARAMETERS
 

@@ -19,7 +19,7 @@ from tests.hmm.own_emissions import (
 )
 
 SOLVERS = "auto", "batch", "stochastic", "svrg", "saga", "incremental"
-STATES = np.random.default_rng(0).integers(2, size=30).repeat(20)
+STATES = np.random.default_rng(0).integers(2, size=60).repeat(20)
 
 
 def rows(family):
@@ -80,7 +80,7 @@ def test_a_fit_ends_where_the_likelihood_is_largest(family):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_every_solver_fits_them(family, solver):
     best = fit(family)
-    found = fit(family, solver=solver, max_iter=40)
+    found = fit(family, solver=solver, max_iter=60)
     assert found.objective_ == pytest.approx(best.objective_, abs=3e-3)
 
 

@@ -15,7 +15,7 @@ from skvrem.hmm import (
     Product,
 )
 from skvrem.hmm import _start as start
-from skvrem.hmm._opening import fitted_parameters, open_rows
+from skvrem.hmm._input import fitted_parameters, open_rows
 
 
 def rare(family, n=600):

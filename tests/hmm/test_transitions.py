@@ -17,10 +17,9 @@ from skvrem.hmm import (
     Homogeneous,
     Product,
 )
+from skvrem.hmm._input import Sequences, fitted_parameters
 from skvrem.hmm._model import HMMModel
-from skvrem.hmm._opening import fitted_parameters
 from skvrem.hmm.forward_backward import _model_layout
-from skvrem.hmm.forward_backward._input import Sequences
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._source import SequenceSource
 from tests.hmm.oracle import enumerate_paths, recursions

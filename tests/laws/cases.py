@@ -13,8 +13,8 @@ from skvrem import hmm
 from skvrem.data import as_source
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters as FactorialParameters
+from skvrem.hmm._input import Sequences
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm.forward_backward._input import Sequences
 from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.linear._model import LogisticModel
@@ -23,8 +23,7 @@ from skvrem.linear._model_curvature import Curvature
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.mixture._start import _spheres
 from skvrem.topics._documents import as_documents
-from skvrem.topics.lda._model import LDAModel
-from skvrem.topics.lda._model_local import LocallyTemperedLDAModel
+from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
 from skvrem.topics.plsa._model import PLSAModel
 from skvrem.vi.dropout._model import DropoutModel, Network, Weights
 from skvrem.vi.gaussian._model import GaussianModel, Point

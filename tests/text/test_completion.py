@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from skvrem.text import document_completion, document_completion_scorer
-from skvrem.text._completion import completion_split, log_likelihood
+from skvrem.text._likelihood import completion_split, log_likelihood
 from skvrem.text._topics import check_counts, document_shares, word_probabilities
 
 N_TOPICS, N_WORDS = 3, 40

@@ -449,7 +449,8 @@ class Emission(BaseEstimator):
             np.stack([own.searchsorted(x, side) for own in values], axis=1)
             for side in ("left", "right")
         )
-        below = 0.5 * (less + up_to) / DRAWS  # half of what is as large
+        # Half of what is as large; beyond all draws as much as half of one.
+        below = (0.5 + 0.5 * (less + up_to)) / (DRAWS + 1.0)
         return below, 1.0 - below
 
     def _simulated(self, parameters):

@@ -285,12 +285,12 @@ def forward(
     n, n_features = start.size, first.size
     wide = n if n_parts is None else n * n_parts
     cut, size = n_features * TILE, n * LANES
-    features = scratch[:cut]
-    top, c = scratch[cut : cut + TILE], scratch[cut + TILE : cut + 2 * TILE]
-    cut += 2 * TILE
-    pred, last = scratch[cut : cut + size], scratch[cut + size : cut + 2 * size]
-    cut += 2 * size
-    earlier, parts = scratch[cut : cut + size], scratch[cut + size :]
+    features, rest = scratch[:cut], scratch[cut:]
+    top, rest = rest[:TILE], rest[TILE:]
+    c, rest = rest[:TILE], rest[TILE:]
+    pred, rest = rest[:size], rest[size:]
+    last, rest = rest[:size], rest[size:]
+    earlier, parts = rest[:size], rest[size:]
     for i in range(size):
         last[i] = left[i]
     event = switch = 0
@@ -417,20 +417,15 @@ def backward(
     to ``ratios`` (n_tiles * n_states * TILE) where they are not empty.
     """
     n, n_features = start.size, first.size
-    cut = n_features * TILE
-    features, gamma = scratch[:cut], scratch[cut : cut + n * TILE]
-    cut += n * TILE
-    rho, previous = (
-        scratch[cut : cut + n * TILE],
-        scratch[cut + n * TILE : cut + 2 * n * TILE],
-    )
-    cut += 2 * n * TILE
-    pred = scratch[cut : cut + n * TILE]
-    cut += n * TILE
-    message = scratch[cut : cut + n * LANES]
     wide = n if n_parts is None else n * n_parts
-    top = scratch[cut + n * LANES : cut + n * LANES + TILE]
-    parts = scratch[cut + n * LANES + TILE :]
+    cut, tile, size = n_features * TILE, n * TILE, n * LANES
+    features, rest = scratch[:cut], scratch[cut:]
+    gamma, rest = rest[:tile], rest[tile:]
+    rho, rest = rest[:tile], rest[tile:]
+    previous, rest = rest[:tile], rest[tile:]
+    pred, rest = rest[:tile], rest[tile:]
+    message, rest = rest[:size], rest[size:]
+    top, parts = rest[:TILE], rest[TILE:]
     for i in range(n * LANES):
         message[i] = right[i]
         heads[i] = 0.0

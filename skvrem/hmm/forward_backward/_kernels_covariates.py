@@ -129,11 +129,8 @@ def _products(design, at, n_inputs, width, out):
     to = 0
     for p in range(n_inputs):
         for q in range(p, n_inputs):
-            a, b, c = (
-                np.uint64(at + p * width),
-                np.uint64(at + q * width),
-                np.uint64(to),
-            )
+            a, b = np.uint64(at + p * width), np.uint64(at + q * width)
+            c = np.uint64(to)
             for t in range(np.uint64(width)):
                 out[c + t] = design[a + t] * design[b + t]
             to += width
@@ -179,16 +176,10 @@ def explain(
         for i in range(n):
             row = (number * n + i) * n * width
             for j in range(n):
+                j_at = j * width
+                here, from_i = row + j_at, i * width
                 _pairs(
-                    before,
-                    i * width,
-                    matrices,
-                    row + j * width,
-                    ratios,
-                    at + j * width,
-                    width,
-                    xi,
-                    j * width,
+                    before, from_i, matrices, here, ratios, at + j_at, width, xi, j_at
                 )
             _explain(xi, n, p, row, width, gamma, rest, logs)
             value += _total(logs, 0, width)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from skvrem.hmm.emissions._coordinates import IMPOSSIBLE
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
-from skvrem.utils._validation import check_options, check_real
+from skvrem.utils._validation import check_parameters
 
 __all__ = ["Covariates"]
 
@@ -103,8 +103,7 @@ class Covariates(Transitions):
 
     def open(self, n):
         """Check the parameters for n states."""
-        check_real(self, "alpha")
-        check_options(self, observed=(False, True))
+        check_parameters(self)
         if not len(self.columns):
             raise ValueError(
                 "columns of Covariates must be a list of names or numbers of columns "
@@ -133,9 +132,8 @@ class Covariates(Transitions):
         self._reach = np.abs(self._design(inputs)).max(axis=0)
 
     def _design(self, inputs):
-        design = np.ones((len(inputs), inputs.shape[1] + 1))
-        design[:, 1:] = (inputs - self._centre) / self._scale
-        return design
+        scaled = (inputs - self._centre) / self._scale
+        return np.column_stack([np.ones(len(inputs)), scaled])
 
     def enter(self, inputs, bounds, carried=None):
         """Return the scaled covariates of the row before each, 0 at first rows."""
@@ -235,9 +233,7 @@ class Covariates(Transitions):
         return sums
 
     def _mean_matrix(self, packed):
-        at = np.zeros((1, packed.shape[2]))
-        at[0, 0] = 1.0
-        return self._matrices(packed, at)[0]
+        return self._matrices(packed, np.eye(1, packed.shape[2]))[0]
 
     def squares(self, sums):
         """Return the squared length of a change of xi, by state."""

@@ -5,7 +5,7 @@ from sklearn.base import BaseEstimator
 
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
 from skvrem.utils._algebra import pieces
-from skvrem.utils._validation import check_integer, check_options
+from skvrem.utils._validation import AT_LEAST_1, check_parameters
 
 __all__ = ["Hierarchical"]
 
@@ -109,8 +109,7 @@ class Hierarchical(Transitions):
 
     def open(self, n):
         """Check the parameters for n states."""
-        check_integer(self, "n_coarse", "n_fine", least=1)
-        check_options(self, upper_triangular=(False, True), observed=(False, True))
+        check_parameters(self, n_coarse=AT_LEAST_1, n_fine=AT_LEAST_1)
         if self.n_coarse * self.n_fine != n:
             raise ValueError(
                 f"Hierarchical({self.n_coarse}, {self.n_fine}, ...) has "
@@ -123,10 +122,8 @@ class Hierarchical(Transitions):
                 raise ValueError(
                     f"{name} of Hierarchical must be Homogeneous(...), got {part!r}."
                 )
-        coarse, fine = (
-            {} if part is None else part.get_params()
-            for part in (self.coarse, self.fine)
-        )
+        parts = self.coarse or Homogeneous(), self.fine or Homogeneous()
+        coarse, fine = (part.get_params() for part in parts)
         if self.upper_triangular and fine.get("mask") is None:
             fine["mask"] = "upper-triangular"
         kinds = range(self.n_coarse)

@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator
 from skvrem.hmm.emissions._base import check_shares
 from skvrem.hmm.emissions._coordinates import Shares
 from skvrem.hmm.forward_backward._model_passes import stationary
-from skvrem.utils._validation import check_real
 
 __all__ = ["Homogeneous", "Initial", "Transitions", "check_startprob"]
 
-MASKS = ("left-right", "upper-triangular")
+# How far a state can go on, where not to any later one.
+MASKS = {"left-right": 1, "upper-triangular": None}
 
 
 class Transitions(BaseEstimator):
@@ -163,16 +163,14 @@ class Homogeneous(Transitions):
         ValueError
             If they have the wrong shape, or leave a state without a way on.
         """
-        if isinstance(self.mask, str) and self.mask not in MASKS:
-            raise ValueError(
-                f"mask of Homogeneous must be an array or {' or '.join(MASKS)}, got "
-                f"{self.mask!r}."
-            )
         allowed = np.ones((n, n), bool)
         if isinstance(self.mask, str):
-            allowed = np.triu(allowed)
-            if self.mask == "left-right":
-                allowed = allowed & np.tri(n, k=1, dtype=bool)
+            if self.mask not in MASKS:
+                raise ValueError(
+                    f"mask of Homogeneous must be an array or {' or '.join(MASKS)}, "
+                    f"got {self.mask!r}."
+                )
+            allowed = np.triu(np.tri(n, k=MASKS[self.mask] or n, dtype=bool))
         elif self.mask is not None:
             allowed = np.asarray(self.mask)
             if allowed.shape != (n, n):
@@ -181,9 +179,8 @@ class Homogeneous(Transitions):
                     f"{allowed.shape}."
                 )
             allowed = allowed.astype(bool)
-        fixed = np.full((n, n), np.nan)
-        if self.fixed is not None:
-            fixed = np.asarray(self.fixed, float)
+        fixed = np.full((n, n), np.nan) if self.fixed is None else self.fixed
+        fixed = np.asarray(fixed, float)
         if fixed.shape != (n, n) or not (np.isnan(fixed) | (fixed >= 0.0)).all():
             raise ValueError(
                 f"fixed of Homogeneous must be probabilities or NaN of shape {(n, n)}, "
@@ -253,28 +250,24 @@ class Homogeneous(Transitions):
         shares = self._shares
         penalised = np.where(shares.allowed, counts + shares.prior, 0.0)
 
+        scale = max(penalised.sum() + first.sum(), 1.0)
+
         def loss(vector):
             transmat = self.bind(vector, before)
             safe = np.maximum(transmat, 1e-300)
             delta = np.maximum(stationary(transmat), 1e-300)
-            value = (penalised * np.log(safe)).sum() + first @ np.log(delta)
-            return -value, -self.slope(transmat, counts, first)
+            return -((penalised * np.log(safe)).sum() + first @ np.log(delta)) / scale
 
-        scale = max(penalised.sum() + first.sum(), 1.0)
-        best = None
-        for start in (self.maximize(counts, before), before):
-            vector = self.free(start)
-            if best is None or loss(vector)[0] < loss(best)[0]:
-                best = vector
+        def slope(vector):
+            return -self.slope(self.bind(vector, before), counts, first) / scale
+
+        starts = self.maximize(counts, before), before
+        best = min(map(self.free, starts), key=loss)
+        options = {"gtol": 1e-10, "ftol": 1e-15, "maxiter": 200}
         found = optimize.minimize(
-            lambda x: tuple(part / scale for part in loss(x)),
-            best,
-            jac=True,
-            method="L-BFGS-B",
-            options={"gtol": 1e-10, "ftol": 1e-15, "maxiter": 200},
+            loss, best, jac=slope, method="L-BFGS-B", options=options
         )
-        best = found.x if loss(found.x)[0] <= loss(best)[0] else best
-        return self.bind(best, before)
+        return self.bind(min(found.x, best, key=loss), before)
 
     def free(self, transmat):
         """Return the free coordinates, log-ratios to staying where that is free."""
@@ -309,8 +302,7 @@ class Homogeneous(Transitions):
     def reorder(self, order):
         """Put what has been opened into another order."""
         both, own = np.ix_(order, order), self._shares
-        parts = (part[both] for part in (own.allowed, own.given, own.prior))
-        allowed, given, prior = parts
+        allowed, given, prior = own.allowed[both], own.given[both], own.prior[both]
         self._shares = Shares(allowed, np.arange(len(order)), given, prior)
 
     def publish(self, packed, dtype):
@@ -383,7 +375,6 @@ def check_startprob(estimator):
     ValueError
         If probabilities do not sum to 1, or start where transitions forbid it.
     """
-    check_real(estimator, "startprob_prior", least=1.0)
     n = estimator.n_components
     for name in ("startprob", "startprob_init"):
         value = getattr(estimator, name)

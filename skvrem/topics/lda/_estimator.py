@@ -1,6 +1,6 @@
 """The scikit-learn shell of LDA."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,18 +8,11 @@ from scipy.special import psi
 
 from skvrem import schedules, solvers
 from skvrem.topics._base import TopicModel
-from skvrem.topics._model_word_sums import pad
-from skvrem.topics.lda._model import LDAModel
-from skvrem.topics.lda._model_local import LocallyTemperedLDAModel
+from skvrem.topics._model import pad
+from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
-from skvrem.utils._reports import warn_annealing_too_long
-from skvrem.utils._validation import (
-    check_aliases,
-    check_em,
-    check_integer,
-    check_options,
-    check_real,
-)
+from skvrem.utils._validation import ABOVE_0, check_aliases
 
 __all__ = ["TemperedLDA"]
 
@@ -283,20 +276,13 @@ class TemperedLDA(TopicModel):
         self.random_state = random_state
 
     def _check_parameters(self):
-        own = {"evaluate_every": None, "step_size": None, "step_decay": None}
-        check_em(self, solvers.names_for(LDAModel), **own)
-        self._check_rounds()
-        check_integer(self, "evaluate_every", least=-(2**31))
-        check_real(self, "perp_tol")
-        check_real(self, "total_samples", above=True, options=(None,))
-        check_real(self, "step_size", above=True, options=("auto",))
-        check_real(self, "step_decay", most=1.0)
-        check_real(self, "learning_decay", most=1.0, options=(None,))
-        check_real(self, "learning_offset", above=True, options=(None,))
-        check_options(
-            self,
-            tempering=("auto", None, "annealed", "global", "local"),
-            learning_method=(None, *METHODS),
+        super()._check_parameters(
+            evaluate_every={"least": -(2**31)},
+            learning_decay={"most": 1.0},
+            learning_offset=ABOVE_0,
+            step_decay={"most": 1.0},
+            step_size=ABOVE_0,
+            total_samples=ABOVE_0,
         )
         check_aliases(self, ALIASES)
         certifies = getattr(solvers.BY_NAME.get(self.solver), "certifies", False)
@@ -306,7 +292,6 @@ class TemperedLDA(TopicModel):
                 "documents' own temperatures change the objective between epochs, "
                 f"and solver={self.solver!r} goes by it."
             )
-        warn_annealing_too_long(self)
 
     @property
     def _decay(self):
@@ -360,7 +345,22 @@ class TemperedLDA(TopicModel):
         return topics + (word_prior - word_prior.min())  # what seeds have more
 
     def _stop(self):
-        return _perplexity_stop(self.evaluate_every, self.perp_tol)
+        """Return the test of scikit-learn's parameters, None for never.
+
+        Epochs at temperature 1 are counted; every `evaluate_every`-th is compared with
+        the one before.
+        """
+        every, seen = self.evaluate_every, []
+
+        def stop(epoch):
+            if epoch.temperature != 1.0 or np.isnan(epoch.objective):
+                return False
+            seen.append(_perplexity_of(epoch.objective))
+            looked = seen[::every]
+            due = len(looked) > 1 and (len(seen) - 1) % every == 0
+            return due and abs(looked[-1] - looked[-2]) < self.perp_tol
+
+        return stop if every > 0 else None
 
     def _constants(self, priors, data, warm):
         documents = {"n_documents_seen_": data.n_weighted}
@@ -436,7 +436,7 @@ class TemperedLDA(TopicModel):
         """
         return self.fit(X, y, **fit_params).transform(X, normalize=normalize)
 
-    def transform(self, X, *, normalize=True):
+    def transform(self, X: MatrixLike, *, normalize: bool = True) -> np.ndarray:
         """Return the topics' shares of documents, seen before or not.
 
         Parameters
@@ -456,7 +456,7 @@ class TemperedLDA(TopicModel):
         gamma, *_ = self._evaluate(self._new_documents(X))
         return gamma / gamma.sum(axis=1, keepdims=True) if normalize else gamma.copy()
 
-    def score(self, X, y=None):
+    def score(self, X: MatrixLike, y: Any = None) -> float:
         """Return a lower bound of the log-likelihood of documents.
 
         The divergence of the topics from their prior is a cost of what they have
@@ -481,7 +481,7 @@ class TemperedLDA(TopicModel):
         _, bound, divergence = self._evaluate(data)
         return bound - divergence * data.total_weight / self.n_tokens_seen_
 
-    def perplexity(self, X, sub_sampling=False):
+    def perplexity(self, X: MatrixLike, sub_sampling: bool = False) -> float:
         """Return the perplexity of documents, from the bound of `score`.
 
         Parameters
@@ -507,27 +507,6 @@ def _perplexity_of(bound):
     """Return exp(-bound), of a bound in nats a token."""
     with np.errstate(over="ignore"):  # infinite is what it is
         return float(np.exp(-bound))
-
-
-def _perplexity_stop(evaluate_every, perp_tol):
-    """Return the test of scikit-learn's parameters of these names, None for never.
-
-    Epochs at temperature 1 are counted; every `evaluate_every`-th is compared with the
-    one before.
-    """
-    if evaluate_every <= 0:
-        return None
-    seen = []
-
-    def stop(epoch):
-        if epoch.temperature != 1.0 or np.isnan(epoch.objective):
-            return False
-        seen.append(_perplexity_of(epoch.objective))
-        looked = seen[::evaluate_every]
-        due = (len(seen) - 1) % evaluate_every == 0
-        return due and len(looked) > 1 and abs(looked[-1] - looked[-2]) < perp_tol
-
-    return stop
 
 
 def _learned_temperature(model, data, length, rng):

@@ -5,14 +5,14 @@ Names as in Mandt et al. (2016), supplement B.2: c_dv counts, γ_dk parameters o
 stored word by word, padded with topics whose priors and parameters are zero; the
 expectations E log of those are -inf, and their shares 0.
 
-A batch numbers its own words, see `utils._token_kernels`. Every row of E log β is taken
+A batch numbers its own words, see `topics._kernels`. Every row of E log β is taken
 relative to its largest entry, which cancels in the posteriors and keeps them from
 underflowing where η is small.
 """
 
 import numpy as np
 
-from skvrem.topics._kernels_tokens import room_to_settle, settle_document
+from skvrem.topics._kernels import room_to_settle, settle_document
 from skvrem.utils._jit import REDUCE, kernel
 from skvrem.utils._math import digamma, exp, log, log_gamma
 
@@ -324,7 +324,7 @@ def sum_tempered_words(w, index, indptr, at, inverse, logs, first, last, out):
     Parameters
     ----------
     w, index, indptr, at, first, last, out :
-        As in `utils._token_kernels.sum_over_words`; here `out` is the whole sum.
+        As in `sum_over_words`; here `out` is the whole sum.
     inverse : array of shape (n_documents,)
         b_d.
     logs : array of shape (n_words, K)

@@ -1,6 +1,6 @@
 """The scikit-learn shell of pLSA."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,13 +10,8 @@ from skvrem import schedules, solvers
 from skvrem.text import document_completion
 from skvrem.topics._base import TopicModel
 from skvrem.topics.plsa._model import PLSAModel
+from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
-from skvrem.utils._reports import warn_annealing_too_long
-from skvrem.utils._validation import (
-    check_em,
-    check_integer,
-    check_options,
-)
 
 __all__ = ["VRPLSA"]
 
@@ -232,13 +227,6 @@ class VRPLSA(TopicModel):
         self.verbose = verbose
         self.verbose_interval = verbose_interval
 
-    def _check_parameters(self):
-        check_em(self, solvers.names_for(PLSAModel))
-        self._check_rounds()
-        check_integer(self, "inner_iter", least=1, options=("auto",))
-        check_options(self, tempering=(None, "annealed"))
-        warn_annealing_too_long(self)
-
     def _plan(self, n_documents, random):
         """Choose solver, blocks and step."""
         n_blocks = max(1, min(BLOCKS, n_documents // BLOCK_DOCUMENTS))
@@ -301,7 +289,7 @@ class VRPLSA(TopicModel):
         tokens = data.total_weight
         return seen / tokens if tokens else 0.0, seen + tokens, {}
 
-    def transform(self, X):
+    def transform(self, X: MatrixLike) -> np.ndarray:
         """Return the topics' shares of documents, seen before or not.
 
         EM steps on each document alone, with the topics held: at most
@@ -322,7 +310,7 @@ class VRPLSA(TopicModel):
         with threads(self.n_jobs):
             return model.infer(self.components_.T, model.uniform(data.n_units), batch)
 
-    def score(self, X, y=None):
+    def score(self, X: MatrixLike, y: Any = None) -> float:
         """Return the log-likelihood of one half of each document given the other.
 
         Document completion, see :func:`skvrem.text.document_completion`: tokens go by
@@ -344,7 +332,7 @@ class VRPLSA(TopicModel):
         self._check_X(X, reset=False)
         return document_completion(self, X, n_jobs=self.n_jobs)
 
-    def perplexity(self, X):
+    def perplexity(self, X: MatrixLike) -> float:
         """Return the perplexity of held-out documents, ``exp(-score(X))``.
 
         Parameters

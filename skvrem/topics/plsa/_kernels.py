@@ -12,7 +12,7 @@ says which words of the vocabulary these are.
 
 import numpy as np
 
-from skvrem.topics._kernels_tokens import sum_over_tokens
+from skvrem.topics._kernels import sum_over_tokens
 from skvrem.utils._jit import REDUCE, kernel
 from skvrem.utils._math import exp, log
 
@@ -58,11 +58,8 @@ def infer_topics(
     (counts, index, indptr, weight), K = documents, phi.shape[1]
     zero, one = phi.dtype.type(0.0), phi.dtype.type(1.0)
     small = phi.dtype.type(1e-37)
-    t, power, g = (
-        np.empty(K, phi.dtype),
-        np.empty(K, phi.dtype),
-        np.empty(K, phi.dtype),
-    )
+    t, g = np.empty(K, phi.dtype), np.empty(K, phi.dtype)
+    power = np.empty(K, phi.dtype)
     sum_prior = zero
     for k in range(K):
         sum_prior += prior[k]

@@ -20,16 +20,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.topics._model_word_sums import (
+from skvrem.topics._model import (
     NO_WORDS,
     TASK_WORDS,
+    Statistics,
+    TopicPoint,
+    WordModel,
     WordSums,
     expected_counts,
     pad,
     padded_zeros,
     take_rows,
 )
-from skvrem.topics._model_words import Statistics, TopicPoint, WordModel
 from skvrem.topics.plsa import _kernels as kernels
 from skvrem.utils._parallel import map_chunks
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln, logsumexp
 
-from skvrem.topics._model_word_sums import pad, padded_zeros
+from skvrem.topics._model import pad, padded_zeros
 from skvrem.topics.lda import _kernels
 from tests.documents import batch_of_documents, dense_counts
 
@@ -268,7 +268,7 @@ def test_documents_with_temperatures(dtype, n_steps, tol, weighted, k):
     assert_close(gamma[:, :k], expected[1], dtype, 10)
     assert_close(inverse, expected[2], dtype, 5)
     assert np.ptp(inverse) > 0.05
-    sums = padded_zeros(batch.rows.n_words, k, dtype)
+    sums = padded_zeros(len(batch.rows.words), k, dtype)
     arrays = w, batch.rows.index, batch.rows.indptr, at, inverse, relative
     for part in {(0, 16), (16, sums.shape[1])} - {(16, 16)}:
         _kernels.sum_tempered_words(*arrays, *part, sums)

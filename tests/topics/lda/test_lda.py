@@ -1,7 +1,6 @@
 """TemperedLDA: what it finds, beside scikit-learn's and the formulas, what it takes."""
 
 import pickle
-import warnings
 from itertools import product
 
 import numpy as np
@@ -9,27 +8,24 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import digamma, gammaln, logsumexp
 from sklearn.decomposition import LatentDirichletAllocation
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
 from skvrem import TemperedLDA
-from skvrem.exceptions import FractionalCountsWarning
 from skvrem.text import document_completion, seed_prior, top_words
 from skvrem.topics.lda._model import NO_WORDS
 from skvrem.utils._algebra import dense
+from tests.documents import N_TOPICS as K
+from tests.documents import N_WORDS as V
 from tests.documents import (
-    CONTAINERS,
-    arrays_of,
+    assert_same_state,
     frame_of,
     hard_corpora,
     matched,
     normalized,
+    of_two_topics,
     planted,
 )
-from tests.documents import N_TOPICS as K
-from tests.documents import N_WORDS as V
 from tests.laws.cases import CASES
 
 SOLVERS = ("batch", "stochastic", "svrg")
@@ -310,18 +306,6 @@ def test_one_topic_is_the_unigram():
     np.testing.assert_array_equal(model.transform(X), 1.0)
 
 
-def test_a_weight_of_zero_is_no_document():
-    X = planted()[0].astype(float)
-    weight = np.ones(len(X))
-    weight[::3] = 0.0
-    options = {"solver": "batch", "components_init": X[:K] + 0.1, **EXACT}
-    one = lda(**options).fit(X, sample_weight=weight)
-    other = lda(**options).fit(X[weight > 0])
-    np.testing.assert_allclose(one.components_, other.components_, rtol=1e-7)
-    assert one.n_tokens_seen_ == other.n_tokens_seen_
-    assert one.n_documents_seen_ == other.n_documents_seen_ == 400
-
-
 # Temperatures
 
 
@@ -450,22 +434,6 @@ def test_empty_documents_get_the_prior(fitted):
     np.testing.assert_allclose(gamma.sum(axis=1), [1.0, 3.0, 1.0])
 
 
-def test_a_document_does_not_depend_on_the_others(fitted):
-    X = planted(30, seed=2)[0]
-    together = fitted.transform(X)
-    for rows in (np.arange(30)[::-1], [3], [4, 4, 2]):
-        np.testing.assert_allclose(fitted.transform(X[rows]), together[rows], atol=1e-9)
-
-
-def test_fit_transform_is_fit_and_transform():
-    X = planted(200)[0]
-    weight = np.arange(200) % 3.0
-    one, other = lda(), lda()
-    theta = one.fit_transform(X, sample_weight=weight)
-    np.testing.assert_array_equal(theta, other.fit(X, None, weight).transform(X))
-    assert not np.array_equal(theta, lda().fit_transform(X))
-
-
 def test_inverse_transform_mixes_topics(fitted):
     p = fitted.inverse_transform(np.vstack([np.eye(K), np.full(K, 1 / K)]))
     np.testing.assert_allclose(p[:K], normalized(fitted.components_))
@@ -509,28 +477,6 @@ def test_the_mass_of_a_stream():
         assert found == pytest.approx(expected, rel=1e-6)
 
 
-def state_of(model):
-    return {name: np.asarray(value) for name, value in vars(model).items()}
-
-
-def assert_same_state(a, b):
-    a, b = state_of(a), state_of(b)
-    assert a.keys() == b.keys()
-    for name, value in a.items():
-        if name != "random_state_":
-            assert np.array_equal(value, b[name]), name
-
-
-@pytest.mark.parametrize("kind", [int, float])
-def test_a_stream_goes_on_from_a_pickle_bit_for_bit(kind):
-    X = planted()[0].astype(kind)
-    whole, parts = lda(), lda()
-    for rows in np.array_split(X, 6):
-        whole.partial_fit(rows)
-        parts = pickle.loads(pickle.dumps(parts.partial_fit(rows)))
-        assert_same_state(parts, whole)
-
-
 @pytest.mark.parametrize("tempering", TEMPERINGS)
 def test_a_stream_goes_on_from_a_fit(tempering):
     X = planted()[0]
@@ -549,45 +495,7 @@ def test_a_stream_goes_on_from_a_fit(tempering):
     assert_same_state(again, model)
 
 
-def test_weights_on_a_stream_are_repetitions():
-    X = planted(60)[0].astype(float)
-    weight = np.arange(60) % 3
-    one = lda(**EXACT).partial_fit(X, sample_weight=weight)
-    other = lda(**EXACT).partial_fit(np.repeat(X, weight, axis=0))
-    np.testing.assert_allclose(one.components_, other.components_, rtol=1e-7)
-    assert one.n_tokens_seen_ == other.n_tokens_seen_
-
-
 # Names
-
-
-def test_names_of_words_and_of_topics():
-    X = planted(50)[0]
-    model = lda().fit(frame_of(X))
-    assert list(model.feature_names_in_[:2]) == ["word0", "word1"]
-    assert list(model.get_feature_names_out()) == [f"temperedlda{k}" for k in range(K)]
-    with pytest.warns(UserWarning, match="feature names"):
-        model.transform(X)
-    with pytest.raises(ValueError, match="feature names"):
-        model.transform(frame_of(X)[[f"word{v}" for v in range(V)][::-1]])
-
-
-def test_set_output():
-    frame = frame_of(planted(50)[0])
-    model = lda().set_output(transform="pandas").fit(frame)
-    table = model.transform(frame)
-    assert list(table.columns) == [f"temperedlda{k}" for k in range(K)]
-    assert (table.index == frame.index).all()
-
-
-def test_in_a_pipeline_with_a_vectorizer():
-    texts = ["sun rain wind sun rain cloud", "goal ball team goal ball win"] * 10
-    model = make_pipeline(CountVectorizer(), lda(n_components=2)).fit(texts)
-    topics = {frozenset(words) for words in top_words(model, n=2)}
-    assert topics == {frozenset({"sun", "rain"}), frozenset({"goal", "ball"})}
-    theta = model.transform(["rain and sun", "ball", "nothing known"])
-    assert theta[0].argmax() != theta[1].argmax()
-    np.testing.assert_allclose(theta[2], 0.5)
 
 
 def test_relabel_takes_everything_along():
@@ -630,16 +538,6 @@ def test_defaults_of_the_priors():
     model = lda().fit(planted(50)[0])
     np.testing.assert_array_equal(model.doc_topic_prior_, np.full(K, 1.0 / K))
     assert model.topic_word_prior_ == 1.0 / K
-
-
-def test_scalars_are_constant_arrays():
-    X = planted(200)[0].astype(float)
-    scalars = lda(doc_topic_prior=0.3, topic_word_prior=1.7).fit(X)
-    arrays = lda(
-        doc_topic_prior=np.full(K, 0.3), topic_word_prior=np.full((K, V), 1.7)
-    ).fit(X)
-    np.testing.assert_allclose(scalars.components_, arrays.components_, rtol=1e-6)
-    assert arrays.topic_word_prior_.shape == (K, V)
 
 
 def test_seeds_say_which_topic_is_which():
@@ -708,28 +606,6 @@ def test_perplexity_that_stands_still_ends_a_fit():
 # Numbers and containers
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        (np.int64, np.float32),
-        (np.uint8, np.float32),
-        (bool, np.float32),
-        (np.float32, np.float32),
-        (np.float64, np.float64),
-    ],
-)
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-def test_dtypes(make, kind, expected):
-    X = make(np.minimum(planted(80)[0], 200).astype(kind))
-    for tempering in (None, "local"):
-        model = lda(tempering=tempering).fit(X)
-        assert model.components_.dtype == expected
-        assert model.transform(X).dtype == expected
-    # Fitted in one precision, it answers in it.
-    assert model.transform(planted(5)[0].astype(float)).dtype == expected
-    assert lda().partial_fit(X).components_.dtype == expected
-
-
 @pytest.mark.parametrize("tempering", TEMPERINGS)
 def test_float32_agrees_with_float64(tempering):
     X = planted()[0]
@@ -744,129 +620,27 @@ def test_float32_agrees_with_float64(tempering):
     np.testing.assert_allclose(low.transform(X), high.transform(X), atol=0.05)
 
 
-@pytest.mark.parametrize("make", CONTAINERS)
-def test_containers_agree_and_are_left_alone(make):
-    X = planted(400)[0]
-    reference = lda().fit(sp.csr_array(X))
-    given = make(X)
-    before = [array.copy() for array in arrays_of(given)]
-    model = lda().fit(given)
-    np.testing.assert_allclose(model.components_, reference.components_, rtol=0.02)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a frame has names
-        np.testing.assert_allclose(
-            model.transform(given), reference.transform(X), atol=5e-3
-        )
-    assert model.score(given) == pytest.approx(reference.score(X), rel=1e-4)
-    model.partial_fit(given)
-    for array, old in zip(arrays_of(given), before, strict=True):
-        assert array.dtype == old.dtype
-        assert np.array_equal(array, old)
-
-
-@pytest.mark.parametrize("tempering", TEMPERINGS)
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_the_same_bits_for_any_number_of_threads(solver, tempering):
-    if (solver, tempering) == ("svrg", "local"):
-        pytest.skip("refused")
-    X = planted(300)[0]
-    options = {"n_components": 20, "solver": solver, "tempering": tempering}
-    fits = [lda(n_jobs=n_jobs, **options).fit(X) for n_jobs in (1, 3)]
-    for name in ("components_", "topic_shares_", "objective_"):
-        np.testing.assert_array_equal(*(getattr(fit, name) for fit in fits))
-    np.testing.assert_array_equal(*(fit.transform(X) for fit in fits))
-    np.testing.assert_array_equal(
-        *(fit.partial_fit(X[:50]).components_ for fit in fits)
-    )
-
-
 # Bad input
 
 
 X_BAD = planted(30)[0].astype(float)
 
 
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize(
-    ("value", "match"),
-    [
-        (-1.0, "Negative values in data passed to TemperedLDA .*word counts"),
-        (np.nan, "NaN"),
-        (np.inf, "infinity"),
-    ],
-)
-@pytest.mark.parametrize("method", ["fit", "partial_fit", "transform", "score"])
-def test_impossible_counts(method, value, match, make, fitted):
-    X = X_BAD.copy()
-    X[3, 4] = value
-    model = fitted if method in ("transform", "score") else lda()
-    with pytest.raises(ValueError, match=match):
-        getattr(model, method)(make(X))
-
-
-@pytest.mark.parametrize("X", [np.zeros((5, 3)), sp.csr_array((5, 3))])
-def test_no_counts(X):
-    model = lda()
-    with pytest.raises(ValueError, match="X has no counts"):
-        model.fit(X)
-    assert not hasattr(model, "n_features_in_")
-
-
-@pytest.mark.parametrize(
-    ("X", "match"),
-    [
-        (np.ones(5), "2D"),
-        (np.ones((0, 3)), "0 sample"),
-        (np.ones((3, 0)), "0 feature"),
-        ([["a", "b"]], "CountVectorizer"),
-        (np.ones((3, 2)) * 1j, "Complex"),
-    ],
-)
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_impossible_matrices(method, X, match):
-    model = lda()
-    with pytest.raises(ValueError, match=match):
-        getattr(model, method)(X)
-    assert not hasattr(model, "n_features_in_")
-
-
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"n_components": 0}, "n_components of TemperedLDA must be an integer"),
         ({"doc_topic_prior": 0.0}, "doc_topic_prior must be finite and positive"),
         ({"doc_topic_prior": -1.0}, "doc_topic_prior must be finite and positive"),
-        ({"doc_topic_prior": np.nan}, "doc_topic_prior must be finite"),
-        ({"doc_topic_prior": [0.1, 0.2]}, r"of shape \(4,\), got shape \(2,\)"),
-        ({"doc_topic_prior": "auto"}, "doc_topic_prior must be numbers or None"),
         ({"topic_word_prior": 0}, "topic_word_prior must be finite and positive"),
         ({"topic_word_prior": np.zeros((K, V))}, "topic_word_prior must be finite and"),
-        ({"topic_word_prior": np.ones(V)}, r"of shape \(4, 60\), got shape \(60,\)"),
-        ({"solver": "saga"}, "solver of TemperedLDA must be 'auto' or 'batch' or"),
         ({"learning_method": "svi"}, "learning_method"),
         ({"learning_decay": 2.0}, "learning_decay"),
         ({"learning_offset": 0.0}, "learning_offset"),
-        ({"step_size": 0.0}, "step_size"),
-        ({"step_decay": 1.5}, "step_decay"),
-        ({"step_offset": 0.0}, "step_offset"),
-        ({"batch_size": 0}, "batch_size"),
-        ({"max_iter": -1}, "max_iter"),
-        ({"tol": -1.0}, "tol"),
         ({"perp_tol": -1.0}, "perp_tol"),
         ({"evaluate_every": 0.5}, "evaluate_every"),
         ({"max_doc_update_iter": 0}, "max_doc_update_iter"),
         ({"mean_change_tol": np.nan}, "mean_change_tol"),
         ({"total_samples": 0}, "total_samples"),
-        ({"tempering": "hot"}, "tempering"),
-        ({"temperature": 0.5}, "temperature"),
-        ({"annealing_iter": -1}, "annealing_iter"),
-        ({"n_init": 0}, "n_init"),
-        ({"components_init": np.ones((2, V))}, "components_init must have shape"),
-        ({"components_init": -np.ones((K, V))}, "components_init must be finite"),
-        ({"warm_start": "yes"}, "warm_start"),
-        ({"random_state": "seven"}, "seed"),
-        ({"n_jobs": 0}, "n_jobs"),
-        ({"verbose": -1}, "verbose"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -876,60 +650,6 @@ def test_impossible_parameters(params, match):
         model.fit(X_BAD)
     assert not hasattr(model, "n_features_in_")
     assert not hasattr(model, "components_")
-
-
-@pytest.mark.parametrize(
-    ("weight", "match"),
-    [
-        (-np.ones(30), "negative"),
-        (np.zeros(30), "zero"),
-        (np.ones(3), "one number for each"),
-        (np.full(30, np.nan), "NaN"),
-    ],
-)
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_impossible_weights(method, weight, match):
-    X = X_BAD.copy()
-    X[0] = 0.0
-    with pytest.raises(ValueError, match=match):
-        getattr(lda(), method)(X, sample_weight=weight)
-
-
-def test_no_word_of_positive_weight():
-    X, weight = X_BAD.copy(), np.r_[1.0, np.zeros(29)]
-    X[0] = 0.0
-    with pytest.raises(ValueError, match="positive weight"):
-        lda().fit(X, sample_weight=weight)
-    model = lda().partial_fit(X)
-    before = model.components_
-    model.partial_fit(X, sample_weight=weight)  # a batch that says nothing
-    np.testing.assert_array_equal(model.components_, before)
-
-
-def test_other_widths_and_numbers_of_topics_than_before(fitted):
-    model = pickle.loads(pickle.dumps(fitted))
-    for method in ("transform", "score", "perplexity", "partial_fit"):
-        with pytest.raises(ValueError, match=r"5 features.*60 features"):
-            getattr(model, method)(np.ones((3, 5)))
-    model.set_params(n_components=3, doc_topic_prior=None)
-    with pytest.raises(ValueError, match="but the model has 4 topics: call fit"):
-        model.partial_fit(X_BAD)
-
-
-def test_dask_arrays_are_refused(fitted):
-    da = pytest.importorskip("dask.array")
-    X = da.from_array(X_BAD)
-    for method in (lda().fit, lda().partial_fit, fitted.transform, fitted.score):
-        with pytest.raises(TypeError, match="in memory, not a dask"):
-            method(X)
-
-
-def test_unfitted_use_says_so():
-    for method in ("transform", "inverse_transform", "score", "perplexity"):
-        with pytest.raises(NotFittedError):
-            getattr(lda(), method)(X_BAD)
-    with pytest.raises(NotFittedError):
-        lda().summary()
 
 
 @pytest.mark.filterwarnings("ignore::skvrem.exceptions.FractionalCountsWarning")
@@ -963,13 +683,8 @@ def test_not_converged_warns_where_a_tolerance_was_asked_for():
 # Streams with pauses, weights in place of counts
 
 
-def counts_of_two():
-    rng = np.random.default_rng(0)
-    return rng.poisson(np.kron(np.eye(2), np.full((20, 4), 2.0)))
-
-
 def test_an_empty_batch_leaves_the_topics():
-    X = counts_of_two()
+    X = of_two_topics()
     empty = sp.csr_matrix((3, X.shape[1]), dtype=int)
     model = TemperedLDA(2, random_state=0).partial_fit(X)
     before, n = model.components_, model.n_batch_iter_
@@ -977,43 +692,6 @@ def test_an_empty_batch_leaves_the_topics():
     np.testing.assert_array_equal(model.components_, before)
     assert (model.n_batch_iter_, model.n_iter_) == (n + 1, 2)  # as the twin counts
     assert np.abs(model.partial_fit(X).components_ - before).max() > 0.0
-
-
-def test_a_stream_begins_with_the_first_word():
-    X = counts_of_two()
-    model = TemperedLDA(2, random_state=0).partial_fit(np.zeros((3, X.shape[1])))
-    with pytest.raises(NotFittedError):
-        model.transform(X)
-    model.partial_fit(X)
-    other = TemperedLDA(2, random_state=0).partial_fit(X)
-    np.testing.assert_array_equal(model.components_, other.components_)
-
-
-def test_fractions_of_counts_are_told():
-    X = (counts_of_two() + 1) * 0.01
-    with pytest.warns(FractionalCountsWarning, match="TemperedLDA are in counts"):
-        TemperedLDA(2, random_state=0).fit(X)
-
-
-@pytest.mark.parametrize("dtype", ["float16", ">f8"])
-def test_numbers_of_any_machine(dtype):
-    X = counts_of_two()
-    model = TemperedLDA(2, random_state=0).fit(X.astype(dtype))
-    other = TemperedLDA(2, random_state=0).fit(X.astype(float))
-    np.testing.assert_allclose(model.components_, other.components_, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("X", "match"),
-    [
-        (["a b c", "d e f"], "CountVectorizer"),
-        (np.full((2, 3), 1e200), "a count of"),
-        (np.full((2, 3), 1e-200), "tokens in all"),
-    ],
-)
-def test_what_is_no_count_is_refused(X, match):
-    with pytest.raises(ValueError, match=match):
-        TemperedLDA(3).fit(X)
 
 
 @pytest.mark.parametrize("name", ["dirichlet", "dirichlet weighted"])

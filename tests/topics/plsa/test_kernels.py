@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from skvrem.topics._documents import as_documents
-from skvrem.topics._kernels_tokens import sum_over_words
-from skvrem.topics._model_word_sums import pad, padded_zeros
+from skvrem.topics._kernels import sum_over_words
+from skvrem.topics._model import pad, padded_zeros
 from skvrem.topics.plsa import _kernels
 
 DTYPES = [np.float64, np.float32]
@@ -249,7 +249,7 @@ def test_nothing_known_and_no_prior_leaves_the_shares(dtype):
 def test_sums_over_words(dtype, weighted, b):
     batch, phi, theta, prior = make(dtype, 20, weighted)
     _, at, _, w = infer_topics(batch, phi, theta, prior, b=b, dtype=dtype)
-    n_words = batch.rows.n_words
+    n_words = len(batch.rows.words)
     out = padded_zeros(n_words, 20, dtype) + 7.0  # written, not added to
     rows = pad(phi[batch.rows.words] ** b, dtype)
     for part in ((0, 2), (2, n_words)):

@@ -1,25 +1,32 @@
-"""Statistics of words that a minibatch changes only where it touches them.
+"""What pLSA and LDA average, statistics of words, and how a step changes it.
 
-Rows of arrays start on cache lines, for loops over short contiguous rows.
+A minibatch changes only the words that it touches. Rows of arrays start on cache lines,
+for loops over short contiguous rows.
 """
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.topics._kernels_tokens import sum_over_words
-from skvrem.topics._kernels_words import add_columns, add_rows, parameters_of
+from skvrem.topics._kernels import (
+    add_columns,
+    add_rows,
+    parameters_of,
+    sum_over_words,
+)
 from skvrem.utils._algebra import Rows
+from skvrem.utils._averaging import Averaging
 from skvrem.utils._parallel import map_chunks, parallel_map, thread_count
 
 __all__ = [
     "NO_WORDS",
-    "SUM_WORDS",
     "TASK_WORDS",
+    "Statistics",
+    "TopicPoint",
+    "WordModel",
     "WordRows",
     "WordSums",
-    "by_topics",
     "column_sums",
     "cut_documents",
     "expected_counts",
@@ -129,12 +136,11 @@ class WordSums(NamedTuple):
         dtype = self.deviation.dtype
         found = padded_empty(len(words) or n_features, width, dtype)
         inverse = inverse.astype(dtype)
-        self._project(dtype.type(mass), prior, inverse, words, found)
+        self._project(found, dtype.type(mass), prior, inverse, words)
         return found
 
-    def _project(self, *arguments):
-        """Write (mass max(s, 0) + prior) inverse for words to the last argument."""
-        *given, out = arguments
+    def _project(self, out, *given):
+        """Write (mass max(s, 0) + prior) inverse for words to `out`."""
 
         def fill(*rows):
             parameters_of(*self.parts, *given, *rows, out)
@@ -152,7 +158,7 @@ class WordSums(NamedTuple):
 
         width, dtype = self.deviation.shape[1], self.deviation.dtype
         nothing, one = padded_zeros(1, width, dtype), np.ones(width, dtype)
-        self._project(one[0], nothing, one, NO_WORDS, self.deviation)
+        self._project(self.deviation, one[0], nothing, one, NO_WORDS)
         return WordSums.of(self.deviation)
 
     def step(self, mean, correction, rho):
@@ -190,10 +196,10 @@ class WordSums(NamedTuple):
         np.multiply(self.deviation, self.parts[-1], out=deviation)
         if self.base is not None:
             deviation += self.base
-        if mean is None:
-            return WordSums(None, deviation, 1.0, np.zeros_like(totals), totals, False)
-        deviation -= mean
-        base_totals = column_sums(mean)
+        base_totals = np.zeros_like(totals)
+        if mean is not None:
+            deviation -= mean
+            base_totals = column_sums(mean)
         return WordSums(mean, deviation, 1.0, base_totals, totals - base_totals, False)
 
     def _add(self, change, coefficient):
@@ -241,15 +247,11 @@ def column_sums(array):
 
 def padded_zeros(n_rows, n_columns, dtype):
     """Return zeros of shape (n_rows, n_columns rounded up), aligned to 64 bytes."""
-    return _padded(np.zeros, n_rows, n_columns, dtype)
+    return padded_empty(n_rows, n_columns, dtype, np.zeros)
 
 
-def padded_empty(n_rows, n_columns, dtype):
+def padded_empty(n_rows, n_columns, dtype, make=np.empty):
     """Return such an array, its values to be written, padding included."""
-    return _padded(np.empty, n_rows, n_columns, dtype)
-
-
-def _padded(make, n_rows, n_columns, dtype):
     width = -(-n_columns // LANES) * LANES
     dtype = np.dtype(dtype)
     spare = CACHE_LINE // dtype.itemsize
@@ -280,7 +282,7 @@ def expected_counts(batch, w, at, rows):
     ----------
     batch : batch of documents
     w : ndarray of shape (n_nonzeros,)
-        Counts over the tokens' sums; see `utils._token_kernels`.
+        Counts over the tokens' sums; see `_kernels.py`.
     at : ndarray of shape (n_documents, K)
         t of the documents.
     rows : ndarray of shape (n_words, K)
@@ -310,13 +312,6 @@ def _cut_words(index, n_words):
     return list(pairwise([0, *inner.tolist(), n_words]))
 
 
-def by_topics(function, width):
-    """Call a function with ranges of topics, one for each thread."""
-    share = -(-width // LANES // thread_count()) * LANES
-    for _ in parallel_map(function, pairwise([*range(0, width, share), width])):
-        pass
-
-
 def word_rows(batch, sums):
     """Return sums over the words of a batch as rows of the vocabulary."""
     counts = batch.rows
@@ -331,3 +326,149 @@ def cut_documents(indptr, work):
     targets = indptr[-1] * np.arange(1, n_tasks) / n_tasks
     edges = [0, *np.searchsorted(indptr, targets).tolist(), len(indptr) - 1]
     return [(a, b) for a, b in pairwise(edges) if b > a]
+
+
+class Statistics(NamedTuple):
+    """Sums over the documents of a batch.
+
+    Attributes
+    ----------
+    sum_z : Rows of an array of shape (n_features, K), or the array
+        Σ_d c_dv q(z_dv = k), the expected tokens of a word from a topic; in LDA times
+        the inverse temperature.
+    objective : float
+        The documents' share of the objective.
+    """
+
+    sum_z: Any
+    objective: float
+
+
+class TopicPoint(NamedTuple):
+    """Where a fit stands.
+
+    Attributes
+    ----------
+    sums : WordSums
+        The statistics, which topics are made of where they are needed.
+    own : Any
+        What else the model visits documents with, as of the last `recentre`.
+    of_topics : float
+        The topics' share of the objective, a token, as of then.
+    settled : bool
+        There was no update since.
+    """
+
+    sums: WordSums
+    own: Any = None
+    of_topics: float = 0.0
+    settled: bool = False
+    reference: None = None
+    trials: int = 0
+    repaired: tuple = ()
+
+    @property
+    def statistics(self):
+        """The mean statistics a token."""
+        return Statistics(self.sums.toarray(), 0.0)
+
+
+class WordModel(Averaging):
+    """Topics from the averaged expected counts of words.
+
+    A model that inherits this defines ``of_topics(sums)``, and ``renew(own, sums)``
+    where its points have something of their own.
+
+    Parameters
+    ----------
+    doc_prior : array of shape (n_components,)
+        Of the documents' shares.
+    word_prior : array of shape (n_components, n_features), or ()
+        Of the topics.
+    n_tokens : float
+        Tokens that the topics are learned from.
+    dtype : dtype
+    inner_iter : int, default=1
+        Most rounds on a document a visit.
+    inner_tol : float, default=0.0
+        No more of them where one changes the document by less than this.
+    """
+
+    def __init__(
+        self, doc_prior, word_prior, n_tokens, dtype, inner_iter=1, inner_tol=0.0
+    ):
+        self.n_components, self.n_tokens = len(doc_prior), n_tokens
+        self.dtype = np.dtype(dtype)
+        self.doc_prior = pad(doc_prior[None], self.dtype)[0]
+        if not word_prior.ndim:  # the same for all words
+            word_prior = np.full((self.n_components, 1), word_prior)
+        self.word_prior = pad(word_prior.T, self.dtype)
+        self.inner_iter, self.inner_tol = inner_iter, self.dtype.type(inner_tol)
+
+    def prior_totals(self, n_features):
+        """Return the sums over words of their prior."""
+        totals = self.word_prior.sum(axis=0, dtype=np.float64)
+        return totals * n_features if len(self.word_prior) == 1 else totals
+
+    def update(self, point, mean, correction, step):
+        r"""Return the point after one step; see :meth:`WordSums.step`.
+
+        Of LDA it is Eq. 8 of Mandt et al. (2016).
+
+        Its deviation is written to, so `point` must not be updated again.
+        """
+        mean, correction = (
+            None if part is None else part.sum_z for part in (mean, correction)
+        )
+        sums = point.sums.step(mean, correction, step)
+        return point._replace(sums=sums, settled=False)
+
+    def recentre(self, point):
+        """Return the point with its statistics in one array, and all that is of them.
+
+        What its last steps wrote to is written to, so `point` is spent.
+        """
+        if point.settled:
+            return point
+        sums = point.sums.settle()
+        own, of_topics = self.renew(point.own, sums), self.of_topics(sums)
+        return point._replace(sums=sums, own=own, of_topics=of_topics, settled=True)
+
+    def over_documents(self, kernel, batch, rounds, *arguments):
+        """Run a kernel on ranges of documents; return its sum, and what it writes.
+
+        Parameters
+        ----------
+        kernel : callable
+            Of the documents (counts, their words, where documents begin, weights), the
+            first and the last of a range, these arguments, and what it writes: t of the
+            documents, and the counts over the tokens' sums.
+        batch : batch of documents
+        rounds : int
+            On a document, about: for the size of tasks only.
+        """
+        counts = batch.rows
+        documents = *counts[:3], batch.weight.astype(self.dtype)
+        at = np.empty((batch.n_units, len(self.doc_prior)), self.dtype)
+        w = np.empty(len(counts.counts), self.dtype)
+
+        def infer(some):
+            return kernel(documents, *some, *arguments, at, w)
+
+        tasks = cut_documents(counts.indptr, rounds * at.shape[1])
+        return sum(parallel_map(infer, tasks)), at, w
+
+    def renew(self, own, sums):
+        """Return what a point has of its own, where epochs begin."""
+        return own
+
+    def objective(self, point, mean):
+        """Return the objective a token, from statistics taken at `point`.
+
+        Of LDA it is the bound, Eq. 4 of Mandt et al. (2016).
+        """
+        return float(mean.objective + point.of_topics)
+
+    def norm(self, point, sums):
+        """Return the length of a change of statistics."""
+        return float(np.sqrt(np.square(sums.sum_z, dtype=np.float64).sum()))

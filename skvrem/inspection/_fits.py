@@ -1,6 +1,7 @@
-"""How fits converged: objective against time, passes or epochs."""
+"""How fits went: the objective by time or passes, the variance of their gradients."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.inspection._axes import one_axis
 
-__all__ = ["ConvergenceDisplay"]
+__all__ = ["ConvergenceDisplay", "GradientVarianceDisplay"]
 
 X_LABELS = {
     "passes": "passes over the data",
@@ -25,6 +26,7 @@ Y_LABELS = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class ConvergenceDisplay:
     """The course of one fit or of several, by passes over the data or by seconds.
 
@@ -61,8 +63,7 @@ class ConvergenceDisplay:
     'passes over the data'
     """
 
-    def __init__(self, histories: Mapping[str, Mapping[str, ArrayLike]]):
-        self.histories = histories
+    histories: Mapping[str, Mapping[str, ArrayLike]]
 
     @classmethod
     def from_estimator(
@@ -183,6 +184,97 @@ class ConvergenceDisplay:
         if y == "gap":
             self.ax_.set_yscale("log")
         self.ax_.legend()
+        return self
+
+
+@dataclass(eq=False, repr=False)
+class GradientVarianceDisplay:
+    """Variances of gradient estimates, as bars.
+
+    Parameters
+    ----------
+    variances : dict of str to float
+        What ``gradient_variance`` of an estimator returns: the decomposition, whose
+        names begin with "V", and the estimators.
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+    figure_ : matplotlib.figure.Figure
+    bars_ : matplotlib.container.BarContainer
+
+    Examples
+    --------
+    >>> from skvrem import GradientVarianceDisplay
+    >>> variances = {"V(rows)": 9e4, "V(draws)": 2e3, "naive": 1e5, "joint": 3e2}
+    >>> GradientVarianceDisplay(variances).plot().ax_.get_xscale()
+    'log'
+    """
+
+    variances: Mapping[str, float]
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Measure the variances at a fitted posterior and draw them.
+
+        Parameters
+        ----------
+        estimator : BayesianLogisticRegression or BayesianGLMRegressor
+            Fitted.
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their targets.
+        ax : matplotlib Axes, default=None
+            Drawn on a new figure if None.
+        **kwargs : dict
+            Passed to the estimator's ``gradient_variance``.
+
+        Returns
+        -------
+        display : GradientVarianceDisplay
+        """
+        return cls(estimator.gradient_variance(X, y, **kwargs)).plot(ax=ax)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw a bar for each variance, on a logarithmic scale.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Drawn on a new figure if None.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.barh`.
+
+        Returns
+        -------
+        display : GradientVarianceDisplay
+            With the attributes ``ax_``, ``figure_`` and ``bars_``.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If there is nothing to draw.
+        """
+        if not self.variances:
+            raise ValueError("There are no variances to draw.")
+        self.ax_, self.figure_ = one_axis(self, ax, layout="constrained")
+        names = list(self.variances)
+        colors = ["C7" if name.startswith("V(") else "C0" for name in names]
+        values = np.array(list(self.variances.values()))
+        self.bars_ = self.ax_.barh(names, values, **{"color": colors, **kwargs})
+        self.ax_.set(xscale="log", xlabel="variance of the gradient (trace)")
+        self.ax_.invert_yaxis()
         return self
 
 

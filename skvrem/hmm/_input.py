@@ -1,20 +1,37 @@
-"""What X holds: observed features, inputs of transitions, and where sequences start.
+"""What rows are to a hidden Markov model: sequences, their source, and the model.
 
-Ids of sequences stand in a column, or beside X; or lengths do.
+X holds observed features, inputs of transitions and perhaps ids of sequences, which
+stand in a column or beside X; or lengths do.
 """
 
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
 
+from skvrem.hmm._model import HMMModel, Parameters
+from skvrem.hmm.forward_backward._model_passes import Impossible
+from skvrem.hmm.forward_backward._source import SequenceSource
+from skvrem.hmm.transitions._homogeneous import Homogeneous, Initial
 from skvrem.utils._columns import column_number, naming_columns
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._validation import check_weight, validate_data
 
-__all__ = ["Places", "Sequences", "find_places", "open_sequences"]
+__all__ = [
+    "Sequences",
+    "find_columns",
+    "fitted_parameters",
+    "naming_impossible",
+    "observed_names",
+    "open_rows",
+]
 
+# Values so many times the median are too far for the squares of others to be told.
+FAR = 1e10
 naming = partial(
     naming_columns,
     needs="States emit numbers",
@@ -87,7 +104,7 @@ def _taken(emission):
     return getattr(emission, "column_names", None)
 
 
-def split_columns(estimator, X, reset):
+def split_columns(estimator, parameters, X, reset):
     """Return the observed features, the inputs and the ids that stand in columns of X.
 
     Raises
@@ -95,37 +112,29 @@ def split_columns(estimator, X, reset):
     ValueError
         If a column is missing, an input is, or an observed one does not hold numbers.
     """
-    options = {
-        "dtype": (np.float64, np.float32),
-        "order": "C",
-        "ensure_all_finite": "allow-nan",
-    }
-    parameters = estimator if reset else estimator._of_fit
+    options = {"order": "C", "ensure_all_finite": "allow-nan"}
+    floats = {"dtype": (np.float64, np.float32), **options}
     transitions = parameters.transitions
     whole = transitions is None or not transitions.columns
-    whole = whole and parameters.groups is None and _taken(parameters.emission) is None
-    if whole:
+    if whole and parameters.groups is None and _taken(parameters.emission) is None:
         with naming(X):
-            X = validate_data(estimator, X, reset=reset, **options)
+            X = validate_data(estimator, X, reset=reset, **floats)
         return X, None, None
     validate_data(estimator, X, reset=reset, skip_check_array=True)
-    framed = hasattr(X, "columns")
-    if not framed:
+    if not hasattr(X, "columns"):
         X = check_array(X, dtype=None, ensure_all_finite="allow-nan")
     names = list(getattr(estimator, "feature_names_in_", getattr(X, "columns", ())))
     places = find_places(parameters, names, X.shape[1])
     source = X.iloc if hasattr(X, "iloc") else X
     observed = source[:, places.observed]
     with naming(observed, numbers=places.observed):
-        observed = check_array(observed, estimator=estimator, **options)
+        observed = check_array(observed, estimator=estimator, **floats)
     ids = None if places.ids is None else np.asarray(source[:, places.ids])
     inputs = None
     if places.inputs:
         inputs = source[:, places.inputs]
         with naming(inputs, numbers=places.inputs):
-            inputs = check_array(
-                inputs, dtype=np.float64, order="C", ensure_all_finite="allow-nan"
-            )
+            inputs = check_array(inputs, dtype=np.float64, **options)
         unknown = ~np.isfinite(inputs)
         if unknown.any():
             row, column = np.argwhere(unknown)[0]
@@ -174,13 +183,14 @@ class Sequences(NamedTuple):
 
 def open_sequences(
     estimator,
+    parameters,
     X,
+    reset,
+    y=None,
+    sample_weight=None,
     groups=None,
     lengths=None,
-    sample_weight=None,
     state_labels=None,
-    reset=False,
-    y=None,
     drop=True,
 ):
     """Validate rows and find out where sequences start.
@@ -195,30 +205,23 @@ def open_sequences(
         For containers of dask.
     """
     refuse_dask(X, y, groups, lengths, sample_weight, state_labels)
-    X, inputs, ids = split_columns(estimator, X, reset)
+    X, inputs, ids = split_columns(estimator, parameters, X, reset)
     n_rows = len(X)
     _check_ignored(y, n_rows)
-    given = [
-        name
-        for name, value in (("lengths", lengths), ("groups", groups), ("a column", ids))
-        if value is not None
-    ]
-    if ids is not None and groups is not None and lengths is None:
+    ways = (
+        ("lengths", _bounds_of_lengths, lengths),
+        ("groups", _bounds_of_ids, groups),
+        ("a column", _bounds_of_ids, ids),
+    )
+    given = {name: find(own, n_rows) for name, find, own in ways if own is not None}
+    if set(given) == {"groups", "a column"} and np.array_equal(*given.values()):
         # A search hands its groups on to whatever fits: no harm if they are the same.
-        same = np.array_equal(
-            _bounds_of_ids(ids, n_rows), _bounds_of_ids(groups, n_rows)
-        )
-        given = given[same:]
+        del given["groups"]
     if len(given) > 1:
         raise ValueError(
             f"Sequences are given twice, by {' and by '.join(given)}: give one of them."
         )
-    if lengths is not None:
-        bounds = _bounds_of_lengths(lengths, n_rows)
-    elif given:
-        bounds = _bounds_of_ids(groups if ids is None else ids, n_rows)
-    else:
-        bounds = np.array([0, n_rows])
+    bounds = next(iter(given.values()), np.array([0, n_rows]))
     weight = check_weight(sample_weight, n_rows)
     if weight is not None:
         first = weight[bounds[:-1]]
@@ -231,7 +234,6 @@ def open_sequences(
                 "row where its sequence starts."
             )
         weight = first
-    parameters = estimator if reset else estimator._of_fit
     labels = _check_labels(state_labels, n_rows, parameters.n_components)
     sequences = Sequences(X, bounds, weight, labels, inputs)
     if drop and weight is not None and not weight.all():
@@ -287,12 +289,10 @@ def _check_ignored(y, n_rows):
 def _bounds_of_lengths(lengths, n_rows):
     lengths = np.asarray(lengths)
     whole = lengths.ndim == 1 and lengths.size and lengths.dtype.kind in "iuf"
-    whole = bool(whole and (lengths == np.floor(lengths)).all() and lengths.min() >= 1)
-    whole = whole and bool(lengths.max() < np.inf)
-    # Of numbers that are too large a sum may wrap around.
-    fits = whole and lengths.max() <= n_rows and lengths.size <= n_rows
-    total = sum(map(int, lengths)) if whole else None
-    if not (fits and total == n_rows):
+    whole = whole and (lengths == np.floor(lengths)).all()
+    whole = whole and lengths.min() >= 1 and lengths.max() < np.inf
+    total = sum(map(int, lengths)) if whole else None  # an array's might wrap around
+    if total != n_rows:
         raise ValueError(
             f"lengths must be positive whole numbers that add up to the {n_rows} rows "
             f"of X, got {lengths!r}{f', which add up to {total}' if whole else ''}. "
@@ -334,12 +334,8 @@ def _bounds_of_ids(ids, n_rows):
 
 def _missing(ids):
     """Which ids are None, NaN, NaT or NA."""
-    if ids.dtype.kind in "fc":
-        return np.isnan(ids)
-    if ids.dtype.kind in "mM":
-        return np.isnat(ids)
     if ids.dtype.kind != "O":
-        return np.zeros(ids.shape, bool)
+        return ids != ids
     return np.array([_is_missing(value) for value in ids], bool)
 
 
@@ -347,3 +343,132 @@ def _is_missing(value):
     if isinstance(value, float):
         return value != value
     return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def open_rows(estimator, X, *given, fresh=False, carried=None, **named):
+    """Validate rows and all that is given with them.
+
+    Parameters
+    ----------
+    estimator : VRHMM
+    X : array-like
+    fresh : bool
+        The families are to be opened on these rows, or are those of the fit.
+    carried : ndarray, default=None
+        See :class:`SequenceSource`.
+    *given, **named
+        See :func:`open_sequences`.
+
+    Returns
+    -------
+    sequences : Sequences
+    data : SequenceSource
+    model : HMMModel
+    """
+    if not fresh:
+        check_is_fitted(estimator)
+    structure = estimator if fresh else estimator._of_fit
+    sequences = open_sequences(estimator, structure, X, fresh, *given, **named)
+    if fresh:
+        emission, transitions = _open_families(estimator, sequences)
+    else:
+        emission, transitions = estimator.emission_, estimator.transitions_
+        emission.check(sequences.X)
+    initial = Initial(
+        structure.startprob,
+        structure.startprob_init,
+        structure.startprob_prior,
+        structure.n_components,
+        transitions.first,
+    )
+    data = SequenceSource(sequences, emission, transitions, carried)
+    model = HMMModel(
+        data.emission,
+        data.features,
+        initial,
+        transitions,
+        data.total_weight,
+        labelled=sequences.labels is not None,
+    )
+    return sequences, data, model
+
+
+def _open_families(estimator, sequences):
+    """Return emission and transitions, opened on the rows of a fit."""
+    X, n = sequences.X, estimator.n_components
+    if len(X) < n:
+        raise ValueError(
+            f"Expected n_samples >= n_components but got n_components = {n}, "
+            f"n_samples = {len(X)}."
+        )
+    if np.isnan(X[0]).all() and np.isnan(X).all():
+        raise ValueError(
+            "All values of X are NaN, which stands for missing: nothing has been "
+            "observed that a model could be fitted to."
+        )
+    names = observed_names(estimator, estimator)
+    emission = estimator._family().open(X, n, names)
+    transitions = clone(estimator.transitions or Homogeneous()).open(n)
+    fitted = vars(estimator).get("transitions_") if estimator.warm_start else None
+    transitions.prepare(sequences.inputs, fitted)
+    return emission, transitions
+
+
+def fitted_parameters(estimator):
+    """Return the parameters of a fitted estimator."""
+    check_is_fitted(estimator)
+    transmat = np.asarray(estimator.transmat_, float)
+    return Parameters(
+        np.asarray(estimator.startprob_, float),
+        estimator.transitions_.parameters(transmat),
+        estimator.emission_.parameters(),
+    )
+
+
+def find_columns(estimator, parameters=None):
+    """Return what the columns of X are for, by the fit or by other parameters."""
+    names = list(getattr(estimator, "feature_names_in_", ()))
+    parameters = estimator._of_fit if parameters is None else parameters
+    return find_places(parameters, names, estimator.n_features_in_)
+
+
+def observed_names(estimator, parameters=None):
+    """Return the names of the columns of X that are observed."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        names = [f"x{j}" for j in range(estimator.n_features_in_)]
+    return [names[j] for j in find_columns(estimator, parameters).observed]
+
+
+@contextmanager
+def naming_impossible(sequences):
+    """Say of which row of X it is that no path of states can reach it."""
+    try:
+        yield
+    except Impossible as error:
+        raise ValueError(_explain(error.row, sequences)) from None
+
+
+def _explain(row, sequences):
+    row, sequence, inside = sequences.place(row)
+    where = (
+        f"Row {row} of X (row {inside} of sequence {sequence}) has probability zero "
+        "given the rows before it"
+    )
+    # A value too far from the rest for sums of squares.
+    size = np.abs(np.where(np.isnan(sequences.X), 0.0, sequences.X))
+    top, middle = size.max(axis=0), np.median(size, axis=0)
+    far = top > FAR * np.where(middle > 0.0, middle, 1.0)
+    if far.any():
+        column = int(far.argmax())
+        row = int(size[:, column].argmax())
+        return (
+            f"{where}, in floating point: observed column {column} holds "
+            f"{sequences.X[row, column]:g} in row {sequences.place(row)[0]}, too far "
+            "from all other values. Look for outliers."
+        )
+    return (
+        f"{where}: no state that can follow emits it. Look at the mask, at fixed or "
+        "zero transition and start probabilities, and at emission probabilities of "
+        "zero."
+    )

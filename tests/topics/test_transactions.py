@@ -1,4 +1,4 @@
-"""A fit of VRPLSA happens or it does not, and says what it does meanwhile."""
+"""A fit of topics happens or it does not, and says what it does meanwhile."""
 
 import contextlib
 import re
@@ -6,13 +6,15 @@ import re
 import numpy as np
 import pytest
 
-from skvrem import VRPLSA
+from skvrem import VRPLSA, TemperedLDA
 from skvrem.solvers import SVRG, Batch, Stochastic
-from skvrem.topics.plsa._model import PLSAModel
 from skvrem.utils._reports import Progress
 from tests.watching import Recorder, Untouched, fails_at, needs_callbacks
 
 SOLVERS = {"batch": Batch, "stochastic": Stochastic, "svrg": SVRG}
+KINDS = pytest.mark.parametrize(
+    "kind", [VRPLSA, TemperedLDA], ids=lambda kind: kind.__name__
+)
 STATES = pytest.mark.parametrize("state", ["new", "fitted", "stream"])
 METHODS = pytest.mark.parametrize("method", ["fit", "partial_fit"])
 EVERY_SOLVER = pytest.mark.parametrize("solver", list(SOLVERS))
@@ -26,14 +28,14 @@ def X():
     return rng.poisson(words[rng.integers(2, size=200)])
 
 
-def plsa(**params):
+def new(kind, **params):
     defaults = {"n_components": 2, "random_state": 0, "tol": 0.0, "max_iter": 4}
-    return VRPLSA(**(defaults | {"batch_size": 40} | params))
+    return kind(**(defaults | {"batch_size": 40} | params))
 
 
-def make(state, X, **params):
+def make(kind, state, X, **params):
     """An estimator that is new, fitted, or in the middle of a stream."""
-    estimator = plsa(**params)
+    estimator = new(kind, **params)
     if state == "fitted":
         estimator.set_params(tol=1e-2, max_iter=100).fit(X)
         estimator.set_params(**{"tol": 0.0, "max_iter": 4} | params)
@@ -44,14 +46,15 @@ def make(state, X, **params):
 
 @STATES
 @METHODS
-def test_bad_counts_and_weights_leave_no_trace(method, state, X):
-    estimator = make(state, X)
+@KINDS
+def test_bad_counts_and_weights_leave_no_trace(kind, method, state, X):
+    estimator = make(kind, state, X)
     untouched = Untouched(estimator)
     bad = [X - 1, np.where(X > 3, np.nan, X), X[:0], X[0], X + 1j, [["a", "b"]]]
     if method == "fit":  # an empty batch of a stream is skipped
         bad.append(0 * X)
-    if state == "stream" or (state, method) == ("fitted", "partial_fit"):
-        bad += [X[:, :3]] if method == "partial_fit" else []
+    if state != "new" and method == "partial_fit":
+        bad.append(X[:, :3])
     for counts in bad:
         with pytest.raises(ValueError):
             getattr(estimator, method)(counts)
@@ -65,19 +68,23 @@ def test_bad_counts_and_weights_leave_no_trace(method, state, X):
 @STATES
 @METHODS
 @pytest.mark.parametrize(
-    "params",
+    ("kind", "params"),
     [
-        {"n_components": 0},
-        {"n_components": 3, "doc_topic_smoothing": [1.0, 1.0]},
-        {"topic_word_smoothing": np.ones((2, 3))},
-        {"solver": "magic"},
-        {"step_size": -1.0},
-        {"n_jobs": 0},
+        *((kind, {"n_components": 0}) for kind in (VRPLSA, TemperedLDA)),
+        *((kind, {"solver": "magic"}) for kind in (VRPLSA, TemperedLDA)),
+        *((kind, {"step_size": -1.0}) for kind in (VRPLSA, TemperedLDA)),
+        *((kind, {"temperature": 0.9}) for kind in (VRPLSA, TemperedLDA)),
+        *((kind, {"n_jobs": 0}) for kind in (VRPLSA, TemperedLDA)),
+        (VRPLSA, {"n_components": 3, "doc_topic_smoothing": [1.0, 1.0]}),
+        (VRPLSA, {"topic_word_smoothing": np.ones((2, 3))}),
+        (TemperedLDA, {"doc_topic_prior": 0.0}),
+        (TemperedLDA, {"topic_word_prior": -1.0}),
+        (TemperedLDA, {"learning_decay": 0.6, "step_decay": 0.9}),
     ],
-    ids=lambda params: next(iter(params)),
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else value.__name__,
 )
-def test_bad_parameters_leave_no_trace(params, method, state, X):
-    estimator = make(state, X).set_params(**params)
+def test_bad_parameters_leave_no_trace(kind, params, method, state, X):
+    estimator = make(kind, state, X).set_params(**params)
     untouched = Untouched(estimator)
     with pytest.raises(ValueError):
         getattr(estimator, method)(X)
@@ -88,8 +95,9 @@ def test_bad_parameters_leave_no_trace(params, method, state, X):
 @STATES
 @EVERY_SOLVER
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError()])
-def test_second_epoch_fails(error, solver, state, X, monkeypatch):
-    estimator = make(state, X, solver=solver)
+@KINDS
+def test_second_epoch_fails(kind, error, solver, state, X, monkeypatch):
+    estimator = make(kind, state, X, solver=solver)
     untouched = Untouched(estimator)
     begin, calls = fails_at(SOLVERS[solver].certify, 2, error)
     with monkeypatch.context() as patched:
@@ -100,14 +108,15 @@ def test_second_epoch_fails(error, solver, state, X, monkeypatch):
     untouched.check()
     again = estimator.fit(X).components_
     np.testing.assert_array_equal(
-        again, make(state, X, solver=solver).fit(X).components_
+        again, make(kind, state, X, solver=solver).fit(X).components_
     )
 
 
 @pytest.mark.parametrize("solver", ["svrg", "stochastic"])
-def test_a_step_in_the_second_epoch_is_interrupted(solver, X, monkeypatch):
+@KINDS
+def test_a_step_in_the_second_epoch_is_interrupted(kind, solver, X, monkeypatch):
     # Steps write to buffers: none of them may be an attribute of the estimator.
-    estimator = make("fitted", X, solver=solver, warm_start=True)
+    estimator = make(kind, "fitted", X, solver=solver, warm_start=True)
     untouched = Untouched(estimator)
     estimate, calls = fails_at(SOLVERS[solver].estimate, 8, KeyboardInterrupt())
     monkeypatch.setattr(SOLVERS[solver], "estimate", estimate)
@@ -120,20 +129,21 @@ def test_a_step_in_the_second_epoch_is_interrupted(solver, X, monkeypatch):
 @STATES
 @METHODS
 @pytest.mark.parametrize("name", ["statistics", "update", "recentre"])
-def test_model_fails(name, method, state, X, monkeypatch):
-    estimator = make(state, X, solver="batch")
+@KINDS
+def test_model_fails(kind, name, method, state, X, monkeypatch):
+    estimator = make(kind, state, X, solver="batch")
     untouched = Untouched(estimator)
-    original = getattr(PLSAModel, name)
-    failing, calls = fails_at(original, 1, KeyboardInterrupt())
-    monkeypatch.setattr(PLSAModel, name, failing)
+    failing, calls = fails_at(getattr(kind._model, name), 1, KeyboardInterrupt())
+    monkeypatch.setattr(kind._model, name, failing)
     with pytest.raises(KeyboardInterrupt):
         getattr(estimator, method)(X)
     assert calls
     untouched.check()
 
 
-def test_second_start_fails(X, monkeypatch):
-    estimator = make("fitted", X, n_init=3)
+@KINDS
+def test_second_start_fails(kind, X, monkeypatch):
+    estimator = make(kind, "fitted", X, n_init=3)
     untouched = Untouched(estimator)
     failing, calls = fails_at(Progress.start, 2, KeyboardInterrupt())
     monkeypatch.setattr(Progress, "start", failing)
@@ -146,8 +156,9 @@ def test_second_start_fails(X, monkeypatch):
     untouched.check()
 
 
-def test_partial_fit_does_not_write_to_what_was_there(X):
-    estimator = plsa().partial_fit(X)
+@KINDS
+def test_partial_fit_does_not_write_to_what_was_there(kind, X):
+    estimator = new(kind).partial_fit(X)
     before = {name: np.array(value) for name, value in vars(estimator).items()}
     objects = dict(vars(estimator))
     estimator.partial_fit(X)
@@ -156,12 +167,14 @@ def test_partial_fit_does_not_write_to_what_was_there(X):
 
 
 @quiet
-def test_verbose_lines(X, capsys):
-    plsa(solver="batch").fit(X)
+@KINDS
+def test_verbose_lines(kind, X, capsys):
+    new(kind, solver="batch").fit(X)
     assert capsys.readouterr() == ("", "")
-    fitted = plsa(solver="batch", max_iter=6, verbose=1, verbose_interval=3).fit(X)
+    told = {"verbose": 1, "verbose_interval": 3}
+    fitted = new(kind, solver="batch", max_iter=6, **told).fit(X)
     line = re.compile(
-        r"\[VRPLSA\] start 1/1, epoch (\d+), ([\d.]+) passes, [\d.e-]+ s: "
+        rf"\[{kind.__name__}\] start 1/1, epoch (\d+), ([\d.]+) passes, [\d.e-]+ s: "
         r"objective (-[\d.]+)"
     )
     found = [line.fullmatch(text) for text in capsys.readouterr().out.splitlines()]
@@ -178,9 +191,10 @@ def test_verbose_lines(X, capsys):
 @needs_callbacks
 @quiet
 @EVERY_SOLVER
-def test_callback_sees_a_task_tree(solver, X):
+@KINDS
+def test_callback_sees_a_task_tree(kind, solver, X):
     recorder = Recorder()
-    estimator = plsa(solver=solver, n_init=2, max_iter=3).set_callbacks(recorder)
+    estimator = new(kind, solver=solver, n_init=2, max_iter=3).set_callbacks(recorder)
     estimator.fit(X)
     events = recorder.events
     assert (events[0], events[-1]) == ("setup", "teardown")
@@ -190,24 +204,35 @@ def test_callback_sees_a_task_tree(solver, X):
 
 @needs_callbacks
 @quiet
-@EVERY_SOLVER
-def test_callback_gets_an_estimator_that_answers(solver, X):
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        *((VRPLSA, {"solver": solver}) for solver in SOLVERS),
+        *(
+            (TemperedLDA, {"tempering": t, "annealing_iter": 2, "solver": "stochastic"})
+            for t in (None, "annealed", "global", "local")
+        ),
+    ],
+)
+def test_callback_gets_an_estimator_that_answers(kind, params, X):
     recorder = Recorder(X)
-    estimator = plsa(solver=solver, max_iter=8).set_callbacks(recorder).fit(X)
+    estimator = new(kind, max_iter=8, **params).set_callbacks(recorder).fit(X)
     assert len(recorder.scores) == estimator.n_iter_ == 8
     assert np.isfinite(recorder.scores).all()
-    assert recorder.scores[-1] > recorder.scores[0]
+    if kind is VRPLSA:
+        assert recorder.scores[-1] > recorder.scores[0]
     # What it is given has no part in the fit.
-    plain = plsa(solver=solver, max_iter=8).fit(X)
+    plain = new(kind, max_iter=8, **params).fit(X)
     np.testing.assert_array_equal(estimator.components_, plain.components_)
     assert set(vars(estimator)) - set(vars(plain)) == {"_skl_callbacks"}
 
 
 @needs_callbacks
 @EVERY_SOLVER
-def test_callback_stops_early(solver, X):
+@KINDS
+def test_callback_stops_early(kind, solver, X):
     recorder = Recorder(stop_at=3)
-    estimator = plsa(solver=solver, max_iter=50).set_callbacks(recorder).fit(X)
+    estimator = new(kind, solver=solver, max_iter=50).set_callbacks(recorder).fit(X)
     assert estimator.n_iter_ == 3
     assert not estimator.converged_
     assert np.isfinite(estimator.score(X))
@@ -216,9 +241,10 @@ def test_callback_stops_early(solver, X):
 
 @needs_callbacks
 @STATES
-def test_callback_interrupts(state, X):
+@KINDS
+def test_callback_interrupts(kind, state, X):
     recorder = Recorder(fail_at=2)
-    estimator = make(state, X).set_callbacks(recorder)
+    estimator = make(kind, state, X).set_callbacks(recorder)
     untouched = Untouched(estimator)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(X)

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from skvrem.topics._model_word_sums import (
+from skvrem.topics._model import (
     WordRows,
     WordSums,
     cut_documents,

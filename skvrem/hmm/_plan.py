@@ -1,0 +1,141 @@
+"""What the parameters of a hidden Markov model leave open: solver, blocks, steps."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from skvrem import schedules, solvers
+from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
+from skvrem.hmm.forward_backward._source import RowBlockSource
+
+__all__ = ["check_solver", "plan_fit"]
+
+# Starts of "auto", and epochs of each before the best goes on.
+STARTS, SHORT = 8, 6
+# Rows of a block of "incremental", how many of them there may be, and sweeps between
+# two passes that certify.
+BLOCK_ROWS, FEWEST, MOST, SWEEPS = 4096, 8, 100, 2
+# Stochastic M steps of a sweep over blocks, and fewest rows of one: a tile.
+STEPS, TILE_ROWS = 1000, 128
+# Pairs that quasi-Newton steps remember: more than most models have parameters.
+PAIRS = 100
+# Of stochastic EM: what a step leaves of the statistics before is never nothing.
+LONGEST_STEP = 0.9
+
+
+def check_solver(estimator):
+    """Check what solver, acceleration and tempering are together.
+
+    Raises
+    ------
+    ValueError
+        If they do not go together.
+    """
+    solver, acceleration = estimator.solver, estimator.acceleration
+    given = acceleration not in ("auto", None)
+    if given and solver not in ("auto", "batch"):
+        raise ValueError(
+            f"acceleration={acceleration!r} is of batch passes, not of "
+            f"solver={solver!r}: give one of them."
+        )
+    if solver in ("svrg", "saga") and estimator.tempering is not None:
+        raise ValueError(
+            f"solver={solver!r} never lets the likelihood fall, and "
+            f"tempering={estimator.tempering!r} does: give one of them."
+        )
+    if acceleration == "lbfgs" and estimator.tempering is not None:
+        raise ValueError(
+            "acceleration='lbfgs' compares values of one objective, and "
+            f"tempering={estimator.tempering!r} changes it: give one of them."
+        )
+
+
+def plan_fit(estimator, model, data, warm):
+    """Choose what the parameters of an estimator leave open.
+
+    Parameters
+    ----------
+    estimator : VRHMM
+    model : HMMModel
+    data : SequenceSource
+    warm : bool
+        There is a solution to start from.
+
+    Returns
+    -------
+    plan : Plan
+    data : SequenceSource or RowBlockSource
+        What the solver visits.
+    n_init : int
+        Starts.
+    """
+    n_init = 1 if warm else estimator.n_init
+    if n_init == "auto":
+        one = estimator.n_components == 1 or estimator.tempering is not None
+        n_init = 1 if one else STARTS
+    solver, acceleration = estimator.solver, estimator.acceleration
+    if acceleration == "auto":
+        acceleration = "squarem" if solver == "auto" else None
+    if solver == "auto":
+        solver = "batch"
+    name = solver if acceleration is None else f"{solver}+{acceleration}"
+    # Of several starts the best goes on. Tempered ones do not compare before their end.
+    lead, short = solvers.Batch(), n_init > 1 and estimator.tempering is None
+    step_size = schedules.Constant(1.0)
+    rows, batch_size = len(data.rows.X), estimator.batch_size
+    n_blocks = int(np.clip(rows // BLOCK_ROWS, FEWEST, MOST))
+    if batch_size != "auto":
+        n_blocks = max(1, round(rows / batch_size))
+    if acceleration == "lbfgs":
+        # Far from an optimum its metric is worth little: also the only start is led.
+        made = solvers.QuasiNewton(estimator.tol, PAIRS, trusted=False)
+        short = True
+    elif acceleration == "squarem":
+        made, lead = solvers.Squarem(), solvers.Squarem()
+    elif solver == "incremental":
+        made, data = solvers.Incremental(n_blocks, SWEEPS), RowBlockSource(data)
+    elif solver in ("svrg", "saga"):
+        make = partial(
+            _make_sweeps,
+            batch_size=batch_size,
+            saga=solver == "saga",
+            partial=estimator.partial_e_step,
+            inner_iter=estimator.inner_iter,
+        )
+        size = estimator.step_size
+        # An epoch can gain little by chance.
+        made = solvers.Sweeps(solver, patience=2, noisy=False, make=make)
+        step_size = schedules.Constant(1.0 if size == "auto" else float(size))
+    elif solver in solvers.BY_NAME:
+        # On blocks of whole sequences, which do not lean on each other.
+        size = rows / min(n_blocks, data.n_units)
+        planned = solvers.plan_em(
+            estimator, rows, model.n_parameters(), batch_size=size
+        )
+        made, step_size = planned.solver, planned.step_size
+        if solver == "stochastic":
+            # A step of 1 would make codes impossible that its sequences have not.
+            step_size = replace(step_size, most=LONGEST_STEP)
+    else:
+        made = solvers.Batch()
+    plan = solvers.Plan(name, made, step_size)
+    plan = replace(plan, lead=lead, lead_epochs=SHORT) if short else plan
+    return plan, data, n_init
+
+
+def _make_sweeps(model, data, rng, *, batch_size, **options):
+    """Return sweeps over rows where a kernel can make them, else over blocks."""
+    rows = len(data.rows.X)
+    can = RowSweeps.can(model, data.rows) and not data.weight.size
+    if batch_size == 1 and not can:
+        raise ValueError(
+            "batch_size=1 needs Gaussian emissions with covariance_type='diag' and "
+            "nothing fixed, masked, missing, weighted, labelled or with a prior: leave "
+            "batch_size='auto', which visits blocks of rows otherwise."
+        )
+    if can and batch_size in (1, "auto"):
+        return RowSweeps(model, data, **options)
+    size = max(TILE_ROWS, rows // STEPS) if batch_size == "auto" else batch_size
+    partition = RowBlockSource(data).blocks(max(1, round(rows / size)), rng)
+    return BlockSweeps(model, data, partition, **options)
