@@ -602,14 +602,17 @@ class VRGaussianMixture(
         weight = check_weight(sample_weight, len(log_density))
         return float(np.average(log_density, weights=weight))
 
-    def _criterion(self, X, price):
-        """Twice the negative log-likelihood, and a price for each parameter."""
-        log_density = np.asarray(self.score_samples(X))
+    def _n_parameters(self):
         k, d = self.means_.shape
         size = self.covariances_.size
         if self._of_fit.covariance_type in ("full", "tied"):  # of which half is free
             size = size // d * (d + 1) // 2
-        penalty = (size + k * d + k - 1) * price(len(log_density))
+        return size + k * d + k - 1
+
+    def _criterion(self, X, price):
+        """Twice the negative log-likelihood, and a price for each parameter."""
+        log_density = np.asarray(self.score_samples(X))
+        penalty = self._n_parameters() * price(len(log_density))
         return float(-2.0 * log_density.sum(dtype=float) + penalty)
 
     def bic(self, X: ArrayLike) -> float:

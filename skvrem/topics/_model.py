@@ -162,7 +162,9 @@ class WordSums(NamedTuple):
         return WordSums.of(self.deviation)
 
     def step(self, mean, correction, rho):
-        r"""Return :math:`(1 - \rho) s + \rho (F + c)`.
+        r"""Return :math:`(1 - \rho) s + \rho (F + c)`, lazily.
+
+        Eqs. 4 and 5 of Chen et al. (2018).
 
         Parameters
         ----------

@@ -43,7 +43,7 @@ class Averaging:
               \theta \leftarrow R(s)
 
     with the mean :math:`F`, the correction :math:`c` and the step :math:`\rho`
-    (Chen et al. 2018, Eqs. 3-5). A correction can lead out of the feasible
+    (Chen et al. 2018, Eqs. 3, 4 and 5). A correction can lead out of the feasible
     statistics (a negative weight, an indefinite covariance); then it is scaled,
     by :math:`\alpha = 1, 1/2, 1/4, ...`. Near a fixed point corrections vanish
     and :math:`\alpha = 1`, so scaling moves no fixed point; clipping would.

@@ -126,7 +126,9 @@ def fit(
 
 
 def test_every_model_folder_has_cases():
-    folders = {p.parent.name for p in Path(skvrem.__file__).parent.glob("*/_model.py")}
+    rooms = Path(skvrem.__file__).parent
+    folders = {p.parent.name for p in rooms.glob("*/_model.py")}
+    folders &= {p.parent.name for p in rooms.glob("*/_estimator.py")}
     assert folders <= {make().folder for make in CASES.values()}
 
 

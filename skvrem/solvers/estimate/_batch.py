@@ -32,7 +32,7 @@ class Batch(Visiting):
         self.anchor: Any = None
 
     def certify(self, point, beta):
-        """Evaluate the mean at the point."""
+        """Evaluate the mean at the point: F(R(s)) in Eq. 3 of Chen et al. (2018)."""
         self.anchor = None  # free to go
         self.beta = beta
         sums = self.partition.sum(partial(self.model.statistics, point, beta=beta))

@@ -382,7 +382,7 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
                     m[c] = base[c]
                 if control == ANTITHETIC:
                     mean_of(family, base, m)
-                if approximated:
+                if approximated:  # its mean, Eqs. 64-67; where reduced, it is in totals
                     for c in range(k):
                         first[c] = target[c] - m[c]
                         second[c] = variance_of(family, m[c]) if of_scales else 0.0
@@ -391,7 +391,7 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
                         t[c] = spread[c] * noise[at, s, c]
                         z[c] = a[c] + t[c]
                     mean_of(family, z, there)
-                    if control == TAYLOR:
+                    if control == TAYLOR:  # the gradient of Eq. 61 at b: Eqs. 62, 63
                         variance_times(family, m, t, shift)
                     elif control == ANTITHETIC:
                         for c in range(k):
@@ -420,7 +420,7 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
                     fresh[i, c] = now[c]
         for c in range(k):
             for j in range(p):
-                # What rows remember has been taken off by row.
+                # Eq. 5: `now - then` is what rows have added; the mean is in totals.
                 g = controlled_inline(sums[0, c, j], 0.0, totals[0, c, j], factor)
                 h = level * totals[1, c, j]
                 h = controlled_inline(sums[1, c, j], 0.0, h, factor)
