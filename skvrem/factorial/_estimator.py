@@ -168,6 +168,8 @@ class FactorialMixture(
         the annealed bound: those of different temperatures do not compare.
     init_scores_ : ndarray of shape (n_init,)
         Bound that each start reached.
+    init_epochs_ : ndarray of shape (n_init,)
+        Epochs that each start made.
     solver_, step_size_, batch_size_ : str, float, int
         What was used.
     n_samples_seen_ : int

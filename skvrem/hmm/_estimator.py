@@ -2,7 +2,7 @@
 
 from copy import copy
 from functools import partial
-from itertools import cycle
+from itertools import chain, cycle, repeat
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -166,11 +166,12 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         Steps of :meth:`partial_fit` and "stochastic" are
         ``step_size * (t + step_offset) ** -step_decay``.
     n_init : int or "auto", default="auto"
-        Starts. Each makes 6 epochs, and the best goes on; with annealing each goes to
-        its end. "auto" is 8, or 1 where there is one state, or with annealing.
+        Starts, of which each goes to its end and the best is kept. "auto" is a race:
+        12 starts make 3 epochs, the best 4 of them 6 more, the best 2 (with minibatches
+        1) go to the end; or one start where there is one state, or with annealing.
     init_params : {"kmeans", "random"}, default="kmeans"
-        Starts from clusters of rows, every second one from randomly chosen rows; or
-        all from these.
+        The first start from clusters of rows and the others from randomly chosen rows,
+        or every second one of a given number; or all from these.
     warm_start : bool, default=False
         Start from the last solution.
     random_state : int, RandomState instance or None, default=None
@@ -212,7 +213,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     history_ : dict of ndarray
         passes, seconds, objective, step_size, temperature by epoch.
     init_scores_ : ndarray of shape (n_init,)
-        Objective that each start had reached when the best was chosen.
+        Objective that each start reached.
+    init_epochs_ : ndarray of shape (n_init,)
+        Epochs that each start made.
     solver_ : str
         What was used.
     n_samples_seen_ : int
@@ -434,6 +437,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         if self.tempering is not None:
             temperature = schedules.Linear(self.temperature, self.annealing_iter)
         methods = cycle((self.init_params, "random"))
+        if self.n_init == "auto":
+            methods = chain((self.init_params,), repeat("random"))
 
         def start(rng):
             if warm:

@@ -7,11 +7,21 @@ from sklearn.cluster import kmeans_plusplus
 
 from skvrem.hmm._model import Parameters
 
-__all__ = ["starting_parameters"]
+__all__ = ["given_start", "starting_parameters"]
 
 # Rows that a start looks at, in runs.
 MOST_ROWS, RUN_ROWS = 20_000, 100
 LLOYD_ITERATIONS = 20
+
+
+def given_start(model):
+    """Return the parameters that users gave to start from, None if not all of them."""
+    emission, none = model.emission, np.empty(0, np.int64)
+    packed = emission.given_start(np.full_like(emission.blank(), np.nan))
+    if not model.transitions.starts_given or np.isnan(packed).any():
+        return None
+    pairs = model.transitions.start(none, none, None)
+    return Parameters(model.initial.start(), pairs, packed)
 
 
 def starting_parameters(model, data, method, rng):
@@ -29,13 +39,11 @@ def starting_parameters(model, data, method, rng):
     -------
     parameters : Parameters
     """
+    given = given_start(model)
+    if given is not None:
+        return given
     rows, inputs = data.rows, data.inputs
     emission, n = model.emission, model.emission.n_states_
-    packed = emission.given_start(np.full_like(emission.blank(), np.nan))
-    if model.transitions.starts_given and not np.isnan(packed).any():
-        none = np.empty(0, np.int64)
-        pairs = model.transitions.start(none, none, None)
-        return Parameters(model.initial.start(), pairs, packed)
     runs = _runs(rows.bounds, rng)
     picked = np.concatenate([np.arange(a, b) for a, b in runs])
     edges = np.cumsum([0] + [b - a for a, b in runs])[:-1]

@@ -359,7 +359,7 @@ class SBMLogisticRegression(
             result, attributes = solvers.run_starts(
                 self, start, plan, data, progress, random_state
             )
-        del attributes["init_scores_"]  # there is one start
+        del attributes["init_scores_"], attributes["init_epochs_"]  # there is one start
         check_precision(center, result.point.parameters.theta, rows.dtype)
         warn_not_converged(self, result, advice="a smaller C makes the problem easier")
         for name in ("coef_std_", "intercept_std_", "curvature_"):

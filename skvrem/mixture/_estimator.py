@@ -145,6 +145,8 @@ class VRGaussianMixture(
         What was used.
     init_scores_ : ndarray of shape (n_init,)
         Log-likelihood a row that each start reached.
+    init_epochs_ : ndarray of shape (n_init,)
+        Epochs that each start made.
     n_samples_seen_ : int
         Rows of all fits since the last start.
     n_features_in_ : int

@@ -76,9 +76,11 @@ class Plan:
     step_size : callable
     n_blocks : int or None
         None where solvers have steps and blocks of their own.
-    lead : Solver, default=None
-        Makes the first epochs of every start, of which only the best goes on.
-    lead_epochs : int
+    lead : callable, default=None
+        Returns the solver of a race's first epochs.
+    rungs : tuple of (int, int)
+        A race of starts: epochs that all who are left make, and how many of them go
+        on. Those whom the last rung leaves go to their ends; without rungs all do.
     """
 
     name: str
@@ -86,7 +88,7 @@ class Plan:
     step_size: Any = ONE
     n_blocks: int | None = None
     lead: Any = None
-    lead_epochs: int = 0
+    rungs: tuple = ()
 
     def keeps_sums(self, most_blocks):
         """Whether the sums of blocks are kept, of which so many fit in memory.

@@ -8,7 +8,7 @@ import numpy as np
 
 from skvrem.schedules import Constant
 from skvrem.solvers._history import joined
-from skvrem.solvers._run import run
+from skvrem.solvers._run import Run
 
 __all__ = ["Start", "run_starts"]
 
@@ -34,7 +34,10 @@ class Start(NamedTuple):
 
 
 def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
-    """Run from several starts.
+    """Run from several starts, to their ends or in a race.
+
+    In a race all starts make a few epochs, some go on, and few to the end. Objectives
+    decide who goes on, and the first of equal ones.
 
     Parameters
     ----------
@@ -43,7 +46,7 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     start : callable
         Called with a Generator, returns a Start.
     plan : Plan
-        With a `lead`, starts are short and only the best goes on.
+        With `rungs` where this is a race.
     data : see ``_protocols.py``
     progress : Progress
         Of as many starts as it was made for.
@@ -59,56 +62,93 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     attributes : dict
         Fitted attributes: those of its point, and what all estimators say of a fit.
     """
+    scores, epochs = np.full((2, progress.n_init), np.nan)
 
-    def advance(solver, held, begin, n_epochs, passes, began):
-        return run(
-            begin.model,
-            solver,
-            data,
-            held.pop(),  # the loop's alone, which can let it go
-            step_size=plan.step_size,
-            temperature=begin.temperature,
-            max_iter=n_epochs,
-            tol=estimator.tol,
-            rng=rng,
-            report=partial(_report, report, stop),
-            passes=passes,
-            seconds=time.perf_counter() - began,
-        )
-
-    max_iter, short = estimator.max_iter, plan.lead is not None
-    solver, n_epochs = plan.solver, max_iter
-    if short:
-        solver, n_epochs = plan.lead, min(plan.lead_epochs, max_iter)
-    begun, results = [], []
-    for number in range(progress.n_init):
-        began = time.perf_counter()
+    def enter(number):
         seed = random_state.randint(2**31 - 1) if random_state is not None else 0
-        rng = np.random.default_rng(seed)
-        begin = start(rng)
-        held, begin = [begin.point], begin._replace(point=None)
-        report = progress.start(number, begin.attributes)
-        results.append(advance(solver, held, begin, n_epochs, begin.passes, began))
-        begun.append((begin, began))
-        if not short and report.end():
+        return _Entrant(estimator, start, plan, data, progress, number, seed, stop)
+
+    def see(entrant, result):
+        scores[entrant.number] = result.objective
+        epochs[entrant.number] = result.n_iter
+        return -np.nan_to_num(result.objective, nan=-np.inf)
+
+    # One at a time, but in a race.
+    entrants: Any = map(enter, range(progress.n_init))
+    for n_epochs, n_left in plan.rungs:
+        entrants = list(entrants)
+        for entrant in entrants:
+            entrant.advance(n_epochs)
+        order = np.argsort([see(e, e.result) for e in entrants], kind="stable")
+        for at in order[n_left:]:
+            entrants[at].report.end()
+        entrants = [entrants[at] for at in order[:n_left]]
+    best: Any = None
+    describe: Any = None
+    lowest = np.inf
+    for entrant in entrants:
+        result = entrant.finish()
+        loss = see(entrant, result)
+        if best is None or loss < lowest:
+            lowest, best, describe = loss, result, entrant.attributes
+        if entrant.report.end():
             break
-    scores = np.array([result.objective for result in results])
-    at = int(np.where(np.isnan(scores), -np.inf, scores).argmax())
-    best, (begin, began) = results[at], begun[at]
-    left = max_iter - best.n_iter
-    if short and left > 0 and not (best.converged or best.stopped):
-        passes = best.history[-1].passes
-        more = advance(plan.solver, [best.point], begin, left, passes, began)
-        best = joined([best, more])
-    if short:
-        report.end()
     return best, {
-        **begin.attributes(best.point),
+        **describe(best.point),
         **best.attributes(),
         **plan.attributes(data.n_units),
         "solver_": best.history[-1].solver,
         "init_scores_": scores,
+        "init_epochs_": np.nan_to_num(epochs).astype(int),
     }
+
+
+class _Entrant:
+    """A start on its way: runs that go on from each other, and what they report to."""
+
+    def __init__(self, estimator, start, plan, data, progress, number, seed, stop):
+        self.number, self.plan, self.most = number, plan, estimator.max_iter
+        self.began, rng = time.perf_counter(), np.random.default_rng(seed)
+        begin = start(rng)
+        self.attributes = begin.attributes
+        self.report = progress.start(number, begin.attributes)
+        self.open = partial(
+            Run,
+            begin.model,
+            data=data,
+            step_size=plan.step_size,
+            temperature=begin.temperature,
+            tol=estimator.tol,
+            rng=rng,
+            report=partial(_report, self.report, stop),
+        )
+        solver = plan.lead() if plan.rungs else plan.solver
+        self.run = self.open(solver, point=begin.point, passes=begin.passes)
+
+    def advance(self, n_epochs):
+        """Make so many epochs more, of those that there may be."""
+        self.run.advance(min(n_epochs, self.most - self.run.n_iter))
+
+    @property
+    def result(self):
+        """Of all epochs so far."""
+        return self.run.result()
+
+    def finish(self):
+        """Go on to the end, by the solver of the plan."""
+        plan, led = self.plan, self.run
+        if not plan.rungs or type(plan.solver) is plan.lead:
+            return led.advance(self.most - led.n_iter).result()
+        result = led.result()
+        left = self.most - result.n_iter
+        if result.converged or result.stopped or not left:
+            return result
+        seconds = time.perf_counter() - self.began
+        passes = result.history[-1].passes
+        last = self.open(
+            plan.solver, point=result.point, passes=passes, seconds=seconds
+        )
+        return joined([result, last.advance(left).result()])
 
 
 def _report(report, stop, epoch, point):

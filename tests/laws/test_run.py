@@ -240,9 +240,8 @@ class Climbing(Astray):
 class Ends:
     """Progress that counts starts begun and ended."""
 
-    n_init = 3
-
-    def __init__(self):
+    def __init__(self, n_init):
+        self.n_init = n_init
         self.began, self.ended, self.epochs = 0, 0, []
 
     def start(self, number, attributes):
@@ -263,7 +262,7 @@ class Units:
 
 def starts(heights, plan, max_iter):
     """Fit from these heights; return the result, its attributes, the progress."""
-    heights, progress = iter(heights), Ends()
+    progress, heights = Ends(len(heights)), iter(heights)
 
     def start(rng):
         return solvers.Start(Still(), Height(next(heights)), lambda p: {"at_": p.value})
@@ -276,24 +275,39 @@ def starts(heights, plan, max_iter):
     return best, attributes, progress
 
 
-def test_only_the_best_of_short_starts_goes_on():
-    plan = solvers.Plan("main", Climbing("main"), lead=Climbing("lead"), lead_epochs=2)
-    best, attributes, progress = starts([0.0, 5.0, np.nan], plan, 6)
-    np.testing.assert_equal(attributes["init_scores_"], [2.0, 7.0, np.nan])
+def race(*rungs):
+    return solvers.Plan(
+        "main", Climbing("main"), lead=lambda: Climbing("lead"), rungs=rungs
+    )
+
+
+def test_the_best_of_a_race_goes_on():
+    best, attributes, progress = starts([0.0, 5.0, np.nan], race((2, 1)), 6)
+    np.testing.assert_equal(attributes["init_scores_"], [2.0, 11.0, np.nan])
+    assert attributes["init_epochs_"].tolist() == [2, 6, 2]
     assert attributes["at_"] == best.objective == 11.0
     assert best.n_iter == 6 and attributes["solver_"] == "main"
     assert attributes["history_"]["solver"].tolist() == ["lead"] * 3 + ["main"] * 4
     assert attributes["history_"]["objective"].tolist() == list(range(5, 12))
     # The start's certificate, a pass an epoch, and those of certificates.
     assert np.all(np.diff(attributes["history_"]["passes"]) > 0.0)
-    assert progress.began == 3 and progress.ended == 1
+    assert progress.began == progress.ended == 3
     assert "step_size_" not in attributes  # the plan knows of none
 
 
-def test_short_starts_take_no_more_epochs_than_there_are():
-    plan = solvers.Plan("main", Climbing("main"), lead=Climbing("lead"), lead_epochs=9)
-    best, attributes, _ = starts([0.0, 5.0, 2.0], plan, 4)
+def test_rungs_of_a_race_leave_fewer_and_fewer():
+    heights, plan = [3.0, 0.0, 5.0, np.nan, 5.0], race((2, 3), (3, 2))
+    best, attributes, progress = starts(heights, plan, 9)
+    assert attributes["init_epochs_"].tolist() == [5, 2, 9, 2, 9]
+    np.testing.assert_equal(attributes["init_scores_"], [8.0, 2.0, 14.0, np.nan, 14.0])
+    assert best.objective == 14.0 and progress.ended == 5
+
+
+def test_a_race_takes_no_more_epochs_than_there_are():
+    best, attributes, _ = starts([0.0, 5.0, 2.0], race((9, 1)), 4)
     assert best.n_iter == 4 and attributes["solver_"] == "lead"
+    best, attributes, _ = starts([0.0, 5.0, 2.0], race((3, 2), (3, 1)), 4)
+    assert attributes["init_epochs_"].tolist() == [3, 4, 4]
 
 
 def test_all_starts_are_long_without_a_lead():

@@ -25,7 +25,7 @@ MOST_DOUBLINGS = 60
 
 @kernel
 def _take(table, t, out):
-    """Copy row t: a view of it costs more."""
+    """Copy row t: a view of it costs more, here and in `_put`."""
     for i in range(out.size):
         out[i] = table[t, i]
 
@@ -149,18 +149,23 @@ def messages(Z, begins, ends, u, reg, unit, n, alpha, beta, gamma, xi):
     """The full E step: fill messages and posteriors of all rows (5-8)."""
     n_rows, d = Z.shape
     at_u, b = constrained(n, d), np.empty(n)
+    now, pair = np.empty(n), np.empty(n * n)
     natural(u, n, d, reg, unit, at_u)
     delta, transitions, _, _ = at_u
     for t in range(n_rows):
         _densities(Z, t, u, n, d, at_u, b)
-        _alpha(begins, t, alpha, delta, transitions, n, b, alpha[t])
+        _alpha(begins, t, alpha, delta, transitions, n, b, now)
+        _put(now, alpha, t)
     for t in range(n_rows - 1, -1, -1):
         if not ends[t]:
             _densities(Z, t + 1, u, n, d, at_u, b)
-        _beta(ends, t, beta, transitions, n, b, beta[t])
+        _beta(ends, t, beta, transitions, n, b, now)
+        _put(now, beta, t)
     for t in range(n_rows):
         _densities(Z, t, u, n, d, at_u, b)
-        _posteriors(begins, t, alpha, beta, transitions, n, b, gamma[t], xi[t])
+        _posteriors(begins, t, alpha, beta, transitions, n, b, now, pair)
+        _put(now, gamma, t)
+        _put(pair, xi, t)
 
 
 @kernel(fastmath=CONTRACT)

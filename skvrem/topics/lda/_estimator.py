@@ -158,6 +158,8 @@ class TemperedLDA(TopicModel):
         "temperature".
     init_scores_ : ndarray of shape (n_init,)
         Bound that each start reached.
+    init_epochs_ : ndarray of shape (n_init,)
+        Epochs that each start made.
     solver_, step_size_, batch_size_ : str, float, int
         What was used.
     n_tokens_seen_ : float

@@ -118,6 +118,8 @@ class VRPLSA(TopicModel):
         objective is that of the epoch's beginning, NaN at the first of stochastic EM.
     init_scores_ : ndarray of shape (n_init,)
         Objective that each start reached.
+    init_epochs_ : ndarray of shape (n_init,)
+        Epochs that each start made.
     solver_, step_size_, batch_size_ : str, float, int
         What was used.
     n_tokens_seen_ : float
