@@ -44,6 +44,7 @@ from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
+    find_collapsed,
     warn_not_converged,
     warn_scale,
     with_callbacks,
@@ -440,13 +441,20 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         if self.n_init == "auto":
             methods = chain((self.init_params,), repeat("random"))
 
+        names = observed_names(self)
+
+        def collapsed(point):
+            found = _widths(model, point, names)
+            return any(find_collapsed(*about).any() for about in found)
+
         def start(rng):
             if warm:
                 parameters = self._warm_parameters(model, data)
             else:
                 parameters = starting_parameters(model, data, next(methods), rng)
             point = model.start(parameters)
-            return solvers.Start(model, point, describe, temperature=temperature)
+            how = {"temperature": temperature, "degenerate": collapsed}
+            return solvers.Start(model, point, describe, **how)
 
         with Progress(self, X, y, n_init) as progress, naming_impossible(sequences):
             random_state = check_random_state(self.random_state)
@@ -459,7 +467,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
                 attributes |= describe(point)
         warn_not_converged(self, best)
         if best.converged:
-            self._warn_widths(model, best.point)
+            for found in _widths(model, best.point, names):
+                if warn_scale(self, *found):
+                    break
         prior = model.log_prior(best.point.parameters) / model.total
         seen = self.n_samples_seen_ if warm else 0
         vars(self).pop("_carried", None)  # it is of a stream that is past
@@ -486,14 +496,6 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         except Impossible:  # what the earlier rows did not hold
             return model.relax(parameters, data.rows)
         return parameters
-
-    def _warn_widths(self, model, point):
-        """Warn of variances that are those of reg_covar."""
-        emission, features = point.parameters.emission, point.statistics.features
-        names = observed_names(self)
-        for *about, weight in model.emission.widths(emission, features, names):
-            if warn_scale(self, *about, weight * model.total):
-                break
 
     def partial_fit(
         self,
@@ -1009,6 +1011,13 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         "probability_",
         "Probabilities of categories, a row a state.",
     )
+
+
+def _widths(model, point, names):
+    """Yield what says whether variances of states are those of reg_covar alone."""
+    emission, features = point.parameters.emission, point.statistics.features
+    for *about, weight in model.emission.widths(emission, features, names):
+        yield *about, weight * model.total
 
 
 def _attributes(model, point, dtype):

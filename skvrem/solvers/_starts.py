@@ -24,6 +24,9 @@ class Start(NamedTuple):
     passes : float
         What finding the point has cost.
     temperature : callable
+    degenerate : callable, default=None
+        Whether the objective of a point is high for what is no structure of the data,
+        as of a component of a single row: then it loses to any other.
     """
 
     model: Any
@@ -31,13 +34,14 @@ class Start(NamedTuple):
     attributes: Any
     passes: float = 0.0
     temperature: Any = Constant(1.0)
+    degenerate: Any = None
 
 
 def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     """Run from several starts, to their ends or in a race.
 
     In a race all starts make a few epochs, some go on, and few to the end. Objectives
-    decide who goes on, and the first of equal ones.
+    decide who goes on, and the first of equal ones; who is degenerate comes last.
 
     Parameters
     ----------
@@ -71,7 +75,8 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     def see(entrant, result):
         scores[entrant.number] = result.objective
         epochs[entrant.number] = result.n_iter
-        return -np.nan_to_num(result.objective, nan=-np.inf)
+        height = np.nan_to_num(result.objective, nan=-np.inf)
+        return entrant.is_degenerate(result.point), -height
 
     # One at a time, but in a race.
     entrants: Any = map(enter, range(progress.n_init))
@@ -79,13 +84,13 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
         entrants = list(entrants)
         for entrant in entrants:
             entrant.advance(n_epochs)
-        order = np.argsort([see(e, e.result) for e in entrants], kind="stable")
-        for at in order[n_left:]:
-            entrants[at].report.end()
-        entrants = [entrants[at] for at in order[:n_left]]
+        entrants.sort(key=lambda entrant: see(entrant, entrant.run.result()))
+        for entrant in entrants[n_left:]:
+            entrant.report.end()
+        del entrants[n_left:]
     best: Any = None
     describe: Any = None
-    lowest = np.inf
+    lowest = True, np.inf
     for entrant in entrants:
         result = entrant.finish()
         loss = see(entrant, result)
@@ -110,7 +115,7 @@ class _Entrant:
         self.number, self.plan, self.most = number, plan, estimator.max_iter
         self.began, rng = time.perf_counter(), np.random.default_rng(seed)
         begin = start(rng)
-        self.attributes = begin.attributes
+        self.attributes, self.degenerate = begin.attributes, begin.degenerate
         self.report = progress.start(number, begin.attributes)
         self.open = partial(
             Run,
@@ -129,10 +134,9 @@ class _Entrant:
         """Make so many epochs more, of those that there may be."""
         self.run.advance(min(n_epochs, self.most - self.run.n_iter))
 
-    @property
-    def result(self):
-        """Of all epochs so far."""
-        return self.run.result()
+    def is_degenerate(self, point):
+        """Whether what a point has reached counts for nothing."""
+        return self.degenerate is not None and bool(self.degenerate(point))
 
     def finish(self):
         """Go on to the end, by the solver of the plan."""

@@ -16,6 +16,7 @@ from skvrem.exceptions import (
 __all__ = [
     "CallbackSupportMixin",
     "Progress",
+    "find_collapsed",
     "outside",
     "warn_annealing_too_long",
     "warn_not_converged",
@@ -274,11 +275,8 @@ def warn_scale(estimator, reg_covar, variances, means, names, kind, parts, rows)
             stacklevel=outside(),
         )
         return True
-    wide = varies & (variances > WIDE * reg_covar)
-    if not reg_covar or not wide.any():
-        return False
-    few = rows <= max(FEW, FEW_SHARE * rows.sum())
-    collapsed = few & (rows > 0.5) & (parts[:, wide] <= NARROW * reg_covar).all(axis=1)
+    about = reg_covar, variances, means, names, kind, parts, rows
+    collapsed = find_collapsed(*about)
     if not collapsed.any():
         return False
     which = ", ".join(f"{k} ({rows[k]:.3g} rows)" for k in np.flatnonzero(collapsed))
@@ -292,6 +290,19 @@ def warn_scale(estimator, reg_covar, variances, means, names, kind, parts, rows)
         stacklevel=outside(),
     )
     return True
+
+
+def find_collapsed(reg_covar, variances, means, names, kind, parts, rows):
+    """Return which parts have few rows and no variance but `reg_covar`, bool.
+
+    Arguments are those of `warn_scale`, of which it needs no names.
+    """
+    varies = variances > np.square(ROUNDING * np.abs(means))
+    wide = varies & (variances > WIDE * reg_covar)
+    if not reg_covar or not wide.any():
+        return np.zeros(len(parts), bool)
+    few = rows <= max(FEW, FEW_SHARE * rows.sum())
+    return few & (rows > 0.5) & (parts[:, wide] <= NARROW * reg_covar).all(axis=1)
 
 
 def outside():

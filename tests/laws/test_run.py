@@ -345,3 +345,22 @@ def test_predictions_that_are_too_small_are_scaled():
     assert left[0] == 1.0 and left[1] == 1.0
     assert 0.4 < left[2] < 0.6 and left[3] < 1e-4
     assert asked == [1, 3] and [a.passes for a in anchors] == [1.0, 2.0, 1.0, 2.0]
+
+
+def test_a_degenerate_start_loses_to_any_other():
+    heights = iter([1.0, 9.0, 2.0])
+
+    def start(rng):
+        return solvers.Start(
+            Still(),
+            Height(next(heights)),
+            lambda p: {"at_": p.value},
+            degenerate=lambda p: p.value > 8.0,
+        )
+
+    for plan in (race((1, 2)), solvers.Plan("main", Climbing("main"))):
+        heights = iter([1.0, 9.0, 2.0])
+        estimator = SimpleNamespace(max_iter=3, tol=1e-3)
+        rng, progress = np.random.RandomState(0), Ends(3)
+        best, _ = solvers.run_starts(estimator, start, plan, Units(), progress, rng)
+        assert best.objective == 5.0
