@@ -22,7 +22,7 @@ from skvrem.hmm._input import (
 from skvrem.hmm._intervals import confidence_intervals
 from skvrem.hmm._model import HMMModel, Statistics
 from skvrem.hmm._plan import check_solver, plan_fit
-from skvrem.hmm._start import starting_parameters
+from skvrem.hmm._start import starting_parameters, take_sample
 from skvrem.hmm.emissions._base import Emission, published
 from skvrem.hmm.emissions._continuous import Gamma, VonMises
 from skvrem.hmm.emissions._coordinates import bounded_log
@@ -447,11 +447,16 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             found = _widths(model, point, names)
             return any(find_collapsed(*about).any() for about in found)
 
+        sample = None
+
         def start(rng):
+            nonlocal sample
             if warm:
                 parameters = self._warm_parameters(model, data)
             else:
-                parameters = starting_parameters(model, data, next(methods), rng)
+                sample = sample or take_sample(model, data, rng)
+                how = next(methods), rng, sample
+                parameters = starting_parameters(model, data, *how)
             point = model.start(parameters)
             how = {"temperature": temperature, "degenerate": collapsed}
             return solvers.Start(model, point, describe, **how)

@@ -194,7 +194,7 @@ class HMMModel(Averaging):
         )
         return AveragingPoint(parameters, statistics)
 
-    def fit_clusters(self, rows, picked, members):
+    def fit_clusters(self, rows, picked, members, features=None):
         """Return the emissions' parameters that rows of clusters are likeliest under.
 
         Parameters
@@ -203,11 +203,15 @@ class HMMModel(Averaging):
         picked : ndarray of int of shape (n_picked,)
         members : ndarray of shape (n_picked, n_states * n_parts)
             Which cluster each is in.
+        features : ndarray of shape (n_picked, n_merged), default=None
+            Of the picked rows, where they are known and do not follow the parameters.
         """
         emission, n = self.emission, members.shape[1]
         expand, follows = self.features.expand, emission.follows
         weight = SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None]
-        packed, features = emission.blank(), rows.features(picked)
+        packed = emission.blank()
+        if features is None and not follows:
+            features = rows.features(picked)
         for clusters in (False, True):  # all rows first
             for _ in range(START_STEPS if follows else 1):
                 if follows:

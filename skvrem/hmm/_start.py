@@ -1,13 +1,14 @@
 """Starting values: windows of rows, clustered, and the M step on the clusters."""
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from skvrem.hmm._model import Parameters
 
-__all__ = ["given_start", "starting_parameters"]
+__all__ = ["given_start", "starting_parameters", "take_sample"]
 
 # Rows that a start looks at, in runs.
 MOST_ROWS, RUN_ROWS = 20_000, 100
@@ -24,7 +25,51 @@ def given_start(model):
     return Parameters(model.initial.start(), pairs, packed)
 
 
-def starting_parameters(model, data, method, rng):
+class Sample(NamedTuple):
+    """Rows that all starts of a fit look at.
+
+    Attributes
+    ----------
+    picked : ndarray of int
+        Their numbers.
+    edges : ndarray of int
+        Where among them a stretch begins that does not follow the one before.
+    Z : ndarray
+        What is clustered to find a start.
+    known : ndarray of int, or None
+        States that are known, -1 where not.
+    features : ndarray, or None
+        Of families whose features do not follow the parameters.
+    windows : tuple of ndarray
+        Means of Z over windows, standardised, and how many rows a window has.
+    """
+
+    picked: np.ndarray
+    edges: np.ndarray
+    Z: np.ndarray
+    known: np.ndarray | None
+    features: np.ndarray | None
+    windows: tuple
+
+
+def take_sample(model, data, rng):
+    """Return the `Sample` of the starts of a fit."""
+    rows, emission = data.rows, model.emission
+    runs = _runs(rows.bounds, rng)
+    picked = np.concatenate([np.arange(a, b) for a, b in runs])
+    edges = np.cumsum([0] + [b - a for a, b in runs])[:-1]
+    known = None if rows.labels is None else rows.labels[picked]
+    Z = emission.start_columns(np.asarray(rows.X[picked], np.float64))
+    most = len(Z) // (4 * emission.n_states_)
+    window = max(1, min(emission.window, most)) if known is None else 1
+    first = np.arange(0, len(Z), window)
+    counts = np.diff(np.append(first, len(Z)))
+    windows = _standard(np.add.reduceat(Z, first, axis=0) / counts[:, None]), counts
+    features = None if emission.follows else rows.features(picked)
+    return Sample(picked, edges, Z, known, features, windows)
+
+
+def starting_parameters(model, data, method, rng, sample=None):
     """Return the parameters that a fit starts from.
 
     Parameters
@@ -34,6 +79,8 @@ def starting_parameters(model, data, method, rng):
     method : {"kmeans", "random"}
         Clusters of rows; or the clusters of randomly chosen rows.
     rng : numpy.random.Generator
+    sample : Sample, default=None
+        Of `take_sample`, for several starts.
 
     Returns
     -------
@@ -44,18 +91,17 @@ def starting_parameters(model, data, method, rng):
         return given
     rows, inputs = data.rows, data.inputs
     emission, n = model.emission, model.emission.n_states_
-    runs = _runs(rows.bounds, rng)
-    picked = np.concatenate([np.arange(a, b) for a, b in runs])
-    edges = np.cumsum([0] + [b - a for a, b in runs])[:-1]
+    sample = take_sample(model, data, rng) if sample is None else sample
+    picked, edges, Z, known, features, windows = sample
     inside = np.delete(np.arange(1, len(picked)), edges[1:] - 1)
-    known = None if rows.labels is None else rows.labels[picked]
-    Z = emission.start_columns(np.asarray(rows.X[picked], np.float64))
     phases, parts = model.transitions.phases, emission.n_parts
     if phases is not None and known is None:
         segments = _segments(inputs[:, 0] > 0.0, picked, edges, rows.bounds)
         labels = _in_segments(Z, *segments, phases, method, rng)
     else:
-        labels = _cluster(Z, emission.window, n, method, known, rng)
+        standard, counts = windows
+        labels, _ = _means(standard, n, method, known, rng)
+        labels = np.repeat(labels, counts)
     if parts > 1 and known is None and method == "kmeans":
         labels = _by_company(_standard(Z), inside, n, parts, rng)
     if model.transitions.ordered and known is None:
@@ -66,7 +112,8 @@ def starting_parameters(model, data, method, rng):
     if parts > 1:
         inner = _parts(_standard(Z), labels, n, parts, rng)
     members = (inner[:, None] == np.arange(n * parts)).astype(float)
-    packed = emission.given_start(model.fit_clusters(rows, picked, members))
+    packed = model.fit_clusters(rows, picked, members, features)
+    packed = emission.given_start(packed)
     before = None if inputs is None else inputs[picked[inside - 1]]
     pairs = model.transitions.start(labels[inside - 1], labels[inside], before)
     return Parameters(model.initial.start(), pairs, packed)
@@ -90,16 +137,6 @@ def _runs(bounds, rng):
         chosen = rng.choice(len(runs), most, replace=False)
         runs = [runs[i] for i in np.sort(chosen)]
     return runs
-
-
-def _cluster(Z, window, n, method, known, rng):
-    """Return a label for every row, the same within a window but for known ones."""
-    window = max(1, min(window, len(Z) // (4 * n))) if known is None else 1
-    edges = np.arange(0, len(Z), window)
-    counts = np.diff(np.append(edges, len(Z)))
-    Z = np.add.reduceat(Z, edges, axis=0) / counts[:, None]
-    labels, _ = _means(_standard(Z), n, method, known, rng)
-    return np.repeat(labels, counts)
 
 
 def _segments(flags, picked, edges, bounds):
