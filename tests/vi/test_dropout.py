@@ -210,6 +210,10 @@ def test_steps_end_where_full_passes_end(solver, params):
             (), solver=solver, batch_size=40, max_iter=60, random_state=0, **params
         ).fit(X, y)
     assert steps.solver_ == solver and steps.optimizer_ == "adam"
+    # Gradients of an epoch, those at the anchor of svrg too, what is known of all rows
+    # there, and the certificate.
+    passes = np.diff(steps.history_["passes"])  # more where an epoch is taken back
+    assert passes.min() == {"stochastic": 2.0, "svrg": 4.0}[solver]
     assert full.loss_ - 1e-6 < steps.loss_ < full.loss_ + 4e-3
 
 

@@ -27,6 +27,7 @@ from tests.documents import (
     of_two_topics,
     planted,
 )
+from tests.laws.cases import documents
 
 SOLVERS = ("batch", "stochastic", "svrg")
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -795,3 +796,15 @@ def test_weights_by_inverse_frequency_are_told():
 @pytest.mark.parametrize("factor", [1.0, 0.7, 2.5])
 def test_counts_with_fractions_are_counts(factor):
     VRPLSA(2, random_state=0).fit(of_two_topics() * factor)
+
+
+@pytest.mark.parametrize("words_of_topics", [False, True])
+def test_the_prior_of_topics_is_added_up_over_all_words(words_of_topics, monkeypatch):
+    case = documents(words_of_topics=words_of_topics)
+    model, sums = case.model, case.point.sums
+    topics = model.parameters(case.point).topics
+    prior, k = model.word_prior, model.n_components
+    expected = np.sum(prior[:, :k] * np.log(topics[:, :k]))
+    for size in (2048, 7):
+        monkeypatch.setattr(_model, "TASK_WORDS", size)
+        assert model.of_topics(sums) == pytest.approx(expected, rel=1e-10)
