@@ -73,6 +73,29 @@ def test_steps_that_have_shrunk_to_nothing_end_a_fit():
     assert solver.restored == result.n_iter and solver.shortest < 1e-5
 
 
+class Sinking(Astray):
+    """A solver each of whose epochs loses as much as it is told."""
+
+    loss = 0.0
+
+    def epoch(self, anchor, pace, rng):
+        return Moved(Height(anchor.point.value - self.loss), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("height", "loss", "back"),
+    [(1e6, 5e-5, 0), (1e6, 2e-4, 1), (1e-3, 5e-11, 0), (1e-3, 2e-10, 1)],
+)
+def test_a_loss_of_rounding_is_none(height, loss, back):
+    """Of the ten leading digits, or of a nat where the objective is smaller."""
+    solver = Sinking()
+    solver.loss = loss
+    rng = np.random.default_rng(0)
+    fit = solvers.Run(Still(), solver, None, Height(height), tol=0.0, rng=rng)
+    fit.advance(1)
+    assert solver.restored == back
+
+
 class Visited(Visiting):
     """Four visits an epoch, which move nothing."""
 
