@@ -53,15 +53,15 @@ class DensityEmission(Emission):
     >>> import numpy as np
     >>> from scipy import stats
     >>> from skvrem.hmm import VRHMM, DensityEmission
-    >>> class Laplace(DensityEmission):
+    >>> class Logistic(DensityEmission):
     ...     parameter_scales = {"middle": "location", "width": "positive"}
     ...     def log_density(self, x, middle, width):
-    ...         return stats.laplace.logpdf(x, middle, width)
+    ...         return stats.logistic.logpdf(x, middle, width)
     ...     def sample(self, rng, middle, width):
-    ...         return rng.laplace(middle, width)
+    ...         return rng.logistic(middle, width)
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.laplace(np.repeat([[0.0], [9.0]], 200, axis=0))
-    >>> hmm = VRHMM(2, emission=Laplace(), random_state=0).fit(X)
+    >>> X = rng.logistic(np.repeat([[0.0], [9.0]], 200, axis=0))
+    >>> hmm = VRHMM(2, emission=Logistic(), random_state=0).fit(X)
     >>> np.sort(hmm.emission_.middle_.ravel()).round()
     array([0., 9.])
     """
