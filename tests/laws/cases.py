@@ -421,5 +421,6 @@ USUAL = (
     "hmm density",
     "hmm missing in part",
     "hmm weighted",
+    "hmm recomputed",
     "hmm covariates",
 )
