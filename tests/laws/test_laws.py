@@ -256,7 +256,7 @@ def test_passes_are_those_that_were_made(case, name, monkeypatch):
     counting("statistics", lambda told, point, batch, *_: share(batch))
     counting("remember", lambda told, point, batch, *_: share(batch))
     if name in TABLES + REDUCED:
-        # Topics say what part of a pass it is; others keep sums, or evaluate them again.
+        # Topics say what part of a pass it is; others keep sums, or evaluate again.
         part = model.recall_passes
         again = part if 0 < part < 1 else 0 if model.keep_sums else 1
         counting("recall", lambda told, at, point, batch: again * share(batch))
