@@ -236,7 +236,7 @@ def accelerometer(run, kind):
     both = VRHMM(7, covariance_type=kind, random_state=0)
     two = fastest({"ours": lambda: both.fit(X)}, run, threads=2, warm_up=False)
     yield one.row(
-        f"{len(X)} rows, {kind}, eight starts",
+        f"{len(X)} rows, {kind}, default starts",
         1.0,
         note=f"{two.seconds['ours']:.2f} s on two threads; {model.n_iter_} epochs of "
         f"the best start, {model.log_likelihood_:.4f} nats a row",

@@ -12,10 +12,9 @@ from skvrem.hmm.forward_backward._source import RowBlockSource
 
 __all__ = ["check_solver", "plan_fit"]
 
-# The race of "auto": starts, and rungs of (epochs, how many go on). Measured on eleven
-# problems (user guide): the first come close to their ends late, so that two go there;
-# steps of minibatches, which cost more, only for one. L-BFGS begins where the metric
-# is worth something: after some epochs.
+# The race of "auto": starts, and rungs of (epochs, how many go on). Who ends highest is
+# known late, so that two go to their ends; steps of minibatches, which cost more, are
+# for one. L-BFGS begins where the metric is worth something: after some epochs.
 STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (6, 2)), ((3, 4), (6, 1)), 6
 # Rows of a block of "incremental", how many of them there may be, and sweeps between
 # two passes that certify.
