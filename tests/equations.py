@@ -7,7 +7,7 @@ import inspect
 import re
 from pathlib import Path
 
-from tests.test_doc_equations import BENCHMARK, NAME, cited, find, rows
+from tests.test_doc_equations import BENCHMARK, NAME, PAGES, cited, find, rows, rows_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "doc" / "extending" / "equations.rst"
@@ -24,9 +24,10 @@ HEAD = """Equations
 
 .. made by python -m tests.equations from the tables of the user guide
 
-Where the numbered equations of the papers stand in the code. What an equation says, and
-its symbols, is in the user guide's table at the end of the page of the model; what a
-paper only compares with is in ``benchmarks/papers``.
+Where the equations of the papers stand in the code: by number, and then by what they
+are, also those without a number. Search the page for a word of what you look for. The
+pages of the user guide explain the symbols. What a paper only compares with is in
+``benchmarks/papers``.
 """
 
 
@@ -36,47 +37,73 @@ def place(name):
         module, _, function = name.rpartition(".")
         return f"{module.replace('.', '/')}.py", function
     found = find(name)
-    found = getattr(found, "py_func", found)
+    found = inspect.unwrap(getattr(found, "py_func", found))
     found = found.fget if isinstance(found, property) else found
     path = Path(inspect.getsourcefile(found)).relative_to(ROOT)
     own = getattr(found, "__qualname__", name.rpartition(".")[2])
     return path.as_posix(), own.partition("-")[0]  # kernels have a hash behind
 
 
-def index():
+def places_of(function):
+    """Return the files and functions that a cell of the guide names."""
+    return [place(n) for n in NAME.findall(function) + BENCHMARK.findall(function)]
+
+
+def by_number():
     """Return, by paper, kind and number, the places that compute it, in order."""
     found = {paper: {} for paper in PAPERS}
     for row in rows():
         paper, equation, function = row.values
-        names = NAME.findall(function) + BENCHMARK.findall(function)
         for own, kind, number in cited(paper, equation):
             if own in found:
                 places = found[own].setdefault((kind, number), [])
-                places += [place(name) for name in names]
+                places += places_of(function)
     return found
 
 
-def _key(numbered):
-    kind, number = numbered
+def by_name():
+    """Return, by paper, page and what a row is about, the places, in order.
+
+    Rows stay among those of their page: some say "its" of what the one before is about.
+    """
+    found = {paper: {} for paper in PAPERS}
+    for guide in sorted(PAGES.glob("*.rst")):
+        for paper, equation, function in rows_of(guide.read_text("utf-8")):
+            if paper in found:
+                about = found[paper].setdefault(guide.stem, {})
+                about.setdefault(equation, []).extend(places_of(function))
+    return found
+
+
+def _of_item(item):
+    (kind, number), _ = item
     return kind, [int(part) for part in re.findall(r"\d+", number)]
+
+
+def table(head, widths, places):
+    """Return the lines of a table of equations, each with its places."""
+    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
+    lines += [f"   * - {head}", "     - File and function"]
+    for name, found in places.items():
+        where = [f"``{file}`` ``{own}``" for file, own in dict.fromkeys(found)]
+        lines += [f"   * - {name}", f"     - | {where[0]}"]
+        lines += [f"       | {other}" for other in where[1:]]
+    return [*lines, ""]
 
 
 def page():
     """Return the text of the page."""
-    parts = [HEAD]
-    for paper, numbered in index().items():
+    lines, named = [HEAD], by_name()
+    for paper, numbered in by_number().items():
         title = PAPERS[paper]
-        lines = [title, "-" * len(title), "", ".. list-table::"]
-        lines += ["   :header-rows: 1", "   :widths: 16 84", ""]
-        lines += ["   * - Number", "     - File and function"]
-        for kind, number in sorted(numbered, key=_key):
-            unique = dict.fromkeys(numbered[kind, number])
-            where = [f"``{file}`` ``{function}``" for file, function in unique]
-            mark = f"{kind}. " if kind == "Eq" else f"{kind} "
-            lines += [f"   * - {mark}{number}", f"     - | {where[0]}"]
-            lines += [f"       | {other}" for other in where[1:]]
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
+        marked = {
+            f"{kind}. {number}" if kind == "Eq" else f"{kind} {number}": found
+            for (kind, number), found in sorted(numbered.items(), key=_of_item)
+        }
+        lines += [title, "-" * len(title), "", *table("Number", "16 84", marked)]
+        for guide, about in named[paper].items():
+            lines += table(f"In :doc:`../user_guide/{guide}`", "40 60", about)
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ ROWS = 64
 def sum_over_tokens(counts, index, rows, t, g, w):
     """g_k = Σ_v w_v rows_vk with w_v = c_v / s_v, for one document.
 
+    The E step of its tokens: t_k g_k is the count that it expects of topic k.
+
     Parameters
     ----------
     counts, index : arrays of shape (n,)
@@ -106,6 +108,8 @@ def settle_document(
     counts, index, rows, prior, b, n_steps, tol, old, new, t, g, w, work
 ):
     """Rounds on q(θ_d) and q(z_d) of one document until γ_d is at rest.
+
+    The local part of Algorithm 1 of Mandt et al. (2016), tempered by b.
 
     γ_dk ← α_k + b t_k Σ_v w_v rows_vk,   t_k = exp(b ψ(γ_dk)),
     w_v = c_dv / Σ_k t_k rows_vk

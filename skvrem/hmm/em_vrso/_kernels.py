@@ -146,7 +146,7 @@ def _posteriors(begins, t, alpha, beta, transitions, n, b, gamma, xi):
 
 @kernel(fastmath=CONTRACT)
 def messages(Z, begins, ends, u, reg, unit, n, alpha, beta, gamma, xi):
-    """The full E step: fill messages and posteriors of all rows (5-8)."""
+    """The full E step: fill messages and posteriors of all rows (Eqs. 5-8)."""
     n_rows, d = Z.shape
     at_u, b = constrained(n, d), np.empty(n)
     now, pair = np.empty(n), np.empty(n * n)
@@ -170,7 +170,7 @@ def messages(Z, begins, ends, u, reg, unit, n, alpha, beta, gamma, xi):
 
 @kernel(fastmath=CONTRACT)
 def _gradient(Z, t, first, gamma, xi, u, at_u, reg, unit, out):
-    """Gradient of F_t = G_t + H_t (31-33) in the coordinates."""
+    """Gradient of F_t = G_t + H_t (Eqs. 31-33) in the coordinates."""
     delta, transitions, variance, _ = at_u
     n, d = delta.size, unit.size
     for k in range(n - 1):

@@ -133,7 +133,10 @@ class Shares:
         return self.given + self.rest * shares
 
     def slope(self, shares, counts):
-        """Return the gradient of the sum of counts times log shares, and the prior."""
+        """Return the gradient of the sum of counts times log shares, and the prior.
+
+        Of sums of xi it is minus that of Eq. 33 of Sidrow et al. (2023), over all rows.
+        """
         counts = np.where(self.allowed, counts + self.prior, 0.0)
         shares = (shares - self.given) / np.where(self.rest > 0.0, self.rest, 1.0)
         return (counts - shares * counts.sum(axis=1, keepdims=True))[self.varies]

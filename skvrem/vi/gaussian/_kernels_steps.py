@@ -100,7 +100,7 @@ def mean_of(family, z, out):
 
 @kernel
 def variance_times(family, m, t, out):
-    """Fill out (k,) with V(m) t."""
+    """Fill out (k,) with V(m) t, Taylor's second order (Eqs. 62 and 63)."""
     if family == LOGISTIC:
         out[0] = m[0] * (1.0 - m[0]) * t[0]
     elif family == POISSON:

@@ -283,7 +283,10 @@ class SteppingModel(Steps):
         return known._replace(totals=sum(parallel_map(fill, chunks)))
 
     def renewed(self, known):
-        """Let what the visits of an epoch saw take the place of what was known."""
+        """Let what the visits of an epoch saw take the place of what was known.
+
+        The table of Algorithm 1 of Wang et al. (2024), and the sum over it.
+        """
         totals, nothing = known.totals + known.change, np.zeros_like(known.change)
         return Known(totals, known.fresh, known.memory, nothing)
 
