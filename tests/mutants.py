@@ -201,6 +201,20 @@ EXPLAINED = (
         "moves all log-densities alike, and they are relative to the largest",
     ),
     (
+        "skvrem/hmm/em_vrso/_kernels.py",
+        "natural",
+        "constant",
+        "total = 0.0",
+        "moves all log-densities alike, and they are relative to the largest",
+    ),
+    (
+        "skvrem/linear/_model_curvature.py",
+        "Factor.__init__",
+        "constant",
+        "self.scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))",
+        "a column of zeros without a ridge has no gradient either",
+    ),
+    (
         "skvrem/topics/lda/_model.py",
         "LDAModel.calibration",
         "extreme",

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from skvrem import VRHMM
 from skvrem.hmm import Categorical, Gaussian, Homogeneous, Poisson
@@ -202,6 +203,21 @@ def test_estimates_of_rows_double_as_far_as_they_must():
         for loss, own, end in ((chain, slice(cut), 0), (rows, slice(cut, None), 1)):
             counts.append(doubled(loss, u[own], g[own], found[end], lipschitz))
     assert counts == [True, True, True, True, False, False]
+
+
+def test_probabilities_of_large_log_ratios_are_finite():
+    n, d, rng = 3, 1, np.random.default_rng(0)
+    u = rng.normal(size=(n - 1) * (n + 1) + 2 * n * d)
+    u[0], u[n - 1], u[n], u[n + 1] = 1000.0, -1000.0, 900.0, 1000.0
+    parts = kernels.constrained(n, d)
+    kernels.natural(u, n, d, 0.05, np.ones(d), parts)
+    u = u[: (n - 1) * (n + 1)].reshape(n + 1, n - 1)
+    logits = [
+        np.insert(row, own, 0.0) for row, own in zip(u, [0, *range(n)], strict=True)
+    ]
+    delta, transitions = softmax(logits, axis=1)[0], softmax(logits[1:], axis=1)
+    np.testing.assert_allclose(parts[0], delta, rtol=1e-12)
+    np.testing.assert_allclose(parts[1].reshape(n, n), transitions, rtol=1e-12)
 
 
 def test_estimates_of_blocks_double_as_far_as_they_must():

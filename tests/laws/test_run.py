@@ -96,6 +96,18 @@ def test_a_loss_of_rounding_is_none(height, loss, back):
     assert solver.restored == back
 
 
+def test_runs_that_go_on_share_their_epochs():
+    fit = solvers.Runs(5, 0.0, tol=0.0, rng=np.random.default_rng(0))
+    for n_epochs in (3, 2):
+        most = iter([False] * (n_epochs - 1) + [True])
+        solver = Sinking()
+        fit.go_on(Still(), solver, Height(1.0), report=lambda *_, m=most: next(m))
+        assert fit.ended  # as it was asked for
+        fit.results[-1] = fit.results[-1]._replace(reason=None)
+        assert fit.ended == (n_epochs == 2)
+    assert fit.result().n_iter == 5
+
+
 class Visited(Visiting):
     """Four visits an epoch, which move nothing."""
 
