@@ -29,8 +29,9 @@ def X():
 
 
 def mixture(**params):
-    defaults = {"n_components": 2, "random_state": 0, "tol": 1e-12, "max_iter": 5}
-    return VRGaussianMixture(**(defaults | params))
+    # One start, so that its first epochs have something to do.
+    defaults = {"n_init": 1, "random_state": 0, "tol": 1e-12, "max_iter": 5}
+    return VRGaussianMixture(**({"n_components": 2} | defaults | params))
 
 
 def make(state, X, **params):

@@ -22,6 +22,7 @@ from skvrem.mixture._inference import (
     refuse_sparse_chunks,
 )
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, Statistics
+from skvrem.mixture._search import can_search, search
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, feature_names, fit_facts, summary_table
@@ -47,6 +48,8 @@ __all__ = ["VRGaussianMixture"]
 
 # Statistics of all blocks that variance reduction may keep.
 TABLE_BYTES = 1 << 26
+# Rows below which visits of minibatches take longer than the passes that they save.
+VISITED_ROWS = 100_000
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
 
 
@@ -76,8 +79,11 @@ class VRGaussianMixture(
         Added to the diagonals of the covariances.
     max_iter : int, default=100
         Epochs: passes for "batch", passes over the minibatches for the others.
-    n_init : int, default=1
-        Starts, of which the best is kept; see ``init_scores_``.
+    n_init : int or "auto", default="auto"
+        Starts that are fitted to their ends, of which the best is kept. "auto" searches
+        for one: a few epochs from `init_params` and three other starts on a quarter of
+        the rows (7,000 at least), then split-merge moves [4]_ from the best; see
+        ``init_scores_``. It makes one start where values to start from are given.
     init_params : str, default="kmeans"
         "kmeans", "k-means++", "random" or "random_from_data".
         Starting values; the first two from a subsample where rows are more than 10,000.
@@ -98,8 +104,8 @@ class VRGaussianMixture(
         "stochastic" is stochastic EM with decreasing steps; "svrg" is sEM-vr [1]_,
         two passes an epoch; "saga" its one-pass form; "incremental" is the EM of
         Neal and Hinton [2]_. All but "stochastic" end at a fixed point of EM.
-        "auto" is "saga" where rows are many for the parameters, otherwise "batch"
-        with SQUAREM. The choice is in ``solver_``.
+        "auto" is "saga" for 100,000 rows and more, if they are many for the parameters,
+        otherwise "batch" with SQUAREM. The choice is in ``solver_``.
     acceleration : {"auto", None, "squarem"}, default="auto"
         Extrapolation [3]_ on top of "batch". "auto" is "squarem" where
         ``solver="auto"`` has chosen "batch", None for a "batch" that was asked for.
@@ -143,9 +149,10 @@ class VRGaussianMixture(
         passes, seconds, objective, step_size, temperature by epoch.
     solver_, step_size_, batch_size_ : str, float, int
         What was used.
-    init_scores_ : ndarray of shape (n_init,)
-        Log-likelihood a row that each start reached.
-    init_epochs_ : ndarray of shape (n_init,)
+    init_scores_ : ndarray of shape (n_init,), or (4,) if "auto"
+        Log-likelihood a row that each start reached, of those that a search left on
+        the rows that were searched.
+    init_epochs_ : ndarray of int of that shape
         Epochs that each start made.
     n_samples_seen_ : int
         Rows of all fits since the last start.
@@ -173,6 +180,7 @@ class VRGaussianMixture(
        sparse, and other variants.
     .. [3] Varadhan, Roland (2008). Simple and globally convergent methods for
        accelerating the convergence of any EM algorithm.
+    .. [4] Ueda, Nakano, Ghahramani, Hinton (2000). SMEM algorithm for mixture models.
 
     Examples
     --------
@@ -196,7 +204,7 @@ class VRGaussianMixture(
         tol: float = 1e-3,
         reg_covar: float = 1e-6,
         max_iter: int = 100,
-        n_init: int = 1,
+        n_init: int | Literal["auto"] = "auto",
         init_params: Literal[
             "kmeans", "k-means++", "random", "random_from_data"
         ] = "kmeans",
@@ -394,27 +402,42 @@ class VRGaussianMixture(
         scatter, square = ((d + 1) / 2, d * d) if self._dense else (1, d)
         blocks = TABLE_BYTES // (8 * k * (1 + d + square))
         sizes = data.n_units, k * (1 + d + d * scatter)
-        plan = solvers.plan_em(
-            self, *sizes, most_blocks=blocks, prefer_passes=data.remote
-        )
+        passes = data.remote or data.n_units < VISITED_ROWS
+        plan = solvers.plan_em(self, *sizes, most_blocks=blocks, prefer_passes=passes)
         keep_sums = plan.keeps_sums(blocks)
         random_state = check_random_state(self.random_state)
         length = 0 if self.tempering is None else self.annealing_iter
         temperature = schedules.Linear(self.temperature, length)
         warm = self.warm_start and hasattr(self, "weights_")
+        searching, found = can_search(self, warm), None
+        make = partial(
+            GaussianMixtureModel,
+            self.covariance_type,
+            self.reg_covar,
+            missing,
+            keep_sums,
+        )
 
         def start(rng):
-            model = GaussianMixtureModel(
-                self.covariance_type, self.reg_covar, missing, keep_sums
-            )
-            point, passes = starting_point(self, model, data, rng)
+            nonlocal found
+            model = make()
+            if searching:
+                found, point, passes = search(self, make, data, sizes[1], rng)
+            else:
+                point, passes = starting_point(self, model, data, rng)
             attributes = partial(self._attributes, model, dtype=dtype)
             return solvers.Start(model, point, attributes, passes, temperature)
 
-        with Progress(self, X, y, 1 if warm else self.n_init) as progress:
+        n_init = 1 if warm or self.n_init == "auto" else self.n_init
+        with Progress(self, X, y, n_init) as progress:
             best, attributes = solvers.run_starts(
                 self, start, plan, data, progress, random_state
             )
+        if found is not None:
+            found.scores[found.number] = best.objective
+            found.epochs[found.number] += best.n_iter
+            attributes["init_scores_"] = found.scores
+            attributes["init_epochs_"] = found.epochs
         warn_not_converged(self, best)
         if best.converged:
             self._warn_widths(attributes, data.n_units)

@@ -35,6 +35,8 @@ __all__ = ["GaussianMixtureModel", "Parameters", "Statistics"]
 STEP_ROWS = 4096
 # Rows scored to find a place for a collapsed component.
 RESEED_ROWS = 10_000
+# Rows that a component must have where there are no covariances of the columns.
+FEWEST_ROWS = 5
 LOG_2PI = float(np.log(2.0 * np.pi))
 
 
@@ -303,6 +305,24 @@ class GaussianMixtureModel(Averaging):
         squares += np.square(sums.sum_w) + np.square(x).sum(axis=1)
         weights = np.maximum(point.parameters.weights, np.finfo(float).tiny)
         return float(np.sqrt((squares / weights).sum()))
+
+    def variances(self, parameters):
+        """Return the variances of the columns, shape (n_components, n_features)."""
+        shape = parameters.means.shape
+        covariances = self.by_component(parameters.covariances, *shape)
+        return np.diagonal(covariances, axis1=1, axis2=2) if self.dense else covariances
+
+    def fewest_rows(self, n_features):
+        """Return how many rows a component must have not to be one of outliers."""
+        return n_features + 1 if self.dense else FEWEST_ROWS
+
+    def n_degenerate(self, point, data):
+        """Return how many components have too few rows.
+
+        Their likelihood is high for no structure of the data.
+        """
+        fewest = self.fewest_rows(data.n_features)
+        return int((point.parameters.weights * data.n_units < fewest).sum())
 
     def reseed(self, point, data, rng):
         """Re-seed components that have lost their rows where the density is lowest.

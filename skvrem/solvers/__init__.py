@@ -4,6 +4,7 @@ from skvrem.solvers._history import joined
 from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
 from skvrem.solvers._run import Run, run
 from skvrem.solvers._runs import Runs
+from skvrem.solvers._search import STARTS, Found, search
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stream import stream_step
 from skvrem.solvers._switch import After, Slow, Switch
@@ -20,10 +21,12 @@ from skvrem.solvers.step._sweeps import Sweeps
 __all__ = [
     "BY_NAME",
     "SAGA",
+    "STARTS",
     "SVRG",
     "After",
     "Ascent",
     "Batch",
+    "Found",
     "Incremental",
     "Plan",
     "QuasiNewton",
@@ -41,5 +44,6 @@ __all__ = [
     "reduces_variance",
     "run",
     "run_starts",
+    "search",
     "stream_step",
 ]

@@ -30,6 +30,7 @@ __all__ = [
     "Partition",
     "Point",
     "Reduced",
+    "Searched",
     "Solver",
     "Swept",
     "Temperature",
@@ -201,6 +202,16 @@ class Climbing(Model, Protocol):
 
     def recondition(self, point, data, rng):
         """Return the point with the metric taken there, and the passes it cost."""
+
+
+class Searched(Model, Protocol):
+    """What a search for a start asks for beside."""
+
+    def n_degenerate(self, point, data) -> int:
+        """Return how many parts of `point` stand for no structure of the data.
+
+        A start with such parts loses to any without, and moves may not add to them.
+        """
 
 
 class Swept(Protocol):

@@ -24,7 +24,11 @@ def songs():
 
 # Of the EM family: estimator, data, name of the objective.
 FAMILY = {
-    "mixture": (VRGaussianMixture(2, batch_size=40), (blobs(),), "objective_"),
+    "mixture": (
+        VRGaussianMixture(2, batch_size=40, n_init=1),
+        (blobs(),),
+        "objective_",
+    ),
     "factors": (
         FactorialMixture(2, batch_size=40, tempering=None),
         (blobs(),),

@@ -15,7 +15,7 @@ from tests.laws.test_sweeps import CASES as SWEPT
 ROOT = Path(skvrem.__file__).parent
 # Names under which solvers hold others, and their roles.
 ROLES = {
-    "model": ("Model", "Reduced", "Climbing", "Swept"),
+    "model": ("Model", "Reduced", "Climbing", "Searched", "Swept"),
     "point": ("Point",),
     "anchor": ("Anchor",),
     "moved": ("Moved",),

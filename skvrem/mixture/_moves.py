@@ -1,0 +1,174 @@
+r"""Split-merge moves of a Gaussian mixture, out of optima that EM cannot leave.
+
+One component does the work of two where two others share that of one. What it costs
+to delete component j, whose rows go to the others, is
+
+.. math:: \ell_j = n \log(1 - \pi_j) - \sum_i w_i \log(1 - r_{ij})
+
+nats, exactly; what splitting component l gains is what two components gain over it
+on the rows it owns,
+
+.. math:: g_l = \sum_i w_i r_{il} \log
+          \frac{a N(x_i; \mu, \Sigma) + (1 - a) N(x_i; \mu', \Sigma')}
+               {N(x_i; \mu_l, \Sigma_l)}
+
+with the halves from a few epochs of EM on some of these rows. A move puts the halves
+of l in the places of l and j; those of largest :math:`g_l - \ell_j` come first.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skvrem.data import as_source
+from skvrem.mixture._model import GaussianMixtureModel, Parameters
+from skvrem.mixture._start import HARD
+from skvrem.solvers import Batch, Run
+
+__all__ = ["moves"]
+
+# Rows that halves are fitted to, the posterior of a row that a component owns, epochs.
+SPLIT_ROWS, OWNED, SPLIT_EPOCHS = 1000, 0.05, 5
+# Steps of power iteration, for the direction in which a component is cut.
+POWER_STEPS = 5
+# How often a component is given up, between two moves that are taken.
+MERGES = 2
+
+
+class Halves(NamedTuple):
+    """Two components in place of one: what they gain a row, and their parameters."""
+
+    gain: float
+    parameters: Any = None
+
+
+def moves(model, point, data, rng):
+    """Yield points that EM may climb higher from, the most promising first.
+
+    Parameters
+    ----------
+    model : GaussianMixtureModel
+    point : AveragingPoint
+    data : ArraySource
+    rng : numpy.random.Generator
+
+    Yields
+    ------
+    proposal : AveragingPoint
+        Whoever takes one sends back the point that it has led to.
+    """
+    k, halves = len(point.parameters.weights), {}
+    while True:
+        weights = point.parameters.weights
+        joint = model.log_joint(
+            point.parameters, data.batch(0, data.n_units), np.float64
+        )
+        owned, losses = _posteriors(joint, data.weight)
+        losses += data.total_weight * np.log1p(-weights)
+        for part in set(range(k)) - set(halves):
+            with np.errstate(divide="ignore"):
+                density = joint[:, part] - np.log(weights[part])
+            halves[part] = _split(model, point, data, part, owned, density, rng)
+        gains = owned.sum(axis=0) * [halves[part].gain for part in range(k)]
+        for split, merged in _ranked(gains[:, None] - losses):
+            taken = yield _moved(model, point, split, merged, halves[split].parameters)
+            if taken is not None:
+                point = taken
+                del halves[split], halves[merged]
+                break
+        else:
+            return
+
+
+def _posteriors(joint, weight):
+    """Return w r, and what rows lose with each of their components; in place of l."""
+    rows, best = np.arange(len(joint)), joint.argmax(axis=1)
+    joint = np.exp(joint - joint.max(axis=1, keepdims=True))
+    # One minus the largest, without cancellation.
+    joint[rows, best] = 0.0
+    others = joint.sum(axis=1)
+    joint[rows, best] = 1.0
+    joint /= (1.0 + others)[:, None]
+    rest = 1.0 - joint
+    rest[rows, best] = np.maximum(others, np.finfo(float).tiny) / (1.0 + others)
+    lost = -np.log(rest)
+    if weight.size:
+        joint *= weight[:, None]
+        lost *= weight[:, None]
+    return joint, lost.sum(axis=0)
+
+
+def _ranked(promise):
+    """Yield pairs of components to split and to give up, the best first."""
+    np.fill_diagonal(promise, -np.inf)
+    splits, merges = set(), [0] * len(promise)
+    for at in np.argsort(-promise, axis=None, kind="stable"):
+        split, merged = divmod(int(at), len(promise))
+        if promise[split, merged] == -np.inf:
+            return
+        if split not in splits and merges[merged] < MERGES:
+            splits.add(split)
+            merges[merged] += 1
+            yield split, merged
+
+
+def _split(model, point, data, part, owned, log_density, rng):
+    """Return the halves of a component, which some of its rows are fitted with."""
+    weight = owned[:, part]
+    rows = np.flatnonzero(weight > OWNED * (data.weight if data.weight.size else 1.0))
+    if weight[rows].sum() < 2.0 * model.fewest_rows(data.n_features):
+        return Halves(-np.inf)
+    if len(rows) > SPLIT_ROWS:
+        rows = np.sort(rng.choice(rows, SPLIT_ROWS, replace=False))
+    X, weight, log_density = data.rows[rows], weight[rows], log_density[rows]
+    whole = _only(model, point.parameters, part)
+    deviations = np.sqrt(model.variances(whole)[0])
+    Z = np.nan_to_num((X - whole.means) / deviations)
+    axis = np.ones(Z.shape[1])
+    for _ in range(POWER_STEPS):
+        # Not by BLAS, whose sums depend on the number of threads.
+        axis = np.einsum("ij,i->j", Z, weight * np.einsum("ij,j->i", Z, axis))
+        axis /= max(np.sqrt(np.square(axis).sum()), np.finfo(float).tiny)
+    own = GaussianMixtureModel(model.covariance_type, model.reg_covar, model.missing)
+    means = whole.means + np.outer([-1.0, 1.0], deviations * axis)
+    solver, some = Batch(), as_source(X, weight)
+    solver.start(own, some, rng)
+    cut = own.start(_twice(whole, means, own.covariance_type))
+    cut = own.update(cut, solver.certify(cut, HARD).mean, None, 1.0)
+    found = Run(own, solver, some, cut, tol=0.0, rng=rng).advance(SPLIT_EPOCHS).anchor
+    if own.covariance_type == "tied":  # to all components, of which these are two
+        shared = whole._asdict()
+        shared = {name: shared[name] for name in ("covariances", "precisions_cholesky")}
+        found = own.start(found.point.parameters._replace(**shared))
+        found = solver.certify(found, 1.0)
+    gain = found.objective - np.average(log_density, weights=weight)
+    return Halves(gain, found.point.parameters)
+
+
+def _only(model, parameters, part):
+    """Return the parameters of one component, as a mixture of it alone."""
+    _, means, *rest = parameters
+    if model.covariance_type != "tied":
+        rest = [array[part : part + 1] for array in rest]
+    return Parameters(np.ones(1), means[part : part + 1], *rest)
+
+
+def _twice(whole, means, covariance_type):
+    """Return two components with the covariance of one, about two means."""
+    rest = whole[2:]
+    if covariance_type != "tied":
+        rest = [np.repeat(array, 2, axis=0) for array in rest]
+    return Parameters(np.full(2, 0.5), means, *rest)
+
+
+def _moved(model, point, split, merged, halves):
+    """Return the point with halves in the places of two components."""
+    places = [split, merged]
+    before = point.parameters
+    after = Parameters(*(array.copy() for array in before))
+    after.weights[places] = before.weights[split] * halves.weights
+    after.means[places] = halves.means
+    if model.covariance_type != "tied":
+        after.covariances[places] = halves.covariances
+        after.precisions_cholesky[places] = halves.precisions_cholesky
+    return model.start(after._replace(weights=after.weights / after.weights.sum()))

@@ -1,0 +1,74 @@
+"""The search that ``n_init="auto"`` makes for a start, on a sample of the rows."""
+
+from itertools import cycle, islice
+
+import numpy as np
+
+from skvrem import solvers
+from skvrem.data import as_source
+from skvrem.mixture._moves import moves
+from skvrem.mixture._start import starting_parameters
+
+__all__ = ["can_search", "search"]
+
+# Kinds of starts that take turns, after the one that was asked for.
+KINDS = "random_from_data", "k-means++", "random_from_data"
+# Rows that are searched: a part, but so many at least, and for each parameter; and the
+# most that are worth it.
+PART, FEWEST_ROWS, ROWS_A_PARAMETER, MOST_ROWS = 4, 7_000, 5, 50_000
+
+
+def can_search(estimator, warm):
+    """Whether there is something to search for, and nothing that says where it is."""
+    given = (estimator.weights_init, estimator.means_init, estimator.precisions_init)
+    free = not warm and all(value is None for value in given)
+    moving = estimator.max_iter > 0 and estimator.tempering is None
+    return estimator.n_init == "auto" and estimator.n_components > 1 and free and moving
+
+
+def search(estimator, make, data, n_parameters, rng):
+    """Search for a start.
+
+    Parameters
+    ----------
+    estimator : VRGaussianMixture
+    make : callable
+        Returns a GaussianMixtureModel.
+    data : source
+    n_parameters : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    found : skvrem.solvers.Found
+    point : AveragingPoint
+    passes : float
+        Passes over all rows that it cost.
+    """
+    kinds = [estimator.init_params, *islice(cycle(KINDS), solvers.STARTS - 1)]
+    part = min(data.n_units // PART, MOST_ROWS)
+    # Rows without weight are none.
+    size = max(part, FEWEST_ROWS, ROWS_A_PARAMETER * n_parameters)
+    size = int(size * data.n_units / data.n_weighted)
+    some = _some_rows(data, size, rng)
+
+    def start(number, rng):
+        model = make()
+        how = estimator.n_components, kinds[number], rng
+        parameters, passes = starting_parameters(model, some, *how)
+        return model, model.start(parameters), passes
+
+    found = solvers.search(start, moves, some, rng)
+    passes = found.passes * some.n_units / data.n_units
+    return found, make().start(found.point.parameters), passes
+
+
+def _some_rows(data, size, rng):
+    """Return a source of random rows, side by side in memory."""
+    if size >= data.n_units and not data.remote:
+        return data
+    # Of all rows, which no drawing decides, none is: as of those in memory.
+    rng = rng if size < data.n_units else np.random.default_rng(0)
+    sample = data.sample(size, rng)
+    weight = sample.weight[sample.ids] if sample.weight.size else None
+    return as_source(sample.rows[sample.ids], weight)

@@ -1,0 +1,103 @@
+"""A search for a start: short runs from several, and moves out of poor optima."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skvrem.solvers._run import Run
+from skvrem.solvers.estimate._batch import Batch
+from skvrem.utils._parallel import parallel_map
+
+__all__ = ["Found", "search"]
+
+# Of Gaussian mixtures (``python -m benchmarks run "mixture/starts"``): starts, their
+# epochs, and more for the best; trials of moves, how many in a row may fail, their
+# epochs; and what a trial must gain, in nats a unit.
+STARTS, EPOCHS, MORE = 4, 6, 8
+TRIALS, FAILURES, TRIAL_EPOCHS, GAIN = 12, 5, 6, 1e-4
+
+
+class Found(NamedTuple):
+    """What a search has come to.
+
+    Attributes
+    ----------
+    point : Any
+    passes : float
+        Passes over the searched units, of all runs.
+    scores : ndarray of shape (n_starts,)
+        Objective a unit that each start reached.
+    epochs : ndarray of int of shape (n_starts,)
+        Epochs that it made, those of moves among them.
+    number : int
+        Of the start that led to the point.
+    """
+
+    point: Any
+    passes: float
+    scores: np.ndarray
+    epochs: np.ndarray
+    number: int
+
+
+def search(start, moves, data, rng, n_starts=STARTS):
+    """Return the point that short runs of batch EM, and moves from the best, lead to.
+
+    Parameters
+    ----------
+    start : callable
+        Called with the number of a start and a Generator, returns a model of its own
+        (`Searched`, see ``_protocols.py``), a point and the passes it has cost.
+    moves : callable
+        Called with model, point, `data` and `rng`, yields points that may lead higher,
+        the most promising first; of those that do, it is sent where they lead.
+    data : see ``_protocols.py``
+    rng : numpy.random.Generator
+    n_starts : int
+
+    Returns
+    -------
+    found : Found
+    """
+
+    def run(model, point, n_epochs, seed, passes=0.0):
+        rng = np.random.default_rng(seed)
+        fit = Run(model, Batch(), data, point, tol=0.0, rng=rng, passes=passes)
+        return fit.advance(n_epochs)
+
+    def enter(task):
+        number, seed = task
+        model, point, passes = start(number, np.random.default_rng(seed))
+        return run(model, point, EPOCHS, seed, passes)
+
+    def n_degenerate(fit):
+        return fit.model.n_degenerate(fit.anchor.point, data)
+
+    def loss(number):
+        fit = entered[number]
+        return n_degenerate(fit) > 0, -fit.anchor.objective
+
+    seeds = rng.integers(2**63, size=n_starts).tolist()
+    entered = list(parallel_map(enter, enumerate(seeds)))
+    first = min(range(n_starts), key=loss)
+    best = entered[first].advance(MORE)
+    tried, failures = [], 0
+    proposals = moves(best.model, best.anchor.point, data, rng)
+    taken = None
+    while len(tried) < TRIALS and failures < FAILURES:
+        try:
+            proposal = proposals.send(taken)
+        except StopIteration:
+            break
+        trial = run(best.model, proposal, TRIAL_EPOCHS, seeds[first])
+        tried.append(trial)
+        failures, taken = failures + 1, None
+        higher = trial.anchor.objective > best.anchor.objective + GAIN
+        if higher and n_degenerate(trial) <= n_degenerate(best):
+            best, failures, taken = trial, 0, trial.anchor.point
+    scores = np.array([fit.anchor.objective for fit in entered])
+    epochs = np.array([fit.n_iter for fit in entered])
+    scores[first] = best.anchor.objective
+    epochs[first] += sum(fit.n_iter for fit in tried)
+    passes = sum(fit.passes for fit in entered + tried)
+    return Found(best.anchor.point, passes, scores, epochs, first)

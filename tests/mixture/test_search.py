@@ -1,0 +1,236 @@
+"""The search for a start: moves against brute force, and what it finds by itself."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+from skvrem import VRGaussianMixture, solvers
+from skvrem.data import as_source
+from skvrem.mixture import _moves, _search
+from skvrem.mixture._model import GaussianMixtureModel, Parameters
+
+COVARIANCE_TYPES = ["full", "tied", "diag", "spherical"]
+
+
+def start(X, means, covariance_type, weight=None, missing=False):
+    """A model, a point with unit covariances about these means, and a source."""
+    k, d = np.shape(means)
+    model = GaussianMixtureModel(covariance_type, 1e-6, missing)
+    shapes = {"full": (k, 1, 1), "tied": (1, 1), "diag": (k, d), "spherical": (k,)}
+    unit = np.ones(shapes[covariance_type])
+    unit = unit * np.eye(d) if model.dense else unit
+    parameters = Parameters(np.full(k, 1.0 / k), np.array(means, float), unit, unit)
+    return model, model.start(parameters), as_source(X, weight)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_rows_lose_with_a_component_is_exact(weighted):
+    rng = np.random.default_rng(0)
+    X, means = rng.normal(size=(200, 2)), rng.normal(size=(4, 2))
+    X[0] = 60.0  # which one component explains alone
+    weight = rng.uniform(size=200) if weighted else np.ones(200)
+    joint = np.log(0.25) + np.stack(
+        [multivariate_normal(mean).logpdf(X) for mean in means], axis=1
+    )
+    total = logsumexp(joint, axis=1)
+    owned, lost = _moves._posteriors(joint.copy(), weight if weighted else np.empty(0))
+    expected = np.exp(joint - total[:, None]) * weight[:, None]
+    np.testing.assert_allclose(owned, expected, atol=1e-14)
+    for part in range(4):
+        without = logsumexp(np.delete(joint, part, axis=1), axis=1)
+        np.testing.assert_allclose(lost[part], weight @ (total - without), rtol=1e-10)
+
+
+def test_pairs_come_by_what_they_promise():
+    promise = np.array([[9.0, 3.0, 2.0], [5.0, 9.0, 4.0], [-np.inf] * 3])
+    assert list(_moves._ranked(promise)) == [(1, 0), (0, 1)]
+    merged = [
+        pair[1] for pair in _moves._ranked(np.add.outer(np.zeros(5), np.arange(5.0)))
+    ]
+    assert max(np.bincount(merged)) == _moves.MERGES and len(merged) == 5
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_the_first_move_is_the_one_that_is_needed(covariance_type, weighted, missing):
+    """Two balls have one component, and another has two: EM does not leave that."""
+    dense = covariance_type in ("full", "tied")
+    if missing and dense:
+        pytest.skip("missing values are for diagonal covariances")
+    rng = np.random.default_rng(0)
+    balls = np.array([[0.0, 0.0], [8.0, 0.0], [0.0, 30.0], [30.0, 0.0]])
+    X = np.repeat(balls, 150, axis=0) + rng.normal(size=(600, 2))
+    weight = rng.uniform(0.5, 1.5, size=600) if weighted else None
+    if missing:
+        X[rng.uniform(size=X.shape) < 0.05] = np.nan
+    means = [[4.0, 0.0], [0.0, 29.0], [0.0, 31.0], [30.0, 0.0]]
+    model, point, data = start(X, means, covariance_type, weight, missing)
+    run = partial(solvers.Run, model, solvers.Batch(), data, tol=0.0)
+    stuck = run(point, rng=rng).advance(50).anchor
+    proposal = next(_moves.moves(model, stuck.point, data, rng))
+    moved = run(proposal, rng=rng).advance(20).anchor
+    assert moved.objective > stuck.objective + 0.1
+    found = np.sort(moved.point.parameters.means.sum(axis=1))
+    np.testing.assert_allclose(found, [0.0, 8.0, 30.0, 30.0], atol=1.0)
+
+
+def test_what_halves_gain_is_what_they_gain():
+    """The gain of a component of all rows, against densities of the halves."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1)) + np.repeat([[-4.0], [4.0]], 150, axis=0)
+    model, _, data = start(X, [[0.0]], "full")
+    variance = np.array([[[X.var()]]])
+    whole = Parameters(np.ones(1), X.mean(0)[None], variance, 1.0 / np.sqrt(variance))
+    density = multivariate_normal(whole.means[0], variance[0]).logpdf(X)
+    owned = np.ones((300, 1))
+    halves = _moves._split(model, model.start(whole), data, 0, owned, density, rng)
+    weights, means, covariances, _ = halves.parameters
+    both = [
+        np.log(share) + multivariate_normal(mean, covariance).logpdf(X)
+        for share, mean, covariance in zip(weights, means, covariances, strict=True)
+    ]
+    gain = (logsumexp(both, axis=0) - density).mean()
+    assert halves.gain == pytest.approx(gain) and gain > 0.3
+    np.testing.assert_allclose(np.sort(means[:, 0]), [-4.0, 4.0], atol=0.3)
+
+
+def test_a_moved_point_sends_on_what_it_led_to():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2)) + rng.choice([-9.0, 0.0, 9.0], size=(500, 2))
+    means = rng.normal(scale=6.0, size=(5, 2))
+    model, point, data = start(X, means, "diag")
+    proposals = _moves.moves(model, point, data, rng)
+    seen = next(proposals)
+    fit = solvers.Run(model, solvers.Batch(), data, seen, tol=0.0, rng=rng).advance(5)
+    after = proposals.send(fit.anchor.point).parameters.means
+    # All but two components of it are where the trial left them.
+    same = (after[:, None] == fit.anchor.point.parameters.means).all(axis=2).any(axis=1)
+    assert same.sum() == 3
+
+
+def grid(seed=0):
+    rng = np.random.default_rng(seed)
+    centers = np.stack(np.meshgrid(range(5), range(4)), axis=-1).reshape(-1, 2) * 8.0
+    return np.repeat(centers, 60, axis=0) + rng.normal(size=(1200, 2))
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_a_default_fit_finds_what_one_start_misses(covariance_type):
+    X, how = grid(), {"covariance_type": covariance_type, "random_state": 0}
+    truth = np.unique(np.round(X / 8.0), axis=0) * 8.0
+    one = VRGaussianMixture(20, n_init=1, init_params="random_from_data", **how).fit(X)
+    ours = VRGaussianMixture(20, init_params="random_from_data", **how).fit(X)
+    assert ours.objective_ > one.objective_ + 0.02
+    assert ours.init_scores_.shape == ours.init_epochs_.shape == (solvers.STARTS,)
+    assert ours.init_scores_.max() == ours.objective_
+    assert ours.init_epochs_.max() > ours.n_iter_
+    gaps = np.linalg.norm(ours.means_[:, None] - truth, axis=2)
+    np.testing.assert_array_equal(np.sort(gaps.argmin(axis=1)), np.arange(20))
+
+
+def test_a_search_knows_no_threads():
+    fits = [
+        VRGaussianMixture(20, random_state=3, n_jobs=n_jobs).fit(grid())
+        for n_jobs in (1, 2)
+    ]
+    for name in ("means_", "covariances_", "init_scores_", "objective_"):
+        np.testing.assert_array_equal(*(getattr(fit, name) for fit in fits))
+
+
+def test_many_rows_are_searched_on_some(monkeypatch):
+    monkeypatch.setattr(_search, "FEWEST_ROWS", 300)
+    X, weight = grid(), np.ones(1200)
+    weight[::2] = 0.0
+    sizes = []
+
+    def spied(start, moves, data, rng):
+        sizes.append((data.n_units, data.n_weighted))
+        return solvers.search(start, moves, data, rng)
+
+    spy = type("spy", (), {"search": staticmethod(spied), "STARTS": solvers.STARTS})
+    monkeypatch.setattr(_search, "solvers", spy)
+    how = {"covariance_type": "spherical", "random_state": 0}
+    whole = VRGaussianMixture(5, **how).fit(X)
+    VRGaussianMixture(5, **how).fit(X, sample_weight=weight)
+    assert sizes[0] == (300, 300)
+    assert sizes[1][0] == 600 and 250 < sizes[1][1] < 350
+    # A quarter of a pass for each of these epochs, and more for starts.
+    assert whole.history_["passes"][0] > 0.25 * 4 * 6
+    assert whole.objective_ == pytest.approx(whole.score(X), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"n_init": 1},
+        {"n_components": 1},
+        {"max_iter": 0},
+        {"means_init": [[0.0, 0.0], [9.0, 9.0], [20.0, 20.0]]},
+        {"weights_init": [0.2, 0.3, 0.5]},
+        {"tempering": "annealed"},
+    ],
+)
+def test_no_search_where_a_start_is_chosen(parameters):
+    model = VRGaussianMixture(**({"n_components": 3, "random_state": 0} | parameters))
+    model.fit(grid())
+    assert model.init_scores_.shape == (1,)
+    assert model.init_epochs_[0] == model.n_iter_
+
+
+def test_no_search_from_an_earlier_fit():
+    model = VRGaussianMixture(3, random_state=0, warm_start=True).fit(grid())
+    before = model.objective_
+    assert model.fit(grid()).init_scores_.shape == (1,)
+    assert model.objective_ >= before - 1e-12 and model.n_iter_ < 5
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_components_of_few_rows_count_for_nothing(covariance_type):
+    rng = np.random.default_rng(0)
+    X = np.concatenate(
+        [rng.normal(size=(400, 6)), 40.0 + 1e-3 * rng.normal(size=(4, 6))]
+    )
+    model, point, data = start(X, [[0.0] * 6, [40.0] * 6], covariance_type)
+    point = (
+        solvers.Run(model, solvers.Batch(), data, point, tol=0.0, rng=rng)
+        .advance(3)
+        .anchor.point
+    )
+    assert model.n_degenerate(point, data) == 1
+
+
+def test_a_start_with_outliers_loses_to_any_without():
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0], [20.0], [40.0]], 100, axis=0) + rng.normal(size=(300, 1))
+    stuck, good = [[10.0], [39.0], [41.0]], [[0.0], [20.0], [40.0]]
+    data = as_source(X)
+
+    def begin(number, rng):
+        model, point, _ = start(X, good if number else stuck, "diag")
+        model.n_degenerate = lambda point, data: int(number > 0)
+        return model, point, 0.0
+
+    def moves(model, point, data, rng):
+        yield start(X, good, "diag")[1]
+
+    def none(*_):
+        yield from ()
+
+    found = solvers.search(begin, none, data, rng)
+    assert found.number == 0 and found.scores[0] < found.scores[1]
+    # A move there may be, if it adds none.
+    moved = solvers.search(begin, moves, data, rng)
+    assert moved.number == 0 and moved.scores[0] == pytest.approx(moved.scores[1])
+
+    def outlying(number, rng):
+        """All starts are stuck, and what moves lead to is said to have outliers."""
+        model, point, _ = start(X, stuck, "diag")
+        model.n_degenerate = lambda point, data: int(point.parameters.means[0, 0] < 5.0)
+        return model, point, 0.0
+
+    refused = solvers.search(outlying, moves, data, rng)
+    assert refused.scores.max() == pytest.approx(found.scores[0], abs=1e-3)
