@@ -28,7 +28,7 @@ def main():
     X = problems.overlapping(200_000).X
     fits = {
         name: VRGaussianMixture(
-            10, tol=1e-9, max_iter=400, random_state=0, **options
+            10, n_init=1, tol=1e-9, max_iter=400, random_state=0, **options
         ).fit(X)
         for name, options in SOLVERS.items()
     }

@@ -56,7 +56,7 @@ print(f"{right:.1%} of the unlabelled windows are right")
 # What the order in time is worth: a mixture with as many components, matched to the
 # same labels, sees every window alone.
 
-mixture = VRGaussianMixture(6, n_init=5, random_state=0).fit(X)
+mixture = VRGaussianMixture(6, random_state=0).fit(X)
 component = mixture.predict(X)
 votes = np.zeros((6, 3))
 np.add.at(votes, (component[~unseen], labels[~unseen]), 1.0)

@@ -76,7 +76,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", ConvergenceWarning)
     for label, setting in settings.items():
         options = {"max_iter": 3000, "tol": 1e-8, "covariance_type": "tied", **setting}
-        fits[label] = VRGaussianMixture(k, random_state=0, **options).fit(X)
+        fits[label] = VRGaussianMixture(k, n_init=1, random_state=0, **options).fit(X)
 
 for label, fit in fits.items():
     print(

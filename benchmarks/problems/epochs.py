@@ -51,6 +51,7 @@ def fits_by_name():
                 8,
                 covariance_type=kind,
                 solver=solver,
+                n_init=1,
                 init_params="random",
             )
             fits[f"mixture {kind} {solver}"] = fit(made, blobs)

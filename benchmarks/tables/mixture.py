@@ -51,6 +51,7 @@ def ours(X, start, kind, n_iter, threads=1):
     model = VRGaussianMixture(
         len(weights),
         covariance_type=kind,
+        n_init=1,
         solver="batch",
         weights_init=weights,
         means_init=means,
@@ -164,6 +165,7 @@ class Count(NamedTuple):
 def fit(X, k, kind, seed, method):
     """Fit to the end; the start is drawn first, so one seed is one for all solvers."""
     params = {"covariance_type": kind, "tol": TOLERANCE, "random_state": seed}
+    params["n_init"] = 1
     with quiet():
         return VRGaussianMixture(k, **params, **METHODS[method]).fit(X)
 
@@ -262,7 +264,8 @@ def level_of(run):
 
 def whole_fit(X, n_epochs):
     """Our fit on one thread, start included."""
-    model = VRGaussianMixture(10, tol=0.0, max_iter=n_epochs, random_state=0, n_jobs=1)
+    params = {"tol": 0.0, "random_state": 0, "n_jobs": 1}
+    model = VRGaussianMixture(10, n_init=1, max_iter=n_epochs, **params)
     return lambda: model.fit(X)
 
 
@@ -294,7 +297,9 @@ def time_whole(run):
     """Seconds to one log-likelihood, one thread, scikit-learn's iterations all run."""
     mixture, level, n_ours, n_theirs = level_of(run)
     with quiet():
-        one = VRGaussianMixture(10, random_state=0, max_iter=1, solver="batch")
+        one = VRGaussianMixture(
+            10, n_init=1, random_state=0, max_iter=1, solver="batch"
+        )
         one.fit(mixture.X)
     # One iteration has been made; scikit-learn makes the others.
     start = one.weights_, one.means_, one.covariances_
@@ -320,7 +325,7 @@ def make():
         from sklearn.mixture import GaussianMixture
         return GaussianMixture(10, max_iter=2, **params)
     from skvrem import VRGaussianMixture
-    return VRGaussianMixture(10, max_iter=5, solver=side, **params)
+    return VRGaussianMixture(10, n_init=1, max_iter=5, solver=side, **params)
 
 def warm_up():
     make().fit(mixtures.overlapping(100_000).X)
@@ -353,7 +358,7 @@ def load():
 
 def fit(X):
     VRGaussianMixture(
-        10, covariance_type=sys.argv[1], max_iter=3, random_state=0
+        10, covariance_type=sys.argv[1], n_init=1, max_iter=3, random_state=0
     ).fit(X)
 """
 
