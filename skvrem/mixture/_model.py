@@ -35,7 +35,8 @@ __all__ = ["GaussianMixtureModel", "Parameters", "Statistics"]
 STEP_ROWS = 4096
 # Rows scored to find a place for a collapsed component.
 RESEED_ROWS = 10_000
-# Rows that a component must have where there are no covariances of the columns.
+# Rows that a component must have where there are no covariances of the columns, else
+# two for each row of the matrix and the mean.
 FEWEST_ROWS = 5
 LOG_2PI = float(np.log(2.0 * np.pi))
 
@@ -314,7 +315,7 @@ class GaussianMixtureModel(Averaging):
 
     def fewest_rows(self, n_features):
         """Return how many rows a component must have not to be one of outliers."""
-        return n_features + 1 if self.dense else FEWEST_ROWS
+        return 2 * (n_features + 1) if self.dense else FEWEST_ROWS
 
     def n_degenerate(self, point, data):
         """Return how many components have too few rows.
