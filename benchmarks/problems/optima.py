@@ -144,9 +144,14 @@ def _standard(X):
 
 def series(name):
     """Return X and lengths of a series with states, simulated or read."""
-    if name == "killer whales":
-        file = read("killer_whale_subdive")
-        return np.asarray(file["X"], float), file["lengths"]
+    if name in ("killer whales", "dives"):
+        file = (
+            "killer_whale_subdive" if name == "killer whales" else "killer_whale_dives"
+        )
+        return np.asarray(read(file)["X"], float), read(file)["lengths"]
+    if name == "accelerometer":
+        X = read("chest_accelerometer")["X"][:15_000]
+        return X + np.random.default_rng(0).uniform(-0.5, 0.5, X.shape), None
     rng = np.random.default_rng(3)
     n, stay = 15_000, 0.97
     states = 5 if name == "overlapping" else 8
