@@ -13,7 +13,7 @@ __all__ = ["Found", "search"]
 # Of Gaussian mixtures (``python -m benchmarks run "mixture/starts"``): starts, their
 # epochs, and more for the best; trials of moves, how many in a row may fail, their
 # epochs; and what a trial must gain, in nats a unit.
-STARTS, EPOCHS, MORE = 4, 6, 8
+STARTS, EPOCHS, MORE = 4, 6, 15
 TRIALS, FAILURES, TRIAL_EPOCHS, GAIN = 12, 5, 6, 1e-4
 
 
