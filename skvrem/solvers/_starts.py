@@ -128,7 +128,8 @@ class _Entrant:
             report=partial(_report, self.report, stop),
         )
         solver = plan.lead() if plan.rungs else plan.solver
-        self.run = self.open(solver, point=begin.point, passes=begin.passes)
+        cost = {"passes": begin.passes, "seconds": time.perf_counter() - self.began}
+        self.run = self.open(solver, point=begin.point, **cost)
 
     def advance(self, n_epochs):
         """Make so many epochs more, of those that there may be."""

@@ -1,5 +1,6 @@
 """The search for a start: moves against brute force, and what it finds by itself."""
 
+import time
 from functools import partial
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 from skvrem import VRGaussianMixture, solvers
 from skvrem.data import as_source
-from skvrem.mixture import _moves, _search
+from skvrem.mixture import _estimator, _moves, _search
 from skvrem.mixture._model import GaussianMixtureModel, Parameters
 
 COVARIANCE_TYPES = ["full", "tied", "diag", "spherical"]
@@ -179,6 +180,16 @@ def test_no_search_where_a_start_is_chosen(parameters):
     model.fit(grid())
     assert model.init_scores_.shape == (1,)
     assert model.init_epochs_[0] == model.n_iter_
+
+
+def test_a_search_costs_passes_and_seconds(monkeypatch):
+    def slow(*arguments):
+        time.sleep(0.05)
+        return _search.search(*arguments)
+
+    monkeypatch.setattr(_estimator, "search", slow)
+    history = VRGaussianMixture(3, random_state=0).fit(grid()).history_
+    assert history["seconds"][0] >= 0.05 and history["passes"][0] > 24.0
 
 
 def test_no_search_from_an_earlier_fit():
