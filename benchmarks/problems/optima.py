@@ -7,7 +7,7 @@ from sklearn.decomposition import PCA
 from benchmarks.harness.data import read
 from benchmarks.problems import mixtures
 
-__all__ = ["HELD_OUT", "MIXTURES", "series"]
+__all__ = ["HELD_OUT", "MIXTURES", "bananas", "series", "skewed"]
 
 
 def letters(n=20_000):

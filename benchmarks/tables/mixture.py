@@ -30,6 +30,7 @@ from benchmarks.harness import Row, an_iteration, fastest, group, quiet
 from benchmarks.harness.processes import first_fits, peak_memory, run_python
 from benchmarks.peers import mixtures as peers
 from benchmarks.problems import mixtures as problems
+from benchmarks.problems import optima
 from skvrem import VRGaussianMixture
 
 # Iterations of the shorter and the longer fit. Ours are many, as one takes little.
@@ -243,6 +244,64 @@ def passes(run, name):
             for name, found in fits.items()
         },
     )
+
+
+# What "auto" chooses
+
+SOLVERS = {
+    "auto": {},
+    "batch": {"solver": "batch"},
+    "squarem": {"solver": "batch", "acceleration": "squarem"},
+    "svrg": {"solver": "svrg"},
+    "saga": {"solver": "saga"},
+    "incremental": {"solver": "incremental"},
+}
+DRAWN = {
+    "overlapping": (lambda n, seed: problems.overlapping(n, seed=seed).X, 10),
+    "heavy-tails": (problems.heavy_tails, 12),
+    "rare-components": (problems.rare_components, 16),
+    "digits-cloud": (problems.digits_cloud, 15),
+    "bananas": (lambda n, seed: optima.bananas(n), 12),
+    "skewed": (lambda n, seed: optima.skewed(n), 10),
+}
+
+
+@group(product(["1e4", "1e5", "1e6"], ["1e-3", "1e-6"]))
+def auto(run, n, tol):
+    """Seconds of "auto" to the best end of all solvers less tol, over the cheapest."""
+    size, tol, ratios, chosen = int(float(n)) // run.size(1, 10), float(tol), {}, set()
+    for (name, (draw, k)), kind in product(DRAWN.items(), ["full", "diag"]):
+        for seed in range(run.seeds):
+            X, fits = draw(size, seed), {}
+            how = {"covariance_type": kind, "random_state": seed, "max_iter": 1_000}
+            for label, options in SOLVERS.items():
+                model = VRGaussianMixture(k, n_init=1, tol=tol, n_jobs=1, **how)
+                with threadpool_limits(1), quiet():
+                    fits[label] = model.set_params(**options).fit(X)
+            level = max(fit.objective_ for fit in fits.values()) - tol
+            took = {label: _reached(fit.history_, level) for label, fit in fits.items()}
+            ratios[f"{name} {kind} seed {seed}"] = took["auto"] / min(took.values())
+            chosen.add(fits["auto"].solver_)
+            shown = ", ".join(f"{label} {took[label]:.3f}" for label in took)
+            run.log(f"{name} {kind} {seed}: {shown}")
+    # Which optimum a fit ends at is another question (`starts`).
+    found = np.array([ratio for ratio in ratios.values() if ratio < np.inf])
+    yield Row(
+        f"n={n}, tol={tol:g}: {' and '.join(sorted(chosen))}",
+        float(np.exp(np.log(found).mean())),
+        "of the cheapest",
+        {},
+        1.2,
+        f"at worst {found.max():.1f}; {len(ratios) - len(found)} of {len(ratios)} ended "
+        "at another optimum",
+        numbers=ratios,
+    )
+
+
+def _reached(history, level):
+    """Seconds, of the start too, to a level; infinity of a fit that ends below."""
+    above = np.flatnonzero(history["objective"] >= level)
+    return float(history["seconds"][above[0]]) if above.size else np.inf
 
 
 # Time to one log-likelihood
