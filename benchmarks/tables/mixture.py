@@ -292,8 +292,8 @@ def auto(run, n, tol):
         "of the cheapest",
         {},
         1.2,
-        f"at worst {found.max():.1f}; {len(ratios) - len(found)} of {len(ratios)} ended "
-        "at another optimum",
+        f"at worst {found.max():.1f}; {len(ratios) - len(found)} of {len(ratios)} "
+        "ended at another optimum",
         numbers=ratios,
     )
 
