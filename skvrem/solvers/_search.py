@@ -81,7 +81,8 @@ def search(start, moves, data, rng, n_starts=STARTS):
     entered = list(parallel_map(enter, enumerate(seeds)))
     first = min(range(n_starts), key=loss)
     best = entered[first].advance(MORE)
-    tried, failures = [], 0
+    tried: list = []
+    failures = 0
     proposals = moves(best.model, best.anchor.point, data, rng)
     taken = None
     while len(tried) < TRIALS and failures < FAILURES:
