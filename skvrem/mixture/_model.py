@@ -313,6 +313,12 @@ class GaussianMixtureModel(Averaging):
         covariances = self.by_component(parameters.covariances, *shape)
         return np.diagonal(covariances, axis1=1, axis2=2) if self.dense else covariances
 
+    def n_own_parameters(self, n_features):
+        """Return how many numbers a component has that it does not share."""
+        d = n_features
+        widths = {"full": d * (d + 1) // 2, "tied": 0, "diag": d, "spherical": 1}
+        return 1 + d + widths[self.covariance_type]
+
     def fewest_rows(self, n_features):
         """Return how many rows a component must have not to be one of outliers."""
         return 2 * (n_features + 1) if self.dense else FEWEST_ROWS

@@ -58,7 +58,9 @@ def search(estimator, make, data, n_parameters, rng):
         parameters, passes = starting_parameters(model, some, *how)
         return model, model.start(parameters), passes
 
-    found = solvers.search(start, moves, some, rng)
+    # Half a nat for each parameter of a component is what it gains by fitting noise.
+    gain = 0.5 * make().n_own_parameters(data.n_features) / some.total_weight
+    found = solvers.search(start, moves, gain, some, rng)
     passes = found.passes * some.n_units / data.n_units
     return found, make().start(found.point.parameters), passes
 

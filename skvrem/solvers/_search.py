@@ -10,11 +10,11 @@ from skvrem.utils._parallel import parallel_map
 
 __all__ = ["Found", "search"]
 
-# Of Gaussian mixtures (``python -m benchmarks run "mixture/starts"``): starts, their
+# Of Gaussian mixtures (``python -m benchmarks run "starts"``): starts, their
 # epochs, and more for the best; trials of moves, how many in a row may fail, their
-# epochs; and what a trial must gain, in nats a unit.
+# epochs.
 STARTS, EPOCHS, MORE = 4, 6, 15
-TRIALS, FAILURES, TRIAL_EPOCHS, GAIN = 12, 5, 6, 1e-4
+TRIALS, FAILURES, TRIAL_EPOCHS = 12, 5, 6
 
 
 class Found(NamedTuple):
@@ -40,7 +40,7 @@ class Found(NamedTuple):
     number: int
 
 
-def search(start, moves, data, rng, n_starts=STARTS):
+def search(start, moves, gain, data, rng, n_starts=STARTS):
     """Return the point that short runs of batch EM, and moves from the best, lead to.
 
     Parameters
@@ -51,6 +51,8 @@ def search(start, moves, data, rng, n_starts=STARTS):
     moves : callable
         Called with model, point, `data` and `rng`, yields points that may lead higher,
         the most promising first; of those that do, it is sent where they lead.
+    gain : float
+        What a move must gain to be taken, a unit: more than noise does.
     data : see ``_protocols.py``
     rng : numpy.random.Generator
     n_starts : int
@@ -93,7 +95,7 @@ def search(start, moves, data, rng, n_starts=STARTS):
         trial = run(best.model, proposal, TRIAL_EPOCHS, seeds[first])
         tried.append(trial)
         failures, taken = failures + 1, None
-        higher = trial.anchor.objective > best.anchor.objective + GAIN
+        higher = trial.anchor.objective > best.anchor.objective + gain
         if higher and n_degenerate(trial) <= n_degenerate(best):
             best, failures, taken = trial, 0, trial.anchor.point
     scores = np.array([fit.anchor.objective for fit in entered])

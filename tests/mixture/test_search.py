@@ -148,9 +148,9 @@ def test_many_rows_are_searched_on_some(monkeypatch):
     weight[::2] = 0.0
     sizes = []
 
-    def spied(start, moves, data, rng):
+    def spied(start, moves, gain, data, rng):
         sizes.append((data.n_units, data.n_weighted))
-        return solvers.search(start, moves, data, rng)
+        return solvers.search(start, moves, gain, data, rng)
 
     spy = type("spy", (), {"search": staticmethod(spied), "STARTS": solvers.STARTS})
     monkeypatch.setattr(_search, "solvers", spy)
@@ -231,10 +231,10 @@ def test_a_start_with_outliers_loses_to_any_without():
     def none(*_):
         yield from ()
 
-    found = solvers.search(begin, none, data, rng)
+    found = solvers.search(begin, none, 0.0, data, rng)
     assert found.number == 0 and found.scores[0] < found.scores[1]
     # A move there may be, if it adds none.
-    moved = solvers.search(begin, moves, data, rng)
+    moved = solvers.search(begin, moves, 1e-4, data, rng)
     assert moved.number == 0 and moved.scores[0] == pytest.approx(moved.scores[1])
 
     def outlying(number, rng):
@@ -243,5 +243,5 @@ def test_a_start_with_outliers_loses_to_any_without():
         model.n_degenerate = lambda point, data: int(point.parameters.means[0, 0] < 5.0)
         return model, point, 0.0
 
-    refused = solvers.search(outlying, moves, data, rng)
+    refused = solvers.search(outlying, moves, 1e-4, data, rng)
     assert refused.scores.max() == pytest.approx(found.scores[0], abs=1e-3)
