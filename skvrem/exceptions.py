@@ -27,7 +27,7 @@ class StalledWarning(ConvergenceWarning):
 
 
 class CollapsedComponentWarning(UserWarning):
-    """A component or state is as narrow as the regularization lets it be."""
+    """A component or state is nothing, or as narrow as regularization lets it be."""
 
 
 class DataScaleWarning(UserWarning):

@@ -56,15 +56,17 @@ class PrintedTempering(LearnedTemperature):
 class PrintedVT(FactorialMixture):
     """Variational tempering with 150 epochs of that, then a temperature of 1."""
 
-    def _temperature(self, variance, total_weight):
-        return learned_temperature(
-            self.temperature, 150, total_weight, PrintedTempering
-        )
+    def _temperature(self, highest, total_weight):
+        return learned_temperature(highest, 150, total_weight, PrintedTempering)
 
 
 def annealed(epochs, temperature=10.0, **options):
     return FactorialMixture(
-        temperature=temperature, annealing_iter=epochs, posterior="meanfield", **options
+        temperature=temperature,
+        annealing_iter=epochs,
+        posterior="meanfield",
+        n_init=1,
+        **options,
     )
 
 

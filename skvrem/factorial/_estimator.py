@@ -1,5 +1,6 @@
 """The scikit-learn shell of the factorial mixture."""
 
+import warnings
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -11,15 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source
+from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters
 from skvrem.factorial._start import (
     LEAST_NOISE,
-    NOISE_SHARE,
     learned_temperature,
     moments,
     resume,
     starting_parameters,
+    starting_temperature,
 )
 from skvrem.utils._base import (
     ComponentsMixin,
@@ -32,6 +34,7 @@ from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
+    outside,
     warn_annealing_too_long,
     warn_not_converged,
     with_callbacks,
@@ -117,18 +120,23 @@ class FactorialMixture(
         "annealed" lowers the temperature linearly; "global" is variational tempering,
         which learns a distribution over temperatures (see Notes).
     temperature : float or "auto", default="auto"
-        Where it starts. "auto" is the mean variance of the features over the noise
-        variance. A learned one starts at 0.3 of the former, and is learned when the
-        temperature has come down to 1.
+        Where it starts. "auto" finds it from the data: half-way, in ratios, between
+        the critical temperature, below which components at one place part (the
+        largest eigenvalue of the rows' covariance over the noise variance), and 0.3 of
+        the mean variance of the features over the noise variance, which is where a
+        learned noise variance starts. What is learned beside the components is
+        learned when the temperature has come down to 1.
     annealing_iter : int or "auto", default="auto"
         Epochs until it is 1; "auto" is 100, at most half of `max_iter`. With "global"
         temperatures are learned in them, and half as many more bring the rest to 1.
-    n_init : int, default=1
-        Starts, of which the best is kept; see ``init_scores_``.
+    n_init : int or "auto", default="auto"
+        Starts, of which the best is kept; see ``init_scores_``. "auto" is two where
+        `temperature` is "auto", the first of them not tempered, so that no fit ends
+        below that of ``tempering=None``; else one. An integer tempers all of them.
     components_init : array-like of shape (n_components, n_features), default=None
         Components to start from, in place of random ones.
     warm_start : bool, default=False
-        Start from the last solution.
+        Start from the last solution; cold, unless `temperature` is a number.
     random_state : int, RandomState instance or None, default=None
         Seeds the start, the minibatches and `sample`.
     n_jobs : int or None, default=None
@@ -198,7 +206,8 @@ class FactorialMixture(
     moves towards its optimum by a constant step; what remains of the temperature after
     `annealing_iter` epochs goes in half as many more.
 
-    Too hot, all components are best the same; noise keeps them apart.
+    Too hot, all components are best the same; noise keeps them apart. A fit whose
+    starts are all tempered warns of those that have not parted, or are nothing.
 
     References
     ----------
@@ -215,7 +224,7 @@ class FactorialMixture(
     >>> parts = np.array([[2.0, 2.0, 0.0, 0.0], [0.0, 0.0, 3.0, 3.0]])
     >>> codes = rng.integers(2, size=(500, 2))
     >>> X = codes @ parts + 0.1 * rng.normal(size=(500, 4))
-    >>> mixture = FactorialMixture(n_components=2, n_init=3, random_state=0).fit(X)
+    >>> mixture = FactorialMixture(n_components=2, random_state=0).fit(X)
     >>> np.sort(mixture.components_.sum(axis=1)).round(1)
     array([4., 6.])
     >>> mixture.predict([[2.0, 2.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]])
@@ -246,7 +255,7 @@ class FactorialMixture(
         tempering: Literal["annealed", "global"] | None = "annealed",
         temperature: float | Literal["auto"] = "auto",
         annealing_iter: int | Literal["auto"] = "auto",
-        n_init: int = 1,
+        n_init: int | Literal["auto"] = "auto",
         components_init: ArrayLike | None = None,
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
@@ -330,8 +339,10 @@ class FactorialMixture(
         -----
         ConvergenceWarning
             If `max_iter` epochs were not enough.
+        CollapsedComponentWarning
+            If components are nothing, or the same, where all starts were tempered.
         UserWarning
-            If they are fewer than `annealing_iter`.
+            If `max_iter` is less than `annealing_iter`.
         """
         with all_or_nothing(self), one_blas_thread(), threads(self.n_jobs):
             self._check_parameters()
@@ -362,18 +373,25 @@ class FactorialMixture(
             keep_sums=keep_sums,
         )
 
-    def _temperature(self, variance, total_weight):
+    def _first_temperatures(self, warm):
+        """Return where each start's temperature begins, "auto" where the data say."""
+        highest, several = self.temperature, not warm
+        if self.tempering is None or (warm and highest == "auto"):
+            highest = 1.0
+        if several and self.n_init == "auto":
+            return [1.0, highest] if highest == "auto" else [highest]
+        return [highest] * (self.n_init if several else 1)
+
+    def _temperature(self, highest, total_weight):
         """Return the temperature of an epoch, as a function of its number."""
-        highest, length = self.temperature, self.annealing_iter
-        if highest == "auto":
-            noise = self.noise_variance
-            noise = NOISE_SHARE * variance if noise == "learn" else noise
-            highest = max(1.0, variance / noise)
+        if highest == 1.0:
+            return schedules.Constant(1.0)
+        length = self.annealing_iter
         if length == "auto":
             length = min(MOST_ANNEALING, self.max_iter // 2)
         if self.tempering == "global":
             return learned_temperature(highest, length, total_weight)
-        return schedules.Linear(highest, 0 if self.tempering is None else length)
+        return schedules.Linear(highest, length)
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
@@ -388,6 +406,8 @@ class FactorialMixture(
         keep_sums = plan.keeps_sums(blocks)
         warm = self.warm_start and hasattr(self, "components_")
         total, variance = data.total_weight, found.variance
+        temperatures = self._first_temperatures(warm)
+        left = iter(temperatures)
 
         def start(rng):
             model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
@@ -396,20 +416,40 @@ class FactorialMixture(
             else:
                 point = model.start(starting_parameters(self, found, rng), data.n_units)
             attributes = partial(self._attributes, dtype=dtype)
-            temperature = self._temperature(variance, total)
+            first = next(left)
+            if first == "auto":
+                at = point.parameters
+                first = starting_temperature(model, at, data, variance, rng)
+            temperature = self._temperature(first, total)
             return solvers.Start(model, point, attributes, temperature=temperature)
 
         random_state = check_random_state(self.random_state)
-        with Progress(self, X, y, 1 if warm else self.n_init) as progress:
+        with Progress(self, X, y, len(temperatures)) as progress:
             best, attributes = solvers.run_starts(
                 self, start, plan, data, progress, random_state
             )
         warn_not_converged(self, best)
+        # Without tempering they are what the data do not need.
+        if 1.0 not in temperatures:
+            self._warn_vanished(best.point.parameters)
         vars(self).update(
             attributes,
             objective_=best.objective,
             n_samples_seen_=data.n_units + (self.n_samples_seen_ if warm else 0),
         )
+
+    def _warn_vanished(self, parameters):
+        vanished = np.flatnonzero(FactorialModel.vanished(parameters))
+        if vanished.size:
+            warnings.warn(
+                "After annealing some components of FactorialMixture are nothing, or "
+                "the same as another, within the deviation of the posterior: "
+                f"{', '.join(map(str, vanished))}. Leave temperature='auto' and "
+                "n_init='auto', which tries without annealing as well, or raise "
+                "annealing_iter; if they stay, take fewer components.",
+                CollapsedComponentWarning,
+                stacklevel=outside(),
+            )
 
     @staticmethod
     def _attributes(point, dtype):

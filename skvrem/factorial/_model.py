@@ -26,7 +26,7 @@ from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve, cholesky
+from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh
 
 from skvrem.factorial import _kernels as kernels
 from skvrem.factorial._model_bound import (
@@ -282,9 +282,12 @@ class FactorialModel(Averaging):
         k, d = sum_zx.shape
         means, covariance = posterior
         parameters = before._replace(means=means, covariance=covariance)
+        # Tempered, components are alike: all else would be taken for noise, and a
+        # prior that shrinks with them would keep them from parting.
+        if point.tempered:
+            return parameters, ()
         learn_noise, learn_spread, learn_activation = self.learn
-        # Tempered, components are alike, and all else would be taken for noise.
-        if learn_noise and not point.tempered:
+        if learn_noise:
             noise = residual(parameters, statistics) / (sum_w * d)
             if not noise > 0.0:
                 if not repair:
@@ -320,6 +323,49 @@ class FactorialModel(Averaging):
         else:
             covariance = np.diag(1.0 / np.diagonal(precision))
         return means, covariance
+
+    # Temperatures
+
+    def critical_temperature(self, parameters, batch):
+        r"""Return the temperature below which components at one place part.
+
+        With all components the same, :math:`m_k = m` and :math:`\nu_{nk} = \nu_n`, let
+        them move apart, :math:`\sum_k \delta_k = 0`. To first order a pass over the
+        codes and the M step, up to the prior and S, which are of order 1/N, give
+
+        .. math:: \delta\nu_{nk} = \tfrac{v_n}{T \sigma^2}\, y_n^T \delta_k, \qquad
+                  \delta_k' = \frac{\sum_n \delta\nu_{nk}\, y_n}{\sum_n v_n}
+                  = \frac{1}{T \sigma^2}
+                  \frac{\sum_n v_n y_n y_n^T}{\sum_n v_n}\, \delta_k
+
+        with :math:`v_n = \nu_n (1 - \nu_n)` and what a row is beside its share of m,
+        :math:`y_n = x_n - K \nu_n m + (2 \nu_n - 1) m`. Hot, :math:`\nu_n` are alike
+        and :math:`y_n` the row less the mean: they part where :math:`T \sigma^2` falls
+        below the largest eigenvalue of the rows' covariance (Rose 1998 for clusters).
+        """
+        rows = batch.rows[batch.index].astype(np.float64)
+        weight = batch.weight[batch.index] if batch.weight.size else np.ones(len(rows))
+        share = weight / (weight.sum() or 1.0)  # all that were drawn may weigh nothing
+        rows -= share @ rows
+        rows *= np.sqrt(share)[:, None]
+        products = rows @ rows.T if len(rows) < rows.shape[1] else rows.T @ rows
+        last = len(products) - 1
+        (largest,) = eigh(products, eigvals_only=True, subset_by_index=(last, last))
+        return float(largest) / parameters.noise
+
+    @staticmethod
+    def vanished(parameters):
+        """Return which components are nothing, or the same as one before them.
+
+        Those that differ from zero, or from another, by less than the posterior's own
+        deviation from its mean.
+        """
+        products = parameters.means @ parameters.means.T
+        spread = parameters.means.shape[1] * parameters.covariance
+        square, variance = np.diagonal(products), np.diagonal(spread)
+        gap = square[:, None] + square - 2.0 * products
+        same = gap <= variance[:, None] + variance - 2.0 * spread
+        return (square <= variance) | np.tril(same, -1).any(axis=1)
 
     # What the solvers ask for
 

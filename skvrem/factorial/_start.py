@@ -17,6 +17,7 @@ __all__ = [
     "moments",
     "resume",
     "starting_parameters",
+    "starting_temperature",
 ]
 
 # What is to be learned starts from: activations, and the noise's part of the variance.
@@ -26,6 +27,8 @@ LEAST_NOISE = 1e-6
 # Deviations that components start apart, in those of the rows.
 APART = 0.1
 TILE_SIZE = 1 << 18
+# Rows, and numbers in them, that the first temperature is found from.
+SAMPLE, SAMPLE_SIZE = 1000, 1 << 20
 # A variance with an inverse.
 LEAST_VARIANCE = 1e-290
 
@@ -127,6 +130,20 @@ def resume(estimator, model, n_rows, n_features):
     codes = model.codes(parameters.activation, n_rows)
     sums = Statistics(*estimator._sums, 0.0, 0.0)
     return FactorialPoint(parameters, sums, codes, codes.copy())
+
+
+def starting_temperature(model, parameters, data, variance, rng):
+    """Return the temperature that annealing starts from where none is given.
+
+    At the critical one components begin to part, all along one direction, and what the
+    others hold comes too late for them. At NOISE_SHARE of the variance over the noise,
+    which is 1 where the noise is learned, many part at once, and each takes what is
+    next to it. It is half-way, in ratios.
+    """
+    size = int(np.clip(SAMPLE_SIZE // data.n_features, 2, SAMPLE))
+    first = model.critical_temperature(parameters, data.sample(size, rng))
+    last = NOISE_SHARE * variance / parameters.noise
+    return max(1.0, float(np.sqrt(first * last)))
 
 
 def learned_temperature(highest, length, total_weight):

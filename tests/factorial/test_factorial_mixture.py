@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils import estimator_checks
 
 from skvrem import FactorialMixture
+from skvrem.exceptions import CollapsedComponentWarning
 from tests.factorial import oracle
 
 PARTS = 2.0 * np.kron(np.eye(3), [1.0, 1.0, 0.5])
@@ -126,11 +127,50 @@ def test_no_two_components_stay_the_same_after_a_hot_start(temperature):
     np.testing.assert_allclose(fit.components_, PARTS, atol=0.12)
 
 
+def table(seed, n=300):
+    """A small dense table without parts, of columns of one scale."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)) @ rng.normal(size=(3, 8)) + rng.normal(size=(n, 8))
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("given", [{}, {"noise_variance": 0.3}], ids=str)
+def test_no_fit_ends_below_plain_inference(seed, given):
+    for X in (table(seed), images(seed, n=500)):
+        fits = (mixture(**given, tempering=t).fit(X) for t in (None, "annealed"))
+        plain, annealed = fits
+        assert annealed.objective_ >= plain.objective_
+        assert annealed.init_scores_[0] == plain.objective_
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_hot_start_does_not_collapse(seed):
+    X = table(seed)
+    plain = mixture(tempering=None).fit(X)
+    hot = mixture(temperature=20.0).fit(X)
+    assert hot.objective_ > plain.objective_ - 0.1
+
+
+def test_what_has_collapsed_is_reported():
+    X = table(0)
+    with pytest.warns(CollapsedComponentWarning, match="Leave temperature='auto'"):
+        mixture(temperature=1e6, annealing_iter=30).fit(X)
+
+
+def test_a_warm_start_begins_cold():
+    X, _ = rows()
+    fit = mixture(warm_start=True).fit(X)
+    assert (fit.fit(X).history_["temperature"] == 1.0).all()
+    assert fit.set_params(temperature=5.0).fit(X).history_["temperature"][0] == 5.0
+
+
 def test_history_comes_down_by_the_schedule():
     X, _ = rows()
-    fit = mixture(noise_variance=0.09, annealing_iter=10).fit(X)
+    fit = mixture(noise_variance=0.09, annealing_iter=10, n_init=1).fit(X)
     temperature = fit.history_["temperature"]
-    expected = X.var(axis=0).mean() / 0.09
+    largest = np.linalg.eigvalsh(np.cov(X.T, bias=True))[-1]
+    expected = np.sqrt(largest * 0.3 * X.var(axis=0).mean()) / 0.09
     assert temperature[0] == pytest.approx(expected)
     np.testing.assert_allclose(np.diff(temperature[:11]), -(expected - 1.0) / 10)
     assert (temperature[10:] == 1.0).all()
