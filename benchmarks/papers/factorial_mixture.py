@@ -39,10 +39,6 @@ READINGS = {
 class PrintedTempering(LearnedTemperature):
     """Eq. 9 as printed: the distribution over temperatures is replaced, not moved."""
 
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.end = 150
-
     def observe(self, point):
         if len(self.inverses) > self.blind:
             self.target = self.optimum(*self.calibrate(point, None))
@@ -57,7 +53,11 @@ class PrintedVT(FactorialMixture):
     """Variational tempering with 150 epochs of that, then a temperature of 1."""
 
     def _temperature(self, highest, total_weight):
-        return learned_temperature(highest, 150, total_weight, PrintedTempering)
+        ours = learned_temperature(highest, 150, total_weight)
+        options = {"total_weight": total_weight, "rate": 1.0, "end": 150}
+        return PrintedTempering(
+            ours.temperatures, ours.share, ours.calibrate, blind=ours.blind, **options
+        )
 
 
 def annealed(epochs, temperature=10.0, **options):

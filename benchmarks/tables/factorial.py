@@ -1,17 +1,22 @@
-"""A pass of `FactorialMixture` against plain NumPy: seconds, memory beside X.
+"""`FactorialMixture`: temperatures, and a pass against plain NumPy.
 
-Both sides make the same sweeps over the codes, from the same codes, and the same update
-of the components; that they come to the same is checked first. NumPy's version is what
-one would write: the products by BLAS, one column of codes after the other, entropies,
-the components' posterior. The two products with the components, which are BLAS on both
-sides, are the floor of a pass.
+The fits of the first table have the same rows and seeds; a feature is a pixel of an
+image.
+
+Of the passes: both sides make the same sweeps over the codes, from the same codes, and
+the same update of the components; that they come to the same is checked first. NumPy's
+version is what one would write: the products by BLAS, one column of codes after the
+other, entropies, the components' posterior. The two products with the components, which
+are BLAS on both sides, are the floor of a pass.
 """
 
+from functools import partial
 from itertools import product
 
 import numpy as np
 
-from benchmarks.harness import Row, allocated, fastest, group, quiet
+from benchmarks.harness import Row, allocated, fastest, group, quiet, timed
+from benchmarks.problems import factors
 from skvrem import FactorialMixture
 from skvrem.data import as_source
 from skvrem.factorial._model import FactorialModel
@@ -63,6 +68,45 @@ def numpy_pass(X, parameters, nu, n_sweeps):
     covariance = np.linalg.inv(precision)
     new = parameters._replace(means=covariance @ cross / noise, covariance=covariance)
     return new, entropy, np.square(X).sum()
+
+
+PLAIN = "tempering=None"
+TEMPERINGS = {
+    "ours": {},
+    PLAIN: {"tempering": None},
+    "temperature=3.3": {"temperature": 3.3},
+    "temperature=20": {"temperature": 20.0},
+}
+
+
+@group(list(factors.PROBLEMS))
+def temperatures(run, key):
+    """Bounds of the default and of given temperatures, means of seeds, a feature."""
+    found = {name: [] for name in TEMPERINGS}
+    for seed in range(run.size(2 * run.seeds, 1)):
+        X, held_out, k = factors.split(key, seed)
+        for name, given in TEMPERINGS.items():
+            fit = FactorialMixture(k, random_state=seed, n_jobs=1, **given)
+            with quiet():
+                seconds, _ = timed(partial(fit.fit, X))
+            bounds = np.array([fit.objective_, fit.score(held_out)]) / X.shape[1]
+            found[name].append([*bounds, seconds])
+    found = {name: np.array(values) for name, values in found.items()}
+    gains = found["ours"] - found[PLAIN]
+    spent = found["ours"][:, 2].sum() / found[PLAIN][:, 2].sum()
+    for column, what in enumerate(("training", "held out")):
+        means = {name: float(v[:, column].mean()) for name, v in found.items()}
+        low, high = gains[:, column].min(), gains[:, column].max()
+        yield Row(
+            f"{key}, {what}",
+            means.pop("ours"),
+            "nats",
+            means,
+            {PLAIN: -0.005},
+            f"{low:+.4f} to {high:+.4f} of {PLAIN} in {spent:.1f} of its time",
+            key=what,
+            numbers={name: v[:, column].tolist() for name, v in found.items()},
+        )
 
 
 @group(product(SHAPES, DTYPES, (1, 5)))

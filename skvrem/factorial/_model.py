@@ -331,17 +331,21 @@ class FactorialModel(Averaging):
 
         With all components the same, :math:`m_k = m` and :math:`\nu_{nk} = \nu_n`, let
         them move apart, :math:`\sum_k \delta_k = 0`. To first order a pass over the
-        codes and the M step, up to the prior and S, which are of order 1/N, give
+        codes and the M step give, but for what S changes,
 
-        .. math:: \delta\nu_{nk} = \tfrac{v_n}{T \sigma^2}\, y_n^T \delta_k, \qquad
-                  \delta_k' = \frac{\sum_n \delta\nu_{nk}\, y_n}{\sum_n v_n}
-                  = \frac{1}{T \sigma^2}
-                  \frac{\sum_n v_n y_n y_n^T}{\sum_n v_n}\, \delta_k
+        .. math:: \delta\nu_{nk} = \frac{v_n}{T \sigma^2}\, y_n^T \delta_k, \qquad
+                  \Big( \frac{\sum_n v_n}{T \sigma^2} + \frac{1}{\sigma_\mu^2} \Big)
+                  \delta_k' = \frac{1}{T \sigma^2} \sum_n \delta\nu_{nk}\, y_n
 
         with :math:`v_n = \nu_n (1 - \nu_n)` and what a row is beside its share of m,
-        :math:`y_n = x_n - K \nu_n m + (2 \nu_n - 1) m`. Hot, :math:`\nu_n` are alike
-        and :math:`y_n` the row less the mean: they part where :math:`T \sigma^2` falls
-        below the largest eigenvalue of the rows' covariance (Rose 1998 for clusters).
+        :math:`y_n = x_n - K \nu_n m + (2 \nu_n - 1) m`. Hot, :math:`\nu_n` are a half
+        and :math:`y_n` the row less the mean, whose covariance has the largest
+        eigenvalue :math:`\lambda`: differences grow where
+
+        .. math:: \frac{\lambda}{a} > 1 + \frac{4 a}{N \sigma_\mu^2}, \qquad
+                  a = T \sigma^2,
+
+        (Rose 1998: a below :math:`\lambda`, for clusters without a prior).
         """
         rows = batch.rows[batch.index].astype(np.float64)
         weight = batch.weight[batch.index] if batch.weight.size else np.ones(len(rows))
@@ -351,7 +355,8 @@ class FactorialModel(Averaging):
         products = rows @ rows.T if len(rows) < rows.shape[1] else rows.T @ rows
         last = len(products) - 1
         (largest,) = eigh(products, eigvals_only=True, subset_by_index=(last, last))
-        return float(largest) / parameters.noise
+        half = 0.125 * self.total_weight * parameters.spread
+        return float(np.sqrt(half * (half + 2.0 * largest)) - half) / parameters.noise
 
     @staticmethod
     def vanished(parameters):

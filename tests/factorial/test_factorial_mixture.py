@@ -170,7 +170,10 @@ def test_history_comes_down_by_the_schedule():
     fit = mixture(noise_variance=0.09, annealing_iter=10, n_init=1).fit(X)
     temperature = fit.history_["temperature"]
     largest = np.linalg.eigvalsh(np.cov(X.T, bias=True))[-1]
-    expected = np.sqrt(largest * 0.3 * X.var(axis=0).mean()) / 0.09
+    spread = (X.var(axis=0) + X.mean(axis=0) ** 2).mean() / (3 * 0.3)
+    half = len(X) * spread / 8
+    critical = (np.sqrt(half * (half + 2.0 * largest)) - half) / 0.09
+    expected = np.sqrt(critical * 0.3 * X.var(axis=0).mean() / 0.09)
     assert temperature[0] == pytest.approx(expected)
     np.testing.assert_allclose(np.diff(temperature[:11]), -(expected - 1.0) / 10)
     assert (temperature[10:] == 1.0).all()

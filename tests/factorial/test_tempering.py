@@ -81,12 +81,12 @@ def test_the_energy_is_that_of_the_point(parameters):
     assert energy == pytest.approx(entropy - 0.5)
 
 
-@pytest.mark.parametrize("mean", [0.0, 1.5])
+@pytest.mark.parametrize(("mean", "spread"), [(0.0, 1e3), (0.0, 0.01), (1.5, 1e3)])
 @pytest.mark.parametrize("full", [True, False])
-def test_components_part_below_the_critical_temperature(rng, mean, full):
-    """Hotter by little, what tells them apart shrinks by as much a pass; colder, grows.
+def test_components_part_below_the_critical_temperature(rng, mean, spread, full):
+    """A little hotter, what tells them apart shrinks by as much a pass; colder, grows.
 
-    What the formula leaves out is of order 1/N, and of |m|² where the mean is not zero.
+    What the formula leaves out is of order D/N, and of |m|² where the mean is not zero.
     """
     n, k = 4000, 4
     X = rng.normal(size=(n, 5)) * [3.0, 2.0, 1.0, 1.0, 0.5]
@@ -94,10 +94,15 @@ def test_components_part_below_the_critical_temperature(rng, mean, full):
     data = as_source(X)
     model = FactorialModel(n, X.dtype, full=full, inner_iter=50, inner_tol=0.0)
     place = np.tile(X.mean(axis=0) / (0.5 * k), (k, 1))
-    alike = Parameters(place, None, np.full(k, 0.5), 0.7, 1e3)
+    alike = Parameters(place, None, np.full(k, 0.5), 0.7, spread)
     critical = model.critical_temperature(alike, data.sample(n, rng))
     largest = np.linalg.eigvalsh(np.cov(X.T, bias=True))[-1]
-    assert critical == pytest.approx(largest / 0.7, rel=1e-9)
+
+    def expected(temperature):
+        a = 0.7 * temperature
+        return largest / a / (1.0 + 4.0 * a / (n * spread))
+
+    assert expected(critical) == pytest.approx(1.0, rel=1e-9)
     apart = 0.01 * rng.normal(size=place.shape)
     apart -= apart.mean(axis=0)
     batch = Batch()
@@ -105,13 +110,13 @@ def test_components_part_below_the_critical_temperature(rng, mean, full):
     for edge in (0.02, -0.02):
         point, lengths = model.start(alike._replace(means=place + apart), n), []
         for _ in range(40):
-            beta = 1.0 / ((1.0 + edge) * critical)
-            anchor = batch.certify(model.recentre(point), beta)
+            hot = (1.0 + edge) * critical
+            anchor = batch.certify(model.recentre(point), 1.0 / hot)
             point = model.update(anchor.point, anchor.mean, None, 1.0)
             means = point.parameters.means
             lengths.append(np.linalg.norm(means - means.mean(axis=0)))
         growth = (lengths[-1] / lengths[-11]) ** 0.1
-        assert growth == pytest.approx(1.0 / (1.0 + edge), abs=0.01 if mean else 0.003)
+        assert growth == pytest.approx(expected(hot), abs=0.01 if mean else 0.003)
 
 
 def test_what_is_nothing_or_the_same_has_vanished(parameters):
