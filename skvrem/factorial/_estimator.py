@@ -224,7 +224,7 @@ class FactorialMixture(
     >>> parts = np.array([[2.0, 2.0, 0.0, 0.0], [0.0, 0.0, 3.0, 3.0]])
     >>> codes = rng.integers(2, size=(500, 2))
     >>> X = codes @ parts + 0.1 * rng.normal(size=(500, 4))
-    >>> mixture = FactorialMixture(n_components=2, random_state=0).fit(X)
+    >>> mixture = FactorialMixture(n_components=2, n_init=3, random_state=0).fit(X)
     >>> np.sort(mixture.components_.sum(axis=1)).round(1)
     array([4., 6.])
     >>> mixture.predict([[2.0, 2.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0]])
