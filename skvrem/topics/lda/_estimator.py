@@ -22,13 +22,11 @@ FEWEST_BLOCKS, FEWEST_EPOCHS = 8, 4
 # Minibatches of "svrg", and its step times their number.
 BLOCKS, BLOCK_DOCUMENTS, STEPS_AN_EPOCH = 20, 64, 7.0
 DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
-# Measured on three corpora (python -m benchmarks.papers.tempering_lda): hotter, topics
-# are all the same.
-DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 1.3, 5
+DEFAULT_ANNEALING = 5
 # Temperatures that q(y) is a distribution over.
 TEMPERATURES = np.geomspace(1.0, 10.0, 100)
-# Documents that the data's energy is estimated from.
-SAMPLE = 500
+# Documents that the data's energy, and where topics part, are estimated from.
+SAMPLE, SAMPLE_OF_PARTING = 500, 1000
 METHODS = {"batch": "batch", "online": "stochastic"}
 ALIASES = {
     "learning_method": "solver",
@@ -96,8 +94,12 @@ class TemperedLDA(TopicModel):
         is colder than an annealed one. All end at 1 but those of documents, which are
         in ``doc_temperature_``. "auto" is "annealed" for at most half of the epochs,
         and None for "batch", which few documents are fitted by, as the twin is.
-    temperature : float, default=1.3
-        Temperature at the start; it falls linearly to 1.
+    temperature : float or "auto", default="auto"
+        Temperature at the start; it falls linearly to 1. "auto" finds it from the
+        documents: half-way, in ratios, from 1 to where topics that are the same can
+        part in as many directions as there are topics. That is :math:`1 + \sigma`,
+        with the `n_components`-th singular value of the counts over the roots of the
+        totals of their rows and columns.
     annealing_iter : int, default=5
         Epochs until the temperature is 1; for "global", about.
     n_init : int, default=1
@@ -105,7 +107,7 @@ class TemperedLDA(TopicModel):
     components_init : array-like of shape (n_components, n_features), default=None
         Pseudo-counts to start from, in place of random ones, as `components_` has them.
     warm_start : bool, default=False
-        Start from the topics of the last fit.
+        Start from the topics of the last fit; cold, unless `temperature` is a number.
     evaluate_every : int, default=-1
         Every so many epochs `perp_tol` is looked at; not at all if not positive.
     perp_tol : float, default=0.1
@@ -233,7 +235,7 @@ class TemperedLDA(TopicModel):
         max_doc_update_iter: int = 100,
         total_samples: float | None = None,
         tempering: Literal["auto", "annealed", "global", "local"] | None = "auto",
-        temperature: float = DEFAULT_TEMPERATURE,
+        temperature: float | Literal["auto"] = "auto",
         annealing_iter: int = DEFAULT_ANNEALING,
         n_init: int = 1,
         components_init: ArrayLike | None = None,
@@ -339,7 +341,15 @@ class TemperedLDA(TopicModel):
             length = min(length, self.max_iter // 2)
         if tempering == "global":
             return _learned_temperature(model, data, length, rng)
-        return schedules.Linear(self.temperature, 0 if tempering is None else length)
+        highest = self.temperature
+        warm = self.warm_start and hasattr(self, "components_")
+        if tempering is None or (warm and highest == "auto"):
+            return schedules.Constant(1.0)
+        if highest == "auto":
+            parting = model.critical_temperatures(data.sample(SAMPLE_OF_PARTING, rng))
+            last = parting[: self.n_components - 1][-1:]
+            highest = float(np.sqrt(last.max(initial=1.0)))
+        return schedules.Linear(highest, length)
 
     def _random_topics(self, word_prior, n_features, rng):
         # Parameters near 1, as scikit-learn's: they are forgotten after a few steps.

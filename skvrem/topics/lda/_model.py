@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import digamma, gammaln
 
 from skvrem.topics._model import (
@@ -232,6 +233,46 @@ class LDAModel(WordModel):
             return out
 
         return reduce(np.add, map_chunks(evaluate, len(logs), TASK_WORDS))
+
+    @staticmethod
+    def critical_temperatures(batch):
+        r"""Return the temperatures below which topics at one place part, descending.
+
+        With all topics the same let them move apart. Where counts are large, to first
+        order the relative changes :math:`g_d` of :math:`\gamma_{dk}` and :math:`l_v` of
+        :math:`\lambda_{kv}`, whose sums over k are zero, follow
+
+        .. math:: g_d = b \Big( g_d + \sum_v \tfrac{c_{dv}}{n_d} l_v \Big), \qquad
+                  l_v' = b \Big( l_v + \sum_d \tfrac{c_{dv}}{n_v} g_d \Big)
+                  = b \Big( 1 + \frac{b \sigma^2}{1 - b} \Big) l_v
+
+        along a singular vector of :math:`c_{dv} / \sqrt{n_d n_v}` with the value
+        :math:`\sigma` (correspondence analysis): they grow below
+        :math:`T = 1 + \sigma`. The first value is always 1, and no difference between
+        topics; the next one is the critical temperature (Rose 1998 for clusters). Below
+        that of the K-th all K can part.
+
+        Parameters
+        ----------
+        batch : batch of documents
+
+        Returns
+        -------
+        temperatures : ndarray
+            Of the second singular value and those after it.
+        """
+        rows, weight = batch.rows, batch.weight
+        shape = batch.n_units, len(rows.words) or rows.n_features
+        counts = sp.csr_array(
+            (rows.counts, rows.index, rows.indptr), shape, dtype=float
+        )
+        if weight.size:
+            counts = counts.multiply(weight[:, None]).tocsr()
+        share = [1.0 / np.sqrt(np.maximum(counts.sum(axis=a), 1e-300)) for a in (1, 0)]
+        counts = counts.multiply(share[0][:, None]).multiply(share[1]).tocsr()
+        few = counts if shape[0] <= shape[1] else counts.T
+        values = np.linalg.eigvalsh((few @ few.T).toarray())[-2::-1]
+        return 1.0 + np.sqrt(np.clip(values, 0.0, 1.0))
 
     def calibration(self, point, batch, beta, inverse):
         r"""Return what the posterior expects of the data, and what it would predict.

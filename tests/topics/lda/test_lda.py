@@ -12,8 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from skvrem import TemperedLDA
+from skvrem.solvers import Batch
 from skvrem.text import document_completion, seed_prior, top_words
-from skvrem.topics.lda._model import NO_WORDS
+from skvrem.topics._documents import as_documents
+from skvrem.topics.lda._model import NO_WORDS, LDAModel
 from skvrem.utils._algebra import dense
 from tests.documents import N_TOPICS as K
 from tests.documents import N_WORDS as V
@@ -327,9 +329,55 @@ def test_the_default_anneals_minibatches_only():
     X = planted(200)[0]
     for solver in SOLVERS:
         temperatures = lda(solver=solver).fit(X).history_["temperature"]
-        start = 1.0 if solver == "batch" else 1.3
-        assert temperatures[0] == start
+        assert temperatures[0] <= np.sqrt(2.0)
+        assert (temperatures[0] > 1.0) == (solver != "batch")
         assert (temperatures[5:] == 1.0).all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_topics_part_below_the_critical_temperature(rng, weighted):
+    """A little hotter, what tells them apart shrinks by as much; colder, it grows."""
+    n, v, k = 60, 12, 3
+    chances = rng.dirichlet(np.ones(k), n) @ rng.dirichlet(np.full(v, 0.3), k)
+    X = rng.poisson(1e5 * chances).astype(float)
+    weight = rng.integers(1, 4, n).astype(float) if weighted else None
+    data = as_documents(X, weight)
+    priors = np.full(k, 1e-3), np.array(1e-3)
+    model = LDAModel(*priors, data.total_weight, np.float64, 2000, 1e-10)
+    (documents,) = data.chunks().batches
+    temperatures = model.critical_temperatures(documents)
+    repeated = X if weight is None else np.repeat(X, weight.astype(int), axis=0)
+    table = repeated / np.sqrt(np.outer(repeated.sum(axis=1), repeated.sum(axis=0)))
+    sigma = np.linalg.svd(table, compute_uv=False)[1:]
+    np.testing.assert_allclose(temperatures, 1.0 + sigma, atol=1e-6)
+    apart = rng.normal(size=(v, k))
+    apart -= apart.mean(axis=1, keepdims=True)
+    for edge in (0.02, -0.02):
+        b = 1.0 / ((1.0 + edge) * temperatures[0])
+        alike = b * repeated.sum(axis=0)[:, None] / k
+        point = model.start((alike * (1.0 + 1e-4 * apart),))
+        lengths = []
+        for _ in range(80):
+            batch = Batch()
+            batch.start(model, data, rng)
+            anchor = batch.certify(point, b)
+            point = model.update(anchor.point, anchor.mean, None, 1.0)
+            topics = model.parameters(point).topics[:, :k]
+            change = topics / topics.mean(axis=1, keepdims=True) - 1.0
+            lengths.append(np.linalg.norm(change))
+        growth = (lengths[-1] / lengths[-6]) ** 0.2
+        expected = b * (1.0 + b * sigma[0] ** 2 / (1.0 - b))
+        assert growth == pytest.approx(expected, abs=2e-3)
+        assert (growth > 1.0) == (edge < 0.0)
+
+
+def test_a_warm_start_begins_cold():
+    X, _ = planted(1200)
+    model = lda(warm_start=True, tempering="annealed").fit(X)
+    assert model.history_["temperature"][0] > 1.0
+    assert (model.fit(X).history_["temperature"] == 1.0).all()
+    model.set_params(temperature=1.5).fit(X)
+    assert model.history_["temperature"][0] == 1.5
 
 
 def test_hot_topics_are_all_the_same():
