@@ -1,5 +1,6 @@
 """The scikit-learn shell of LDA."""
 
+import warnings
 from typing import Any, Literal
 
 import numpy as np
@@ -7,11 +8,13 @@ from numpy.typing import ArrayLike
 from scipy.special import psi
 
 from skvrem import schedules, solvers
+from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.topics._base import TopicModel
 from skvrem.topics._model import pad
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
+from skvrem.utils._reports import outside
 from skvrem.utils._validation import ABOVE_0, check_aliases
 
 __all__ = ["TemperedLDA"]
@@ -27,6 +30,8 @@ DEFAULT_ANNEALING = 5
 TEMPERATURES = np.geomspace(1.0, 10.0, 100)
 # Documents that the data's energy, and where topics part, are estimated from.
 SAMPLE, SAMPLE_OF_PARTING = 500, 1000
+# Affinity, the sum of roots of products, from which on two topics are the same.
+SAME = 0.99
 METHODS = {"batch": "batch", "online": "stochastic"}
 ALIASES = {
     "learning_method": "solver",
@@ -187,6 +192,8 @@ class TemperedLDA(TopicModel):
     inferred; priors may be arrays and larger than 1; the divergence of the topics from
     their prior, a cost of the training data, is shared among its tokens, while the twin
     charges it whole to whatever documents `score` and `perplexity` are given.
+
+    A fit that was given its temperature warns of topics that are the same in the end.
 
     On a stream (`partial_fit`), t counts the batches seen before, and the statistics
     count as much as `total_samples` documents, by default all seen so far.
@@ -387,6 +394,8 @@ class TemperedLDA(TopicModel):
             n_batch_iter_=1 + best.n_iter * steps,
             random_state_=random_state,
         )
+        if self.temperature != "auto" and best.history[0].temperature > 1.0:
+            self._warn_vanished()
         vars(self).pop("doc_temperature_", None)
         if self.tempering == "local":
             priors, dtype = self._fitted_priors(), self.components_.dtype
@@ -394,6 +403,20 @@ class TemperedLDA(TopicModel):
             (batch,) = data.chunks().batches
             topics = pad(self.components_.T, model.dtype)
             self.doc_temperature_ = model.temperatures(topics, batch)
+
+    def _warn_vanished(self):
+        topics = self.components_ / self.components_.sum(axis=1, keepdims=True)
+        roots = np.sqrt(topics)
+        same = np.tril(roots @ roots.T, -1).max(axis=1) > SAME
+        vanished = np.flatnonzero(same)
+        if vanished.size:
+            warnings.warn(
+                "After annealing some topics of TemperedLDA are the same as another: "
+                f"{', '.join(map(str, vanished))}. Leave temperature='auto', or raise "
+                "annealing_iter and max_iter; if they stay, take fewer topics.",
+                CollapsedComponentWarning,
+                stacklevel=outside(),
+            )
 
     def _count_batch(self, first, seen, data, random_state):
         n_batches = 0 if first else self.n_batch_iter_ - 1

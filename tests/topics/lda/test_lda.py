@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from skvrem import TemperedLDA
+from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.solvers import Batch
 from skvrem.text import document_completion, seed_prior, top_words
 from skvrem.topics._documents import as_documents
@@ -385,7 +386,10 @@ def test_hot_topics_are_all_the_same():
     model = lda(
         solver="batch", tempering="annealed", temperature=20.0, annealing_iter=40
     )
-    with pytest.warns(UserWarning, match="annealing_iter=40.*raise max_iter"):
+    with (
+        pytest.warns(CollapsedComponentWarning, match="Leave temperature='auto'"),
+        pytest.warns(UserWarning, match="annealing_iter=40.*raise max_iter"),
+    ):
         model.set_params(max_iter=10).fit(X)
     topics = normalized(model.components_)
     np.testing.assert_allclose(topics, topics[:1].repeat(K, axis=0), atol=1e-3)
