@@ -4,8 +4,8 @@ The first pass is left out on every side, as documents take more rounds once top
 separated. Held-out values are those of ``topics``: one evaluator for all, nats a token.
 "Sooner" is the whole fit with the fewest epochs that has the best value that
 scikit-learn reached within 15 s of CPU time; "in the end" is that of ten epochs. The
-default solver and the rule of its temperature were chosen on NIPS, AP, 20 Newsgroups and
-arXiv abstracts.
+default solver was chosen on NIPS, AP and 20 Newsgroups, the rule of the temperature on
+arXiv abstracts as well.
 """
 
 import statistics

@@ -104,7 +104,7 @@ class TemperedLDA(TopicModel):
         documents: half-way, in ratios, from 1 to where topics that are the same can
         part in as many directions as there are topics. That is :math:`1 + \sigma`,
         with the `n_components`-th singular value of the counts over the roots of the
-        totals of their rows and columns, but for what documents do not share.
+        totals of their rows and columns.
     annealing_iter : int, default=5
         Epochs until the temperature is 1; for "global", about.
     n_init : int, default=1
@@ -353,8 +353,7 @@ class TemperedLDA(TopicModel):
         if tempering is None or (warm and highest == "auto"):
             return schedules.Constant(1.0)
         if highest == "auto":
-            sample = data.sample(SAMPLE_OF_PARTING, rng)
-            parting = model.critical_temperatures(sample, own=False)
+            parting = model.critical_temperatures(data.sample(SAMPLE_OF_PARTING, rng))
             last = parting[: self.n_components - 1][-1:]
             highest = float(np.sqrt(last.max(initial=1.0)))
         return schedules.Linear(highest, length)

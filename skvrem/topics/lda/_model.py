@@ -235,7 +235,7 @@ class LDAModel(WordModel):
         return reduce(np.add, map_chunks(evaluate, len(logs), TASK_WORDS))
 
     @staticmethod
-    def critical_temperatures(batch, own=True):
+    def critical_temperatures(batch):
         r"""Return the temperatures below which topics at one place part, descending.
 
         With all topics the same let them move apart. Where counts are large, to first
@@ -255,13 +255,10 @@ class LDAModel(WordModel):
         Parameters
         ----------
         batch : batch of documents
-        own : bool, default=True
-            Count what a document alone contributes, the diagonal of the product over
-            words: with words that hardly another has, it parts topics by itself.
 
         Returns
         -------
-        temperatures : ndarray of shape (n_units - 1,)
+        temperatures : ndarray
             Of the second singular value and those after it.
         """
         rows, weight = batch.rows, batch.weight
@@ -273,10 +270,8 @@ class LDAModel(WordModel):
             counts = counts.multiply(weight[:, None]).tocsr()
         share = [1.0 / np.sqrt(np.maximum(counts.sum(axis=a), 1e-300)) for a in (1, 0)]
         counts = counts.multiply(share[0][:, None]).multiply(share[1]).tocsr()
-        products = (counts @ counts.T).toarray()
-        if not own:
-            np.fill_diagonal(products, 0.0)
-        values = np.linalg.eigvalsh(products)[-2::-1]
+        few = counts if shape[0] <= shape[1] else counts.T
+        values = np.linalg.eigvalsh((few @ few.T).toarray())[-2::-1]
         return 1.0 + np.sqrt(np.clip(values, 0.0, 1.0))
 
     def calibration(self, point, batch, beta, inverse):
