@@ -127,14 +127,17 @@ class SBMLogisticRegression(
     curvature : {"auto", "bound", "hessian"}, default="auto"
         Row weights of the curvature: of the bound or of the Hessian. "auto" is the
         Hessian with acceleration, else the bound; "batch" and "svrg" go on with
-        quasi-Newton steps in the Hessian's metric where the bound is slow.
+        quasi-Newton steps in the Hessian's metric where the bound is slow, and a fit by
+        "stochastic" takes the Hessian and the outer products of rows' gradients, no
+        more than the bound where rows are misjudged.
     curvature_rank : int or None, default=None
         Keep the curvature as this rank plus a diagonal, in memory of so many numbers
         a feature. None is a matrix for up to 2,000 features, beyond a diagonal (sparse
         X) or rank 20.
     step_size : float or "auto", default="auto"
         Factor of the steps of "svrg" ("auto": 1) and "stochastic" ("auto": 1.5 for two
-        classes, 2 for more, 1 with `curvature_rank` or a diagonal and in
+        classes, and for more with up to 1,000 coefficients, else 1; 2 for more classes
+        where `curvature` is given; 1 with `curvature_rank` or a diagonal and in
         :meth:`partial_fit`).
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" makes 32 minibatches for "svrg", blocks of 64 to 256
@@ -372,9 +375,12 @@ class SBMLogisticRegression(
             _seen=data.total_weight,
             _center=center,
             # A fit by full passes keeps none: the first batch of a stream brings it.
-            _curvature=sums.curvature if plan.name == "stochastic" else None,
-            _gradient=sums.gradient if plan.name == "stochastic" else None,
+            _curvature=None,
+            _gradient=None,
         )
+        if plan.name == "stochastic":
+            self._curvature = model.curvature.by_class(sums.curvature)
+            self._gradient = sums.gradient
         if model.online:  # whose steps go by curvature, shares and this factor
             self.step_size_ = model.online.scale
         if self.compute_std:
@@ -457,7 +463,8 @@ class SBMLogisticRegression(
         A step of stochastic bound majorization for every `batch_size` rows ("auto":
         about 1,000): curvature and, with `gradient_memory`, gradients are averaged
         over all that has been seen, and the step is the share of the newest rows in
-        it. Goes on from a `fit`.
+        it. The curvature is the bound's, unless `curvature` says otherwise: rows may
+        come class by class. Goes on from a `fit`.
 
         Parameters
         ----------

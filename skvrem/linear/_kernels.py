@@ -198,3 +198,42 @@ def softmax_class_bounds(Z, weight, out):
             others = max(total - exp(own), exp(-FARTHEST))
             s = min(abs(own - log(others)), FARTHEST)
             out[i, j] = w * half_tanh(s, exp(-s))
+
+
+@kernel(fastmath=CONTRACT)
+def star_weights(Z, y, weight, out):
+    """Weights w f |r_j| (m, k) of a row's star, in classes' own matrices.
+
+    With the residual r = e_y - p and l_j = e_y - e_j, the Hessian and the outer product
+    of the gradient are together a star about the row's class,
+
+        diag(p) - p p^T + r r^T = sum_j p_j l_j l_j^T,
+
+    with the diagonal |r|. In expectation both are the same, and the star is above every
+    Hessian on the way to a better fit of the row. Where it is misjudged, f brings |r_y|
+    down to the bound of two classes, y and the others. So for two, Z (m, 1), weights
+    are w min(|r|, tanh(z / 2) / (2 z)).
+    """
+    k = Z.shape[1]
+    for i in range(Z.shape[0]):
+        w = weight[i] if weight.size else 1.0
+        if k == 1:
+            s = np.float64(Z[i, 0] if y[i] else -Z[i, 0])
+        else:
+            top, others = -math.inf, 0.0
+            for j in range(k):
+                if j != y[i]:
+                    top = max(top, np.float64(Z[i, j]))
+            for j in range(k):
+                out[i, j] = exp(np.float64(Z[i, j]) - top) if j != y[i] else 0.0
+                others += out[i, j]
+            s = np.float64(Z[i, y[i]]) - top - log(others)
+        s = min(max(s, -FARTHEST), FARTHEST)
+        e = exp(-abs(s))
+        own = w * min((e if s > 0 else 1.0) / (1.0 + e), half_tanh(abs(s), e))
+        if k == 1:
+            out[i, 0] = own
+        else:
+            for j in range(k):
+                out[i, j] *= own / others
+            out[i, y[i]] = own

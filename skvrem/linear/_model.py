@@ -125,8 +125,8 @@ class LogisticModel:
         n, what the penalty is spread over: `ridge` is that of a unit.
     intercept : bool
     curvature : Curvature
-    kind : {"bound", "hessian"}
-        What the curvature's row weights are.
+    kind : {"bound", "hessian", "star"}
+        What the curvature's row weights are (``_kernels.py``).
     every : bool
         Statistics bring the curvature. Otherwise it is that of the point, taken by
         `recondition` on some rows.
@@ -228,30 +228,35 @@ class LogisticModel:
         out = self.curvature.zeros()
         stop = start + -(-(stop - start) // thin)
         for tile, where in self._tiles(batch, start, stop):
-            weights = self._row_weights(tile.times(theta), _weight(batch, where))
-            self.curvature.add(tile, weights, out)
+            y, weight = self.y[where], _weight(batch, where)
+            weights = self._row_weights(tile.times(theta), y, weight)
+            self.curvature.add(tile, weights, out, y)
         out *= thin
         return out
 
-    def _row_weights(self, Z, weight):
+    def _row_weights(self, Z, y, weight):
         """Weights of the rows in the curvature, of shape (m, columns)."""
+        shared = self.curvature.columns < self.k
         out = np.empty((len(Z), self.curvature.columns))
         if self.kind == "bound":
             # What holds of all columns of theta at once, or of one at a time.
             if self.k == 1:
                 _kernels.logistic_bound(Z[:, 0], weight, out[:, 0])
-            elif self.curvature.columns == 1:
+            elif shared:
                 _kernels.softmax_bound(Z, weight, out[:, 0])
             else:
                 _kernels.softmax_class_bounds(Z, weight, out)
             return out
         p = np.empty((len(Z), self.k))
-        _kernels.probabilities(Z, p)
-        p *= 1.0 - p
-        if weight.size:
-            p *= weight[:, None]
-        if self.curvature.columns == 1 and self.k > 1:
-            # tr(diag(p) - p p^T), spread over the k - 1 directions that it acts on.
+        if self.kind == "star":
+            _kernels.star_weights(Z, y, weight, p)
+        else:
+            _kernels.probabilities(Z, p)
+            p *= 1.0 - p
+            if weight.size:
+                p *= weight[:, None]
+        if shared:
+            # The trace, spread over the k - 1 directions that the matrix acts on.
             return p.sum(axis=1, keepdims=True) / (self.k - 1)
         return p
 
@@ -297,8 +302,10 @@ class LogisticModel:
         fresh = 1.0 if memory == 0.0 else min(1.0, step / memory)
         gradient = before.gradient + fresh * (batch.gradient - before.gradient)
         if before.curvature.any():
-            curvature = (1.0 - step) * before.curvature
-            batch.curvature[:] *= step  # nobody else's; it may be large
+            # Stars shrink as rows get fitted: blocks count by their number.
+            newest = 2.0 * step / (1.0 + step) if self.kind == "star" else step
+            curvature = (1.0 - newest) * before.curvature
+            batch.curvature[:] *= newest  # nobody else's; it may be large
             curvature += batch.curvature
         else:
             gradient, curvature = batch.gradient, batch.curvature

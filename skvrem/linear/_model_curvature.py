@@ -6,6 +6,10 @@ for two classes) a curvature is one of
 "gram"
     a Gram matrix for each column, :math:`S_j = \sum_i w_{ij} x_i x_i^T`, of shape
     (k, p, p): the diagonal blocks of a Hessian; or one for all columns, (1, p, p).
+"joint"
+    one matrix for all parameters, (k, p, k, p), of stars: a row of class y adds
+    :math:`\sum_{j \ne y} w_{ij}\, l_j l_j^T \otimes x_i x_i^T`,
+    :math:`l_j = e_y - e_j`.
 "diagonal"
     their diagonals only, (p, k) or (p, 1).
 "sketch"
@@ -16,6 +20,8 @@ for two classes) a curvature is one of
 
 A metric solves with the curvature a unit of weight plus the ridge.
 """
+
+from itertools import combinations
 
 import numpy as np
 from scipy.linalg import cholesky, eigh
@@ -32,7 +38,7 @@ class Curvature:
 
     Parameters
     ----------
-    kind : {"gram", "diagonal", "sketch"}
+    kind : {"gram", "joint", "diagonal", "sketch"}
     n_features : int
         p, with the intercept.
     columns : int
@@ -46,6 +52,7 @@ class Curvature:
         self.columns = columns
         self.shape = {
             "gram": (columns, n_features, n_features),
+            "joint": (columns, n_features, columns, n_features),
             "diagonal": (n_features, columns),
             "sketch": (n_features, 1 + rank),
         }[kind]
@@ -58,11 +65,16 @@ class Curvature:
         """An empty sum."""
         return np.zeros(self.shape)
 
-    def add(self, tile, weight, out):
-        """Add the rows of a tile with weights (m, columns), all of them positive."""
+    def add(self, tile, weight, out, y=None):
+        """Add the rows of a tile with weights (m, columns), all of them positive.
+
+        "joint" has to know their classes y (m,).
+        """
         if self.kind == "gram":
             for column in range(self.columns):
                 tile.add_gram(np.ascontiguousarray(weight[:, column]), out[column])
+        elif self.kind == "joint":
+            self._add_pairs(tile, weight, y, out)
         elif self.kind == "diagonal":
             tile.squared().add_transposed(weight, out)
         else:
@@ -73,10 +85,31 @@ class Curvature:
             tile.add_transposed(weight * tile.times(self.omega), part)
             out[:, 1:] += part
 
+    def _add_pairs(self, tile, weight, y, out):
+        """Add a Gram matrix for each pair of classes: of the rows of either."""
+        of_class = [np.flatnonzero(y == c) for c in range(self.columns)]
+        gram = np.empty((self.shape[1],) * 2)
+        for a, b in combinations(range(self.columns), 2):
+            rows = np.concatenate([of_class[a], of_class[b]])
+            if rows.size == 0:
+                continue
+            gram[:] = 0.0
+            tile.take(rows).add_gram(weight[rows, np.where(y[rows] == a, b, a)], gram)
+            out[a, :, a] += gram
+            out[b, :, b] += gram
+            out[a, :, b] -= gram
+            out[b, :, a] -= gram
+
+    def by_class(self, total):
+        """Return a sum as one of the classes' own matrices."""
+        return np.einsum("jajb->jab", total).copy() if self.kind == "joint" else total
+
     def metric(self, mean, ridge):
         """Return what solves with a mean curvature plus a diagonal ridge (p,)."""
         if self.kind == "gram":
             return GramMetric(mean, ridge)
+        if self.kind == "joint":
+            return JointMetric(mean, ridge)
         if self.kind == "diagonal":
             return DiagonalMetric(mean + ridge[:, None])
         return LowRankMetric(mean[:, 0], mean[:, 1:], self.omega, ridge)
@@ -117,6 +150,24 @@ class GramMetric:
             return self.factors[0].solve(V)
         columns = [f.solve(V[:, [j]]) for j, f in enumerate(self.factors)]
         return np.concatenate(columns, axis=1)
+
+
+class JointMetric:
+    """A factor for all columns, which sum to zero."""
+
+    def __init__(self, matrix, ridge):
+        k, p = matrix.shape[:2]
+        # 11^T acts on what is common to the columns only, and does not touch the rest.
+        common = matrix.reshape(k * p, -1).diagonal().reshape(k, p).mean(axis=0)
+        matrix = matrix + np.diag(common / k)[None, :, None, :]
+        matrix = matrix.reshape(k * p, k * p)
+        matrix.flat[:: k * p + 1] += np.tile(ridge, k)
+        self.factor = Factor(matrix)
+
+    def solve(self, V):
+        """Return the solution for right-hand sides V (p, k) whose columns sum to 0."""
+        p, k = V.shape
+        return self.factor.solve(V.T.reshape(-1, 1)).reshape(k, p).T
 
 
 class DiagonalMetric:

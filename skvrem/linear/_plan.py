@@ -17,6 +17,8 @@ __all__ = [
     "start_rows",
 ]
 
+# One matrix for all classes, of so many parameters, is factored in a block's time.
+JOINT_PARAMETERS = 1000
 # Matrices of more features take longer to factor than they save.
 MOST_FEATURES = 2000
 # All matrices of a curvature together.
@@ -36,9 +38,9 @@ SVRG_BLOCKS, SVRG_ROWS = 32, 64
 STOCHASTIC_ROWS = 256
 PARTIAL_ROWS = 1024
 # Steps of "stochastic", by what is kept of the curvature, for two classes and more. A
-# majorizer's step may be as long as 2; the classes' own bounds leave out what couples
-# them, and a diagonal leaves out more.
-GRAM_STEP, GRAM_STEP_CLASSES, OTHER_STEP = 1.5, 2.0, 1.0
+# majorizer's step may be as long as 2. The classes' own bounds are wide; their own
+# stars leave out what couples them, and a diagonal leaves out more.
+GRAM_STEP, BOUND_STEP_CLASSES, OTHER_STEP = 1.5, 2.0, 1.0
 # Rank of the automatic sketch for dense rows of many features.
 AUTO_RANK = 20
 ONE = schedules.Constant(1.0)
@@ -47,7 +49,7 @@ BLOCKED = ("stochastic", "svrg")
 SVRG_WINDOW = 3
 
 
-def choose_curvature(estimator, p, k, data, *, own, stream=False):
+def choose_curvature(estimator, p, k, data, *, own, stream=False, joint=False):
     """Return how the curvature is kept.
 
     Parameters
@@ -60,6 +62,8 @@ def choose_curvature(estimator, p, k, data, *, own, stream=False):
         Each class has a matrix of its own, where they are not too large.
     stream : bool
         It is added up block by block, so that its matrices are factored often.
+    joint : bool
+        Few classes have one matrix together.
     """
     rank, n_rows = estimator.curvature_rank, data.n_units
     if rank is not None:
@@ -68,6 +72,8 @@ def choose_curvature(estimator, p, k, data, *, own, stream=False):
         if hasattr(data.rows, "indptr"):
             return Curvature("diagonal", p, k if own else 1)
         return Curvature("sketch", p, 1, min(AUTO_RANK, p))
+    if joint and 1 < k and k * p <= JOINT_PARAMETERS:
+        return Curvature("joint", p, k)
     own = own and 8 * k * p * p <= CURVATURE_BYTES
     return Curvature("gram", p, k if own else 1)
 
@@ -145,11 +151,20 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
     kind = estimator.curvature
     if kind == "auto":
         kind = "hessian" if accelerated else "bound"
+        # A stream's rows may come by class, and what the paper remembers is its own.
+        if stream and n_total is None and estimator.gradient_memory == 0.0:
+            kind = "star"
     # The bound of all classes at once is what needs no check.
     curvature = choose_curvature(
-        estimator, p, k, data, own=not plain or kind == "hessian", stream=stream
+        estimator,
+        p,
+        k,
+        data,
+        own=not plain or kind == "hessian",
+        stream=stream,
+        joint=kind == "star",
     )
-    gram = curvature.kind == "gram"
+    gram = curvature.kind in ("gram", "joint")
     # Steps of the whole bound need no check; those of a part of it are searched.
     majorizes = plain and kind == "bound" and gram
     penalty = np.full(p, 1.0 / C)
@@ -158,7 +173,11 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
     n_blocks = count_blocks(solver, data.n_units, p, estimator.batch_size)
     factor, online = estimator.step_size, None
     if stream and factor == "auto":
-        factor = (GRAM_STEP if k == 1 else GRAM_STEP_CLASSES) if gram else OTHER_STEP
+        factor = OTHER_STEP
+        if curvature.kind == "joint" or (gram and k == 1):
+            factor = GRAM_STEP
+        elif gram and kind != "star":
+            factor = BOUND_STEP_CLASSES
     factor = 1.0 if factor == "auto" else float(factor)
     if stream:
         online = Online(estimator.gradient_memory, factor, 1.0 / n_blocks)

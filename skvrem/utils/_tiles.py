@@ -133,6 +133,10 @@ class DenseTile:
         self.x = x
         self.intercept = intercept
 
+    def take(self, rows):
+        """The tile of some of the rows."""
+        return DenseTile(self.x[rows], self.intercept)
+
     def times(self, M):
         """Rows times M (p, c), in the dtype of the rows."""
         x, M = self.x, M.astype(self.x.dtype, copy=False)
@@ -183,6 +187,12 @@ class CSRTile:
         self.rows, self.ids, self.intercept, self.power = rows, ids, intercept, power
         self.parts = (rows.data, rows.indices, rows.indptr, ids)
         self.dtype = rows.data.dtype
+
+    def take(self, rows):
+        """The tile of some of the rows."""
+        ids = self.ids[rows]
+        ids.flags.writeable = False
+        return CSRTile(self.rows, ids, self.intercept, self.power)
 
     def squared(self):
         """The tile of the rows' squares, for products with vectors."""

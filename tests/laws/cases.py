@@ -157,7 +157,12 @@ def _weight(data, ids):
     return data.weight[ids] if data.weight.size else None
 
 
-def logistic(kind="gram", k=1, intercept=True, sparse=False, weighted=False):
+SEARCHED = ("batch", "stochastic", "svrg", "quasi-newton")
+
+
+def logistic(
+    kind="gram", k=1, intercept=True, sparse=False, weighted=False, star=False
+):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(300, 4)) * [1.0, 2.0, 0.5, 1.0]
     if sparse:
@@ -168,11 +173,12 @@ def logistic(kind="gram", k=1, intercept=True, sparse=False, weighted=False):
     y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1).astype(np.int32)
     ridge = np.ones(p)
     ridge[4:] = 0.0
-    curvature = Curvature(kind, p, 1, rank=2)
+    curvature = Curvature(kind, p, k if star else 1, rank=2)
     total = 300 if weight is None else weight.sum()
     model = LogisticModel(
         y, max(2, k), ridge, total, intercept, curvature, sample_rows=300
     )
+    model.kind = "star" if star else "bound"
     theta = 0.1 * rng.normal(size=(p, k))
     if k > 1:  # where the ridge keeps it
         theta -= theta.mean(axis=1, keepdims=True)
@@ -183,7 +189,8 @@ def logistic(kind="gram", k=1, intercept=True, sparse=False, weighted=False):
         as_source(X, weight),
         X,
         "linear",
-        solvers=("batch", "stochastic", "svrg", "quasi-newton"),
+        # A star is no bound.
+        solvers=("stochastic",) if star else SEARCHED,
     )
 
 
@@ -362,6 +369,8 @@ CASES = {
     "logistic weighted": lambda: logistic(weighted=True, intercept=False),
     "multinomial": lambda: logistic(k=3),
     "multinomial sparse": lambda: logistic(k=3, sparse=True),
+    "stars": lambda: logistic("joint", k=3, star=True),
+    "stars sparse weighted": lambda: logistic(sparse=True, weighted=True, star=True),
     "bayesian": lambda: bayesian("full", sparse=True, weighted=True),
     "bayesian diagonal": lambda: bayesian("diagonal"),
     "bayesian classes": lambda: bayesian("full", k=3),

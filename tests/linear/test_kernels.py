@@ -126,6 +126,31 @@ def test_class_bounds_hold_for_one_class_at_a_time(dtype, rng):
         assert (weights >= p * (1 - p) - 1e-6).all()
 
 
+@DTYPES
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("k", [2, 4])
+def test_stars_are_hessian_and_outer_product(dtype, weighted, k, rng):
+    Z = logits(60, k, dtype)
+    y = rng.integers(k, size=60).astype(np.int32)
+    weight = rng.uniform(0.5, 2.0, 60) if weighted else NONE
+    out = np.empty((60, 1 if k == 2 else k))
+    z = (Z[:, 1:] - Z[:, :1]) if k == 2 else Z
+    _kernels.star_weights(z, y, weight, out)
+    for i, row in enumerate(Z.astype(float)):
+        p, own = softmax(row), np.eye(k)[y[i]]
+        star = np.diag(p) - np.outer(p, p) + np.outer(own - p, own - p)
+        others = logsumexp(np.delete(row, y[i]))
+        most = bound([[0.0], [1.0]], [row[y[i]] - others]).sigma[0, 0]
+        expected = star * min(1.0, most / max(1.0 - p[y[i]], 1e-300))
+        expected *= weight[i] if weighted else 1.0
+        drawn = out[i, [0, 0]] if k == 2 else out[i]
+        same = {"rtol": 1e-3 if dtype == np.float32 else 1e-9, "atol": 1e-12}
+        np.testing.assert_allclose(drawn, np.diag(expected), **same)
+        edges = [drawn[j] * np.subtract(own, np.eye(k)[j]) for j in range(k)]
+        edges = sum(np.outer(e, np.sign(e)) for e in edges)
+        np.testing.assert_allclose(edges, expected, **same)
+
+
 def tile_and_rows(rng, sparse, dtype, intercept, index):
     X = rng.normal(size=(30, 6)).astype(dtype)
     if sparse:
@@ -192,6 +217,29 @@ def test_metrics_solve(sparse, kind, rng):
         matrix += np.diag(ridge)
         # A sketch of full rank is the matrix.
         np.testing.assert_allclose(matrix @ solution[:, j], V[:, j], atol=1e-7)
+
+
+@SPARSE
+def test_a_joint_metric_solves(sparse, rng):
+    tile, rows = tile_and_rows(rng, sparse, np.float64, True, True)
+    (m, p), k = rows.shape, 3
+    y, weight = rng.integers(k, size=m), rng.uniform(size=(m, k))
+    curvature = Curvature("joint", p, k)
+    sums = curvature.zeros()
+    curvature.add(tile, weight, sums, y)
+    expected = np.zeros((k * p, k * p))
+    for i, j in np.ndindex(m, k):
+        edge = np.kron(np.eye(k)[y[i]] - np.eye(k)[j], rows[i])
+        expected += weight[i, j] * np.outer(edge, edge)
+    np.testing.assert_allclose(sums.reshape(k * p, -1), expected, atol=1e-12)
+    blocks = [expected[a : a + p, a : a + p] for a in range(0, k * p, p)]
+    np.testing.assert_allclose(curvature.by_class(sums), blocks, atol=1e-12)
+    ridge, V = rng.uniform(0.1, 1.0, p), rng.normal(size=(p, k))
+    V -= V.mean(axis=1, keepdims=True)
+    solution = curvature.metric(sums, ridge).solve(V)
+    np.testing.assert_allclose(solution.sum(axis=1), 0.0, atol=1e-7)
+    found = expected @ solution.T.ravel() + np.tile(ridge, k) * solution.T.ravel()
+    np.testing.assert_allclose(found, V.T.ravel(), atol=1e-7)
 
 
 def test_sketches_add_up(rng):
