@@ -5,9 +5,12 @@ which fit from scratch, validation included, and return the coefficients. A pack
 is not installed yields none.
 """
 
-import numpy as np
+from itertools import product
 
-__all__ = ["PEERS"]
+import numpy as np
+from numba import njit
+
+__all__ = ["PEERS", "averaged_sgd"]
 
 
 def _sklearn(solver):
@@ -103,3 +106,56 @@ PEERS = {
     "snapml-dual": _snapml(True),
     "snapml-primal": _snapml(False),
 }
+
+
+# Steps of averaged stochastic gradients, rate / (1 + rate * t)^power over the mean square
+# of a row; which are averaged: all, or those in the later half of the t of their epoch.
+RATES, POWERS, BEGINNINGS = 2.0 ** np.arange(-10, 6, 2), (0.0, 0.5, 0.75), (0.0, 0.5)
+
+
+def averaged_sgd(X, y, n_epochs):
+    """Yield a setting, and coefficients after each of the epochs, for all 48 settings.
+
+    As :class:`sklearn.linear_model.SGDClassifier` with ``average=True``, which for more
+    than two classes has another objective: the averages go on over epochs.
+    """
+    classes, number = np.unique(y, return_inverse=True)
+    k, (n, d) = len(classes), X.shape
+    rng = np.random.default_rng(0)
+    orders = np.array([rng.permutation(n) for _ in range(n_epochs)])
+    unit = float(np.square(X).sum() / n)
+    for rate, power, begin in product(RATES, POWERS, BEGINNINGS):
+        coefs = np.empty((n_epochs, 1 if k == 2 else k, d))
+        _averaged_steps(X, number, orders, rate, unit, power, begin, coefs)
+        yield (float(rate), power, begin), coefs
+
+
+@njit(cache=True, fastmath=True)
+def _averaged_steps(X, y, orders, rate, unit, power, begin, coefs):
+    n_epochs, n = orders.shape
+    k, d = coefs.shape[1:]
+    theta, mean, z = np.zeros((k, d)), np.zeros((k, d)), np.empty(k)
+    n_steps = n_averaged = 0
+    for epoch in range(n_epochs):
+        for i in orders[epoch]:
+            step = rate * (1.0 + rate * n_steps) ** -power / unit
+            n_steps += 1
+            for j in range(k):
+                z[j] = 0.0
+                for a in range(d):
+                    z[j] += X[i, a] * theta[j, a]
+            if k == 1:
+                z[0] = y[i] - 1.0 / (1.0 + np.exp(-z[0]))
+            else:
+                p = np.exp(z - z.max())
+                z[:] = -p / p.sum()
+                z[y[i]] += 1.0
+            share = 0.0
+            if n_steps > begin * n * (epoch + 1):
+                n_averaged += 1
+                share = 1.0 / n_averaged
+            for j in range(k):
+                for a in range(d):
+                    theta[j, a] += step * (z[j] * X[i, a] - theta[j, a] / n)
+                    mean[j, a] += share * (theta[j, a] - mean[j, a])
+        coefs[epoch] = mean
