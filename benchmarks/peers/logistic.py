@@ -108,8 +108,8 @@ PEERS = {
 }
 
 
-# Steps of averaged stochastic gradients, rate / (1 + rate * t)^power over the mean square
-# of a row; which are averaged: all, or those in the later half of the t of their epoch.
+# Averaged stochastic gradients: steps rate / (1 + rate * t)^power over the rows' mean
+# square. All are averaged, or those past half of the t that their epoch ends with.
 RATES, POWERS, BEGINNINGS = 2.0 ** np.arange(-10, 6, 2), (0.0, 0.5, 0.75), (0.0, 0.5)
 
 

@@ -220,9 +220,9 @@ def passes(run, name):
     X, y = X[rows], y[rows]
     X = X.toarray() if hasattr(X, "indptr") else X
     X = np.column_stack([scale(X[:, np.ptp(X, axis=0) > 0.0]), np.ones(len(y))])
+    epochs = (1, 10)
     with quiet():
         best = objective(X, y, ours(tol=1e-9, max_iter=1000).fit(X, y).coef_)
-    epochs = (1, 10)
         theirs = {
             setting: [objective(X, y, coefs[e - 1]) / best - 1.0 for e in epochs]
             for setting, coefs in averaged_sgd(X, y, epochs[-1])

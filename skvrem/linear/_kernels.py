@@ -209,10 +209,10 @@ def star_weights(Z, y, weight, out):
 
         diag(p) - p p^T + r r^T = sum_j p_j l_j l_j^T,
 
-    with the diagonal |r|. In expectation both are the same, and the star is above every
-    Hessian on the way to a better fit of the row. Where it is misjudged, f brings |r_y|
-    down to the bound of two classes, y and the others. So for two, Z (m, 1), weights
-    are w min(|r|, tanh(z / 2) / (2 z)).
+    with the diagonal |r|. In expectation both are the same, and the star is above the
+    Hessian wherever the other classes are less probable. Where a row is misjudged, f
+    brings |r_y| down to the bound of two classes, y and the others. So for two,
+    Z (m, 1), weights are w min(|r|, tanh(z / 2) / (2 z)).
     """
     k = Z.shape[1]
     for i in range(Z.shape[0]):
