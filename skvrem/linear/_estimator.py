@@ -136,8 +136,8 @@ class SBMLogisticRegression(
         X) or rank 20.
     step_size : float or "auto", default="auto"
         Factor of the steps of "svrg" ("auto": 1) and "stochastic" ("auto": 1.5 for two
-        classes, and for more with up to 1,000 coefficients, else 1; 2 for more classes
-        where `curvature` is given; 1 with `curvature_rank` or a diagonal and in
+        classes; for more 1.25 with up to 1,000 coefficients, else 1, and 2 with the
+        `curvature` of a name; 1 with `curvature_rank` or a diagonal and in
         :meth:`partial_fit`).
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" makes 32 minibatches for "svrg", blocks of 64 to 256

@@ -40,7 +40,7 @@ PARTIAL_ROWS = 1024
 # Steps of "stochastic", by what is kept of the curvature, for two classes and more. A
 # majorizer's step may be as long as 2. The classes' own bounds are wide; their own
 # stars leave out what couples them, and a diagonal leaves out more.
-GRAM_STEP, BOUND_STEP_CLASSES, OTHER_STEP = 1.5, 2.0, 1.0
+GRAM_STEP, JOINT_STEP, BOUND_STEP_CLASSES, OTHER_STEP = 1.5, 1.25, 2.0, 1.0
 # Rank of the automatic sketch for dense rows of many features.
 AUTO_RANK = 20
 ONE = schedules.Constant(1.0)
@@ -174,7 +174,9 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
     factor, online = estimator.step_size, None
     if stream and factor == "auto":
         factor = OTHER_STEP
-        if curvature.kind == "joint" or (gram and k == 1):
+        if curvature.kind == "joint":
+            factor = JOINT_STEP
+        elif gram and k == 1:
             factor = GRAM_STEP
         elif gram and kind != "star":
             factor = BOUND_STEP_CLASSES
