@@ -112,9 +112,14 @@ TABLE = {
             ("tests/vi",),
         ),
     ),
+    "search": Row(
+        ("skvrem/mixture/_moves.py", "skvrem/solvers/_search.py"),
+        (("tests/mixture/test_search.py",),),
+    ),
     "mixture": Row(
         ("skvrem/mixture/_model*.py",),
         (
+            ("tests/mixture/test_search.py",),
             (LAWS, "-k", "(full or tied or spherical or diag) and not hmm"),
             ("tests/mixture/test_gaussian_mixture.py",),
         ),
