@@ -220,6 +220,20 @@ EXPLAINED = (
         "a column of zeros without a ridge has no gradient either",
     ),
     (
+        "skvrem/mixture/_moves.py",
+        "_split",
+        "half",
+        "means = whole.means + np.outer([-1.0, 1.0], deviations * axis)",
+        "rows are cut halfway between two means, however far they are apart",
+    ),
+    (
+        "skvrem/mixture/_moves.py",
+        "_split",
+        "comparison",
+        "if len(rows) > SPLIT_ROWS:",
+        "all of them in another order, which is sorted",
+    ),
+    (
         "skvrem/topics/lda/_model.py",
         "LDAModel.calibration",
         "extreme",

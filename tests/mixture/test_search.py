@@ -12,6 +12,7 @@ from skvrem import VRGaussianMixture, solvers
 from skvrem.data import as_source
 from skvrem.mixture import _estimator, _moves, _search
 from skvrem.mixture._model import GaussianMixtureModel, Parameters
+from skvrem.solvers import _search as _search_constants
 
 COVARIANCE_TYPES = ["full", "tied", "diag", "spherical"]
 
@@ -97,6 +98,111 @@ def test_what_halves_gain_is_what_they_gain():
     gain = (logsumexp(both, axis=0) - density).mean()
     assert halves.gain == pytest.approx(gain) and gain > 0.3
     np.testing.assert_allclose(np.sort(means[:, 0]), [-4.0, 4.0], atol=0.3)
+
+
+def test_a_component_is_cut_where_it_is_longest():
+    """Beside its mean, which is far from zero in another direction."""
+    rng = np.random.default_rng(0)
+    X = rng.normal([100.0, 0.0], 1.0, size=(400, 2))
+    X[::2, 1] += 8.0
+    model, _, data = start(X, [[0.0, 0.0]], "diag")
+    variances = X.var(axis=0)[None]
+    whole = Parameters(np.ones(1), X.mean(0)[None], variances, 1.0 / np.sqrt(variances))
+    density = np.zeros(400)
+    halves = _moves._split(
+        model, model.start(whole), data, 0, np.ones((400, 1)), density, rng
+    )
+    means = np.sort(halves.parameters.means, axis=0)
+    np.testing.assert_allclose(means, [[100.0, 0.0], [100.0, 8.0]], atol=0.3)
+
+
+def test_moves_are_ranked_by_what_they_gain_and_lose(monkeypatch):
+    """Losses against log-likelihoods without a component, its share to the others."""
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(size=(300, 2)), rng.uniform(0.5, 1.5, size=300)
+    means = rng.normal(size=(4, 2))
+    model, point, data = start(X, means, "spherical", weight)
+    seen = {}
+
+    def spied(promise):
+        seen["promise"] = promise.copy()
+        return ranked(promise)
+
+    ranked = _moves._ranked
+    monkeypatch.setattr(_moves, "_ranked", spied)
+    proposal = next(_moves.moves(model, point, data, rng))
+    densities = [multivariate_normal(mean).logpdf(X) for mean in means]
+    joint = np.log(0.25) + np.stack(densities, axis=1)
+    whole = weight @ logsumexp(joint, axis=1)
+    losses = [
+        whole - weight @ (logsumexp(np.delete(joint, part, 1), axis=1) - np.log(0.75))
+        for part in range(4)
+    ]
+    found = seen["promise"][:, :1] - seen["promise"]
+    np.testing.assert_allclose(found, [np.subtract(losses, losses[0])] * 4, atol=1e-9)
+    # The halves have what the split one had, and all are rescaled to one.
+    weights = proposal.parameters.weights
+    assert weights.sum() == pytest.approx(1.0)
+    kept = np.sort(weights)[::-1][:2]
+    np.testing.assert_allclose(kept, 1.0 / 3.0)
+
+
+def hills():
+    """Three balls; a start with two components on one of them, and a good one."""
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0], [20.0], [40.0]], 100, axis=0) + rng.normal(size=(300, 1))
+    return X, [[10.0], [39.0], [41.0]], [[0.0], [20.0], [40.0]]
+
+
+@pytest.mark.parametrize(
+    ("better", "gain", "tried"),
+    [
+        ((), 1e-4, "fail"),
+        ((2,), 1e-4, "fail after 3"),
+        ((2,), 10.0, "fail"),
+    ],
+)
+def test_a_search_ends_where_moves_fail(better, gain, tried):
+    X, stuck, good = hills()
+    rng, asked = np.random.default_rng(0), []
+
+    def begin(number, rng):
+        model, point, _ = start(X, stuck, "diag")
+        return model, point, 0.0
+
+    def moves(model, point, data, rng):
+        while True:
+            means = good if len(asked) in better else stuck
+            asked.append((yield start(X, means, "diag")[1]))
+
+    found = solvers.search(begin, moves, gain, as_source(X), rng)
+    failing = _search_constants.FAILURES
+    many = {"fail": failing, "fail after 3": 3 + failing}[tried]
+    # What the last one has come to is not asked for.
+    assert len(asked) == many - 1
+    assert sum(answer is not None for answer in asked) == (tried != "fail")
+    epochs = np.full(solvers.STARTS, _search_constants.EPOCHS)
+    epochs[found.number] += _search_constants.MORE
+    epochs[found.number] += many * _search_constants.TRIAL_EPOCHS
+    np.testing.assert_array_equal(found.epochs, epochs)
+    # An epoch is a pass, and every run begins with one.
+    assert found.passes == epochs.sum() + solvers.STARTS + many
+
+
+def test_a_search_makes_so_many_trials_at_most():
+    X, stuck, _ = hills()
+    rng, seen = np.random.default_rng(0), []
+
+    def begin(number, rng):
+        model, point, _ = start(X, stuck, "diag")
+        return model, point, 0.0
+
+    def moves(model, point, data, rng):
+        while True:
+            seen.append((yield start(X, stuck, "diag")[1]))
+
+    solvers.search(begin, moves, -1.0, as_source(X), rng)  # all are good enough
+    assert len(seen) == _search_constants.TRIALS - 1
 
 
 def test_a_moved_point_sends_on_what_it_led_to():
