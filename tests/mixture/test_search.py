@@ -116,6 +116,16 @@ def test_a_component_is_cut_where_it_is_longest():
     np.testing.assert_allclose(means, [[100.0, 0.0], [100.0, 8.0]], atol=0.3)
 
 
+def test_a_component_of_few_rows_is_not_split():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    model, point, data = start(X, [[0.0, 0.0]], "diag")
+    for n_rows, can in ((9, False), (11, True)):  # twice five
+        owned = (np.arange(40) < n_rows).astype(float)[:, None]
+        halves = _moves._split(model, point, data, 0, owned, np.zeros(40), rng)
+        assert np.isfinite(halves.gain) == can
+
+
 def test_moves_are_ranked_by_what_they_gain_and_lose(monkeypatch):
     """Losses against log-likelihoods without a component, its share to the others."""
     rng = np.random.default_rng(0)
