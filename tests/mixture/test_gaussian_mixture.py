@@ -308,7 +308,7 @@ def test_a_stream_may_bring_single_rows():
 
 def test_not_converged_warns_with_what_to_do():
     with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
-        VRGaussianMixture(3, max_iter=2, tol=1e-12).fit(blobs())
+        VRGaussianMixture(3, n_init=1, max_iter=2, tol=1e-12).fit(blobs())
 
 
 # Beyond scikit-learn's

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.peers.not_passed import GROUPS, NOT_PASSED
+from tests.peers.not_passed import GROUPS, NOISY, NOT_PASSED
 
 HERE = Path(__file__).parent
 
@@ -40,7 +40,9 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker(pytest.mark.filterwarnings("default"), append=False)
         for reason, names in NOT_PASSED[item.path.name].items():
             if item.name in names or item.name.partition("[")[0] in names:
-                item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+                # What rounding decides may pass on one processor, and not on another.
+                strict = reason != NOISY
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=strict))
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept

@@ -1,6 +1,7 @@
 """Tests of scikit-learn that its drop-in twins do not pass, each with the reason.
 
-A test that is listed and passes fails, and so does one that fails and is not listed.
+A test that is listed and passes fails, but where rounding decides, and so does one that
+fails and is not listed.
 """
 
 #: The version of scikit-learn whose tests these are.
