@@ -237,6 +237,10 @@ def test_steps_are_slowed_for_good_after_some_dips():
     for _ in range(4):
         pace.adapt(0.0)
     assert pace.factor == pace.ceiling == 0.7
+    pace.slow_down()
+    for _ in range(4):
+        pace.adapt(0.0)
+    assert pace.factor == pace.ceiling == 0.7 * 0.7
 
 
 def test_sweeps_over_blocks_that_lean_on_each_other_are_exact():

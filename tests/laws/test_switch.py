@@ -5,6 +5,7 @@ import pytest
 
 from skvrem.solvers import SVRG, After, Slow, Stochastic, Switch
 from skvrem.solvers._protocols import Anchor, Moved
+from skvrem.solvers._switch import MOST_EPOCHS
 
 
 class Falling:
@@ -116,3 +117,21 @@ def test_the_second_takes_over_after_an_epoch_that_certifies_itself():
         seen.append((anchor.mean, moved.passes))
     # The second's own pass comes on top of the first's step.
     assert seen == [("first", 3.0), ("second", 5.0), ("second", 3.0), ("second", 3.0)]
+
+
+@pytest.mark.parametrize("window", [1, 2])
+@pytest.mark.parametrize("height", [0.0, 100.0])
+def test_slow_is_what_takes_more_epochs_than_may_be(window, height):
+    """Gains that shrink by 0.8: what is left is 4 times the last one."""
+    rate, last = 0.8, 1e-3
+    gains = last * np.array([1.0 / rate, 1.0])
+    seen = height + np.cumsum(np.insert(gains, 0, -gains.sum()))
+    objectives = np.repeat(seen, window)[window - 1 :]
+    for epochs, slow in ((MOST_EPOCHS - 1, False), (MOST_EPOCHS + 1, True)):
+        tol = last / (1.0 - rate) * rate ** (epochs / window)
+        assert Slow(tol, window)(list(objectives)) == slow
+    assert not Slow(1e-6, window)(list(objectives[window:]))  # too few
+    # Where the gains are rounding, nothing is left for a second solver.
+    tiny = [height, height + 1e-15, height + 2e-15]
+    assert not Slow(1e-30)(tiny)
+    assert Slow(1e-30)([1e-3 * value for value in seen - height])
