@@ -220,6 +220,20 @@ EXPLAINED = (
         "a column of zeros without a ridge has no gradient either",
     ),
     (
+        "skvrem/hmm/em_vrso/_kernels.py",
+        "_alpha",
+        "half",
+        "pred += alpha[t - 1, i] * transitions[i * n + j]",
+        "what is scaled to sum one may have any scale",
+    ),
+    (
+        "skvrem/topics/_model.py",
+        "_cut_words",
+        "comparison",
+        "if n_parts == 1 or len(index) < SAMPLE:",
+        "who adds which words makes no difference",
+    ),
+    (
         "skvrem/mixture/_moves.py",
         "_split",
         "half",
