@@ -8,8 +8,6 @@ import numpy as np
 from skvrem.utils._algebra import accumulate, dense, read_only
 from skvrem.utils._parallel import parallel_map
 
-__all__ = ["CSRRows", "MemoryPartition", "RowBatch", "sparse"]
-
 
 class CSRRows(NamedTuple):
     """The arrays of a CSR matrix, as kernels take them."""

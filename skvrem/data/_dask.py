@@ -18,8 +18,6 @@ import numpy as np
 from skvrem.data._batch import RowBatch
 from skvrem.utils._algebra import accumulate, dense, read_only
 
-__all__ = ["DaskSource"]
-
 # Blocks that are shuffled into each other, in case each holds rows of one kind.
 WINDOW = 2
 

@@ -21,8 +21,6 @@ from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import row_chunks
 from skvrem.utils._remote import is_dask
 
-__all__ = ["ArraySource", "as_source", "is_memmap"]
-
 # Rows a task of a full pass: enough to hide the 20-50 µs that a task costs.
 CHUNK_ROWS = 16384
 # A memory-mapped block is made of runs this long, so that reading it reads pages.

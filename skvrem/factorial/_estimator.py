@@ -51,8 +51,6 @@ from skvrem.utils._validation import (
     validate_data,
 )
 
-__all__ = ["FactorialMixture"]
-
 # Statistics of all blocks that variance reduction may keep.
 TABLE_BYTES = 1 << 26
 MOST_ANNEALING = 100

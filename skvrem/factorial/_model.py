@@ -42,8 +42,6 @@ from skvrem.utils._algebra import accumulate, read_only
 from skvrem.utils._averaging import Averaging
 from skvrem.utils._parallel import map_chunks, parallel_map, row_chunks
 
-__all__ = ["FactorialModel", "FactorialPoint", "no_codes", "rows_of_a_tile"]
-
 # Rows of a tile: as many as keep the tile in the second-level cache, within bounds.
 TILE_SIZE, FEWEST, MOST = 1 << 17, 128, 2048
 # Multiplications that are worth a task of their own.

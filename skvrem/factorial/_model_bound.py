@@ -12,19 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-__all__ = [
-    "LOG_2PI",
-    "Parameters",
-    "Statistics",
-    "calibration",
-    "divergence",
-    "energy",
-    "expected",
-    "gram",
-    "log_partition",
-    "residual",
-]
-
 LOG_2PI = float(np.log(2.0 * np.pi))
 
 

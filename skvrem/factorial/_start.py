@@ -10,16 +10,6 @@ from skvrem.schedules import LearnedTemperature
 from skvrem.utils._parallel import row_chunks
 from skvrem.utils._validation import among, check_given
 
-__all__ = [
-    "LEAST_NOISE",
-    "NOISE_SHARE",
-    "learned_temperature",
-    "moments",
-    "resume",
-    "starting_parameters",
-    "starting_temperature",
-]
-
 # What is to be learned starts from: activations, and the noise's part of the variance.
 ACTIVATION, NOISE_SHARE = 0.3, 0.3
 # The smallest noise that is learned, as a part of the variance.

@@ -58,8 +58,6 @@ from skvrem.utils._validation import (
     check_parameters,
 )
 
-__all__ = ["VRHMM"]
-
 # What may be given of every row.
 PerRow = ArrayLike | None
 

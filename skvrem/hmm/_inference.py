@@ -15,16 +15,6 @@ from skvrem.hmm._input import (
 )
 from skvrem.utils._parallel import threads
 
-__all__ = [
-    "Forecast",
-    "filtered_states",
-    "forecast",
-    "pseudo_residuals",
-    "run",
-    "sample",
-    "state_probabilities",
-]
-
 TINY = np.finfo(float).tiny
 
 

@@ -21,15 +21,6 @@ from skvrem.utils._columns import column_number, naming_columns
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._validation import check_weight, validate_data
 
-__all__ = [
-    "Sequences",
-    "find_columns",
-    "fitted_parameters",
-    "naming_impossible",
-    "observed_names",
-    "open_rows",
-]
-
 # Values so many times the median are too far for the squares of others to be told.
 FAR = 1e10
 naming = partial(

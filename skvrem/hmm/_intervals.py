@@ -14,8 +14,6 @@ from skvrem.hmm.emissions._coordinates import rescale
 from skvrem.utils._algebra import pieces
 from skvrem.utils._parallel import threads
 
-__all__ = ["Intervals", "confidence_intervals"]
-
 # Information about a direction, in squared units of the coordinates, below which it is
 # that of none: a standard error of 30 on the scale of logarithms.
 LEAST = 1e-3

@@ -27,8 +27,6 @@ from skvrem.hmm.forward_backward._model_passes import Chain, stationary
 from skvrem.utils._algebra import pieces, rescale
 from skvrem.utils._averaging import Averaging, AveragingPoint
 
-__all__ = ["HMMModel", "Parameters", "Statistics"]
-
 # Share of every state's first sums that is that of all rows.
 SHARED = 0.02
 # M steps to the parameters of rows whose features follow them.

@@ -15,8 +15,6 @@ what the model expects, the one whose inverse turns the gradient into a step of 
 import numpy as np
 from scipy.linalg import eigh
 
-__all__ = ["definite", "differences"]
-
 # Step of central differences.
 STEP = 1e-4
 # Information a row below which a coordinate is of no account, and the share of the

@@ -10,8 +10,6 @@ from skvrem.hmm._start import given_start
 from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
 from skvrem.hmm.forward_backward._source import RowBlockSource
 
-__all__ = ["check_solver", "plan_fit"]
-
 # The race of "auto": starts, and rungs of (epochs, how many go on). Who ends highest is
 # known late, so that two go to their ends; steps of minibatches, which cost more, are
 # for one. L-BFGS begins where the metric is worth something: after some epochs.

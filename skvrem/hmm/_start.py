@@ -8,8 +8,6 @@ from sklearn.cluster import kmeans_plusplus
 
 from skvrem.hmm._model import Parameters
 
-__all__ = ["given_start", "starting_parameters", "take_sample"]
-
 # Rows that a start looks at, in runs.
 MOST_ROWS, RUN_ROWS = 20_000, 100
 LLOYD_ITERATIONS = 20

@@ -3,8 +3,6 @@
 import numpy as np
 from sklearn.utils import check_array
 
-__all__ = ["prepare_tracks"]
-
 EARTH_RADIUS_KM = 6371.0088
 
 

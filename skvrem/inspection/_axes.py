@@ -2,8 +2,6 @@
 
 from skvrem.utils._base import optional
 
-__all__ = ["one_axis"]
-
 
 def one_axis(display, ax, **kwargs):
     """Return a display's axis, of a new figure where `ax` is None, and its figure."""

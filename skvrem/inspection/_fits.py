@@ -11,8 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.inspection._axes import one_axis
 
-__all__ = ["ConvergenceDisplay", "GradientVarianceDisplay"]
-
 X_LABELS = {
     "passes": "passes over the data",
     "seconds": "seconds",

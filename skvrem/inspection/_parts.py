@@ -17,8 +17,6 @@ from skvrem.text._topics import (
 )
 from skvrem.utils._base import optional
 
-__all__ = ["ComponentsDisplay", "TopicsDisplay"]
-
 
 @dataclass(eq=False, repr=False)
 class ComponentsDisplay:

@@ -12,8 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.inspection._axes import one_axis
 from skvrem.utils._base import optional
 
-__all__ = ["ResidualsDisplay", "StatesDisplay"]
-
 
 @dataclass(eq=False, repr=False)
 class StatesDisplay:

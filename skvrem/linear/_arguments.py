@@ -6,8 +6,6 @@ import numpy as np
 
 from skvrem.utils._validation import among
 
-__all__ = ["OTHER_SOLVERS", "check_twin_arguments"]
-
 # scikit-learn's solvers all look for the same optimum, so "auto" stands in for them.
 OTHER_SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky", "sag", "saga")
 ELSEWHERE = (

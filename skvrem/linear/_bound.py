@@ -8,8 +8,6 @@ from sklearn.utils import check_array
 
 from skvrem.linear._model import log_linear_bound
 
-__all__ = ["PartitionBound", "bound"]
-
 
 class PartitionBound(NamedTuple):
     """A quadratic above the logarithm of a partition function.

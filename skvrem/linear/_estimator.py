@@ -47,8 +47,6 @@ from skvrem.utils._validation import (
     validate_data,
 )
 
-__all__ = ["SBMLogisticRegression"]
-
 SOLVERS = ("auto", "batch", "stochastic", "svrg")
 # In a stream that has seen enough rows, one in so many is taken for the curvature.
 THIN = 8

@@ -10,8 +10,6 @@ from skvrem.data import as_source
 from skvrem.utils._classes import number_classes
 from skvrem.utils._validation import check_weight, validate_data
 
-__all__ = ["LabelledRows", "check_precision", "find_center", "open_rows"]
-
 # Rows that tell where the columns are; deviations from zero that are far, where a
 # column's own spread is lost in sums of squares; and as many that are too far where
 # the origin cannot be moved.

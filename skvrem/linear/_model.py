@@ -30,8 +30,6 @@ from skvrem.utils._algebra import accumulate, scale
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._tiles import tiles
 
-__all__ = ["LogisticModel", "Parameters", "Point", "Statistics", "log_linear_bound"]
-
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
 

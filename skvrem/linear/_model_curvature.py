@@ -27,8 +27,6 @@ import numpy as np
 from scipy.linalg import cholesky, eigh
 from scipy.linalg.lapack import dpotrs
 
-__all__ = ["Curvature"]
-
 # Relative to the diagonal: makes the factor of a singular matrix exist.
 JITTER = 1e-10
 

@@ -8,15 +8,6 @@ from skvrem import schedules, solvers
 from skvrem.linear._model import LogisticModel, Online
 from skvrem.linear._model_curvature import Curvature
 
-__all__ = [
-    "MANY_ROWS",
-    "count_blocks",
-    "curvature_rows",
-    "plan_fit",
-    "row_entries",
-    "start_rows",
-]
-
 # One matrix for all classes, of so many parameters, is factored in a block's time.
 JOINT_PARAMETERS = 1000
 # Matrices of more features take longer to factor than they save.

@@ -44,8 +44,6 @@ from skvrem.utils._validation import (
     validate_data,
 )
 
-__all__ = ["VRGaussianMixture"]
-
 # Statistics of all blocks that variance reduction may keep.
 TABLE_BYTES = 1 << 26
 # Rows below which visits of minibatches take longer than the passes that they save.

@@ -14,17 +14,6 @@ from skvrem.utils._parallel import map_chunks, row_chunks
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._validation import check_magnitude
 
-__all__ = [
-    "ConditionalGaussian",
-    "check_block",
-    "condition_on",
-    "dense_covariances",
-    "evaluate_rows",
-    "find_missing",
-    "number_features",
-    "refuse_sparse_chunks",
-]
-
 # Rows scored at a time, so that their joint densities stay in the cache.
 SCORE_ROWS = 8192
 

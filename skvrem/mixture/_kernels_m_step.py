@@ -9,8 +9,6 @@ from math import sqrt
 
 from skvrem.utils._jit import REDUCE, kernel
 
-__all__ = ["full_covariances", "full_translate", "precisions_cholesky"]
-
 
 @kernel
 def full_covariances(sum_w, sum_x, sum_xx, reg_covar, covariances):

@@ -29,8 +29,6 @@ from skvrem.utils._algebra import accumulate
 from skvrem.utils._averaging import Averaging, AveragingPoint
 from skvrem.utils._parallel import parallel_map, row_chunks
 
-__all__ = ["GaussianMixtureModel", "Parameters", "Statistics"]
-
 # Rows a thread takes of a minibatch.
 STEP_ROWS = 4096
 # Rows scored to find a place for a collapsed component.

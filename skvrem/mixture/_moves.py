@@ -25,8 +25,6 @@ from skvrem.mixture._model import GaussianMixtureModel, Parameters
 from skvrem.mixture._start import HARD
 from skvrem.solvers import Batch, Run
 
-__all__ = ["moves"]
-
 # Rows that halves are fitted to, the posterior of a row that a component owns, epochs.
 SPLIT_ROWS, OWNED, SPLIT_EPOCHS = 1000, 0.05, 5
 # Steps of power iteration, for the direction in which a component is cut.

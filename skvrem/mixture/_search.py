@@ -9,8 +9,6 @@ from skvrem.data import as_source
 from skvrem.mixture._moves import moves
 from skvrem.mixture._start import starting_parameters
 
-__all__ = ["can_search", "search"]
-
 # Kinds of starts that take turns, after the one that was asked for.
 KINDS = "random_from_data", "k-means++", "random_from_data"
 # Rows that are searched: a part, but so many at least, and for each parameter; and the

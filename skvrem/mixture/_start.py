@@ -13,8 +13,6 @@ from skvrem.solvers import Batch
 from skvrem.utils._algebra import scale
 from skvrem.utils._validation import check_given
 
-__all__ = ["previous_parameters", "starting_parameters", "starting_point"]
-
 # All rows of small data, so that the start is as good as k-means can make it; of large
 # data a few, so that the start costs a pass or two.
 ALL_ROWS, FEW_ROWS, MOST_ROWS = 10_000, 5_000, 20_000

@@ -4,8 +4,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Epoch", "Result", "as_history", "joined"]
-
 
 class Epoch(NamedTuple):
     """One row of the history: what was known at the start, or after an epoch.

@@ -1,7 +1,5 @@
 """How much shorter steps are made than asked for, where they have failed."""
 
-__all__ = ["Pace"]
-
 # Share of an epoch's steps that may be infeasible before the step size is halved,
 # and below which it recovers.
 MANY_REJECTED, FEW_REJECTED = 0.10, 0.02

@@ -12,8 +12,6 @@ from skvrem.solvers.estimate._stochastic import Stochastic
 from skvrem.solvers.estimate._svrg import SVRG
 from skvrem.solvers.step._squarem import Squarem
 
-__all__ = ["BY_NAME", "Plan", "names_for", "plan_em", "reduces_variance"]
-
 ONE = Constant(1.0)
 # Measured on synthetic and real mixtures (user guide, and what comes of it by
 # ``make bench only=mixture/passes``): an epoch of variance

@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 
-__all__ = ["Prospect", "left_to_gain", "mean_rate"]
-
 # Epochs over which a rate is measured, and the slowest that is believed of steps whose
 # own prediction is scaled by it.
 WINDOW, SLOWEST = 5, 0.95

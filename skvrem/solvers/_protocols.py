@@ -21,23 +21,6 @@ them by itself (`Swept`), by the same line.
 import math
 from typing import Any, NamedTuple, Protocol
 
-__all__ = [
-    "Anchor",
-    "Climbing",
-    "Data",
-    "Model",
-    "Moved",
-    "Partition",
-    "Point",
-    "Reduced",
-    "Searched",
-    "Solver",
-    "Swept",
-    "Temperature",
-    "Visit",
-    "recentred",
-]
-
 
 class Anchor(NamedTuple):
     """What is known of a point between two epochs: its certificate.

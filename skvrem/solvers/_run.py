@@ -13,8 +13,6 @@ from skvrem.solvers._prediction import Prospect
 from skvrem.solvers._protocols import recentred
 from skvrem.solvers.estimate._batch import Batch
 
-__all__ = ["Run", "run"]
-
 ONE = Constant(1.0)
 
 

@@ -6,8 +6,6 @@ from skvrem.schedules import Constant
 from skvrem.solvers._history import joined
 from skvrem.solvers._run import run
 
-__all__ = ["Runs", "Whole"]
-
 
 class Whole:
     """All data at once, for models that hold them: their sums ask for no batch."""

@@ -8,8 +8,6 @@ from skvrem.solvers._run import Run
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.utils._parallel import parallel_map
 
-__all__ = ["Found", "search"]
-
 # Of Gaussian mixtures (``python -m benchmarks run "starts"``): starts, their
 # epochs, and more for the best; trials of moves, how many in a row may fail, their
 # epochs.

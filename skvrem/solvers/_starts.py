@@ -10,8 +10,6 @@ from skvrem.schedules import Constant
 from skvrem.solvers._history import joined
 from skvrem.solvers._run import Run
 
-__all__ = ["Start", "run_starts"]
-
 
 class Start(NamedTuple):
     """Where a fit begins.

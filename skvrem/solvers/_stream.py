@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 from skvrem.schedules import Power
 from skvrem.utils._algebra import rescale
 
-__all__ = ["stream_step"]
-
 # What a fit has and a stream has not: it goes where a stream goes on from a fit.
 OF_A_FIT = ("history_", "init_scores_", "stop_reason_", "gap_left_")
 

@@ -8,8 +8,6 @@ import numpy as np
 from skvrem.solvers._prediction import ROUNDING
 from skvrem.solvers.estimate._minibatches import Minibatches
 
-__all__ = ["After", "Slow", "Switch"]
-
 # Epochs that a solver may still need before it is slow.
 MOST_EPOCHS = 20
 

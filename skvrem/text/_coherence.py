@@ -13,8 +13,6 @@ from skvrem.text._topics import (
 )
 from skvrem.utils._columns import MatrixLike
 
-__all__ = ["coherence", "normalized_pmi", "umass"]
-
 
 def normalized_pmi(together: np.ndarray, n_documents: int) -> np.ndarray:
     """Return the normalised pointwise mutual information of pairs of words.

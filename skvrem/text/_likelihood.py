@@ -21,15 +21,6 @@ from skvrem.utils._algebra import read_only
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import parallel_map, row_chunks, threads
 
-__all__ = [
-    "completion_split",
-    "document_completion",
-    "document_completion_scorer",
-    "left_to_right",
-    "log_likelihood",
-    "perplexity",
-]
-
 # Documents a task: enough to hide what a task costs.
 CHUNK_DOCUMENTS = 256
 

@@ -11,22 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.utils._columns import native
 from skvrem.utils._remote import refuse_dask
 
-__all__ = [
-    "MOST_COUNT",
-    "check_components",
-    "check_counts",
-    "check_names",
-    "check_size",
-    "check_size_of_counts",
-    "document_shares",
-    "find_topics",
-    "largest",
-    "last_step",
-    "refuse_text",
-    "word_probabilities",
-]
-
-
 # Tokens are counted in 64 bits.
 MOST_COUNT = 2.0**62
 

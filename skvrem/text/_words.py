@@ -18,8 +18,6 @@ from skvrem.text._topics import (
 )
 from skvrem.utils._columns import MatrixLike
 
-__all__ = ["seed_prior", "top_documents", "top_words"]
-
 
 def top_words(topics: Any, feature_names: Any = None, n: int = 10) -> np.ndarray:
     """Return the most probable words of each topic.

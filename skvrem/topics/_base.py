@@ -42,8 +42,6 @@ from skvrem.utils._validation import (
     validate_data,
 )
 
-__all__ = ["TopicModel"]
-
 # Counts that are smaller on average are weights.
 LEAST_COUNT = 0.5
 # Fewer tokens in all are lost in rounding, in single precision.

@@ -14,8 +14,6 @@ from skvrem.data._batch import MemoryPartition
 from skvrem.utils._algebra import read_only
 from skvrem.utils._remote import refuse_dask
 
-__all__ = ["Documents", "as_documents"]
-
 
 class Counts(NamedTuple):
     """The arrays of a CSR matrix whose columns are the words of a batch.

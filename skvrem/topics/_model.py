@@ -19,24 +19,6 @@ from skvrem.utils._algebra import Rows
 from skvrem.utils._averaging import Averaging
 from skvrem.utils._parallel import map_chunks, parallel_map, thread_count
 
-__all__ = [
-    "NO_WORDS",
-    "TASK_WORDS",
-    "Statistics",
-    "TopicPoint",
-    "WordModel",
-    "WordRows",
-    "WordSums",
-    "column_sums",
-    "cut_documents",
-    "expected_counts",
-    "pad",
-    "padded_empty",
-    "padded_zeros",
-    "take_rows",
-    "word_rows",
-]
-
 # Rows are padded to whole cache lines of float32.
 LANES = 16
 CACHE_LINE = 64

@@ -10,18 +10,6 @@ add, subtract, combine. The leaves of a NamedTuple are
 
 import numpy as np
 
-__all__ = [
-    "Rows",
-    "accumulate",
-    "combination",
-    "correction",
-    "dense",
-    "difference",
-    "pieces",
-    "rescale",
-    "scale",
-]
-
 
 class Rows:
     """An array of `n_rows` rows that is zero but for the rows in `index`.

@@ -16,15 +16,6 @@ from sklearn.utils import check_array
 from skvrem import __version__
 from skvrem.utils._remote import refuse_dask
 
-__all__ = [
-    "ComponentsMixin",
-    "FitRecord",
-    "VersionedPickle",
-    "feature_names",
-    "fit_facts",
-    "summary_table",
-]
-
 
 class FitRecord:
     """Parameters as they were when the estimator was fitted.

@@ -8,8 +8,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.utils._columns import MatrixLike
 
-__all__ = ["PredictsByProba", "check_known", "number_classes", "stream_classes"]
-
 
 def number_classes(estimator, y, weight, known=None):
     """Return the classes of a fit and the number of each row's.

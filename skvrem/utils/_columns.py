@@ -8,15 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import sparray, spmatrix
 
-__all__ = [
-    "MatrixLike",
-    "Weights",
-    "check_column",
-    "column_number",
-    "naming_columns",
-    "native",
-]
-
 #: Rows as users pass them, frames among them.
 MatrixLike = ArrayLike | sparray | spmatrix
 #: Weights of the rows, None where all are 1.

@@ -2,8 +2,6 @@
 
 from skvrem.utils._jit import kernel
 
-__all__ = ["controlled", "controlled_inline"]
-
 
 def controlled(now, then, mean, scale=1.0):
     r"""Return a variance-reduced estimate of a mean, :math:`m + c (f - f_0)`.

@@ -1,7 +1,5 @@
 """Dask's containers, known without importing dask."""
 
-__all__ = ["is_dask", "refuse_dask"]
-
 
 def is_dask(X):
     """Whether X is a dask array, found out without importing dask."""

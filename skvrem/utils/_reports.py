@@ -13,17 +13,6 @@ from skvrem.exceptions import (
     StalledWarning,
 )
 
-__all__ = [
-    "CallbackSupportMixin",
-    "Progress",
-    "find_collapsed",
-    "outside",
-    "warn_annealing_too_long",
-    "warn_not_converged",
-    "warn_scale",
-    "with_callbacks",
-]
-
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # scikit-learn before 1.9 has none

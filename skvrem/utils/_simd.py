@@ -21,21 +21,6 @@ from numba import types
 from numba.core.datamodel import models, register_default
 from numba.extending import intrinsic
 
-__all__ = [
-    "WIDTH",
-    "add",
-    "fma",
-    "lanes",
-    "largest",
-    "load",
-    "mul",
-    "ratio",
-    "splat",
-    "spread",
-    "store",
-    "total",
-]
-
 CACHE_LINE = 64
 # Of float64.
 WIDTH = 8

@@ -10,8 +10,6 @@ import numpy as np
 
 from skvrem.utils._jit import REDUCE, kernel
 
-__all__ = ["tiles"]
-
 # What kernels take of the rows: their length is known where they are compiled.
 ROWS, SQUARES = (), (0,)
 

@@ -16,25 +16,6 @@ from sklearn.utils.validation import validate_data as _validate_data
 from skvrem.utils._columns import naming_columns, native
 from skvrem.utils._remote import refuse_dask
 
-__all__ = [
-    "ABOVE_0",
-    "AT_LEAST_1",
-    "all_or_nothing",
-    "among",
-    "check_aliases",
-    "check_em",
-    "check_finite_fit",
-    "check_given",
-    "check_integer",
-    "check_magnitude",
-    "check_options",
-    "check_order",
-    "check_parameters",
-    "check_real",
-    "check_weight",
-    "validate_data",
-]
-
 
 @contextmanager
 def all_or_nothing(estimator):

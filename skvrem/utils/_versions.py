@@ -13,8 +13,6 @@ from skvrem import __version__
 from skvrem.utils._jit import cache_state
 from skvrem.utils._parallel import effective_threads
 
-__all__ = ["show_versions"]
-
 # As in pyproject.toml, which a source tree that is only on the path does not carry.
 DEPENDENCIES = ("joblib", "numba", "numpy", "scikit-learn", "scipy", "threadpoolctl")
 OPTIONAL = ("arviz", "dask", "distributed", "jax", "matplotlib", "pandas", "rich")

@@ -26,8 +26,6 @@ from skvrem.hmm.em_vrso import _kernels as kernels
 from skvrem.utils._algebra import scale
 from skvrem.utils._control import controlled
 
-__all__ = ["BlockSweeps", "RowSweeps"]
-
 LIPSCHITZ = 100.0 / 3.0
 # Gradients below are not searched along; what a loss may be off, relatively.
 SHORT, MOST_DOUBLINGS, ROUNDING = 1e-8, 60, 1e-13

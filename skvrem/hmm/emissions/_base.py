@@ -12,8 +12,6 @@ from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, rescale
 # Draws a state of what has no closed form, and the step of central differences.
 DRAWS, STEP = 2000, 1e-5
 
-__all__ = ["Emission", "check_shares", "fill", "given", "published", "ratio"]
-
 
 def fill(X):
     """Return X with the mean of its column for every NaN, 0 where there is no other."""

@@ -8,8 +8,6 @@ from skvrem.hmm.emissions._base import Emission, fill, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.utils._validation import check_options
 
-__all__ = ["Gamma", "VonMises"]
-
 TWO_PI = 2.0 * np.pi
 # Largest concentrations and shapes that are looked for, and Newton steps to find them.
 MOST, STEPS = 1e8, 50

@@ -21,16 +21,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "EDGE",
-    "IMPOSSIBLE",
-    "SCALES",
-    "Shares",
-    "bounded_log",
-    "draw_codes",
-    "rescale",
-]
-
 # Stands for log 0: finite, so that times a feature of 0 it is 0 and not NaN.
 IMPOSSIBLE = -1e100
 # A share or probability this close to 0 has the coordinates of this one.

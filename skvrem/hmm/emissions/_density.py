@@ -17,8 +17,6 @@ import numpy as np
 from skvrem.hmm.emissions._base import Emission, fill
 from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, rescale
 
-__all__ = ["DensityEmission"]
-
 # Step of differences, of second ones too, in coordinates of the size of 1.
 STEP = 1e-4
 # A step changes no coordinate by more, and no direction counts as flatter than this

@@ -8,8 +8,6 @@ from skvrem.hmm.emissions._base import Emission, check_shares, fill, ratio
 from skvrem.hmm.emissions._coordinates import Shares, bounded_log, draw_codes
 from skvrem.utils._validation import check_integer, check_real
 
-__all__ = ["Bernoulli", "Categorical", "Poisson"]
-
 
 def _whole(X):
     with np.errstate(invalid="ignore"):

@@ -13,8 +13,6 @@ from skvrem.hmm.emissions._patterns import Patterns
 from skvrem.utils._parallel import row_chunks
 from skvrem.utils._validation import check_options, check_real
 
-__all__ = ["Gaussian"]
-
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Rows that are looked at together, so that no copy of all is made.
 BLOCK = 8192

@@ -11,8 +11,6 @@ from skvrem.hmm.emissions._coordinates import Shares, bounded_log, draw_codes
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.utils._validation import check_integer
 
-__all__ = ["MixtureGaussian"]
-
 
 class MixtureGaussian(Emission):
     """A mixture of Gaussians in each state.

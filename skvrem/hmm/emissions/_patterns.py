@@ -17,8 +17,6 @@ which is the E step of EM (Little and Rubin 2002, section 11.2).
 
 import numpy as np
 
-__all__ = ["Patterns"]
-
 
 class Patterns:
     """The patterns of some rows.

@@ -11,8 +11,6 @@ from sklearn.base import BaseEstimator, clone
 from skvrem.hmm.emissions._base import Emission, published
 from skvrem.utils._algebra import pieces
 
-__all__ = ["Product"]
-
 
 class Product(Emission):
     """Columns that are independent given the state, each of a family of its own.

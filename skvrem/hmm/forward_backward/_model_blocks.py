@@ -21,8 +21,6 @@ from skvrem.hmm.forward_backward._model_layout import NONE
 from skvrem.hmm.forward_backward._model_passes import Passes, weighted_shares
 from skvrem.utils._parallel import parallel_map
 
-__all__ = ["BlockChain", "RowBlock"]
-
 
 class RowBlock(NamedTuple):
     """A batch that is one of blocks that hand on messages.

@@ -13,8 +13,6 @@ import numpy as np
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS
 from skvrem.utils._parallel import parallel_map
 
-__all__ = ["NONE", "Group", "Layout", "Part"]
-
 # Rows of a group, and fewest steps of a lane that begins inside a sequence.
 GROUP_ROWS, LANE_STEPS = 50_000, 64
 # Whole sequences may leave this share of the lanes empty.

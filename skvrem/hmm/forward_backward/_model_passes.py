@@ -24,8 +24,6 @@ from skvrem.hmm.forward_backward._model_layout import NONE, Part
 from skvrem.utils._parallel import parallel_map
 from skvrem.utils._simd import WIDTH
 
-__all__ = ["Chain", "Impossible", "Passes", "stationary", "weighted_shares"]
-
 # Difference of messages, and of posteriors, that counts as none.
 TOLERANCE = 1e-13
 MOST_REPAIRS = 4

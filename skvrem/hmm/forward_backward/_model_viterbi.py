@@ -6,8 +6,6 @@ from scipy.special import logsumexp
 from skvrem.hmm.forward_backward import _kernels_viterbi
 from skvrem.utils._parallel import parallel_map, row_chunks
 
-__all__ = ["log_densities", "most_probable_paths"]
-
 # Rows of a product of matrices, and of a thread's share of sequences.
 PRODUCT_ROWS, TASK_ROWS = 4096, 20_000
 

@@ -11,14 +11,6 @@ from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Passes
 from skvrem.utils._algebra import read_only
 
-__all__ = [
-    "RowBlockSource",
-    "RowBlocks",
-    "SequenceRows",
-    "SequenceSource",
-    "has_missing",
-]
-
 # Numbers made at a time where all rows are looked at.
 BLOCK = 1 << 20
 

@@ -21,8 +21,6 @@ from skvrem.hmm.emissions._coordinates import IMPOSSIBLE
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
 from skvrem.utils._validation import check_parameters
 
-__all__ = ["Covariates"]
-
 
 class Covariates(Transitions):
     r"""Transition probabilities that depend on covariates.

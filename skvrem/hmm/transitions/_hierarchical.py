@@ -7,8 +7,6 @@ from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
 from skvrem.utils._algebra import pieces
 from skvrem.utils._validation import AT_LEAST_1, check_parameters
 
-__all__ = ["Hierarchical"]
-
 
 class Hierarchical(Transitions):
     r"""Kinds of segments, as of dives, and phases within each.

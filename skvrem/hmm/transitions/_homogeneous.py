@@ -11,8 +11,6 @@ from skvrem.hmm.emissions._base import check_shares
 from skvrem.hmm.emissions._coordinates import Shares
 from skvrem.hmm.forward_backward._model_passes import stationary
 
-__all__ = ["Homogeneous", "Initial", "Transitions", "check_startprob"]
-
 # How far a state can go on, where not to any later one.
 MASKS = {"left-right": 1, "upper-triangular": None}
 

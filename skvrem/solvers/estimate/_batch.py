@@ -7,8 +7,6 @@ from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.estimate._visiting import Visiting
 from skvrem.utils._algebra import rescale
 
-__all__ = ["Batch"]
-
 
 class Batch(Visiting):
     """Full passes; with an averaging model and step 1 this is EM.

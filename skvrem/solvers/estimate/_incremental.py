@@ -6,8 +6,6 @@ from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.estimate._saga import SAGA
 from skvrem.utils._algebra import accumulate, dense, difference, scale
 
-__all__ = ["Incremental"]
-
 
 class Incremental(SAGA):
     """Keep the sums of every block; each visit replaces one block's share at once.

@@ -5,8 +5,6 @@ from functools import partial
 from skvrem.solvers.estimate._visiting import Visiting
 from skvrem.utils._algebra import accumulate
 
-__all__ = ["Minibatches"]
-
 
 class Minibatches(Visiting):
     """A solver that visits each block of a fixed partition once an epoch.

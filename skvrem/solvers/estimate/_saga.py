@@ -7,8 +7,6 @@ from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.estimate._minibatches import Minibatches
 from skvrem.utils._algebra import accumulate, correction, scale
 
-__all__ = ["SAGA"]
-
 
 class SAGA(Minibatches):
     """The last visit of every block as control variate, renewed epoch by epoch.

@@ -8,8 +8,6 @@ from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.estimate._minibatches import Minibatches
 from skvrem.utils._algebra import scale
 
-__all__ = ["Stochastic"]
-
 
 class Stochastic(Minibatches):
     """Stochastic approximation on minibatches (Cappé and Moulines 2009).

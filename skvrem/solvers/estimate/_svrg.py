@@ -6,8 +6,6 @@ from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.estimate._minibatches import Minibatches
 from skvrem.utils._algebra import correction, rescale
 
-__all__ = ["SVRG"]
-
 
 class SVRG(Minibatches):
     """Variance reduction about an anchor that is renewed every epoch.

@@ -5,8 +5,6 @@ from typing import Any
 
 from skvrem.solvers._protocols import Moved
 
-__all__ = ["Visiting"]
-
 
 class Visiting:
     """An epoch of minibatch steps, each ``update(point, *estimate(visit, point))``.

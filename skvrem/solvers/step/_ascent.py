@@ -4,8 +4,6 @@ from skvrem.solvers._prediction import mean_rate
 from skvrem.solvers._protocols import Moved
 from skvrem.solvers.estimate._batch import Batch
 
-__all__ = ["Ascent"]
-
 # Lengths of a step that are tried.
 TRIALS = 40
 

@@ -10,8 +10,6 @@ from skvrem.solvers._prediction import mean_rate
 from skvrem.solvers._protocols import Moved
 from skvrem.solvers.estimate._batch import Batch
 
-__all__ = ["QuasiNewton"]
-
 # Share of the predicted gain that a step must bring (Armijo), and trials of its length.
 SUFFICIENT, TRIALS = 1e-4, 30
 # The curvature is taken anew where a step gains more than this share of the one before,

@@ -4,8 +4,6 @@ from skvrem.solvers._protocols import Moved, recentred
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.utils._algebra import combination, difference
 
-__all__ = ["Squarem"]
-
 # A decrease of the objective, relative to it, that is its rounding.
 ROUNDING = 1e-12
 

@@ -8,8 +8,6 @@ import numpy as np
 from skvrem.solvers._prediction import mean_rate
 from skvrem.solvers._protocols import Anchor, Moved
 
-__all__ = ["Sweeps"]
-
 # A sweep is made in pieces of about so many seconds, between which it can be
 # interrupted; visits of the first; and numbers of noise at once.
 PIECE_SECONDS, FIRST_PIECE, NOISE = 0.1, 1000, 1_000_000

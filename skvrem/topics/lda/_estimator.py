@@ -17,8 +17,6 @@ from skvrem.utils._parallel import threads
 from skvrem.utils._reports import outside
 from skvrem.utils._validation import ABOVE_0, check_aliases
 
-__all__ = ["TemperedLDA"]
-
 # From so many minibatches on "auto" makes use of them, and from so many epochs on by
 # "svrg", whose epochs cost two passes.
 FEWEST_BLOCKS, FEWEST_EPOCHS = 8, 4

@@ -44,8 +44,6 @@ from skvrem.topics._model import (
 from skvrem.topics.lda import _kernels as kernels
 from skvrem.utils._parallel import map_chunks, parallel_map, thread_count
 
-__all__ = ["LDAModel", "LocallyTemperedLDAModel", "Parameters"]
-
 # Rounds that a document takes, about: for the size of tasks only.
 USUAL_ROUNDS = 20
 # Inverse temperatures at which the partition function is evaluated.

@@ -13,8 +13,6 @@ from skvrem.topics.plsa._model import PLSAModel
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
 
-__all__ = ["VRPLSA"]
-
 # Chosen by the objective that is reached in the time of 60 batch passes: 20 minibatches
 # of at least 64 documents, a step of 7 / n_blocks, 8 EM steps on a document a visit.
 # The noise of a minibatch falls with the root of its documents: many allow more.

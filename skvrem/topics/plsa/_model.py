@@ -35,8 +35,6 @@ from skvrem.topics._model import (
 from skvrem.topics.plsa import _kernels as kernels
 from skvrem.utils._parallel import map_chunks
 
-__all__ = ["PLSAModel", "Parameters"]
-
 # Of a word that no topic has met, for the step that brings it in.
 LEAST_PROBABILITY = 1e-10
 

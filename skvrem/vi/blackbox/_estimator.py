@@ -48,8 +48,6 @@ from skvrem.vi.gaussian._minibatch import (
 from skvrem.vi.gaussian._model_posterior import Flat, MeanField
 from skvrem.vi.gaussian._plan import FULL_RANK, as_structure, plan_fit
 
-__all__ = ["VariationalInference"]
-
 #: What may be left out.
 Given = ArrayLike | None
 

@@ -11,8 +11,6 @@ from skvrem.vi.gaussian._minibatch import steps_of
 from skvrem.vi.gaussian._model_posterior import Flat
 from skvrem.vi.gaussian._plan import FULL_RANK
 
-__all__ = ["Fit", "pairs_of_draws"]
-
 # Pairs of draws of full passes: fewer where rows are many, as these leave the log
 # density close to its second order, which the draws are not needed for.
 PAIRS, ROWS_OF_PAIRS = (4, 64), 200_000

@@ -8,15 +8,6 @@ import numpy as np
 
 from skvrem.vi.blackbox._model_density import parts
 
-__all__ = [
-    "check_density",
-    "check_model",
-    "check_names",
-    "check_rows",
-    "check_vector",
-    "weigh_rows",
-]
-
 # Rows on which derivatives are compared with differences, and the relative error that
 # is more than what differences make.
 COMPARED, WRONG = 1024, 1e-2

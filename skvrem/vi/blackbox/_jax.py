@@ -4,8 +4,6 @@ import numpy as np
 
 from skvrem.utils._base import optional
 
-__all__ = ["JaxModel"]
-
 # Batches are filled up to a power of two of at least so many rows, so that few shapes
 # are compiled; and parameters up to which whole Hessians are formed.
 SMALLEST, MATRIX = 16, 1000

@@ -34,16 +34,6 @@ from scipy.linalg import cho_solve, solve_triangular
 from skvrem.vi.gaussian._model import GaussianModel, Statistics, cholesky
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 
-__all__ = [
-    "DensityCurvature",
-    "DrawnModel",
-    "convex",
-    "dense",
-    "least_precision",
-    "opposite_draws",
-    "probed_curvature",
-]
-
 # A precision is at least this share of the prior's, and of its own largest eigenvalue:
 # away from the optimum a log density may be convex.
 LEAST_PRECISION, LEAST_SHARE = 0.1, 1e-10

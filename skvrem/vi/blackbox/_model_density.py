@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["ALL", "DensityBatch", "Target", "parts"]
-
 # Rows that the model is given at once.
 ROWS = 16_384
 # Parameters up to which the Hessian is worth differences of gradients at every pass;

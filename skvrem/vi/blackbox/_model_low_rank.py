@@ -43,8 +43,6 @@ from skvrem.vi.blackbox._model import Control, DrawnModel, least_precision
 from skvrem.vi.gaussian._model import LARGEST_CHANGE, Point, Statistics
 from skvrem.vi.gaussian._model_posterior import LowRank
 
-__all__ = ["LowRankModel"]
-
 # Vectors that a precision is multiplied with, for each column of the low rank and at
 # least; how often anew, from where that has led; and nats for which that is done.
 PRODUCTS, LEAST_PRODUCTS, ROUNDS, GAINED = 3, 40, 4, 1.0

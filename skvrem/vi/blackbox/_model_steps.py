@@ -36,8 +36,6 @@ from skvrem.vi.gaussian import _kernels_steps
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_steps import Steps, Work
 
-__all__ = ["MeanSteps", "TargetSteps"]
-
 
 class Earlier(NamedTuple):
     """What is known of an earlier point.

@@ -2,8 +2,6 @@
 
 from typing import Protocol
 
-__all__ = ["UserModel"]
-
 
 class UserModel(Protocol):
     """A model of rows with real parameters: what `VariationalInference` fits.

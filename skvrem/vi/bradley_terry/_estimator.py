@@ -40,8 +40,6 @@ from skvrem.vi.gaussian._guards import (
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
 
-__all__ = ["BradleyTerry", "Interval"]
-
 #: What may be left out.
 Given = ArrayLike | None
 

@@ -9,8 +9,6 @@ from skvrem.utils._validation import check_weight, validate_data
 from skvrem.vi.bradley_terry._model import Matches
 from skvrem.vi.gaussian._guards import check_in_memory
 
-__all__ = ["aggregate", "count_groups", "open_labels", "open_matches"]
-
 
 def open_labels(estimator, X, reset):
     """Return the labels (n_matches, 2) of the items of each match.

@@ -31,8 +31,6 @@ from skvrem.vi.gaussian._kernels import WIDEST, logistic_expectations
 from skvrem.vi.gaussian._model import PlainModel
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank
 
-__all__ = ["Matches", "SkillModel", "outcomes", "rule_for"]
-
 # Matches that a thread takes at a time.
 CHUNK = 1 << 13
 # Nodes by the largest standard deviation of a predictor up to which their probabilities

@@ -14,8 +14,6 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, cg, eigsh
 
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
-__all__ = ["KINDS"]
-
 # Conjugate gradients end where the residual is this share of the gradient.
 PRECISION, MOST_ITERATIONS = 1e-2, 500
 # Eigenvectors are as good as the rest of a step needs at this tolerance.

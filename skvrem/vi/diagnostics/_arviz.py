@@ -6,9 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.utils._base import feature_names, optional
-
-__all__ = ["ArviZMixin", "Draws", "feature_names"]
+from skvrem.utils._base import optional
 
 
 class Draws(NamedTuple):

@@ -8,8 +8,6 @@ sampling to correct what differs; above, it is not (Vehtari et al. 2024).
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["ParetoMixin", "generalized_pareto", "pareto_k"]
-
 # Draws that the shape of importance weights is taken from.
 PARETO_DRAWS = 1000
 # Fewer weights in the tail say nothing of its shape.

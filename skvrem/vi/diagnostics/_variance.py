@@ -14,8 +14,6 @@ not sampled. Prior and entropy are taken in closed form and vary not at all.
 
 import numpy as np
 
-__all__ = ["ESTIMATORS", "decompose"]
-
 ESTIMATORS = ("naive", "cv", "joint", "joint, scales", "antithetic", "quadrature")
 
 

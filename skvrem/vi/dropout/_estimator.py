@@ -57,8 +57,6 @@ from skvrem.vi.gaussian._model_families import (
     probabilities,
 )
 
-__all__ = ["GaussianDropoutClassifier"]
-
 # Units of a layer that no memory has room for the weights of.
 MOST_UNITS = 1 << 32
 # Rows a task of a prediction, and draws of the noise for method="mc".

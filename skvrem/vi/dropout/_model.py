@@ -43,8 +43,6 @@ from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi.gaussian import _kernels
 from skvrem.vi.gaussian._model import PlainModel, Point, SteppedModel
 
-__all__ = ["DropoutModel", "DropoutSteps", "Gradient", "Network", "Weights"]
-
 # Rows a task of a full pass takes.
 PASS_ROWS = 2048
 # Features up to which the metric of a linear classifier is a matrix.

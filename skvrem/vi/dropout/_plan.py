@@ -10,8 +10,6 @@ from skvrem.vi.gaussian._plan import (
     check_combination,
 )
 
-__all__ = ["Watch", "hidden_sizes", "plan_dropout"]
-
 # Epochs without a gain on held-out rows that end a fit.
 PATIENCE = 10
 # Rows a minibatch.

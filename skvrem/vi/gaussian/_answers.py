@@ -4,14 +4,6 @@ import numpy as np
 
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 
-__all__ = [
-    "check_method",
-    "in_chunks",
-    "interval_columns",
-    "noisy_predictors",
-    "tail_of",
-]
-
 # Rows a task of a prediction, and numbers of a block of draws.
 PREDICT_ROWS, BLOCK = 4096, 4_000_000
 # Half the width of a 95 % interval, in standard deviations.

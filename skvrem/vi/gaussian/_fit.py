@@ -5,8 +5,6 @@ import time
 
 from skvrem import schedules, solvers
 
-__all__ = ["fit_bound"]
-
 # Times `tol` that nodes may err by if those after them are to be the last, and what the
 # finer ones err by at most, as a share of what they have changed, as seen.
 LAST, SHARE_LEFT = 8.0, 1.0 / 3.0

@@ -17,25 +17,6 @@ from skvrem.utils._validation import (
     validate_data,
 )
 
-__all__ = [
-    "CENTRE",
-    "LEAST_SCALE",
-    "MOST_SCALE",
-    "SCALES",
-    "StreamsWithoutBound",
-    "check_columns",
-    "check_in_memory",
-    "check_of_fit",
-    "check_pivots",
-    "check_prior_scale",
-    "check_scales",
-    "check_unchanged",
-    "checked",
-    "prior_scales",
-    "warn_one_class",
-    "whole_fit",
-]
-
 # Scales of priors whose squares, and squares of these, are floating-point numbers.
 LEAST_SCALE, MOST_SCALE = 1e-50, 1e50
 SCALES = {"least": LEAST_SCALE, "most": MOST_SCALE}

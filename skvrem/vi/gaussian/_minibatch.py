@@ -7,8 +7,6 @@ from sklearn.base import BaseEstimator
 
 from skvrem.utils._validation import check_options, check_parameters
 
-__all__ = ["MinibatchSteps", "TakesSteps", "check_steps", "steps_of"]
-
 
 class MinibatchSteps(BaseEstimator):
     """How the steps of a Bayesian estimator take expectations, and what they follow.

@@ -35,16 +35,6 @@ from skvrem.utils._tiles import tiles
 from skvrem.vi.gaussian import _kernels
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
-__all__ = [
-    "Diagonal",
-    "Full",
-    "GaussianModel",
-    "PlainModel",
-    "Point",
-    "Statistics",
-    "SteppedModel",
-]
-
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
 # A step may change a log scale by so much.

@@ -13,16 +13,6 @@ from scipy.special import expit, gammaln, ndtri, softmax
 
 from skvrem.vi.gaussian import _kernels
 
-__all__ = [
-    "GaussianNoise",
-    "Logistic",
-    "PoissonCounts",
-    "ScatteredSoftmax",
-    "Softmax",
-    "expected_probabilities",
-    "probabilities",
-]
-
 # Nodes and weights of the expectation under a standard normal.
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
 WEIGHTS /= WEIGHTS.sum()

@@ -22,8 +22,6 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import block_diag, solve_triangular
 
-__all__ = ["Flat", "FullRank", "LowRank", "MeanField"]
-
 LOG_2PI = np.log(2.0 * np.pi)
 
 

@@ -10,8 +10,6 @@ from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi.gaussian import _kernels_steps
 from skvrem.vi.gaussian._model import STEP_ROWS, Point, SteppedModel
 
-__all__ = ["OPTIMIZERS", "AdamMoments", "Known", "SteppingModel", "Steps", "Work"]
-
 # What the kernels know them as.
 CONTROLS = {
     None: _kernels_steps.NONE,

@@ -6,15 +6,6 @@ from skvrem import schedules, solvers
 from skvrem.utils._validation import among
 from skvrem.vi.gaussian._minibatch import steps_of
 
-__all__ = [
-    "PosteriorPlan",
-    "as_structure",
-    "asks_for_minibatches",
-    "check_combination",
-    "plan_fit",
-    "takes_sparse_rows",
-]
-
 # Coefficients up to which "auto" keeps a full covariance, and the rank beyond.
 FULL_RANK, DEFAULT_RANK = 1000, 10
 # Coefficients up to which the mean of a diagonal posterior makes Newton's steps, with

@@ -24,8 +24,6 @@ from skvrem.vi.gaussian._model_families import (
 )
 from skvrem.vi.glm._estimator import GaussianPosterior
 
-__all__ = ["BayesianLogisticRegression"]
-
 # Draws of the predictors for intervals, and of coefficients for method="mc".
 DRAWS = 1000
 # Signs of the ends of an interval, away from a quantile below the mean.

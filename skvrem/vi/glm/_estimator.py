@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_source
-from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 from skvrem.utils._reports import (
@@ -20,7 +20,7 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import check_parameters
-from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
+from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.diagnostics._variance import ESTIMATORS, decompose
 from skvrem.vi.gaussian._answers import PREDICT_ROWS, in_chunks, interval_columns
@@ -43,8 +43,6 @@ from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
 from skvrem.vi.gaussian._plan import as_structure, plan_fit, takes_sparse_rows
-
-__all__ = ["GaussianPosterior"]
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # Draws of coefficients at once, for the shape of the importance weights.

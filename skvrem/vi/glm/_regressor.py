@@ -21,8 +21,6 @@ from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import GaussianNoise, PoissonCounts
 from skvrem.vi.glm._estimator import GaussianPosterior
 
-__all__ = ["BayesianGLMRegressor"]
-
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
 # Of the targets' root mean square the noise is at least this share.

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import solvers
 from skvrem.data import as_source
 from skvrem.exceptions import FewGroupsWarning
-from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._classes import check_known, number_classes, stream_classes
 from skvrem.utils._columns import check_column, column_number
 from skvrem.utils._parallel import threads
@@ -27,7 +27,7 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import check_parameters, check_weight
-from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
+from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.gaussian._answers import (
     check_method,
     in_chunks,
@@ -57,8 +57,6 @@ from skvrem.vi.hierarchical._model import (
     Sums,
     predictors,
 )
-
-__all__ = ["HierarchicalSoftmaxClassifier"]
 
 #: What may be left out.
 Given = ArrayLike | None

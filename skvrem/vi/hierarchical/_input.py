@@ -7,8 +7,6 @@ from skvrem.utils._columns import column_number
 from skvrem.utils._validation import check_magnitude, validate_data
 from skvrem.vi.gaussian._guards import check_in_memory
 
-__all__ = ["check_kind", "number_groups", "open_groups"]
-
 OPTIONS = {"dtype": (np.float64, np.float32), "order": "C"}
 
 

@@ -43,15 +43,6 @@ from skvrem.utils._algebra import Rows, combination
 from skvrem.vi.gaussian._model import LARGEST_CHANGE, PlainModel, Point
 from skvrem.vi.hierarchical import _kernels
 
-__all__ = [
-    "GroupPosterior",
-    "HierarchicalModel",
-    "HierarchicalPrior",
-    "Past",
-    "Sums",
-    "predictors",
-]
-
 
 class HierarchicalPrior(NamedTuple):
     """Prior of the population.

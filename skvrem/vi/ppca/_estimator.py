@@ -10,7 +10,12 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.utils._base import ComponentsMixin, VersionedPickle, summary_table
+from skvrem.utils._base import (
+    ComponentsMixin,
+    VersionedPickle,
+    feature_names,
+    summary_table,
+)
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -23,7 +28,7 @@ from skvrem.utils._validation import (
     check_weight,
     validate_data,
 )
-from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws, feature_names
+from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.gaussian._guards import CENTRE, SCALES, check_in_memory, whole_fit
 from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
 from skvrem.vi.ppca._model import (
@@ -32,8 +37,6 @@ from skvrem.vi.ppca._model import (
     log_densities,
     start_loadings,
 )
-
-__all__ = ["BayesianPPCA"]
 
 #: What may be left out.
 Given = ArrayLike | None

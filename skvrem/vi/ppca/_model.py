@@ -32,8 +32,6 @@ from scipy.linalg import eigh
 from skvrem.vi.gaussian._model import PlainModel
 from skvrem.vi.gaussian._model_posterior import MeanField
 
-__all__ = ["PPCAModel", "SecondMoments", "log_densities", "start_loadings"]
-
 # Rows whose products are taken at a time.
 TILE_ROWS = 4096
 # Learnt noise is at least this share of the mean variance: rows in a subspace would
