@@ -184,6 +184,20 @@ FIXED = (
 #: Survivors that are the same algorithm: file, function, operator, line, and why.
 EXPLAINED = (
     (
+        "skvrem/factorial/_model.py",
+        "FactorialModel.bounds",
+        "constant",
+        "nu, entropy, scores = self.infer(tables, x, NO_IDS, 0, nothing, nothing)",
+        "where codes are kept, and none are",
+    ),
+    (
+        "skvrem/vi/gaussian/_model.py",
+        "GaussianModel._spread",
+        "comparison",
+        "if k > 1 and low is None and not self.matrix:",
+        "roots of diagonal matrices, without their zeros or with them",
+    ),
+    (
         "skvrem/topics/lda/_model.py",
         "LDAModel._psi",
         "constant",

@@ -247,3 +247,18 @@ def test_sums_that_no_rows_have_are_none_of_the_m_step_s():
     assert np.isfinite(repaired.emission).all()
     wrong = mean._replace(start=-mean.start)
     assert model.maximize(wrong, point, False) is None
+
+
+def test_changes_are_measured_in_shares_of_the_states():
+    """Of transitions and starts: squares over the weight of the state they leave."""
+    model, point, data = make(FAMILIES["bernoulli"])
+    batch = Batch()
+    batch.start(model, data, None)
+    point = model.update(point, batch.certify(point, 1.0).mean, None, 1.0)
+    change = batch.certify(point, 1.0).mean
+    zero = change._replace(features=np.zeros_like(change.features))
+    weight = model.emission.weight(point.statistics.features)
+    squares = np.square(change.pairs).sum(axis=1) + np.square(change.start)
+    expected = np.sqrt((squares / weight).sum())
+    assert model.norm(point, zero) == pytest.approx(expected, rel=1e-12)
+    assert model.norm(point, change) > 1.1 * expected

@@ -254,6 +254,23 @@ def test_with_frozen_parameters_an_epoch_is_a_batch_step(k):
     )
 
 
+def test_without_memory_steps_follow_the_newest_block():
+    """Every block's own gradient, by the mean of the curvatures seen."""
+    model, data, theta, *_ = model_and_data()
+    solver = Stochastic(3)
+    solver.start(model, data, np.random.default_rng(0))
+    point, curvatures = model.start(Parameters(theta)), []
+    solver.certify(point, 1.0)
+    for count, visit in enumerate(solver.partition.batches, start=1):
+        _, mean = solver.estimate(visit, point)
+        curvatures.append(np.diag(model.ridge) + mean.curvature.reshape(5, 5))
+        gradient = mean.gradient - model.ridge[:, None] * theta
+        step = np.linalg.solve(np.mean(curvatures, axis=0), gradient)
+        theta = theta + step / count
+        point = model.update(point, None, mean, 1.0 / count)
+        np.testing.assert_allclose(point.parameters.theta, theta, rtol=1e-7)
+
+
 def test_algorithm_2_corrected_and_printed():
     """phi = M mu, rank-one update by rank-one update; the printed xi is another."""
     _, _, theta, X, y = model_and_data()

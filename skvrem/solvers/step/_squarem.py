@@ -42,7 +42,6 @@ class Squarem(Batch):
             return Moved(plain.point, 1.0, certified=plain)
         correction = difference(target, plain.mean)
         far = self.model.update(plain.point, plain.mean, correction, 1.0)
-        rejected = far.trials > 0
         far, passes = self._evaluate(far), 2.0
         slack = ROUNDING * max(1.0, abs(plain.objective))
         # Written so that NaN counts as a decrease.
@@ -50,7 +49,7 @@ class Squarem(Batch):
             self.longest = max(1.0, self.longest / 4.0)
             again = self.model.update(plain.point, plain.mean, None, 1.0)
             far, passes = self._evaluate(again), 3.0
-        return Moved(far.point, passes, 2, int(rejected), certified=far)
+        return Moved(far.point, passes, certified=far)
 
     def _evaluate(self, point):
         return self.certify(recentred(self.model, point), self.beta)
