@@ -24,11 +24,14 @@ import numpy as np
 
 from skvrem.utils._jit import CONTRACT, kernel
 from skvrem.utils._math import exp, log
+from skvrem.utils._tiles import ROWS, csr_add_transposed, csr_times
 
 # Below, tanh(s / 2) / (2 s) is 1/4 - s^2 / 48 to rounding.
 SMALL = 1e-3
 # exp(-708) is the smallest normal number.
 FARTHEST = 700.0
+# CSR rows that are read for their logits, and again from the cache for the gradient.
+CACHED_ROWS = 64
 
 
 @kernel(fastmath=CONTRACT)
@@ -67,6 +70,35 @@ def softmax_residuals(Z, y, weight, loss):
         for j in range(Z.shape[1]):
             Z[i, j] *= -w / total
         Z[i, y[i]] += w
+
+
+@kernel
+def csr_sums(data, indices, indptr, ids, intercept, theta, y, weight, gradient):
+    """Return minus the log-likelihood of CSR rows; adds to the gradient (p, k).
+
+    theta (p, k) has the dtype of the rows, with the intercepts behind where there are.
+    """
+    (p, k), m = theta.shape, min(CACHED_ROWS, ids.size)
+    d = p - 1 if intercept else p
+    logits, losses, total = np.empty((m, k), data.dtype), np.empty(m, data.dtype), 0.0
+    for start in range(0, ids.size, CACHED_ROWS):
+        rows = ids[start : start + CACHED_ROWS]
+        weights = weight[start : start + CACHED_ROWS]
+        Z, loss = logits[: rows.size], losses[: rows.size]
+        csr_times(data, indices, indptr, rows, ROWS, theta[:d], Z)
+        if intercept:
+            Z += theta[d]
+        if k == 1:
+            logistic_residuals(Z[:, 0], y[start:], weights, loss)
+        else:
+            softmax_residuals(Z, y[start:], weights, loss)
+        csr_add_transposed(data, indices, indptr, rows, ROWS, Z, gradient)
+        for i in range(rows.size):
+            total += loss[i]
+            if intercept:
+                for j in range(k):
+                    gradient[d, j] += Z[i, j]
+    return total
 
 
 @kernel(fastmath=CONTRACT)

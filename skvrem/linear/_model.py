@@ -211,6 +211,10 @@ class LogisticModel:
                 curvature = self._curvature_sums(theta, batch, *chunk)
             for tile, where in self._tiles(batch, *chunk):
                 y, weight = self.y[where], _weight(batch, where)
+                if tile.sparse:
+                    rows = *tile.parts, self.intercept, theta.astype(tile.dtype)
+                    objective -= _kernels.csr_sums(*rows, y, weight, gradient)
+                    continue
                 Z = tile.times(theta)
                 loss = np.empty(len(Z), Z.dtype)
                 if self.k == 1:

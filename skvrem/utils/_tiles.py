@@ -21,16 +21,18 @@ def _entry(data, at, power):
     return x * x if len(power) else x
 
 
-@kernel(fastmath=REDUCE)
+# Sums of gathered vectors, or a chain of fused products and sums, would take longer.
+@kernel
 def csr_times(data, indices, indptr, ids, power, M, out):
     """Out (m, c) = rows of the CSR matrix, or their squares, times M (d, c)."""
     c = M.shape[1]
+    column = M.ravel()  # of which a matrix of one column is a view
     for i in range(ids.size):
         start, stop = np.int64(indptr[ids[i]]), np.int64(indptr[ids[i] + 1])
         if c == 1:  # a loop of one turn would take as long as the rest
             total = out.dtype.type(0.0)
             for at in range(start, stop):
-                total += _entry(data, at, power) * M[np.uint32(indices[at]), 0]
+                total += _entry(data, at, power) * column[np.uint32(indices[at])]
             out[i, 0] = total
             continue
         for j in range(c):
@@ -127,6 +129,8 @@ def tiles(batch, start, stop, intercept, center=None):
 class DenseTile:
     """Rows of an array, of shape (m, d)."""
 
+    sparse = False
+
     def __init__(self, x, intercept):
         self.x = x
         self.intercept = intercept
@@ -180,6 +184,8 @@ class DenseTile:
 
 class CSRTile:
     """Rows of a CSR matrix."""
+
+    sparse = True
 
     def __init__(self, rows, ids, intercept, power=ROWS):
         self.rows, self.ids, self.intercept, self.power = rows, ids, intercept, power

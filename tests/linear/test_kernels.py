@@ -197,6 +197,32 @@ def test_products_of_tiles(sparse, dtype, intercept, index, rng):
     np.testing.assert_allclose(tile.quadratic(S), expected, rtol=1e-4, atol=1e-4)
 
 
+@DTYPES
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("k", [1, 3])
+def test_sums_of_sparse_rows(dtype, weighted, intercept, k, rng):
+    """By more rows than are kept in the cache, against those of the dense."""
+    X = (rng.normal(size=(150, 5)) * (rng.random((150, 5)) < 0.5)).astype(dtype)
+    features = np.column_stack([X, np.ones(150)]) if intercept else X
+    ids = rng.permutation(150)[:140].astype(np.int32)
+    y = rng.integers(max(k, 2), size=140).astype(np.int32)
+    weight = rng.uniform(size=140 if weighted else 0).astype(dtype)
+    theta = rng.normal(size=(features.shape[1], k)).astype(dtype)
+    Z, loss = np.ascontiguousarray(features[ids] @ theta), np.empty(140, dtype)
+    if k == 1:
+        _kernels.logistic_residuals(Z[:, 0], y, weight, loss)
+    else:
+        _kernels.softmax_residuals(Z, y, weight, loss)
+    rows, gradient = sp.csr_matrix(X), np.ones(theta.shape)
+    parts = rows.data, rows.indices, rows.indptr, ids
+    total = _kernels.csr_sums(*parts, intercept, theta, y, weight, gradient)
+    tol = {"rtol": 1e-10 if dtype == np.float64 else 1e-4}
+    np.testing.assert_allclose(total, loss.sum(), **tol)
+    expected = 1.0 + features[ids].T @ Z
+    np.testing.assert_allclose(gradient, expected, **tol, atol=tol["rtol"])
+
+
 @SPARSE
 @pytest.mark.parametrize("kind", ["gram", "diagonal", "sketch"])
 def test_metrics_solve(sparse, kind, rng):
