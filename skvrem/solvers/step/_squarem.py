@@ -24,8 +24,8 @@ class Squarem(Batch):
     """
 
     name = "batch+squarem"
-    # Short extrapolations and long ones take turns.
-    patience = 3
+    # Short extrapolations and long ones take turns: two of each.
+    patience = 4
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
