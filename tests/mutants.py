@@ -184,13 +184,6 @@ FIXED = (
 #: Survivors that are the same algorithm: file, function, operator, line, and why.
 EXPLAINED = (
     (
-        "skvrem/factorial/_model.py",
-        "FactorialModel.bounds",
-        "constant",
-        "nu, entropy, scores = self.infer(tables, x, NO_IDS, 0, nothing, nothing)",
-        "where codes are kept, and none are",
-    ),
-    (
         "skvrem/vi/gaussian/_model.py",
         "GaussianModel._spread",
         "comparison",

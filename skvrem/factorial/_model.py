@@ -144,13 +144,21 @@ class FactorialModel(Averaging):
         means, products, bias, prior = (np.asarray(t, self.dtype) for t in tables)
         return means, products, bias, scale, prior
 
-    def infer(self, tables, rows, ids, start, codes, after):
+    def infer(self, tables, rows, *kept):
         """Return ν (K, n) of a tile of rows, their entropies, and a_nk (K, n)."""
         scores = tables[0] @ rows.T
-        return *self.settle(tables, scores, ids, start, codes, after), scores
+        return *self.settle(tables, scores, *kept), scores
 
-    def settle(self, tables, scores, ids, start, codes, after, n_sweeps=None):
-        """Return ν (K, n) of rows by their a_nk, and their entropies."""
+    def settle(
+        self, tables, scores, ids=NO_IDS, start=0, codes=None, after=None, n_sweeps=None
+    ):
+        """Return ν (K, n) of rows by their a_nk, and their entropies.
+
+        Codes to begin with and to leave are those of all rows, of which `ids`, or those
+        from `start` on, are looked at; None is none.
+        """
+        nothing = no_codes(tables[-1][None])
+        codes, after = (nothing if c is None else c for c in (codes, after))
         nu, entropy = np.empty_like(scores), np.empty(scores.shape[1])
         most = self.inner_iter if n_sweeps is None else min(n_sweeps, self.inner_iter)
         of_rows, tol = (scores, ids, start), self.dtype.type(self.inner_tol)
@@ -205,8 +213,7 @@ class FactorialModel(Averaging):
         is better, row by row.
         """
         tables = self.tables(parameters, 1.0)
-        nothing = no_codes(tables[-1][None])
-        nu, entropy, scores = self.infer(tables, x, NO_IDS, 0, nothing, nothing)
+        nu, entropy, scores = self.infer(tables, x)
         square = np.empty(len(x))
         kernels.squares(x, square)
         constant = np.log1p(-parameters.activation).sum() - 0.5 * (
@@ -251,8 +258,9 @@ class FactorialModel(Averaging):
         codes = self.codes(prior, scores.shape[1])
         for b in cooling.astype(self.dtype):
             at_b = means, products, b * bias, b * scale, prior
-            self.settle(at_b, scores, NO_IDS, 0, codes, codes, COOLING_SWEEPS)
-        return self.settle(tables, scores, NO_IDS, 0, codes, no_codes(codes))
+            kept = {"codes": codes, "after": codes}
+            self.settle(at_b, scores, n_sweeps=COOLING_SWEEPS, **kept)
+        return self.settle(tables, scores, codes=codes)
 
     def recall(self, memory, point, batch):
         """Return the sums of a batch where they were remembered."""
