@@ -184,6 +184,58 @@ def test_home_advantage_swaps_sides():
     np.testing.assert_allclose(one.home_advantage_, -other.home_advantage_, atol=1e-8)
 
 
+@pytest.mark.parametrize("posterior", ["fullrank", "lowrank", "meanfield"])
+def test_a_column_says_who_is_at_home(posterior, rng):
+    X, y, _ = season(home=0.5, n=2000)
+    params = {"home_advantage": True, "posterior": posterior, "rank": 3}
+    model = BradleyTerry(**params, tol=1e-9)
+    plain = clone(model).fit(X, y)
+    home = np.ones((len(X), 1), int)
+    same_fit(clone(model).fit(np.hstack([X, home]), y), plain)
+    # Whoever comes first: the home team is the same.
+    swap = rng.uniform(size=(len(X), 1)) < 0.5
+    X2 = np.where(swap, np.hstack([X[:, ::-1], -home]), np.hstack([X, home]))
+    y2 = np.where(swap[:, 0], 1.0 - y, y)
+    swapped = clone(model).fit(X2, y2)
+    same_fit(swapped, plain)
+    np.testing.assert_allclose(swapped.home_advantage_, plain.home_advantage_, 1e-6)
+    np.testing.assert_allclose(swapped.score(X2, y2), plain.score(X, y), rtol=1e-8)
+    one = plain.predict_proba([[0, 1]])[0]
+    there = swapped.predict_proba([[0, 1, 1], [1, 0, -1], [0, 1, 0]])
+    np.testing.assert_allclose(there[:2], [one, one[::-1]], rtol=1e-6)
+    assert there[2, 1] < there[0, 1] - 0.05
+
+
+def test_neutral_ground_is_no_advantage():
+    X, y, _ = season(home=0.6, n=6000)
+    more, z, _ = season(seed=0, n=6000)  # of the same skills
+    labels = np.array(list("abcdefgh"))[np.vstack([X, more])]
+    home = np.repeat([1, 0], 6000).astype(str)[:, None]
+    X, y = np.hstack([labels, home]), np.append(y, z)
+    model = BradleyTerry(home_advantage=True).fit(X, y)
+    assert model.n_features_in_ == 3
+    assert abs(model.home_advantage_ - 0.6) < 4.0 * model.home_advantage_std_ < 0.2
+    blind = BradleyTerry(home_advantage=True).fit(X[:, :2], y)
+    assert blind.home_advantage_ < 0.4 and blind.elbo_ < model.elbo_ - 30.0
+    assert model.pareto_k_ < 0.7
+    again = BradleyTerry(home_advantage=True)
+    for part in (slice(0, 7000), slice(7000, None)):
+        again.partial_fit(X[part], y[part])
+    assert abs(again.home_advantage_ - model.home_advantage_) < 0.01
+
+
+def test_who_is_at_home_is_one_of_three_numbers():
+    model = BradleyTerry(home_advantage=True)
+    for bad in (2, 0.5, np.nan, "yes"):
+        with pytest.raises(ValueError, match=r"third column of X must be.* in row 1"):
+            model.fit(np.array([["a", "b", 1], ["b", "c", bad]], dtype=object))
+    with pytest.raises(ValueError, match="asks for home_advantage=True"):
+        BradleyTerry().fit([["a", "b", 1]])
+    model.fit([["a", "b", 1], ["b", "a", 0]])
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        model.predict([["a", "b"]])
+
+
 def test_weights_are_repetitions(rng):
     X, y, _ = season(nu=0.5)
     weight = rng.integers(3, size=len(X))

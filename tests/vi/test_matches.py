@@ -21,7 +21,7 @@ def matches_of(home, ties=True, n=9):
     win, loss, tie = rng.uniform(0.0, 3.0, (3, n))
     offset = int(home)
     tie = tie if ties else np.zeros(n)
-    home = 0 if home else -1
+    home = rng.integers(-1, 2, size=n if home else 0) + 0.0
     return Matches(
         first + np.int32(offset), second + np.int32(offset), home, win, loss, tie
     )
@@ -32,8 +32,8 @@ def design(matches, n_dim):
     rows = np.arange(len(X))
     X[rows, matches.first] += 1.0
     X[rows, matches.second] -= 1.0
-    if matches.home >= 0:
-        X[:, matches.home] += 1.0
+    if matches.home.size:
+        X[:, 0] += matches.home
     return X
 
 
@@ -84,7 +84,7 @@ def fit(model, tol=1e-10):
 def test_expectations_without_ties_however_wide(spread):
     matches = Matches(
         *np.array([[0, 0, 1], [1, 2, 2]], np.int32),
-        -1,
+        np.empty(0),
         *np.array([[3.0, 0.0, 1.0], [0.0, 2.0, 1.0], [0.0, 0.0, 0.0]]),
     )
     model = SkillModel(matches, MeanField(np.zeros(3), np.full(3, 9.0)), "meanfield")
@@ -112,7 +112,7 @@ def test_expectations_without_ties_however_wide(spread):
 def test_expectations_with_ties_however_wide(ties, spread, eta):
     matches = Matches(
         *np.array([[0, 0, 1], [1, 2, 2]], np.int32),
-        -1,
+        np.empty(0),
         *np.array([[3.0, 0.0, 1.0], [0.0, 2.0, 1.0], [1.0, 4.0, 0.0]]),
     )
     prior = MeanField(np.zeros(3), np.full(3, 9.0))
@@ -311,7 +311,7 @@ def test_any_gaussian_is_a_prior(rng):
 
 def test_exact_evidence_is_above_the_bound():
     # Two items: the evidence is an integral over the difference of their skills.
-    index = np.zeros(1, np.int32), np.ones(1, np.int32), -1
+    index = np.zeros(1, np.int32), np.ones(1, np.int32), np.empty(0)
     matches = Matches(*index, np.array([7.0]), np.array([3.0]), np.zeros(1))
     model = SkillModel(matches, MeanField(np.zeros(2), np.ones(2)), "fullrank")
     result = fit(model)

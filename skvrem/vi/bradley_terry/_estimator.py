@@ -95,7 +95,8 @@ class BradleyTerry(
         side, and they are never predicted. "davidson" [2]_ and "rao-kupper" [3]_ give
         them a probability, with one more parameter, ``tie_parameter_``.
     home_advantage : bool, default=False
-        The first item of every row has an advantage of one size, ``home_advantage_``.
+        Being at home is an advantage of one size, ``home_advantage_``. The first item
+        of every row is at home, unless X has a third column that says who is.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         What is kept of the covariance of the skills: all of it, a diagonal and a low
         rank, or a diagonal. "auto" is "fullrank" up to 1,000 parameters, then
@@ -152,7 +153,7 @@ class BradleyTerry(
         passes, seconds, objective (the bound), step_size, temperature and
         predicted_gain by step.
     n_features_in_ : int
-        2.
+        2, or 3 with a column that says who is at home.
     feature_names_in_ : ndarray of str
         Where X has string column names.
 
@@ -225,9 +226,10 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2)
+        X : array-like of shape (n_matches, 2) or (n_matches, 3)
             Labels of the two items of each match: strings, integers or other things
-            that can be sorted.
+            that can be sorted. With `home_advantage`, a third column may say who is
+            at home: 1 the first, 0 neither, -1 the second.
         y : array-like of shape (n_matches,), default=None
             1 where the first item won, 0 where it lost, 0.5 for a tie; without `ties`
             any share of a win. None: the first item won every match.
@@ -266,7 +268,7 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2)
+        X : array-like of shape (n_matches, 2) or (n_matches, 3)
             As in `fit`.
         y : array-like of shape (n_matches,), default=None
             As in `fit`.
@@ -297,7 +299,7 @@ class BradleyTerry(
     @with_callbacks
     def _fit(self, X, y, sample_weight, go_on=False):
         began = time.perf_counter()
-        labels, won, weight = open_matches(
+        labels, home, won, weight = open_matches(
             self, X, y, sample_weight, self.ties, reset=not go_on
         )
         items, codes = self._number_items(labels, go_on)
@@ -313,7 +315,8 @@ class BradleyTerry(
             prior = MeanField(nothing, nothing + float(self.prior_scale))
         eta, tie_prior = self._tie_prior(won, weight, go_on)
         tied = self.ties is not None
-        matches = aggregate(codes + offset, won, weight, tied, bool(offset))
+        home = home if offset else home[:0]
+        matches = aggregate(codes + offset, home, won, weight, tied)
         kind = self.posterior
         if kind == "auto":
             kind = "fullrank" if prior.n_dim <= MOST_FULL else "lowrank"
@@ -440,8 +443,8 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2)
-            Labels of the two items of each match.
+        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+            Labels of the two items of each match, with as many columns as in `fit`.
         method : {"quadrature", "plugin"}, default="quadrature"
             Average over the posterior, so that little-known items are not judged with
             confidence; or take the posterior means for the skills.
@@ -462,8 +465,12 @@ class BradleyTerry(
             raise ValueError(
                 f"method must be 'quadrature' or 'plugin', got {method!r}."
             )
-        codes = self._known(open_labels(self, X, reset=False), self.handle_unknown)
-        mean, variance = self._differences(codes, self._offset)
+        return self._outcomes(*open_labels(self, X, reset=False), method)
+
+    def _outcomes(self, labels, home, method="quadrature"):
+        """Return the probabilities of the results of matches that have been opened."""
+        codes = self._known(labels, self.handle_unknown)
+        mean, variance = self._differences(codes, home if self._offset else None)
         sd = np.sqrt(variance)
         rule = np.zeros(1), np.ones(1)
         if method == "quadrature":
@@ -479,8 +486,8 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2)
-            Labels of the two items of each match.
+        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+            Labels of the two items of each match, with as many columns as in `fit`.
         method : {"quadrature", "plugin"}, default="quadrature"
             As in `predict_proba`.
 
@@ -497,8 +504,8 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2)
-            Labels of the two items of each match.
+        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+            Labels of the two items of each match, with as many columns as in `fit`.
 
         Returns
         -------
@@ -515,8 +522,8 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2)
-            Labels of the two items of each match.
+        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+            Labels of the two items of each match, with as many columns as in `fit`.
         y : array-like of shape (n_matches,), default=None
             Results, as in `fit`.
         sample_weight : array-like of shape (n_matches,), default=None
@@ -528,10 +535,13 @@ class BradleyTerry(
             Averaged over the posterior; guessing scores log(1/2) without ties.
         """
         check_is_fitted(self)
-        labels, result, weight = open_matches(
+        check_options(self, handle_unknown=("prior", "error"))
+        *matches, result, weight = open_matches(
             self, X, y, sample_weight, self._of_fit.ties, reset=False
         )
-        each = self._log_of_results(self.predict_log_proba(labels), result)
+        with np.errstate(divide="ignore"):
+            log_p = np.log(self._outcomes(*matches))
+        each = self._log_of_results(log_p, result)
         return float(np.average(each, weights=weight))
 
     def _log_of_results(self, log_p, result):
@@ -544,13 +554,13 @@ class BradleyTerry(
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
         ties = self._of_fit.ties
-        labels, won, _ = open_matches(self, X, y, None, ties, reset=False)
+        labels, home, won, _ = open_matches(self, X, y, None, ties, reset=False)
         theta = self.posterior_.sample(n_samples, rng)
         skills = theta[:, self._offset :]
         a, b = self._known(labels).T
         u = skills[:, a] - skills[:, b]
         if self._offset:
-            u += theta[:, :1]
+            u += theta[:, :1] * home
         each = self._log_of_results(np.log(outcomes(ties, u, self._eta)), won)
         posterior = {"skill": skills - skills.mean(axis=1, keepdims=True)}
         if self._offset:
@@ -558,19 +568,20 @@ class BradleyTerry(
         coords = {"item": list(map(str, self.items_))}
         return Draws(posterior, {"skill": ["item"]}, coords, each, won)
 
-    def _differences(self, codes, home=0):
+    def _differences(self, codes, home=None):
         """Return means and variances (n,) of differences of items (n, 2).
 
-        With the advantage of the first if `home` is 1; -1 is the number of an item that
-        is known by the prior only.
+        With home (n,) times the advantage where it is given; -1 is the number of an
+        item that is known by the prior only.
         """
-        (n, _), q, unknown = codes.shape, self.posterior_, codes < 0
+        n, q, unknown = len(codes), self.posterior_, codes < 0
         # Columns and values of the rows of a design.
         columns = np.where(unknown, 0, codes + self._offset)
-        columns = np.column_stack([columns, np.zeros((n, home), int)])
         values = np.where(unknown, 0.0, [1.0, -1.0])
-        values = np.column_stack([values, np.ones((n, home))])
-        rows = np.repeat(np.arange(n), 2 + home)
+        if home is not None:
+            columns = np.column_stack([columns, np.zeros(n, int)])
+            values = np.column_stack([values, home])
+        rows = np.repeat(np.arange(n), columns.shape[1])
         X = sparse.csr_array((values.ravel(), (rows, columns.ravel())), (n, q.n_dim))
         variance = self._of_fit.prior_scale**2 * unknown.sum(axis=1)
         for start in range(0, n, CHUNK):

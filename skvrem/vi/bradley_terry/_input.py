@@ -1,5 +1,7 @@
 """Matches as they come in: labels, results and weights; and as the model wants them."""
 
+import contextlib
+
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
@@ -11,12 +13,19 @@ from skvrem.vi.gaussian._guards import check_in_memory
 
 
 def open_labels(estimator, X, reset):
-    """Return the labels (n_matches, 2) of the items of each match.
+    """Return the labels of the items of each match, and which of them is at home.
+
+    Returns
+    -------
+    labels : ndarray of shape (n_matches, 2)
+    home : ndarray of shape (n_matches,)
+        1 where the first is at home, 0 neither, -1 the second; 1 without a column.
 
     Raises
     ------
     ValueError
-        Unless there are two columns of labels, none missing, different in each row.
+        Unless there are two columns of labels, none missing, different in each row;
+        with an advantage of being at home, perhaps a third of these numbers.
     """
     check_in_memory(X=X)
     if _holds_dates(X):
@@ -30,11 +39,18 @@ def open_labels(estimator, X, reset):
         estimator, X, reset=reset, dtype=None, ensure_all_finite=False
     )
     name = type(estimator).__name__
-    if labels.shape[1] != 2:
+    # Further rows have as many columns as the first ones.
+    third = labels.shape[1] == 3 and (estimator.home_advantage or not reset)
+    if labels.shape[1] != 2 + third:
+        more = ""
+        if labels.shape[1] == 3:
+            more = " A third one that says who is at home asks for home_advantage=True."
         raise ValueError(
             f"X of {name} must have two columns, the items that meet in each match; "
-            f"got {labels.shape[1]}."
+            f"got {labels.shape[1]}.{more}"
         )
+    home = _home(labels[:, 2]) if third else np.ones(len(labels))
+    labels = labels[:, :2]
     missing = _missing(labels)
     if missing.any():
         row = int(missing.any(axis=1).argmax())
@@ -47,7 +63,23 @@ def open_labels(estimator, X, reset):
             f"Row {row} of X is a match of {item!r} against itself: leave "
             f"such rows out ({int(same.sum())} of {len(same)})."
         )
-    return labels
+    return labels, home
+
+
+def _home(column):
+    """Return the numbers (n_matches,) of a column that says who is at home."""
+    home = np.full(len(column), np.nan)
+    for row, value in enumerate(column):
+        with contextlib.suppress(TypeError, ValueError):
+            home[row] = value
+    bad = ~np.isin(home, (-1.0, 0.0, 1.0))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(
+            "The third column of X must be 1 where the first item is at home, 0 on "
+            f"neutral ground, -1 where the second is; got {column[row]!r} in row {row}."
+        )
+    return home
 
 
 def _holds_dates(X):
@@ -72,7 +104,7 @@ def _missing(labels):
 
 
 def open_matches(estimator, X, y, sample_weight, ties, reset):
-    """Return labels (n_matches, 2), results of the first, and weights of matches.
+    """Return labels, who is at home, results of the first, and weights of matches.
 
     Those without weight are left out.
 
@@ -82,14 +114,14 @@ def open_matches(estimator, X, y, sample_weight, ties, reset):
         As `open_labels`, or for a result out of range, with its row.
     """
     check_in_memory(y=y, sample_weight=sample_weight)
-    labels = open_labels(estimator, X, reset)
+    labels, home = open_labels(estimator, X, reset)
     n = len(labels)
     result = np.ones(n) if y is None else _results(y, n, ties)
     weight = check_weight(sample_weight, n)
     if weight is None:
-        return labels, result, np.ones(n)
+        return labels, home, result, np.ones(n)
     kept = weight > 0.0
-    return labels[kept], result[kept], weight[kept]
+    return labels[kept], home[kept], result[kept], weight[kept]
 
 
 def _results(y, n, ties):
@@ -112,32 +144,37 @@ def _results(y, n, ties):
     return result
 
 
-def aggregate(codes, result, weight, ties, ordered):
+def aggregate(codes, home, result, weight, ties):
     """Return the `Matches`, those of the same two items counted together.
 
     Parameters
     ----------
     codes : ndarray of shape (n_matches, 2)
         Numbers of the parameters of the items.
+    home : ndarray of shape (n_matches,) or (0,)
+        As of `Matches`.
     result, weight : ndarray of shape (n_matches,)
     ties : bool
         0.5 is a result of its own, not half a win each.
-    ordered : bool
-        The first item has an advantage, the parameter 0.
     """
     a, b = codes.T
     tie = weight * (result == 0.5) if ties else np.zeros(len(result))
     win = weight * (result - 0.5 * (result == 0.5) * ties)
     loss = weight - tie - win
-    if not ordered:
-        swap = a > b
-        a, b = np.where(swap, b, a), np.where(swap, a, b)
-        win, loss = np.where(swap, loss, win), np.where(swap, win, loss)
+    swap = a > b
+    a, b = np.where(swap, b, a), np.where(swap, a, b)
+    win, loss = np.where(swap, loss, win), np.where(swap, win, loss)
     n = int(codes.max()) + 1
-    keys, where = np.unique(a.astype(np.int64) * n + b, return_inverse=True)
+    keys = a.astype(np.int64) * n + b
+    if home.size:
+        keys = 3 * keys + np.where(swap, -home, home).astype(np.int64) + 1
+    keys, where = np.unique(keys, return_inverse=True)
     counts = [np.bincount(where, part, keys.size) for part in (win, loss, tie)]
+    if home.size:
+        keys, home = np.divmod(keys, 3)
+        home = home - 1.0
     first, second = (part.astype(np.int32) for part in np.divmod(keys, n))
-    return Matches(first, second, 0 if ordered else -1, *counts)
+    return Matches(first, second, home, *counts)
 
 
 def count_groups(codes, n_items):

@@ -124,51 +124,45 @@ def expect_davidson(win, loss, tie, m, v, eta, rule, slope, curvature, cross):
 
 @kernel
 def differences(first, second, home, theta):
-    """Return theta[a] - theta[b] (P,), plus theta[home] where that is >= 0."""
+    """Return theta[a] - theta[b] (P,), plus home (P,) times theta[0].
+
+    Here and below, `home` may be empty: there is no advantage then.
+    """
     out = np.empty(first.size)
-    shift = theta[home] if home >= 0 else 0.0
     for i in range(first.size):
-        out[i] = theta[first[i]] - theta[second[i]] + shift
+        out[i] = theta[first[i]] - theta[second[i]]
+    for i in range(home.size):
+        out[i] += home[i] * theta[0]
     return out
 
 
 @kernel
-def gather(first, second, home, value, sign, n_dim):
-    """Return the sums (d,) of value (P,) at a and home, and of sign times value at b.
-
-    -1 is the transpose of `differences`, 1 the diagonal of the sum of outer products.
-    """
+def gather(first, second, home, value, n_dim):
+    """Return X^T value (d,), X the rows of `differences`."""
     out = np.zeros(n_dim)
-    total = 0.0
     for i in range(first.size):
         out[first[i]] += value[i]
-        out[second[i]] += sign * value[i]
-        total += value[i]
-    if home >= 0:
-        out[home] += total
+        out[second[i]] -= value[i]
+    for i in range(home.size):
+        out[0] += home[i] * value[i]
     return out
 
 
 @kernel
-def curvature_times(first, second, home, curvature, x):
-    """Return X^T diag(curvature) X x (d,), X the rows of `differences`."""
-    out = np.zeros(x.size)
-    shift = x[home] if home >= 0 else 0.0
-    total = 0.0
+def curvature_diagonal(first, second, home, curvature, n_dim):
+    """Return the diagonal (d,) of X^T diag(curvature) X, X as above."""
+    out = np.zeros(n_dim)
     for i in range(first.size):
-        a, b = first[i], second[i]
-        t = curvature[i] * (x[a] - x[b] + shift)
-        out[a] += t
-        out[b] -= t
-        total += t
-    if home >= 0:
-        out[home] += total
+        out[first[i]] += curvature[i]
+        out[second[i]] += curvature[i]
+    for i in range(home.size):
+        out[0] += home[i] * home[i] * curvature[i]
     return out
 
 
 @kernel
 def curvature_matrix(first, second, home, curvature, n_dim):
-    """Return X^T diag(curvature) X (d, d), X the rows of `differences`."""
+    """Return X^T diag(curvature) X (d, d), X as above."""
     out = np.zeros((n_dim, n_dim))
     for i in range(first.size):
         a, b, h = first[i], second[i], curvature[i]
@@ -176,9 +170,9 @@ def curvature_matrix(first, second, home, curvature, n_dim):
         out[b, b] += h
         out[a, b] -= h
         out[b, a] -= h
-    if home >= 0:
-        out[home] = gather(first, second, home, curvature, -1.0, n_dim)
-        out[:, home] = out[home]
+    if home.size:
+        out[0] = gather(first, second, home, home * curvature, n_dim)
+        out[:, 0] = out[0]
     return out
 
 
@@ -188,11 +182,10 @@ def full_variances(first, second, home, covariance):
     out = np.empty(first.size)
     for i in range(first.size):
         a, b = first[i], second[i]
-        t = covariance[a, a] + covariance[b, b] - 2.0 * covariance[a, b]
-        if home >= 0:
-            t += covariance[home, home]
-            t += 2.0 * (covariance[a, home] - covariance[b, home])
-        out[i] = t
+        out[i] = covariance[a, a] + covariance[b, b] - 2.0 * covariance[a, b]
+        if home.size:
+            with_skills = covariance[a, 0] - covariance[b, 0]
+            out[i] += home[i] * (home[i] * covariance[0, 0] + 2.0 * with_skills)
     return out
 
 
@@ -201,14 +194,10 @@ def low_rank_variances(first, second, home, diagonal, factor):
     """Return x^T (diag(diagonal) + factor factor^T) x (P,), x as above."""
     out = np.empty(first.size)
     for i in range(first.size):
-        a, b = first[i], second[i]
-        total = diagonal[a] + diagonal[b]
-        if home >= 0:
-            total += diagonal[home]
+        a, b, at_home = first[i], second[i], home[i] if home.size else 0.0
+        total = diagonal[a] + diagonal[b] + at_home * at_home * diagonal[0]
         for j in range(factor.shape[1]):
-            t = factor[a, j] - factor[b, j]
-            if home >= 0:
-                t += factor[home, j]
+            t = factor[a, j] - factor[b, j] + at_home * factor[0, j]
             total += t * t
         out[i] = total
     return out

@@ -1,7 +1,7 @@
 r"""Skills of items that meet in matches: the bound, its curvature and its steps.
 
-The parameters :math:`\theta` are the skills and, where the first item of a match has an
-advantage, that before them. A match's predictor :math:`u_m = x_m^T \theta` is a
+The parameters :math:`\theta` are the skills and, where being at home is an advantage,
+that before them. A match's predictor :math:`u_m = x_m^T \theta` is a
 difference of two skills, so that everything a step needs costs a few operations a
 match, and matches of the same two items are counted together. The bound
 
@@ -73,21 +73,22 @@ def rule_for(largest_sd):
 
 
 class Matches(NamedTuple):
-    """Matches, those of the same two items counted together.
+    """Matches, those of the same two items at the same place counted together.
 
     Attributes
     ----------
     first, second : ndarray of shape (n_matches,), int32
-        Numbers of the items.
-    home : int
-        Number of the parameter that is the advantage of the first item, or -1.
+        Numbers of the parameters of the items.
+    home : ndarray of shape (n_matches,), or (0,) where the parameter 0 is a skill
+        What the advantage of being at home, the parameter 0, counts for the first
+        item: 1, 0 on neutral ground, -1 where the second is at home.
     win, loss, tie : ndarray of shape (n_matches,)
         Counts (weights) of the results of the first item.
     """
 
     first: np.ndarray
     second: np.ndarray
-    home: int
+    home: np.ndarray
     win: np.ndarray
     loss: np.ndarray
     tie: np.ndarray
@@ -100,15 +101,15 @@ class Matches(NamedTuple):
 
     def gather(self, value, n_dim):
         """Return X^T value (n_dim,)."""
-        return kernels.gather(*self[:3], value, -1.0, n_dim)
+        return kernels.gather(*self[:3], value, n_dim)
 
     def curvature_diagonal(self, value, n_dim):
         """Return the diagonal (n_dim,) of X^T diag(value) X."""
-        return kernels.gather(*self[:3], value, 1.0, n_dim)
+        return kernels.curvature_diagonal(*self[:3], value, n_dim)
 
     def curvature_times(self, value, theta):
         """Return X^T diag(value) X theta (n_dim,)."""
-        return kernels.curvature_times(*self[:3], value, theta)
+        return self.gather(value * self.predictor(theta), theta.size)
 
     def curvature_matrix(self, value, n_dim):
         """Return X^T diag(value) X (n_dim, n_dim)."""
