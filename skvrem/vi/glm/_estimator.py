@@ -1,7 +1,6 @@
 """What the estimators of generalised linear models share: fit, stream, posterior."""
 
 import time
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -43,6 +42,7 @@ from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
 from skvrem.vi.gaussian._plan import as_structure, plan_fit, takes_sparse_rows
+from skvrem.vi.glm._span import Span
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # Draws of coefficients at once, for the shape of the importance weights.
@@ -148,14 +148,28 @@ class GaussianPosterior(
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         rng = np.random.default_rng(seed)
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
-        weight, intercept = data.total_weight, self.fit_intercept
+        k, weight = family.n_predictors, data.total_weight
+        intercept, p = self.fit_intercept, prior.n_dim // k
         model = GaussianModel(family, targets, prior, weight, intercept, *kind)
-        point = None
-        if last is not None and last.n_dim == prior.n_dim:
-            point = model.point_of(last)
+        mean, rows, reveal = self._first_mean(model, data, prior), data, model.posterior
+        if last is not None and last.n_dim != prior.n_dim:
+            last = None
+        if plan.posterior == "fullrank" and not go_on and data.n_units < p:
+            span = Span(data, prior.scale[:p], intercept)
+            rows, mean = span.data, span.means(mean)
+            last = None if last is None else span.project(last, k)
+            model = GaussianModel(family, targets, span.prior(k), weight, False, *kind)
+
+            def reveal(parameters):
+                return span.lift(model.posterior(parameters), k)
+
+        point = None if last is None else model.point_of(last)
         if point is None:
-            point = model.start(self._first_mean(model, data, prior), data, rng)
-        attributes = partial(self._attributes, model, dtype=dtype)
+            point = model.start(mean, rows, rng)
+
+        def attributes(parameters):
+            return self._attributes(reveal(parameters), k, dtype)
+
         moved, plan = model, plan.stepping(1.0, data.n_units)
         if plan.name != "batch":
             moved, plan = self._stepping(model, data, plan, point)
@@ -163,7 +177,7 @@ class GaussianPosterior(
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, lambda at: attributes(at.parameters))
             result, _, error = fit_bound(
-                self, moved, data, plan.solver, point, report, began, **how
+                self, moved, rows, plan.solver, point, report, began, **how
             )
         parameters = result.point.parameters
         if isinstance(parameters, Full):
@@ -210,12 +224,11 @@ class GaussianPosterior(
         """Return the means (p, k) that a cold fit starts from."""
         return prior.mean.reshape(model.k, -1).T.copy()
 
-    def _attributes(self, model, parameters, dtype):
-        """Return the fitted attributes of parameters."""
-        posterior = model.posterior(parameters)
+    def _attributes(self, posterior, k, dtype):
+        """Return the fitted attributes of a posterior of k predictors."""
         found = {"posterior_": posterior}
         for name, part in (("", posterior.mean), ("_std", posterior.scale)):
-            coef, intercept = self._columns(part, model.k, self)
+            coef, intercept = self._columns(part, k, self)
             found[f"coef{name}_"] = np.ascontiguousarray(coef, dtype)
             found[f"intercept{name}_"] = intercept.astype(dtype)
         return found

@@ -255,8 +255,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             mean[-1] = np.log(max(np.average(model.y, weights=weight), 1e-3))
         return mean
 
-    def _attributes(self, model, parameters, dtype):
-        fitted = super()._attributes(model, parameters, dtype)
+    def _attributes(self, posterior, k, dtype):
+        fitted = super()._attributes(posterior, k, dtype)
         for name in ("coef_", "coef_std_"):
             fitted[name] = fitted[name][0]
         for name in ("intercept_", "intercept_std_"):

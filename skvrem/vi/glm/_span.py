@@ -1,0 +1,76 @@
+r"""Fewer rows than coefficients: the same posterior, in the span of the rows.
+
+With the prior :math:`N(0, S^2)` of a column of coefficients, S diagonal, and the rows
+:math:`X S = R^T Q^T` (a QR decomposition of the transpose, Q with one column a row),
+
+.. math:: \theta = S (Q z + u), \qquad z \sim N(0, I), \quad Q^T u = 0,
+
+rows know :math:`X \theta = R^T z` only, and u keeps its prior. So the posterior of as
+many z as there are rows is all that has to be found, at the same bound.
+"""
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import qr
+
+from skvrem.data import as_source
+from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
+
+
+class Span:
+    """Coefficients in the span of the rows.
+
+    Parameters
+    ----------
+    data : source
+        Fewer rows than coefficients.
+    scale : ndarray of shape (p,)
+        Prior standard deviations of a column of coefficients, S.
+    intercept : bool
+        Rows have a one behind their features.
+
+    Attributes
+    ----------
+    data : source
+        Rows of R^T, with the weights of the rows.
+    """
+
+    def __init__(self, data, scale, intercept):
+        rows = data.rows
+        if hasattr(rows, "indptr"):
+            parts = rows.data, rows.indices, rows.indptr
+            rows = sparse.csr_array(parts, (data.n_units, data.n_features)).toarray()
+        rows = np.asarray(rows, np.float64)
+        if intercept:
+            rows = np.column_stack([rows, np.ones(len(rows))])
+        self.scale = scale
+        self.basis, R = qr((rows * scale).T, mode="economic")
+        weight = data.weight if data.weight.size else None
+        self.data = as_source(np.ascontiguousarray(R.T), weight)
+
+    def prior(self, k):
+        """Return that of the z of k columns."""
+        n = k * self.basis.shape[1]
+        return MeanField(np.zeros(n), np.ones(n))
+
+    def means(self, mean):
+        """Return the z (n, k) of means (p, k)."""
+        return self.basis.T @ (mean / self.scale[:, None])
+
+    def project(self, posterior, k):
+        """Return the posterior of the z of k columns, of that of their coefficients."""
+        A = np.kron(np.eye(k), (self.basis / self.scale[:, None]).T)
+        factor = np.linalg.cholesky(posterior.covariance(A))
+        return FullRank(A @ posterior.mean, factor)
+
+    def lift(self, posterior, k):
+        """Return the posterior of k columns of coefficients, of that of their z."""
+        p, n = self.basis.shape
+        mean = (posterior.mean.reshape(k, n) @ self.basis.T) * self.scale
+        change = (posterior.covariance() - np.eye(k * n)).reshape(k, n, k, n)
+        half = np.einsum("ambn,pm->apbn", change, self.basis, optimize=True)
+        covariance = np.einsum("apbn,qn->apbq", half, self.basis, optimize=True)
+        covariance = covariance.reshape(k * p, k * p) + np.eye(k * p)
+        scale = np.tile(self.scale, k)
+        factor = scale[:, None] * np.linalg.cholesky(covariance)
+        return FullRank(mean.ravel(), factor)

@@ -1,0 +1,111 @@
+"""Fewer rows than coefficients, against more rows that say nothing."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
+from skvrem.data import as_source
+from skvrem.vi.gaussian._model_posterior import FullRank
+from skvrem.vi.glm._span import Span
+
+N, P = 12, 20
+
+
+def rows(rng, kind):
+    X = rng.normal(size=(N, P))
+    u = X[:, 0] - 2.0 * X[:, 1]
+    if kind == "poisson":
+        return X, rng.poisson(np.exp(0.3 * u)), BayesianGLMRegressor(family="poisson")
+    if kind == "gaussian":
+        return X, u, BayesianGLMRegressor(noise_scale=0.7)
+    classes = 2 if kind == "two classes" else 3
+    y = np.digitize(u, [0.0] if classes == 2 else [-1.0, 1.0])
+    y[:classes] = np.arange(classes)
+    return X, y, BayesianLogisticRegression()
+
+
+KINDS = ["poisson", "gaussian", "two classes", "three classes"]
+#: What a row of zeros adds to the bound, whose target is 0.
+NOTHING = {
+    "poisson": -1.0,
+    "gaussian": -0.5 * np.log(2.0 * np.pi * 0.49),
+    "two classes": -np.log(2.0),
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_zeros_change_nothing(kind, weighted, rng):
+    X, y, model = rows(rng, kind)
+    scale = rng.uniform(0.5, 2.0, P)
+    weight = rng.uniform(0.5, 2.0, N) if weighted else np.ones(N)
+    model.set_params(prior_scale=scale, fit_intercept=False, tol=1e-9, max_iter=2000)
+    few = model.fit(X, y, weight)
+    q, mean, bound = few.posterior_, few.coef_.copy(), few.elbo_
+    many = model.fit(
+        np.vstack([X, np.zeros((P, P))]),
+        np.append(y, np.zeros(P)),
+        np.append(weight, np.ones(P)),
+    )
+    assert isinstance(q, FullRank) and q.n_dim == many.posterior_.n_dim
+    # Nodes of three classes err by more: they are finer where more is asked for.
+    tol = {"atol": 1e-3 if kind == "three classes" else 2e-5}
+    np.testing.assert_allclose(mean, many.coef_, **tol)
+    np.testing.assert_allclose(q.covariance(), many.posterior_.covariance(), **tol)
+    if kind in NOTHING:
+        assert bound + P * NOTHING[kind] == pytest.approx(many.elbo_, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_intercept_is_a_column_of_ones(kind, rng):
+    X, y, model = rows(rng, kind)
+    model.set_params(tol=1e-9, max_iter=2000, intercept_prior_scale=3.0)
+    own = model.fit(X, y)
+    intercept, sd, bound = own.intercept_, own.intercept_std_, own.elbo_
+    again = model.fit(sparse.csr_matrix(X), y)
+    np.testing.assert_allclose(again.intercept_, intercept, atol=1e-6)
+    scale = np.append(np.full(P, model.get_params()["prior_scale"]), 3.0)
+    model.set_params(fit_intercept=False, prior_scale=scale)
+    column = model.fit(np.column_stack([X, np.ones(N)]), y)
+    tol = 1e-3 if kind == "three classes" else 1e-5
+    np.testing.assert_allclose(column.coef_[..., -1], intercept, atol=tol)
+    np.testing.assert_allclose(column.coef_std_[..., -1], sd, atol=tol)
+    assert column.elbo_ == pytest.approx(bound, abs=tol)
+
+
+def test_what_is_lifted_is_found_again(rng):
+    X, scale = rng.normal(size=(5, 7)), rng.uniform(0.5, 2.0, 8)
+    span = Span(as_source(X), scale, True)
+    rows = np.column_stack([X, np.ones(5)])
+    mean = rng.normal(size=(8, 2))
+    z = span.means(mean)
+    np.testing.assert_allclose(span.data.rows @ z, rows @ mean)
+    half = np.tril(rng.normal(size=(10, 10)))
+    q = span.lift(FullRank(z.T.ravel(), half), 2)
+    both = np.kron(np.eye(2), rows)
+    known = np.kron(np.eye(2), span.data.rows)
+    np.testing.assert_allclose(both @ q.mean, known @ z.T.ravel())
+    np.testing.assert_allclose(q.covariance(both), known @ half @ half.T @ known.T)
+    again = span.project(q, 2)
+    np.testing.assert_allclose(again.mean, z.T.ravel())
+    np.testing.assert_allclose(again.covariance(), half @ half.T)
+    # Across the rows it is the prior.
+    across = np.linalg.svd(rows * scale)[2][5:] / scale
+    prior = np.kron(np.eye(2), np.eye(3))
+    across = np.kron(np.eye(2), across)
+    np.testing.assert_allclose(q.covariance(across), prior, atol=1e-12)
+    np.testing.assert_allclose(across @ q.mean, 0.0, atol=1e-12)
+
+
+def test_warm_starts_and_streams_go_on(rng):
+    X, y, model = rows(rng, "two classes")
+    first = model.fit(X, y)
+    steps, mean = first.n_iter_, first.coef_.copy()
+    again = model.set_params(warm_start=True).fit(X, y)
+    assert again.n_iter_ == 1 < steps
+    np.testing.assert_allclose(again.coef_, mean, atol=0.02)
+    stream = BayesianLogisticRegression()
+    for part in (slice(0, 6), slice(6, None)):
+        stream.partial_fit(X[part], y[part], classes=[0, 1])
+    np.testing.assert_allclose(stream.coef_, mean, atol=0.15)
