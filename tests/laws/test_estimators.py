@@ -295,8 +295,8 @@ def test_the_bound_of_a_bayesian_regression(name, max_iter):
     fit = clone(estimator).set_params(max_iter=max_iter).fit(rows, y)
     coef, intercept = fit.sample_posterior(20_000, random_state=0).values()
     values = log_likelihoods(name, fit, rows, y, coef, intercept)
-    k = fit._n_predictors
-    divergence = fit.posterior_.kl(fit._prior(rows.shape[1], k))
+    *_, prior = fit._rows
+    divergence = fit.posterior_.kl(prior)
     error = values.std() / np.sqrt(values.size)
     assert abs(values.mean() - divergence - fit.elbo_) < 4.0 * error + 0.02
 

@@ -102,7 +102,9 @@ def test_a_gaussian_model_is_exact():
         def gradient(self, z, rows):
             return 4.0 * X[rows].T @ (y[rows] - X[rows] @ z)
 
-    exact = BayesianGLMRegressor(noise_scale=0.5, fit_intercept=False).fit(X, y)
+    exact = BayesianGLMRegressor(
+        noise_scale=0.5, fit_intercept=False, prior_scale=1.0
+    ).fit(X, y)
     model = fit(Linear(), tol=1e-8)
     np.testing.assert_allclose(model.mean_, exact.coef_, atol=1e-5)
     np.testing.assert_allclose(
@@ -602,7 +604,9 @@ def test_numbers_beyond_all_bounds_on_the_way():
             with np.errstate(over="ignore", invalid="ignore"):
                 return X[rows].T @ (y[rows] - np.exp(X[rows] @ z))
 
-    exact = BayesianGLMRegressor("poisson", fit_intercept=False).fit(X, y)
+    exact = BayesianGLMRegressor("poisson", fit_intercept=False, prior_scale=1.0).fit(
+        X, y
+    )
     model = fit(Counts())
     assert model.converged_
     assert abs((model.mean_ - exact.coef_) / exact.coef_std_).max() < 0.1

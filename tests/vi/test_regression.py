@@ -27,13 +27,17 @@ def numbers(n=120):
     return X, eta + 0.6 * rng.normal(size=n)
 
 
+#: Of which the tests know the numbers.
+PRIOR = {"prior_scale": 1.0, "intercept_prior_scale": 10.0}
+
+
 def design(X):
     return np.column_stack([X, np.ones(len(X))])
 
 
 def test_gaussian_posterior_is_exact():
     X, y = numbers()
-    model = BayesianGLMRegressor(noise_scale=0.6).fit(X, y)
+    model = BayesianGLMRegressor(noise_scale=0.6, **PRIOR).fit(X, y)
     D = design(X)
     precision = D.T @ D / 0.36 + np.diag([1.0, 1.0, 1.0, 0.01])
     mean = np.linalg.solve(precision, D.T @ y / 0.36)
@@ -86,7 +90,7 @@ def test_rows_that_fit_exactly():
 
 def test_poisson_against_importance_sampling():
     X, y = counts()
-    model = BayesianGLMRegressor("poisson", tol=1e-6).fit(X, y)
+    model = BayesianGLMRegressor("poisson", tol=1e-6, **PRIOR).fit(X, y)
     draws = model.posterior_.sample(100_000, np.random.default_rng(0))
     eta = draws @ design(X).T
     log_p = (y * eta - np.exp(eta)).sum(axis=1)
@@ -139,14 +143,75 @@ def test_steps_end_near_the_batch_fit(family, solver, expectation):
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])
 def test_streams_and_sparse_rows(family):
     X, y = counts() if family == "poisson" else numbers()
-    model = BayesianGLMRegressor(family, noise_scale=0.6, tol=1e-6).fit(X, y)
-    stream = BayesianGLMRegressor(family, noise_scale=0.6, tol=1e-6)
+    params = {"noise_scale": 0.6, "tol": 1e-6} | PRIOR
+    model = BayesianGLMRegressor(family, **params).fit(X, y)
+    stream = BayesianGLMRegressor(family, **params)
     for part in np.array_split(np.arange(len(X)), 3):
         stream.partial_fit(sp.csr_array(X[part]), y[part])
     tolerance = 1e-8 if family == "gaussian" else 0.05
     np.testing.assert_allclose(stream.coef_, model.coef_, atol=tolerance)
     assert not hasattr(stream, "elbo_")
     assert "coefficient 97.5 %" in model.summary()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_priors_follow_the_units(sparse):
+    X, y = numbers()
+    weight = np.random.default_rng(1).integers(0, 3, len(y))
+    own = sp.csr_array(X) if sparse else X
+    model = BayesianGLMRegressor().fit(own, y, weight)
+    sd = np.repeat(X, weight, axis=0).std(axis=0)
+    of_y = np.repeat(y, weight)
+    np.testing.assert_allclose(model.prior_scale_, 2.5 * of_y.std() / sd)
+    assert model.intercept_prior_mean_ == pytest.approx(of_y.mean())
+    at = np.repeat(X, weight, axis=0).mean(axis=0)
+    wide = 2.5 * of_y.std() * np.sqrt(1.0 + np.square(at / sd).sum())
+    assert model.intercept_prior_scale_ == pytest.approx(wide)
+    column = model.summary()["prior sd"]
+    np.testing.assert_allclose(column, [*model.prior_scale_, wide])
+    # In other units it is the same model.
+    units = np.array([1e3, 1e-2, 7.0])
+    other = BayesianGLMRegressor().fit(own * units, 1e4 * y, weight)
+    np.testing.assert_allclose(other.coef_ * units, 1e4 * model.coef_, rtol=1e-6)
+    np.testing.assert_allclose(other.coef_std_ * units, 1e4 * model.coef_std_, 1e-6)
+    assert other.intercept_ == pytest.approx(1e4 * model.intercept_, rel=1e-6)
+    moved = BayesianGLMRegressor().fit(X + 5.0, y + 300.0, weight)
+    np.testing.assert_allclose(moved.coef_, model.coef_, rtol=0.02)
+    np.testing.assert_allclose(moved.predict(X + 5.0), model.predict(X) + 300.0, 1e-3)
+
+
+def test_priors_of_counts_follow_their_features():
+    X, y = counts()
+    model = BayesianGLMRegressor("poisson").fit(X, y)
+    np.testing.assert_allclose(model.prior_scale_, 2.5 / X.std(axis=0))
+    assert model.intercept_prior_mean_ == pytest.approx(np.log(y.mean()))
+    units = np.array([1e3, 1e-2, 7.0])
+    other = BayesianGLMRegressor("poisson").fit(X * units, y)
+    np.testing.assert_allclose(other.coef_ * units, model.coef_, rtol=1e-3)
+    assert BayesianGLMRegressor("poisson").fit(X, 0.0 * y).converged_
+
+
+def test_given_priors_are_taken(rng):
+    X, y = numbers()
+    model = BayesianGLMRegressor(prior_scale=[1.0, 2.0, 3.0]).fit(X, y)
+    np.testing.assert_array_equal(model.prior_scale_, [1.0, 2.0, 3.0])
+    assert model.intercept_prior_mean_ == pytest.approx(y.mean())
+    model = BayesianGLMRegressor(intercept_prior_scale=4.0).fit(X, y)
+    assert (model.intercept_prior_mean_, model.intercept_prior_scale_) == (0.0, 4.0)
+    model.set_params(fit_intercept=False, prior_scale=2.0).fit(X, y)
+    np.testing.assert_array_equal(model.prior_scale_, [2.0, 2.0, 2.0])
+    # The first batch of a stream has the scales.
+    stream = BayesianGLMRegressor().partial_fit(X[:40], y[:40])
+    before = stream.prior_scale_
+    np.testing.assert_allclose(before, 2.5 * y[:40].std() / X[:40].std(axis=0))
+    assert stream.partial_fit(9.0 * X[40:], y[40:]).prior_scale_ is before
+    # Columns and targets that do not vary have no unit of their own.
+    flat = np.column_stack([X, np.full(len(X), 3.0)])
+    assert BayesianGLMRegressor().fit(flat, y).prior_scale_[3] == 2.5 * y.std()
+    constant = BayesianGLMRegressor().fit(X, np.full(len(X), 1e3))
+    np.testing.assert_allclose(constant.predict(X), 1e3, rtol=1e-6)
+    with pytest.raises(ValueError, match="must be 'auto', a positive number"):
+        BayesianGLMRegressor(prior_scale="wide").fit(X, y)
 
 
 def test_what_is_wrong():

@@ -10,6 +10,7 @@ from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import outside
 from skvrem.utils._validation import (
     all_or_nothing,
+    among,
     check_integer,
     check_magnitude,
     check_options,
@@ -195,14 +196,18 @@ def warn_one_class(estimator, numbers, classes):
         )
 
 
-def check_prior_scale(estimator):
+def check_prior_scale(estimator, options=()):
     """Check `prior_scale`, of an estimator whose rows have not been seen.
+
+    It may be one of the words in `options`.
 
     Raises
     ------
     ValueError
         If it is neither a positive number nor a row of them.
     """
+    if among(estimator.prior_scale, options):
+        return
     try:
         scale = np.asarray(estimator.prior_scale)
     except ValueError:  # ragged
@@ -213,15 +218,16 @@ def check_prior_scale(estimator):
         and (scale >= LEAST_SCALE).all()
         and (scale <= MOST_SCALE).all()
     ):
+        words = "".join(f"{option!r}, " for option in options)
         raise ValueError(
-            f"prior_scale of {type(estimator).__name__} must be a positive number, or "
-            f"one for each feature, from {LEAST_SCALE:g} to {MOST_SCALE:g}, got "
-            f"{estimator.prior_scale!r}."
+            f"prior_scale of {type(estimator).__name__} must be {words}a positive "
+            f"number, or one for each feature, from {LEAST_SCALE:g} to "
+            f"{MOST_SCALE:g}, got {estimator.prior_scale!r}."
         )
 
 
-def prior_scales(estimator, n_features):
-    """Return a scale for each feature and, behind them, for the intercept.
+def feature_scales(estimator, n_features):
+    """Return the prior scale of each feature.
 
     Raises
     ------
@@ -234,7 +240,12 @@ def prior_scales(estimator, n_features):
             f"prior_scale must be one number, or one for each of the {n_features} "
             f"features, got {scale.size}."
         )
-    scale = np.broadcast_to(scale, n_features)
+    return np.broadcast_to(scale, n_features)
+
+
+def prior_scales(estimator, n_features):
+    """Return a scale for each feature and, behind them, for the intercept."""
+    scale = feature_scales(estimator, n_features)
     if estimator.fit_intercept:
         scale = np.append(scale, estimator.intercept_prior_scale)
     return scale

@@ -65,8 +65,9 @@ class GaussianPosterior(
     those of the fit for an answer. `known` are the classes of a stream.
     """
 
-    #: Parameters that a stream goes on with.
+    #: Parameters that a stream goes on with; what `prior_scale` may be but numbers.
     _lasting = ("fit_intercept",)
+    _prior_options: tuple = ()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -76,9 +77,9 @@ class GaussianPosterior(
     def _learn(self, data, targets, n_seen):
         """Learn what the family needs from rows that come after `n_seen` others."""
 
-    def _prior(self, n_features, n_predictors):
-        """Return the prior over all coefficients, class by class."""
-        scale = np.tile(prior_scales(self, n_features), n_predictors)
+    def _prior(self, data, targets):
+        """Return the prior over the coefficients of a predictor."""
+        scale = prior_scales(self, data.n_features)
         return MeanField(np.zeros(scale.size), scale)
 
     def fit(
@@ -120,7 +121,7 @@ class GaussianPosterior(
         with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
             check_parameters(self, intercept_prior_scale=SCALES, noise_scale=SCALES)
             check_steps(self)
-            check_prior_scale(self)
+            check_prior_scale(self, self._prior_options)
             self._fit(X, y, sample_weight, **stream)
         return self
 
@@ -143,7 +144,11 @@ class GaussianPosterior(
         if go_on:
             prior, dtype = self.posterior_, self.coef_.dtype
         else:
-            prior = self._prior(data.n_features, family.n_predictors)
+            one = self._prior(data, targets)
+            moments = (
+                np.tile(part, family.n_predictors) for part in (one.mean, one.scale)
+            )
+            prior = MeanField(*moments)
         plan = plan_fit(self, prior.n_dim, family.n_predictors)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         rng = np.random.default_rng(seed)
@@ -155,7 +160,7 @@ class GaussianPosterior(
         if last is not None and last.n_dim != prior.n_dim:
             last = None
         if plan.posterior == "fullrank" and not go_on and data.n_units < p:
-            span = Span(data, prior.scale[:p], intercept)
+            span = Span(data, one, intercept)
             rows, mean = span.data, span.means(mean)
             last = None if last is None else span.project(last, k)
             model = GaussianModel(family, targets, span.prior(k), weight, False, *kind)
@@ -396,6 +401,10 @@ class GaussianPosterior(
         data = self._family(len(rows), given), rows, targets, data.weight
         return decompose(*data, *moments, estimators, batch_size, n_draws, rng)
 
+    def _more_columns(self):
+        """Return what else the summary says of each coefficient."""
+        return {}
+
     def summary(self):
         """Return a table of the coefficients.
 
@@ -414,6 +423,7 @@ class GaussianPosterior(
         moments = (part.reshape(-1, len(names)) for part in (q.mean, q.scale))
         for label, mean, scale in zip(self._labels(), *moments, strict=True):
             columns |= interval_columns(mean, scale, label)
+        columns |= self._more_columns()
         kind = type(q).__name__
         facts = {"elbo": self.elbo_} if hasattr(self, "elbo_") else {}
         facts |= {

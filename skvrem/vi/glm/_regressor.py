@@ -5,26 +5,32 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score, r2_score
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import column_or_1d
 
 from skvrem.data import as_source
 from skvrem.utils._columns import MatrixLike
-from skvrem.utils._validation import check_magnitude, check_weight
+from skvrem.utils._validation import among, check_magnitude, check_weight
 from skvrem.vi.gaussian._answers import tail_of
-from skvrem.vi.gaussian._guards import check_in_memory, checked
+from skvrem.vi.gaussian._guards import check_in_memory, checked, feature_scales
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import GaussianNoise, PoissonCounts
+from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.glm._estimator import GaussianPosterior
 
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
 # Of the targets' root mean square the noise is at least this share.
 LEAST_NOISE = 1e-3
+# Prior standard deviations of standardised coefficients, in those of the targets; and
+# the least mean of counts.
+WIDE, LEAST_RATE = 2.5, 1e-3
 
 
 class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
@@ -38,17 +44,20 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     ----------
     family : {"gaussian", "poisson"}, default="gaussian"
         Real numbers with noise, or counts whose logarithmic mean is linear.
-    prior_scale : float or array-like of shape (n_features,), default=1.0
-        Standard deviation of the prior of the coefficients, whose mean is zero. For
-        features on one scale, and for "gaussian" targets on a scale of about 1. It
-        does not cover the intercept.
+    prior_scale : "auto", float or array-like of shape (n_features,), default="auto"
+        Standard deviation of the prior of the coefficients, whose mean is zero. "auto"
+        follows the units: 2.5 standard deviations of the targets, or 1 of "poisson",
+        for a standard deviation of the feature, as those of the rows, in a stream of
+        its first batch, are.
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' root mean square.
     fit_intercept : bool, default=True
         Add an intercept.
-    intercept_prior_scale : float, default=10.0
-        Standard deviation of the prior of the intercept.
+    intercept_prior_scale : float or "auto", default="auto"
+        Standard deviation of the prior of the intercept, about zero. "auto": where all
+        features are at their means, the prior is about the mean of the targets
+        ("poisson": its logarithm), as wide as that of a standardised coefficient.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
         "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
@@ -83,6 +92,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     intercept_, intercept_std_ : float
     noise_scale_ : float
         Of "gaussian".
+    prior_scale_ : ndarray of shape (n_features,)
+        Prior standard deviations of the coefficients.
+    intercept_prior_mean_, intercept_prior_scale_ : float
+        With an intercept, of its prior.
     posterior_ : MeanField, FullRank or LowRank
         Over coefficients and intercept.
     elbo_, elbo_error_, objective_, history_, pareto_k_ : float, dict
@@ -114,15 +127,16 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     """
 
     _lasting = ("family", "fit_intercept")
+    _prior_options = ("auto",)
 
     def __init__(
         self,
         family: Literal["gaussian", "poisson"] = "gaussian",
         *,
-        prior_scale: float | ArrayLike = 1.0,
+        prior_scale: float | ArrayLike | Literal["auto"] = "auto",
         noise_scale: float | Literal["learn"] = "learn",
         fit_intercept: bool = True,
-        intercept_prior_scale: float = 10.0,
+        intercept_prior_scale: float | Literal["auto"] = "auto",
         posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
         rank: int | None = None,
         solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
@@ -199,6 +213,43 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return PoissonCounts()
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
+    def _prior(self, data, targets):
+        rows = data.rows
+        csr = hasattr(rows, "indptr")
+        if csr:
+            parts = rows.data, rows.indices, rows.indptr
+            rows = sparse.csr_array(parts, (data.n_units, data.n_features))
+        weight = data.weight if data.weight.size else None
+        of_rows = StandardScaler(with_mean=not csr).fit(rows, sample_weight=weight)
+        mean, unit = np.average(targets, weights=weight), 1.0
+        if self.family == "gaussian":
+            scaler = StandardScaler().fit(targets[:, None], sample_weight=weight)
+            unit = scaler.scale_[0]
+        else:
+            mean = np.log(max(mean, LEAST_RATE))
+        if among(self.prior_scale, ("auto",)):
+            scale = WIDE * unit / of_rows.scale_
+        else:
+            scale = feature_scales(self, data.n_features)
+        self.prior_scale_ = scale
+        if not self.fit_intercept:
+            return MeanField(np.zeros(scale.size), scale)
+        wide = self.intercept_prior_scale
+        if wide == "auto":
+            # Zero is where the features' means, times their coefficients, lead to.
+            wide = np.hypot(WIDE * unit, np.linalg.norm(scale * of_rows.mean_))
+        else:
+            mean = 0.0
+        self.intercept_prior_mean_ = float(mean)
+        self.intercept_prior_scale_ = float(wide)
+        return MeanField(np.append(np.zeros(scale.size), mean), np.append(scale, wide))
+
+    def _more_columns(self):
+        prior = self.prior_scale_
+        if self._of_fit.fit_intercept:
+            prior = np.append(prior, self.intercept_prior_scale_)
+        return {"prior sd": prior}
+
     def _learn(self, data, targets, n_seen):
         """Set the noise that is given, or that of the largest evidence.
 
@@ -208,7 +259,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return
         scale = self.noise_scale
         if scale == "learn":
-            prior = self.posterior_ if n_seen else self._prior(data.n_features, 1)
+            prior = self.posterior_ if n_seen else self._prior(data, targets)
             variance = self._noise_of_rows(data, targets, prior)
             if n_seen:
                 share = data.n_units / (data.n_units + n_seen)
@@ -252,7 +303,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         mean = super()._first_mean(model, data, prior)
         if self.family == "poisson" and self.fit_intercept:
             weight = data.weight if data.weight.size else None
-            mean[-1] = np.log(max(np.average(model.y, weights=weight), 1e-3))
+            mean[-1] = np.log(max(np.average(model.y, weights=weight), LEAST_RATE))
         return mean
 
     def _attributes(self, posterior, k, dtype):

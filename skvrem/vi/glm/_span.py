@@ -1,9 +1,9 @@
 r"""Fewer rows than coefficients: the same posterior, in the span of the rows.
 
-With the prior :math:`N(0, S^2)` of a column of coefficients, S diagonal, and the rows
+With the prior :math:`N(\mu_0, S^2)` of a column of coefficients, S diagonal, and rows
 :math:`X S = R^T Q^T` (a QR decomposition of the transpose, Q with one column a row),
 
-.. math:: \theta = S (Q z + u), \qquad z \sim N(0, I), \quad Q^T u = 0,
+.. math:: \theta = S (Q z + u), \qquad z \sim N(Q^T S^{-1} \mu_0, I), \quad Q^T u = 0,
 
 rows know :math:`X \theta = R^T z` only, and u keeps its prior. So the posterior of as
 many z as there are rows is all that has to be found, at the same bound.
@@ -24,8 +24,8 @@ class Span:
     ----------
     data : source
         Fewer rows than coefficients.
-    scale : ndarray of shape (p,)
-        Prior standard deviations of a column of coefficients, S.
+    prior : MeanField
+        Of a column of p coefficients.
     intercept : bool
         Rows have a one behind their features.
 
@@ -35,7 +35,7 @@ class Span:
         Rows of R^T, with the weights of the rows.
     """
 
-    def __init__(self, data, scale, intercept):
+    def __init__(self, data, prior, intercept):
         rows = data.rows
         if hasattr(rows, "indptr"):
             parts = rows.data, rows.indices, rows.indptr
@@ -43,15 +43,15 @@ class Span:
         rows = np.asarray(rows, np.float64)
         if intercept:
             rows = np.column_stack([rows, np.ones(len(rows))])
-        self.scale = scale
-        self.basis, R = qr((rows * scale).T, mode="economic")
+        self.mean, self.scale = prior.mean, prior.scale
+        self.basis, R = qr((rows * prior.scale).T, mode="economic")
         weight = data.weight if data.weight.size else None
         self.data = as_source(np.ascontiguousarray(R.T), weight)
 
     def prior(self, k):
         """Return that of the z of k columns."""
-        n = k * self.basis.shape[1]
-        return MeanField(np.zeros(n), np.ones(n))
+        mean = np.tile(self.means(self.mean[:, None])[:, 0], k)
+        return MeanField(mean, np.ones(mean.size))
 
     def means(self, mean):
         """Return the z (n, k) of means (p, k)."""
@@ -66,7 +66,8 @@ class Span:
     def lift(self, posterior, k):
         """Return the posterior of k columns of coefficients, of that of their z."""
         p, n = self.basis.shape
-        mean = (posterior.mean.reshape(k, n) @ self.basis.T) * self.scale
+        change = posterior.mean - self.prior(k).mean
+        mean = self.mean + self.scale * (change.reshape(k, n) @ self.basis.T)
         change = (posterior.covariance() - np.eye(k * n)).reshape(k, n, k, n)
         half = np.einsum("ambn,pm->apbn", change, self.basis, optimize=True)
         covariance = np.einsum("apbn,qn->apbq", half, self.basis, optimize=True)
