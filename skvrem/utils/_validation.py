@@ -54,6 +54,7 @@ MAY_BE_INFINITE = {
     "history_",
     "init_scores_",
     "lower_bounds_",
+    "noise_df_",  # of a noise that is given
 }
 
 

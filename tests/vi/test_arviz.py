@@ -63,7 +63,7 @@ def dense(kind, model, draws, X, y):
         return z[:, np.arange(len(y)), y] - np.log(np.exp(z).sum(axis=2))
     if kind == "counts":
         return poisson(np.exp(z[..., 0])).logpmf(y)
-    return norm(z[..., 0], model.noise_scale_).logpdf(y)
+    return norm(z[..., 0], draws.posterior["noise_scale"][:, None]).logpdf(y)
 
 
 @EVERY

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
+from scipy.stats import norm
+from scipy.stats import t as student_t
 from sklearn.linear_model import BayesianRidge
 
 from skvrem import BayesianGLMRegressor
 from skvrem.vi import MinibatchSteps
+from skvrem.vi.glm._regressor import count_quantile
 
 
 def rows(n=120):
@@ -152,6 +155,78 @@ def test_streams_and_sparse_rows(family):
     np.testing.assert_allclose(stream.coef_, model.coef_, atol=tolerance)
     assert not hasattr(stream, "elbo_")
     assert "coefficient 97.5 %" in model.summary()
+
+
+def test_what_is_not_known_of_the_noise_widens_intervals():
+    """As of least squares, whose intervals are those of Student's t."""
+    X, y = numbers(12)
+    model = BayesianGLMRegressor(prior_scale=1e4, intercept_prior_scale=1e4).fit(X, y)
+    D, df = design(X), 8
+    theta = np.linalg.lstsq(D, y)[0]
+    noise = np.sqrt(np.square(y - D @ theta).sum() / df)
+    sd = noise * np.sqrt(np.linalg.inv(D.T @ D).diagonal())
+    assert model.noise_df_ == pytest.approx(df, rel=1e-2)
+    assert model.noise_scale_ == pytest.approx(noise, rel=1e-3)
+    wide = np.sqrt(df / (df - 2.0))
+    np.testing.assert_allclose(model.coef_std_, wide * sd[:3], rtol=0.01)
+    table = model.summary()
+    half = student_t(df).ppf(0.975) * sd
+    np.testing.assert_allclose(table["coefficient 97.5 %"], theta + half, rtol=5e-3)
+    np.testing.assert_allclose(table["coefficient sd"], wide * sd, rtol=0.01)
+    of_mean = np.sqrt(np.einsum("ij,jk,ik->i", D, np.linalg.inv(D.T @ D), D)) * noise
+    interval = model.predict_mean_interval(X, level=0.8)
+    half = student_t(df).ppf(0.9) * of_mean
+    np.testing.assert_allclose(interval[:, 1] - interval[:, 0], 2.0 * half, rtol=5e-3)
+    interval = model.predict_interval(X, level=0.8)
+    half = student_t(df).ppf(0.9) * np.hypot(of_mean, noise)
+    np.testing.assert_allclose(interval[:, 1] - interval[:, 0], 2.0 * half, rtol=5e-3)
+    std = model.predict(X, return_std=True)[1]
+    np.testing.assert_allclose(std, wide * np.hypot(of_mean, noise), rtol=0.01)
+    coef = model.sample_posterior(100_000, random_state=0)["coef"]
+    np.testing.assert_allclose(coef.std(axis=0), wide * sd[:3], rtol=0.03)
+    ends = np.quantile(coef, 0.975, axis=0)
+    np.testing.assert_allclose(ends, table["coefficient 97.5 %"][:3], atol=0.02)
+    # Given, it is known.
+    known = BayesianGLMRegressor(noise_scale=noise).fit(X, y)
+    assert known.noise_df_ == np.inf
+    assert (known.coef_std_ < model.coef_std_).all()
+
+
+def test_draws_have_a_noise_of_their_own():
+    X, y = numbers(30)
+    model = BayesianGLMRegressor().fit(X, y)
+    draws = model._draws(X, y, 5, np.random.default_rng(0))
+    posterior = draws.posterior
+    z = posterior["coef"][:, 0] @ X.T + posterior["intercept"]
+    expected = norm.logpdf(y, z, posterior["noise_scale"][:, None])
+    np.testing.assert_allclose(draws.log_likelihood, expected)
+    assert np.ptp(posterior["noise_scale"]) > 0.01
+
+
+def test_streams_add_up_what_they_know_of_the_noise():
+    X, y = numbers(300)
+    stream = BayesianGLMRegressor()
+    for part in np.array_split(np.arange(300), 3):
+        stream.partial_fit(X[part], y[part])
+    assert 285.0 < stream.noise_df_ < 300.0
+    # A row more than coefficients is not enough to know anything.
+    assert BayesianGLMRegressor().fit(X[:3], y[:3]).noise_df_ == 3.0
+
+
+@pytest.mark.parametrize("a", [-3.0, 0.5, 8.0])
+@pytest.mark.parametrize("sd", [0.0, 0.4])
+def test_quantiles_of_counts(a, sd):
+    rng = np.random.default_rng(0)
+    drawn = rng.poisson(np.exp(a + sd * rng.standard_normal(400_000)))
+    for p in (0.025, 0.3, 0.9):
+        found = int(count_quantile(np.array([a]), np.array([sd]), p)[0])
+        assert np.mean(drawn <= found) > p - 0.003
+        assert found == 0 or np.mean(drawn <= found - 1) < p + 0.003
+    model = BayesianGLMRegressor("poisson").fit(*counts())
+    low, high = model.predict_interval(counts()[0]).T
+    y = counts()[1]
+    assert np.mean((low <= y) & (y <= high)) > 0.93
+    assert (low == np.round(low)).all() and (low >= 0.0).all()
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -1,13 +1,12 @@
 """What estimators with Gaussian predictors need to answer for rows."""
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 
 # Rows a task of a prediction, and numbers of a block of draws.
 PREDICT_ROWS, BLOCK = 4096, 4_000_000
-# Half the width of a 95 % interval, in standard deviations.
-WIDTH = 1.959964
 
 
 def in_chunks(estimator, evaluate, n_rows, chunk_rows=PREDICT_ROWS):
@@ -56,12 +55,25 @@ def noisy_predictors(a, half, noise):
         yield some, a[some, None] + away
 
 
-def interval_columns(mean, sd, label=""):
-    """Return the columns of a table: means, standard deviations, 95 % intervals."""
-    before = f"{label} " if label else ""
+def quantile(p, df=np.inf):
+    """Return the quantile of Student's t, or of the normal where `df` is infinite."""
+    return stdtrit(df, p) if np.isfinite(df) else ndtri(p)
+
+
+def deviation(df):
+    """Return the standard deviation of Student's t; `df` is above 2."""
+    return np.sqrt(df / (df - 2.0)) if np.isfinite(df) else 1.0
+
+
+def interval_columns(mean, scale, label="", df=np.inf):
+    """Return the columns of a table: means, standard deviations, 95 % intervals.
+
+    Of normal distributions, or Student's t with so many degrees of freedom.
+    """
+    before, half = f"{label} " if label else "", quantile(0.975, df) * scale
     return {
         label or "mean": mean,
-        f"{before}sd": sd,
-        f"{before}2.5 %": mean - WIDTH * sd,
-        f"{before}97.5 %": mean + WIDTH * sd,
+        f"{before}sd": deviation(df) * scale,
+        f"{before}2.5 %": mean - half,
+        f"{before}97.5 %": mean + half,
     }

@@ -253,6 +253,17 @@ class GaussianPosterior(
 
     # The posterior
 
+    #: Degrees of freedom of the posterior: that of a known dispersion is Gaussian.
+    _df = np.inf
+
+    def _sample(self, n_samples, rng):
+        """Return draws (n_samples, D), and factors of the dispersion (n_samples, 1)."""
+        return self.posterior_.sample(n_samples, rng), np.ones((n_samples, 1))
+
+    def _dispersed(self, each, times):
+        """Return log-likelihoods at such factors of the noise, and its variables."""
+        return each, {}
+
     def sample_posterior(self, n_samples=1, random_state=None):
         """Draw coefficients from the posterior.
 
@@ -270,7 +281,7 @@ class GaussianPosterior(
             ``intercept_``.
         """
         check_is_fitted(self)
-        draws = self.posterior_.sample(n_samples, check_random_state(random_state))
+        draws, _ = self._sample(n_samples, check_random_state(random_state))
         coef, intercept = self._columns(draws, self._n_predictors, self._of_fit)
         return {
             "coef": coef.reshape(n_samples, *np.shape(self.coef_)),
@@ -280,11 +291,12 @@ class GaussianPosterior(
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
         data, targets, _ = self._open_fitted(X, y, None)
-        draws = self.posterior_.sample(n_samples, rng)
+        draws, times = self._sample(n_samples, rng)
         model = self._posterior_model(data.n_units, targets)
         each = model.log_likelihoods(draws, data.batch(0, data.n_units))
+        each, dispersion = self._dispersed(each, times)
         coef, intercept = self._columns(draws, self._n_predictors, self._of_fit)
-        posterior = {"coef": coef}
+        posterior = {"coef": coef} | dispersion
         if self._of_fit.fit_intercept:
             posterior["intercept"] = intercept
         dims = {"coef": ["predictor", "feature"], "intercept": ["predictor"]}
@@ -422,7 +434,7 @@ class GaussianPosterior(
             names.append("intercept")
         moments = (part.reshape(-1, len(names)) for part in (q.mean, q.scale))
         for label, mean, scale in zip(self._labels(), *moments, strict=True):
-            columns |= interval_columns(mean, scale, label)
+            columns |= interval_columns(mean, scale, label, self._df)
         columns |= self._more_columns()
         kind = type(q).__name__
         facts = {"elbo": self.elbo_} if hasattr(self, "elbo_") else {}

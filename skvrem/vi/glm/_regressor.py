@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.linalg import solve_triangular
-from scipy.special import ndtri
+from scipy.special import pdtr
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score, r2_score
 from sklearn.preprocessing import StandardScaler
@@ -16,7 +16,7 @@ from sklearn.utils.validation import column_or_1d
 from skvrem.data import as_source
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._validation import among, check_magnitude, check_weight
-from skvrem.vi.gaussian._answers import tail_of
+from skvrem.vi.gaussian._answers import deviation, quantile, tail_of
 from skvrem.vi.gaussian._guards import check_in_memory, checked, feature_scales
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
@@ -31,6 +31,43 @@ LEAST_NOISE = 1e-3
 # Prior standard deviations of standardised coefficients, in those of the targets; and
 # the least mean of counts.
 WIDE, LEAST_RATE = 2.5, 1e-3
+# Where the curvature of the evidence is taken, and the fewest degrees of freedom: below
+# 2 there would be no standard deviation.
+TAU_STEP, LEAST_DF = 1e-2, 3.0
+# Nodes of the quadrature for quantiles of counts, for each of their deviations that the
+# mean may be off; rows at once.
+COUNT_NODES, MOST_COUNT_NODES, COUNT_ROWS = 64, 4096, 1024
+
+
+def count_quantile(a, sd, p):
+    """Return the least counts (m,) that are not exceeded with probability p.
+
+    Of Poisson counts whose logarithmic means are normal, with means a (m,) and standard
+    deviations sd (m,).
+    """
+    # Where counts vary little about their means, the probability is nearly a step.
+    steps = COUNT_NODES * (1.0 + float(np.max(sd * np.exp(0.5 * a), initial=0.0)))
+    nodes = np.linspace(-8.0, 8.0, int(min(steps, MOST_COUNT_NODES)) + 1)
+    weights = np.exp(-0.5 * nodes**2)
+    weights /= weights.sum()
+    found = np.empty(a.shape)
+    for start in range(0, a.size, COUNT_ROWS):
+        some = slice(start, start + COUNT_ROWS)
+        rates = np.exp(a[some, None] + sd[some, None] * nodes)
+
+        def is_short(counts, rates=rates):
+            return pdtr(counts[:, None], rates) @ weights < p
+
+        low, high = np.full(len(rates), -1.0), np.ceil(rates @ weights)
+        while (short := is_short(high)).any():
+            low, high = np.where(short, high, low), high + short * (high + 1.0)
+        while (high - low > 1.0).any():
+            middle = np.floor(0.5 * (low + high))
+            # Of ends that have met, the middle is the lower one.
+            short = is_short(middle) | (middle <= low)
+            low, high = np.where(short, middle, low), np.where(short, high, middle)
+        found[some] = high
+    return found
 
 
 class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
@@ -51,7 +88,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         its first batch, are.
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
-        evidence, as no less than 1e-3 of the targets' root mean square.
+        evidence, as no less than 1e-3 of the targets' root mean square. What is not
+        known of it widens all standard deviations and intervals, which are those of
+        Student's t.
     fit_intercept : bool, default=True
         Add an intercept.
     intercept_prior_scale : float or "auto", default="auto"
@@ -92,12 +131,15 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     intercept_, intercept_std_ : float
     noise_scale_ : float
         Of "gaussian".
+    noise_df_ : float
+        Of "gaussian": degrees of freedom of the posterior where the noise is learnt,
+        else infinity.
     prior_scale_ : ndarray of shape (n_features,)
         Prior standard deviations of the coefficients.
     intercept_prior_mean_, intercept_prior_scale_ : float
         With an intercept, of its prior.
     posterior_ : MeanField, FullRank or LowRank
-        Over coefficients and intercept.
+        Over coefficients and intercept, given the noise.
     elbo_, elbo_error_, objective_, history_, pareto_k_ : float, dict
     converged_, n_iter_ : bool, int
         As of :class:`BayesianLogisticRegression`.
@@ -257,18 +299,25 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         """
         if self.family != "gaussian":
             return
-        scale = self.noise_scale
+        scale, df = self.noise_scale, np.inf
         if scale == "learn":
             prior = self.posterior_ if n_seen else self._prior(data, targets)
-            variance = self._noise_of_rows(data, targets, prior)
+            variance, df = self._noise_of_rows(data, targets, prior)
             if n_seen:
                 share = data.n_units / (data.n_units + n_seen)
                 variance = (1.0 - share) * self.noise_scale_**2 + share * variance
+                df += self.noise_df_
             scale = float(np.sqrt(variance))
-        self.noise_scale_ = scale
+        self.noise_scale_, self.noise_df_ = scale, df
 
     def _noise_of_rows(self, data, y, prior):
-        """EM on the sums over rows, along axes where prior and rows are diagonal."""
+        r"""Return the variance of the largest evidence, and its degrees of freedom.
+
+        By EM on the sums over rows, along axes where prior and rows are diagonal. With
+        :math:`\tau = \log \sigma^2`, an inverse chi-square of n degrees of freedom,
+        the posterior of a normal's variance, has the curvature n / 2 at its top; here
+        they are those of the evidence, whose rows have been used up by coefficients.
+        """
         model = GaussianModel(
             GaussianNoise(1.0), y, prior, data.total_weight, self.fit_intercept, "full"
         )
@@ -297,7 +346,16 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             variance = max(variance, least)
             if abs(variance - last) < NOISE_CHANGE * last:
                 break
-        return variance
+
+        def evidence(tau):
+            v = np.exp(tau)
+            left = n * square / v - float((cross**2 / (v * (strength + v))).sum())
+            return -0.5 * (n * tau + float(np.log1p(strength / v).sum()) + left)
+
+        tau = np.log(variance)
+        near = [evidence(tau + change) for change in (-TAU_STEP, 0.0, TAU_STEP)]
+        df = 2.0 * (2.0 * near[1] - near[0] - near[2]) / TAU_STEP**2
+        return variance, float(max(df, LEAST_DF))
 
     def _first_mean(self, model, data, prior):
         mean = super()._first_mean(model, data, prior)
@@ -308,11 +366,35 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def _attributes(self, posterior, k, dtype):
         fitted = super()._attributes(posterior, k, dtype)
+        wider = deviation(self._df)
+        coef, intercept = fitted["coef_std_"], fitted["intercept_std_"]
+        fitted |= {"coef_std_": wider * coef, "intercept_std_": wider * intercept}
         for name in ("coef_", "coef_std_"):
-            fitted[name] = fitted[name][0]
+            fitted[name] = fitted[name][0].astype(dtype, copy=False)
         for name in ("intercept_", "intercept_std_"):
             fitted[name] = float(fitted[name][0])
         return fitted
+
+    # The posterior
+
+    @property
+    def _df(self):
+        return vars(self).get("noise_df_", np.inf)
+
+    def _sample(self, n_samples, rng):
+        draws, times = super()._sample(n_samples, rng)
+        if np.isfinite(self._df):
+            times = self._df / rng.chisquare(self._df, (n_samples, 1))
+            mean = self.posterior_.mean
+            draws = mean + np.sqrt(times) * (draws - mean)
+        return draws, times
+
+    def _dispersed(self, each, times):
+        if not np.isfinite(self._df):
+            return each, {}
+        constant = 0.5 * np.log(2.0 * np.pi * self.noise_scale_**2)
+        each = (each + constant) / times - constant - 0.5 * np.log(times)
+        return each, {"noise_scale": self.noise_scale_ * np.sqrt(times[:, 0])}
 
     def _labels(self):
         return ["coefficient"]
@@ -370,7 +452,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         """
         a, v = self._moments(X)
         if self._of_fit.family == "gaussian":
-            mean, variance = a, v + self.noise_scale_**2
+            mean, variance = a, (v + self.noise_scale_**2) * deviation(self._df) ** 2
         else:
             mean = np.exp(a + 0.5 * v)
             variance = mean + mean**2 * np.expm1(v)
@@ -393,8 +475,33 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         """
         tail = tail_of(level)
         a, v = self._moments(X)
-        ends = a[:, None] + np.sqrt(v)[:, None] * ndtri([tail, 1.0 - tail])
+        ends = quantile(np.array([tail, 1.0 - tail]), self._df)
+        ends = a[:, None] + np.sqrt(v)[:, None] * ends
         return ends if self._of_fit.family == "gaussian" else np.exp(ends)
+
+    def predict_interval(self, X: MatrixLike, level: float = 0.95) -> np.ndarray:
+        """Return central intervals of new targets of rows, their noise included.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        level : float, default=0.95
+            Posterior probability of the interval; of counts, which come in steps, at
+            least.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_samples, 2)
+            Lower and upper ends, which belong to the interval.
+        """
+        tail = tail_of(level)
+        a, v = self._moments(X)
+        if self._of_fit.family == "gaussian":
+            ends = quantile(np.array([tail, 1.0 - tail]), self._df)
+            return a[:, None] + np.sqrt(v + self.noise_scale_**2)[:, None] * ends
+        ends = [count_quantile(a, np.sqrt(v), p) for p in (tail, 1.0 - tail)]
+        return np.stack(ends, axis=1)
 
     def score(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
