@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 from scipy.stats import t as student_t
 from sklearn.linear_model import BayesianRidge
+from sklearn.metrics import r2_score
 
 from skvrem import BayesianGLMRegressor
 from skvrem.vi import MinibatchSteps
@@ -287,6 +288,73 @@ def test_given_priors_are_taken(rng):
     np.testing.assert_allclose(constant.predict(X), 1e3, rtol=1e-6)
     with pytest.raises(ValueError, match="must be 'auto', a positive number"):
         BayesianGLMRegressor(prior_scale="wide").fit(X, y)
+
+
+def test_counts_of_more_or_less_exposure():
+    X, eta, rng = rows(400)
+    exposure = rng.uniform(0.1, 20.0, len(X))
+    y, offset = rng.poisson(exposure * np.exp(eta)), np.log(exposure)
+    model = BayesianGLMRegressor("poisson", tol=1e-8).fit(X, y, offset=offset)
+    assert (abs(model.coef_ - [0.8, -0.5, 0.2]) < 3.5 * model.coef_std_).all()
+    assert abs(model.intercept_ - 0.5) < 3.5 * model.intercept_std_
+    # Counts of no exposure to speak of say nothing.
+    half = rng.uniform(size=len(X)) < 0.5
+    some = BayesianGLMRegressor("poisson", tol=1e-8, **PRIOR)
+    some = some.fit(X, np.where(half, y, 0), offset=np.where(half, offset, -40.0))
+    alone = BayesianGLMRegressor("poisson", tol=1e-8, **PRIOR)
+    alone.fit(X[half], y[half], offset=offset[half])
+    np.testing.assert_allclose(some.coef_, alone.coef_, atol=1e-5)
+    assert some.elbo_ == pytest.approx(alone.elbo_, abs=1e-5)
+    # In other units of exposure it is the same model.
+    other = BayesianGLMRegressor("poisson", tol=1e-8).fit(X, y, offset=offset + 5.0)
+    np.testing.assert_allclose(other.coef_, model.coef_, atol=1e-4)
+    assert other.intercept_ == pytest.approx(model.intercept_ - 5.0, abs=1e-4)
+    rate = model.predict(X) * exposure
+    np.testing.assert_allclose(model.predict(X, offset=offset), rate)
+    np.testing.assert_allclose(other.predict(X, offset=offset + 5.0), rate, rtol=1e-3)
+    low, high = model.predict_interval(X, offset=offset).T
+    assert 0.93 < np.mean((low <= y) & (y <= high)) < 0.99
+    assert model.score(X, y, offset=offset) > model.score(X, y) + 0.1
+    assert model.pareto_k_ < 0.5
+    sparse = BayesianGLMRegressor("poisson", tol=1e-8)
+    sparse.fit(sp.csr_array(X), y, offset=offset)
+    np.testing.assert_allclose(sparse.coef_, model.coef_, atol=1e-6)
+    stream = BayesianGLMRegressor("poisson")
+    for part in np.array_split(np.arange(len(X)), 2):
+        stream.partial_fit(X[part], y[part], offset=offset[part])
+    np.testing.assert_allclose(stream.coef_, model.coef_, atol=0.03)
+
+
+def test_real_numbers_with_an_offset():
+    X, y = numbers()
+    offset = np.linspace(-3.0, 50.0, len(y))
+    model = BayesianGLMRegressor().fit(X, y + offset, offset=offset)
+    plain = BayesianGLMRegressor().fit(X, y)
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-9)
+    moved = model.predict(X, offset=offset)
+    np.testing.assert_allclose(moved, plain.predict(X) + offset)
+    moved = model.predict_mean_interval(X, offset=offset) - offset[:, None]
+    np.testing.assert_allclose(moved, plain.predict_mean_interval(X))
+    assert model.score(X, y + offset, offset=offset) == pytest.approx(
+        r2_score(y + offset, plain.predict(X) + offset)
+    )
+
+
+def test_offsets_that_are_wrong():
+    X, y = counts()
+    model = BayesianGLMRegressor("poisson")
+    for bad, message in (
+        (np.zeros(3), "offset must have one number for each of the 120 rows"),
+        (np.zeros((120, 2)), "offset must have one number"),
+        (np.full(120, np.nan), "offset contains NaN"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, y, offset=bad)
+    with pytest.raises(ValueError, match="takes no offset: choose solver='batch'"):
+        model.set_params(solver="svrg").fit(X, y, offset=np.zeros(120))
+    model.set_params(solver="batch").fit(X, y, offset=np.zeros(120))
+    with pytest.raises(ValueError, match="offset must have one number for each of the"):
+        model.predict(X, offset=np.zeros(3))
 
 
 def test_what_is_wrong():

@@ -110,14 +110,23 @@ class Logistic(_Family):
         return mean * (1.0 - mean)
 
 
+def _without_offset(z, y):
+    """Return predictors (..., m, 1) with the offset in them, and targets (m,)."""
+    return (z, y) if y.ndim == 1 else (z + y[:, 1:], y[:, 0])
+
+
 class PoissonCounts(_Family):
-    """Counts with the logarithm of their mean as predictor."""
+    """Counts with the logarithm of their mean as predictor.
+
+    A second column of targets is an offset, which is added to the predictor.
+    """
 
     n_predictors = 1
     code = 1
 
     def expectations(self, a, v, y, weight):
         """See :class:`Logistic`; E exp(z) = exp(a + v / 2)."""
+        a, y = _without_offset(a, y)
         a, v = a[:, 0], v[:, 0]
         w = weight if weight.size else 1.0
         with np.errstate(over="ignore", invalid="ignore"):
@@ -127,6 +136,7 @@ class PoissonCounts(_Family):
 
     def log_likelihood(self, z, y):
         """Return log p(y | z) of predictors (..., 1), of shape (...)."""
+        z, y = _without_offset(z, y)
         z = z[..., 0]
         return y * z - np.exp(z) - gammaln(y + 1.0)
 

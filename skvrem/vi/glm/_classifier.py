@@ -183,6 +183,7 @@ class BayesianLogisticRegression(
     def _open(self, X, y, sample_weight, given, reset, known=None):
         X, y = checked(self, X, y, reset=reset, accept_sparse="csr")
         weight = check_weight(sample_weight, X.shape[0])
+        known = known if given is self else self.classes_
         classes, numbers = number_classes(self, y, weight, known)
         if given is self:
             self.classes_ = classes

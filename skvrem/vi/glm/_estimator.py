@@ -59,10 +59,10 @@ class GaussianPosterior(
 ):
     """Estimators with coefficients, a Gaussian prior and a Gaussian posterior.
 
-    A class that inherits this has ``_open(X, y, sample_weight, given, reset, known)``,
+    A class that inherits this has ``_open(X, y, sample_weight, given, reset, **more)``,
     which returns a source, targets as the family wants them and the dtype of the rows;
     and ``_family(n_rows, given)``. `given` has the parameters: the estimator in a fit,
-    those of the fit for an answer. `known` are the classes of a stream.
+    those of the fit for an answer. `more` is what else belongs to rows or classes.
     """
 
     #: Parameters that a stream goes on with; what `prior_scale` may be but numbers.
@@ -126,7 +126,7 @@ class GaussianPosterior(
         return self
 
     @with_callbacks
-    def _fit(self, X, y, sample_weight, stream=False, known=None):
+    def _fit(self, X, y, sample_weight, stream=False, **more):
         """Fit to rows, or to one batch whose prior is the posterior of those before."""
         began = time.perf_counter()
         go_on = stream and hasattr(self, "posterior_")
@@ -134,7 +134,8 @@ class GaussianPosterior(
             check_unchanged(self, *self._lasting)
         seen = self.n_samples_seen_ if go_on else 0
         check_in_memory(X=X, y=y, sample_weight=sample_weight)
-        data, targets, dtype = self._open(X, y, sample_weight, self, not go_on, known)
+        given = X, y, sample_weight, self, not go_on
+        data, targets, dtype = self._open(*given, **more)
         # Columns of a later batch may hardly vary: what was before tells them apart.
         if not go_on and self.fit_intercept and isinstance(data.rows, np.ndarray):
             check_columns(data.rows)
@@ -207,6 +208,10 @@ class GaussianPosterior(
             raise ValueError(
                 f"solver={plan.name!r} needs dense rows: pass X.toarray(), or choose "
                 "solver='batch', which takes sparse ones."
+            )
+        if model.y.ndim > 1:
+            raise ValueError(
+                f"solver={plan.name!r} takes no offset: choose solver='batch'."
             )
         if not isinstance(model.prior, MeanField):
             raise ValueError(
@@ -319,10 +324,9 @@ class GaussianPosterior(
             found = sum(parallel_map(total, row_chunks(0, data.n_units, PREDICT_ROWS)))
         return found + prior.logpdf(draws)
 
-    def _open_fitted(self, X, y, sample_weight):
+    def _open_fitted(self, X, y, sample_weight, **more):
         """Return what `_open` does, of rows for an answer."""
-        known = vars(self).get("classes_")
-        return self._open(X, y, sample_weight, self._of_fit, False, known)
+        return self._open(X, y, sample_weight, self._of_fit, False, **more)
 
     def _posterior_model(self, n_rows, targets=None):
         """Return a model for predictions by the fitted posterior."""

@@ -11,7 +11,7 @@ from scipy.special import pdtr
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score, r2_score
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_array, column_or_1d
 
 from skvrem.data import as_source
 from skvrem.utils._columns import MatrixLike
@@ -37,6 +37,31 @@ TAU_STEP, LEAST_DF = 1e-2, 3.0
 # Nodes of the quadrature for quantiles of counts, for each of their deviations that the
 # mean may be off; rows at once.
 COUNT_NODES, MOST_COUNT_NODES, COUNT_ROWS = 64, 4096, 1024
+
+
+def _log_rate(targets, weight):
+    """Return the logarithm of the mean of counts where the offset is zero."""
+    if targets.ndim == 1:
+        return float(np.log(max(np.average(targets, weights=weight), LEAST_RATE)))
+    top = targets[:, 1].max()
+    exposure = np.exp(targets[:, 1] - top)
+    rate = np.average(targets[:, 0], weights=weight)
+    rate /= np.average(exposure, weights=weight)
+    return float(np.log(max(rate, LEAST_RATE)) - top)
+
+
+def _checked_offset(offset, n_rows):
+    """Return the offset of each row, or zero."""
+    if offset is None:
+        return np.zeros(n_rows)
+    offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
+    if offset.shape != (n_rows,):
+        raise ValueError(
+            f"offset must have one number for each of the {n_rows} rows, got shape "
+            f"{offset.shape}."
+        )
+    check_magnitude(offset, "offset")
+    return offset
 
 
 def count_quantile(a, sd, p):
@@ -218,7 +243,49 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         tags.target_tags.positive_only = counts
         return tags
 
-    def _open(self, X, y, sample_weight, given, reset, known=None):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Rows count so many times.
+        offset : array-like of shape (n_samples,), default=None
+            Added to the linear predictor of each row, with the coefficient one: of
+            counts, the logarithm of what they were counted in (exposure, area, time).
+
+        Returns
+        -------
+        self : BayesianGLMRegressor
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            For parameters out of range or that do not go together, and rows or targets
+            that the model cannot have. The estimator is then as it was before.
+        TypeError
+            For a dask array.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` epochs were not enough.
+        """
+        return self._see(X, y, sample_weight, offset=offset)
+
+    def _open(self, X, y, sample_weight, given, reset, offset=None):
+        check_in_memory(offset=offset)
         self._check_numbers(y)
         options = {"accept_sparse": "csr", "y_numeric": True}
         X, y = checked(self, X, y, reset=reset, **options)
@@ -230,7 +297,11 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
                 f"{y.min():g} in row {int(y.argmin())}."
             )
         data = as_source(X, check_weight(sample_weight, X.shape[0]), dask=False)
-        return data, y, X.dtype
+        if offset is None:
+            return data, y, X.dtype
+        offset = _checked_offset(offset, len(y))
+        counts = given.family == "poisson"
+        return data, np.column_stack([y, offset]) if counts else y - offset, X.dtype
 
     def _check_numbers(self, y):
         """Check targets that come as objects, words or dates."""
@@ -263,12 +334,12 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             rows = sparse.csr_array(parts, (data.n_units, data.n_features))
         weight = data.weight if data.weight.size else None
         of_rows = StandardScaler(with_mean=not csr).fit(rows, sample_weight=weight)
-        mean, unit = np.average(targets, weights=weight), 1.0
+        unit = 1.0
         if self.family == "gaussian":
             scaler = StandardScaler().fit(targets[:, None], sample_weight=weight)
-            unit = scaler.scale_[0]
+            mean, unit = scaler.mean_[0], scaler.scale_[0]
         else:
-            mean = np.log(max(mean, LEAST_RATE))
+            mean = _log_rate(targets, weight)
         if among(self.prior_scale, ("auto",)):
             scale = WIDE * unit / of_rows.scale_
         else:
@@ -361,7 +432,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         mean = super()._first_mean(model, data, prior)
         if self.family == "poisson" and self.fit_intercept:
             weight = data.weight if data.weight.size else None
-            mean[-1] = np.log(max(np.average(model.y, weights=weight), LEAST_RATE))
+            mean[-1] = _log_rate(model.y, weight)
         return mean
 
     def _attributes(self, posterior, k, dtype):
@@ -400,7 +471,11 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return ["coefficient"]
 
     def partial_fit(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
@@ -415,6 +490,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Targets of its rows.
         sample_weight : array-like of shape (n_samples,), default=None
             Rows count so many times.
+        offset : array-like of shape (n_samples,), default=None
+            As in `fit`.
 
         Returns
         -------
@@ -427,12 +504,16 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Where the noise of "gaussian" is learnt, that of the batch is pooled with that
         of the batches before, whose posterior stands as it is.
         """
-        return self._see(X, y, sample_weight, stream=True)
+        return self._see(X, y, sample_weight, stream=True, offset=offset)
 
     # Predictions
 
     def predict(
-        self, X: MatrixLike, return_std: bool = False
+        self,
+        X: MatrixLike,
+        return_std: bool = False,
+        *,
+        offset: ArrayLike | None = None,
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the expected target of rows, averaged over the posterior.
 
@@ -442,6 +523,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Rows.
         return_std : bool, default=False
             Return the standard deviation of a new target as well.
+        offset : array-like of shape (n_samples,), default=None
+            Added to the linear predictor of each row.
 
         Returns
         -------
@@ -450,7 +533,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         std : ndarray of shape (n_samples,)
             If asked for: of what is not known and of the noise together.
         """
-        a, v = self._moments(X)
+        a, v = self._moments(X, offset)
         if self._of_fit.family == "gaussian":
             mean, variance = a, (v + self.noise_scale_**2) * deviation(self._df) ** 2
         else:
@@ -458,7 +541,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             variance = mean + mean**2 * np.expm1(v)
         return (mean, np.sqrt(variance)) if return_std else mean
 
-    def predict_mean_interval(self, X: MatrixLike, level: float = 0.95) -> np.ndarray:
+    def predict_mean_interval(
+        self, X: MatrixLike, level: float = 0.95, *, offset: ArrayLike | None = None
+    ) -> np.ndarray:
         """Return central credible intervals of the mean of rows, without its noise.
 
         Parameters
@@ -467,6 +552,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Rows.
         level : float, default=0.95
             Posterior probability of the interval.
+        offset : array-like of shape (n_samples,), default=None
+            Added to the linear predictor of each row.
 
         Returns
         -------
@@ -474,12 +561,14 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Lower and upper ends.
         """
         tail = tail_of(level)
-        a, v = self._moments(X)
+        a, v = self._moments(X, offset)
         ends = quantile(np.array([tail, 1.0 - tail]), self._df)
         ends = a[:, None] + np.sqrt(v)[:, None] * ends
         return ends if self._of_fit.family == "gaussian" else np.exp(ends)
 
-    def predict_interval(self, X: MatrixLike, level: float = 0.95) -> np.ndarray:
+    def predict_interval(
+        self, X: MatrixLike, level: float = 0.95, *, offset: ArrayLike | None = None
+    ) -> np.ndarray:
         """Return central intervals of new targets of rows, their noise included.
 
         Parameters
@@ -489,6 +578,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         level : float, default=0.95
             Posterior probability of the interval; of counts, which come in steps, at
             least.
+        offset : array-like of shape (n_samples,), default=None
+            Added to the linear predictor of each row.
 
         Returns
         -------
@@ -496,7 +587,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Lower and upper ends, which belong to the interval.
         """
         tail = tail_of(level)
-        a, v = self._moments(X)
+        a, v = self._moments(X, offset)
         if self._of_fit.family == "gaussian":
             ends = quantile(np.array([tail, 1.0 - tail]), self._df)
             return a[:, None] + np.sqrt(v + self.noise_scale_**2)[:, None] * ends
@@ -504,7 +595,11 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return np.stack(ends, axis=1)
 
     def score(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
     ) -> float:
         """Return the explained share of the deviance, which is R^2 for "gaussian".
 
@@ -516,6 +611,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Their targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Rows count so many times.
+        offset : array-like of shape (n_samples,), default=None
+            Added to the linear predictor of each row.
 
         Returns
         -------
@@ -524,7 +621,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             exactly and 0 otherwise; of a single row NaN, with a warning.
         """
         check_in_memory(y=y, sample_weight=sample_weight)
-        mean = self.predict(X)
+        mean = self.predict(X, offset=offset)
         if self._of_fit.family == "gaussian" or len(mean) < 2:
             return r2_score(y, mean, sample_weight=sample_weight)
         y = column_or_1d(y)
@@ -532,6 +629,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return float(np.array_equal(y, mean))
         return d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1)
 
-    def _moments(self, X):
+    def _moments(self, X, offset):
         """Return means and variances of the linear predictors of rows."""
-        return self._predictors(X, lambda a, v, *_: np.column_stack([a, v])).T
+        a, v = self._predictors(X, lambda a, v, *_: np.column_stack([a, v])).T
+        return a + _checked_offset(offset, len(a)), v
