@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.special import log_expit, log_softmax
-from scipy.stats import norm, poisson
+from scipy.stats import nbinom, norm, poisson
 from sklearn.base import clone
 from sklearn.datasets import (
     load_breast_cancer,
@@ -144,6 +144,11 @@ FITS = {
         (X, COUNTS),
         {},
     ),
+    "BayesianGLMRegressor-negative-binomial": (
+        BayesianGLMRegressor("negative-binomial"),
+        (X, COUNTS),
+        {},
+    ),
     "BayesianPPCA": (BayesianPPCA(2, random_state=0), (X,), {}),
     "BradleyTerry": (BradleyTerry(), (matches(),), {}),
     "HierarchicalSoftmaxClassifier": (
@@ -276,6 +281,9 @@ def log_likelihoods(name, fit, rows, y, coef, intercept):
     z = np.einsum("nd,s...d->ns...", rows, coef) + intercept
     if "poisson" in name:
         return poisson.logpmf(y[:, None], np.exp(z)).sum(axis=0)
+    if "negative" in name:
+        r = fit.concentration_
+        return nbinom.logpmf(y[:, None], r, r / (r + np.exp(z))).sum(axis=0)
     if "GLM" in name:
         return norm.logpdf(y[:, None], z, fit.noise_scale_).sum(axis=0)
     if z.ndim == 2 or z.shape[2] == 1:

@@ -380,7 +380,7 @@ def test_quadrature_is_refined_until_it_errs_little(monkeypatch):
         return evaluate(finest, data, Point(model.posterior_))[0]
 
     refined = fitted()
-    monkeypatch.setattr(HierarchicalModel, "refined", lambda self: None)
+    monkeypatch.setattr(HierarchicalModel, "refined", lambda self, point: None)
     plain = fitted()
     assert np.isnan(plain.elbo_error_) and plain.n_iter_ < refined.n_iter_
     assert 0.0 < refined.elbo_error_ < 0.05 < abs(plain.elbo_ - exact(plain))

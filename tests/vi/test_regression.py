@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
-from scipy.stats import norm
+from scipy.special import pdtr
+from scipy.stats import nbinom, norm
 from scipy.stats import t as student_t
 from sklearn.linear_model import BayesianRidge
 from sklearn.metrics import r2_score
 
 from skvrem import BayesianGLMRegressor
 from skvrem.vi import MinibatchSteps
+from skvrem.vi.gaussian._model_families import OverdispersedCounts
 from skvrem.vi.glm._regressor import count_quantile
 
 
@@ -220,7 +222,7 @@ def test_quantiles_of_counts(a, sd):
     rng = np.random.default_rng(0)
     drawn = rng.poisson(np.exp(a + sd * rng.standard_normal(400_000)))
     for p in (0.025, 0.3, 0.9):
-        found = int(count_quantile(np.array([a]), np.array([sd]), p)[0])
+        found = int(count_quantile(np.array([a]), np.array([sd]), pdtr, p)[0])
         assert np.mean(drawn <= found) > p - 0.003
         assert found == 0 or np.mean(drawn <= found - 1) < p + 0.003
     model = BayesianGLMRegressor("poisson").fit(*counts())
@@ -323,6 +325,94 @@ def test_counts_of_more_or_less_exposure():
     for part in np.array_split(np.arange(len(X)), 2):
         stream.partial_fit(X[part], y[part], offset=offset[part])
     np.testing.assert_allclose(stream.coef_, model.coef_, atol=0.03)
+
+
+def overdispersed(n=400, r=1.5, exposure=1.0):
+    X, eta, rng = rows(n)
+    mean = exposure * np.exp(eta + 1.0)
+    return X, rng.negative_binomial(r, r / (r + mean))
+
+
+@pytest.mark.parametrize("r", [0.3, 1.5, 40.0])
+def test_negative_binomial_expectations(r, rng):
+    a, v = rng.normal(size=(7, 1)), rng.uniform(0.0, 0.5, (7, 1))
+    y, weight = rng.poisson(3.0, 7).astype(float), rng.uniform(0.5, 2.0, 7)
+    family = OverdispersedCounts(r)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    weights /= weights.sum()
+
+    def each(shift=0.0, more=0.0):
+        z = a + shift + np.sqrt(v + more) * nodes
+        own = nbinom.logpmf(y[:, None], r, r / (r + np.exp(z)))
+        return weight * (own @ weights)
+
+    found = family.expectations(a, v, y, weight)
+    assert found[0] == pytest.approx(-each().sum(), rel=1e-9)
+    slope = (each(1e-4) - each(-1e-4)) / 2e-4
+    np.testing.assert_allclose(found[1][:, 0], slope, atol=1e-6)
+    bend = (each(1e-3) - 2.0 * each() + each(-1e-3)) / 1e-6
+    np.testing.assert_allclose(found[2][:, 0], -bend, atol=1e-4)
+    own = family.log_likelihood(a, np.column_stack([y, np.full(7, 0.7)]))
+    mean = np.exp(a[:, 0] + 0.7)
+    np.testing.assert_allclose(own, nbinom.logpmf(y, r, r / (r + mean)))
+    np.testing.assert_allclose(family.mean(a), np.exp(a))
+
+
+def test_counts_that_vary_more():
+    X, y = overdispersed()
+    params = {"family": "negative-binomial", "tol": 1e-4}
+    model = BayesianGLMRegressor(**params).fit(X, y)
+    assert model.converged_
+    assert 1.1 < model.concentration_ < 2.1
+    assert (abs(model.coef_ - [0.8, -0.5, 0.2]) < 3.5 * model.coef_std_).all()
+    poisson = BayesianGLMRegressor("poisson").fit(X, y)
+    assert model.elbo_ > poisson.elbo_ + 100.0
+    assert (model.coef_std_ > 1.3 * poisson.coef_std_).all()
+    # Of the highest bound.
+    for factor in (0.9, 1.1):
+        given = factor * model.concentration_
+        other = BayesianGLMRegressor(**params, concentration=given).fit(X, y)
+        assert other.concentration_ == given and other.elbo_ < model.elbo_
+    mean, std = model.predict(X, return_std=True)
+    rng = np.random.default_rng(0)
+    draws = model.posterior_.sample(50_000, rng) @ design(X[:3]).T
+    r = model.concentration_
+    new = rng.negative_binomial(r, r / (r + np.exp(draws)))
+    np.testing.assert_allclose(mean[:3], new.mean(axis=0), rtol=0.02)
+    np.testing.assert_allclose(std[:3], new.std(axis=0), rtol=0.03)
+    interval = model.predict_interval(X, level=0.9)
+    np.testing.assert_allclose(
+        interval[:3], np.quantile(new, [0.05, 0.95], axis=0).T, atol=1.0
+    )
+    assert 0.88 < np.mean((interval[:, 0] <= y) & (y <= interval[:, 1])) < 0.97
+    assert model.pareto_k_ < 0.7
+    few = BayesianGLMRegressor(**params).fit(X[:3], y[:3])  # in the span of the rows
+    assert np.isfinite(few.coef_).all()
+
+
+def test_counts_that_vary_more_in_streams_and_with_an_offset():
+    exposure = np.random.default_rng(1).uniform(0.5, 5.0, 2000)
+    X, y = overdispersed(2000, exposure=exposure)
+    offset = np.log(exposure)
+    model = BayesianGLMRegressor("negative-binomial").fit(X, y, offset=offset)
+    assert (abs(model.coef_ - [0.8, -0.5, 0.2]) < 3.5 * model.coef_std_).all()
+    assert abs(model.intercept_ - 1.5) < 3.5 * model.intercept_std_
+    stream = BayesianGLMRegressor("negative-binomial")
+    for part in np.array_split(np.arange(2000), 4):
+        stream.partial_fit(X[part], y[part], offset=offset[part])
+    assert stream.concentration_ == pytest.approx(model.concentration_, rel=0.05)
+    np.testing.assert_allclose(stream.coef_, model.coef_, atol=0.02)
+    # Where counts vary no more than Poisson's, it is that model.
+    counted = np.random.default_rng(0).poisson(np.exp(X @ [0.3, 0.2, 0.1]))
+    same = BayesianGLMRegressor("negative-binomial").fit(X, counted)
+    poisson = BayesianGLMRegressor("poisson").fit(X, counted)
+    np.testing.assert_allclose(same.coef_, poisson.coef_, atol=1e-2)
+    with pytest.raises(ValueError, match="has no steps for family='negative-binomial'"):
+        BayesianGLMRegressor("negative-binomial", solver="svrg").fit(X, y)
+    with pytest.raises(ValueError, match="has no stochastic gradients"):
+        model.gradient_variance(X, y)
+    with pytest.raises(ValueError, match="concentration"):
+        BayesianGLMRegressor("negative-binomial", concentration=0.0).fit(X, y)
 
 
 def test_real_numbers_with_an_offset():

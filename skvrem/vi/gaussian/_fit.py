@@ -20,8 +20,8 @@ def fit_bound(
     estimator : BaseEstimator
         With `tol` and `max_iter`, of epochs of all runs.
     model : object
-        Whose ``refined()``, where it has one, is the same model with finer nodes, or
-        None.
+        Whose ``refined(point)``, where it has one, is the same model with finer nodes,
+        or with what else is better chosen at the end of a fit, or None.
     data : source
     solver : Solver
     point : Point
@@ -63,8 +63,8 @@ def fit_bound(
         )
 
     result, error = fit(model, point, estimator.max_iter, passes), math.nan
-    refined = getattr(model, "refined", lambda: None)
-    while (finer := refined()) is not None:
+    refined = getattr(model, "refined", lambda point: None)
+    while (finer := refined(result.point)) is not None:
         mean = solvers.Batch()
         mean.start(finer, data, None)
         error = abs(mean.certify(result.point, 1.0).objective - result.objective)

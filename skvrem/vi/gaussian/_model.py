@@ -242,7 +242,7 @@ class GaussianModel(PlainModel):
         self.k = family.n_predictors
         self._directed = None, None, None
 
-    def refined(self):
+    def refined(self, point):
         """Return the model with finer quadrature, None where there is none."""
         family = getattr(self.family, "refined", lambda: None)()
         return None if family is None else self.changed(family=family)

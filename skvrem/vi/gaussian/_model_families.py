@@ -149,6 +149,49 @@ class PoissonCounts(_Family):
         return mean
 
 
+class OverdispersedCounts(_Family):
+    r"""Negative binomial counts with the logarithm of their mean as predictor.
+
+    Their variance is :math:`\mu + \mu^2 / r` for the mean :math:`\mu` and the
+    concentration r. With :math:`s = z - \log r` the log-likelihood is that of y ones
+    among y + r draws of a logistic regression,
+
+    .. math:: y s - (y + r) \log(1 + e^s)
+              + \log \frac{\Gamma(y + r)}{\Gamma(r) \, y!} .
+
+    A second column of targets is an offset, which is added to the predictor.
+    """
+
+    n_predictors = 1
+    code = None
+
+    def __init__(self, concentration):
+        self.concentration = concentration
+
+    def expectations(self, a, v, y, weight):
+        """See :class:`Logistic`."""
+        a, y = _without_offset(a, y)
+        r, n = self.concentration, y + self.concentration
+        w = weight if weight.size else np.ones(len(y))
+        row = a - np.log(r), v, y / n, w * n
+        loss, residual, curvature = Logistic().expectations(*row)
+        return float(loss - w @ self._constant(y)), residual, curvature
+
+    def _constant(self, y):
+        r = self.concentration
+        return gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)
+
+    def log_likelihood(self, z, y):
+        """Return log p(y | z) of predictors (..., 1), of shape (...)."""
+        z, y = _without_offset(z, y)
+        s, r = z[..., 0] - np.log(self.concentration), self.concentration
+        return y * s - (y + r) * np.logaddexp(0.0, s) + self._constant(y)
+
+    def mean(self, z):
+        """Return E(y | z)."""
+        return np.exp(z)
+
+
 class GaussianNoise(_Family):
     """Real numbers with noise of a given variance about the predictor."""
 

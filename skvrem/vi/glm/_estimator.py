@@ -47,6 +47,8 @@ from skvrem.vi.glm._span import Span
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
 # Draws of coefficients at once, for the shape of the importance weights.
 DRAWS_AT_ONCE = 50
+# Parameters that are above zero, where an estimator has them.
+POSITIVE = "intercept_prior_scale", "noise_scale", "concentration"
 
 
 class GaussianPosterior(
@@ -119,7 +121,7 @@ class GaussianPosterior(
     def _see(self, X, y, sample_weight, **stream):
         """Fit to rows, or to a batch of a stream, wholly or not at all."""
         with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
-            check_parameters(self, intercept_prior_scale=SCALES, noise_scale=SCALES)
+            check_parameters(self, **dict.fromkeys(POSITIVE, SCALES))
             check_steps(self)
             check_prior_scale(self, self._prior_options)
             self._fit(X, y, sample_weight, **stream)
@@ -156,7 +158,8 @@ class GaussianPosterior(
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
         k, weight = family.n_predictors, data.total_weight
         intercept, p = self.fit_intercept, prior.n_dim // k
-        model = GaussianModel(family, targets, prior, weight, intercept, *kind)
+        given = family, targets, prior, weight, intercept
+        model = self._model(data, *given, *kind)
         mean, rows, reveal = self._first_mean(model, data, prior), data, model.posterior
         if last is not None and last.n_dim != prior.n_dim:
             last = None
@@ -164,7 +167,8 @@ class GaussianPosterior(
             span = Span(data, one, intercept)
             rows, mean = span.data, span.means(mean)
             last = None if last is None else span.project(last, k)
-            model = GaussianModel(family, targets, span.prior(k), weight, False, *kind)
+            given = family, targets, span.prior(k), weight, False
+            model = self._model(rows, *given, *kind)
 
             def reveal(parameters):
                 return span.lift(model.posterior(parameters), k)
@@ -182,7 +186,7 @@ class GaussianPosterior(
         how = {"step_size": plan.step_size, "rng": rng}
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, lambda at: attributes(at.parameters))
-            result, _, error = fit_bound(
+            result, last_model, error = fit_bound(
                 self, moved, rows, plan.solver, point, report, began, **how
             )
         parameters = result.point.parameters
@@ -197,6 +201,7 @@ class GaussianPosterior(
             n_samples_seen_=seen + data.n_units,
             **result.attributes(),
             **plan.attributes(),
+            **self._of_family(last_model, data.n_units / (seen + data.n_units)),
             _rows=(data, targets, prior),
         )
         if stream:
@@ -208,6 +213,11 @@ class GaussianPosterior(
             raise ValueError(
                 f"solver={plan.name!r} needs dense rows: pass X.toarray(), or choose "
                 "solver='batch', which takes sparse ones."
+            )
+        if model.family.code is None:
+            raise ValueError(
+                f"solver={plan.name!r} has no steps for family={self.family!r}: choose "
+                "solver='batch'."
             )
         if model.y.ndim > 1:
             raise ValueError(
@@ -229,6 +239,17 @@ class GaussianPosterior(
         steps = SteppingModel(model, data, plan.name, *how)
         size = steps.auto_step(point) if size == "auto" else size
         return steps, plan.stepping(size, batch_size)
+
+    def _model(self, data, *given):
+        """Return the model of a source's rows."""
+        return GaussianModel(*given)
+
+    def _of_family(self, model, share):
+        """Return the fitted attributes of what the family has learnt.
+
+        The rows are such a share of all of a stream.
+        """
+        return {}
 
     def _first_mean(self, model, data, prior):
         """Return the means (p, k) that a cold fit starts from."""
@@ -406,6 +427,8 @@ class GaussianPosterior(
             )
         data, targets, _ = self._open_fitted(X, y, sample_weight)
         given = self._of_fit
+        if self._family(data.n_units, given).code is None:
+            raise ValueError(f"family={given.family!r} has no stochastic gradients.")
         if not isinstance(data.rows, np.ndarray):
             raise ValueError("gradient_variance needs dense rows: pass X.toarray().")
         rows = np.asarray(data.rows, np.float64)

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.linalg import solve_triangular
-from scipy.special import pdtr
+from scipy.optimize import minimize_scalar
+from scipy.special import betainc, pdtr
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score, r2_score
 from sklearn.preprocessing import StandardScaler
@@ -20,12 +21,19 @@ from skvrem.vi.gaussian._answers import deviation, quantile, tail_of
 from skvrem.vi.gaussian._guards import check_in_memory, checked, feature_scales
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
-from skvrem.vi.gaussian._model_families import GaussianNoise, PoissonCounts
+from skvrem.vi.gaussian._model_families import (
+    GaussianNoise,
+    OverdispersedCounts,
+    PoissonCounts,
+)
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.glm._estimator import GaussianPosterior
 
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
+COUNTS = "poisson", "negative-binomial"
+# Concentrations that are learnt: beyond, counts vary as Poisson's do.
+LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-4, 1e6
 # Of the targets' root mean square the noise is at least this share.
 LEAST_NOISE = 1e-3
 # Prior standard deviations of standardised coefficients, in those of the targets; and
@@ -37,6 +45,35 @@ TAU_STEP, LEAST_DF = 1e-2, 3.0
 # Nodes of the quadrature for quantiles of counts, for each of their deviations that the
 # mean may be off; rows at once.
 COUNT_NODES, MOST_COUNT_NODES, COUNT_ROWS = 64, 4096, 1024
+
+
+class ConcentrationModel(GaussianModel):
+    """Negative binomial counts whose concentration is that of the highest bound.
+
+    Parameters
+    ----------
+    data : source
+        Their rows.
+    *given
+        As of :class:`GaussianModel`.
+    """
+
+    def __init__(self, data, *given):
+        super().__init__(*given)
+        self.data = data
+
+    def refined(self, point):
+        """Return the model with the best concentration at a point."""
+        batch = self.data.batch(0, self.data.n_units)
+        a, v = self.predictors(point.parameters, batch)
+
+        def loss(log_r):
+            family = OverdispersedCounts(np.exp(log_r))
+            return family.expectations(a, v, self.y, self.data.weight)[0]
+
+        ends = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION])
+        best = minimize_scalar(loss, bounds=ends, method="bounded").x
+        return self.changed(family=OverdispersedCounts(float(np.exp(best))))
 
 
 def _log_rate(targets, weight):
@@ -64,11 +101,11 @@ def _checked_offset(offset, n_rows):
     return offset
 
 
-def count_quantile(a, sd, p):
+def count_quantile(a, sd, distribution, p):
     """Return the least counts (m,) that are not exceeded with probability p.
 
-    Of Poisson counts whose logarithmic means are normal, with means a (m,) and standard
-    deviations sd (m,).
+    Of counts whose logarithmic means are normal, with means a (m,) and standard
+    deviations sd (m,); ``distribution(counts, mean)`` is that of a count.
     """
     # Where counts vary little about their means, the probability is nearly a step.
     steps = COUNT_NODES * (1.0 + float(np.max(sd * np.exp(0.5 * a), initial=0.0)))
@@ -81,7 +118,7 @@ def count_quantile(a, sd, p):
         rates = np.exp(a[some, None] + sd[some, None] * nodes)
 
         def is_short(counts, rates=rates):
-            return pdtr(counts[:, None], rates) @ weights < p
+            return distribution(counts[:, None], rates) @ weights < p
 
         low, high = np.full(len(rates), -1.0), np.ceil(rates @ weights)
         while (short := is_short(high)).any():
@@ -104,24 +141,28 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    family : {"gaussian", "poisson"}, default="gaussian"
-        Real numbers with noise, or counts whose logarithmic mean is linear.
+    family : {"gaussian", "poisson", "negative-binomial"}, default="gaussian"
+        Real numbers with noise; counts whose logarithmic mean is linear; or such counts
+        that vary more, by full passes only.
     prior_scale : "auto", float or array-like of shape (n_features,), default="auto"
         Standard deviation of the prior of the coefficients, whose mean is zero. "auto"
-        follows the units: 2.5 standard deviations of the targets, or 1 of "poisson",
-        for a standard deviation of the feature, as those of the rows, in a stream of
-        its first batch, are.
+        follows the units: 2.5 standard deviations of the targets, or 1 of counts, for
+        a standard deviation of the feature, as those of the rows, in a stream of its
+        first batch, are.
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' root mean square. What is not
         known of it widens all standard deviations and intervals, which are those of
         Student's t.
+    concentration : float or "learn", default="learn"
+        Of "negative-binomial", whose variance is mean + mean^2 / concentration.
+        "learn": that of the highest bound.
     fit_intercept : bool, default=True
         Add an intercept.
     intercept_prior_scale : float or "auto", default="auto"
         Standard deviation of the prior of the intercept, about zero. "auto": where all
         features are at their means, the prior is about the mean of the targets
-        ("poisson": its logarithm), as wide as that of a standardised coefficient.
+        (of counts, its logarithm), as wide as that of a standardised coefficient.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
         "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
@@ -159,6 +200,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     noise_df_ : float
         Of "gaussian": degrees of freedom of the posterior where the noise is learnt,
         else infinity.
+    concentration_ : float
+        Of "negative-binomial".
     prior_scale_ : ndarray of shape (n_features,)
         Prior standard deviations of the coefficients.
     intercept_prior_mean_, intercept_prior_scale_ : float
@@ -198,10 +241,11 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        family: Literal["gaussian", "poisson"] = "gaussian",
+        family: Literal["gaussian", "poisson", "negative-binomial"] = "gaussian",
         *,
         prior_scale: float | ArrayLike | Literal["auto"] = "auto",
         noise_scale: float | Literal["learn"] = "learn",
+        concentration: float | Literal["learn"] = "learn",
         fit_intercept: bool = True,
         intercept_prior_scale: float | Literal["auto"] = "auto",
         posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
@@ -221,6 +265,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         self.family = family
         self.prior_scale = prior_scale
         self.noise_scale = noise_scale
+        self.concentration = concentration
         self.fit_intercept = fit_intercept
         self.intercept_prior_scale = intercept_prior_scale
         self.posterior = posterior
@@ -239,7 +284,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        counts = isinstance(self.family, str) and self.family == "poisson"
+        counts = among(self.family, COUNTS)
         tags.target_tags.positive_only = counts
         return tags
 
@@ -291,16 +336,16 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         X, y = checked(self, X, y, reset=reset, **options)
         y = np.asarray(y, np.float64)
         check_magnitude(y, "y")
-        if given.family == "poisson" and y.min() < 0.0:
+        counts = given.family in COUNTS
+        if counts and y.min() < 0.0:
             raise ValueError(
-                "family='poisson' is for counts, which are not negative: y is "
+                f"family={given.family!r} is for counts, which are not negative: y is "
                 f"{y.min():g} in row {int(y.argmin())}."
             )
         data = as_source(X, check_weight(sample_weight, X.shape[0]), dask=False)
         if offset is None:
             return data, y, X.dtype
         offset = _checked_offset(offset, len(y))
-        counts = given.family == "poisson"
         return data, np.column_stack([y, offset]) if counts else y - offset, X.dtype
 
     def _check_numbers(self, y):
@@ -324,6 +369,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _family(self, n_rows, given):
         if given.family == "poisson":
             return PoissonCounts()
+        if given.family == "negative-binomial":
+            return OverdispersedCounts(self.concentration_)
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
     def _prior(self, data, targets):
@@ -366,8 +413,13 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _learn(self, data, targets, n_seen):
         """Set the noise that is given, or that of the largest evidence.
 
-        The latter is pooled with that of a stream.
+        The latter is pooled with that of a stream. Likewise where the concentration
+        starts.
         """
+        if self.family == "negative-binomial":
+            start = self.concentration_ if n_seen else 1.0
+            learned = self.concentration == "learn"
+            self.concentration_ = start if learned else float(self.concentration)
         if self.family != "gaussian":
             return
         scale, df = self.noise_scale, np.inf
@@ -428,9 +480,20 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         df = 2.0 * (2.0 * near[1] - near[0] - near[2]) / TAU_STEP**2
         return variance, float(max(df, LEAST_DF))
 
+    def _model(self, data, *given):
+        if self.family == "negative-binomial" and self.concentration == "learn":
+            return ConcentrationModel(data, *given)
+        return super()._model(data, *given)
+
+    def _of_family(self, model, share):
+        if self.family != "negative-binomial":
+            return {}
+        of_batch, before = model.family.concentration, self.concentration_
+        return {"concentration_": before ** (1.0 - share) * of_batch**share}
+
     def _first_mean(self, model, data, prior):
         mean = super()._first_mean(model, data, prior)
-        if self.family == "poisson" and self.fit_intercept:
+        if self.family in COUNTS and self.fit_intercept:
             weight = data.weight if data.weight.size else None
             mean[-1] = _log_rate(model.y, weight)
         return mean
@@ -529,7 +592,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Returns
         -------
         mean : ndarray of shape (n_samples,)
-            For "poisson", the mean of the rate.
+            For counts, the mean of the rate.
         std : ndarray of shape (n_samples,)
             If asked for: of what is not known and of the noise together.
         """
@@ -539,6 +602,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         else:
             mean = np.exp(a + 0.5 * v)
             variance = mean + mean**2 * np.expm1(v)
+            if self._of_fit.family == "negative-binomial":
+                variance += mean**2 * np.exp(v) / self.concentration_
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def predict_mean_interval(
@@ -591,7 +656,15 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if self._of_fit.family == "gaussian":
             ends = quantile(np.array([tail, 1.0 - tail]), self._df)
             return a[:, None] + np.sqrt(v + self.noise_scale_**2)[:, None] * ends
-        ends = [count_quantile(a, np.sqrt(v), p) for p in (tail, 1.0 - tail)]
+        distribution = pdtr
+        if self._of_fit.family == "negative-binomial":
+            r = self.concentration_
+
+            def distribution(counts, mean):
+                return betainc(r, counts + 1.0, r / (r + mean))
+
+        given = a, np.sqrt(v), distribution
+        ends = [count_quantile(*given, p) for p in (tail, 1.0 - tail)]
         return np.stack(ends, axis=1)
 
     def score(
@@ -617,8 +690,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Returns
         -------
         score : float
-            At most 1. Of targets that are all the same, 1 if they are predicted
-            exactly and 0 otherwise; of a single row NaN, with a warning.
+            At most 1; for counts that of the deviance of Poisson's. Of targets that
+            are all the same, 1 if they are predicted exactly and 0 otherwise; of a
+            single row NaN, with a warning.
         """
         check_in_memory(y=y, sample_weight=sample_weight)
         mean = self.predict(X, offset=offset)

@@ -208,7 +208,7 @@ class HierarchicalModel(PlainModel):
         self.total_weight = total_weight
         self.past = past
 
-    def refined(self):
+    def refined(self, point):
         """Return the model with finer quadrature, None where there is none."""
         model = copy(self)
         model.family = self.family.refined()
