@@ -47,7 +47,7 @@ def tennis(quick):
 def judge(X):
     """Return the exact bound of independent Gaussians as a function."""
     ones = np.ones(len(X))
-    pairs = aggregate(X, ones, ones, False, False)
+    pairs = aggregate(X, np.empty(0), ones, ones, False)
     n = int(X.max()) + 1
     model = SkillModel(pairs, MeanField(np.zeros(n), np.ones(n)), "meanfield")
 

@@ -354,3 +354,66 @@ def test_a_bad_batch_leaves_no_trace():
     with pytest.raises(ValueError, match="5 features"):
         model.partial_fit(rows(d=4))
     untouched.check()
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_deviations_are_of_all_loadings_together(learned):
+    X = rows(40, 5, 2)
+    noise = "learn" if learned else 0.8
+    model = BayesianPPCA(2, noise_variance=noise, random_state=0).fit(X)
+    W, n = model.components_.ravel(), len(X)
+
+    def log_posterior(at):
+        V, own = at[:-1].reshape(2, 5), model.noise_variance_ * np.exp(at[-1])
+        C = V.T @ V + own * np.eye(5)
+        away = X - X.mean(axis=0)
+        fit = n * np.linalg.slogdet(C)[1] + np.sum(away * np.linalg.solve(C, away.T).T)
+        return -0.5 * (fit + at[:-1] @ at[:-1])
+
+    at, h = np.append(W, 0.0), 1e-3
+    steps = h * np.eye(11)
+    H = np.array(
+        [
+            [
+                log_posterior(at + a + b)
+                - log_posterior(at + a - b)
+                - log_posterior(at - a + b)
+                + log_posterior(at - a - b)
+                for b in steps
+            ]
+            for a in steps
+        ]
+    ) / (4.0 * h**2)
+    precision = -H[:10, :10]
+    if learned:
+        precision = precision + np.outer(H[10, :10], H[10, :10]) / H[10, 10]
+    turn = np.concatenate([W[5:], -W[:5]])
+    apart = np.linalg.svd(turn[:, None])[0][:, 1:]
+    covariance = apart @ np.linalg.inv(apart.T @ precision @ apart) @ apart.T
+    sd = np.sqrt(covariance.diagonal()).reshape(2, 5)
+    np.testing.assert_allclose(model.components_std_, sd, rtol=1e-4)
+    draws = model.sample_posterior(100_000, random_state=0)["components"]
+    np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.02)
+    np.testing.assert_allclose(draws.reshape(-1, 10) @ turn, W @ turn, atol=1e-8)
+
+
+def test_intervals_of_loadings_hold():
+    """Independent loadings would hold 89 in 100."""
+    rng, inside = np.random.default_rng(1), []
+    for _ in range(150):
+        W = rng.normal(size=(2, 6))
+        X = rng.normal(size=(150, 2)) @ W + 0.7 * rng.normal(size=(150, 6))
+        model = BayesianPPCA(2, random_state=0).fit(X)
+        u, _, v = np.linalg.svd(model.components_ @ W.T)
+        error = model.components_ - u @ v @ W
+        inside.append(abs(error) < 1.96 * model.components_std_)
+    assert 0.92 < np.mean(inside) < 0.98
+
+
+def test_many_loadings_are_independent():
+    X = rows(30, 520, 2)
+    model = BayesianPPCA(2, random_state=0).fit(X)
+    assert model.posterior_.n_dim > 1000
+    scale = model.posterior_.scale.reshape(2, -1)
+    np.testing.assert_array_equal(model.components_std_, scale)
+    assert model.sample_posterior(3)["components"].shape == (3, 2, 520)

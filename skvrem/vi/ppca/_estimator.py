@@ -34,6 +34,7 @@ from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
 from skvrem.vi.ppca._model import (
     PPCAModel,
     SecondMoments,
+    joint_root,
     log_densities,
     start_loadings,
 )
@@ -45,6 +46,8 @@ Given = ArrayLike | None
 TURNS, BOLD_TURNS = 50, 8
 # Pairs of draws by default: so many numbers, but at least and at most so many pairs.
 DRAWN, PAIRS = 100_000, (4, 32)
+# Loadings whose covariance is kept track of.
+MOST_LOADINGS = 1000
 # Variance of all columns under which noise would have an infinite precision.
 LEAST_TRACE = 1e-75
 
@@ -93,13 +96,15 @@ class BayesianPPCA(
         Posterior means of the loadings, transposed, the longest first.
     components_std_ : ndarray of shape (n_components, n_features)
         Their standard deviations: given where the components point, as the turns of
-        all of them together, which the data say nothing of, are left out.
+        all of them together, which the data say nothing of, are left out. Up to 1,000
+        loadings they are of all loadings and the noise together, by the second order of
+        the likelihood; beyond those of independent loadings, which are too small.
     mean_ : ndarray of shape (n_features,)
         Mean of the rows.
     noise_variance_ : float
-    posterior_ : Gaussian
-        Of the loadings, in the order of ``components_.ravel()``: ``mean``, ``scale``,
-        ``sample``, ``logpdf``.
+    posterior_ : MeanField
+        The independent Gaussians of the bound, in the order of
+        ``components_.ravel()``: ``mean``, ``scale``, ``sample``, ``logpdf``.
     elbo_, elbo_se_ : float
         Lower bound of the log evidence in nats, and the standard error that the draws
         leave in it.
@@ -296,7 +301,12 @@ class BayesianPPCA(
             **result.attributes(),
             n_samples_seen_=n_rows,
             _moments=(moments.weight, moments.mean, moments.rows, moments.matrix),
+            _learned=learn,
         )
+        if (root := self._joint_root()) is not None:
+            scale = np.sqrt(np.einsum("ij,ij->i", root, root))
+            scale = scale.reshape(self.components_.shape).astype(dtype)
+            self.components_std_ = scale
 
     def _run(self, model, began, report):
         """Find means and standard deviations in turns, until neither moves."""
@@ -334,6 +344,19 @@ class BayesianPPCA(
             "posterior_": MeanField(loadings.ravel(), scale.ravel()),
         }
 
+    def _joint_root(self):
+        """Return a root of the covariance of all loadings, None of too many.
+
+        In the order of ``components_.ravel()``.
+        """
+        (k, d), q = self.components_.shape, self.posterior_
+        if q.n_dim > MOST_LOADINGS:
+            return None
+        moments, noise = SecondMoments(*self._moments), self.noise_variance_
+        W, scale = q.mean.reshape(k, d).T, float(self._of_fit.prior_scale)
+        root = joint_root(moments, W, noise, scale, self._learned)
+        return root.reshape(d, k, -1).swapaxes(0, 1).reshape(k * d, -1)
+
     # What it says of rows
 
     def _rows(self, X, reset=False, **options):
@@ -345,7 +368,7 @@ class BayesianPPCA(
     def _predictive(self):
         """Return the Gaussian of a row: what W varies by is noise beside its means."""
         check_is_fitted(self)
-        variance = np.square(self.components_std_, dtype=np.float64)
+        variance = self.posterior_.variance.reshape(self.components_.shape)
         noise = self.noise_variance_ + variance.sum(axis=0)
         return LowRank(self.mean_, noise, self.components_.T)
 
@@ -485,7 +508,12 @@ class BayesianPPCA(
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
-        draws = self.posterior_.sample(n_samples, rng)
+        root = self._joint_root()
+        if root is None:
+            draws = self.posterior_.sample(n_samples, rng)
+        else:
+            noise = rng.standard_normal((n_samples, root.shape[1]))
+            draws = self.posterior_.mean + noise @ root.T
         return {"components": draws.reshape(n_samples, *self.components_.shape)}
 
     def _draws(self, X, y, n_samples, rng):
@@ -513,13 +541,13 @@ class BayesianPPCA(
         """
         check_is_fitted(self)
         lengths = np.square(self.components_, dtype=np.float64).sum(axis=1)
-        variances = np.square(self.components_std_, dtype=np.float64)
-        variance = lengths + variances.sum(axis=1)
+        known = self.posterior_.variance.reshape(self.components_.shape)
+        variance = lengths + known.sum(axis=1)
         total = variance.sum() + self.n_features_in_ * self.noise_variance_
         columns = {
             "variance": variance,
             "share": variance / total,
-            "loading sd": np.sqrt(variances.mean(axis=1)),
+            "loading sd": np.sqrt(np.square(self.components_std_).mean(axis=1)),
         }
         facts = {
             "noise variance": self.noise_variance_,

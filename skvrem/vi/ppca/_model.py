@@ -42,6 +42,8 @@ LARGEST_CHANGE = 2.0
 # A posterior precision is at least this share of the prior's: away from the optimum the
 # likelihood may be convex in a loading.
 LEAST_PRECISION = 0.1
+# Of the logarithm of the noise variance, for differences.
+STEP = 1e-4
 LOG_2PI = np.log(2.0 * np.pi)
 
 
@@ -249,6 +251,55 @@ def log_densities(rows, components, noise):
         log_det = np.log1p(values / noise).sum() + d * np.log(noise)
         out[i] = -0.5 * (d * LOG_2PI + log_det + (length - along) / noise)
     return out
+
+
+def joint_root(moments, W, noise, prior_scale, learned):
+    r"""Return a root (d k, r) of the covariance of all loadings together.
+
+    That of the second order at W, with the noise integrated out where it is learned,
+
+    .. math:: \Sigma^{-1} = s^{-2} I - n \Big[ H - \frac{h h^T}{\eta} \Big],
+
+    with the Hessian H by W, the derivative h of the gradient by the logarithm of the
+    noise variance, and the second derivative :math:`\eta` by that. It is taken where
+    components do not turn: along :math:`W A`, A antisymmetric, the likelihood is flat.
+
+    Parameters
+    ----------
+    moments : SecondMoments
+    W : ndarray of shape (d, k)
+    noise : float
+        Noise variance.
+    prior_scale : float
+    learned : bool
+        The noise is.
+    """
+    (d, k), n = W.shape, moments.weight
+    at, one_by_one = likelihood(moments, W, noise), np.eye(d * k).reshape(-1, d, k)
+    H = hessian_times(moments, W, noise, at, one_by_one).reshape(d * k, d * k)
+    if learned:
+        less, more = (
+            likelihood(moments, W, noise * np.exp(step)) for step in (-STEP, STEP)
+        )
+        h = ((more.gradient - less.gradient) / (2.0 * STEP)).ravel()
+        eta = (more.by_noise - less.by_noise) / (2.0 * STEP)
+        if eta < 0.0:
+            H -= np.outer(h, h) / eta
+    apart = np.eye(d * k)
+    if k > 1:
+        pairs = np.triu_indices(k, 1)
+        turns = np.zeros((len(pairs[0]), d, k))
+        numbers = np.arange(len(turns))
+        turns[numbers, :, pairs[0]], turns[numbers, :, pairs[1]] = (
+            W[:, pairs[1]].T,
+            -W[:, pairs[0]].T,
+        )
+        basis, _, _ = np.linalg.svd(turns.reshape(len(turns), -1).T)
+        apart = basis[:, len(turns) :]
+    values, vectors = np.linalg.eigh(apart.T @ H @ apart)
+    precision = prior_scale**-2 - n * values
+    precision = np.maximum(precision, LEAST_PRECISION / prior_scale**2)
+    return apart @ (vectors / np.sqrt(precision))
 
 
 def start_loadings(moments, k, prior_scale, noise):

@@ -1,0 +1,141 @@
+"""How often 95 % intervals hold, of Bayesian estimators, on simulated data.
+
+Parameters are drawn from a prior, rows from the model, and the share of the parameters
+(or new targets) that lie in their intervals is counted; the standard error takes the
+mean of a set for one observation. What is shown is how far the share is from 0.95.
+
+- Regression: standard normal features and coefficients, noise exp(N(0, 1/4)), which is
+  learnt; the priors are the default ones, that follow the units of the data.
+- Counts: negative binomial with the concentration 2, which is learnt.
+- Components: loadings N(0, 1), noise 0.7; those of the fit are turned as near to the
+  true ones as they can, as no data tell turns apart.
+- Skills: N(0, 1), ties and home advantage, half of the matches on neutral ground.
+"""
+
+import numpy as np
+
+from benchmarks.harness import Row, group, quiet, timed
+from skvrem import BayesianGLMRegressor, BayesianPPCA, BradleyTerry
+
+LEVEL, WIDTH = 0.95, 1.959964
+# How far off a share may be, and simulated sets.
+CLOSE, SETS = 0.02, 2000
+
+
+def rows(run, label, simulate, close=CLOSE):
+    """Yield how far shares are from what intervals promise, by what they are of.
+
+    ``simulate(rng)`` fits a set that it draws, and returns whether things lie in their
+    intervals, by what they are.
+    """
+    shares, seconds = [], []
+    with quiet():
+        for seed in range(run.size(SETS, 10)):
+            rng = np.random.default_rng(seed)
+            took, found = timed(lambda rng=rng: simulate(rng))
+            seconds.append(took)
+            shares.append({name: np.mean(inside) for name, inside in found.items()})
+    for name in shares[0]:
+        each = np.array([share[name] for share in shares])
+        share, error = each.mean(), each.std() / np.sqrt(len(each))
+        note = f"{100 * share:.1f} % +- {100 * error:.1f}"
+        numbers = {"share": share, "error": error, "seconds": float(np.median(seconds))}
+        # Counts come in steps: their intervals may hold more.
+        more = share - LEVEL if name != "new counts" else 0.0
+        off = max(LEVEL - share, more)
+        yield Row(f"{label}: {name}", off, "", {}, close, note, error, name, numbers)
+
+
+def inside(truth, interval):
+    return (interval[..., 0] <= truth) & (truth <= interval[..., 1])
+
+
+def around(mean, sd):
+    return np.stack([mean - WIDTH * sd, mean + WIDTH * sd], axis=-1)
+
+
+@group([("6", "2"), ("10", "2"), ("10", "4"), ("30", "4"), ("300", "10")])
+def regression(run, n, d):
+    """Linear regression: coefficients, and new targets."""
+    n, d = int(n), int(d)
+
+    def simulate(rng):
+        X, beta = rng.normal(size=(n + 20, d)), rng.normal(size=d)
+        noise = np.exp(0.5 * rng.normal())
+        y = X @ beta + 1.0 + noise * rng.normal(size=n + 20)
+        model = BayesianGLMRegressor().fit(X[:n], y[:n])
+        table = model.summary()
+        ends = table[["coefficient 2.5 %", "coefficient 97.5 %"]].to_numpy()
+        new = inside(y[n:], model.predict_interval(X[n:]))
+        return {"coefficients": inside(beta, ends[:d]), "new targets": new}
+
+    yield from rows(run, f"{n} rows, {d} features", simulate)
+
+
+@group([("50", "2"), ("500", "5")])
+def counts(run, n, d):
+    """Negative binomial regression: coefficients, and new counts (at least 95 %)."""
+    n, d = int(n), int(d)
+
+    def simulate(rng):
+        X, beta = rng.normal(size=(n + 20, d)), 0.3 * rng.normal(size=d)
+        mean = np.exp(X @ beta + 1.5)
+        y = rng.negative_binomial(2.0, 2.0 / (2.0 + mean))
+        model = BayesianGLMRegressor("negative-binomial").fit(X[:n], y[:n])
+        coefficients = inside(beta, around(model.coef_, model.coef_std_))
+        new = inside(y[n:], model.predict_interval(X[n:]))
+        return {"coefficients": coefficients, "new counts": new}
+
+    yield from rows(run, f"{n} rows, {d} features", simulate)
+
+
+@group([("20", "6", "1"), ("200", "6", "1"), ("150", "6", "2"), ("500", "8", "3")])
+def components(run, n, d, k):
+    """Probabilistic principal components: loadings."""
+    n, d, k = int(n), int(d), int(k)
+
+    def simulate(rng):
+        W = rng.normal(size=(k, d))
+        X = rng.normal(size=(n, k)) @ W + 0.7 * rng.normal(size=(n, d))
+        model = BayesianPPCA(k, random_state=0).fit(X)
+        u, _, v = np.linalg.svd(model.components_ @ W.T)
+        alone = model.posterior_.scale.reshape(k, d)
+        found = {"loadings": model.components_std_, "of independent loadings": alone}
+        truth = u @ v @ W
+        return {
+            name: inside(truth, around(model.components_, sd))
+            for name, sd in found.items()
+        }
+
+    for row in rows(run, f"{n} rows, {d} features, {k} components", simulate):
+        yield row._replace(target=CLOSE if row.key == "loadings" else None)
+
+
+@group([("8", "60"), ("20", "600")])
+def skills(run, n_items, n):
+    """Bradley-Terry: differences of skills, and the advantage of being at home."""
+    n_items, n = int(n_items), int(n)
+
+    def simulate(rng):
+        skill, home = rng.normal(size=n_items), 0.4
+        a = rng.integers(n_items, size=n)
+        b = (a + rng.integers(1, n_items, size=n)) % n_items
+        at_home = rng.integers(2, size=n)
+        u = skill[a] - skill[b] + home * at_home
+        odds = np.stack([np.exp(-u / 2), np.full(n, 0.5), np.exp(u / 2)])
+        ends = np.cumsum(odds / odds.sum(axis=0), axis=0)
+        y = 0.5 * (rng.uniform(size=n) > ends[:2]).sum(axis=0)
+        model = BradleyTerry(ties="davidson", home_advantage=True)
+        model.fit(np.stack([a, b, at_home], axis=1), y)
+        items = model.items_
+        first, second = np.triu_indices(len(items), 1)
+        found = model.difference_interval(items[first], items[second])
+        truth = skill[items[first]] - skill[items[second]]
+        ends = np.stack([found.lower, found.upper], axis=1)
+        mean, sd = model.home_advantage_, model.home_advantage_std_
+        return {
+            "differences": inside(truth, ends),
+            "home advantage": inside(home, around(mean, sd)),
+        }
+
+    yield from rows(run, f"{n} matches of {n_items}", simulate)
