@@ -318,3 +318,38 @@ def test_warnings_point_to_the_line_of_the_fit(estimator):
         with pytest.warns(OneClassWarning) as caught:
             BayesianLogisticRegression().partial_fit(X[:2], [1, 1], classes=[0, 1])
         assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("offset", [None, 0.5])
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "negative-binomial"])
+def test_new_targets_of_regressions(family, offset):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 2))
+    y = X[:, 0] + 1.0 + 0.3 * rng.normal(size=12)
+    y = y if family == "gaussian" else rng.poisson(np.exp(y))
+    given = {} if offset is None else {"offset": np.full(12, offset)}
+    model = BayesianGLMRegressor(family).fit(X, y, **given)
+    new = model.sample_predictive(X, 100_000, random_state=0, **given)
+    assert new.shape == (100_000, 12)
+    mean, std = model.predict(X, return_std=True, **given)
+    np.testing.assert_allclose(new.mean(axis=0), mean, rtol=0.03, atol=0.02)
+    np.testing.assert_allclose(new.std(axis=0), std, rtol=0.1)
+    low, high = model.predict_interval(X, level=0.8, **given).T
+    inside = np.mean((low <= new) & (new <= high), axis=0)
+    assert (inside > 0.79).all() and (family != "gaussian" or (inside < 0.81).all())
+    if family != "gaussian":
+        assert (new == np.round(new)).all()
+    same = model.sample_predictive(X, 3, random_state=1, **given)
+    again = model.sample_predictive(X, 3, random_state=1, **given)
+    np.testing.assert_array_equal(same, again)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_new_labels_of_classes(k):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    y = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [0.0, 0.8][: k - 1])]
+    model = BayesianLogisticRegression().fit(X, y)
+    new = model.sample_predictive(X[:8], 40_000, random_state=0)
+    shares = (new[..., None] == model.classes_).mean(axis=0)
+    np.testing.assert_allclose(shares, model.predict_proba(X[:8]), atol=0.012)

@@ -90,6 +90,11 @@ def test_arviz_takes_it(kind):
     model, X, y = problems()[kind]
     data = model.fit(X, y).to_arviz(X, y, n_samples=2000, random_state=0)
     assert {"posterior", "log_likelihood", "observed_data"} <= set(data.groups())
+    if hasattr(model, "sample_predictive"):
+        new = data.posterior_predictive["y"]
+        assert new.shape == data.log_likelihood["y"].shape
+        error = abs(new.mean(["chain", "draw"]) - data.observed_data["y"]).mean()
+        assert error < 3.0 * data.observed_data["y"].std()
     loo = az.loo(data)
     # What leaving rows out says is near the mean log density of the fitted rows.
     assert abs(loo.elpd_loo / len(X) - data.log_likelihood["y"].mean()) < 0.5

@@ -587,6 +587,24 @@ def test_pareto_k_from_one_match_after_the_other(params, nu):
     assert model.pareto_k_ < 0.7
 
 
+@pytest.mark.parametrize("ties", [None, "davidson"])
+def test_new_results_are_as_probable_as_predicted(ties):
+    X, y, _ = season(nu=0.7 if ties else 0.0, home=0.4)
+    model = BradleyTerry(ties=ties, home_advantage=True).fit(X, y)
+    matches = [[0, 1], [5, 2], [3, 99], [99, 98]]
+    new = model.sample_predictive(matches, 40_000, random_state=0)
+    assert new.shape == (40_000, 4)
+    shares = (new[..., None] == model.classes_).mean(axis=0)
+    np.testing.assert_allclose(shares, model.predict_proba(matches), atol=0.012)
+    # An unknown item has one skill in a draw.
+    twice = model.sample_predictive([[99, 0]] * 2, 20_000, random_state=0)
+    assert np.mean(twice[:, 0] == twice[:, 1]) > 0.02 + sum(
+        np.mean(twice[:, 0] == c) ** 2 for c in model.classes_
+    )
+    with pytest.raises(ValueError, match="not in the fit"):
+        model.set_params(handle_unknown="error").sample_predictive(matches)
+
+
 def test_pareto_k_tells_what_independent_skills_leave_out():
     X, y, _ = season(n_items=40, n=4000)
     k = [

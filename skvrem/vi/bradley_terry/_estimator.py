@@ -551,22 +551,69 @@ class BradleyTerry(
         column = np.broadcast_to((2.0 * result).astype(int), log_p.shape[:-1])
         return np.take_along_axis(log_p, column[..., None], axis=-1)[..., 0]
 
+    def sample_predictive(
+        self, X: ArrayLike, n_samples: int = 1, random_state: Any = None
+    ) -> np.ndarray:
+        """Draw new results of matches, by their chance and by the posterior.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+            Labels of the two items of each match, with as many columns as in `fit`.
+        n_samples : int, default=1
+            Draws of each; a draw has the same skills for all matches.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        results : ndarray of shape (n_samples, n_matches)
+            Of ``classes_``.
+
+        Raises
+        ------
+        ValueError
+            As `predict_proba`.
+        """
+        check_is_fitted(self)
+        rng = check_random_state(random_state)
+        labels, home = open_labels(self, X, reset=False)
+        codes = self._known(labels, self.handle_unknown)
+        theta = self.posterior_.sample(n_samples, rng)
+        # Items that are known by the prior only, each with a skill of its own.
+        unknown, number = np.unique(np.asarray(labels)[codes < 0], return_inverse=True)
+        codes[codes < 0] = self.items_.size + number
+        more = self._of_fit.prior_scale * rng.standard_normal((n_samples, unknown.size))
+        p = self._outcomes_at(np.hstack([theta, more]), codes, home)
+        return self._drawn(p, rng)
+
+    def _outcomes_at(self, theta, codes, home):
+        """Return the probabilities (s, n, n_classes) of results at draws (s, d)."""
+        skills, (a, b) = theta[:, self._offset :], codes.T
+        u = skills[:, a] - skills[:, b]
+        if self._offset:
+            u += theta[:, :1] * home
+        return outcomes(self._of_fit.ties, u, self._eta)
+
+    def _drawn(self, p, rng):
+        """Return results that are drawn with the probabilities (..., n_classes)."""
+        ends = np.cumsum(p, axis=-1)[..., :-1]
+        number = (rng.uniform(size=(*p.shape[:-1], 1)) > ends).sum(axis=-1)
+        return self.classes_[number]
+
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
         ties = self._of_fit.ties
         labels, home, won, _ = open_matches(self, X, y, None, ties, reset=False)
         theta = self.posterior_.sample(n_samples, rng)
+        p = self._outcomes_at(theta, self._known(labels), home)
+        each, new = self._log_of_results(np.log(p), won), self._drawn(p, rng)
         skills = theta[:, self._offset :]
-        a, b = self._known(labels).T
-        u = skills[:, a] - skills[:, b]
-        if self._offset:
-            u += theta[:, :1] * home
-        each = self._log_of_results(np.log(outcomes(ties, u, self._eta)), won)
         posterior = {"skill": skills - skills.mean(axis=1, keepdims=True)}
         if self._offset:
             posterior["home_advantage"] = theta[:, 0]
         coords = {"item": list(map(str, self.items_))}
-        return Draws(posterior, {"skill": ["item"]}, coords, each, won)
+        return Draws(posterior, {"skill": ["item"]}, coords, each, won, new)
 
     def _differences(self, codes, home=None):
         """Return means and variances (n,) of differences of items (n, 2).

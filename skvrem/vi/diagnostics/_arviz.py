@@ -22,6 +22,8 @@ class Draws(NamedTuple):
     log_likelihood : ndarray of shape (n_samples, n_rows)
         Of each row at each draw.
     observed : ndarray of shape (n_rows, ...), or None
+    predictive : ndarray of shape (n_samples, n_rows, ...), or None
+        New targets of the rows, as numbers.
     """
 
     posterior: dict
@@ -29,6 +31,7 @@ class Draws(NamedTuple):
     coords: dict
     log_likelihood: np.ndarray
     observed: np.ndarray | None
+    predictive: np.ndarray | None = None
 
 
 class ArviZMixin:
@@ -51,8 +54,9 @@ class ArviZMixin:
         Returns
         -------
         data : arviz.InferenceData
-            With the groups posterior, log_likelihood and observed_data, variables
-            labelled by features, classes or items.
+            With the groups posterior, log_likelihood, observed_data and, of estimators
+            with ``sample_predictive``, posterior_predictive; variables are labelled by
+            features, classes or items.
 
         Raises
         ------
@@ -69,10 +73,14 @@ class ArviZMixin:
         if draws.observed is not None:
             axes = ["row", "column"][: draws.observed.ndim]
             observed = {"y": draws.observed}
+        predictive = None
+        if draws.predictive is not None:
+            predictive = {"y": draws.predictive[None]}
         return arviz.from_dict(
             posterior=posterior,
             log_likelihood={"y": draws.log_likelihood[None]},
             observed_data=observed,
+            posterior_predictive=predictive,
             coords=draws.coords,
             dims={**draws.dims, "y": axes},
         )

@@ -101,6 +101,10 @@ class Logistic(_Family):
         z = z[..., 0]
         return y * z - np.logaddexp(0.0, z)
 
+    def draw(self, z, rng):
+        """Return draws of y (...) at predictors (..., 1)."""
+        return (rng.random(z.shape[:-1]) < expit(z[..., 0])).astype(float)
+
     def mean(self, z):
         """Return E(y | z)."""
         return expit(z)
@@ -139,6 +143,10 @@ class PoissonCounts(_Family):
         z, y = _without_offset(z, y)
         z = z[..., 0]
         return y * z - np.exp(z) - gammaln(y + 1.0)
+
+    def draw(self, z, rng):
+        """Return draws of y (...) at predictors (..., 1)."""
+        return rng.poisson(np.exp(z[..., 0])).astype(float)
 
     def mean(self, z):
         """Return E(y | z)."""
@@ -187,6 +195,11 @@ class OverdispersedCounts(_Family):
         s, r = z[..., 0] - np.log(self.concentration), self.concentration
         return y * s - (y + r) * np.logaddexp(0.0, s) + self._constant(y)
 
+    def draw(self, z, rng):
+        """Return draws of y (...) at predictors (..., 1)."""
+        r = self.concentration
+        return rng.negative_binomial(r, r / (r + np.exp(z[..., 0]))).astype(float)
+
     def mean(self, z):
         """Return E(y | z)."""
         return np.exp(z)
@@ -216,6 +229,10 @@ class GaussianNoise(_Family):
         """Return log p(y | z) of predictors (..., 1), of shape (...)."""
         square = np.square(y - z[..., 0]) / self.variance
         return -0.5 * (square + np.log(2.0 * np.pi * self.variance))
+
+    def draw(self, z, rng):
+        """Return draws of y (...) at predictors (..., 1)."""
+        return rng.normal(z[..., 0], np.sqrt(self.variance))
 
     def mean(self, z):
         """Return E(y | z)."""
@@ -282,6 +299,11 @@ class Softmax(_Family):
     def indicator(self, y):
         """Return targets as columns (m, k), whose mean is the mean."""
         return np.eye(self.n_predictors)[y]
+
+    def draw(self, z, rng):
+        """Return draws of the numbers of classes (...) at predictors (..., k)."""
+        # The largest of logits with Gumbel's noise (Maddison et al. 2014).
+        return (z + rng.gumbel(size=z.shape)).argmax(axis=-1)
 
     def mean(self, z):
         """Return the probabilities of the classes."""

@@ -1,6 +1,6 @@
 """Bayesian logistic regression: the scikit-learn shell."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -243,6 +243,28 @@ class BayesianLogisticRegression(
         """
         known = stream_classes(self, classes)
         return self._see(X, y, sample_weight, stream=True, known=known)
+
+    def sample_predictive(
+        self, X: MatrixLike, n_samples: int = 1, random_state: Any = None
+    ) -> np.ndarray:
+        """Draw new labels of rows, their chance and the posterior's.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Rows.
+        n_samples : int, default=1
+            Draws of each; a draw has the same coefficients for all rows.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, n_rows)
+            Of ``classes_``.
+        """
+        numbers = self._sample_predictive(X, n_samples, random_state)
+        return self.classes_[numbers.astype(int)]
 
     def score(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None

@@ -314,6 +314,20 @@ class GaussianPosterior(
             "intercept": intercept.reshape(n_samples, *np.shape(self.intercept_)),
         }
 
+    def _draw_targets(self, model, draws, times, data, offset, rng):
+        """Return new targets (n_samples, n_rows), as numbers, at draws."""
+        z = model.draws_of_predictors(draws, data.batch(0, data.n_units))
+        return model.family.draw(z + offset, rng)
+
+    def _sample_predictive(self, X, n_samples, random_state, offset=0.0):
+        """Return draws of new targets (n_samples, n_rows), as numbers."""
+        check_is_fitted(self)
+        data = as_source(checked(self, X, accept_sparse="csr"), dask=False)
+        rng = check_random_state(random_state)
+        draws, times = self._sample(n_samples, rng)
+        model = self._posterior_model(data.n_units)
+        return self._draw_targets(model, draws, times, data, offset, rng)
+
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
         data, targets, _ = self._open_fitted(X, y, None)
@@ -321,13 +335,14 @@ class GaussianPosterior(
         model = self._posterior_model(data.n_units, targets)
         each = model.log_likelihoods(draws, data.batch(0, data.n_units))
         each, dispersion = self._dispersed(each, times)
+        new = self._draw_targets(model, draws, times, data, 0.0, rng)
         coef, intercept = self._columns(draws, self._n_predictors, self._of_fit)
         posterior = {"coef": coef} | dispersion
         if self._of_fit.fit_intercept:
             posterior["intercept"] = intercept
         dims = {"coef": ["predictor", "feature"], "intercept": ["predictor"]}
         coords = {"predictor": self._labels(), "feature": feature_names(self)}
-        return Draws(posterior, dims, coords, each, targets)
+        return Draws(posterior, dims, coords, each, targets, new)
 
     def _log_joint(self, draws):
         """See `ParetoMixin`."""

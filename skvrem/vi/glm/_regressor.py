@@ -1,7 +1,7 @@
 """Bayesian generalised linear regression: the scikit-learn shell."""
 
 from functools import partial
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,12 @@ from scipy.special import betainc, pdtr
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score, r2_score
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import check_array, column_or_1d
+from sklearn.utils.validation import (
+    _num_samples,
+    check_array,
+    check_is_fitted,
+    column_or_1d,
+)
 
 from skvrem.data import as_source
 from skvrem.utils._columns import MatrixLike
@@ -523,6 +528,14 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             draws = mean + np.sqrt(times) * (draws - mean)
         return draws, times
 
+    def _draw_targets(self, model, draws, times, data, offset, rng):
+        found = super()._draw_targets(model, draws, times, data, offset, rng)
+        if np.isfinite(self._df):  # the noise differs from draw to draw
+            z = model.draws_of_predictors(draws, data.batch(0, data.n_units))
+            mean = (z + offset)[..., 0]
+            found = mean + np.sqrt(times) * (found - mean)
+        return found
+
     def _dispersed(self, each, times):
         if not np.isfinite(self._df):
             return each, {}
@@ -666,6 +679,35 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         given = a, np.sqrt(v), distribution
         ends = [count_quantile(*given, p) for p in (tail, 1.0 - tail)]
         return np.stack(ends, axis=1)
+
+    def sample_predictive(
+        self,
+        X: MatrixLike,
+        n_samples: int = 1,
+        random_state: Any = None,
+        *,
+        offset: ArrayLike | None = None,
+    ) -> np.ndarray:
+        """Draw new targets of rows, by their noise and by the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_rows, n_features)
+            Rows.
+        n_samples : int, default=1
+            Draws of each; a draw has the same coefficients for all rows.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+        offset : array-like of shape (n_rows,), default=None
+            Added to the linear predictor of each row.
+
+        Returns
+        -------
+        targets : ndarray of shape (n_samples, n_rows)
+        """
+        check_is_fitted(self)
+        offset = _checked_offset(offset, _num_samples(X))[:, None]
+        return self._sample_predictive(X, n_samples, random_state, offset)
 
     def score(
         self,
