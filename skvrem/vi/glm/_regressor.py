@@ -704,6 +704,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Returns
         -------
         targets : ndarray of shape (n_samples, n_rows)
+            Numbers; of counts, whole ones.
         """
         check_is_fitted(self)
         offset = _checked_offset(offset, _num_samples(X))[:, None]
