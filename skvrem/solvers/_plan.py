@@ -111,6 +111,7 @@ def plan_em(
     n_parameters,
     *,
     most_blocks=BLOCKS,
+    visit_rows=BLOCK_ROWS,
     prefer_passes=False,
     pilot=0,
     **chosen,
@@ -127,6 +128,9 @@ def plan_em(
         Of all components together.
     most_blocks : int
         Blocks whose statistics fit in memory twice.
+    visit_rows : int
+        Units that take about as long as the rest of a visit: minibatches of variance
+        reduction are no smaller where that leaves 20 of them.
     prefer_passes : bool
         Rows are far away, so that "auto" makes full passes only.
     pilot : int, default=0
@@ -148,6 +152,8 @@ def plan_em(
     if again and most_blocks < FEWEST_BLOCKS:
         most_blocks = BLOCKS  # it evaluates again what it cannot keep
     n_blocks = max(1, min(BLOCKS, most_blocks, n_units // BLOCK_ROWS))
+    if solver != "stochastic":
+        n_blocks = min(n_blocks, max(FEWEST_BLOCKS, n_units // visit_rows))
     if batch_size != "auto":
         n_blocks = max(1, round(n_units / batch_size))
     steps = min(STEPS_AN_EPOCH, n_units / (ROWS_A_PARAMETER * n_parameters))
