@@ -247,6 +247,11 @@ def test_priors_follow_the_units(sparse):
     assert model.intercept_prior_scale_ == pytest.approx(wide)
     column = model.summary()["prior sd"]
     np.testing.assert_allclose(column, [*model.prior_scale_, wide])
+    if sparse:  # entries that come in two
+        parts = np.repeat(own.data, 2) * 0.5, np.repeat(own.indices, 2), 2 * own.indptr
+        twice = BayesianGLMRegressor().fit(sp.csr_array(parts, own.shape), y, weight)
+        np.testing.assert_allclose(twice.prior_scale_, model.prior_scale_)
+        np.testing.assert_allclose(twice.coef_, model.coef_)
     # In other units it is the same model.
     units = np.array([1e3, 1e-2, 7.0])
     other = BayesianGLMRegressor().fit(own * units, 1e4 * y, weight)

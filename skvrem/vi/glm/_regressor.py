@@ -384,8 +384,13 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if csr:
             parts = rows.data, rows.indices, rows.indptr
             rows = sparse.csr_array(parts, (data.n_units, data.n_features))
+            if not rows.has_canonical_format:
+                rows = rows.copy()
+                rows.sum_duplicates()
         weight = data.weight if data.weight.size else None
-        of_rows = StandardScaler(with_mean=not csr).fit(rows, sample_weight=weight)
+        with np.errstate(invalid="ignore"):  # of a variance that is rounding
+            of_rows = StandardScaler(with_mean=not csr).fit(rows, sample_weight=weight)
+        deviations = np.nan_to_num(of_rows.scale_, nan=1.0)
         unit = 1.0
         if self.family == "gaussian":
             scaler = StandardScaler().fit(targets[:, None], sample_weight=weight)
@@ -393,7 +398,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         else:
             mean = _log_rate(targets, weight)
         if among(self.prior_scale, ("auto",)):
-            scale = WIDE * unit / of_rows.scale_
+            scale = WIDE * unit / deviations
         else:
             scale = feature_scales(self, data.n_features)
         self.prior_scale_ = scale
