@@ -15,6 +15,7 @@ from skvrem.inspection import (
     ResidualsDisplay,
     StatesDisplay,
     TopicsDisplay,
+    TopicStabilityDisplay,
 )
 from skvrem.linear import SBMLogisticRegression
 from skvrem.mixture import VRGaussianMixture
@@ -45,6 +46,7 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "SBMLogisticRegression",
     "StatesDisplay",
     "TemperedLDA",
+    "TopicStabilityDisplay",
     "TopicsDisplay",
     "VRGaussianMixture",
     "VRHMM",

@@ -14,8 +14,10 @@ from skvrem import (
     ComponentsDisplay,
     ConvergenceDisplay,
     TopicsDisplay,
+    TopicStabilityDisplay,
     VRGaussianMixture,
 )
+from skvrem.text import topic_stability
 
 plt = pytest.importorskip("matplotlib.pyplot")
 X = load_iris().data
@@ -278,3 +280,29 @@ def test_components_display_says_what_is_wrong():
         draw(mixture, (2, 2), ax=[None])
     with pytest.raises(ValueError, match="neither components_ nor means_"):
         draw(NearestNeighbors().fit(X), (2, 2))
+
+
+# TopicStabilityDisplay
+
+
+def test_stable_topics_are_at_the_top(rng):
+    noisy = TOPICS + [[0.1], [0.1], [8.0]] * rng.random((3, 4))
+    models = [TOPICS, noisy[[2, 0, 1]], TOPICS]
+    draw = TopicStabilityDisplay.from_estimators
+    display = draw(models, feature_names=NAMES, n_words=2)
+    stability = topic_stability(models)
+    np.testing.assert_array_equal(display.similarity, stability.similarity)
+    mean = np.sort(stability.similarity.mean(axis=0))[::-1]
+    np.testing.assert_allclose([bar.get_width() for bar in display.bars_], mean)
+    labels = labels_of(display.ax_)
+    assert sorted(labels) == ["0: rain win", "1: goal win", "2: tax rain"]
+    assert labels[2] == "2: tax rain" and display.ax_.yaxis_inverted()
+    dots = [line.get_xdata() for line in display.ax_.lines]
+    np.testing.assert_allclose(np.mean(dots, axis=0), mean)
+    _, ax = plt.subplots()
+    assert TopicStabilityDisplay([[0.5]]).plot(ax=ax, color="red").ax_ is ax
+    for bad in (np.ones(3), np.ones((0, 3))):
+        with pytest.raises(ValueError, match="similarity must have the shape"):
+            TopicStabilityDisplay(bad).plot()
+    with pytest.raises(ValueError, match="labels must be 2, got 1"):
+        TopicStabilityDisplay(np.ones((1, 2)), ["a"]).plot()

@@ -1,7 +1,11 @@
 """Displays: pictures of what a fit did and found."""
 
 from skvrem.inspection._fits import ConvergenceDisplay, GradientVarianceDisplay
-from skvrem.inspection._parts import ComponentsDisplay, TopicsDisplay
+from skvrem.inspection._parts import (
+    ComponentsDisplay,
+    TopicsDisplay,
+    TopicStabilityDisplay,
+)
 from skvrem.inspection._states import ResidualsDisplay, StatesDisplay
 
 __all__ = [
@@ -10,5 +14,6 @@ __all__ = [
     "GradientVarianceDisplay",
     "ResidualsDisplay",
     "StatesDisplay",
+    "TopicStabilityDisplay",
     "TopicsDisplay",
 ]

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.inspection._axes import one_axis
+from skvrem.text._matching import topic_stability
 from skvrem.text._topics import (
     check_names,
     check_size,
@@ -15,6 +17,7 @@ from skvrem.text._topics import (
     largest,
     word_probabilities,
 )
+from skvrem.text._words import top_words
 from skvrem.utils._base import optional
 
 
@@ -311,6 +314,132 @@ class TopicsDisplay:
             self.bars_.append(one.barh(place, p, **kwargs))
             one.set_yticks(place, [str(word) for word in top])
             one.invert_yaxis()
+        return self
+
+
+@dataclass(eq=False, repr=False)
+class TopicStabilityDisplay:
+    """How much of each topic other fits find again, a bar a topic, a dot a fit.
+
+    Use :meth:`from_estimators` to make one from fitted topic models.
+
+    Parameters
+    ----------
+    similarity : array-like of shape (n_models - 1, n_topics)
+        Of the first model's topics to those of each other model that they are matched
+        with, as of :func:`skvrem.text.topic_stability`.
+    labels : list of str, default=None
+        Of the topics; by default "topic 0", "topic 1" and so on.
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+    bars_ : matplotlib.container.BarContainer
+        Of the means, the most stable topic at the top.
+    figure_ : matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from skvrem import TopicStabilityDisplay
+    >>> display = TopicStabilityDisplay([[0.2, 0.9], [0.4, 0.7]]).plot()
+    >>> [label.get_text() for label in display.ax_.get_yticklabels()]
+    ['topic 1', 'topic 0']
+    """
+
+    similarity: ArrayLike
+    labels: Sequence[str] | None = None
+
+    @classmethod
+    def from_estimators(
+        cls,
+        models: Sequence[Any],
+        *,
+        feature_names: Any = None,
+        n_words: int = 4,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the stability of the first model's topics.
+
+        Parameters
+        ----------
+        models : sequence of estimators or array-likes
+            As of :func:`skvrem.text.topic_stability`.
+        feature_names : array-like of str, fitted vectorizer or Pipeline, default=None
+            The words of the columns; see :func:`skvrem.text.top_words`.
+        n_words : int, default=4
+            Top words that label a topic.
+        ax : matplotlib Axes, default=None
+            Drawn on a new figure if None.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.barh`.
+
+        Returns
+        -------
+        display : TopicStabilityDisplay
+
+        Raises
+        ------
+        ValueError
+            As :func:`skvrem.text.topic_stability`.
+
+        Examples
+        --------
+        >>> from skvrem import TopicStabilityDisplay
+        >>> fits = [[[0.7, 0.3], [0.1, 0.9]], [[0.1, 0.9], [0.6, 0.4]]]
+        >>> names = ["rain", "goal"]
+        >>> display = TopicStabilityDisplay.from_estimators(fits, feature_names=names)
+        >>> display.labels
+        ['0: rain goal', '1: goal rain']
+        """
+        stability = topic_stability(models)
+        words = top_words(models[0], feature_names, n_words)
+        labels = [f"{k}: {' '.join(map(str, row))}" for k, row in enumerate(words)]
+        return cls(stability.similarity, labels).plot(ax=ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the bars.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Drawn on a new figure if None.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.barh`.
+
+        Returns
+        -------
+        display : TopicStabilityDisplay
+            With the attributes ``ax_``, ``bars_`` and ``figure_``.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If there is nothing to draw, or another number of labels.
+        """
+        similarity = np.asarray(self.similarity, dtype=float)
+        if similarity.ndim != 2 or not similarity.size:
+            raise ValueError(
+                "similarity must have the shape (n_models - 1, n_topics), got "
+                f"{similarity.shape}."
+            )
+        n_topics = similarity.shape[1]
+        labels = self.labels or [f"topic {k}" for k in range(n_topics)]
+        if len(labels) != n_topics:
+            raise ValueError(f"labels must be {n_topics}, got {len(labels)}.")
+        self.ax_, self.figure_ = one_axis(
+            self, ax, figsize=(6.0, 0.6 + 0.22 * n_topics), layout="constrained"
+        )
+        mean, place = similarity.mean(axis=0), np.arange(n_topics)
+        order = np.argsort(-mean, kind="stable")
+        self.bars_ = self.ax_.barh(place, mean[order], **{"alpha": 0.5, **kwargs})
+        for row in similarity:
+            self.ax_.plot(row[order], place, "k.", markersize=4)
+        self.ax_.set_yticks(place, [labels[k] for k in order])
+        self.ax_.set(xlim=(0.0, 1.0), xlabel="similarity to the matched topic")
+        self.ax_.invert_yaxis()
         return self
 
 

@@ -11,15 +11,24 @@ from skvrem.text._likelihood import (
     left_to_right,
     perplexity,
 )
-from skvrem.text._words import seed_prior, top_documents, top_words
+from skvrem.text._matching import match_topics, topic_stability
+from skvrem.text._words import (
+    seed_prior,
+    top_documents,
+    top_words,
+    topic_diversity,
+)
 
 __all__ = [
     "coherence",
     "document_completion",
     "document_completion_scorer",
     "left_to_right",
+    "match_topics",
     "perplexity",
     "seed_prior",
     "top_documents",
     "top_words",
+    "topic_diversity",
+    "topic_stability",
 ]

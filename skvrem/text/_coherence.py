@@ -14,7 +14,9 @@ from skvrem.text._topics import (
 from skvrem.utils._columns import MatrixLike
 
 
-def normalized_pmi(together: np.ndarray, n_documents: int) -> np.ndarray:
+def normalized_pmi(
+    together: np.ndarray, n_documents: int, epsilon: float = 1.0
+) -> np.ndarray:
     """Return the normalised pointwise mutual information of pairs of words.
 
     log(p_ij / (p_i p_j)) / -log(p_ij), with probabilities of occurring in a document:
@@ -26,6 +28,8 @@ def normalized_pmi(together: np.ndarray, n_documents: int) -> np.ndarray:
     together : ndarray of shape (n_words, n_words)
         Documents that have both words; on the diagonal, those that have the word.
     n_documents : int
+    epsilon : float
+        Not used.
 
     Returns
     -------
@@ -42,17 +46,18 @@ def normalized_pmi(together: np.ndarray, n_documents: int) -> np.ndarray:
     return values
 
 
-def umass(together: np.ndarray, n_documents: int) -> np.ndarray:
-    """Return log((D_ij + 1) / D_j) of pairs of words, where j ranks above i.
+def umass(together: np.ndarray, n_documents: int, epsilon: float = 1.0) -> np.ndarray:
+    """Return log((D_ij + epsilon) / D_j) of pairs of words, where j ranks above i.
 
     D counts documents. A word j that no document has tells nothing of i: its pairs
-    have the least value that others can have, -log(n_documents).
+    have the least value that others can have, log(epsilon / n_documents).
 
     Parameters
     ----------
     together : ndarray of shape (n_words, n_words)
         As for :func:`normalized_pmi`, the words in the order of their ranks.
     n_documents : int
+    epsilon : float, default=1.0
 
     Returns
     -------
@@ -61,7 +66,7 @@ def umass(together: np.ndarray, n_documents: int) -> np.ndarray:
     i, j = np.tril_indices(len(together), -1)
     above = np.diag(together)[j]
     known = np.where(above > 0, above, n_documents)
-    return np.log((together[i, j] + 1.0) / known)
+    return np.log((together[i, j] + epsilon) / known)
 
 
 MEASURES = {"npmi": normalized_pmi, "umass": umass}
@@ -95,6 +100,7 @@ def coherence(
     measure: Literal["npmi", "umass"] = "npmi",
     n_words: int = 10,
     feature_names: Any = None,
+    epsilon: float = 1.0,
 ) -> np.ndarray:
     """Return how much the top words of each topic occur in the same documents.
 
@@ -109,12 +115,15 @@ def coherence(
         matters whether it is zero. Of a pipeline, what its first step takes.
     measure : {"npmi", "umass"}, default="npmi"
         "npmi" is the normalised pointwise mutual information [1]_, from -1 to 1;
-        "umass" the mean of log((D(i, j) + 1) / D(j)) over pairs of words of which j
-        ranks above i [2]_, where D counts documents. Both are means over all pairs.
+        "umass" the mean of log((D(i, j) + epsilon) / D(j)) over pairs of words of which
+        j ranks above i [2]_, where D counts documents. Both are means over all pairs.
     n_words : int, default=10
         Top words of each topic that are looked at.
     feature_names : array-like of str, fitted vectorizer or Pipeline, default=None
         The words of the columns of X; needed where topics are lists of words.
+    epsilon : float, default=1.0
+        Of "umass", above zero: documents that words which never meet count for. gensim
+        has 1e-12 of the number of documents.
 
     Returns
     -------
@@ -133,8 +142,8 @@ def coherence(
     -----
     Words that no document of X has, or that have no column in it, have the lowest
     value in each of their pairs: -1 (NPMI) and, where the other word is compared with
-    them, -log(n_documents) (UMass). Mimno et al. sum over the pairs, where this is the
-    mean, which does not grow with `n_words`.
+    them, log(epsilon / n_documents) (UMass). Mimno et al. sum over the pairs, where
+    this is the mean, which does not grow with `n_words`.
 
     References
     ----------
@@ -158,6 +167,8 @@ def coherence(
     if measure not in MEASURES:
         raise ValueError(f"measure must be 'npmi' or 'umass', got {measure!r}.")
     check_size("n_words", n_words, least=2)
+    if not 0.0 < epsilon < np.inf:
+        raise ValueError(f"epsilon must be a positive number, got {epsilon!r}.")
     if _is_words(topics):
         counts = check_counts(X)
         if feature_names is None:
@@ -183,5 +194,6 @@ def coherence(
         columns = occurs[:, place[known]]
         together = np.zeros((len(place), len(place)))
         together[np.ix_(known, known)] = (columns.T @ columns).toarray()
-        values.append(MEASURES[measure](together, counts.shape[0]).mean())
+        own = MEASURES[measure](together, counts.shape[0], epsilon)
+        values.append(own.mean())
     return np.array(values)

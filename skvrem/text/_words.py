@@ -2,10 +2,11 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import rankdata
 
 from skvrem.text._topics import (
     check_components,
@@ -15,12 +16,20 @@ from skvrem.text._topics import (
     find_topics,
     largest,
     last_step,
+    word_probabilities,
 )
 from skvrem.utils._columns import MatrixLike
 
 
-def top_words(topics: Any, feature_names: Any = None, n: int = 10) -> np.ndarray:
-    """Return the most probable words of each topic.
+def top_words(
+    topics: Any,
+    feature_names: Any = None,
+    n: int = 10,
+    *,
+    ranking: Literal["probability", "relevance", "frex"] = "probability",
+    weight: float | None = None,
+) -> np.ndarray:
+    """Return the words that tell most of each topic.
 
     Parameters
     ----------
@@ -33,18 +42,35 @@ def top_words(topics: Any, feature_names: Any = None, n: int = 10) -> np.ndarray
         ``feature_names_in_``, and else numbers the columns: x0, x1, ...
     n : int, default=10
         Words a topic; all of them where the vocabulary is smaller.
+    ranking : {"probability", "relevance", "frex"}, default="probability"
+        By the probability in the topic; or by how much of the topic's own a word is as
+        well: "relevance" [1]_ adds the logarithms of the probability and of its ratio
+        to that in all topics, "frex" [2]_ is the harmonic mean of the word's ranks
+        among all by its probability and by the topic's share of it.
+    weight : float or None, default=None
+        Of the probability in "relevance", between 0 and 1; None is 0.6. Of the topic's
+        share in "frex"; None is 0.5.
 
     Returns
     -------
     words : ndarray of str of shape (n_topics, n)
-        The most probable first; of equally probable ones, the first column first.
+        The first one first; of equal ones, the first column first.
 
     Raises
     ------
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
     ValueError
-        If there is not one name for each column, or `n` is no positive integer.
+        If there is not one name for each column, `n` is no positive integer, or
+        `ranking` or `weight` is none of these.
+
+    References
+    ----------
+    .. [1] C. Sievert, K. E. Shirley. LDAvis: a method for visualizing and interpreting
+       topics. Workshop on Interactive Language Learning, Visualization, and
+       Interfaces, 2014. Topics count by the sums of their rows.
+    .. [2] J. M. Bischof, E. M. Airoldi. Summarizing topical content with word frequency
+       and exclusivity. International Conference on Machine Learning, 2012.
 
     Examples
     --------
@@ -53,11 +79,86 @@ def top_words(topics: Any, feature_names: Any = None, n: int = 10) -> np.ndarray
     >>> print(top_words(topics, ["rain", "goal", "win"], n=2))
     [['rain' 'win']
      ['goal' 'win']]
+    >>> print(top_words(topics, ["rain", "goal", "win"], n=2, ranking="frex"))
+    [['rain' 'win']
+     ['goal' 'win']]
+    """
+    check_size("n", n)
+    if ranking not in RANKINGS:
+        raise ValueError(
+            f"ranking must be one of {', '.join(map(repr, RANKINGS))}, got {ranking!r}."
+        )
+    usual = RANKINGS[ranking]
+    weight = usual if weight is None else weight
+    if usual is None and weight is not None:
+        raise ValueError("weight is of ranking='relevance' and 'frex'.")
+    if usual is not None and not 0.0 <= weight <= 1.0:
+        raise ValueError(f"weight must lie between 0 and 1, got {weight!r}.")
+    components, _ = find_topics(topics, None)
+    names = check_names(feature_names, components.shape[1], topics)
+    if ranking != "probability":
+        components = SCORES[ranking](components, weight)
+    return names[largest(components, n)]
+
+
+def _relevance(components, weight):
+    """Log probability in the topic and log lift, (n_topics, n_features)."""
+    words, _ = word_probabilities(components)
+    overall = components.sum(axis=0, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_p = np.log(words.T)
+        lift = log_p - np.log(overall / overall.sum())
+    # A word that no topic has is below all others.
+    return np.nan_to_num(weight * log_p + (1.0 - weight) * lift, nan=-np.inf)
+
+
+def _frex(components, weight):
+    """Harmonic mean of the ranks by frequency and exclusivity, as shares of words."""
+    words = word_probabilities(components)[0].T
+    total = words.sum(axis=0)
+    share = words / np.where(total > 0.0, total, 1.0)
+    frequency, exclusivity = (
+        rankdata(part, method="max", axis=1) / part.shape[1] for part in (words, share)
+    )
+    return 1.0 / (weight / exclusivity + (1.0 - weight) / frequency)
+
+
+#: Weights of rankings of words by default, and what those are.
+RANKINGS = {"probability": None, "relevance": 0.6, "frex": 0.5}
+SCORES = {"relevance": _relevance, "frex": _frex}
+
+
+def topic_diversity(topics: Any, n: int = 25) -> float:
+    """Return the share of different words among the most probable ones of all topics.
+
+    Parameters
+    ----------
+    topics : estimator or array-like of shape (n_topics, n_features)
+        As of :func:`top_words`.
+    n : int, default=25
+        Words of each topic.
+
+    Returns
+    -------
+    diversity : float
+        1 where no two topics share one of their top words (Dieng, Ruiz and Blei 2020,
+        Topic modeling in embedding spaces).
+
+    Raises
+    ------
+    ValueError
+        As :func:`top_words`.
+
+    Examples
+    --------
+    >>> from skvrem.text import topic_diversity
+    >>> topic_diversity([[0.6, 0.4, 0.0], [0.0, 0.4, 0.6]], n=2)
+    0.75
     """
     check_size("n", n)
     components, _ = find_topics(topics, None)
-    names = check_names(feature_names, components.shape[1], topics)
-    return names[largest(components, n)]
+    top = largest(components, n)
+    return len(np.unique(top)) / top.size
 
 
 def top_documents(

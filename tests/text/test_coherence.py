@@ -170,3 +170,15 @@ def test_bad_input(topics, X):
             coherence(words, X, feature_names=NAMES)
     with pytest.raises(ValueError, match="a word twice"):
         coherence([["word0", "word1", "word0"]], X, feature_names=NAMES)
+
+
+def test_umass_with_another_epsilon():
+    """As gensim has it: a pair that never meets weighs far more."""
+    X = np.array([[1, 1, 0], [1, 0, 0], [1, 0, 1], [0, 0, 1]])
+    topics = [[0.6, 0.3, 0.1]]
+    for epsilon in (1.0, 4e-12):
+        pairs = [(1 + epsilon) / 3, (1 + epsilon) / 3, epsilon / 1]
+        found = coherence(topics, X, measure="umass", epsilon=epsilon)
+        assert found[0] == pytest.approx(np.mean(np.log(pairs)))
+    with pytest.raises(ValueError, match="epsilon must be a positive number"):
+        coherence(topics, X, measure="umass", epsilon=0.0)

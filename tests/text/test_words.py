@@ -218,3 +218,49 @@ def test_seed_prior_checks_its_input():
         seed_prior({0: ["tax"]}, NAMES, 0)
     with pytest.raises(ValueError, match="feature_names must be the words"):
         seed_prior({0: ["tax"]}, None, 2)
+
+
+def test_relevance_weighs_probability_against_lift(rng):
+    topics = rng.gamma(0.5, size=(3, 12))
+    names = np.array([f"w{j}" for j in range(12)])
+    p = topics / topics.sum(axis=1, keepdims=True)
+    overall = topics.sum(axis=0) / topics.sum()
+    for weight in (0.0, 0.3, None, 1.0):
+        w = 0.6 if weight is None else weight
+        score = w * np.log(p) + (1.0 - w) * np.log(p / overall)
+        expected = names[np.argsort(-score, axis=1, kind="stable")[:, :5]]
+        found = top_words(topics, names, 5, ranking="relevance", weight=weight)
+        np.testing.assert_array_equal(found, expected)
+    plain = top_words(topics, names, 5)
+    same = top_words(topics, names, 5, ranking="relevance", weight=1.0)
+    np.testing.assert_array_equal(plain, same)
+
+
+def test_frex_is_the_harmonic_mean_of_ranks(rng):
+    topics = rng.gamma(0.5, size=(3, 12))
+    names = np.array([f"w{j}" for j in range(12)])
+    p = topics / topics.sum(axis=1, keepdims=True)
+    share = p / p.sum(axis=0)
+    for weight in (0.2, None):
+        w = 0.5 if weight is None else weight
+        score = np.empty(p.shape)
+        for k, j in np.ndindex(p.shape):
+            exclusive = np.mean(share[k] <= share[k, j])
+            frequent = np.mean(p[k] <= p[k, j])
+            score[k, j] = 1.0 / (w / exclusive + (1.0 - w) / frequent)
+        expected = names[np.argsort(-score, axis=1, kind="stable")[:, :4]]
+        found = top_words(topics, names, 4, ranking="frex", weight=weight)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_rankings_of_words_that_are_nowhere():
+    topics = np.array([[2.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 3.0]])
+    for ranking in ("relevance", "frex"):
+        found = top_words(topics, list("abcd"), 2, ranking=ranking)
+        np.testing.assert_array_equal(found, [["a", "c"], ["d", "c"]])
+    with pytest.raises(ValueError, match="ranking must be one of 'probability', 'rel"):
+        top_words(topics, ranking="lift")
+    with pytest.raises(ValueError, match="weight must lie between 0 and 1"):
+        top_words(topics, ranking="frex", weight=1.5)
+    with pytest.raises(ValueError, match="weight is of ranking="):
+        top_words(topics, weight=0.5)
