@@ -104,8 +104,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         ``Gaussian("full", mean_init=...)`` or a ``Product`` of families over columns.
     covariance_type : {"diag", "full", "tied", "spherical"}, default="diag"
         Of ``emission="gaussian"``; an object has its own.
-    reg_covar : float, default=1e-6
-        Added to the variances of ``emission="gaussian"``.
+    reg_covar : float or "auto", default="auto"
+        Added to the variances of ``emission="gaussian"``. "auto" is 1e-6 of the least
+        variance of a column that varies.
     transitions : Homogeneous, Hierarchical or Covariates, default=None
         Masks, fixed entries, starting values and priors of the transition matrix, or
         transitions that change with columns of X.
@@ -267,7 +268,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         *,
         emission: str | BaseEstimator = "gaussian",
         covariance_type: Literal["diag", "full", "tied", "spherical"] = "diag",
-        reg_covar: float = 1e-6,
+        reg_covar: float | Literal["auto"] = "auto",
         transitions: BaseEstimator | None = None,
         startprob: str | ArrayLike = "free",
         startprob_init: ArrayLike | None = None,
@@ -415,8 +416,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         DataScaleWarning
-            If the default of `reg_covar` is more than 1 % of the variance of a column,
-            or a larger one more than all variances.
+            If a given `reg_covar` is more than 1 % of the variance of a column, or one
+            above 1e-6 more than all variances.
         CollapsedComponentWarning
             If Gaussian states have come down to it on few rows.
         """

@@ -845,3 +845,33 @@ def test_the_first_state_as_in_the_long_run(jumps):
         model.transmat_ = near / near.sum(axis=1, keepdims=True)
         model.startprob_ = stationary(model.transmat_)
         assert model.score(X, groups=ids) <= best + 1e-9
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "full", "tied", "spherical"])
+def test_states_do_not_depend_on_the_unit(covariance_type):
+    """Such as returns of a minute, whose variances are below any fixed number."""
+    rng = np.random.default_rng(3)
+    states = np.repeat([0, 1] * 10, 60)
+    X = rng.normal(size=(len(states), 2)) + 4.0 * states[:, None]
+    params = {"covariance_type": covariance_type, "random_state": 0}
+
+    def found(unit):
+        model = VRHMM(2, **params).fit(X * unit)
+        order = np.argsort(model.means_[:, 0])
+        path = np.argsort(order)[model.predict(X * unit)]
+        return model.means_[order] / unit, model.covars_[order] / unit**2, path
+
+    means, covars, path = found(1.0)
+    for unit in (2.0**-40, 2.0**30):
+        other = found(unit)
+        np.testing.assert_allclose(other[0], means, rtol=1e-6)
+        np.testing.assert_allclose(other[1], covars, rtol=1e-6, atol=1e-9)
+        np.testing.assert_array_equal(other[2], path)
+    # A column that does not vary has no unit, and a given number is that.
+    flat = np.column_stack([X, np.full(len(X), 3.0)])
+    found = VRHMM(2, **params).fit(flat)
+    assert found.emission_.added == pytest.approx(1e-6 * X.var(axis=0).min())
+    assert VRHMM(2, reg_covar=0.1, **params).fit(X).emission_.added == 0.1
+    assert VRHMM(2, **params).fit(np.ones((30, 1))).emission_.added == 1e-6
+    with pytest.raises(ValueError, match="reg_covar"):
+        VRHMM(2, reg_covar="small").fit(X)

@@ -109,7 +109,7 @@ def test_stationary_points_stay(series, best, name):
 def test_kernels_of_rows_are_the_model():
     """Messages and gradients of single rows, by recursions in log space and sums."""
     model, point, data = make(FAMILIES["diag"], n=3)
-    model.emission.reg_covar = 0.05
+    model.emission.added = 0.05
     options = {"saga": True, "partial": True, "inner_iter": 1}
     data.weight = np.empty(0)
     model.total = data.total_weight = float(len(data.rows.X))

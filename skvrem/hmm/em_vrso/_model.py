@@ -175,7 +175,7 @@ class RowSweeps(_Sweeps):
 
     @property
     def _chain(self):
-        return float(self.model.emission.reg_covar), self.unit
+        return float(self.model.emission.added), self.unit
 
     def full_pass(self, point, data):
         """Make a full E step at a point; return it, its mean, and all messages."""

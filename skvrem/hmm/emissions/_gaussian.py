@@ -11,13 +11,16 @@ from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import EDGE, SCALES
 from skvrem.hmm.emissions._patterns import Patterns
 from skvrem.utils._parallel import row_chunks
-from skvrem.utils._validation import check_options, check_real
+from skvrem.utils._reports import ROUNDING
+from skvrem.utils._validation import among, check_options, check_real
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Rows that are looked at together, so that no copy of all is made.
 BLOCK = 8192
 # Values, and variances, beyond which squares, and inverses, may be infinite.
 LARGEST, SMALLEST = 1e140, 1e-200
+# Of the least variance of a column, what is added to those of the states.
+RELATIVE = 1e-6
 
 
 class Gaussian(Emission):
@@ -27,8 +30,9 @@ class Gaussian(Emission):
     ----------
     covariance_type : {"diag", "full", "tied", "spherical"}, default="diag"
         Variances, a matrix a state, one matrix for all, one variance a state.
-    reg_covar : float, default=1e-6
-        Added to the variances in the M step.
+    reg_covar : float or "auto", default="auto"
+        Added to the variances in the M step. "auto" is 1e-6 of the least variance of a
+        column that varies.
     mean : array-like of shape (n_states, n_features), default=None
         Fixed means; NaN are free.
     covariance : array-like, default=None
@@ -59,7 +63,7 @@ class Gaussian(Emission):
         self,
         covariance_type: Literal["diag", "full", "tied", "spherical"] = "diag",
         *,
-        reg_covar: float = 1e-6,
+        reg_covar: float | Literal["auto"] = "auto",
         mean: ArrayLike | None = None,
         covariance: ArrayLike | None = None,
         mean_init: ArrayLike | None = None,
@@ -80,11 +84,13 @@ class Gaussian(Emission):
 
     def prepare(self, X):
         check_options(self, covariance_type=("diag", "full", "tied", "spherical"))
-        check_real(self, "reg_covar")
+        check_real(self, "reg_covar", options=("auto",))
         # Second moments about a common centre: what far-away data would cancel.
         with np.errstate(over="ignore", invalid="ignore"):
             self._centre = _means(X)
             self._variance = _means(X, lambda x: np.square(x - self._centre))
+        #: `reg_covar`, as a number.
+        self.added = self._number_added()
         self._check_size(X)
         # What gradient methods measure lengths in.
         self._width = np.sqrt(self._variance)
@@ -105,11 +111,19 @@ class Gaussian(Emission):
                     f"{' definite' if self._dense else ''} variances, got {value}."
                 )
 
+    def _number_added(self):
+        if not among(self.reg_covar, ("auto",)):
+            return self.reg_covar
+        varies = np.sqrt(self._variance) > ROUNDING * np.abs(self._centre)
+        varies &= np.isfinite(self._variance)
+        least = self._variance[varies].min() if varies.any() else 1.0
+        return RELATIVE * float(least)
+
     def _check_size(self, X):
         """Raise a ValueError where squares leave what floating point can hold."""
         large = ~(np.abs(self._centre) < LARGEST)
         large |= ~(self._variance * len(X) < LARGEST**2)
-        small = (self._variance > 0.0) & (self._variance + self.reg_covar < SMALLEST)
+        small = (self._variance > 0.0) & (self._variance + self.added < SMALLEST)
         if large.any() or small.any():
             j = int((large | small).argmax())
             most = f"{np.nanmax(np.abs(X[:, j])):.3g}"
@@ -258,7 +272,7 @@ class Gaussian(Emission):
             if repair and not self._dense:  # rounding
                 covariance = np.maximum(covariance, 0.0)
             added = np.eye(self.n_columns_) if self._dense else 1.0
-            covariance = covariance + self.reg_covar * added
+            covariance = covariance + self.added * added
             covariance = np.where(empty, old_covariance, covariance)
         bad = self._factor(covariance) is None
         if bad and not repair:
@@ -366,7 +380,7 @@ class Gaussian(Emission):
             return means
         covariance = self._own(covariance)
         if not self._dense:
-            rest = np.maximum(covariance - self.reg_covar, EDGE * covariance)
+            rest = np.maximum(covariance - self.added, EDGE * covariance)
             return np.concatenate([means, SCALES["positive"].to(rest).ravel()])
         factors = self._factors(covariance)
         diagonal = _diagonals(factors)
@@ -376,7 +390,7 @@ class Gaussian(Emission):
 
     def _factors(self, covariance):
         """Cholesky factors of matrices less reg_covar, in the unit of the rows."""
-        rest = covariance - self.reg_covar * np.eye(self.n_columns_)
+        rest = covariance - self.added * np.eye(self.n_columns_)
         values, vectors = np.linalg.eigh(
             rest / (self._width[:, None] * self._width)  # a floor needs one unit
         )
@@ -398,11 +412,11 @@ class Gaussian(Emission):
         mean[varies] = self._centre[column] + self._width[column] * means
         if self.covariance is None and not self._dense:
             own = SCALES["positive"].back(rest).reshape(self._own(covariance).shape)
-            covariance = np.broadcast_to(own + self.reg_covar, covariance.shape)
+            covariance = np.broadcast_to(own + self.added, covariance.shape)
         elif self.covariance is None:
             factors = self._as_factors(rest) * self._width[:, None]
             own = factors @ factors.swapaxes(1, 2)
-            own = own + self.reg_covar * np.eye(self.n_columns_)
+            own = own + self.added * np.eye(self.n_columns_)
             covariance = np.broadcast_to(own, covariance.shape)
         return self._join(mean, covariance)
 
@@ -427,7 +441,7 @@ class Gaussian(Emission):
             if self.covariance_type == "spherical":
                 slope = slope.sum(axis=1, keepdims=True)
             own = self._own(covariance)
-            slope = slope * np.maximum(own - self.reg_covar, EDGE * own)
+            slope = slope * np.maximum(own - self.added, EDGE * own)
         else:
             precision = np.linalg.inv(covariance)
             means = np.einsum("kij,kj->ki", precision, residual)
@@ -474,7 +488,7 @@ class Gaussian(Emission):
             variances = np.full_like(variances, variances.mean())
         parts, weight = self.moments(parameters)[1], self.weight(features)
         about = variances, self._centre, names, "state"
-        yield self.reg_covar, *about, parts, weight
+        yield self.added, *about, parts, weight
 
     def full_covariance(self):
         """Return the covariances as (n_states, n_features, n_features)."""

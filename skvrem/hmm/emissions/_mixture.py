@@ -24,7 +24,7 @@ class MixtureGaussian(Emission):
         Components of each state.
     covariance_type : {"diag", "full", "tied", "spherical"}, default="diag"
         As of :class:`Gaussian`; "tied" is one matrix for the components of a state.
-    reg_covar : float, default=1e-6
+    reg_covar : float or "auto", default="auto"
         Added to the variances in the M step.
     weight_init : array-like of shape (n_states, n_mix), default=None
         Starting values of the weights, rows that sum to 1.
@@ -64,7 +64,7 @@ class MixtureGaussian(Emission):
         n_mix: int = 2,
         covariance_type: Literal["diag", "full", "tied", "spherical"] = "diag",
         *,
-        reg_covar: float = 1e-6,
+        reg_covar: float | Literal["auto"] = "auto",
         weight_init: ArrayLike | None = None,
         mean_init: ArrayLike | None = None,
         covariance_init: ArrayLike | None = None,
