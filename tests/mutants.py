@@ -235,7 +235,7 @@ EXPLAINED = (
     ),
     (
         "skvrem/topics/_model.py",
-        "_cut_words",
+        "cut_words",
         "comparison",
         "if n_parts == 1 or len(index) < SAMPLE:",
         "who adds which words makes no difference",

@@ -98,6 +98,10 @@ class Point(Protocol):
 class Model(Protocol):
     """What every solver asks for. Plain functions of their arguments."""
 
+    #: What the objective a unit may fall by though the steps are good. Only where it is
+    #: not what they raise, as a pseudo-likelihood.
+    slack: float
+
     def statistics(self, point, batch, beta) -> NamedTuple:
         """Return sums over the batch's units at inverse temperature `beta`.
 

@@ -156,6 +156,7 @@ class Run:
         slack = 1e-10 * max(1.0, abs(good))
         if not self.solver.exact:
             slack = max(self.tol, slack)
+        slack = max(slack, getattr(self.model, "slack", 0.0))
         return not self.anchor.objective >= good - slack
 
     def _roll_back(self):

@@ -64,7 +64,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
     tokens that the topics are learned from, and fitted attributes).
     """
 
+    _learns = False  # priors, where they are "learn"
     _word_default = None  # as that of the shares, 1 / n_components
+    _of_a_fit = ()  # attributes that a stream does not keep
     _decay = None  # as the parameters say
 
     def __sklearn_tags__(self):
@@ -101,9 +103,13 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             must be positive.
         """
         prior = getattr(self, name)
-        prior = np.asarray(default if prior is None else prior)
+        learned = isinstance(prior, str) and prior == "learn" and self._learns
+        prior = np.asarray(default if prior is None or learned else prior)
         if prior.dtype.kind not in "fiu":
-            raise ValueError(f"{name} must be numbers or None, got {prior.dtype}.")
+            also = " or 'learn'" if self._learns else ""
+            raise ValueError(
+                f"{name} must be numbers or None{also}, got {prior.dtype}."
+            )
         if prior.ndim and prior.shape != shape:
             raise ValueError(
                 f"{name} must be a number or an array of shape {shape}, got shape "
@@ -270,7 +276,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             model = self._new_model(priors, data.total_weight, data.dtype, plan)
             topics = given
             if topics is None:
-                topics = self._random_topics(priors[1], data.n_features, rng)
+                topics = self._random_topics(priors[1], data, rng)
             return solvers.Start(
                 model,
                 self._start(model, topics.T, data.n_units),
@@ -361,7 +367,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                 rng = np.random.default_rng(random_state.randint(2**31 - 1))
                 topics = self._given_topics(data.n_features, False)
                 if topics is None:
-                    topics = self._random_topics(priors[1], data.n_features, rng)
+                    topics = self._random_topics(priors[1], data, rng)
                 point = self._start(model, topics.T, data.n_units, stream=True)
             else:
                 point = model.resume(self._sums, data.n_units)
@@ -373,7 +379,8 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             constants["objective_"] = model.objective(point, step.mean)
             constants["n_tokens_seen_"] = seen + data.total_weight
             found = self._attributes(model, point, constants)
-            vars(self).pop("doc_temperature_", None)
+            for name in self._of_a_fit:
+                vars(self).pop(name, None)
             step.record(self, found, data.n_units)
         return self
 

@@ -97,6 +97,12 @@ class Documents:
         self.n_weighted = int(np.count_nonzero(weight)) if weight.size else X.shape[0]
         self.total_weight = _tokens(X.data, X.indptr, weight)
 
+    @property
+    def word_totals(self):
+        """Tokens of every word, each weighing as its document."""
+        weight = self.weight if self.weight.size else np.ones(self.n_units)
+        return self.X.T @ weight
+
     def chunks(self):
         """All documents in storage order, as one batch."""
         ids = np.arange(self.n_units, dtype=np.int32)
@@ -174,6 +180,9 @@ def as_documents(X, sample_weight=None, dtype=np.float64):
     """
     refuse_dask(X)
     X = sp.csr_array(X)
+    if not X.has_canonical_format:  # the order of its words is not a document's
+        X = X.copy()
+        X.sum_duplicates()
     if X.nnz and not X.data.all():
         X = X.copy()
         X.eliminate_zeros()

@@ -281,12 +281,12 @@ def expected_counts(batch, w, at, rows):
         sum_over_words(w, counts.index, counts.indptr, at, rows, *words, sums)
 
     sums = padded_empty(*rows.shape, rows.dtype)
-    for _ in parallel_map(add, _cut_words(counts.index, len(rows))):
+    for _ in parallel_map(add, cut_words(counts.index, len(rows))):
         pass
     return word_rows(batch, sums)
 
 
-def _cut_words(index, n_words):
+def cut_words(index, n_words):
     """Cut the words into as many ranges as threads, of about equally many tokens."""
     n_parts = thread_count()
     if n_parts == 1 or len(index) < SAMPLE:

@@ -23,6 +23,7 @@ from skvrem.linear._model_curvature import Curvature
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.mixture._start import _spheres
 from skvrem.topics._documents import as_documents
+from skvrem.topics.lda._collapsed import ROUNDS, CollapsedLDAModel
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
 from skvrem.topics.plsa._model import PLSAModel
 from skvrem.vi.dropout._model import DropoutModel, Network, Weights
@@ -138,6 +139,18 @@ def dirichlet_documents(weighted=False, words_of_topics=False, model=LDAModel):
     # Temperatures that documents choose change what is maximised.
     bounded = not isinstance(model, LocallyTemperedLDAModel)
     return Case(model, point, like.data, like.X, "lda", bounded, mass)
+
+
+def collapsed_documents(weighted=False, words_of_topics=False):
+    like = documents(weighted)
+    rng = np.random.default_rng(3)
+    prior = rng.uniform(0.5, 2.0, (3, 30)) if words_of_topics else np.array(0.8)
+    model = CollapsedLDAModel(
+        np.array([0.3, 0.5, 0.2]), prior, like.data.total_weight, np.float64, ROUNDS
+    )
+    near = like.model.parameters(like.point).topics[:, :3]
+    point = model.start((near,), like.data.n_units)
+    return Case(model, point, like.data, like.X, "lda", bounded=False)
 
 
 def cut(data, batch, n_units):
@@ -364,6 +377,9 @@ CASES = {
     "dirichlet, temperatures of documents": lambda: dirichlet_documents(
         model=LocallyTemperedLDAModel
     ),
+    "collapsed": collapsed_documents,
+    "collapsed weighted": lambda: collapsed_documents(weighted=True),
+    "collapsed, words of topics": lambda: collapsed_documents(words_of_topics=True),
     "logistic": logistic,
     "logistic sparse": lambda: logistic(sparse=True),
     "logistic weighted": lambda: logistic(weighted=True, intercept=False),
@@ -418,6 +434,8 @@ USUAL = (
     "documents weighted",
     "dirichlet",
     "dirichlet, temperatures of documents",
+    "collapsed",
+    "collapsed weighted",
     "logistic",
     "multinomial sparse",
     "bayesian",

@@ -37,12 +37,13 @@ FAMILY = {
     "chain": (VRHMM(2, batch_size=120, n_init=1), songs(), "log_likelihood_"),
     "plsa": (VRPLSA(4, batch_size=25), topics(), "objective_"),
     "lda": (
-        TemperedLDA(4, batch_size=25, tempering=None),
+        TemperedLDA(4, batch_size=25, tempering=None, e_step="mean_field"),
         topics(),
         "objective_",
     ),
+    "collapsed lda": (TemperedLDA(4, batch_size=25), topics(), "objective_"),
 }
-TOPICS = ("plsa", "lda")
+TOPICS = ("plsa", "lda", "collapsed lda")
 
 
 class Toy(package.SVRG):

@@ -36,6 +36,7 @@ OPTIONAL = {
     "recentre",
     "renewed",
     "reseed",
+    "slack",
     "surrogate",
     "translate",
     "variance",

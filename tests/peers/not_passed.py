@@ -46,6 +46,7 @@ ONE_SOLVER = "each name of a solver stands for the same one, which need not fall
 ANEW = "a fit that goes on takes its curvature anew, and so makes another second step"
 SEARCHED = "the default searches, and may end higher than the best of five starts"
 START = "a fit begins at the best of several starts, not where its one k-means ended"
+PRIORS = "the default E step is the collapsed one, which has priors of its own"
 NOISY = "rounding decides in which epoch a fit whose gains are noise ends"
 COLLAPSED = "components that collapse do not raise"
 
@@ -79,6 +80,7 @@ NOT_PASSED = {
             "test_lda_no_component_error",
         ],
         PRIVATE: ["test_lda_preplexity_mismatch"],
+        PRIORS: ["test_lda_default_prior_params"],
         WORDING: [
             "test_verbosity[csr_array-True-1-3-3]",
             "test_verbosity[csr_array-True-2-3-1]",

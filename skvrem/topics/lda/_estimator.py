@@ -11,6 +11,7 @@ from skvrem import schedules, solvers
 from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.topics._base import TopicModel
 from skvrem.topics._model import pad
+from skvrem.topics.lda._collapsed import ROUNDS, CollapsedLDAModel
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
@@ -22,6 +23,9 @@ from skvrem.utils._validation import ABOVE_0, check_aliases
 FEWEST_BLOCKS, FEWEST_EPOCHS = 8, 4
 # Minibatches of "svrg", and its step times their number.
 BLOCKS, BLOCK_DOCUMENTS, STEPS_AN_EPOCH = 20, 64, 7.0
+# The collapsed step: few documents a minibatch, first epochs without an anchor, the
+# prior of topics, and the documents from which on that of shares is learned.
+FEW_DOCUMENTS, PILOT, WORD_PRIOR, LEARNED_FROM = 16, 1, 0.05, 300
 DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
 DEFAULT_ANNEALING = 5
 # Temperatures that q(y) is a distribution over.
@@ -53,20 +57,32 @@ class TemperedLDA(TopicModel):
     ----------
     n_components : int, default=10
         Number of topics.
-    doc_topic_prior : float or array-like of shape (n_components,), default=None
-        Dirichlet prior of the documents' shares, any positive numbers; None for
-        1 / n_components. In :class:`VRPLSA` the prior is Dirichlet(1 + a): a model
-        with ``doc_topic_smoothing=a`` there has ``doc_topic_prior=1 + a`` here.
-    topic_word_prior : float or array-like, default=None
-        Dirichlet prior of the topics, any positive numbers; None for
-        1 / n_components. An array of shape (n_components, n_features) gives topics
-        their own words, see :func:`skvrem.text.seed_prior`.
+    doc_topic_prior : float, array-like of shape (n_components,) or "learn", \
+            default=None
+        Dirichlet prior of the documents' shares, any positive numbers. "learn" fits
+        one number a topic, with the collapsed E step; None is "learn" there from 300
+        documents on, and else 1 / n_components. In :class:`VRPLSA` the prior is
+        Dirichlet(1 + a): a model with ``doc_topic_smoothing=a`` there has
+        ``doc_topic_prior=1 + a`` here.
+    topic_word_prior : float, array-like or "learn", default=None
+        Dirichlet prior of the topics, any positive numbers. "learn" fits one number,
+        with the collapsed E step; None is 0.05 there, and else 1 / n_components. An
+        array of shape (n_components, n_features) gives topics their own words, see
+        :func:`skvrem.text.seed_prior`.
+    e_step : {"auto", "collapsed", "mean_field"}, default="auto"
+        How a token's topic is judged. "collapsed" integrates the shares and the topics
+        out, and goes by the counts of all other tokens (CVB0 [3]_): better topics in
+        less time. "mean_field" is the twin's, with posteriors of shares and topics;
+        tempering is of it alone. "auto" is "collapsed" unless `learning_method`,
+        `temperature`, or a `tempering` but "auto" and None is given.
     solver : {"auto", "batch", "stochastic", "svrg"}, default="auto"
         How the mean of the topics' statistics is estimated. "batch" is variational
         EM; "stochastic" is stochastic variational inference [2]_; "svrg" is its
         variance-reduced form; "auto" is "batch" for fewer than 8 minibatches, then
         "svrg" where `max_iter` is at least 4, else "stochastic" (as it is where
-        `step_decay` or `step_offset` is given, or `tempering` is "local").
+        `step_decay` or `step_offset` is given, or `tempering` is "local"). From random
+        topics, with the collapsed E step and no step of one's own, the first epoch of
+        "svrg" has no anchor.
     step_size : float, default="auto"
         For "svrg" the constant step, "auto" is 7 / n_batches, at most 1; for
         "stochastic" and `partial_fit` the factor of the decreasing step, "auto" is 1.
@@ -75,7 +91,7 @@ class TemperedLDA(TopicModel):
         ``step_size * (t + step_offset) ** -step_decay``, at most 1.
     batch_size : int, default="auto"
         Documents a minibatch; "auto" is 128, and for "svrg" makes 20 minibatches of
-        at least 64.
+        at least 64, with the collapsed E step of at least 16.
     max_iter : int, default=100
         Epochs: passes for "batch", passes over the minibatches for the others.
     tol : float, default=1e-4
@@ -86,7 +102,8 @@ class TemperedLDA(TopicModel):
         The rounds on a document end when one changes the parameters of its shares by
         less than this a topic.
     max_doc_update_iter : int, default=100
-        Most rounds on a document.
+        Most rounds on a document. A collapsed E step of `fit` takes four, whatever
+        these say.
     total_samples : float, default=None
         Documents of the stream that `partial_fit` is to count; None for those seen so
         far.
@@ -95,8 +112,9 @@ class TemperedLDA(TopicModel):
         inference, [1]_): posteriors depend less on a start that knows nothing.
         "global" learns one temperature, "local" one of each document, of which none
         is colder than an annealed one. All end at 1 but those of documents, which are
-        in ``doc_temperature_``. "auto" is "annealed" for at most half of the epochs,
-        and None for "batch", which few documents are fitted by, as the twin is.
+        in ``doc_temperature_``. "auto" is None for the collapsed E step; for mean
+        field it is "annealed" for at most half of the epochs, and None for "batch",
+        which few documents are fitted by, as the twin is.
     temperature : float or "auto", default="auto"
         Temperature at the start; it falls linearly to 1. "auto" finds it from the
         documents: half-way, in ratios, from 1 to where topics that are the same can
@@ -108,7 +126,8 @@ class TemperedLDA(TopicModel):
     n_init : int, default=1
         Starts, of which the best is kept; see ``init_scores_``.
     components_init : array-like of shape (n_components, n_features), default=None
-        Pseudo-counts to start from, in place of random ones, as `components_` has them.
+        Pseudo-counts to start from, in place of random ones, as `components_` has them;
+        with the collapsed E step in any scale.
     warm_start : bool, default=False
         Start from the topics of the last fit; cold, unless `temperature` is a number.
     evaluate_every : int, default=-1
@@ -141,17 +160,26 @@ class TemperedLDA(TopicModel):
     topic_shares_ : ndarray of shape (n_components,)
         Share of the tokens that each topic explains.
     objective_ : float
-        Bound of the log-likelihood of the training data at temperature 1, in nats a
-        token; after `partial_fit` that of the last batch.
+        What the fit goes by, in nats a token; after `partial_fit` that of the last
+        batch. Of mean field the bound of the log-likelihood of the training data at
+        temperature 1; of the collapsed E step their leave-one-out log-likelihood, the
+        mean over tokens of the log probability that all others give it. That is a
+        pseudo-likelihood, and too high for new documents.
+    lower_bound_ : float
+        Bound of the log-likelihood of the training data, in nats a token, for the
+        tokens' topics that the fit came to; not there after `partial_fit`. It is no
+        guide to better topics, nor comparable between E steps.
     bound_ : float
-        Perplexity of the training data by that bound, ``exp(-objective_)``.
+        Perplexity of the training data by that bound, ``exp(-lower_bound_)``.
+    e_step_ : str
+        The E step used.
     doc_temperature_ : ndarray of shape (n_samples,)
         Temperatures of the documents, for ``tempering="local"``: the less a document
         is like what its topics would write, the hotter.
     doc_topic_prior_ : ndarray of shape (n_components,)
-        The prior used.
+        The prior used, or learned.
     topic_word_prior_ : float or ndarray of shape (n_components, n_features)
-        The prior used.
+        The prior used, or learned.
     n_iter_ : int
         Epochs made; batches seen, on a stream.
     n_batch_iter_ : int
@@ -159,10 +187,10 @@ class TemperedLDA(TopicModel):
     converged_ : bool
         Whether an epoch gained less than `tol`.
     history_ : dict of ndarrays
-        By epoch: "passes", "seconds", "objective" (the tempered bound), "step_size",
-        "temperature".
+        By epoch: "passes", "seconds", "objective" (of mean field tempered),
+        "step_size", "temperature".
     init_scores_ : ndarray of shape (n_init,)
-        Bound that each start reached.
+        Objective that each start reached.
     init_epochs_ : ndarray of shape (n_init,)
         Epochs that each start made.
     solver_, step_size_, batch_size_ : str, float, int
@@ -185,16 +213,19 @@ class TemperedLDA(TopicModel):
 
     Notes
     -----
-    What differs from the twin: `solver="auto"` takes minibatches where the documents
-    are many (the twin's default is "batch"), and anneals there; `total_samples` is
-    inferred; priors may be arrays and larger than 1; the divergence of the topics from
-    their prior, a cost of the training data, is shared among its tokens, while the twin
-    charges it whole to whatever documents `score` and `perplexity` are given.
+    What differs from the twin: the default E step and its priors; `solver="auto"` takes
+    minibatches where the documents are many (the twin's default is "batch"), where mean
+    field anneals; `total_samples` is inferred; priors may be arrays and larger than 1;
+    the divergence of the topics from their prior, a cost of the training data, is
+    shared among its tokens, while the twin charges it whole to whatever documents
+    `score` and `perplexity` are given.
 
     A fit that was given its temperature warns of topics that are the same in the end.
 
     On a stream (`partial_fit`), t counts the batches seen before, and the statistics
-    count as much as `total_samples` documents, by default all seen so far.
+    count as much as `total_samples` documents, by default all seen so far. Priors stay
+    what they are, and nothing is left out of the topics, which are to be given batches
+    that they have not seen.
 
     A minibatch costs its nonzeros times `n_components` and the rounds, whatever the
     vocabulary. Memory beyond X: a few arrays like the topics, 12 bytes a nonzero.
@@ -204,6 +235,8 @@ class TemperedLDA(TopicModel):
     .. [1] Mandt, McInerney, Abrol, Ranganath, Blei (2016). Variational tempering.
        AISTATS.
     .. [2] Hoffman, Blei, Wang, Paisley (2013). Stochastic variational inference. JMLR.
+    .. [3] Asuncion, Welling, Smyth, Teh (2009). On smoothing and inference for topic
+       models. UAI.
 
     Examples
     --------
@@ -219,16 +252,18 @@ class TemperedLDA(TopicModel):
     (1, 2)
     """
 
-    _model = LDAModel
+    _model = CollapsedLDAModel
     _priors, _positive = ("doc_topic_prior", "topic_word_prior"), True
     _rounds = ("max_doc_update_iter", "mean_change_tol")
+    _of_a_fit = ("doc_temperature_", "lower_bound_")
 
     def __init__(
         self,
         n_components: int = 10,
         *,
-        doc_topic_prior: float | ArrayLike | None = None,
-        topic_word_prior: float | ArrayLike | None = None,
+        doc_topic_prior: float | ArrayLike | Literal["learn"] | None = None,
+        topic_word_prior: float | ArrayLike | Literal["learn"] | None = None,
+        e_step: Literal["auto", "collapsed", "mean_field"] = "auto",
         solver: Literal["auto", "batch", "stochastic", "svrg"] = "auto",
         step_size: float | Literal["auto"] = "auto",
         step_decay: float = DEFAULT_DECAY,
@@ -258,6 +293,7 @@ class TemperedLDA(TopicModel):
         self.n_components = n_components
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
+        self.e_step = e_step
         self.solver = solver
         self.step_size = step_size
         self.step_decay = step_decay
@@ -284,6 +320,11 @@ class TemperedLDA(TopicModel):
         self.verbose_interval = verbose_interval
         self.random_state = random_state
 
+    def __setstate__(self, state):
+        # What was fitted before there was a choice.
+        old = {"e_step_": "mean_field"} if "components_" in state else {}
+        super().__setstate__(old | state)
+
     def _check_parameters(self):
         super()._check_parameters(
             evaluate_every={"least": -(2**31)},
@@ -294,6 +335,7 @@ class TemperedLDA(TopicModel):
             total_samples=ABOVE_0,
         )
         check_aliases(self, ALIASES)
+        self._check_e_step()
         certifies = getattr(solvers.BY_NAME.get(self.solver), "certifies", False)
         if self.tempering == "local" and certifies:
             raise ValueError(
@@ -301,6 +343,44 @@ class TemperedLDA(TopicModel):
                 "documents' own temperatures change the objective between epochs, "
                 f"and solver={self.solver!r} goes by it."
             )
+
+    def _check_e_step(self):
+        if self._collapsed:
+            if not self._untempered:
+                raise ValueError(
+                    "e_step='collapsed' is of the temperature 1: leave tempering and "
+                    f"temperature alone, got {self.tempering!r}, {self.temperature!r}."
+                )
+            return
+        for name in self._priors:
+            if isinstance(getattr(self, name), str):
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} goes with e_step='collapsed': "
+                    "priors learned by mean field make held-out documents less likely."
+                )
+
+    @property
+    def _untempered(self):
+        return self.tempering in ("auto", None) and self.temperature == "auto"
+
+    @property
+    def _e_step(self):
+        if self.e_step != "auto":
+            return self.e_step
+        collapsed = self.learning_method is None and self._untempered
+        return "collapsed" if collapsed else "mean_field"
+
+    @property
+    def _collapsed(self):
+        return self._e_step == "collapsed"
+
+    @property
+    def _learns(self):
+        return self._collapsed
+
+    @property
+    def _word_default(self):
+        return WORD_PRIOR if self._collapsed else None
 
     @property
     def _decay(self):
@@ -312,35 +392,58 @@ class TemperedLDA(TopicModel):
     def _plan(self, n_documents, random):
         """Choose solver, blocks and step."""
         solver = METHODS.get(self.learning_method, self.solver)
-        offset, decay = self._decay
+        collapsed, (offset, decay) = self._collapsed, self._decay
+        few = FEW_DOCUMENTS if collapsed else BLOCK_DOCUMENTS
         size = DEFAULT_BATCH if self.batch_size == "auto" else self.batch_size
         if solver == "auto":
-            solver = "batch"
-            if n_documents >= FEWEST_BLOCKS * size:
+            solver, least = "batch", FEWEST_BLOCKS * size
+            if collapsed and self.batch_size == "auto":
+                least = FEWEST_BLOCKS * few
+            if n_documents >= least:
                 reduced = self.max_iter >= FEWEST_EPOCHS and self.tempering != "local"
                 decreasing = (offset, decay) != (DEFAULT_OFFSET, DEFAULT_DECAY)
                 solver = "svrg" if reduced and not decreasing else "stochastic"
         reduced = solvers.reduces_variance(solver)
         if reduced and self.batch_size == "auto":
-            n_blocks = max(1, min(BLOCKS, n_documents // BLOCK_DOCUMENTS))
+            n_blocks = max(1, min(BLOCKS, n_documents // few))
             size = n_documents / n_blocks
         step_size = self.step_size
+        pilot = PILOT if collapsed and random and step_size == "auto" else 0
         if step_size == "auto":
             step_size = min(1.0, STEPS_AN_EPOCH * size / n_documents)
             step_size = step_size if reduced else 1.0
         steps = {"step_size": step_size, "step_decay": decay, "step_offset": offset}
-        return solvers.plan_em(
-            self, n_documents, 1, solver=solver, batch_size=size, **steps
-        )
+        chosen = {"solver": solver, "batch_size": size, "pilot": pilot} | steps
+        return solvers.plan_em(self, n_documents, 1, **chosen)
 
     def _new_model(self, priors, mass, dtype, plan=None):
+        rounds = self.max_doc_update_iter, self.mean_change_tol
+        fitted = plan is None and "e_step_" in vars(self)
+        e_step = self.e_step_ if fitted else self._e_step
+        if e_step == "collapsed" and plan is None:
+            return CollapsedLDAModel(*priors, mass, dtype, *rounds, new=True)
+        if e_step == "collapsed":
+            return CollapsedLDAModel(*priors, mass, dtype, ROUNDS)
         local = plan is not None and self.tempering == "local"
         kind = LocallyTemperedLDAModel if local else LDAModel
-        rounds = self.max_doc_update_iter, self.mean_change_tol
         return kind(*priors, mass, dtype, *rounds)
+
+    def _start(self, model, topics, n_documents, stream=False):
+        if not isinstance(model, CollapsedLDAModel):
+            return model.start((topics,))
+        given = (getattr(self, name) for name in self._priors)
+        doc, word = (None if x is None else isinstance(x, str) for x in given)
+        doc = n_documents >= LEARNED_FROM if doc is None else doc
+        if stream:
+            # Little enough to be forgotten: of few tokens, as much as the twin's start.
+            share = min(1.0, topics.size / model.n_tokens)
+            return model.start((topics,), n_documents, share=share)
+        return model.start((topics,), n_documents, (doc, bool(word)))
 
     def _temperature(self, plan, model, data, rng):
         tempering, length = self.tempering, self.annealing_iter
+        if self._collapsed:
+            return schedules.Constant(1.0)
         if tempering == "auto":
             tempering = None if plan.name == "batch" else "annealed"
             length = min(length, self.max_iter // 2)
@@ -356,10 +459,19 @@ class TemperedLDA(TopicModel):
             highest = float(np.sqrt(last.max(initial=1.0)))
         return schedules.Linear(highest, length)
 
-    def _random_topics(self, word_prior, n_features, rng):
-        # Parameters near 1, as scikit-learn's: they are forgotten after a few steps.
-        topics = rng.gamma(100.0, 0.01, (self.n_components, n_features))
-        return topics + (word_prior - word_prior.min())  # what seeds have more
+    def _random_topics(self, word_prior, data, rng):
+        k, n_features = self.n_components, data.n_features
+        if not self._collapsed:
+            # Parameters near 1, as scikit-learn's: soon forgotten.
+            topics = rng.gamma(100.0, 0.01, (k, n_features))
+            return topics + (word_prior - word_prior.min())  # what seeds have more
+        # Tokens at topics of their own: a start that knows nothing, far from the
+        # plateau of equal topics.
+        tokens = data.word_totals
+        n = np.maximum(np.rint(tokens), 1.0)
+        draws = rng.multinomial(n.astype(np.int64), np.full(k, 1.0 / k))
+        topics = (draws * (tokens / n)[:, None]).T
+        return topics + word_prior
 
     def _stop(self):
         """Return the test of scikit-learn's parameters, None for never.
@@ -380,15 +492,33 @@ class TemperedLDA(TopicModel):
         return stop if every > 0 else None
 
     def _constants(self, priors, data, warm):
-        documents = {"n_documents_seen_": data.n_weighted}
-        return super()._constants(priors, data, warm) | documents
+        known = {"n_documents_seen_": data.n_weighted, "e_step_": self._e_step}
+        return super()._constants(priors, data, warm) | known
+
+    def _attributes(self, model, point, constants):
+        found = super()._attributes(model, point, constants)
+        if isinstance(model, CollapsedLDAModel):
+            k, own = self.n_components, point.own
+            if own.learn[0]:
+                found["doc_topic_prior_"] = own.doc_prior[:k].astype(float)
+            if own.learn[1]:
+                found["topic_word_prior_"] = float(own.word_prior[0, 0])
+        return found
 
     def _finish(self, data, best, plan, random_state):
         """Judge the fit by its training data, without tempering; count its steps."""
-        _, bound, divergence = self._evaluate(data)
         steps = 1 if plan.name == "batch" else plan.n_blocks
+        if self._collapsed:
+            priors, dtype = self._fitted_priors(), self.components_.dtype
+            model = self._new_model(priors, data.total_weight, dtype, plan)
+            with threads(self.n_jobs):
+                bound = model.lower_bound(best.point, *data.chunks().batches)
+        else:
+            _, bound, divergence = self._evaluate(data)
+            bound -= divergence
+            self.objective_ = float(bound / data.total_weight)
         vars(self).update(
-            objective_=float((bound - divergence) / data.total_weight),
+            lower_bound_=float(bound / data.total_weight),
             n_batch_iter_=1 + best.n_iter * steps,
             random_state_=random_state,
         )
@@ -437,12 +567,16 @@ class TemperedLDA(TopicModel):
 
     @property
     def bound_(self):
-        """Perplexity of the training data, ``exp(-objective_)``."""
-        return _perplexity_of(self.objective_)
+        """Perplexity of the training data, ``exp(-lower_bound_)``."""
+        is_bound = self.e_step_ == "mean_field"  # of a batch of a stream, too
+        return _perplexity_of(self.objective_ if is_bound else self.lower_bound_)
 
     def _evaluate(self, data):
         """Return γ of documents, their bound, and the divergence of the topics."""
-        model = self._fitted_model()
+        self._check_rounds()
+        rounds = self.max_doc_update_iter, self.mean_change_tol
+        given = self.n_tokens_seen_, self.components_.dtype, *rounds
+        model = LDAModel(*self._fitted_priors(), *given)
         topics = pad(self.components_.T, model.dtype)
         (batch,) = data.chunks().batches
         with threads(self.n_jobs):
@@ -465,12 +599,16 @@ class TemperedLDA(TopicModel):
         Returns
         -------
         shares : ndarray of shape (n_samples, n_components)
-            As :meth:`transform` returns them.
+            As :meth:`transform` returns them: the topics are held, and nothing of a
+            document is left out of them, though they have been learned from it.
         """
         return self.fit(X, y, **fit_params).transform(X, normalize=normalize)
 
     def transform(self, X: MatrixLike, *, normalize: bool = True) -> np.ndarray:
         """Return the topics' shares of documents, seen before or not.
+
+        Rounds on each document alone, with the topics held. In the collapsed ones every
+        token is judged by the others of its document.
 
         Parameters
         ----------
@@ -486,11 +624,21 @@ class TemperedLDA(TopicModel):
             Posterior means of the shares, rows sum to 1; for an empty document those
             of the prior.
         """
-        gamma, *_ = self._evaluate(self._new_documents(X))
+        data = self._new_documents(X)
+        if self.e_step_ == "collapsed":
+            model, (batch,) = self._fitted_model(), data.chunks().batches
+            topics = pad(self.components_.T, model.dtype)
+            with threads(self.n_jobs):
+                gamma = model.posteriors(topics, batch)
+        else:
+            gamma, *_ = self._evaluate(data)
         return gamma / gamma.sum(axis=1, keepdims=True) if normalize else gamma.copy()
 
     def score(self, X: MatrixLike, y: Any = None) -> float:
         """Return a lower bound of the log-likelihood of documents.
+
+        That of mean field, by the posterior of the topics that ``components_`` has,
+        whatever the E step of the fit.
 
         The divergence of the topics from their prior is a cost of what they have
         learned from the training data. It is shared among the tokens of those, and

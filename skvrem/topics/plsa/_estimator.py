@@ -267,10 +267,10 @@ class VRPLSA(TopicModel):
         given = super()._given_topics(n_features, warm)
         return None if given is None else given / given.sum(axis=1, keepdims=True)
 
-    def _random_topics(self, word_prior, n_features, rng):
+    def _random_topics(self, word_prior, data, rng):
         # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
         # topics, EM spends its first epochs on a plateau.
-        topics = rng.standard_gamma(1.0, (self.n_components, n_features))
+        topics = rng.standard_gamma(1.0, (self.n_components, data.n_features))
         topics /= topics.sum(axis=1, keepdims=True)
         if word_prior.ndim:
             # Half of a topic are the words that its prior favours: a prior alone does

@@ -1,4 +1,4 @@
-"""TemperedLDA: what it finds, beside scikit-learn's and the formulas, what it takes."""
+"""Mean field: what it finds, beside scikit-learn's and the formulas; what it takes."""
 
 import pickle
 from itertools import product
@@ -40,7 +40,7 @@ EXACT = {"mean_change_tol": 1e-12, "max_doc_update_iter": 5000}
 
 def lda(**params):
     defaults = {"n_components": K, "random_state": 0, "batch_size": 50}
-    defaults |= {"max_iter": 10, "tol": 0.0}
+    defaults |= {"max_iter": 10, "tol": 0.0, "e_step": "mean_field"}
     return TemperedLDA(**(defaults | params))
 
 

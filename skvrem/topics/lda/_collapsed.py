@@ -1,0 +1,375 @@
+r"""Latent Dirichlet allocation with the shares and the topics integrated out (CVB0).
+
+Of :math:`p(w, z)`, in which :math:`\theta` and :math:`\beta` are integrated out, the
+posterior of a token's topic is
+
+.. math:: \gamma_{dvk} \propto
+   \frac{N_{vk}^{\neg} + \eta_v}{N_k + \sum_v \eta_v} (n_{dk}^{\neg} + \alpha_k)
+
+with the expected counts of all other tokens (Asuncion et al. 2009): a token's own share
+is left out of its document's and of its topic's. Mean field has no such term, and
+believes every token twice.
+
+What the solvers average are the counts of words, :math:`s_{vk} = N_{vk} / N`, as in
+stochastic CVB0 (Foulds et al. 2013). Nothing is stored of a token: a visit finds
+:math:`\gamma` anew from the document's counts :math:`n_d` of the last one.
+"""
+
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from skvrem.topics._model import (
+    NO_WORDS,
+    TASK_WORDS,
+    Statistics,
+    TopicPoint,
+    WordModel,
+    WordSums,
+    column_sums,
+    cut_documents,
+    cut_words,
+    pad,
+    padded_empty,
+    padded_zeros,
+    word_rows,
+)
+from skvrem.topics.lda import _kernels_collapsed as kernels
+from skvrem.topics.lda._model import Parameters
+from skvrem.utils._parallel import map_chunks, parallel_map
+
+# Rounds on a document, the first of which knows no own share. At an anchor as many as
+# at a visit: with fewer, the differences of minibatches would not end.
+ROUNDS = 4
+# Numbers that the shares of so many tokens take: those of a few documents at a time.
+ROOM = 1 << 20
+# Epochs of equal priors: before they are learned, and from then on a third of all made,
+# so that a fit comes to rest. Steps on them at a time.
+FIRST_LEARNED, PAUSE, DOC_STEPS, WORD_STEPS = 4, 3, 5, 3
+# Smaller parameters of a prior are not learned: the topic has left the corpus.
+LEAST_PRIOR = 1e-4
+
+
+class Documents(NamedTuple):
+    """What a point has of documents and priors.
+
+    Attributes
+    ----------
+    before, after : ndarrays of shape (n_documents, K)
+        n_d as of the last `recentre`, where visits begin, and as of the last visit.
+    chances : ndarray of shape (n_documents, K), or (0, K)
+        Chances that a token is of a topic, as of the last visit, where they are needed.
+    weight : ndarray of shape (n_documents,), or (0,)
+        What the documents weigh, likewise.
+    doc_prior : ndarray of shape (K,)
+        α.
+    word_prior : ndarray of shape (n_features, K) or (1, K)
+        η.
+    learn : tuple of bool
+        Whether α and η are learned, the latter a number.
+    age, next : int
+        Epochs since the start, and the one after which priors are learned.
+    """
+
+    before: np.ndarray
+    after: np.ndarray
+    chances: np.ndarray
+    weight: np.ndarray
+    doc_prior: np.ndarray
+    word_prior: np.ndarray
+    learn: tuple = (False, False)
+    age: int = 0
+    next: int = FIRST_LEARNED
+
+
+class CollapsedLDAModel(WordModel):
+    """Expected counts of topics, every token's own share left out.
+
+    Parameters
+    ----------
+    doc_prior, word_prior, n_tokens, dtype, inner_iter, inner_tol
+        Those of `WordModel`: α, η, the tokens N that the topics count, and rounds on a
+        document.
+    new : bool, default=False
+        The topics do not know the documents: nothing is left out of their counts.
+    """
+
+    #: Nats a token: the leave-one-out log-likelihood is not what a step maximises, and
+    #: falls a little where topics overlap.
+    slack = 0.01
+
+    #: Shares are not kept, so that they are found anew.
+    recall_passes = 1.0
+
+    def __init__(self, *arguments, new=False):
+        super().__init__(*arguments)
+        self.new = new
+
+    def start(self, parameters, n_documents, learn=(False, False), share=1.0):
+        """Return the point of given λ, pseudo-counts or topics of any scale.
+
+        Parameters
+        ----------
+        parameters : tuple with one (n_features, n_components) array
+        n_documents : int
+        learn : tuple of bool, default=(False, False)
+            Whether α and η are learned, the latter a number.
+        share : float, default=1.0
+            Of the tokens that the topics count, those that these stand for.
+        """
+        topics = pad(parameters[0], self.dtype)
+        if topics.sum(dtype=float) > self.prior_totals(len(topics)).sum():
+            topics -= self.word_prior
+            np.maximum(topics, self.dtype.type(0.0), out=topics)
+        topics *= share / (topics.sum(dtype=float) or 1.0)
+        return self.recentre(self._point(topics, n_documents, learn))
+
+    def resume(self, sums, n_documents):
+        """Return the point of given statistics, (n_features, n_components) a token."""
+        return self.recentre(self._point(pad(sums, self.dtype), n_documents))
+
+    def _point(self, sums, n_documents, learn=(False, False)):
+        shape, dtype = (n_documents, sums.shape[1]), self.dtype
+        own = Documents(
+            np.zeros(shape, dtype),
+            np.zeros(shape, dtype),
+            np.empty((0, shape[1]), dtype),
+            np.empty(0, dtype),
+            self.doc_prior,
+            self.word_prior,
+            learn,
+        )
+        return TopicPoint(WordSums.of(sums), own)
+
+    def recentre(self, point):
+        """Return the point with its statistics in one array, and learned priors."""
+        renewed = super().recentre(point)
+        if renewed is point:
+            return point
+        # Objectives of other priors do not compare.
+        learned = renewed.own.next != point.own.next
+        return renewed._replace(repaired=("priors",) if learned else ())
+
+    def renew(self, own, sums):
+        """Return counts as last visited, and priors that were due."""
+        age = own.age + 1
+        if own.chances.size:
+            own = own._replace(
+                doc_prior=self._learned_doc_prior(own),
+                word_prior=self._learned_word_prior(own, sums),
+                chances=own.chances[:0],
+                weight=own.weight[:0],
+                next=max(age + PAUSE - 1, age * 4 // 3),
+            )
+        elif any(own.learn) and age >= own.next:
+            chances = np.zeros_like(own.before)
+            own = own._replace(chances=chances, weight=np.zeros_like(chances[:, 0]))
+        return own._replace(before=own.after, after=own.before, age=age)
+
+    def _learned_doc_prior(self, own):
+        """Return α after steps of Minka's fixed point, for soft counts."""
+        prior, k = own.doc_prior, self.n_components
+        if not own.learn[0]:
+            return prior
+        lengths = own.after.sum(axis=1, dtype=float)
+
+        def draws(*documents):
+            found = np.zeros(len(prior))
+            given = own.after, own.chances, prior
+            kernels.expect_draws(*given, *documents, own.weight, found)
+            return found
+
+        for _ in range(DOC_STEPS):
+            total = prior.sum(dtype=float)
+            all_draws = own.weight @ (digamma(lengths + total) - digamma(total))
+            found = sum(map_chunks(draws, len(own.after), TASK_WORDS))[:k]
+            learned = np.maximum(prior[:k] * (found / all_draws), LEAST_PRIOR)
+            prior = pad(learned[None], self.dtype)[0]
+        return prior
+
+    def _learned_word_prior(self, own, sums):
+        """Return η after steps of the like for the topics."""
+        if not own.learn[1]:
+            return own.word_prior
+        array, k = sums.toarray(), self.n_components
+        totals, n_features = self.n_tokens * sums.totals[:k], len(array)
+        prior = float(own.word_prior[0, 0])
+        for _ in range(WORD_STEPS):
+            given = array, self.n_tokens, prior
+            count = partial(kernels.expect_draws_of_words, *given)
+            whole = n_features * prior
+            all_draws = n_features * (digamma(totals + whole) - digamma(whole)).sum()
+            found = sum(map_chunks(count, n_features, TASK_WORDS))
+            prior = max(prior * found / all_draws, LEAST_PRIOR)
+        return pad(np.full((1, k), prior), self.dtype)
+
+    def statistics(self, point, batch, beta):
+        """Return the sums of a batch after rounds on its documents."""
+        return self._visit(point.sums, point.own, batch, True)
+
+    def remember(self, point, batch, beta):
+        """Return the sums of an anchor, and what it takes to find them again."""
+        memory = point.sums, point.own
+        return self._visit(*memory, batch, True), memory
+
+    def recall(self, memory, point, batch):
+        """Return the sums of the anchor, by the same rounds."""
+        return self._visit(*memory, batch, False)
+
+    def _visit(self, sums, own, batch, keep):
+        """Return the sums of a batch, and `keep` what was found of its documents."""
+        rows = self._rows(sums, own, batch.rows.words)
+        found = padded_zeros(*rows[0].shape, self.dtype)
+        needed = keep and own.chances.size
+        chances = np.empty((batch.n_units if needed else 0, found.shape[1]), self.dtype)
+        options = own.before[batch.ids], batch, chances
+        add = _adds_to(found, batch)
+        objective, after = self._infer(rows, own.doc_prior, *options, add)
+        if keep:
+            own.after[batch.ids] = after
+        if needed:
+            own.chances[batch.ids] = chances
+            own.weight[batch.ids] = batch.weight if batch.weight.size else 1.0
+        return Statistics(word_rows(batch, found), objective)
+
+    def _rows(self, sums, own, words):
+        """Return what rounds need of words (none named: all); see `infer_shares`."""
+        inverse = self._inverse(sums, own)
+        rows = sums.parameters(words, self.n_tokens, own.word_prior, inverse)
+        inverse = inverse.astype(self.dtype)
+        prior = own.word_prior
+        if len(prior) > 1 and words.size:
+            prior = prior[words]
+        least = pad(prior * inverse, self.dtype)
+        return rows, least, np.zeros_like(inverse) if self.new else inverse
+
+    def _inverse(self, sums, own):
+        """Return 1 / (N_k + Σ_v η_vk), 1 for padding."""
+        totals = own.word_prior.sum(axis=0, dtype=float)
+        totals = totals * (len(sums.deviation) if len(own.word_prior) == 1 else 1)
+        totals += self.n_tokens * sums.totals
+        return 1.0 / np.where(totals > 0.0, totals, 1.0)
+
+    def _infer(self, rows, prior, before, batch, chances, use=None):
+        """Return the documents' log-likelihood and n_d; shares are passed on.
+
+        Parameters
+        ----------
+        rows : tuple
+            Of `_rows`.
+        prior : ndarray of shape (K,)
+        before : ndarray of shape (n_documents, K)
+        batch : batch of documents
+        chances : ndarray of shape (n_documents, K) or (0, K)
+            Written.
+        use : callable, default=None
+            Called with the documents, the first and the last of a group, and their
+            shares. Groups are the same for any number of threads.
+        """
+        counts, K = batch.rows, len(prior)
+        indptr = counts.indptr
+        documents = *counts[:3], batch.weight.astype(self.dtype)
+        after, objective = np.empty_like(before), 0.0
+        n_groups = max(1, int(indptr[-1]) * K // ROOM)
+        edges = np.searchsorted(indptr, indptr[-1] * np.arange(1, n_groups) // n_groups)
+        edges = np.unique([0, *edges, batch.n_units])
+        sizes = np.diff(indptr[edges])
+        room = padded_empty(int(sizes.max(initial=0)), K, self.dtype)
+
+        for first, last in pairwise(edges.tolist()):
+            start = indptr[first]
+
+            def infer(some, first=first, start=start):
+                a, b = first + some[0], first + some[1]
+                shares = room[indptr[a] - start : indptr[b] - start]
+                rounds = self.inner_iter, self.inner_tol
+                given = *rows, prior, *rounds, before, after
+                return kernels.infer_shares(documents, a, b, *given, shares, chances)
+
+            tasks = cut_documents(indptr[first : last + 1] - start, self.inner_iter * K)
+            objective += sum(parallel_map(infer, tasks))
+            if use is not None:
+                use(documents, first, last, room[: indptr[last] - start])
+        return objective, after
+
+    def posteriors(self, topics, batch):
+        """Return n_d + α of documents that may be new: topics are held.
+
+        Parameters
+        ----------
+        topics : ndarray of shape (n_features, K)
+            λ, padded.
+        batch : batch of documents
+        """
+        totals = column_sums(topics)
+        inverse = (1.0 / np.where(totals > 0.0, totals, 1.0)).astype(self.dtype)
+        words = batch.rows.words
+        rows = pad(topics[words] if words.size else topics, self.dtype)
+        rows *= inverse
+        nothing = padded_zeros(1, len(inverse), self.dtype)
+        before = np.zeros((batch.n_units, len(inverse)), self.dtype)
+        given = (rows, nothing, nothing[0]), self.doc_prior, before, batch
+        _, after = self._infer(*given, before[:0])
+        return (after + self.doc_prior)[:, : self.n_components]
+
+    def lower_bound(self, point, batch):
+        """Return a lower bound of the log-likelihood, by the shares of one more visit.
+
+        Σ_d log B(α + n_d) / B(α) + Σ_k log B(η + N_k) / B(η) + Σ_dv c_dv H(γ_dv), the
+        bound of mean field at the best posteriors of θ and β for these shares.
+        """
+        own, k = point.own, self.n_components
+        rows = self._rows(point.sums, own, batch.rows.words)
+        found = padded_zeros(*rows[0].shape, self.dtype)
+        add, entropies = _adds_to(found, batch), []
+
+        def use(*group):
+            add(*group)
+            entropies.append(kernels.entropy(*group))
+
+        before = own.before[batch.ids]
+        given = own.doc_prior, before, batch, before[:0]
+        _, after = self._infer(rows, *given, use)
+        weight = batch.weight.astype(self.dtype)
+        share = weight if weight.size else np.ones(batch.n_units)
+        prior, lengths = own.doc_prior[:k].astype(float), after.sum(axis=1, dtype=float)
+        documents = share @ (gammaln(prior.sum()) - gammaln(prior.sum() + lengths))
+        documents += self._log_beta(after, own.doc_prior[None], weight)
+        of_words = own.word_prior
+        totals = of_words.sum(axis=0, dtype=float)[:k]
+        if len(of_words) == 1:
+            totals = totals * len(point.sums.deviation)
+        elif batch.rows.words.size:
+            of_words = of_words[batch.rows.words]
+        of_topics = gammaln(totals) - gammaln(totals + column_sums(found)[:k])
+        topics = of_topics.sum() + self._log_beta(found, of_words, weight[:0])
+        return float(documents + topics + sum(entropies))
+
+    def _log_beta(self, counts, prior, weight):
+        def part(*rows):
+            return kernels.log_beta_of_counts(counts, prior, *rows, weight)
+
+        return sum(map_chunks(part, len(counts), TASK_WORDS))
+
+    def of_topics(self, sums):
+        """Return nothing: the objective is the leave-one-out log-likelihood."""
+        return 0.0
+
+    def parameters(self, point):
+        """Return λ, the prior and the expected counts."""
+        every = np.ones(point.sums.deviation.shape[1])
+        given = self.n_tokens, point.own.word_prior, every
+        return Parameters(point.sums.parameters(NO_WORDS, *given))
+
+
+def _adds_to(found, batch):
+    """Return what adds the shares of a group of documents to sums over words."""
+    words = cut_words(batch.rows.index, len(found))
+
+    def add(*group):
+        list(parallel_map(lambda some: kernels.add_shares(*group, *some, found), words))
+
+    return add

@@ -1,0 +1,306 @@
+"""Loops over documents of the collapsed E step of latent Dirichlet allocation.
+
+Names as in Asuncion et al. (2009): γ_dvk is the probability that a token of word v in
+document d is of topic k, n_dk = Σ_v c_dv γ_dvk, N_vk = Σ_d u_d c_dv γ_dvk and
+N_k = Σ_v N_vk. What a token looks at are the counts of the others: one token's own
+share, γ of at most one of its c_dv copies, is left out of the document's counts, and of
+the topic's. Words and topics are laid out as in `topics._kernels`.
+"""
+
+import numpy as np
+
+from skvrem.topics._kernels import sum_over_tokens
+from skvrem.utils._jit import REDUCE, kernel
+from skvrem.utils._math import digamma, exp, log, log_gamma
+from skvrem.utils._simd import (
+    add,
+    fma,
+    lanes,
+    largest,
+    load,
+    mul,
+    splat,
+    store,
+    total,
+)
+
+
+@kernel(fastmath=REDUCE)
+def infer_shares(
+    documents,
+    start,
+    stop,
+    rows,
+    least,
+    inverse,
+    prior,
+    n_rounds,
+    tol,
+    before,
+    after,
+    shares,
+    chances,
+):
+    """CVB0 rounds on documents `start` to `stop`, the topics' counts held.
+
+    γ_dvk ∝ (max(N_vk - min(u_d, 1) e γ_dvk, 0) + η_vk) i_k (n_dk - e γ_dvk + α_k),
+    i_k = 1 / (N_k + Σ_v η_vk)
+
+    with e = min(c_dv, 1), token after token, n_d at once: one token is left out, also
+    of a word that occurs, and of a document that counts, several times. The first round
+    knows no own share yet, and leaves nothing out.
+
+    Parameters
+    ----------
+    documents : tuple (counts, index, indptr, weight)
+        Counts and their words, arrays of shape (n_nonzeros,); int64 array of shape
+        (n_documents + 1,); sample weights u_d, shape (n_documents,), or empty.
+    start, stop : int
+    rows : array of shape (n_words, K)
+        (N_vk + η_vk) i_k.
+    least : array of shape (n_words, K), or (1, K) for all words
+        η_vk i_k.
+    inverse : array of shape (K,)
+        i; zeros leave nothing out of the topics.
+    prior : array of shape (K,)
+        α, 0 for padding.
+    n_rounds : int
+        Most rounds, at least 1.
+    tol : float
+        The last round is also the first that changes n_d by less than this a topic.
+    before, after : arrays of shape (n_documents, K)
+        n_d to begin with; written: n_d.
+    shares : array of shape (n_tokens, K)
+        Written: γ of these documents' nonzeros, from the first of `start` on.
+    chances : array of shape (n_documents, K), or (0, K)
+        Written: 1 - Π_v (1 - γ_dvk)^c_dv, the chance that a token is of the topic.
+
+    Returns
+    -------
+    log_likelihood : float
+        Σ_d u_d Σ_v c_dv log p(v | other tokens of d), by the last round: with rounds
+        that leave out, the leave-one-out log-likelihood.
+    """
+    (counts, index, indptr, weight), K = documents, rows.shape[1]
+    width, dtype = lanes(rows), rows.dtype.type
+    zero, one, nothing = dtype(0.0), dtype(1.0), splat(dtype(0.0))
+    minus = splat(-one)
+    flat, floors, gamma = rows.reshape(-1), least.reshape(-1), shares.reshape(-1)
+    n, t, g = np.empty(K, rows.dtype), np.empty(K, rows.dtype), np.empty(K, rows.dtype)
+    old, own, x = np.empty(K, rows.dtype), np.empty(K, rows.dtype), g
+    longest = n_topics = 0
+    sum_prior = zero
+    for k in range(K):
+        sum_prior += prior[k]
+        n_topics += prior[k] > zero
+    for i in range(start, stop):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    sums = np.empty(longest, rows.dtype)
+    result = 0.0
+    for i in range(start, stop):
+        low, high = indptr[i], indptr[i + 1]
+        c, words, s = counts[low:high], index[low:high], sums[: high - low]
+        first = (low - indptr[start]) * K
+        share = weight[i] if weight.size else one
+        length = zero
+        for j in range(high - low):
+            length += c[j]
+        for k in range(K):
+            t[k] = before[i, k] + prior[k]
+        mass = zero
+        for k in range(K):
+            mass += t[k]
+        sum_over_tokens(c, words, rows, t, g, s)
+        for k in range(K):
+            n[k] = prior[k] + t[k] * g[k]
+            own[k] = -min(share, one) * inverse[k]
+        for j in range(high - low):
+            v, p = words[j] * K, first + j * K
+            y = splat(s[j] / c[j])
+            for k in range(0, K, width):
+                store(gamma, p + k, mul(y, mul(load(t, k), load(flat, v + k))))
+            s[j] = c[j] / (s[j] * mass)
+        for _ in range(1, n_rounds):
+            for k in range(K):
+                old[k] = n[k]
+            for j in range(high - low):
+                v, p = words[j] * K, first + j * K
+                f = v if least.shape[0] > 1 else 0
+                count, e = c[j], min(c[j], one)
+                left, y = splat(-e), nothing
+                for k in range(0, K, width):
+                    z = load(gamma, p + k)
+                    a = fma(mul(splat(e), load(own, k)), z, load(flat, v + k))
+                    a = largest(load(floors, f + k), a)
+                    b = largest(load(prior, k), fma(left, z, load(n, k)))
+                    a = mul(a, b)
+                    store(x, k, a)
+                    y = add(y, a)
+                sum_x = total(y)
+                s[j] = sum_x / (length - e + sum_prior)
+                y = splat(one / sum_x)
+                for k in range(0, K, width):
+                    z = mul(y, load(x, k))
+                    change = fma(minus, load(gamma, p + k), z)
+                    store(gamma, p + k, z)
+                    store(n, k, fma(count, change, load(n, k)))
+            if tol > zero:
+                moved = zero
+                for k in range(K):
+                    moved += abs(n[k] - old[k])
+                if moved < tol * n_topics:
+                    break
+        for k in range(K):
+            after[i, k] = max(n[k] - prior[k], zero)
+        log_likelihood = zero
+        for j in range(high - low):
+            log_likelihood += c[j] * log(s[j])
+        result += share * log_likelihood
+        if chances.size:
+            # Of a share that is 1 the logarithm stays finite.
+            small = dtype(1e-7)
+            old[:] = zero
+            for j in range(high - low):
+                p = first // K + j
+                for k in range(K):
+                    old[k] += c[j] * log(max(one - shares[p, k], small))
+            for k in range(K):
+                chances[i, k] = one - exp(old[k])
+    return result
+
+
+@kernel(fastmath=REDUCE)
+def add_shares(documents, start, stop, shares, first, last, out):
+    """Σ_d u_d c_dv γ_dvk of documents `start` to `stop`, added for some words.
+
+    Threads share the words, not the documents: every sum has one order and one place.
+
+    Parameters
+    ----------
+    documents, start, stop, shares : as in `infer_shares`
+    first, last : int
+        Words.
+    out : array of shape (n_words, K)
+        Added to.
+    """
+    (counts, index, indptr, weight), K = documents, shares.shape[1]
+    width, one = lanes(shares), shares.dtype.type(1.0)
+    gamma, sums, begin = shares.reshape(-1), out.reshape(-1), indptr[start]
+    for i in range(start, stop):
+        share = weight[i] if weight.size else one
+        for j in range(indptr[i], indptr[i + 1]):
+            v = index[j]
+            if v < first or v >= last:
+                continue
+            x, p = splat(share * counts[j]), (j - begin) * K
+            for k in range(0, K, width):
+                y = fma(x, load(gamma, p + k), load(sums, v * K + k))
+                store(sums, v * K + k, y)
+
+
+@kernel(fastmath=REDUCE)
+def entropy(documents, start, stop, shares):
+    """-Σ_d u_d Σ_v c_dv Σ_k γ_dvk log γ_dvk of documents `start` to `stop`.
+
+    Parameters are those of `add_shares`.
+    """
+    (counts, _, indptr, weight), K = documents, shares.shape[1]
+    begin, small = indptr[start], shares.dtype.type(1e-30)
+    parts, result = np.empty(K, shares.dtype), 0.0
+    for i in range(start, stop):
+        share = np.float64(weight[i]) if weight.size else 1.0
+        for j in range(indptr[i], indptr[i + 1]):
+            for k in range(K):
+                x = shares[j - begin, k]
+                parts[k] = x * log(max(x, small))
+            x = shares.dtype.type(0.0)
+            for k in range(K):
+                x += parts[k]
+            result -= share * counts[j] * x
+    return result
+
+
+@kernel(fastmath=REDUCE)
+def log_beta_of_counts(counts, prior, start, stop, weight):
+    """Σ_i u_i Σ_k log Γ(n_ik + a_ik) - log Γ(a_ik), for rows `start` to `stop`.
+
+    Parameters
+    ----------
+    counts : array of shape (n_rows, K)
+    prior : array of shape (n_rows, K), or (1, K) for all rows
+        0 for padding.
+    start, stop : int
+    weight : array of shape (n_rows,), or empty
+        u.
+    """
+    K, result = counts.shape[1], 0.0
+    zero, parts = prior.dtype.type(0.0), np.empty(K)
+    for i in range(start, stop):
+        p = i if prior.shape[0] > 1 else 0
+        for k in range(K):
+            a = np.float64(prior[p, k]) if prior[p, k] > zero else 1.0
+            parts[k] = log_gamma(np.float64(counts[i, k]) + a) - log_gamma(a)
+        row = 0.0
+        for k in range(K):
+            row += parts[k]
+        result += row * (np.float64(weight[i]) if weight.size else 1.0)
+    return result
+
+
+@kernel(fastmath=REDUCE)
+def expect_draws(counts, chances, prior, start, stop, weight, out):
+    """Σ_d u_d P_dk (ψ(n_dk / P_dk + α_k) - ψ(α_k)), added to `out`.
+
+    Expected times that the prior, not another token, chose a topic: the part of Minka's
+    fixed point where n_dk counts only if it is positive, which has the chance P_dk, and
+    has then the mean n_dk / P_dk (Teh et al. 2006).
+
+    Parameters
+    ----------
+    counts, chances : arrays of shape (n_documents, K)
+        n_dk and P_dk.
+    prior : array of shape (K,)
+        α, 0 for padding.
+    start, stop : int
+    weight : array of shape (n_documents,), or empty
+    out : float64 array of shape (K,)
+    """
+    K, dtype = counts.shape[1], counts.dtype.type
+    parts, at_prior = np.empty(K, counts.dtype), np.empty(K, counts.dtype)
+    zero, small = dtype(0.0), dtype(1e-6)
+    for k in range(K):
+        at_prior[k] = digamma(prior[k]) if prior[k] > zero else zero
+    for i in range(start, stop):
+        for k in range(K):
+            a = prior[k] if prior[k] > zero else dtype(1.0)
+            chance = max(chances[i, k], small)
+            parts[k] = chance * (digamma(counts[i, k] / chance + a) - at_prior[k])
+        share = np.float64(weight[i]) if weight.size else 1.0
+        for k in range(K):
+            out[k] += share * parts[k]
+
+
+@kernel(fastmath=REDUCE)
+def expect_draws_of_words(counts, mass, prior, start, stop):
+    """Σ_vk f(N_vk), f(n) = ψ(n + η) - ψ(η) from 1 on, and n / η below.
+
+    A count below one is the chance of a one. See `expect_draws`.
+
+    Parameters
+    ----------
+    counts : array of shape (n_words, K)
+        N_vk / `mass`; negative ones are 0.
+    mass, prior : float
+        `prior` is η.
+    start, stop : int
+    """
+    K, result = counts.shape[1], 0.0
+    parts, at_prior = np.empty(K), digamma(prior)
+    for v in range(start, stop):
+        for k in range(K):
+            n = mass * max(np.float64(counts[v, k]), 0.0)
+            x = digamma(max(n, 1.0) + prior) - at_prior
+            parts[k] = x if n >= 1.0 else n / prior
+        for k in range(K):
+            result += parts[k]
+    return result
