@@ -317,9 +317,9 @@ def demonstrate_lda():
     k, seed = 20, {"random_state": 0}
     models = [
         TemperedLDA(k, **seed),
-        TemperedLDA(k, solver="stochastic", tempering=None, **seed),
+        TemperedLDA(k, e_step="mean_field", **seed),
         TemperedLDA(k, solver="stochastic", tempering="local", **seed),
-        TemperedLDA(k, solver="batch", **seed),
+        TemperedLDA(k, solver="batch", e_step="mean_field", **seed),
         LatentDirichletAllocation(k, learning_method="online", **seed),
         LatentDirichletAllocation(k, learning_method="batch", **seed),
     ]

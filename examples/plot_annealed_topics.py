@@ -40,6 +40,7 @@ for random_state in range(5):
         lda = TemperedLDA(
             20,
             solver="stochastic",
+            e_step="mean_field",
             batch_size=64,
             tempering=tempering,
             temperature=1.3,

@@ -64,6 +64,7 @@ def measure(corpus, params, offset, passes, n_topics, seed=0):
     model = TemperedLDA(
         n_topics,
         solver="stochastic",
+        e_step="mean_field",
         batch_size=100,
         step_offset=offset,
         max_iter=passes,

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from benchmarks.harness import data
 
-__all__ = ["CORPORA", "Corpus", "load", "simulated", "split"]
+__all__ = ["CORPORA", "Corpus", "completion", "load", "simulated", "split"]
 
 #: short name -> (file, name in tables)
 CORPORA = {
@@ -51,18 +51,27 @@ def _read(file_name):
     return X, np.array([word.decode() for word in file["vocab"]])
 
 
-def split(X, vocabulary, name, seed=0):
-    """Hold out a tenth of the documents at random."""
+def split(X, vocabulary, name, seed=0, n_test=None, n_train=None):
+    """Hold out documents at random, a tenth unless told how many."""
     X = X[X.getnnz(axis=1) > 0]
     order = np.random.default_rng(seed).permutation(X.shape[0])
-    n_test = round(HELD_OUT * X.shape[0])
-    train, test = X[order[n_test:]], X[order[:n_test]]
+    n_test = round(HELD_OUT * X.shape[0]) if n_test is None else n_test
+    train, test = X[order[n_test:][:n_train]], X[order[:n_test]]
     known = np.flatnonzero(train.getnnz(axis=0))
     train, test = train[:, known], test[:, known]
     test = test[test.getnnz(axis=1) > 1]  # one word cannot be halved
     for part in (train, test):
         part.sort_indices()
     return Corpus(name, train, test, vocabulary[known])
+
+
+@lru_cache(maxsize=1)
+def completion(key, n_train, n_test=430, least=10):
+    """Return so many documents of a real corpus, of at least so many tokens."""
+    file_name, name = CORPORA[key]
+    X, vocabulary = _read(file_name)
+    X = X[np.asarray(X.sum(axis=1)).ravel() >= least]
+    return split(X, vocabulary, name, n_test=n_test, n_train=n_train)
 
 
 @lru_cache(maxsize=1)

@@ -21,11 +21,11 @@ from skvrem.utils._validation import ABOVE_0, check_aliases
 # From so many minibatches on "auto" makes use of them, and from so many epochs on by
 # "svrg", whose epochs cost two passes.
 FEWEST_BLOCKS, FEWEST_EPOCHS = 8, 4
-# Minibatches of "svrg", and its step times their number.
-BLOCKS, BLOCK_DOCUMENTS, STEPS_AN_EPOCH = 20, 64, 7.0
-# The collapsed step: few documents a minibatch, first epochs without an anchor, the
-# prior of topics, and the documents from which on that of shares is learned.
-FEW_DOCUMENTS, PILOT, WORD_PRIOR, LEARNED_FROM = 16, 1, 0.05, 300
+# Minibatches of "svrg", the fewest documents of one, and its step times their number.
+BLOCKS = {"mean_field": (20, 64, 7.0), "collapsed": (40, 16, 14.0)}
+# The collapsed step: first epochs without an anchor, the prior of topics, and the
+# documents from which on that of shares is learned.
+PILOT, WORD_PRIOR, LEARNED_FROM = 1, 0.05, 300
 DEFAULT_DECAY, DEFAULT_OFFSET, DEFAULT_BATCH = 0.7, 10.0, 128
 DEFAULT_ANNEALING = 5
 # Temperatures that q(y) is a distribution over.
@@ -84,14 +84,15 @@ class TemperedLDA(TopicModel):
         topics, with the collapsed E step and no step of one's own, the first epoch of
         "svrg" has no anchor.
     step_size : float, default="auto"
-        For "svrg" the constant step, "auto" is 7 / n_batches, at most 1; for
+        For "svrg" the constant step, "auto" is 14 / n_batches, of mean field
+        7 / n_batches, at most 1; for
         "stochastic" and `partial_fit` the factor of the decreasing step, "auto" is 1.
     step_decay, step_offset : float, default=0.7, 10.0
         Step t of "stochastic" is
         ``step_size * (t + step_offset) ** -step_decay``, at most 1.
     batch_size : int, default="auto"
-        Documents a minibatch; "auto" is 128, and for "svrg" makes 20 minibatches of
-        at least 64, with the collapsed E step of at least 16.
+        Documents a minibatch; "auto" is 128, and for "svrg" makes 40 minibatches of
+        at least 16, of mean field 20 of at least 64.
     max_iter : int, default=100
         Epochs: passes for "batch", passes over the minibatches for the others.
     tol : float, default=1e-4
@@ -393,7 +394,7 @@ class TemperedLDA(TopicModel):
         """Choose solver, blocks and step."""
         solver = METHODS.get(self.learning_method, self.solver)
         collapsed, (offset, decay) = self._collapsed, self._decay
-        few = FEW_DOCUMENTS if collapsed else BLOCK_DOCUMENTS
+        most, few, an_epoch = BLOCKS[self._e_step]
         size = DEFAULT_BATCH if self.batch_size == "auto" else self.batch_size
         if solver == "auto":
             solver, least = "batch", FEWEST_BLOCKS * size
@@ -405,12 +406,12 @@ class TemperedLDA(TopicModel):
                 solver = "svrg" if reduced and not decreasing else "stochastic"
         reduced = solvers.reduces_variance(solver)
         if reduced and self.batch_size == "auto":
-            n_blocks = max(1, min(BLOCKS, n_documents // few))
+            n_blocks = max(1, min(most, n_documents // few))
             size = n_documents / n_blocks
         step_size = self.step_size
         pilot = PILOT if collapsed and random and step_size == "auto" else 0
         if step_size == "auto":
-            step_size = min(1.0, STEPS_AN_EPOCH * size / n_documents)
+            step_size = min(1.0, an_epoch * size / n_documents)
             step_size = step_size if reduced else 1.0
         steps = {"step_size": step_size, "step_decay": decay, "step_offset": offset}
         chosen = {"solver": solver, "batch_size": size, "pilot": pilot} | steps
