@@ -39,6 +39,7 @@ from skvrem.topics._model import (
 )
 from skvrem.topics.lda import _kernels_collapsed as kernels
 from skvrem.topics.lda._model import Parameters
+from skvrem.utils._algebra import dense
 from skvrem.utils._parallel import map_chunks, parallel_map
 
 # Rounds on a document, the first of which knows no own share. At an anchor as many as
@@ -46,9 +47,9 @@ from skvrem.utils._parallel import map_chunks, parallel_map
 ROUNDS = 4
 # Numbers that the shares of so many tokens take: those of a few documents at a time.
 ROOM = 1 << 20
-# Epochs of equal priors: before they are learned, and from then on a third of all made,
-# so that a fit comes to rest. Steps on them at a time.
-FIRST_LEARNED, PAUSE, DOC_STEPS, WORD_STEPS = 4, 3, 5, 3
+# Epochs of equal priors: before they are learned, from then on so many, and a third of
+# all made once steps on them, so many at a time, change them by less than this share.
+FIRST_LEARNED, PAUSE, STILL, DOC_STEPS, WORD_STEPS = 4, 2, 0.05, 5, 3
 # Smaller parameters of a prior are not learned: the topic has left the corpus.
 LEAST_PRIOR = 1e-4
 
@@ -72,6 +73,8 @@ class Documents(NamedTuple):
         Whether α and η are learned, the latter a number.
     age, next : int
         Epochs since the start, and the one after which priors are learned.
+    moved : float
+        Share by which α was changed when it was learned.
     """
 
     before: np.ndarray
@@ -83,6 +86,7 @@ class Documents(NamedTuple):
     learn: tuple = (False, False)
     age: int = 0
     next: int = FIRST_LEARNED
+    moved: float = 0.0
 
 
 class CollapsedLDAModel(WordModel):
@@ -157,12 +161,15 @@ class CollapsedLDAModel(WordModel):
         """Return counts as last visited, and priors that were due."""
         age = own.age + 1
         if own.chances.size:
+            doc_prior = self._learned_doc_prior(own)
+            moved = np.abs(doc_prior - own.doc_prior).sum() / doc_prior.sum()
             own = own._replace(
-                doc_prior=self._learned_doc_prior(own),
+                doc_prior=doc_prior,
                 word_prior=self._learned_word_prior(own, sums),
+                moved=float(moved),
                 chances=own.chances[:0],
                 weight=own.weight[:0],
-                next=max(age + PAUSE - 1, age * 4 // 3),
+                next=age + PAUSE if moved > STILL else max(age + PAUSE, age * 4 // 3),
             )
         elif any(own.learn) and age >= own.next:
             chances = np.zeros_like(own.before)
@@ -353,6 +360,16 @@ class CollapsedLDAModel(WordModel):
             return kernels.log_beta_of_counts(counts, prior, *rows, weight)
 
         return sum(map_chunks(part, len(counts), TASK_WORDS))
+
+    def may_end(self, point, mean, tol):
+        """Whether topics and priors have come to rest, too.
+
+        The leave-one-out log-likelihood turns where it is not highest, so that a gain
+        near zero alone says little. At a fixed point a pass changes no topic.
+        """
+        found = dense(mean, copy=False).sum_z
+        changed = np.abs(found - point.sums.toarray()).sum(dtype=float)
+        return changed < np.sqrt(tol) and point.own.moved < STILL
 
     def of_topics(self, sums):
         """Return nothing: the objective is the leave-one-out log-likelihood."""

@@ -215,9 +215,9 @@ def test_learned_priors_are_like_those_of_the_corpus():
     # Soft counts leave a topic no document for certain: its parameter is too large.
     ratio = lda.doc_topic_prior_[order] / alpha
     assert ratio.min() > 0.5
-    assert ratio.max() < 2.0
+    assert ratio.max() < 2.5
     assert (np.diff(lda.doc_topic_prior_[order]) < 0.0).all()
-    assert lda.topic_word_prior_ == pytest.approx(eta, rel=0.3)
+    assert lda.topic_word_prior_ == pytest.approx(eta, rel=0.45)
 
 
 def log_evidence(documents, alpha, eta, n_words):
