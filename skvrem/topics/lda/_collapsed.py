@@ -25,6 +25,7 @@ from scipy.special import digamma, gammaln
 from skvrem.topics._model import (
     NO_WORDS,
     TASK_WORDS,
+    TASK_WORK,
     Statistics,
     TopicPoint,
     WordModel,
@@ -384,7 +385,9 @@ class CollapsedLDAModel(WordModel):
 
 def _adds_to(found, batch):
     """Return what adds the shares of a group of documents to sums over words."""
-    words = cut_words(batch.rows.index, len(found))
+    words = [(0, len(found))]
+    if len(batch.rows.index) * found.shape[1] >= TASK_WORK:
+        words = cut_words(batch.rows.index, len(found))
 
     def add(*group):
         list(parallel_map(lambda some: kernels.add_shares(*group, *some, found), words))
