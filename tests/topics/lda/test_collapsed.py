@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from scipy.special import digamma, gammaln
 
 from skvrem import TemperedLDA
+from skvrem.solvers.estimate._svrg import SVRG
 from skvrem.topics._documents import as_documents
 from skvrem.topics.lda import _kernels_collapsed as kernels
 from skvrem.topics.lda._collapsed import CollapsedLDAModel
@@ -348,6 +349,28 @@ def test_a_stream_goes_on_from_a_fit_with_its_priors():
     np.testing.assert_array_equal(lda.doc_topic_prior_, prior)
     _, found = matched(normalized(lda.components_), topics)
     assert found.max() < 0.1
+
+
+def test_a_fall_is_taken_back(monkeypatch):
+    X, _ = planted(300)
+    lda = TemperedLDA(4, doc_topic_prior=0.3, max_iter=20, tol=0.0, random_state=0)
+    expected = lda.fit(X).objective_
+    honest, calls = SVRG.estimate, []
+
+    def sabotage(self, visit, point):
+        mean, correction = honest(self, visit, point)
+        calls.append(visit)
+        if len(calls) not in (107, 108):  # the last of an epoch
+            return mean, correction
+        same = np.zeros_like(mean.sum_z)
+        same[:, :4] = mean.sum_z[:, :4].mean(axis=1, keepdims=True)
+        return mean._replace(sum_z=same), None
+
+    monkeypatch.setattr(SVRG, "estimate", sabotage)
+    lda.fit(X)
+    assert len(calls) > 108
+    assert lda.history_["step_size"].min() < lda.step_size_  # and slowed down
+    assert lda.objective_ == pytest.approx(expected, abs=0.01)
 
 
 def test_the_same_bits_for_any_number_of_threads(monkeypatch):
