@@ -27,18 +27,20 @@ def fit_once(estimator, X):
     return [w for w in caught if not issubclass(w.category, RuntimeWarning)]
 
 
+def hmm(**kwargs):
+    return VRHMM(2, random_state=0, n_init=1, **kwargs)
+
+
+def product(reg_covar):
+    parts = (Gaussian(reg_covar=reg_covar), Gaussian("full", reg_covar=reg_covar))
+    return Product([("b", parts[0], [1]), ("a", parts[1], [0])])
+
+
 ESTIMATORS = {
-    "diag": VRHMM(2, random_state=0, n_init=1),
-    "full": VRHMM(2, covariance_type="full", random_state=0, n_init=1),
-    "mixture of a state": VRHMM(
-        2, emission=MixtureGaussian(2), random_state=0, n_init=1, tol=1e-3
-    ),
-    "product": VRHMM(
-        2,
-        emission=Product([("b", Gaussian(), [1]), ("a", Gaussian("full"), [0])]),
-        random_state=0,
-        n_init=1,
-    ),
+    "diag": hmm(reg_covar=1e-6),
+    "full": hmm(covariance_type="full", reg_covar=1e-6),
+    "mixture of a state": hmm(emission=MixtureGaussian(2, reg_covar=1e-6), tol=1e-3),
+    "product": hmm(emission=product(1e-6)),
     "mixture": VRGaussianMixture(2, random_state=0),
     "mixture diag": VRGaussianMixture(2, covariance_type="diag", random_state=0),
     "mixture tied": VRGaussianMixture(2, covariance_type="tied", random_state=0),
@@ -58,7 +60,9 @@ def test_a_constant_that_rivals_a_column(name):
 
 def test_nothing_to_say_of_constant_columns_and_smaller_constants():
     X = returns()
-    assert not fit_once(VRHMM(2, reg_covar=1e-12, random_state=0, n_init=1), X)
+    assert not fit_once(hmm(reg_covar=1e-12), X)
+    for emission in ("gaussian", MixtureGaussian(2), product("auto")):
+        assert not fit_once(hmm(emission=emission, tol=1e-3), X)
     # What was chosen to regularize is no mistake, unless it is beyond everything.
     assert not fit_once(VRGaussianMixture(2, reg_covar=0.1, random_state=0), X)
     beyond = VRGaussianMixture(2, reg_covar=1e-3, random_state=0)
@@ -91,11 +95,9 @@ def test_ordinary_data_are_left_in_peace():
     ratings = rng.integers(1, 6, (400, 1)).astype(float)
     for X in (load_iris().data, load_wine().data, ratings, np.round(returns(1.0), 1)):
         assert not fit_once(VRGaussianMixture(3, random_state=0), X)
-        hmm = VRHMM(2, random_state=0, n_init=1, tol=1e-3)
-        assert not fit_once(hmm, X)
+        assert not fit_once(hmm(tol=1e-3), X)
     diag = VRGaussianMixture(4, covariance_type="diag", random_state=0)
     assert not fit_once(diag, load_digits().data)
     events = np.column_stack([returns(1.0), rng.integers(0, 2, 600)])
     parts = [("x", Gaussian(), [0, 1]), ("e", Bernoulli(), [2])]
-    hmm = VRHMM(2, emission=Product(parts), random_state=0, n_init=1, tol=1e-3)
-    assert not fit_once(hmm, events)
+    assert not fit_once(hmm(emission=Product(parts), tol=1e-3), events)

@@ -12,7 +12,7 @@ from skvrem import TemperedLDA
 from skvrem.solvers.estimate._svrg import SVRG
 from skvrem.topics._documents import as_documents
 from skvrem.topics.lda import _kernels_collapsed as kernels
-from skvrem.topics.lda._collapsed import CollapsedLDAModel
+from skvrem.topics.lda._model_collapsed import CollapsedLDAModel
 from tests.documents import (
     assert_same_state,
     batch_of_documents,
@@ -152,7 +152,7 @@ def test_chances_that_a_token_is_of_a_topic():
 def test_groups_of_documents_change_no_bits(monkeypatch):
     model, point, batch, _ = problem(np.float64, True)
     whole = model.statistics(point, batch, 1.0)
-    monkeypatch.setattr("skvrem.topics.lda._collapsed.ROOM", 100)
+    monkeypatch.setattr("skvrem.topics.lda._model_collapsed.ROOM", 100)
     parts = model.statistics(point, batch, 1.0)
     np.testing.assert_array_equal(parts.sum_z.values, whole.sum_z.values)
     assert parts.objective == pytest.approx(whole.objective, rel=1e-14)
@@ -376,7 +376,7 @@ def test_a_fall_is_taken_back(monkeypatch):
 def test_the_same_bits_for_any_number_of_threads(monkeypatch):
     X, _ = planted(400)
     monkeypatch.setattr("skvrem.topics._model.TASK_WORK", 5000)
-    monkeypatch.setattr("skvrem.topics.lda._collapsed.ROOM", 20_000)
+    monkeypatch.setattr("skvrem.topics.lda._model_collapsed.ROOM", 20_000)
     fits = [
         TemperedLDA(5, max_iter=7, tol=0.0, random_state=0, n_jobs=n).fit(X)
         for n in (1, 2, 3)
