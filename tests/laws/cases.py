@@ -23,8 +23,8 @@ from skvrem.linear._model_curvature import Curvature
 from skvrem.mixture._model import GaussianMixtureModel
 from skvrem.mixture._start import _spheres
 from skvrem.topics._documents import as_documents
-from skvrem.topics.lda._model_collapsed import ROUNDS, CollapsedLDAModel
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
+from skvrem.topics.lda._model_collapsed import ROUNDS, CollapsedLDAModel
 from skvrem.topics.plsa._model import PLSAModel
 from skvrem.vi.dropout._model import DropoutModel, Network, Weights
 from skvrem.vi.gaussian._model import GaussianModel, Point

@@ -11,8 +11,8 @@ from skvrem import schedules, solvers
 from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.topics._base import TopicModel
 from skvrem.topics._model import pad
-from skvrem.topics.lda._model_collapsed import ROUNDS, CollapsedLDAModel
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
+from skvrem.topics.lda._model_collapsed import ROUNDS, CollapsedLDAModel
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import outside
