@@ -57,13 +57,12 @@ class TemperedLDA(TopicModel):
     ----------
     n_components : int, default=10
         Number of topics.
-    doc_topic_prior : float, array-like of shape (n_components,) or "learn", \
-            default=None
-        Dirichlet prior of the documents' shares, any positive numbers. "learn" fits
-        one number a topic, with the collapsed E step; None is "learn" there from 300
-        documents on, and else 1 / n_components. In :class:`VRPLSA` the prior is
-        Dirichlet(1 + a): a model with ``doc_topic_smoothing=a`` there has
-        ``doc_topic_prior=1 + a`` here.
+    doc_topic_prior : float, array-like or "learn", default=None
+        Dirichlet prior of the documents' shares, any positive numbers: one, or an array
+        of shape (n_components,). "learn" fits one number a topic, with the collapsed E
+        step; None is "learn" there from 300 documents on, and else 1 / n_components. In
+        :class:`VRPLSA` the prior is Dirichlet(1 + a): a model with
+        ``doc_topic_smoothing=a`` there has ``doc_topic_prior=1 + a`` here.
     topic_word_prior : float, array-like or "learn", default=None
         Dirichlet prior of the topics, any positive numbers. "learn" fits one number,
         with the collapsed E step; None is 0.05 there, and else 1 / n_components. An
