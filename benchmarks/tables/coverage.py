@@ -10,19 +10,30 @@ mean of a set for one observation. What is shown is how far the share is from 0.
 - Components: loadings N(0, 1), noise 0.7; those of the fit are turned as near to the
   true ones as they can, as no data tell turns apart.
 - Skills: N(0, 1), ties and home advantage, half of the matches on neutral ground.
+- Groups: three classes, ten rows a group, two features, independent or with a
+  correlation of 0.8; means and logarithms of scales of the population are N(0, 1), as
+  the prior has it; contrasts are differences of two classes' coefficients.
 """
+
+import warnings
 
 import numpy as np
 
 from benchmarks.harness import Row, group, quiet, timed
-from skvrem import BayesianGLMRegressor, BayesianPPCA, BradleyTerry
+from skvrem import (
+    BayesianGLMRegressor,
+    BayesianPPCA,
+    BradleyTerry,
+    HierarchicalSoftmaxClassifier,
+)
+from skvrem.exceptions import FewGroupsWarning
 
 LEVEL, WIDTH = 0.95, 1.959964
 # How far off a share may be, and simulated sets.
 CLOSE, SETS = 0.02, 2000
 
 
-def rows(run, label, simulate, close=CLOSE):
+def rows(run, label, simulate, close=CLOSE, sets=SETS):
     """Yield how far shares are from what intervals promise, by what they are of.
 
     ``simulate(rng)`` fits a set that it draws, and returns whether things lie in their
@@ -30,7 +41,8 @@ def rows(run, label, simulate, close=CLOSE):
     """
     shares, seconds = [], []
     with quiet():
-        for seed in range(run.size(SETS, 10)):
+        warnings.simplefilter("ignore", FewGroupsWarning)
+        for seed in range(run.size(sets, 10)):
             rng = np.random.default_rng(seed)
             took, found = timed(lambda rng=rng: simulate(rng))
             seconds.append(took)
@@ -139,3 +151,55 @@ def skills(run, n_items, n):
         }
 
     yield from rows(run, f"{n} matches of {n_items}", simulate)
+
+
+@group(
+    [
+        ("12", "0", "fit"),
+        ("12", "0.8", "fit"),
+        ("50", "0", "fit"),
+        ("300", "0", "fit"),
+        ("12", "0", "stream"),
+        ("12", "0", "meanfield"),
+        ("50", "0", "meanfield"),
+    ]
+)
+def groups(run, n_groups, correlation, how):
+    """Coefficients by group: population, groups, and contrasts of classes."""
+    n_groups, correlation = int(n_groups), float(correlation)
+    d, k, each = 2, 3, 10
+    mix = np.linalg.cholesky(correlation + (1.0 - correlation) * np.eye(d))
+
+    def simulate(rng):
+        mean, log_tau = rng.normal(size=(2, k, d))
+        Z = mean + np.exp(log_tau) * rng.normal(size=(n_groups, k, d))
+        group = np.repeat(np.arange(n_groups), each)
+        X = rng.normal(size=(each * n_groups, d)) @ mix.T
+        z = np.einsum("nj,nkj->nk", X, Z[group])
+        y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+        posterior = "meanfield" if how == "meanfield" else "nested"
+        model = HierarchicalSoftmaxClassifier(fit_intercept=False, posterior=posterior)
+        if how == "stream":
+            for batch in np.array_split(rng.permutation(len(X)), 5):
+                model.partial_fit(X[batch], y[batch], np.arange(k), groups=group[batch])
+        else:
+            model.fit(X, y, groups=group)
+        of_mean = around(model.population_mean_, model.population_mean_std_)
+        of_group = around(model.group_coef_, model.group_coef_std_)
+        sd = model.population_log_scale_std_
+        of_scale = around(np.log(model.population_scale_), sd)
+        draws = model.sample_posterior(500, random_state=0)["group_coef"]
+        ends = np.quantile(draws[:, :, 0] - draws[:, :, 1], [0.025, 0.975], axis=0)
+        return {
+            "means": inside(mean, of_mean),
+            "groups": inside(Z, of_group),
+            "contrasts": inside(Z[:, 0] - Z[:, 1], np.moveaxis(ends, 0, -1)),
+            "log scales": inside(log_tau, of_scale),
+        }
+
+    kind = {"fit": "", "stream": ", five batches", "meanfield": ", mean field"}[how]
+    alike = f", correlated {correlation:g}" if correlation else ""
+    sets = SETS if n_groups < 300 else 400
+    for row in rows(run, f"{n_groups} groups{alike}{kind}", simulate, sets=sets):
+        close = 0.05 if row.key == "log scales" else CLOSE
+        yield row._replace(target=close if how == "fit" else None)

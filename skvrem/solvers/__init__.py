@@ -3,7 +3,7 @@
 from skvrem.solvers._history import joined
 from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
 from skvrem.solvers._run import Run, run
-from skvrem.solvers._runs import Runs
+from skvrem.solvers._runs import Runs, Whole
 from skvrem.solvers._search import STARTS, Found, search
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stream import stream_step
@@ -38,6 +38,7 @@ __all__ = [
     "Stochastic",
     "Sweeps",
     "Switch",
+    "Whole",
     "joined",
     "names_for",
     "plan_em",

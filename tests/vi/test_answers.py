@@ -102,6 +102,12 @@ def fitted():
             (WITH_IDS,),
             groups,
         ),
+        "independent groups": (
+            HierarchicalSoftmaxClassifier(3, posterior="meanfield"),
+            (WITH_IDS, y),
+            (WITH_IDS,),
+            groups,
+        ),
         "matches": (BradleyTerry(ties="davidson"), (PAIRS, RESULT), (PAIRS,), matches),
         "no ties": (BradleyTerry(), (PAIRS,), (PAIRS,), matches),
         "ppca": (BayesianPPCA(2, random_state=0), (X,), (X,), rows),
@@ -172,12 +178,15 @@ def test_the_objective_is_that_of_what_is_returned(kind):
         assert estimator.objective_ == -estimator.loss_
     elif kind == "own":  # on the draws of the fit, and on others
         assert abs(estimator.objective_ - estimator.elbo_) < 10.0 * estimator.elbo_se_
+    elif kind == "groups":  # nested: no bound, and the scales are left to integrate
+        assert np.isfinite(estimator.log_marginal_likelihood_)
     else:
         assert estimator.objective_ == estimator.elbo_
 
 
 @pytest.mark.parametrize(
-    "kind", ["logistic", "gaussian", "groups", "matches", "no ties", "own"]
+    "kind",
+    ["logistic", "gaussian", "independent groups", "matches", "no ties", "own"],
 )
 def test_a_stream_has_no_bound_and_says_why(kind):
     estimator, fit, _, _ = fitted()[kind]

@@ -3,7 +3,7 @@
 import time
 import warnings
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,13 +36,14 @@ from skvrem.vi.gaussian._answers import (
 )
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
+    BOUNDS,
     CENTRE,
     SCALES,
     StreamsWithoutBound,
     check_in_memory,
     check_prior_scale,
     check_unchanged,
-    prior_scales,
+    feature_scales,
     warn_one_class,
     whole_fit,
 )
@@ -50,17 +51,20 @@ from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import Softmax, expected_probabilities
 from skvrem.vi.hierarchical._input import check_kind, number_groups, open_groups
 from skvrem.vi.hierarchical._model import (
-    GroupPosterior,
     HierarchicalModel,
     HierarchicalPrior,
     Past,
     Sums,
-    predictors,
 )
+from skvrem.vi.hierarchical._model_nested import NestedModel
 
 #: What may be left out.
 Given = ArrayLike | None
 
+# Where "auto" is "nested": coefficients of a group, and numbers in their matrices.
+MOST_COEFFICIENTS, MOST_NUMBERS = 100, 4_000_000
+# What is known of the evidence of all rows.
+EVIDENCE = "log_marginal_likelihood_", "elbo_"
 # Groups that say something of what groups have in common; and how many times the prior
 # scale the deviation of their mean may be: beyond, the prior takes two thirds of it.
 FEW_GROUPS, WIDE = 4, 1.5
@@ -81,9 +85,8 @@ class HierarchicalSoftmaxClassifier(
     Each group has coefficients of its own, drawn from a population whose means and
     scales are learnt as well [1]_: groups with many rows are judged by these, those
     with few like the others, and a group that has not been seen is the population's.
-    The posterior distribution is the one with the largest evidence lower bound, and
-    predictions average over it. There is no step size, and a fit stops where less
-    than `tol` nats are left to gain.
+    Predictions average over the posterior distribution. There is no step size, and a
+    fit stops where less than `tol` nats are left to gain.
 
     Parameters
     ----------
@@ -97,12 +100,25 @@ class HierarchicalSoftmaxClassifier(
         average. It does not cover the intercept.
     fit_intercept : bool, default=True
         Add an intercept to the logits, by group as well.
-    intercept_prior_scale : float, default=10.0
-        The same of the intercept.
+    intercept_prior_scale : float or "auto", default="auto"
+        The same of the intercept. "auto" is 1, and the standard deviation of the
+        logarithms of the frequencies of classes more. A wider one leaves a group that
+        has not been seen without a mean where there are one or two groups: by any
+        posterior, the exact one too, predictions for it are then by chance. A stream
+        keeps the frequencies of its first batch.
     population_scale : float, default=1.0
         Median of the prior of the population's scales: by how much groups differ.
     population_scale_spread : float, default=1.0
         Standard deviation of the logarithm of these scales, in the prior.
+    posterior : {"auto", "nested", "meanfield"}, default="auto"
+        "nested" integrates over the scales of the population last, by a Gaussian of
+        their logarithms about the mode of Laplace's approximation of their marginal
+        [2]_; given the scales all coefficients are one Gaussian. "meanfield" has
+        independent coefficients but for the means that groups share, by the largest
+        evidence lower bound: its intervals are too narrow, those of the scales by
+        more the more groups there are. "auto" is "nested" up to 100 coefficients a
+        group (features, with the intercept, times classes), and up to 4 million
+        numbers in the matrices of all groups. A stream goes on as it has begun.
     max_iter : int, default=500
         Steps, of a pass or a little more each.
     tol : float, default=0.01
@@ -140,15 +156,24 @@ class HierarchicalSoftmaxClassifier(
         Rows of each group.
     posterior_ : GroupPosterior
         All parameters of the posterior, with ``sample(n_samples, rng)``.
+    intercept_prior_scale_ : float
+        What was taken.
+    posterior_kind_ : str
+        "nested" or "meanfield".
+    log_marginal_likelihood_ : float
+        Of the classes given the rows, in nats, by Laplace's method: no bound. Of
+        "nested" only.
     elbo_, elbo_error_ : float
-        Evidence lower bound, and about what its quadrature errs by, both in nats. A
-        stream has none.
+        Evidence lower bound, and about what its quadrature errs by, both in nats. Of
+        "meanfield" only, and a stream has none.
     objective_ : float
-        The same bound, in nats, priors included; of a stream with what is known of
+        What is climbed, in nats, priors included: the log-density of the scales, their
+        coefficients integrated out, or the bound; of a stream with what is known of
         earlier rows in their place.
     history_ : dict of ndarray
-        passes, seconds, objective (the bound), step_size, temperature and
-        predicted_gain by step.
+        passes, seconds, objective, step_size, temperature and predicted_gain by step.
+        A pass of "nested" is an evaluation of the marginal, of two to five Newton
+        steps of all coefficients.
     converged_ : bool
     n_iter_ : int
     n_features_in_ : int
@@ -162,19 +187,24 @@ class HierarchicalSoftmaxClassifier(
 
     Notes
     -----
-    Coefficients of a group are independent in the posterior but for what they share,
-    the means of the population: their standard deviations are too small where features
-    are correlated. Nor is the bound concave: where groups differ little it has saddles,
-    at which fits are slow and rounding decides where they go on. A fit needs some 70
-    numbers for each coefficient of a group, most of them for the last directions of
-    L-BFGS. There is no ``pareto_k_``: only the prior tells one class's coefficients
-    from a shift of all classes', which independent coefficients leave out, so that
-    importance weights of all of them together have heavy tails even for one group.
+    Simulated from the prior, 95 % intervals of "nested" hold 93 to 97 % of the
+    population's means and of groups' coefficients, and nine in ten or more of the
+    logarithms of the scales, as long as groups have more rows than coefficients. With
+    fewer the scales come out too small, as they do by any Gaussian. A stream keeps what
+    earlier rows said of their group as a Gaussian of its coefficients, which no longer
+    turns where the scales move: its intervals of the scales are narrower than those
+    of a fit. "meanfield" keeps some 70 numbers for each coefficient of a group, most
+    of them for the last directions of L-BFGS, and "nested" its J x J matrices, J
+    coefficients a group. There is no ``pareto_k_``: only the prior tells one class's
+    coefficients from a shift of all classes'.
 
     References
     ----------
     .. [1] Wang, Geffner, Domke (2024). Joint control variate for faster black-box
        variational inference. AISTATS. Section 7.1.
+    .. [2] Rue, Martino, Chopin (2009). Approximate Bayesian inference for latent
+       Gaussian models by using integrated nested Laplace approximations. Journal of
+       the Royal Statistical Society B, 71.
 
     Examples
     --------
@@ -208,9 +238,10 @@ class HierarchicalSoftmaxClassifier(
         *,
         prior_scale: float | ArrayLike = 1.0,
         fit_intercept: bool = True,
-        intercept_prior_scale: float = 10.0,
+        intercept_prior_scale: float | Literal["auto"] = "auto",
         population_scale: float = 1.0,
         population_scale_spread: float = 1.0,
+        posterior: Literal["auto", "nested", "meanfield"] = "auto",
         max_iter: int = 500,
         tol: float = 1e-2,
         warm_start: bool = False,
@@ -224,12 +255,23 @@ class HierarchicalSoftmaxClassifier(
         self.intercept_prior_scale = intercept_prior_scale
         self.population_scale = population_scale
         self.population_scale_spread = population_scale_spread
+        self.posterior = posterior
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.verbose_interval = verbose_interval
+
+    def __getattr__(self, name):
+        nested = vars(self).get("posterior_kind_") == "nested"
+        if nested and name in BOUNDS:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}: the nested "
+                "posterior has no bound of the evidence, but an approximation, "
+                "log_marginal_likelihood_. posterior='meanfield' has a bound."
+            )
+        return super().__getattr__(name)
 
     def _check_parameters(self):
         population = {"population_scale": SCALES, "population_scale_spread": SCALES}
@@ -283,8 +325,10 @@ class HierarchicalSoftmaxClassifier(
     def _warn_of_groups(self):
         """Warn of groups that say little of what groups have in common."""
         name, n_groups, q = type(self).__name__, len(self.groups_), self.posterior_
-        prior = np.sqrt(self._prior(self.population_mean_.shape[1]).variance)
-        wide = np.exp(q.log_tau) / prior
+        prior = self._prior(self.population_mean_.shape[1], self.intercept_prior_scale_)
+        # As far as is known with some certainty.
+        log_tau = q.log_tau - np.exp(q.log_tau_log_scale)
+        wide = np.exp(log_tau) / np.sqrt(prior.variance)
         text = None
         if self._alone:
             text = (
@@ -303,12 +347,13 @@ class HierarchicalSoftmaxClassifier(
         elif (wide > WIDE * np.sqrt(n_groups)).any():
             feature, column = np.unravel_index(wide.argmax(), wide.shape)
             names = [*self._feature_names(self), "the intercept"]
+            which = "intercept_" if feature == len(names) - 1 else ""
             text = (
                 f"Coefficients of {names[feature]} (class "
                 f"{self.classes_.tolist()[column]!r}) spread {wide.max():.3g} times "
                 "as far from group to group as the prior lets their mean lie from "
                 "zero: predictions for a group that is not in the fit may be poor. "
-                "Raise prior_scale, or put features on one scale."
+                f"Raise {which}prior_scale, or put features on one scale."
             )
         if text is not None:
             warnings.warn(text, FewGroupsWarning, stacklevel=3)
@@ -393,39 +438,76 @@ class HierarchicalSoftmaxClassifier(
         group = np.searchsorted(labels, ids)
         order = np.argsort(group, kind="stable")  # a group's rows together
         weight = None if weight is None else weight[order]
-        data = as_source(np.ascontiguousarray(rows[order]), weight, dask=False)
-        # Coefficients of a group vary too much for nodes to be trusted so far.
-        family = Softmax(len(classes), data.n_units, by_root=False)
-        place, prior = group[order].astype(np.int64), self._prior(data.n_features)
-        known = len(labels), prior, data.total_weight, past
-        model = HierarchicalModel(family, numbers[order], place, *known)
+        rows, numbers, place = (
+            np.ascontiguousarray(part[order])
+            for part in (rows, numbers, group.astype(np.int64))
+        )
+        nested = self._is_nested(labels, rows, classes, go_on)
+        begin = _begin_nested if nested else _begin_mean_field
+        scale = self._intercept_scale(numbers, weight, len(classes), go_on)
+        prior = self._prior(rows.shape[1], scale)
+        known = numbers, weight, place, labels, classes, prior, past
+        model, data, passes = begin(rows, *known)
         attributes = partial(
             self._attributes,
             dtype=self.group_coef_.dtype if go_on else rows.dtype,
             classes_=classes,
             groups_=labels,
-            n_group_samples_=np.bincount(group, minlength=len(labels)) + counts,
+            n_group_samples_=np.bincount(place, minlength=len(labels)) + counts,
+            posterior_kind_="nested" if nested else "meanfield",
+            intercept_prior_scale_=scale,
             _alone=alone,
         )
         point = self._start(model, data, classes, labels, go_on)
         solver = solvers.QuasiNewton(self.tol)
         with Progress(self, X, y, 1) as progress:
-            report = progress.start(0, lambda at: attributes(at.parameters))
+            report = progress.start(
+                0, lambda at: attributes(model.posterior(at, False))
+            )
             result, _, error = fit_bound(
-                self, model, data, solver, point, report, began, passes=1.0
+                self, model, data, solver, point, report, began, passes=passes
             )
         warn_not_converged(self, result, unit="")
+        q = model.posterior(result.point)
+        if nested:
+            self._forget_bound()
+            bounds = {
+                "log_marginal_likelihood_": model.log_marginal(result.point, q),
+                "_seen": model.seen(result.point),
+            }
+        else:
+            bounds = {"elbo_": result.objective, "elbo_error_": error}
         vars(self).update(
-            attributes(result.point.parameters),
-            elbo_=result.objective,
-            elbo_error_=error,
+            attributes(q),
             objective_=result.objective,
+            **bounds,
             **result.attributes(),
         )
 
-    def _prior(self, n_features):
+    def _is_nested(self, labels, rows, classes, go_on):
+        """Whether the scales of the population are integrated out last."""
+        if go_on:
+            return self.posterior_kind_ == "nested"
+        if self.posterior != "auto":
+            return self.posterior == "nested"
+        size = (rows.shape[1] + self.fit_intercept) * len(classes)
+        return size <= MOST_COEFFICIENTS and len(labels) * size**2 <= MOST_NUMBERS
+
+    def _intercept_scale(self, y, weight, n_classes, go_on):
+        """Return the prior scale of the intercept."""
+        if self.intercept_prior_scale != "auto":
+            return float(self.intercept_prior_scale)
+        if go_on:
+            return self.intercept_prior_scale_
+        counts = np.bincount(y, weight, n_classes)
+        return float(1.0 + np.log(counts + 1.0).std())
+
+    def _prior(self, n_features, intercept_scale):
+        scales = feature_scales(self, n_features)
+        if self.fit_intercept:
+            scales = np.append(scales, intercept_scale)
         return HierarchicalPrior(
-            np.square(prior_scales(self, n_features))[:, None],
+            np.square(scales)[:, None],
             float(np.log(self.population_scale)),
             float(self.population_scale_spread),
         )
@@ -433,39 +515,43 @@ class HierarchicalSoftmaxClassifier(
     def _with_past(self, labels, n_features):
         """Return ids of all groups, what is known of them, and their rows so far."""
         check_kind(labels, self.groups_)
-        q = self.posterior_
-        before = Past.of(q)
-        model = HierarchicalModel(
-            None, None, None, len(q.group_mean), self._prior(n_features), 1.0, before
-        )
-        # What the rows' expected log-likelihood was.
-        level = self.objective_ - model.objective(Point(q), Sums(None, None, 0.0))
-        labels = np.union1d(self.groups_, labels)
-        at = np.searchsorted(labels, self.groups_)
-        parts = np.zeros((3, len(labels), *q.mean.shape))
-        parts[:, at] = before[:3]
-        counts = np.zeros(len(labels), int)
-        counts[at] = self.n_group_samples_
-        return labels, Past(*parts, level), counts
+        if self.posterior_kind_ == "nested":
+            before = self._seen
+        else:
+            q = self.posterior_
+            before = Past.of(q)
+            prior = self._prior(n_features, self.intercept_prior_scale_)
+            known = len(q.group_mean), prior, 1.0, before
+            model = HierarchicalModel(None, None, None, *known)
+            # What the rows' expected log-likelihood was.
+            level = self.objective_ - model.objective(Point(q), Sums(None, None, 0.0))
+            before = before._replace(level=level)
+        every = np.union1d(self.groups_, labels)
+        at = np.searchsorted(every, self.groups_)
+
+        def spread(part):
+            out = np.zeros((len(every), *part.shape[1:]), part.dtype)
+            out[at] = part
+            return out
+
+        past = type(before)(*map(spread, before[:3]), before.level)
+        return every, past, spread(self.n_group_samples_)
 
     def _start(self, model, data, classes, labels, go_on):
         """Return the point to start from: zero, or what is known of groups."""
         point = model.start(data)
         before = vars(self).get("posterior_") if go_on or self.warm_start else None
-        if before is None or before.mean.shape != point.parameters.mean.shape:
-            return point
-        if not np.array_equal(classes, self.classes_):
+        same = before is not None and before.mean.shape == point.parameters.mean.shape
+        if not same or not np.array_equal(classes, self.classes_):
             return point
         # New groups are the population's.
         old = number_groups(labels, self.groups_)
-        new, q = (old < 0)[:, None, None], point.parameters
-        mean = np.where(new, before.mean, before.group_mean[old])
-        log_scale = np.where(new, q.group_log_scale, before.group_log_scale[old])
-        return Point(before._replace(group_mean=mean, group_log_scale=log_scale))
+        mean = np.where((old < 0)[:, None, None], before.mean, before.group_mean[old])
+        return model.resume(point, before, mean, old)
 
     def _attributes(self, q, dtype, **others):
         """Return the fitted attributes of parameters."""
-        found = {"posterior_": GroupPosterior(*q), **others}
+        found = {"posterior_": q, **others}
         parts = {
             "group_{}": q.group_mean,
             "group_{}_std": np.sqrt(q.group_variance),
@@ -508,15 +594,12 @@ class HierarchicalSoftmaxClassifier(
         check_method(method)
         rows, _, group = self._open_fitted(X, None, groups)
         data = as_source(rows, dask=False)
-        q, k = self.posterior_, len(self.classes_)
-        # Behind those of the groups, those of a new one.
-        mean = np.concatenate([q.group_mean, q.mean[None]])
-        variance = np.concatenate([q.group_variance, q.new_variance[None]])
+        predictors, k = self.posterior_.predictor(), len(self.classes_)
         noise = np.random.default_rng(0).standard_normal((DRAWS, k))
 
         def evaluate(chunk):
             where = slice(*chunk)
-            a, spread = predictors(mean, variance, data.batch(*chunk), group[where])
+            a, spread = predictors(data.batch(*chunk), group[where])
             if method == "quadrature":
                 return expected_probabilities(Softmax(k, 0), a, spread)
             out = softmax(a, axis=1)
@@ -708,11 +791,28 @@ class HierarchicalSoftmaxClassifier(
         index = [f"{label}, {name}" for label in self.classes_ for name in names]
         facts = {
             "groups": len(self.groups_),
-            **({"elbo": self.elbo_} if hasattr(self, "elbo_") else {}),
+            **{name[:-1]: vars(self)[name] for name in EVIDENCE if name in vars(self)},
             "passes": float(self.history_["passes"][-1]),
             "converged": self.converged_,
         }
         return summary_table(columns, index, facts)
+
+
+def _begin_mean_field(rows, y, weight, place, labels, classes, prior, past):
+    """Return a model of independent coefficients, its data, and the passes made."""
+    data = as_source(rows, weight, dask=False)
+    # Coefficients of a group vary too much for nodes to be trusted so far.
+    family = Softmax(len(classes), data.n_units, by_root=False)
+    known = len(labels), prior, data.total_weight, past
+    return HierarchicalModel(family, y, place, *known), data, 1.0
+
+
+def _begin_nested(rows, y, weight, place, labels, classes, prior, past):
+    """Return a model that integrates over the scales last, which holds its rows."""
+    bounds = np.searchsorted(place, np.arange(len(labels) + 1))
+    weight = np.empty(0) if weight is None else weight
+    how = len(classes), prior, past
+    return NestedModel(rows, y, weight, bounds, *how), solvers.Whole(), 0.0
 
 
 def _columns(parts, given):

@@ -35,6 +35,7 @@ place: the prior stays what it was, and the population follows from all groups.
 """
 
 from copy import copy
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -102,6 +103,15 @@ class GroupPosterior(NamedTuple):
         """Variances (p, k) of the coefficients of a group that has not been seen."""
         inner = np.exp(2.0 * (self.log_tau + np.exp(2.0 * self.log_tau_log_scale)))
         return np.exp(2.0 * self.log_scale) + inner
+
+    def predictor(self):
+        """Return a function of a batch and the places of its rows: see `predictors`.
+
+        A place of -1 is that of a group that has not been seen.
+        """
+        mean = np.concatenate([self.group_mean, self.mean[None]])
+        variance = np.concatenate([self.group_variance, self.new_variance[None]])
+        return partial(predictors, mean, variance)
 
     def among(self, numbers):
         """Return the posterior of some groups."""
@@ -235,6 +245,22 @@ class HierarchicalModel(PlainModel):
         group_log_scale = -0.5 * np.log(curvature + precision)
         log_scale = -0.5 * np.log(total)
         return Point(q._replace(group_log_scale=group_log_scale, log_scale=log_scale))
+
+    def resume(self, point, before, mean, old):
+        """Return the point that another fit has led to, new groups as in `point`.
+
+        `mean` are the groups' means, `old` their numbers in that fit, -1 for new ones.
+        """
+        q = point.parameters
+        if not isinstance(before, GroupPosterior):
+            return Point(q._replace(group_mean=mean, mean=before.mean))
+        new = (old < 0)[:, None, None]
+        log_scale = np.where(new, q.group_log_scale, before.group_log_scale[old])
+        return Point(before._replace(group_mean=mean, group_log_scale=log_scale))
+
+    def posterior(self, point, final=True):
+        """Return the posterior where a fit has come to."""
+        return point.parameters
 
     # Sums over rows
 

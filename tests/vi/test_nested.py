@@ -1,0 +1,324 @@
+"""The nested posterior of groups: kernels, arrow, marginal, slope, then intervals."""
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+from skvrem import HierarchicalSoftmaxClassifier
+from skvrem.vi.hierarchical import _kernels_nested as kernels
+from skvrem.vi.hierarchical import _model_nested
+from skvrem.vi.hierarchical._model import HierarchicalPrior
+from skvrem.vi.hierarchical._model_nested import NestedModel, Past, predictors
+
+M, N_CLASSES = 4, 3
+
+# Of truths that are drawn from the prior, some scales are large.
+pytestmark = pytest.mark.filterwarnings("ignore::skvrem.exceptions.FewGroupsWarning")
+
+
+def small(weighted=True, past=False, d=2, p=3, seed=0):
+    """A model of few rows, and coefficients (2, M, p k) of two points."""
+    rng = np.random.default_rng(seed)
+    bounds = np.array([0, 9, 9, 20, 31])  # one group has no rows
+    X = rng.normal(size=(31, d))
+    y = rng.integers(N_CLASSES, size=31).astype(np.int32)
+    weight = rng.uniform(0.5, 2.0, 31) if weighted else np.empty(0)
+    prior = HierarchicalPrior(rng.uniform(0.5, 2.0, (p, 1)), 0.2, 0.8)
+    J = p * N_CLASSES
+    if past:
+        root = 0.3 * rng.normal(size=(M, J, J))
+        slopes = rng.normal(size=(2, M, J))
+        past = Past(*slopes, root @ root.swapaxes(1, 2), -1.5)
+    model = NestedModel(X, y, weight, bounds, N_CLASSES, prior, past or None)
+    return model, rng.normal(size=(2, M, J)), rng
+
+
+def likelihood(model, groups):
+    """Return log p(y | Z) of one point, from its definition."""
+    Z = groups.reshape(M, *model.shape)
+    X = np.column_stack([model.rows, np.ones(len(model.rows))])[:, : model.shape[0]]
+    place = np.repeat(np.arange(M), np.diff(model.bounds))
+    logs = log_softmax(np.einsum("nj,njk->nk", X, Z[place]), axis=1)
+    own = logs[np.arange(len(X)), model.y]
+    total = own @ (model.weight if model.weight.size else np.ones(len(X)))
+    if model.past is not None:
+        away = groups - model.past.at
+        total += model.past.level + np.sum(model.past.gradient * away)
+        total -= 0.5 * np.einsum("mi,mij,mj->", away, model.past.hessian, away)
+    return total
+
+
+def differences(function, x, h=1e-5):
+    """Return central differences along the last axis of x, of all else at once."""
+    out = []
+    for j in range(x.shape[-1]):
+        step = np.zeros(x.shape[-1])
+        step[j] = h
+        out.append((function(x + step) - function(x - step)) / (2.0 * h))
+    return np.stack(out, axis=-1)
+
+
+@pytest.mark.parametrize("past", [False, True])
+@pytest.mark.parametrize(("weighted", "p"), [(True, 3), (False, 2)])
+def test_likelihood_its_gradient_and_hessian(weighted, p, past):
+    model, groups, _ = small(weighted, past, p=p)
+    value, gradient, hessian = (part.copy() for part in model._likelihood(groups))
+    np.testing.assert_allclose(value, [likelihood(model, g) for g in groups])
+    slopes = differences(lambda z: model._likelihood(z)[0], groups)
+    np.testing.assert_allclose(gradient.sum(axis=1), slopes, atol=1e-6)
+    curvature = -differences(lambda z: model._likelihood(z)[1].copy(), groups)
+    np.testing.assert_allclose(hessian, curvature, atol=1e-6)
+
+
+def test_skewness_is_the_gradient_of_a_trace():
+    model, groups, rng = small()
+    root = rng.normal(size=(*groups.shape, groups.shape[2]))
+    covariance, out = root @ root.swapaxes(2, 3), np.empty(groups.shape)
+    Z = groups.reshape(2, M, *model.shape)
+    about = model.rows, model.weight, model.bounds, 0, M, Z
+    kernels.fill_skewness(*about, covariance, out)
+
+    def trace(z):
+        return np.einsum("smij,smji->sm", covariance, model._likelihood(z)[2])
+
+    np.testing.assert_allclose(out, differences(trace, groups), atol=1e-5)
+
+
+def settled(model, log_tau):
+    J = model.variance.size
+    start = np.zeros((len(log_tau), J)), np.zeros((len(log_tau), M, J))
+    return model.settle(log_tau, *start)
+
+
+@pytest.mark.parametrize("past", [False, True])
+def test_the_arrow_is_the_inverse_of_the_whole_hessian(past):
+    model, _, rng = small(past=past)
+    J = model.variance.size
+    log_tau = 0.5 * rng.normal(size=(2, J))
+    modes = settled(model, log_tau)
+    for s in range(2):
+        T = np.diag(np.exp(-2.0 * log_tau[s]))
+        A = np.zeros(((M + 1) * J,) * 2)
+        for m in range(M):
+            own = slice(m * J, (m + 1) * J)
+            A[own, own] = modes.hessian[s, m] + T
+            A[own, M * J :] = A[M * J :, own] = -T
+        A[M * J :, M * J :] = M * T + np.diag(1.0 / model.variance)
+        inverse = np.linalg.inv(A)
+        np.testing.assert_allclose(modes.of_mean[s], inverse[M * J :, M * J :])
+        for against in (0.0, 1.0):
+            found = modes.covariances(against)[s, 2]
+            pick = np.zeros((J, len(A)))
+            pick[:, 2 * J : 3 * J] = np.eye(J)
+            pick[:, M * J :] = -against * np.eye(J)
+            np.testing.assert_allclose(found, pick @ inverse @ pick.T, atol=1e-12)
+        b = rng.normal(size=len(A))
+        ahead = np.broadcast_to(b[: M * J].reshape(M, J, 1), (2, M, J, 1))
+        groups, mean = modes.solve(ahead, b[M * J :, None])
+        x = np.concatenate([groups[s].ravel(), mean[s].ravel()])
+        np.testing.assert_allclose(A @ x, b, atol=1e-9)
+        # Newton's method has come to rest, and L is Laplace's.
+        z, mu = modes.groups[s], modes.mean[s]
+        pull = (z - mu) @ T
+        np.testing.assert_allclose(modes.gradient[s], pull, atol=1e-4)
+        np.testing.assert_allclose(pull.sum(axis=0), mu / model.variance, atol=1e-4)
+        away = (log_tau[s] - 0.2) / 0.8
+        density = likelihood(model, z) - 0.5 * np.sum((z - mu) * pull)
+        density -= M * log_tau[s].sum() + 0.5 * np.log(model.variance).sum()
+        density -= 0.5 * np.sum(mu**2 / model.variance + away**2)
+        marginal = density - 0.5 * np.linalg.slogdet(A)[1]
+        assert modes.objective[s] == pytest.approx(marginal)
+
+
+@pytest.mark.parametrize("past", [False, True])
+def test_the_slope_is_that_of_the_marginal(past, monkeypatch):
+    monkeypatch.setattr(_model_nested, "SETTLED", 1e-15)
+    model, _, rng = small(past=past)
+    log_tau = 0.5 * rng.normal(size=(2, model.variance.size))
+    slope = model.slope(settled(model, log_tau))
+    numeric = differences(lambda t: settled(model, t).objective, log_tau, 1e-4)
+    np.testing.assert_allclose(slope, numeric, atol=1e-6)
+    # Modes found at once, from elsewhere, are the same.
+    modes = settled(model, log_tau[:1])
+    (again,) = model._at(modes, log_tau[1:])
+    np.testing.assert_allclose(model.slope(again)[0], slope[1], atol=1e-4)
+
+
+def test_information_is_exact_where_rows_are_quadratic(monkeypatch):
+    monkeypatch.setattr(_model_nested, "APART", 1e-3)
+    model, _, rng = small(past=True)
+    model.weight = np.zeros(len(model.y))
+    monkeypatch.setattr(_model_nested, "SETTLED", 1e-15)
+    modes = settled(model, 0.3 * rng.normal(size=(1, model.variance.size)))
+    T, one = modes.precision[0, 0], np.eye(model.variance.size)
+    # What it leaves out: squares that groups share through the population's means.
+    K = modes.inverses[0] * T - one
+    between = np.einsum("mij,jk,nlk->mnil", K, modes.of_mean[0], K)
+    between[np.arange(M), np.arange(M)] = 0.0
+    left_out = 2.0 * np.square(between).sum(axis=(0, 1)) * np.outer(T, T)
+    exact = model.information(modes) - left_out
+    np.testing.assert_allclose(exact, model._differences(modes), atol=1e-3)
+
+
+def test_modes_move_as_they_are_told_to():
+    model, _, rng = small()
+    log_tau = 0.3 * rng.normal(size=(1, model.variance.size))
+    change = rng.normal(size=(log_tau.size, 1))
+    moved, of_mean = settled(model, log_tau).response(change)
+    ends = [settled(model, log_tau + h * change.T) for h in (1e-3, -1e-3)]
+    groups = (ends[0].groups - ends[1].groups) / 2e-3
+    mean = (ends[0].mean - ends[1].mean) / 2e-3
+    np.testing.assert_allclose(moved[..., 0], groups, atol=2e-3)
+    np.testing.assert_allclose(of_mean[..., 0], mean, atol=2e-3)
+
+
+def rows(rng, n_groups, n=10, k=3, d=2):
+    """Rows of a truth that is drawn from the prior: means, log scales, groups'."""
+    mean, log_tau = rng.normal(size=(2, d, k))
+    Z = mean + np.exp(log_tau) * rng.normal(size=(n_groups, d, k))
+    group = np.repeat(np.arange(n_groups), n)
+    X = rng.normal(size=(n * n_groups, d))
+    z = np.einsum("nj,njk->nk", X, Z[group])
+    y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    return X, y, group, mean, log_tau, Z
+
+
+def fitted(n_groups, seed=0, **params):
+    X, y, group, *truth = rows(np.random.default_rng(seed), n_groups)
+    params = {"fit_intercept": False, "posterior": "nested", **params}
+    model = HierarchicalSoftmaxClassifier(**params)
+    return model.fit(X, y, groups=group), X, group, truth
+
+
+def test_draws_of_scales_and_the_linear_form_agree_where_scales_are_known(monkeypatch):
+    drawn = fitted(100)[0].posterior_
+    monkeypatch.setattr(_model_nested, "N_DRAWS", 1)
+    linear = fitted(100)[0].posterior_
+    deviations = np.sqrt(drawn.group_variance)
+    assert abs((drawn.group_mean - linear.group_mean) / deviations).max() < 0.3
+    ratio = np.sqrt(linear.group_variance) / deviations
+    assert abs(np.log(ratio)).max() < 0.5 and abs(np.log(ratio)).mean() < 0.1
+    np.testing.assert_allclose(drawn.covariance, linear.covariance, atol=0.02)
+    sizes = deviations.reshape(100, -1, 1) * np.sqrt(np.diagonal(drawn.covariance))
+    # Where a scale is near zero, coefficients turn as its logarithm does not: in few.
+    assert abs((drawn.coupling - linear.coupling) / sizes).mean() < 0.02
+
+
+def test_draws_have_the_covariances():
+    q = fitted(12)[0].posterior_
+    means, scales, groups = q.sample(40_000, np.random.default_rng(0))
+    J = q.mean.size
+    u = np.hstack([part.reshape(-1, J) for part in (means, np.log(scales))])
+    z = groups[:, 3].reshape(-1, J)
+    both = np.cov(np.hstack([u, z]).T)
+    sizes = np.sqrt(np.diagonal(both))
+    expected = np.block(
+        [[q.covariance, q.coupling[3].T], [q.coupling[3], q.group_covariance[3]]]
+    )
+    np.testing.assert_allclose(
+        both / np.outer(sizes, sizes), expected / np.outer(sizes, sizes), atol=0.03
+    )
+    np.testing.assert_allclose(groups.mean(axis=0), q.group_mean, atol=0.1)
+
+
+@pytest.mark.parametrize("k", [2, 3, 6])
+def test_predictors_have_the_variances_of_differences(k):
+    rng = np.random.default_rng(k)
+    X, place = rng.normal(size=(5, 2)), np.array([0, 1, 1, 0, 1])
+    # Independent classes beside a shift of all of them, which has no probabilities.
+    own = rng.uniform(0.2, 1.0, k)
+    within = np.diag(own) + 3.0
+    root = rng.normal(size=(2, 3, 3))
+    covariance = np.kron(root @ root.swapaxes(1, 2), within)
+    mean = rng.normal(size=(2, 3, k))
+
+    class Batch:
+        rows, ids = X, np.arange(5)
+
+    a, spread = predictors(mean, covariance, Batch, place)
+    x = np.column_stack([X, np.ones(5)])
+    np.testing.assert_allclose(a, np.einsum("nj,njk->nk", x, mean[place]))
+    size = np.einsum("nj,njl,nl->n", x, (root @ root.swapaxes(1, 2))[place], x)
+    squares = np.square(spread)
+    wanted = size[:, None] * (own if k > 2 else np.full(2, own.mean()))
+    np.testing.assert_allclose(squares, wanted, rtol=1e-9)
+
+
+def test_probabilities_are_those_of_draws():
+    model, X, group, _ = fitted(12)
+    draws = model.sample_posterior(4000, random_state=0)["group_coef"]
+    z = np.einsum("nj,snkj->snk", X, draws[:, group])
+    expected = softmax(z, axis=2).mean(axis=0)
+    found = model.predict_proba(X, groups=group)
+    np.testing.assert_allclose(found, expected, atol=0.03)
+    assert abs(found - expected).mean() < 0.006
+
+
+def test_intervals_hold():
+    """Of truths drawn from the prior; independent coefficients hold half as many."""
+    covered = []
+    for seed in range(40):
+        model, _, _, (mean, log_tau, Z) = fitted(12, seed)
+        q = model.posterior_
+        pairs = (
+            (mean - q.mean, np.exp(q.log_scale)),
+            (log_tau - q.log_tau, np.exp(q.log_tau_log_scale)),
+            (Z - q.group_mean, np.sqrt(q.group_variance)),
+        )
+        covered.append([np.mean(abs(away) < 1.96 * sd) for away, sd in pairs])
+    means, scales, groups = np.mean(covered, axis=0)
+    assert means > 0.92 and scales > 0.87 and 0.93 < groups < 0.975
+
+
+def test_a_fit_ends_where_nothing_is_left():
+    ends = [fitted(30, tol=tol)[0] for tol in (1e-2, 1e-6)]
+    near, exact = (model.objective_ for model in ends)
+    assert 0.0 <= exact - near < 0.02
+    assert ends[0].converged_ and ends[0].n_iter_ < ends[1].n_iter_ < 60
+    # Steps that are told of the information need few evaluations.
+    assert ends[0].history_["passes"][-1] < 2.0 * ends[0].n_iter_ + 2.0
+    # The marginal likelihood is L with the scales integrated out.
+    q = ends[1].posterior_
+    size = q.mean.size
+    spread = np.linalg.slogdet(q.covariance[size:, size:])[1]
+    found = ends[1].log_marginal_likelihood_
+    assert found == pytest.approx(exact + 0.5 * spread)
+
+
+def test_what_is_large_keeps_independent_coefficients():
+    rng = np.random.default_rng(0)
+    X, y, group = rng.normal(size=(400, 49)), rng.integers(2, size=400), np.arange(400)
+    model = HierarchicalSoftmaxClassifier(max_iter=3, tol=1e9)
+    assert model.fit(X, y, groups=group % 8).posterior_kind_ == "nested"
+    more = np.column_stack([X, X[:, :1]])
+    assert model.fit(more, y, groups=group % 8).posterior_kind_ == "meanfield"
+    model.set_params(posterior="nested")
+    assert model.fit(more, y, groups=group % 8).posterior_kind_ == "nested"
+    with pytest.raises(AttributeError, match="log_marginal_likelihood_"):
+        _ = model.elbo_
+    with pytest.raises(ValueError, match="posterior"):
+        model.set_params(posterior="laplace").fit(X, y, groups=group % 8)
+
+
+def test_the_intercepts_prior_follows_the_frequencies_of_classes():
+    X, y, group, *_ = rows(np.random.default_rng(0), 8, n=30)
+    y = np.where(y == 2, 1, y)
+    model = HierarchicalSoftmaxClassifier().fit(X, y, groups=group)
+    counts = np.bincount(y) + 1.0
+    expected = 1.0 + 0.5 * abs(np.log(counts[0] / counts[1]))
+    assert model.intercept_prior_scale_ == pytest.approx(expected)
+    stream = HierarchicalSoftmaxClassifier()
+    stream.partial_fit(X[:60], y[:60], [0, 1], groups=group[:60])
+    first = stream.intercept_prior_scale_
+    stream.partial_fit(X[60:], y[60:], groups=group[60:])
+    assert stream.intercept_prior_scale_ == first != expected
+    given = HierarchicalSoftmaxClassifier(intercept_prior_scale=3).fit(X, y, group)
+    assert given.intercept_prior_scale_ == 3.0
+
+
+def test_threads_change_nothing(monkeypatch):
+    """More groups than a thread takes: the same bits."""
+    monkeypatch.setattr(_model_nested, "GROUPS", 5)
+    one, many = (fitted(23, n_jobs=n)[0] for n in (1, 2))
+    for a, b in zip(one.posterior_, many.posterior_, strict=True):
+        np.testing.assert_array_equal(a, b)
