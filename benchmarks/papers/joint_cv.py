@@ -493,7 +493,9 @@ def simulated_ratings(n=100_000, n_users=943, seed=0):
 def groups_task(task):
     """Return the hierarchical model of simulated ratings at its posterior."""
     X, user, y = simulated_ratings()
-    model = HierarchicalSoftmaxClassifier(fit_intercept=False, tol=1.0)
+    model = HierarchicalSoftmaxClassifier(
+        fit_intercept=False, posterior="meanfield", tol=1.0
+    )
     model.fit(X, y, groups=user)
     group = np.searchsorted(model.groups_, user)
     q = model.posterior_

@@ -322,3 +322,13 @@ def test_threads_change_nothing(monkeypatch):
     one, many = (fitted(23, n_jobs=n)[0] for n in (1, 2))
     for a, b in zip(one.posterior_, many.posterior_, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_an_unseen_group_is_judged_as_by_draws():
+    """Of few groups, whose scales are poorly known."""
+    model, X, _, _ = fitted(5)
+    means, scales, _ = model.posterior_.sample(20_000, np.random.default_rng(0))
+    Z = means + scales * np.random.default_rng(1).standard_normal(means.shape)
+    expected = softmax(X @ Z, axis=2).mean(axis=0)
+    found = model.predict_proba(X, groups=np.full(len(X), 77))
+    assert abs(found - expected).mean() < 0.02

@@ -123,9 +123,14 @@ class NestedPosterior(NamedTuple):
 
     @property
     def new_covariance(self):
-        """Covariance (J, J) of the coefficients of a group that has not been seen."""
+        """Covariance (J, J) of the coefficients of a group that has not been seen.
+
+        About the population's mean they have the square of the mean scale, with which
+        probabilities are near those of draws; the mean of its square is that of a few
+        draws far out.
+        """
         size = self.mean.size
-        inner = np.exp(2.0 * (self.log_tau.ravel() + self._deviations[1].ravel() ** 2))
+        inner = np.exp(2.0 * self.log_tau + np.square(self._deviations[1])).ravel()
         return self.covariance[:size, :size] + np.diag(inner)
 
     @property
