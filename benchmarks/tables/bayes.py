@@ -9,6 +9,8 @@ nats to the bound of a fit by full passes, evaluated by quadrature for every sid
   steps, of ours the least over repetitions until the history is within the gap, input
   checks included. Wall clock, so that both sides' threads are to be limited: ours has
   ``n_jobs=1``, and XLA's are those of the environment.
+- Groups: a default fit of coefficients by group, three classes, no intercept, beside
+  the mean field of the same class; CPU time of one thread, the draws included.
 - First answers: a new process, imports and compilation included, our kernels cached.
 """
 
@@ -20,7 +22,12 @@ from benchmarks.harness import Row, group, quiet
 from benchmarks.harness.processes import FIRST_FIT, peak_memory, run_python
 from benchmarks.peers import numpyro as peer
 from benchmarks.problems.posteriors import load, simulate
-from skvrem import BayesianLogisticRegression, schedules, solvers
+from skvrem import (
+    BayesianLogisticRegression,
+    HierarchicalSoftmaxClassifier,
+    schedules,
+    solvers,
+)
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
 from skvrem.vi.gaussian._model import Diagonal, GaussianModel, Point
@@ -313,6 +320,43 @@ def fit(data):
     for _ in peer.steps(model, size, n_steps, n_steps, warm_up=False):
         pass
 """
+
+
+@group(
+    [("12", "10", "2"), ("50", "10", "2"), ("1000", "20", "2"), ("1000", "20", "10")]
+)
+def groups(run, n_groups, each, d):
+    """Default fits of coefficients by group: groups, rows a group, features."""
+    n_groups, each, d, k = int(n_groups), int(each), int(d), 3
+    rng = np.random.default_rng(0)
+    mean, log_tau = rng.normal(size=(2, d, k))
+    Z = mean + np.exp(log_tau) * rng.normal(size=(n_groups, d, k))
+    place = np.repeat(np.arange(n_groups), each)
+    X = rng.normal(size=(n_groups * each, d))
+    z = np.einsum("nj,njk->nk", X, Z[place])
+    y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    found = {}
+    for posterior in ("nested", "meanfield"):
+        model = HierarchicalSoftmaxClassifier(
+            posterior=posterior, fit_intercept=False, n_jobs=1
+        )
+        seconds = []
+        with quiet():
+            for _ in range(1 + run.repeats):  # the first may compile
+                began = time.process_time()
+                model.fit(X, y, groups=place)
+                seconds.append(time.process_time() - began)
+        found[posterior] = min(seconds[1:]), model.n_iter_
+    targets = {("1000", 2): 1.0, ("1000", 10): 3.0}
+    (seconds, steps), (other, others) = found.values()
+    yield Row(
+        f"{n_groups} groups of {each} rows, {d} features",
+        seconds,
+        "s",
+        {"mean field": other},
+        targets.get((str(n_groups), d)),
+        f"{steps} steps, mean field {others}",
+    )
 
 
 @group({"australian": ("australian", 1.0), "softmax": ("softmax", 1000.0)})
