@@ -11,12 +11,17 @@ nats to the bound of a fit by full passes, evaluated by quadrature for every sid
   ``n_jobs=1``, and XLA's are those of the environment.
 - Groups: a default fit of coefficients by group, three classes, no intercept, beside
   the mean field of the same class; CPU time of one thread, the draws included.
+- Streams: accuracy of ten batches (forty of the simulated rows) below that of a fit to
+  all rows, and how far the coefficients are from its, in its standard deviations.
 - First answers: a new process, imports and compilation included, our kernels cached.
 """
 
 import time
+import warnings
 
 import numpy as np
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.preprocessing import StandardScaler
 
 from benchmarks.harness import Row, group, quiet
 from benchmarks.harness.processes import FIRST_FIT, peak_memory, run_python
@@ -29,12 +34,15 @@ from skvrem import (
     solvers,
 )
 from skvrem.data import as_source
+from skvrem.exceptions import StalledWarning
 from skvrem.solvers._protocols import Anchor
 from skvrem.vi.gaussian._model import Diagonal, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import Logistic, Softmax
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
 
+DATASETS = {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}
+STREAMS = (*DATASETS, "simulated 2", "simulated 4")
 STEPS = (5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3)
 ESTIMATORS = {
     "naive": ("stochastic", None, True),
@@ -320,6 +328,33 @@ def fit(data):
     for _ in peer.steps(model, size, n_steps, n_steps, warm_up=False):
         pass
 """
+
+
+@group([(name, order) for name in STREAMS for order in ("shuffled", "sorted")])
+def streams(run, name, order):
+    """Accuracy of streams below that of fits to all rows, by the order of rows."""
+    if name in DATASETS:
+        X, y = DATASETS[name](return_X_y=True)
+        X, n_batches = StandardScaler().fit_transform(X), 10
+    else:
+        rng, k, n_batches = np.random.default_rng(0), int(name.split()[1]), 40
+        X = rng.normal(size=(20_000, 10))
+        z = X @ rng.normal(size=(10, k))
+        y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    numbers = np.argsort(y, kind="stable")
+    if order == "shuffled":
+        numbers = np.random.default_rng(0).permutation(len(y))
+    with quiet():
+        warnings.simplefilter("ignore", StalledWarning)
+        whole = BayesianLogisticRegression(n_jobs=1).fit(X, y)
+        stream = BayesianLogisticRegression(n_jobs=1)
+        for batch in np.array_split(numbers, n_batches):
+            stream.partial_fit(X[batch], y[batch], classes=np.unique(y))
+    far = np.abs(stream.coef_ - whole.coef_) / whole.coef_std_
+    note = f"of {whole.score(X, y):.4f}; means {np.median(far):.2f} standard deviations"
+    note += f" away in the median, {far.max():.2f} at most"
+    lost = whole.score(X, y) - stream.score(X, y)
+    yield Row(f"{name}, {order}", lost, "", {}, 0.01, note)
 
 
 @group(

@@ -14,7 +14,7 @@ from skvrem.utils._classes import PredictsByProba, number_classes, stream_classe
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._validation import check_weight
 from skvrem.vi.gaussian._answers import BLOCK, check_method, noisy_predictors, tail_of
-from skvrem.vi.gaussian._guards import check_in_memory, checked, warn_one_class
+from skvrem.vi.gaussian._guards import check_in_memory, checked
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model_families import (
     Logistic,
@@ -187,8 +187,6 @@ class BayesianLogisticRegression(
         classes, numbers = number_classes(self, y, weight, known)
         if given is self:
             self.classes_ = classes
-            if known is not None and reset:
-                warn_one_class(self, numbers, classes)
         targets = numbers.astype(np.float64) if len(classes) == 2 else numbers
         return as_source(X, weight, dask=False), targets, X.dtype
 
@@ -209,10 +207,13 @@ class BayesianLogisticRegression(
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
-        The posterior of what has been seen is the prior of the batch, so that batches
-        must be mixtures of all that the stream will bring: shuffle its rows. Sorted by
-        class, say, they lead far from a fit to all rows. Goes on from a `fit`. There is
-        no ``elbo_`` then, as the sum of the bounds of batches is no bound.
+        Up to 1,000 rows the posterior is that of a fit to all of them. Of n more a
+        Gaussian is kept beside a sample of 1,000, which is seen again where a batch
+        moves the posterior by more than its width. Batches that are mixtures of what
+        the stream brings then end within a tenth of a standard deviation of a fit to
+        all rows; sorted by class, some :math:`(n / 1000)^{1/2}` standard deviations
+        away, which are small with so many rows. Goes on from a `fit`. There is no
+        ``elbo_`` then, as the sum of the bounds of batches is no bound.
 
         Parameters
         ----------
@@ -235,11 +236,6 @@ class BayesianLogisticRegression(
         ValueError
             If `classes` is missing in the first call or differs later, or y holds a
             class that is not among them; if `fit_intercept` has changed.
-
-        Warns
-        -----
-        OneClassWarning
-            If the first batch has rows of one class only.
         """
         known = stream_classes(self, classes)
         return self._see(X, y, sample_weight, stream=True, known=known)

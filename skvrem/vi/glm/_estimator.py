@@ -42,6 +42,7 @@ from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
 from skvrem.vi.gaussian._plan import as_structure, plan_fit, takes_sparse_rows
+from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._span import Span
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
@@ -76,7 +77,7 @@ class GaussianPosterior(
         tags.input_tags.sparse = takes_sparse_rows(self)
         return tags
 
-    def _learn(self, data, targets, n_seen):
+    def _learn(self, data, targets, prior, n_seen):
         """Learn what the family needs from rows that come after `n_seen` others."""
 
     def _prior(self, data, targets):
@@ -141,17 +142,26 @@ class GaussianPosterior(
         # Columns of a later batch may hardly vary: what was before tells them apart.
         if not go_on and self.fit_intercept and isinstance(data.rows, np.ndarray):
             check_columns(data.rows)
-        self._learn(data, targets, seen)
-        family = self._family(data.n_units, self)
         last = vars(self).get("posterior_") if go_on or self.warm_start else None
+        new, memory, known = (data, targets), None, seen
         if go_on:
             prior, dtype = self.posterior_, self.coef_.dtype
+            memory = self._memory_before()
+            if isinstance(memory, Gram):
+                prior, data, targets = memory.beneath(data, targets)
+                known = 0
         else:
-            one = self._prior(data, targets)
+            prior = one = self._prior(data, targets)
+        self._learn(data, targets, prior, known)
+        family = self._family(data.n_units, self)
+        if not go_on:
             moments = (
                 np.tile(part, family.n_predictors) for part in (one.mean, one.scale)
             )
             prior = MeanField(*moments)
+        if isinstance(memory, Memory):
+            about = prior, family, self.fit_intercept
+            prior, data, targets = memory.beneath(*about, data, targets)
         plan = plan_fit(self, prior.n_dim, family.n_predictors)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         rng = np.random.default_rng(seed)
@@ -198,14 +208,28 @@ class GaussianPosterior(
             elbo_=result.objective,
             elbo_error_=error if family.n_predictors > 1 else 0.0,
             objective_=result.objective,
-            n_samples_seen_=seen + data.n_units,
+            n_samples_seen_=seen + new[0].n_units,
             **result.attributes(),
             **plan.attributes(),
-            **self._of_family(last_model, data.n_units / (seen + data.n_units)),
+            **self._of_family(last_model, new[0].n_units / (seen + new[0].n_units)),
             _rows=(data, targets, prior),
         )
+        vars(self).pop("_memory", None)
         if stream:
             self._forget_bound()
+            self._memory = self._memory_of(*new, prior, memory)
+
+    def _memory_of(self, data, targets, prior, before=None):
+        """Return what is kept of rows, and of those before; None is the posterior."""
+        return Memory.of(data, targets, prior, before)
+
+    def _memory_before(self):
+        """Return what is kept of the rows before a batch."""
+        if "_memory" in vars(self):
+            return self._memory
+        if "_rows" in vars(self):
+            return self._memory_of(*self._rows)
+        return Memory.nothing(self.posterior_)  # rows of a fit do not travel
 
     def _stepping(self, model, data, plan, point):
         """Return the model of minibatch steps, and the plan with what they are."""

@@ -33,6 +33,7 @@ from skvrem.vi.gaussian._model_families import (
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.glm._estimator import GaussianPosterior
+from skvrem.vi.glm._memory import Gram, Memory
 
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
@@ -44,6 +45,8 @@ LEAST_NOISE = 1e-3
 # Prior standard deviations of standardised coefficients, in those of the targets; and
 # the least mean of counts.
 WIDE, LEAST_RATE = 2.5, 1e-3
+# Coefficients up to which a stream keeps sums of squares and products.
+MOST_IN_GRAM = 1000
 # Where the curvature of the evidence is taken, and the fewest degrees of freedom: below
 # 2 there would be no standard deviation.
 TAU_STEP, LEAST_DF = 1e-2, 3.0
@@ -420,11 +423,24 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             prior = np.append(prior, self.intercept_prior_scale_)
         return {"prior sd": prior}
 
-    def _learn(self, data, targets, n_seen):
+    def _memory_of(self, data, targets, prior, before=None):
+        if self.family != "gaussian":
+            return super()._memory_of(data, targets, prior, before)
+        if prior.n_dim > MOST_IN_GRAM or isinstance(before, Memory):
+            return None
+        return Gram.of(data, targets, prior, before)
+
+    def _memory_before(self):
+        if self.family == "gaussian" and "_memory" not in vars(self):
+            rows = vars(self).get("_rows")
+            return None if rows is None else self._memory_of(*rows)
+        return super()._memory_before()
+
+    def _learn(self, data, targets, prior, n_seen):
         """Set the noise that is given, or that of the largest evidence.
 
-        The latter is pooled with that of a stream. Likewise where the concentration
-        starts.
+        The latter is pooled with that of a stream whose rows are not kept as sums.
+        Likewise where the concentration starts.
         """
         if self.family == "negative-binomial":
             start = self.concentration_ if n_seen else 1.0
@@ -434,7 +450,6 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return
         scale, df = self.noise_scale, np.inf
         if scale == "learn":
-            prior = self.posterior_ if n_seen else self._prior(data, targets)
             variance, df = self._noise_of_rows(data, targets, prior)
             if n_seen:
                 share = data.n_units / (data.n_units + n_seen)
@@ -560,8 +575,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
-        The posterior of what has been seen is the prior of the batch. Goes on from a
-        `fit`.
+        The posterior of what has been seen is the prior of the batch. "auto" keeps the
+        prior scales that the first batch has. Of counts, 1,000 rows are kept and seen
+        again where a batch moves the posterior by more than its width; as long as these
+        are all, it is that of a fit to them. Goes on from a `fit`.
 
         Parameters
         ----------
@@ -582,8 +599,11 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Notes
         -----
         There is no ``elbo_`` then, as the sum of the bounds of batches is no bound.
-        Where the noise of "gaussian" is learnt, that of the batch is pooled with that
-        of the batches before, whose posterior stands as it is.
+        Of "gaussian" up to 1,000 coefficients the sums of squares and products of all
+        rows are kept, and the posterior and a noise that is learnt are those of a fit
+        to all rows, in whatever order they come. With more, or going on from a pickled
+        fit, the noise of the batch is pooled with that of the batches before, whose
+        posterior stands as it is.
         """
         return self._see(X, y, sample_weight, stream=True, offset=offset)
 

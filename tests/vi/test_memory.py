@@ -1,0 +1,146 @@
+"""What a stream keeps of its rows, and where it ends."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+
+from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
+from skvrem.data import as_source
+from skvrem.vi.glm import _memory
+
+
+# Classes that a first batch separates leave fits with less to gain than they can tell.
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.StalledWarning")
+@pytest.mark.parametrize("posterior", ["fullrank", "meanfield"])
+@pytest.mark.parametrize("kept", [1000, 200])
+@pytest.mark.parametrize("layout", [np.asarray, csr_array])
+def test_streams_end_near_a_fit_in_whatever_order(posterior, kept, layout, monkeypatch):
+    monkeypatch.setattr(_memory, "KEPT", kept)
+    data = np.random.default_rng(0)
+    rows = data.normal(size=(1000, 4))
+    p = 1.0 / (1.0 + np.exp(-rows @ [2.0, -1.0, 0.5, 0.0]))
+    labels = (data.random(1000) < p).astype(int)
+    model = BayesianLogisticRegression(posterior=posterior)
+    whole = clone(model).fit(layout(rows), labels)
+
+    def stream(order, begun=0):
+        last = clone(model)
+        if begun:
+            last.fit(layout(rows[order[:begun]]), labels[order[:begun]])
+        for part in np.array_split(order[begun:], 10):
+            last.partial_fit(layout(rows[part]), labels[part], classes=[0, 1])
+        far = np.abs((last.coef_ - whole.coef_) / whole.coef_std_).max()
+        spread = np.abs(np.log(last.coef_std_ / whole.coef_std_)).max()
+        return far, spread, last.score(rows, labels)
+
+    in_order = np.argsort(labels, kind="stable")
+    for order, begun in ((np.arange(1000), 0), (np.arange(1000), 300), (in_order, 0)):
+        far, spread, accuracy = stream(order, begun)
+        limits = (0.02, 0.02) if kept == 1000 else (0.5, 0.1)
+        if kept < 1000 and order is in_order:
+            limits = 4.0, 0.5
+        assert far < limits[0] and spread < limits[1]
+        assert abs(accuracy - whole.score(rows, labels)) < 0.01
+
+
+def test_what_is_kept_of_a_stream():
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(3000, 2)), np.arange(3000) % 2
+    model = BayesianLogisticRegression()
+    for part in np.array_split(np.arange(3000), 6):
+        model.partial_fit(rows[part], labels[part], classes=[0, 1])
+    memory = model._memory
+    assert memory.n_seen == model.n_samples_seen_ == 3000
+    assert len(memory.rows) == len(memory.keys) == len(memory.targets) == 1000
+    # Each row with the same probability, with its own target.
+    place = (rows[:, None, 0] == memory.rows[:, 0]).argmax(axis=0)
+    np.testing.assert_array_equal(memory.rows, rows[place])
+    np.testing.assert_array_equal(memory.targets, labels[place])
+    assert abs(np.histogram(place, 6)[0] - 1000 / 6).max() < 50
+    again = pickle.loads(pickle.dumps(model))
+    for one in (model, again):
+        one.partial_fit(rows[:50] + 3.0, labels[:50])
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    # A pickled fit has no rows, and its posterior is what a stream goes on from.
+    fitted = pickle.loads(pickle.dumps(BayesianLogisticRegression().fit(rows, labels)))
+    fitted.partial_fit(rows[:500], labels[:500])
+    assert fitted._memory.n_seen == 500 and fitted.n_samples_seen_ == 3500
+    assert not hasattr(model.fit(rows, labels), "_memory")
+
+
+def test_a_sample_taken_out_and_put_back_changes_nothing():
+    """What is left, and the sample's own expansion, are the posterior."""
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(800, 3)), rng.integers(2, size=800)
+    for posterior in ("fullrank", "meanfield"):
+        model = BayesianLogisticRegression(posterior=posterior).fit(rows, labels)
+        kept = _memory.Memory.of(*model._rows)
+        some = np.arange(100)  # few, so that some of the posterior is left
+        kept = kept._replace(
+            rows=kept.rows[some], targets=kept.targets[some], weight=np.ones(100)
+        )
+        kept = kept._replace(keys=kept.keys[some], n_seen=100)
+        q, about = model.posterior_, (model._family(100, model), True)
+        left = kept._without(q, *about)
+        source = as_source(kept.rows, None, dask=False)
+        slope, curvature = _memory._sums(q, *about, source, kept.targets)
+        if posterior == "meanfield":
+            curvature = np.diag(curvature)
+        precision = left.precision + curvature
+        np.testing.assert_allclose(precision, q.precision, rtol=1e-6, atol=1e-6)
+        towards = left.precision @ left.mean + slope + curvature @ q.mean
+        np.testing.assert_allclose(towards, q.precision @ q.mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("layout", [np.asarray, csr_array])
+def test_a_regression_in_parts_is_that_of_all_rows(layout, intercept, monkeypatch):
+    """The noise that is learnt as well, in any order, with weights and offsets."""
+    monkeypatch.setattr(_memory, "AT_ONCE", 40)
+    rng = np.random.default_rng(0)
+    rows, weight = rng.normal(2.0, 1.0, size=(300, 3)), rng.uniform(0.0, 2.0, 300)
+    offset = rng.normal(size=300)
+    targets = rows @ [1.0, -2.0, 0.5] + 4.0 + offset + 0.7 * rng.normal(size=300)
+    model = BayesianGLMRegressor(prior_scale=2.0, fit_intercept=intercept, tol=1e-8)
+    model.set_params(intercept_prior_scale=5.0)
+    given = {"sample_weight": weight, "offset": offset}
+    whole = clone(model).fit(layout(rows), targets, **given)
+    order, stream = np.argsort(targets), clone(model)
+    for part in np.split(order, [4, 50, 170]):
+        own = {name: values[part] for name, values in given.items()}
+        stream.partial_fit(layout(rows[part]), targets[part], **own)
+        stream = pickle.loads(pickle.dumps(stream))
+    assert len(stream._memory.rows) == 5 and stream.n_samples_seen_ == 300
+    for name in ("coef_", "coef_std_", "intercept_", "noise_scale_", "noise_df_"):
+        found, wanted = getattr(stream, name), getattr(whole, name)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    # A fit is gone on from by its rows, and a pickled one by its posterior.
+    begun = clone(model).fit(rows[:200], targets[:200] - offset[:200])
+    ends = [
+        one.partial_fit(rows[200:], (targets - offset)[200:])
+        for one in (pickle.loads(pickle.dumps(begun)), begun)
+    ]
+    plain = clone(model).fit(rows, targets - offset)
+    np.testing.assert_allclose(ends[1].noise_scale_, plain.noise_scale_, rtol=1e-6)
+    np.testing.assert_allclose(ends[0].noise_scale_, plain.noise_scale_, rtol=0.05)
+    np.testing.assert_allclose(ends[0].coef_, plain.coef_, rtol=0.05)
+
+
+def test_counts_with_offsets_and_without():
+    rng = np.random.default_rng(0)
+    rows, offset = rng.normal(size=(200, 2)), np.log(rng.uniform(1.0, 5.0, 200))
+    counts = rng.poisson(np.exp(rows @ [0.5, -0.3] + offset))
+    rest = rng.poisson(np.exp(rows @ [0.5, -0.3]))
+    stream = BayesianGLMRegressor("poisson", prior_scale=1.0, intercept_prior_scale=1.0)
+    whole = clone(stream).fit(
+        np.concatenate([rows, rows]),
+        np.concatenate([counts, rest]),
+        offset=np.concatenate([offset, np.zeros(200)]),
+    )
+    stream.partial_fit(rows, counts, offset=offset).partial_fit(rows, rest)
+    np.testing.assert_allclose(stream.coef_, whole.coef_, atol=1e-3)
+    stream.partial_fit(rows, counts, offset=offset)
+    assert stream._memory.targets.shape == (600, 2)
