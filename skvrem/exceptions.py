@@ -14,6 +14,7 @@ __all__ = [
     "FractionalCountsWarning",
     "MaxIterWarning",
     "OneClassWarning",
+    "PosteriorWarning",
     "StalledWarning",
 ]
 
@@ -40,6 +41,10 @@ class FewGroupsWarning(UserWarning):
 
 class OneClassWarning(UserWarning):
     """A stream begins with rows of a single class."""
+
+
+class PosteriorWarning(UserWarning):
+    """The Gaussian posterior of a model is far from the exact one."""
 
 
 class FractionalCountsWarning(UserWarning):

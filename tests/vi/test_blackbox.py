@@ -59,6 +59,7 @@ def test_equals_the_estimator_that_knows_more(model_class, posterior):
 
 # Without the control variate, few draws leave a bound that is not climbed to its top.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.PosteriorWarning")
 def test_few_draws_are_controlled():
     """With fewer draws than parameters the second order is the control variate's."""
     X, y = logistic_problem(400, 12)

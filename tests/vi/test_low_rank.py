@@ -98,6 +98,7 @@ def test_many_parameters_have_a_low_rank(model_class, solver, passes):
     assert again.n_iter_ <= 2
 
 
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.PosteriorWarning")
 def test_what_rows_know_well_is_less_than_the_diagonal():
     """Directions that features share leave each coefficient its own uncertainty."""
     rng = np.random.default_rng(0)

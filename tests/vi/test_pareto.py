@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import genpareto
 
-from skvrem import BayesianLogisticRegression
+from skvrem import BayesianLogisticRegression, VariationalInference
+from skvrem.exceptions import PosteriorWarning
 from skvrem.vi.diagnostics._pareto import generalized_pareto, pareto_k
 
 
@@ -41,14 +42,15 @@ STORED = {
 
 @pytest.mark.parametrize("name", list(STORED))
 def test_against_arviz(name):
-    k = pareto_k(log_ratios(name))
+    k = pareto_k(log_ratios(name)).shape
     np.testing.assert_allclose(k, STORED[name], rtol=1e-6)
-    assert pareto_k(log_ratios(name) + 100.0) == pytest.approx(k, rel=1e-9)
+    assert pareto_k(log_ratios(name) + 100.0).shape == pytest.approx(k, rel=1e-9)
 
 
 def test_degenerate_weights():
-    assert pareto_k(np.zeros(100)) == np.inf  # no tail at all
-    assert np.isnan(pareto_k([0.0, np.nan, 1.0]))
+    assert pareto_k(np.zeros(100)) == (-np.inf, 0.0, 1.0)  # nothing to correct
+    assert pareto_k([0.0, 1.0, 2.0, 3.0]).shape == np.inf  # no tail at all
+    assert np.isnan(pareto_k([0.0, np.nan, 1.0]).shape)
 
 
 def test_the_answer_is_kept_until_the_next_fit():
@@ -72,4 +74,70 @@ def test_the_answer_is_kept_until_the_next_fit():
     k = model.pareto_k_
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full_like(X, np.nan), y)
-    assert vars(model)["_pareto_k"] == k
+    assert vars(model)["_pareto_k"].shape == k
+
+
+@pytest.mark.parametrize("shape", [0.4, 0.9])
+def test_the_error_is_that_of_repetitions(shape):
+    rng = np.random.default_rng(0)
+    found = [
+        pareto_k(np.log(genpareto.rvs(shape, size=1000, random_state=rng)))
+        for _ in range(200)
+    ]
+    errors = [tail.error for tail in found]
+    spread = np.std([tail.shape for tail in found])
+    assert 0.7 < np.mean(errors) / spread < 1.4
+
+
+class Schools:
+    """Eight schools, centred, by the logarithm of the scale: a funnel."""
+
+    n_samples, n_parameters = 8, 10
+    y = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    sd = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+
+    def log_likelihood(self, p, rows):
+        return -0.5 * ((self.y - p[2:]) / self.sd)[rows] ** 2
+
+    def gradient(self, p, rows):
+        out = np.zeros(10)
+        out[2 + rows] = ((self.y - p[2:]) / self.sd**2)[rows]
+        return out
+
+    def log_prior(self, p):
+        mu, log_tau, theta = p[0], np.clip(p[1], -50.0, 50.0), p[2:]
+        away = (theta - mu) * np.exp(-log_tau)
+        value = -0.5 * (mu / 5.0) ** 2 - 0.5 * (log_tau - 1.0) ** 2
+        return value - 0.5 * away @ away - 8.0 * log_tau
+
+    def log_prior_gradient(self, p):
+        mu, log_tau, theta = p[0], np.clip(p[1], -50.0, 50.0), p[2:]
+        scale = np.exp(-2.0 * log_tau)
+        pull = (theta - mu) * scale
+        by_tau = 1.0 - log_tau + (theta - mu) @ pull - 8.0
+        return np.concatenate([[pull.sum() - mu / 25.0, by_tau], -pull])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_funnel_is_told(seed):
+    model = VariationalInference(Schools(), random_state=seed)
+    with pytest.warns(
+        PosteriorWarning, match="far from the exact.*pareto_k_ is"
+    ) as caught:
+        model.fit()
+    assert caught[0].filename == __file__
+    assert model.pareto_k_ + model.pareto_k_se_ > 0.7 > model.pareto_k_se_ > 0.0
+    assert "+-" in str(getattr(model.summary(), "attrs", model.summary()))
+
+
+def test_many_rows_are_looked_at_seldom():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40_000, 2))
+    y = (X[:, 0] + rng.normal(size=40_000) > 0.0).astype(int)
+    model = BayesianLogisticRegression().fit(X, y)
+    asked, joint = [], model._log_joint
+    facts = getattr(model.summary(), "attrs", model.summary())
+    assert "not computed" in str(facts)
+    model._log_joint = lambda draws: (asked.append(len(draws)), joint(draws))[1]
+    assert model.pareto_k_ < 0.7 and sum(asked) == 500
+    assert model.pareto_k_se_ > 0.0 and "not computed" not in str(model.summary())

@@ -702,6 +702,10 @@ class BradleyTerry(
         skills = self.posterior_.sample(n_samples, rng)[:, self._offset :]
         return {"skills": skills - skills.mean(axis=1, keepdims=True)}
 
+    def _n_looked_at(self):
+        """See `ParetoMixin`."""
+        return len(self._rows[0].first)
+
     def _log_joint(self, draws):
         """See `ParetoMixin`. The tie parameter is known."""
         matches, prior = self._rows

@@ -368,6 +368,10 @@ class GaussianPosterior(
         coords = {"predictor": self._labels(), "feature": feature_names(self)}
         return Draws(posterior, dims, coords, each, targets, new)
 
+    def _n_looked_at(self):
+        """See `ParetoMixin`."""
+        return self._rows[0].n_units
+
     def _log_joint(self, draws):
         """See `ParetoMixin`."""
         data, targets, prior = self._rows
@@ -375,7 +379,7 @@ class GaussianPosterior(
 
         def total(chunk):
             batch, weight = data.batch(*chunk), data.weight[slice(*chunk)]
-            parts = np.split(draws, len(draws) // DRAWS_AT_ONCE)
+            parts = np.array_split(draws, max(1, len(draws) // DRAWS_AT_ONCE))
             each = (model.log_likelihoods(part, batch) for part in parts)
             sums = (one @ weight if weight.size else one.sum(axis=1) for one in each)
             return np.concatenate(list(sums))
@@ -509,7 +513,7 @@ class GaussianPosterior(
             "solver": self.solver_,
             "passes": float(self.history_["passes"][-1]),
             "converged": self.converged_,
-        }
+        } | self._fact_of_k()
         if kind == "MeanField":
             facts["note"] = (
                 "a mean-field posterior has standard deviations that are too small "
