@@ -138,3 +138,57 @@ def test_a_support_is_handed_on():
     params = {"solver": "svrg", "max_iter": 2, "tol": 1.0, "random_state": 0}
     means = [VariationalInference(m, **params).fit().mean_ for m in (model, plain)]
     np.testing.assert_allclose(*means, atol=1e-5)
+
+
+def test_bounded_parameters():
+    """The density of what is fitted has the derivative of the transformation."""
+    rng = np.random.default_rng(0)
+    y = rng.gamma(3.0, 2.0, size=400)
+    won = (rng.random(400) < 0.3).astype(float)
+
+    def likelihood(p, row):
+        a, b = p["gamma"]
+        density = a * jnp.log(b) - jax.scipy.special.gammaln(a)
+        density += (a - 1.0) * jnp.log(row["y"]) - b * row["y"]
+        return density + jnp.log(jnp.where(row["won"] > 0.5, p["q"], 1.0 - p["q"]))
+
+    def prior(p):
+        # Beta(2, 3), and exponential of both of gamma; a shift that nothing needs.
+        of_q = jnp.log(p["q"]) + 2.0 * jnp.log1p(-p["q"]) + jnp.log(12.0)
+        return of_q - p["gamma"].sum() - 0.5 * (p["far"] - 1000.0) ** 2
+
+    start = {"far": 1000.0, "gamma": np.ones(2), "q": 0.5}
+    data = {"y": y, "won": won}
+    bounds = {"positive": ["gamma"], "unit_interval": ["q"]}
+    model = JaxModel(likelihood, data, start, prior, **bounds)
+    names = ["far", "log gamma[0]", "log gamma[1]", "logit q"]
+    assert model.parameter_names == names
+    np.testing.assert_allclose(model.initial, [1000.0, 0.0, 0.0, 0.0])
+    z = np.array([1000.3, 0.4, -0.2, 0.7])
+    q = 1.0 / (1.0 + np.exp(-0.7))
+    at = {"far": 1000.3, "gamma": np.exp([0.4, -0.2]), "q": q}
+    expected = float(prior(at)) + 0.4 - 0.2 + np.log(q * (1.0 - q))
+    np.testing.assert_allclose(model.log_prior(z), expected, rtol=1e-5)
+    numeric = [
+        (model.log_prior(z + h) - model.log_prior(z - h)) / 2e-5
+        for h in 1e-5 * np.eye(4)
+    ]
+    np.testing.assert_allclose(model.log_prior_gradient(z), numeric, atol=1e-5)
+    fitted = VariationalInference(model, random_state=0).fit()
+    draws = fitted.sample_posterior(4000, random_state=0)
+    a = won.sum()
+    assert draws["q"].mean() == pytest.approx((a + 2.0) / 405.0, abs=1e-3)
+    assert draws["gamma"].min() > 0.0 and draws["q"].max() < 1.0
+    assert abs(draws["gamma"].mean(axis=0) - [3.0, 0.5]).max() < 0.4
+    again = pickle.loads(pickle.dumps(JaxModel(log_likelihood, ((y[:, None]), won), 1)))
+    assert not again._positive.any()
+    one = JaxModel(likelihood, data, start, prior, positive=["gamma[1]"])
+    assert one.parameter_names == ["far", "gamma[0]", "log gamma[1]", "q"]
+    for given, message in [
+        ({"positive": ["scale"]}, "'scale', which is none of the parameters"),
+        ({"positive": "gamma"}, "must be a list"),
+        ({"positive": ["q"], "unit_interval": ["q"]}, "q is in both"),
+        ({"unit_interval": ["gamma"]}, r"gamma\[0\] starts at 1, which is beyond"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            JaxModel(likelihood, data, start, prior, **given)

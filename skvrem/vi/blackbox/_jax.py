@@ -1,8 +1,14 @@
 """A model whose derivatives JAX finds."""
 
+from functools import partial
+
 import numpy as np
+from scipy.special import logit
 
 from skvrem.utils._base import optional
+
+# What transformations are made of.
+PARTS = "numpy", "nn"
 
 # Batches are filled up to a power of two of at least so many rows, so that few shapes
 # are compiled; and parameters up to which whole Hessians are formed.
@@ -30,25 +36,33 @@ class JaxModel:
         them in.
     log_prior : callable, default=None
         ``log_prior(parameters)``, the log density of a prior; None is the Gaussian one
-        of the estimator.
+        of the estimator, of what is fitted: see `positive`.
     support : callable, default=None
         ``support(indices)``, the numbers of the parameters that rows depend on, in
         order and each once, as in the vector ``initial``. Steps by minibatches are then
         among these.
+    positive, unit_interval : sequence of str, default=()
+        Names of parameters that are above zero, or between zero and one: ``"scale"``,
+        ``"layer.scale"``, or ``"scale[2]"`` for one number of an array. Their logarithm
+        or log-odds is what is fitted, and has a Gaussian posterior; `log_likelihood`
+        and `log_prior` get the parameters themselves, to whose density the derivative
+        of the transformation is added, and so do draws have them.
 
     Attributes
     ----------
     n_samples, n_parameters : int
     initial : ndarray of shape (n_parameters,)
+        Of what is fitted.
     parameter_names : list of str
-        As in ``w[0]``.
+        As in ``w[0]``, and ``log scale`` or ``logit share`` of what is transformed.
 
     Raises
     ------
     ImportError
         Where JAX is not installed.
     ValueError
-        For data whose parts have different numbers of rows, and no parameters.
+        For data whose parts have different numbers of rows, no parameters, names of
+        parameters that there are not, and starts beyond their bounds.
 
     See Also
     --------
@@ -64,20 +78,33 @@ class JaxModel:
     >>> x = rng.normal(size=300)
     >>> y = 2.0 * x + 1.0 + 0.5 * rng.normal(size=300)
     >>> def log_likelihood(p, row):
-    ...     scale = jnp.exp(p["log_scale"])
-    ...     z = (row["y"] - p["slope"] * row["x"] - p["level"]) / scale
-    ...     return -0.5 * z**2 - p["log_scale"]
-    >>> start = {"slope": 0.0, "level": 0.0, "log_scale": 0.0}
-    >>> model = JaxModel(log_likelihood, {"x": x, "y": y}, start)  # doctest: +SKIP
+    ...     z = (row["y"] - p["slope"] * row["x"] - p["level"]) / p["scale"]
+    ...     return -0.5 * z**2 - jnp.log(p["scale"])
+    >>> start = {"slope": 0.0, "level": 0.0, "scale": 1.0}
+    >>> data = {"x": x, "y": y}
+    >>> model = JaxModel(
+    ...     log_likelihood, data, start, positive=["scale"]
+    ... )  # doctest: +SKIP
     >>> fitted = VariationalInference(model).fit()  # doctest: +SKIP
-    >>> fitted.sample_posterior(1000)["slope"].mean().round(1)  # doctest: +SKIP
-    np.float64(2.0)
+    >>> fitted.sample_posterior(1000)["scale"].mean().round(1)  # doctest: +SKIP
+    np.float64(0.5)
     """
 
-    def __init__(self, log_likelihood, data, parameters, log_prior=None, support=None):
+    def __init__(
+        self,
+        log_likelihood,
+        data,
+        parameters,
+        log_prior=None,
+        support=None,
+        *,
+        positive=(),
+        unit_interval=(),
+    ):
         jax = optional("jax", "jax", "JaxModel")
         ravel = optional("jax.flatten_util", "jax", "JaxModel").ravel_pytree
         self._given = (log_likelihood, data, parameters, log_prior, support)
+        self._bounded = {"positive": positive, "unit_interval": unit_interval}
         self.support = support
         tree = jax.tree_util
         if np.ndim(parameters) == 0 and isinstance(parameters, int | np.integer):
@@ -92,13 +119,31 @@ class JaxModel:
                 )
             self._data = tree.tree_map(lambda leaf: jax.numpy.asarray(leaf), data)
             start = tree.tree_map(lambda p: jax.numpy.asarray(p, "float64"), parameters)
-            flat, self._unravel = ravel(start)
+            flat, self._shaped = ravel(start)
         self.n_samples = lengths.pop()
-        self.initial = np.asarray(flat)
-        self.n_parameters = self.initial.size
+        initial, names = np.array(flat), _names(tree, start)
+        self.n_parameters = initial.size
         if not self.n_parameters:
             raise ValueError("parameters must be at least one number, got none.")
-        self.parameter_names = _names(tree, start)
+        self._positive = _chosen(names, positive, "positive")
+        self._unit = _chosen(names, unit_interval, "unit_interval")
+        twice = np.flatnonzero(self._positive & self._unit)
+        if twice.size:
+            raise ValueError(
+                f"{names[twice[0]]} is in both positive and unit_interval."
+            )
+        beyond = self._positive & ~(initial > 0.0)
+        beyond |= self._unit & ~((initial > 0.0) & (initial < 1.0))
+        if beyond.any():
+            at = int(beyond.argmax())
+            raise ValueError(
+                f"{names[at]} starts at {initial[at]:g}, which is beyond its bounds."
+            )
+        with np.errstate(all="ignore"):
+            initial = np.where(self._positive, np.log(initial), initial)
+            self.initial = np.where(self._unit, logit(initial), initial)
+        marks = np.where(self._positive, "log ", np.where(self._unit, "logit ", ""))
+        self.parameter_names = [m + n for m, n in zip(marks, names, strict=True)]
         self._compiled = {name: jax.jit(f) for name, f in self._derived(jax).items()}
         if log_prior is None:
             self.log_prior = self.log_prior_gradient = None
@@ -110,7 +155,17 @@ class JaxModel:
         return self
 
     def __reduce__(self):
-        return type(self), self._given
+        return partial(type(self), **self._bounded), self._given
+
+    def _unravel(self, z):
+        """Return the parameters of a vector, in their shapes and their bounds."""
+        if self._positive.any() or self._unit.any():
+            numpy, nn = (optional(f"jax.{name}", "jax", "JaxModel") for name in PARTS)
+            # Numbers of others may be too large for the exponential.
+            above = numpy.exp(numpy.where(self._positive, z, 0.0))
+            z = numpy.where(self._positive, above, z)
+            z = numpy.where(self._unit, nn.sigmoid(z), z)
+        return self._shaped(z)
 
     # The protocol of a model
 
@@ -265,7 +320,10 @@ class JaxModel:
         numpy, tree = jax.numpy, jax.tree_util
 
         def prior(z):
-            return log_prior(self._unravel(z))
+            value = log_prior(self._unravel(z))
+            value += numpy.where(self._positive, z, 0.0).sum()
+            slopes = jax.nn.log_sigmoid(z) + jax.nn.log_sigmoid(-z)
+            return value + numpy.where(self._unit, slopes, 0.0).sum()
 
         def each(z, data, rows, n):
             batch = tree.tree_map(lambda part: part[rows], data)
@@ -299,6 +357,21 @@ class JaxModel:
     def __repr__(self):
         name = getattr(self._given[0], "__name__", "log_likelihood")
         return f"JaxModel({name}, n_samples={self.n_samples})"
+
+
+def _chosen(names, chosen, parameter):
+    """Return which numbers are those of names, of one number or of a whole array."""
+    if isinstance(chosen, str):
+        raise ValueError(f"{parameter} must be a list of names, got {chosen!r}.")
+    out = np.zeros(len(names), bool)
+    for one in chosen:
+        own = [name == one or name.startswith(f"{one}[") for name in names]
+        if not any(own):
+            raise ValueError(
+                f"{parameter} names {one!r}, which is none of the parameters {names}."
+            )
+        out |= own
+    return out
 
 
 def _double(jax):

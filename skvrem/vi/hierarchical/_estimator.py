@@ -187,16 +187,19 @@ class HierarchicalSoftmaxClassifier(
 
     Notes
     -----
-    Simulated from the prior, 95 % intervals of "nested" hold 93 to 97 % of the
-    population's means and of groups' coefficients, and nine in ten or more of the
-    logarithms of the scales, as long as groups have more rows than coefficients. With
-    fewer the scales come out too small, as they do by any Gaussian. A stream keeps what
-    earlier rows said of their group as a Gaussian of its coefficients, which no longer
-    turns where the scales move: its intervals of the scales are narrower than those
-    of a fit. "meanfield" keeps some 70 numbers for each coefficient of a group, most
-    of them for the last directions of L-BFGS, and "nested" its J x J matrices, J
-    coefficients a group. There is no ``pareto_k_``: only the prior tells one class's
-    coefficients from a shift of all classes'.
+    Of truths drawn from the prior, ten rows a group, 95 % intervals of "nested" hold
+    94 to 96 % of the population's means and of groups' coefficients, 93 to 95 % of
+    contrasts of classes, and 90 to 92 % of the logarithms of the scales, as long as
+    groups have more rows than coefficients. With fewer the scales come out too small.
+    A stream keeps what earlier rows said of their group as a Gaussian of its
+    coefficients, which no longer turns where the scales move: of five batches its
+    intervals hold 92 to 95 %, 89 % of contrasts and 85 % of the scales. Those of
+    "meanfield" hold 51 to 76 %, 87 and 33 to 46 %, the less the more groups there are.
+
+    "meanfield" keeps some 70 numbers for each coefficient of a group, most of them for
+    the last directions of L-BFGS, and "nested" matrices of J x J, J coefficients a
+    group. There is no ``pareto_k_``: only the prior tells one class's coefficients from
+    a shift of all classes'.
 
     References
     ----------
