@@ -14,6 +14,7 @@ from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem import VariationalInference as VI
 from skvrem.solvers._protocols import Anchor
 from skvrem.vi import MinibatchSteps
+from skvrem.vi.blackbox import _fit
 from skvrem.vi.blackbox._model import (
     DrawnModel,
     convex,
@@ -200,8 +201,28 @@ def test_one_seed_gives_the_same_bits(solver):
 
 def test_a_warm_start_needs_no_steps():
     model = fit(warm_start=True)
-    # Draws are the same, and the curvature is taken where the posterior is.
-    assert model.fit().n_iter_ == 1
+    # Draws are the same, and then twice as many; the curvature is taken where the
+    # posterior is.
+    assert model.fit().n_iter_ <= 2
+
+
+def test_draws_grow_until_the_tolerance_is_meant(monkeypatch):
+    """Where a posterior is far from a Gaussian, and the user has not said how many."""
+    X, y = logistic_problem(12)
+    ends, looks = {}, {}
+    for most in (64, 2048):
+        monkeypatch.setattr(_fit, "MOST_PAIRS", most)
+        fits = [
+            VI(Logistic(X, y), prior_scale=5.0, random_state=s).fit() for s in (0, 1)
+        ]
+        ends[most] = fits[0].posterior_.kl(fits[1].posterior_)
+        looks[most] = fits[0].n_passes_
+        assert all(one.elbo_se_ < 0.015 for one in fits)
+    assert ends[2048] < 0.5 * ends[64] and ends[2048] < 0.02
+    assert looks[2048] > looks[64]
+    given = MinibatchSteps(n_draws=128)
+    fixed = VI(Logistic(X, y), prior_scale=5.0, steps=given, random_state=0).fit()
+    assert fixed.n_passes_ < looks[2048]
 
 
 # Gradients

@@ -8,7 +8,11 @@ from scipy.stats import genpareto
 
 from skvrem import BayesianLogisticRegression, VariationalInference
 from skvrem.exceptions import PosteriorWarning
-from skvrem.vi.diagnostics._pareto import generalized_pareto, pareto_k
+from skvrem.vi.diagnostics._pareto import (
+    generalized_pareto,
+    pareto_k,
+    smoothed_weights,
+)
 
 
 @pytest.mark.parametrize("shape", [-0.3, 0.0, 0.4, 0.9])
@@ -141,3 +145,44 @@ def test_many_rows_are_looked_at_seldom():
     model._log_joint = lambda draws: (asked.append(len(draws)), joint(draws))[1]
     assert model.pareto_k_ < 0.7 and sum(asked) == 500
     assert model.pareto_k_se_ > 0.0 and "not computed" not in str(model.summary())
+
+
+def test_corrected_draws_are_nearer():
+    """Than a Gaussian, to a posterior that leans: the log rate of few counts."""
+
+    class Counts:
+        n_samples, n_parameters = 3, 1
+
+        def log_likelihood(self, p, rows):
+            return np.array([0.0, 1.0, 0.0])[rows] * p[0] - np.exp(p[0])
+
+        def gradient(self, p, rows):
+            return np.array([np.sum(np.array([0.0, 1.0, 0.0])[rows] - np.exp(p[0]))])
+
+    model = VariationalInference(Counts(), prior_scale=1.0, random_state=0).fit()
+    grid = np.linspace(-12.0, 5.0, 20_001)
+    density = np.exp(grid - 3.0 * np.exp(grid) - grid**2 / 2.0)
+    density /= density.sum()
+    mean = density @ grid
+    third = density @ (grid - mean) ** 3
+    draws = [
+        model.sample_posterior(20_000, random_state=0, corrected=c)["parameters"][:, 0]
+        for c in (False, True)
+    ]
+    far = [abs(np.mean((one - mean) ** 3) / third - 1.0) for one in draws]
+    assert far[1] < 0.2 < 0.6 < far[0] and abs(draws[1].mean() - mean) < 0.03
+    assert model.pareto_k_ < 0.7
+
+
+# arviz 0.23.4: the largest three of exp(arviz.psislw(log_ratios(name))[0]).
+SMOOTHED = {
+    "wide proposal": [0.001005066810190329, 0.001005066810190329, 0.001005066810190329],
+    "narrow proposal": [0.00884434368006058, 0.01200225809050021, 0.02315305483032649],
+    "student": [0.002481783669559183, 0.01655045465975981, 0.9796287423601945],
+}
+
+
+def test_smoothed_weights_against_arviz():
+    for name, stored in SMOOTHED.items():
+        found = np.sort(smoothed_weights(log_ratios(name)))[-3:]
+        np.testing.assert_allclose(found, stored, rtol=1e-5)

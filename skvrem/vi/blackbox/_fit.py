@@ -5,7 +5,7 @@ from scipy.optimize import minimize
 
 from skvrem import solvers
 from skvrem.vi.blackbox._input import check_names
-from skvrem.vi.blackbox._model import convex, probed_curvature
+from skvrem.vi.blackbox._model import convex, opposite_draws, probed_curvature
 from skvrem.vi.blackbox._model_steps import MeanSteps, TargetSteps
 from skvrem.vi.gaussian._minibatch import steps_of
 from skvrem.vi.gaussian._model_posterior import Flat
@@ -14,6 +14,8 @@ from skvrem.vi.gaussian._plan import FULL_RANK
 # Pairs of draws of full passes: fewer where rows are many, as these leave the log
 # density close to its second order, which the draws are not needed for.
 PAIRS, ROWS_OF_PAIRS = (4, 64), 200_000
+# They are doubled, up to so many, while that changes the posterior by more than `tol`.
+MOST_PAIRS = 2048
 # Full passes have as many pairs as parameters where that costs no more than so many
 # numbers: rows times parameters twice.
 CHEAP = 100_000_000
@@ -62,6 +64,7 @@ class Fit:
         self.model, self.plan, self.start, self.rng = model, plan, start, rng
         steps = steps_of(estimator)
         self.controlled = steps.control_variate == "taylor"
+        self.n_draws = steps.n_draws
         options = {"tol": estimator.tol, "rng": rng, "report": report}
         self.runs = solvers.Runs(estimator.max_iter, began, **options)
         #: The model of the solver.
@@ -75,6 +78,29 @@ class Fit:
             controls = steps.control_variate, steps.control_scale
             moves = plan.optimizer, self.batch_size
             self.moved = kind(model, plan.name, *controls, *moves)
+
+    def grow(self, point, curvature):
+        """Go on with twice the draws until that changes the posterior by little.
+
+        The top of a bound on few draws is found to a tolerance that means nothing
+        where other draws have their top elsewhere.
+
+        Returns
+        -------
+        point : Point
+        curvature : DensityCurvature
+        """
+        model, tol = self.model, self.runs.options["tol"]
+        most = min(MOST_PAIRS, ROWS_OF_PAIRS // model.target.model.n_samples)
+        fixed = self.n_draws != "auto" or self.plan.name != "batch" or self.plan.rank
+        while not (fixed or self.runs.ended) and 2 * len(model.draws) <= most:
+            n_pairs, width = model.draws.shape
+            model.draws = opposite_draws(self.rng, 2 * n_pairs, width)
+            before = model.posterior(point.parameters)
+            point, curvature = self.run(point)
+            if model.posterior(point.parameters).kl(before) < tol:
+                break
+        return point, curvature
 
     def run(self, point):
         """Fit from a point or, where that is None, from the mode of the density.

@@ -23,6 +23,8 @@ LIMIT, NEAR = 0.7, 2.0
 # fewer a shape that may be above its limit is warned of. And a difference of log
 # weights that is rounding.
 CLOSE, POOR, EQUAL = 0.5, 0.25, 1e-9
+# Draws that one of the corrected ones is chosen among.
+CORRECTED = 4
 # Looks that a fit takes without being asked, or such a share of its own.
 UNASKED, SHARE = 50_000, 0.1
 # Fewer weights in the tail say nothing of its shape.
@@ -123,6 +125,26 @@ def pareto_k(log_weights):
     return Tail(shape, float(error), efficiency)
 
 
+def smoothed_weights(log_weights):
+    """Return importance weights (n_draws,) that add up to 1, the largest smoothed.
+
+    Those of the tail are the quantiles of its generalised Pareto distribution, in their
+    order, and none is larger than the largest was (Vehtari et al. 2024, section 2).
+    """
+    log_w = np.asarray(log_weights, np.float64)
+    order = np.argsort(log_w)
+    weights = np.exp(log_w - log_w[order[-1]])
+    n_tail = int(np.ceil(min(0.2 * log_w.size, 3.0 * np.sqrt(log_w.size))))
+    cutoff, tail = weights[order[-n_tail - 1]], order[-n_tail:]
+    excess = weights[tail] - cutoff
+    if n_tail >= SMALLEST_TAIL and excess[0] > 0.0:
+        shape, scale = generalized_pareto(excess)
+        p = (np.arange(n_tail) + 0.5) / n_tail
+        quantiles = scale * np.expm1(-shape * np.log1p(-p)) / shape
+        weights[tail] = np.minimum(cutoff + quantiles, 1.0)
+    return weights / weights.sum()
+
+
 class ParetoMixin:
     """`pareto_k_` of an estimator with ``posterior_``, and what its fit kept.
 
@@ -175,6 +197,16 @@ class ParetoMixin:
                     break
             self._pareto_k = tail
         return self._pareto_k
+
+    def _corrected(self, n_samples, rng):
+        """Return draws that are resampled by their smoothed weights."""
+        q = self.posterior_
+        draws = q.sample(max(CORRECTED * n_samples, MOST_DRAWS // 4), rng)
+        weights = smoothed_weights(self._log_joint(draws) - q.logpdf(draws))
+        # Evenly, so that a draw comes as often as its weight says, but for one.
+        ends = (rng.uniform() + np.arange(n_samples)) / n_samples
+        chosen = np.searchsorted(np.cumsum(weights), ends * (1.0 - 1e-12))
+        return draws[rng.permutation(np.minimum(chosen, len(draws) - 1))]
 
     def _judge(self, n_passes):
         """Take the shape where it costs little beside a fit, and warn if it is large.
