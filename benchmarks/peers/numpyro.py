@@ -1,10 +1,10 @@
-"""NumPyro's AutoNormal with Adam; nothing of skvrem is imported."""
+"""NumPyro's AutoNormal with Adam, and its NUTS; nothing of skvrem is imported."""
 
 import time
 
 import numpy as np
 
-__all__ = ["matches", "regression", "steps"]
+__all__ = ["matches", "nuts", "regression", "steps"]
 
 
 def regression(X, y, k, batch_size):
@@ -75,3 +75,17 @@ def steps(model, size, n_steps, every, clock=time.perf_counter, warm_up=True):
             np.asarray(found[f"z_auto_{name}"], float) for name in ("loc", "scale")
         )
         yield made, seconds, mean, scale
+
+
+def nuts(density, start, n_chains, n_draws):
+    """Return draws (n_chains * n_draws, d) from a log density, after as many."""
+    import jax
+    from numpyro.infer import MCMC, NUTS
+
+    kernel = NUTS(potential_fn=lambda z: -density(z), target_accept_prob=0.9)
+    how = {"num_warmup": n_draws, "num_samples": n_draws, "num_chains": n_chains}
+    chains = MCMC(kernel, chain_method="vectorized", progress_bar=False, **how)
+    begin = np.tile(start, (n_chains, 1))
+    begin += 0.1 * np.random.default_rng(0).normal(size=begin.shape)
+    chains.run(jax.random.PRNGKey(0), init_params=jax.numpy.asarray(begin))
+    return np.asarray(chains.get_samples())
