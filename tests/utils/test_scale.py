@@ -80,7 +80,11 @@ def test_a_component_on_a_point_is_named(kind):
     means = [[0.0, 0.0], [6.0, 6.0]]
     if kind == "mixture":
         model = VRGaussianMixture(
-            2, means_init=means, precisions_init=[np.eye(2)] * 2, solver="batch"
+            2,
+            means_init=means,
+            precisions_init=[np.eye(2)] * 2,
+            solver="batch",
+            random_state=0,
         )
     else:
         emission = Gaussian(mean_init=means, covariance_init=np.ones((2, 2)))
