@@ -300,6 +300,21 @@ def test_what_is_large_keeps_independent_coefficients():
         model.set_params(posterior="laplace").fit(X, y, groups=group % 8)
 
 
+def test_features_far_from_the_priors_scale():
+    X, y, group, *_ = rows(np.random.default_rng(0), 8)
+    far = X * [1.0, 1e4]
+    model = HierarchicalSoftmaxClassifier()
+    assert model.fit(far, y, groups=group).posterior_kind_ == "meanfield"
+    assert np.isfinite(model.group_coef_).all()
+    model.set_params(posterior="nested")
+    with pytest.raises(ValueError, match=r"at most 500: that of x1 is .*StandardScaler"):
+        model.fit(far, y, groups=group)
+    near = model.fit(X * [1.0, 100.0], y, groups=group)
+    assert (
+        near.posterior_kind_ == "nested" and near.score(X * [1, 100.0], y, group) > 0.5
+    )
+
+
 def test_the_intercepts_prior_follows_the_frequencies_of_classes():
     X, y, group, *_ = rows(np.random.default_rng(0), 8, n=30)
     y = np.where(y == 2, 1, y)

@@ -63,6 +63,9 @@ Given = ArrayLike | None
 
 # Where "auto" is "nested": coefficients of a group, and numbers in their matrices.
 MOST_COEFFICIENTS, MOST_NUMBERS = 100, 4_000_000
+# Of features, to be squared beside priors of scales near one: with more, a shift of all
+# classes' coefficients, which only the prior knows, drowns the rest in floating point.
+MOST_SPREAD = 500.0
 # What is known of the evidence of all rows.
 EVIDENCE = "log_marginal_likelihood_", "elbo_"
 # Groups that say something of what groups have in common; and how many times the prior
@@ -117,8 +120,10 @@ class HierarchicalSoftmaxClassifier(
         independent coefficients but for the means that groups share, by the largest
         evidence lower bound: its intervals are too narrow, those of the scales by
         more the more groups there are. "auto" is "nested" up to 100 coefficients a
-        group (features, with the intercept, times classes), and up to 4 million
-        numbers in the matrices of all groups. A stream goes on as it has begun.
+        group (features, with the intercept, times classes), up to 4 million numbers in
+        the matrices of all groups, and for features whose root mean squares are at
+        most 500: beyond, floating point does not hold it. A stream goes on as it has
+        begun.
     max_iter : int, default=500
         Steps, of a pass or a little more each.
     tol : float, default=0.01
@@ -305,7 +310,8 @@ class HierarchicalSoftmaxClassifier(
         ------
         ValueError
             For parameters out of range, a single class, ids that are missing or not
-            one a row, and rows that are not finite. The estimator is then as it was
+            one a row, rows that are not finite, and with ``posterior="nested"``
+            features far from the scale of the priors. The estimator is then as it was
             before.
         TypeError
             For a dask array.
@@ -491,10 +497,20 @@ class HierarchicalSoftmaxClassifier(
         """Whether the scales of the population are integrated out last."""
         if go_on:
             return self.posterior_kind_ == "nested"
+        square = np.einsum("nj,nj->j", rows, rows, dtype=np.float64) / len(rows)
+        near = bool((square <= MOST_SPREAD**2).all())
+        if self.posterior == "nested" and not near:
+            column = self._feature_names(self)[int(square.argmax())]
+            raise ValueError(
+                f"posterior='nested' needs features whose root mean square is at most "
+                f"{MOST_SPREAD:g}: that of {column} is {np.sqrt(square.max()):.3g}. "
+                f"{CENTRE} posterior='meanfield' takes them as they are."
+            )
         if self.posterior != "auto":
             return self.posterior == "nested"
         size = (rows.shape[1] + self.fit_intercept) * len(classes)
-        return size <= MOST_COEFFICIENTS and len(labels) * size**2 <= MOST_NUMBERS
+        few = size <= MOST_COEFFICIENTS and len(labels) * size**2 <= MOST_NUMBERS
+        return few and near
 
     def _intercept_scale(self, y, weight, n_classes, go_on):
         """Return the prior scale of the intercept."""
