@@ -35,7 +35,8 @@ of the steps that climb L is the information of Louis (1982),
 
 The posterior is :math:`q(t) = N(t^*, V)`, with V from differences of the gradient, and
 the Gaussian of the coefficients given t, about their shifted mode. What is kept of it
-are its mean and its covariances, of a mixture over draws of t. A q(t) that does not
+are its mean and its covariances, of a mixture over draws of t that do not lead too far
+away. A q(t) that does not
 know the coefficients, as that of ``_model.py``, has a deviation of :math:`(2 M +
 1)^{-1/2}` however little the rows of a group say; this has not.
 """
@@ -61,6 +62,8 @@ GROUPS, ROOM = 64, 1 << 22
 # Draws of the scales at most; multiplications that they, or differences, may cost;
 # passes of one of them, about; and the step of the differences.
 N_DRAWS, WORTH, PASSES, APART = 128, 1.5e8, 5, 0.1
+# Deviations that coefficients of a draw may be away from where they move linearly.
+REACH = 2.0
 
 
 class Scales(NamedTuple):
@@ -587,8 +590,16 @@ class NestedModel(PlainModel):
         return -0.5 * (hessian + hessian.T)
 
     def _mixture(self, modes, root, n_draws):
-        """Return means and covariances of coefficients, of a mixture over scales."""
+        """Return means and covariances of coefficients, of a mixture over scales.
+
+        Coefficients of a draw stay within `REACH` deviations of those that move
+        linearly: where classes of a group can be separated they grow with the scales
+        without end, and a Gaussian that followed would be of a few draws.
+        """
         J, M = root.shape[0], self.n_groups
+        near, spread, near_mean, both, _ = self._linear(modes, root)
+        reach = REACH * np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
+        of_means = REACH * np.sqrt(np.diagonal(both)[:J])
         noise = ndtri(qmc.Sobol(J, seed=0).random(n_draws).clip(1e-6, 1.0 - 1e-6))
         # With the mean and the covariance that they stand for.
         noise -= noise.mean(axis=0)
@@ -602,12 +613,19 @@ class NestedModel(PlainModel):
         for some in self._at(modes, scales):
             here = slice(first, first + len(some.mean))
             by_groups, by_mean = self.shift(some)
-            means[here], groups[here] = some.mean + by_mean, some.groups + by_groups
-            within = within + some.covariances().sum(axis=0)
+            means[here] = some.mean + by_mean - near_mean
+            groups[here] = some.groups + by_groups - near
+            covariance = some.covariances()
+            own = np.sqrt(np.diagonal(covariance, axis1=2, axis2=3))
+            short = np.minimum(1.0, reach / own)[..., None]
+            covariance *= short * short.swapaxes(2, 3)
+            within = within + covariance.sum(axis=0)
             of_mean = of_mean + some.of_mean.sum(axis=0)
             K = some.inverses * some.precision[:, None]
-            coupling = coupling + (K @ some.of_mean[:, None]).sum(axis=0)
+            coupling = coupling + (short * (K @ some.of_mean[:, None])).sum(axis=0)
             first = here.stop
+        np.clip(means, -of_means, of_means, out=means)
+        np.clip(groups, -reach, reach, out=groups)
         mean, group = means.mean(axis=0), groups.mean(axis=0)
         both, apart = np.hstack([means - mean, away]), (groups - group).swapaxes(0, 1)
         covariance = both.T @ both / n_draws
@@ -616,7 +634,7 @@ class NestedModel(PlainModel):
         within = within / n_draws + across @ apart / n_draws
         beside = across @ both / n_draws
         beside[:, :, :J] += coupling / n_draws
-        return group, within, mean, covariance, beside
+        return near + group, within, near_mean + mean, covariance, beside
 
     def _linear(self, modes, root):
         """Return the same, of modes that move linearly with the scales."""
