@@ -249,6 +249,21 @@ def test_draws_have_the_moments_of_the_attributes(fitted):
         model.sample_posterior(groups=[999])
 
 
+def test_new_labels_are_as_frequent_as_they_are_probable(fitted):
+    model, X, _, group, _ = fitted
+    ids = np.where(np.arange(30) % 3 == 0, 999, group[:30])
+    labels = model.sample_predictive(X[:30], 6000, groups=ids, random_state=0)
+    assert labels.shape == (6000, 30)
+    found = (labels[:, :, None] == model.classes_).mean(axis=0)
+    np.testing.assert_allclose(found, model.predict_proba(X[:30], ids), atol=0.05)
+    again = model.sample_predictive(X[:30], 6000, groups=ids, random_state=0)
+    np.testing.assert_array_equal(again, labels)
+    # Rows of a group share its coefficients: of one that is poorly known they agree.
+    twice = model.sample_predictive(X[[0, 0]], 4000, groups=[999, 999], random_state=1)
+    p = model.predict_proba(X[:1], [999])[0]
+    assert np.mean(twice[:, 0] == twice[:, 1]) > p @ p + 0.05
+
+
 # What a user meets
 
 
@@ -361,7 +376,7 @@ def test_arviz_gets_draws():
     with pytest.warns(FewGroupsWarning, match="3 groups, too few"):
         model = HierarchicalSoftmaxClassifier(0).fit(X, y)
     draws = model._draws(X, y, 7, np.random.RandomState(0))
-    assert draws.log_likelihood.shape == (7, 60)
+    assert draws.log_likelihood.shape == draws.predictive.shape == (7, 60)
     assert draws.posterior["group_coef"].shape == (7, 3, 3, 2)
     assert draws.coords["feature"] == ["x1", "x2"]
     with pytest.raises(ValueError, match="to_arviz"):

@@ -756,6 +756,42 @@ class HierarchicalSoftmaxClassifier(
             "population_scale": _columns(scales, self._of_fit)[0],
         }
 
+    def sample_predictive(self, X, n_samples=1, groups=None, random_state=None):
+        """Draw new labels of rows, their chance and the posterior's.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows.
+        n_samples : int, default=1
+            Draws of each; a draw has the same coefficients for all rows of a group.
+        groups : array-like of shape (n_rows,), default=None
+            As in `predict_proba`; rows of groups that were not in the fit are of one
+            new group, drawn from the population.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, n_rows)
+            Of ``classes_``.
+        """
+        check_is_fitted(self)
+        rows, _, group = self._open_fitted(X, None, groups)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        known, place = np.unique(group, return_inverse=True)
+        means, scales, draws = self.posterior_.among(known).sample(n_samples, rng)
+        if known[0] < 0:
+            noise = rng.standard_normal(means.shape)
+            draws[:, 0] = means + scales * noise
+        coef, intercept = _columns(draws, self._of_fit)
+        family = Softmax(len(self.classes_), 0)
+        labels = np.empty((n_samples, len(rows)), np.int64)
+        for own, constant, out in zip(coef, intercept, labels, strict=True):
+            z = np.einsum("nj,nkj->nk", rows, own[place]) + constant[place]
+            out[:] = family.draw(z, rng)
+        return self.classes_[labels]
+
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
         given = self._of_fit
@@ -769,10 +805,11 @@ class HierarchicalSoftmaxClassifier(
             )
         draws = self.sample_posterior(n_samples, random_state=rng)
         each, family = np.empty((n_samples, len(rows))), Softmax(len(self.classes_), 0)
-        of_groups = draws["group_coef"], draws["group_intercept"]
-        for coef, intercept, out in zip(*of_groups, each, strict=True):
+        of_groups, new = (draws["group_coef"], draws["group_intercept"]), each.copy()
+        for coef, intercept, out, one in zip(*of_groups, each, new, strict=True):
             z = np.einsum("nj,nkj->nk", rows, coef[group]) + intercept[group]
             out[:] = family.log_likelihood(z, number)
+            one[:] = family.draw(z, rng)
         names, axes = self._feature_names(), ["class", "feature"]
         if not given.fit_intercept:
             del draws["group_intercept"]
@@ -786,7 +823,7 @@ class HierarchicalSoftmaxClassifier(
             "class": [f"{label}" for label in self.classes_],
             "feature": names,
         }
-        return Draws(draws, dims, coords, each, number)
+        return Draws(draws, dims, coords, each, number, new)
 
     def summary(self) -> Any:
         """Return a table of the population.
