@@ -102,7 +102,7 @@ OPTIONAL_PLACES = {"estimator", "inspection", "utils"}
 SHARED_ROOMS = {
     "hmm": ("emissions", "forward_backward", "transitions", "em_vrso"),
     "topics": ("",),
-    "vi": ("gaussian", "diagnostics"),
+    "vi": ("gaussian", "gaussian/nested", "diagnostics"),
 }
 # What a place must not reach through a module of utils either.
 NOT_THROUGH_UTILS = {

@@ -5,10 +5,11 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from skvrem import HierarchicalSoftmaxClassifier
-from skvrem.vi.hierarchical import _kernels_nested as kernels
+from skvrem.vi.gaussian.nested import _model as nested
+from skvrem.vi.gaussian.nested._model import Quadratic
 from skvrem.vi.hierarchical import _model_nested
 from skvrem.vi.hierarchical._model import HierarchicalPrior
-from skvrem.vi.hierarchical._model_nested import NestedModel, Past, predictors
+from skvrem.vi.hierarchical._model_nested import NestedSoftmax, predictors
 
 M, N_CLASSES = 4, 3
 
@@ -27,25 +28,34 @@ def small(weighted=True, past=False, d=2, p=3, seed=0):
     J = p * N_CLASSES
     if past:
         root = 0.3 * rng.normal(size=(M, J, J))
-        slopes = rng.normal(size=(2, M, J))
-        past = Past(*slopes, root @ root.swapaxes(1, 2), -1.5)
-    model = NestedModel(X, y, weight, bounds, N_CLASSES, prior, past or None)
+        at, slope = rng.normal(size=(2, M, J))
+        curvature = root @ root.swapaxes(1, 2)
+        none = np.zeros(0), np.zeros((M, J, 0)), np.zeros((0, 0))
+        past = Quadratic(at, none[0], -1.5, slope, curvature, *none)
+    model = NestedSoftmax(X, y, weight, bounds, N_CLASSES, prior, past or None)
     return model, rng.normal(size=(2, M, J)), rng
 
 
 def likelihood(model, groups):
     """Return log p(y | Z) of one point, from its definition."""
     Z = groups.reshape(M, *model.shape)
-    X = np.column_stack([model.rows, np.ones(len(model.rows))])[:, : model.shape[0]]
-    place = np.repeat(np.arange(M), np.diff(model.bounds))
+    of = model.likelihood
+    X = np.column_stack([of.rows, np.ones(len(of.rows))])[:, : model.shape[0]]
+    place = np.repeat(np.arange(M), np.diff(of.bounds))
     logs = log_softmax(np.einsum("nj,njk->nk", X, Z[place]), axis=1)
-    own = logs[np.arange(len(X)), model.y]
-    total = own @ (model.weight if model.weight.size else np.ones(len(X)))
+    own = logs[np.arange(len(X)), of.y]
+    total = own @ (of.weight if of.weight.size else np.ones(len(X)))
     if model.past is not None:
         away = groups - model.past.at
         total += model.past.level + np.sum(model.past.gradient * away)
         total -= 0.5 * np.einsum("mi,mij,mj->", away, model.past.hessian, away)
     return total
+
+
+def local(model, groups):
+    """Return what a model's rows, and its past, say of groups (2, M, J)."""
+    J = groups.shape[2]
+    return model._local(np.zeros((len(groups), J)), np.zeros((len(groups), J)), groups)
 
 
 def differences(function, x, h=1e-5):
@@ -62,30 +72,28 @@ def differences(function, x, h=1e-5):
 @pytest.mark.parametrize(("weighted", "p"), [(True, 3), (False, 2)])
 def test_likelihood_its_gradient_and_hessian(weighted, p, past):
     model, groups, _ = small(weighted, past, p=p)
-    value, gradient, hessian = (part.copy() for part in model._likelihood(groups))
+    value, gradient, hessian, *_ = local(model, groups)
     np.testing.assert_allclose(value, [likelihood(model, g) for g in groups])
-    slopes = differences(lambda z: model._likelihood(z)[0], groups)
+    slopes = differences(lambda z: local(model, z).value, groups)
     np.testing.assert_allclose(gradient.sum(axis=1), slopes, atol=1e-6)
-    curvature = -differences(lambda z: model._likelihood(z)[1].copy(), groups)
+    curvature = -differences(lambda z: local(model, z).gradient, groups)
     np.testing.assert_allclose(hessian, curvature, atol=1e-6)
 
 
 def test_skewness_is_the_gradient_of_a_trace():
     model, groups, rng = small()
     root = rng.normal(size=(*groups.shape, groups.shape[2]))
-    covariance, out = root @ root.swapaxes(2, 3), np.empty(groups.shape)
-    Z = groups.reshape(2, M, *model.shape)
-    about = model.rows, model.weight, model.bounds, 0, M, Z
-    kernels.fill_skewness(*about, covariance, out)
+    covariance, of = root @ root.swapaxes(2, 3), model.likelihood
+    out, _ = of.skewness(groups, np.zeros((2, 0)), covariance, None, None)
 
     def trace(z):
-        return np.einsum("smij,smji->sm", covariance, model._likelihood(z)[2])
+        return np.einsum("smij,smji->sm", covariance, local(model, z).hessian)
 
     np.testing.assert_allclose(out, differences(trace, groups), atol=1e-5)
 
 
 def settled(model, log_tau):
-    J = model.variance.size
+    J = model.prior.variance.size
     start = np.zeros((len(log_tau), J)), np.zeros((len(log_tau), M, J))
     return model.settle(log_tau, *start)
 
@@ -93,7 +101,7 @@ def settled(model, log_tau):
 @pytest.mark.parametrize("past", [False, True])
 def test_the_arrow_is_the_inverse_of_the_whole_hessian(past):
     model, _, rng = small(past=past)
-    J = model.variance.size
+    J = model.prior.variance.size
     log_tau = 0.5 * rng.normal(size=(2, J))
     modes = settled(model, log_tau)
     for s in range(2):
@@ -101,9 +109,9 @@ def test_the_arrow_is_the_inverse_of_the_whole_hessian(past):
         A = np.zeros(((M + 1) * J,) * 2)
         for m in range(M):
             own = slice(m * J, (m + 1) * J)
-            A[own, own] = modes.hessian[s, m] + T
+            A[own, own] = modes.local.hessian[s, m] + T
             A[own, M * J :] = A[M * J :, own] = -T
-        A[M * J :, M * J :] = M * T + np.diag(1.0 / model.variance)
+        A[M * J :, M * J :] = M * T + np.diag(1.0 / model.prior.variance)
         inverse = np.linalg.inv(A)
         np.testing.assert_allclose(modes.of_mean[s], inverse[M * J :, M * J :])
         for against in (0.0, 1.0):
@@ -120,21 +128,23 @@ def test_the_arrow_is_the_inverse_of_the_whole_hessian(past):
         # Newton's method has come to rest, and L is Laplace's.
         z, mu = modes.groups[s], modes.mean[s]
         pull = (z - mu) @ T
-        np.testing.assert_allclose(modes.gradient[s], pull, atol=1e-4)
-        np.testing.assert_allclose(pull.sum(axis=0), mu / model.variance, atol=1e-4)
+        np.testing.assert_allclose(modes.local.gradient[s], pull, atol=1e-4)
+        np.testing.assert_allclose(
+            pull.sum(axis=0), mu / model.prior.variance, atol=1e-4
+        )
         away = (log_tau[s] - 0.2) / 0.8
         density = likelihood(model, z) - 0.5 * np.sum((z - mu) * pull)
-        density -= M * log_tau[s].sum() + 0.5 * np.log(model.variance).sum()
-        density -= 0.5 * np.sum(mu**2 / model.variance + away**2)
+        density -= M * log_tau[s].sum() + 0.5 * np.log(model.prior.variance).sum()
+        density -= 0.5 * np.sum(mu**2 / model.prior.variance + away**2)
         marginal = density - 0.5 * np.linalg.slogdet(A)[1]
         assert modes.objective[s] == pytest.approx(marginal)
 
 
 @pytest.mark.parametrize("past", [False, True])
 def test_the_slope_is_that_of_the_marginal(past, monkeypatch):
-    monkeypatch.setattr(_model_nested, "SETTLED", 1e-15)
+    monkeypatch.setattr(nested, "SETTLED", 1e-15)
     model, _, rng = small(past=past)
-    log_tau = 0.5 * rng.normal(size=(2, model.variance.size))
+    log_tau = 0.5 * rng.normal(size=(2, model.prior.variance.size))
     slope = model.slope(settled(model, log_tau))
     numeric = differences(lambda t: settled(model, t).objective, log_tau, 1e-4)
     np.testing.assert_allclose(slope, numeric, atol=1e-6)
@@ -145,12 +155,12 @@ def test_the_slope_is_that_of_the_marginal(past, monkeypatch):
 
 
 def test_information_is_exact_where_rows_are_quadratic(monkeypatch):
-    monkeypatch.setattr(_model_nested, "APART", 1e-3)
+    monkeypatch.setattr(nested, "APART", 1e-3)
     model, _, rng = small(past=True)
-    model.weight = np.zeros(len(model.y))
-    monkeypatch.setattr(_model_nested, "SETTLED", 1e-15)
-    modes = settled(model, 0.3 * rng.normal(size=(1, model.variance.size)))
-    T, one = modes.precision[0, 0], np.eye(model.variance.size)
+    model.likelihood.weight = np.zeros(len(model.likelihood.y))
+    monkeypatch.setattr(nested, "SETTLED", 1e-15)
+    modes = settled(model, 0.3 * rng.normal(size=(1, model.prior.variance.size)))
+    T, one = modes.precision[0, 0], np.eye(model.prior.variance.size)
     # What it leaves out: squares that groups share through the population's means.
     K = modes.inverses[0] * T - one
     between = np.einsum("mij,jk,nlk->mnil", K, modes.of_mean[0], K)
@@ -162,7 +172,7 @@ def test_information_is_exact_where_rows_are_quadratic(monkeypatch):
 
 def test_modes_move_as_they_are_told_to():
     model, _, rng = small()
-    log_tau = 0.3 * rng.normal(size=(1, model.variance.size))
+    log_tau = 0.3 * rng.normal(size=(1, model.prior.variance.size))
     change = rng.normal(size=(log_tau.size, 1))
     moved, of_mean = settled(model, log_tau).response(change)
     ends = [settled(model, log_tau + h * change.T) for h in (1e-3, -1e-3)]
@@ -192,7 +202,7 @@ def fitted(n_groups, seed=0, **params):
 
 def test_draws_of_scales_and_the_linear_form_agree_where_scales_are_known(monkeypatch):
     drawn = fitted(100)[0].posterior_
-    monkeypatch.setattr(_model_nested, "N_DRAWS", 1)
+    monkeypatch.setattr(nested, "N_DRAWS", 1)
     linear = fitted(100)[0].posterior_
     deviations = np.sqrt(drawn.group_variance)
     assert abs((drawn.group_mean - linear.group_mean) / deviations).max() < 0.3

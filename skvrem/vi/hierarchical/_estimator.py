@@ -49,14 +49,18 @@ from skvrem.vi.gaussian._guards import (
 )
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import Softmax, expected_probabilities
-from skvrem.vi.hierarchical._input import check_kind, number_groups, open_groups
+from skvrem.vi.gaussian.nested._input import (
+    check_kind,
+    number_groups,
+    open_groups,
+)
 from skvrem.vi.hierarchical._model import (
     HierarchicalModel,
     HierarchicalPrior,
     Past,
     Sums,
 )
-from skvrem.vi.hierarchical._model_nested import NestedModel
+from skvrem.vi.hierarchical._model_nested import NestedSoftmax
 
 #: What may be left out.
 Given = ArrayLike | None
@@ -534,17 +538,6 @@ class HierarchicalSoftmaxClassifier(
     def _with_past(self, labels, n_features):
         """Return ids of all groups, what is known of them, and their rows so far."""
         check_kind(labels, self.groups_)
-        if self.posterior_kind_ == "nested":
-            before = self._seen
-        else:
-            q = self.posterior_
-            before = Past.of(q)
-            prior = self._prior(n_features, self.intercept_prior_scale_)
-            known = len(q.group_mean), prior, 1.0, before
-            model = HierarchicalModel(None, None, None, *known)
-            # What the rows' expected log-likelihood was.
-            level = self.objective_ - model.objective(Point(q), Sums(None, None, 0.0))
-            before = before._replace(level=level)
         every = np.union1d(self.groups_, labels)
         at = np.searchsorted(every, self.groups_)
 
@@ -553,15 +546,26 @@ class HierarchicalSoftmaxClassifier(
             out[at] = part
             return out
 
-        past = type(before)(*map(spread, before[:3]), before.level)
+        if self.posterior_kind_ == "nested":
+            past = self._seen.spread(at, len(every))
+        else:
+            q = self.posterior_
+            before = Past.of(q)
+            prior = self._prior(n_features, self.intercept_prior_scale_)
+            known = len(q.group_mean), prior, 1.0, before
+            model = HierarchicalModel(None, None, None, *known)
+            # What the rows' expected log-likelihood was.
+            level = self.objective_ - model.objective(Point(q), Sums(None, None, 0.0))
+            past = Past(*map(spread, before[:3]), level)
         return every, past, spread(self.n_group_samples_)
 
     def _start(self, model, data, classes, labels, go_on):
         """Return the point to start from: zero, or what is known of groups."""
         point = model.start(data)
         before = vars(self).get("posterior_") if go_on or self.warm_start else None
-        same = before is not None and before.mean.shape == point.parameters.mean.shape
-        if not same or not np.array_equal(classes, self.classes_):
+        if before is None or not np.array_equal(classes, self.classes_):
+            return point
+        if before.mean.size != point.parameters.mean.size:
             return point
         # New groups are the population's.
         old = number_groups(labels, self.groups_)
@@ -868,7 +872,7 @@ def _begin_nested(rows, y, weight, place, labels, classes, prior, past):
     bounds = np.searchsorted(place, np.arange(len(labels) + 1))
     weight = np.empty(0) if weight is None else weight
     how = len(classes), prior, past
-    return NestedModel(rows, y, weight, bounds, *how), solvers.Whole(), 0.0
+    return NestedSoftmax(rows, y, weight, bounds, *how), solvers.Whole(), 0.0
 
 
 def _columns(parts, given):

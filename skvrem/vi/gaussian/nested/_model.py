@@ -1,0 +1,741 @@
+r"""Groups whose scales are integrated out last: nested Gaussian approximations.
+
+Rows of the group m know the coefficients :math:`z_m` of the group and the coefficients
+:math:`\beta` that all groups share. With the logarithms t of the population's scales,
+one a coefficient, :math:`T = \mathrm{diag}\, e^{-2t}`, and the population's means
+:math:`\mu`,
+
+.. math:: z_m \sim N(\mu, T^{-1}), \qquad b = (\mu, \beta) \sim N(b_0, S_0) .
+
+The log-likelihood of the rows of m has the gradient :math:`g_m` by :math:`z_m`, minus
+its Hessian is :math:`H_m`, and :math:`X_m` with :math:`\beta` (:math:`H_\beta` with
+itself, over all groups). Given t, the log-density of all coefficients is concave; its
+Hessian is an arrow,
+
+.. math:: P_m = H_m + T, \qquad C_m = (-T, X_m), \qquad S = S_0^{-1} +
+          \mathrm{diag}(M T, H_\beta) - \sum_m C_m^T P_m^{-1} C_m,
+
+of whose inverse the blocks are :math:`\mathrm{cov}(b) = S^{-1}` and, with
+:math:`K_m = -P_m^{-1} C_m`,
+
+.. math:: \mathrm{cov}(z_m) = P_m^{-1} + K_m S^{-1} K_m^T, \qquad
+          \mathrm{cov}(z_m, b) = K_m S^{-1} .
+
+Newton's method finds the mode, and Laplace's method the marginal of t,
+
+.. math:: L(t) = \log p(y, b^*, Z^* | t) - \tfrac12 \sum_m \log |P_m|
+          - \tfrac12 \log |S| + \log p(t) .
+
+To first order the mean of the coefficients is their mode and
+:math:`\delta = -\tfrac12 A^{-1} v`, A the arrow and v the gradient of
+:math:`\mathrm{tr}(\Sigma H)`: this shift is also what L is differentiated by,
+
+.. math:: \frac{dL}{dt_j} = \sum_m T_j \left( e_{mj}^2 + 2 e_{mj} (\delta_{mj} -
+          \delta_{\mu j}) + D_{mjj} \right) - M - \frac{t_j - \lambda_j}{\kappa^2},
+
+with :math:`e_m = z_m^* - \mu^*` and :math:`D_m = \mathrm{cov}(z_m - \mu)`. The metric
+of the steps that climb L is the information of Louis (1982),
+
+.. math:: 2 \sum_m T (e_m^2 + D_m) + \kappa^{-2} I - \sum_m T (2 D_m \circ D_m
+          + 4 e_m e_m^T \circ P_m^{-1}) T - 4 W S^{-1} W^T, \quad
+          W = \sum_m \mathrm{diag}(T e_m) (K_m - (I, 0)) .
+
+Where targets have Gaussian noise that is learnt, the logarithm l of its deviation is
+one more number beside t. Laplace's method is exact then, and with n rows, the residuals
+r and the curvature H at the mode
+
+.. math:: \frac{dL}{dl} = -n + e^{-2l} |r|^2 + \mathrm{tr}(\Sigma H) .
+
+The posterior is :math:`q(t) = N(t^*, V)`, with V from differences of the gradient, and
+the Gaussian of the coefficients given t, about their shifted mode. What is kept of it
+are its mean and its covariances, of a mixture over draws of t that do not lead too far
+away. A q(t) that does not
+know the coefficients, as that of independent ones, has a deviation of :math:`(2 M +
+1)^{-1/2}` however little the rows of a group say; this has not.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from skvrem.vi.gaussian._model import PlainModel, Point
+
+# Newton's method ends where a step would gain less, in nats; steps, and halvings.
+SETTLED, STEPS, HALVINGS = 1e-9, 60, 30
+# Scales lie within so many powers of e of their prior's median, and move by so many;
+# and the least information of them that is believed, a group.
+FARTHEST, LONGEST, LEAST = 7.0, 1.0, 0.3
+# Numbers in the matrices of points at once.
+ROOM = 1 << 22
+# Draws of the scales at most; multiplications that they, or differences, may cost;
+# passes of one of them, about; and the step of the differences.
+N_DRAWS, WORTH, PASSES, APART = 128, 1.5e8, 5, 0.1
+# Deviations that coefficients of a draw may be away from where they move linearly.
+REACH = 2.0
+
+
+class NestedPrior(NamedTuple):
+    """Prior of what groups have in common, q of its p coefficients by group.
+
+    Attributes
+    ----------
+    mean, variance : ndarray of shape (p,)
+        Of the population's means and, behind them, of coefficients that groups share.
+    log_scale : ndarray of shape (q,)
+        Means of the logarithms of the population's scales.
+    log_scale_std : float
+    """
+
+    mean: np.ndarray
+    variance: np.ndarray
+    log_scale: np.ndarray
+    log_scale_std: float
+
+
+class Scales(NamedTuple):
+    """Where a fit stands: the scales, and where Newton's method begins.
+
+    Attributes
+    ----------
+    scales : ndarray of shape (q,) or (q + 1,)
+        Logarithms of the population's scales, and of the noise's where it is learnt.
+    mean : ndarray of shape (p,)
+        b
+    groups : ndarray of shape (n_groups, q)
+    """
+
+    scales: np.ndarray
+    mean: np.ndarray
+    groups: np.ndarray
+
+
+class Local(NamedTuple):
+    """What rows say of coefficients at s points at once.
+
+    Attributes
+    ----------
+    value : ndarray of shape (s,)
+        log p(y | Z, beta), in nats.
+    gradient : ndarray of shape (s, n_groups, q)
+    hessian : ndarray of shape (s, n_groups, q, q)
+        H
+    of_shared : ndarray of shape (s, p - q)
+        The gradient by beta.
+    cross : ndarray of shape (s, n_groups, q, p - q)
+        X
+    within_shared : ndarray of shape (s, p - q, p - q)
+    """
+
+    value: np.ndarray
+    gradient: np.ndarray
+    hessian: np.ndarray
+    of_shared: np.ndarray
+    cross: np.ndarray
+    within_shared: np.ndarray
+
+
+class Quadratic(NamedTuple):
+    """Rows whose log-likelihood is, or is taken for, a quadratic.
+
+    Attributes
+    ----------
+    at : ndarray of shape (n_groups, q)
+    shared_at : ndarray of shape (p - q,)
+        About where it is written.
+    level : float
+        Its value there, in nats.
+    gradient, hessian, of_shared, cross, within_shared : ndarray
+        As of `Local`, there, without the axis of points.
+    """
+
+    at: np.ndarray
+    shared_at: np.ndarray
+    level: float
+    gradient: np.ndarray
+    hessian: np.ndarray
+    of_shared: np.ndarray
+    cross: np.ndarray
+    within_shared: np.ndarray
+
+    #: Passes over rows of an evaluation.
+    n_rows = 0
+
+    def local(self, groups, shared):
+        """Return the `Local` of groups (s, n_groups, q) and shared ones (s, p - q)."""
+        away, apart = groups - self.at, shared - self.shared_at
+        bent = (self.hessian @ away[..., None])[..., 0]
+        bent += np.einsum("mjl,sl->smj", self.cross, apart)
+        of_shared = np.einsum("mjl,smj->sl", self.cross, away)
+        of_shared += apart @ self.within_shared
+        value = self.level + (away * (self.gradient - 0.5 * bent)).sum(axis=(1, 2))
+        value += (apart * (self.of_shared - 0.5 * of_shared)).sum(axis=1)
+        many = (len(groups),)
+        return Local(
+            value,
+            self.gradient - bent,
+            np.broadcast_to(self.hessian, many + self.hessian.shape),
+            self.of_shared - of_shared,
+            np.broadcast_to(self.cross, many + self.cross.shape),
+            np.broadcast_to(self.within_shared, many + self.within_shared.shape),
+        )
+
+    def skewness(self, groups, shared, covariance, cross, within_shared):
+        """Return the gradient of tr(Sigma H) by groups and shared ones: none."""
+        return np.zeros(groups.shape), np.zeros(shared.shape)
+
+    def scaled(self, factor, more=0.0):
+        """Return a multiple of it, and so much more."""
+        level = factor * self.level + more
+        return Quadratic(*self[:2], level, *(factor * part for part in self[3:]))
+
+    def spread(self, at, n_groups):
+        """Return it with groups that it does not know between those that it does."""
+
+        def wide(part):
+            out = np.zeros((n_groups, *part.shape[1:]))
+            out[at] = part
+            return out
+
+        names = "at", "gradient", "hessian", "cross"
+        return self._replace(**{name: wide(getattr(self, name)) for name in names})
+
+    def plus(self, other):
+        """Return the sum with another of the same groups, about where this is."""
+        there = other.local(self.at[None], self.shared_at[None])
+        first, *rest = (part[0] for part in there)
+        parts = (own + one for own, one in zip(self[3:], rest, strict=True))
+        return Quadratic(*self[:2], self.level + float(first), *parts)
+
+
+class Sums(NamedTuple):
+    """What a pass finds: L, and its gradient by the logarithms of the scales."""
+
+    objective: float
+    gradient: np.ndarray
+
+
+class Modes(NamedTuple):
+    """Coefficients of largest density given the scales, at s points at once.
+
+    Attributes
+    ----------
+    scales : ndarray of shape (s, q) or (s, q + 1)
+    mean : ndarray of shape (s, p)
+    groups : ndarray of shape (s, n_groups, q)
+    inverses : ndarray of shape (s, n_groups, q, q)
+        Of P.
+    of_mean : ndarray of shape (s, p, p)
+        The inverse of S.
+    objective : ndarray of shape (s,)
+        L
+    local : Local
+        What rows say there.
+    """
+
+    scales: np.ndarray
+    mean: np.ndarray
+    groups: np.ndarray
+    inverses: np.ndarray
+    of_mean: np.ndarray
+    objective: np.ndarray
+    local: Local
+
+    @property
+    def q(self):
+        """Number of coefficients of a group."""
+        return self.groups.shape[2]
+
+    @property
+    def precision(self):
+        """T, (s, 1, q)."""
+        return np.exp(-2.0 * self.scales[:, : self.q])[:, None]
+
+    @property
+    def away(self):
+        """E, (s, n_groups, q)."""
+        return self.groups - self.mean[:, None, : self.q]
+
+    @property
+    def follow(self):
+        """K, by how much groups follow what they have in common, (s, n_groups, q, p)."""
+        K = self.inverses * self.precision[:, None]
+        if not self.local.cross.shape[3]:
+            return K
+        return np.concatenate([K, -self.inverses @ self.local.cross], axis=3)
+
+    def solve(self, of_groups, of_mean):
+        """Return the inverse of the arrow times (s, n_groups, q, r) and (s, p, r)."""
+        T, cross, q = self.precision.swapaxes(1, 2), self.local.cross, self.q
+        w = self.inverses @ of_groups
+        right = np.array(np.broadcast_to(of_mean, (len(w), *of_mean.shape[-2:])))
+        right[:, :q] += T * w.sum(axis=1)
+        if cross.shape[3]:
+            right[:, q:] -= np.einsum("smjl,smjr->slr", cross, w)
+        u = self.of_mean @ right
+        back = (T * u[:, :q])[:, None]
+        if cross.shape[3]:
+            back = back - cross @ u[:, None, q:]
+        return w + self.inverses @ back, u
+
+    def response(self, changes):
+        """Return the first-order changes of modes with those of the scales (h, r)."""
+        q = self.q
+        turn = 2.0 * (self.precision * self.away)[..., None] * changes[:q]
+        of_mean = np.zeros((*self.mean.shape, changes.shape[1]))
+        of_mean[:, :q] = -turn.sum(axis=1)
+        if len(changes) > q:  # rows count less the more noise there is
+            turn = turn - 2.0 * self.local.gradient[..., None] * changes[q]
+            of_mean[:, q:] = -2.0 * self.local.of_shared[..., None] * changes[q]
+        return self.solve(turn, of_mean)
+
+    def covariances(self, against=0.0):
+        """Return cov(z - against mu), (s, n_groups, q, q)."""
+        K = self.follow
+        if against:
+            K = K - against * np.eye(self.q, K.shape[3])
+        return self.inverses + K @ self.of_mean[:, None] @ K.swapaxes(2, 3)
+
+    def joint(self):
+        """Return cov(z), cov(z, beta) and cov(beta)."""
+        q, K = self.q, self.follow
+        both = K @ self.of_mean[:, None]
+        own = self.inverses + both @ K.swapaxes(2, 3)
+        return own, both[..., q:], self.of_mean[:, q:, q:]
+
+
+class Parts(NamedTuple):
+    """Means and covariances of a posterior, of h scales.
+
+    Attributes
+    ----------
+    groups : ndarray of shape (n_groups, q)
+    of_groups : ndarray of shape (n_groups, q, q)
+    mean : ndarray of shape (p,)
+    scales : ndarray of shape (h,)
+    covariance : ndarray of shape (p + h, p + h)
+        Of b and the scales, one after the other.
+    coupling : ndarray of shape (n_groups, q, p + h)
+        Covariances of the coefficients of groups with both.
+    """
+
+    groups: np.ndarray
+    of_groups: np.ndarray
+    mean: np.ndarray
+    scales: np.ndarray
+    covariance: np.ndarray
+    coupling: np.ndarray
+
+    def sample(self, n_samples, rng):
+        """Draw b (n, p), scales (n, h), and coefficients of groups (n, n_groups, q)."""
+        p = self.mean.size
+        away = rng.standard_normal((n_samples, len(self.covariance)))
+        away = away @ root_of(self.covariance).T
+        follow = np.linalg.solve(self.covariance, self.coupling.swapaxes(1, 2))
+        left = self.of_groups - self.coupling @ follow
+        noise = rng.standard_normal((n_samples, *self.groups.shape))
+        groups = np.einsum("mij,smj->smi", root_of(left), noise)
+        groups += np.einsum("mji,sj->smi", follow, away)
+        mean, scales = self.mean + away[:, :p], self.scales + away[:, p:]
+        return mean, scales, self.groups + groups
+
+
+def root_of(covariance):
+    """Return R with R R^T = covariance; rounding may have left it singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+
+
+class NestedModel(PlainModel):
+    """Rows of groups, and the marginal of the population's scales.
+
+    Parameters
+    ----------
+    likelihood : object
+        With ``local(groups, shared)``, which returns a `Local`, with ``skewness(groups,
+        shared, *joint)`` of covariances as `Modes.joint` has them, which returns the
+        gradient of tr(Sigma H) by both, and with ``n_rows``.
+    prior : NestedPrior
+    n_groups : int
+    past : Quadratic, default=None
+        What other rows have said.
+    n_noisy : float, default=None
+        Rows with Gaussian noise that is learnt: likelihoods are those of noise one,
+        without its constant.
+    least_noise : float, default=0.0
+        Of its deviation.
+    """
+
+    longest_step = LONGEST
+
+    def __init__(
+        self, likelihood, prior, n_groups, past=None, n_noisy=None, least_noise=0.0
+    ):
+        self.likelihood, self.prior, self.n_groups = likelihood, prior, n_groups
+        self.past, self.n_noisy = past, n_noisy
+        self.least_noise = least_noise
+        self.q, self.n_scales = prior.log_scale.size, prior.log_scale.size
+        if n_noisy is not None:
+            self.n_scales += 1
+        self._known = None, None
+
+    def start(self, data=None, mean=None, noise=1.0):
+        """Return the point to start from: groups like the prior's mean, or another."""
+        prior, q = self.prior, self.q
+        mean = prior.mean if mean is None else mean
+        scales = prior.log_scale
+        if self.n_noisy is not None:
+            scales = np.append(scales, np.log(noise))
+        return Point(Scales(scales, mean, np.tile(mean[:q], (self.n_groups, 1))))
+
+    # The coefficients given the scales
+
+    def _local(self, scales, mean, groups):
+        """Return what all rows say of coefficients."""
+        shared = mean[:, self.q :]
+        local = self.likelihood.local(groups, shared)
+        if self.past is not None:
+            past = self.past.local(groups, shared)
+            local = Local(*(a + b for a, b in zip(local, past, strict=True)))
+        if self.n_noisy is None:
+            return local
+        log_noise = scales[:, -1]
+        factor = np.exp(-2.0 * log_noise)
+        local = Local(
+            *(part * factor.reshape(-1, *[1] * (part.ndim - 1)) for part in local)
+        )
+        constant = self.n_noisy * (log_noise + 0.5 * np.log(2.0 * np.pi))
+        return local._replace(value=local.value - constant)
+
+    def _log_prior(self, scales, mean, groups):
+        """Return log p(b, Z | t) without the powers of 2 pi."""
+        log_tau, prior = scales[:, : self.q], self.prior
+        T = np.exp(-2.0 * log_tau)
+        square = np.square(groups - mean[:, None, : self.q]).sum(axis=1)
+        of_groups = (-self.n_groups * log_tau - 0.5 * T * square).sum(axis=1)
+        ratio = np.square(mean - prior.mean) / prior.variance
+        return of_groups - 0.5 * (ratio + np.log(prior.variance)).sum(axis=1)
+
+    def settle(self, scales, mean, groups):
+        """Return the `Modes` given scales (s, h), found from such coefficients."""
+        q, prior = self.q, self.prior
+        T = np.exp(-2.0 * scales[:, :q])[:, None]
+        local = self._local(scales, mean, groups)
+        density = local.value + self._log_prior(scales, mean, groups)
+        for step in range(STEPS + 1):
+            modes = self._modes(scales, mean, groups, local)
+            pull = T * modes.away
+            of_groups, of_mean = local.gradient - pull, (prior.mean - mean)
+            of_mean = of_mean / prior.variance
+            of_mean[:, :q] += pull.sum(axis=1)
+            of_mean[:, q:] += local.of_shared
+            by_groups, by_mean = (
+                part[..., 0]
+                for part in modes.solve(of_groups[..., None], of_mean[..., None])
+            )
+            gain = 0.5 * (of_groups * by_groups).sum(axis=(1, 2))
+            gain += 0.5 * (of_mean * by_mean).sum(axis=1)
+            if step == STEPS or (gain < SETTLED).all():
+                return modes._replace(objective=self._marginal(modes, density))
+            length = np.ones(len(mean))
+            for _ in range(HALVINGS):
+                moved = mean + length[:, None] * by_mean
+                others = groups + length[:, None, None] * by_groups
+                local = self._local(scales, moved, others)
+                reached = local.value + self._log_prior(scales, moved, others)
+                lower = ~(reached >= density - 1e-10 * np.abs(density))
+                if not lower.any():
+                    break
+                length[lower] *= 0.5
+            mean, groups, density = moved, others, reached
+
+    def _modes(self, scales, mean, groups, local):
+        """Return the arrow at some coefficients, L left open."""
+        q, H = self.q, local.hessian
+        T = np.exp(-2.0 * scales[:, :q])
+        P = np.array(H)
+        P.reshape(*P.shape[:2], q * q)[..., :: q + 1] += T[:, None]
+        inverses = np.linalg.inv(P)
+        p = mean.shape[1]
+        S = np.zeros((len(mean), p, p))
+        # T - T P^-1 T without a difference of large numbers.
+        S[:, :q, :q] = (H @ inverses).sum(axis=1) * T[:, None]
+        if p > q:
+            towards = inverses @ local.cross
+            S[:, :q, q:] = towards.sum(axis=1) * T[..., None]
+            S[:, q:, :q] = S[:, :q, q:].swapaxes(1, 2)
+            taken = np.einsum("smjl,smjr->slr", local.cross, towards)
+            S[:, q:, q:] = local.within_shared - taken
+        S = 0.5 * (S + S.swapaxes(1, 2))
+        S.reshape(len(S), p * p)[:, :: p + 1] += 1.0 / self.prior.variance
+        of_mean = np.linalg.inv(S)
+        return Modes(scales, mean, groups, inverses, of_mean, np.nan, local)
+
+    def _marginal(self, modes, density):
+        """Return L where the log-density of rows and coefficients is `density`."""
+        prior = self.prior
+        away = (modes.scales[:, : self.q] - prior.log_scale) / prior.log_scale_std
+        log_det = np.linalg.slogdet(modes.inverses)[1].sum(axis=1)
+        log_det += np.linalg.slogdet(modes.of_mean)[1]
+        return density + 0.5 * log_det - 0.5 * np.square(away).sum(axis=1)
+
+    def shift(self, modes):
+        """Return what leads from modes to means: of groups (s, n_groups, q), of b."""
+        groups, shared = modes.groups, modes.mean[:, self.q :]
+        by_groups, by_shared = self.likelihood.skewness(groups, shared, *modes.joint())
+        of_mean = np.zeros((*modes.mean.shape, 1))
+        of_mean[:, self.q :, 0] = -0.5 * by_shared
+        by_groups, by_mean = modes.solve(-0.5 * by_groups[..., None], of_mean)
+        return by_groups[..., 0], by_mean[..., 0]
+
+    def slope(self, modes):
+        """Return dL / dt, and dL / dl behind it, (s, h)."""
+        e, prior, q = modes.away, self.prior, self.q
+        by_groups, by_mean = self.shift(modes)
+        spread = np.diagonal(modes.covariances(against=1.0), axis1=2, axis2=3)
+        square = np.square(e) + 2.0 * e * (by_groups - by_mean[:, None, :q]) + spread
+        total = (modes.precision * square).sum(axis=1) - self.n_groups
+        log_tau = modes.scales[:, :q]
+        slope = total - (log_tau - prior.log_scale) / prior.log_scale_std**2
+        if self.n_noisy is None:
+            return slope
+        log_noise = modes.scales[:, -1]
+        constant = self.n_noisy * (log_noise + 0.5 * np.log(2.0 * np.pi))
+        square = -2.0 * (modes.local.value + constant)
+        of_noise = square - self.n_noisy + self._known_to_rows(modes)
+        return np.column_stack([slope, of_noise])
+
+    def _known_to_rows(self, modes):
+        """Return tr(Sigma H): how many coefficients rows have used up, (s,)."""
+        own, cross, shared = modes.joint()
+        local = modes.local
+        found = np.einsum("smij,smij->s", own, local.hessian)
+        found += 2.0 * np.einsum("smij,smij->s", cross, local.cross)
+        return found + np.einsum("sij,sij->s", shared, local.within_shared)
+
+    def information(self, modes):
+        """Return Louis' information (h, h) at the first of the modes."""
+        T, e = modes.precision[0, 0], modes.away[0]
+        D, P, q = modes.covariances(against=1.0)[0], modes.inverses[0], self.q
+        spread = np.diagonal(D, axis1=1, axis2=2)
+        own = 2.0 * T * (np.square(e) + spread).sum(axis=0)
+        inner = 2.0 * np.square(D) + 4.0 * e[:, :, None] * e[:, None] * P
+        K = modes.follow[0]
+        W = ((T * e)[:, :, None] * (K - np.eye(q, K.shape[2]))).sum(axis=0)
+        found = np.diag(own) - T[:, None] * inner.sum(axis=0) * T
+        found -= 4.0 * W @ modes.of_mean[0] @ W.T
+        found += np.eye(q) / self.prior.log_scale_std**2
+        if self.n_noisy is None:
+            return found
+        whole = np.zeros((q + 1, q + 1))
+        whole[:q, :q] = found
+        free = self.n_noisy - float(self._known_to_rows(modes)[0])
+        whole[q, q] = 2.0 * max(free, 1.0)
+        return whole
+
+    # What the solver asks for
+
+    def modes(self, point):
+        """Return the modes at a point, kept until another point is looked at."""
+        scales = point.parameters
+        if self._known[0] is not scales:
+            self._known = scales, self.settle(*(part[None] for part in scales))
+        return self._known[1]
+
+    def statistics(self, point, batch, beta):
+        """Return L and its gradient."""
+        modes = self.modes(point)
+        slope = self.slope(modes)[0]
+        if self._noise_is_least(modes) and slope[-1] < 0.0:
+            slope[-1] = 0.0
+        return Sums(float(modes.objective[0]), slope)
+
+    def _noise_is_least(self, modes):
+        """Whether less noise than there is could not be."""
+        least = self.least_noise
+        return self.n_noisy is not None and modes.scales[0, -1] <= np.log(least)
+
+    def objective(self, point, mean):
+        """Return L, Laplace's approximation of the marginal, in nats."""
+        return float(mean.objective)
+
+    def gradient(self, point, mean):
+        """Return the gradient of L."""
+        return mean.gradient
+
+    def precondition(self, point, vector):
+        """Multiply by the inverse of Louis' information."""
+        information = self.information(self.modes(point))
+        root = self._root(information, LEAST * self.n_groups)
+        return root @ (root.T @ vector)
+
+    def _root(self, information, least=0.0):
+        """Return R with R R^T the inverse of an information, of so much at least."""
+        values, vectors = np.linalg.eigh(information)
+        least = max(least, 0.25 / self.prior.log_scale_std**2)
+        return vectors / np.sqrt(np.maximum(values, least))
+
+    def _within(self, scales):
+        """Return scales (..., h) no farther from their prior than they may be."""
+        prior, q = self.prior, self.q
+        ends = prior.log_scale - FARTHEST, prior.log_scale + FARTHEST
+        found = np.array(scales)
+        found[..., :q] = np.clip(found[..., :q], *ends)
+        if self.n_noisy is not None:
+            with np.errstate(divide="ignore"):
+                found[..., q] = np.maximum(found[..., q], np.log(self.least_noise))
+        return found
+
+    def move(self, point, step):
+        """Return the point with its scales moved, and where its modes will be."""
+        modes = self.modes(point)
+        scales = self._within(modes.scales[0] + step)
+        moved, of_mean = modes.response((scales - modes.scales[0])[:, None])
+        mean = modes.mean[0] + of_mean[0, :, 0]
+        return Point(Scales(scales, mean, modes.groups[0] + moved[0, ..., 0]))
+
+    # What a fit leaves
+
+    def seen(self, point):
+        """Return what all rows say of groups, as the past of those to come.
+
+        It lies about the mean of the coefficients, which is their mode by then: with
+        nothing new neither they nor, but for a square of the shift, the scales move.
+        """
+        modes, q, prior = self.modes(point), self.q, self.prior
+        local = Local(*(part[0] for part in modes.local))
+        by_groups, by_mean = (part[0] for part in self.shift(modes))
+        by_shared = by_mean[q:]
+        at, mean = modes.groups[0] + by_groups, modes.mean[0] + by_mean
+        pull = modes.precision[0] * (at - mean[:q])
+        bent = (local.hessian @ by_groups[..., None])[..., 0]
+        bent += local.cross @ by_shared
+        of_shared = np.einsum("mjl,mj->l", local.cross, by_groups)
+        of_shared += local.within_shared @ by_shared
+        gain = (by_groups * (local.gradient - 0.5 * bent)).sum()
+        gain += by_shared @ (local.of_shared - 0.5 * of_shared)
+        level, back = float(local.value + gain), (mean - prior.mean) / prior.variance
+        rest = local.hessian, back[q:], local.cross, local.within_shared
+        return Quadratic(at, mean[q:], level, pull, *rest)
+
+    def log_marginal(self, point, parts):
+        """Return log p(y) by Laplace's method over the scales as well.
+
+        That of noise which is learnt has a flat prior: beside its logarithm.
+        """
+        p = parts.mean.size
+        log_det = np.linalg.slogdet(parts.covariance[p:, p:])[1]
+        spread = self.q * np.log(self.prior.log_scale_std)
+        more = 0.0 if self.n_noisy is None else 0.5 * np.log(2.0 * np.pi)
+        found = float(self.modes(point).objective[0] + 0.5 * log_det - spread)
+        return found + more
+
+    def posterior(self, point, final=True):
+        """Return the posterior where a fit has come to.
+
+        Parameters
+        ----------
+        point : Point
+        final : bool, default=True
+            Take what it costs to know the scales better: differences of the gradient
+            and draws, where they are worth their time.
+
+        Returns
+        -------
+        posterior : Parts
+        """
+        modes, h, p = self.modes(point), self.n_scales, self.prior.mean.size
+        size = self.likelihood.n_rows * p + self.n_groups * self.q * p
+        work = PASSES * size * max(p, 1)
+        information = self.information(modes)
+        if final and 2 * h * work < WORTH:
+            information = self._differences(modes)
+        root = self._root(information)
+        n_draws = min(N_DRAWS, int(WORTH / work))
+        if final and n_draws >= 2 * h:
+            # Points of Sobol's are even where they are a power of two.
+            n_draws = 1 << (n_draws.bit_length() - 1)
+            found = self._mixture(modes, root, n_draws)
+        else:
+            found = self._linear(modes, root)
+        groups, of_groups, mean, covariance, coupling = found
+        return Parts(groups, of_groups, mean, modes.scales[0], covariance, coupling)
+
+    def _at(self, modes, scales):
+        """Yield modes at other scales (s, h), as many at a time as have room."""
+        size = max(1, ROOM // (modes.inverses.size + modes.local.cross.size))
+        for first in range(0, len(scales), size):
+            some = scales[first : first + size]
+            moved, of_mean = modes.response((some - modes.scales).T)
+            mean, groups = modes.mean + of_mean[0].T, np.moveaxis(moved[0], 2, 0)
+            yield self.settle(some, mean, modes.groups + groups)
+
+    def _differences(self, modes):
+        """Return minus the Hessian of L, by central differences of its gradient."""
+        steps = APART * np.eye(modes.scales.size)
+        scales = modes.scales + np.concatenate([steps, -steps])
+        slopes = np.concatenate([self.slope(some) for some in self._at(modes, scales)])
+        ahead, behind = np.split(slopes, 2)
+        hessian = (ahead - behind) / (2.0 * APART)
+        return -0.5 * (hessian + hessian.T)
+
+    def _mixture(self, modes, root, n_draws):
+        """Return means and covariances of coefficients, of a mixture over scales.
+
+        Coefficients of a draw stay within `REACH` deviations of those that move
+        linearly: where classes of a group can be separated they grow with the scales
+        without end, and a Gaussian that followed would be of a few draws.
+        """
+        h, p, q = root.shape[0], modes.mean.shape[1], self.q
+        near, spread, near_mean, both, _ = self._linear(modes, root)
+        reach = REACH * np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
+        of_means = REACH * np.sqrt(np.diagonal(both)[:p])
+        noise = ndtri(qmc.Sobol(h, seed=0).random(n_draws).clip(1e-6, 1.0 - 1e-6))
+        # With the mean and the covariance that they stand for.
+        noise -= noise.mean(axis=0)
+        scatter = np.linalg.cholesky(noise.T @ noise / n_draws)
+        noise = np.linalg.solve(scatter, noise.T).T
+        away = noise @ root.T
+        scales = self._within(modes.scales + away)
+        means, groups = np.empty((n_draws, p)), np.empty((n_draws, self.n_groups, q))
+        within, of_mean, coupling, first = 0.0, 0.0, 0.0, 0
+        for some in self._at(modes, scales):
+            here = slice(first, first + len(some.mean))
+            by_groups, by_mean = self.shift(some)
+            means[here] = some.mean + by_mean - near_mean
+            groups[here] = some.groups + by_groups - near
+            covariance = some.covariances()
+            own = np.sqrt(np.diagonal(covariance, axis1=2, axis2=3))
+            short = np.minimum(1.0, reach / own)[..., None]
+            covariance *= short * short.swapaxes(2, 3)
+            within = within + covariance.sum(axis=0)
+            of_mean = of_mean + some.of_mean.sum(axis=0)
+            follows = some.follow @ some.of_mean[:, None]
+            coupling = coupling + (short * follows).sum(axis=0)
+            first = here.stop
+        np.clip(means, -of_means, of_means, out=means)
+        np.clip(groups, -reach, reach, out=groups)
+        mean, group = means.mean(axis=0), groups.mean(axis=0)
+        both, apart = np.hstack([means - mean, away]), (groups - group).swapaxes(0, 1)
+        covariance = both.T @ both / n_draws
+        covariance[:p, :p] += of_mean / n_draws
+        across = apart.swapaxes(1, 2)
+        within = within / n_draws + across @ apart / n_draws
+        beside = across @ both / n_draws
+        beside[:, :, :p] += coupling / n_draws
+        return near + group, within, near_mean + mean, covariance, beside
+
+    def _linear(self, modes, root):
+        """Return the same, of modes that move linearly with the scales."""
+        p = modes.mean.shape[1]
+        by_groups, by_mean = self.shift(modes)
+        groups, mean = (part[0] for part in modes.response(root))
+        both = np.concatenate([mean, root])
+        covariance = both @ both.T
+        covariance[:p, :p] += modes.of_mean[0]
+        within = modes.covariances()[0] + groups @ groups.swapaxes(1, 2)
+        coupling = groups @ both.T
+        coupling[:, :, :p] += modes.follow[0] @ modes.of_mean[0]
+        group = modes.groups[0] + by_groups[0]
+        return group, within, modes.mean[0] + by_mean[0], covariance, coupling
