@@ -1,16 +1,18 @@
 """Bayesian logistic regression: the scikit-learn shell."""
 
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_source
-from skvrem.utils._classes import PredictsByProba, number_classes, stream_classes
+from skvrem.utils._classes import number_classes, stream_classes
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._validation import check_weight
 from skvrem.vi.gaussian._answers import BLOCK, check_method, noisy_predictors, tail_of
@@ -30,9 +32,7 @@ DRAWS = 1000
 BOTH = np.array([1.0, -1.0])
 
 
-class BayesianLogisticRegression(
-    PredictsByProba, GaussianPosterior, ClassifierMixin, BaseEstimator
-):
+class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimator):
     r"""Logistic regression whose coefficients have a posterior distribution.
 
     Coefficients have a Gaussian prior and, by variational inference, a Gaussian
@@ -50,11 +50,23 @@ class BayesianLogisticRegression(
         Add an intercept to the logits.
     intercept_prior_scale : float, default=10.0
         Standard deviation of the prior of the intercept.
+    groups : str or int, default=None
+        Name or number of the column of X with the ids of groups that coefficients
+        differ by, which is no feature then. None: ids come with the keyword ``groups``
+        of the methods, and without one all rows are alike. Two classes only:
+        :class:`HierarchicalSoftmaxClassifier` takes more.
+    varying : {"intercept", "all"} or list of str or int, default="intercept"
+        What differs from group to group: the intercept, everything, or the intercept
+        and the coefficients of some columns.
+    population_scale : float, default=1.0
+        Median of the prior of how far groups lie from their mean, whose logarithm has
+        the standard deviation one.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
         "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
         by minibatches it is "meanfield". The standard deviations of "meanfield" are
-        too small where features are correlated, and so are its intervals.
+        too small where features are correlated, and so are its intervals. With groups
+        it is a Gaussian of all coefficients nested in one of the scales of groups.
     rank : int or None, default=None
         Of "lowrank"; None is 10.
     solver : {"auto", "batch", "stochastic", "svrg", "saga"}, default="auto"
@@ -112,6 +124,18 @@ class BayesianLogisticRegression(
         Below 0.7 the posterior is near the exact one; computed when asked for.
     converged_ : bool
     n_iter_ : int
+    groups_, n_group_samples_ : ndarray of shape (n_groups,)
+        With groups: their ids, sorted, and rows. ``coef_`` and ``intercept_`` are the
+        population's then.
+    group_coef_, group_coef_std_ : ndarray of shape (n_groups, n_features)
+        With groups: posterior means and standard deviations of their coefficients.
+    group_intercept_, group_intercept_std_ : ndarray of shape (n_groups,)
+    population_scale_, population_log_scale_std_ : ndarray of shape (n_features,)
+        With groups: medians of how far they lie from their mean, zero where they do
+        not differ, and standard deviations of their logarithms.
+    population_intercept_scale_, population_intercept_log_scale_std_ : float
+    log_marginal_likelihood_ : float
+        With groups, in place of ``elbo_``: of the targets, by Laplace's method.
     solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
         What was used.
     n_samples_seen_ : int
@@ -122,6 +146,7 @@ class BayesianLogisticRegression(
 
     See Also
     --------
+    HierarchicalSoftmaxClassifier : Coefficients by group, of several classes.
     sklearn.linear_model.LogisticRegression : A point in place of a distribution.
     skvrem.SBMLogisticRegression : Likewise, with standard errors.
 
@@ -143,12 +168,23 @@ class BayesianLogisticRegression(
     (1, 2, 2)
     """
 
+    # Ids of groups that cross-validation cuts by are asked for, not taken.
+    __metadata_request__fit: ClassVar = {"groups": False}
+    __metadata_request__partial_fit: ClassVar = {"groups": False}
+    __metadata_request__predict: ClassVar = {"groups": False}
+    __metadata_request__score: ClassVar = {"groups": False}
+    __metadata_request__predict_proba: ClassVar = {"groups": False}
+    __metadata_request__predict_log_proba: ClassVar = {"groups": False}
+
     def __init__(
         self,
         prior_scale: float | ArrayLike = 1.0,
         *,
         fit_intercept: bool = True,
         intercept_prior_scale: float = 10.0,
+        groups: str | int | None = None,
+        varying: str | Sequence[str | int] = "intercept",
+        population_scale: float = 1.0,
         posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
         rank: int | None = None,
         solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
@@ -166,6 +202,9 @@ class BayesianLogisticRegression(
         self.prior_scale = prior_scale
         self.fit_intercept = fit_intercept
         self.intercept_prior_scale = intercept_prior_scale
+        self.groups = groups
+        self.varying = varying
+        self.population_scale = population_scale
         self.posterior = posterior
         self.rank = rank
         self.solver = solver
@@ -183,12 +222,36 @@ class BayesianLogisticRegression(
     def _open(self, X, y, sample_weight, given, reset, known=None):
         X, y = checked(self, X, y, reset=reset, accept_sparse="csr")
         weight = check_weight(sample_weight, X.shape[0])
+        targets = self._targets(y, weight, given, known)
+        return as_source(X, weight, dask=False), targets, X.dtype
+
+    def _targets(self, y, weight, given, known=None):
         known = known if given is self else self.classes_
         classes, numbers = number_classes(self, y, weight, known)
         if given is self:
             self.classes_ = classes
-        targets = numbers.astype(np.float64) if len(classes) == 2 else numbers
-        return as_source(X, weight, dask=False), targets, X.dtype
+        return numbers.astype(np.float64) if len(classes) == 2 else numbers
+
+    def _check_targets(self, y):
+        """Targets of any kind are numbered; see `ByGroup`."""
+
+    def _group_scales(self, data, targets):
+        if len(self.classes_) > 2:
+            raise ValueError(
+                f"groups= of {type(self).__name__} is for two classes, got "
+                f"{len(self.classes_)}: HierarchicalSoftmaxClassifier takes more."
+            )
+        size = data.n_features + self.fit_intercept
+        return np.full(size, float(self.population_scale))
+
+    def _group_attributes(self, order, dtype, parts, **others):
+        found = super()._group_attributes(order, dtype, parts, **others)
+        # As scikit-learn's, of one row.
+        for name in ("coef_", "coef_std_", "intercept_", "intercept_std_"):
+            found[name] = np.atleast_1d(found[name])
+            if name.startswith("coef"):
+                found[name] = found[name][None]
+        return found
 
     def _family(self, n_rows, given):
         k = len(self.classes_)
@@ -204,6 +267,7 @@ class BayesianLogisticRegression(
         y: ArrayLike,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
@@ -225,6 +289,9 @@ class BayesianLogisticRegression(
             All classes of the stream, needed in the first call.
         sample_weight : array-like of shape (n_samples,), default=None
             Rows count so many times.
+        groups : array-like of shape (n_samples,), default=None
+            As in `fit`, for all batches of a stream or for none. What earlier rows said
+            of their group is kept as a Gaussian of its coefficients.
 
         Returns
         -------
@@ -238,10 +305,14 @@ class BayesianLogisticRegression(
             class that is not among them; if `fit_intercept` has changed.
         """
         known = stream_classes(self, classes)
-        return self._see(X, y, sample_weight, stream=True, known=known)
+        return self._see(X, y, sample_weight, groups, stream=True, known=known)
 
     def sample_predictive(
-        self, X: MatrixLike, n_samples: int = 1, random_state: Any = None
+        self,
+        X: MatrixLike,
+        n_samples: int = 1,
+        random_state: Any = None,
+        groups: ArrayLike | None = None,
     ) -> np.ndarray:
         """Draw new labels of rows, their chance and the posterior's.
 
@@ -253,17 +324,24 @@ class BayesianLogisticRegression(
             Draws of each; a draw has the same coefficients for all rows.
         random_state : int, RandomState instance or None, default=None
             Seeds the draws.
+        groups : array-like of shape (n_rows,), default=None
+            As in `predict_proba`; rows of groups that were not in the fit are of one
+            new group.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, n_rows)
             Of ``classes_``.
         """
-        numbers = self._sample_predictive(X, n_samples, random_state)
+        numbers = self._sample_predictive(X, n_samples, random_state, groups)
         return self.classes_[numbers.astype(int)]
 
     def score(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> float:
         """Return the share of rows whose class is the most probable one.
 
@@ -275,6 +353,8 @@ class BayesianLogisticRegression(
             Their classes.
         sample_weight : array-like of shape (n_samples,), default=None
             Rows count so many times.
+        groups : array-like of shape (n_samples,), default=None
+            As in `predict_proba`.
 
         Returns
         -------
@@ -282,7 +362,46 @@ class BayesianLogisticRegression(
             Between 0 and 1.
         """
         check_in_memory(y=y, sample_weight=sample_weight)
-        return super().score(X, y, sample_weight)
+        labels = self.predict(X, groups)
+        return float(accuracy_score(y, labels, sample_weight=sample_weight))
+
+    def predict(self, X: MatrixLike, groups: ArrayLike | None = None) -> np.ndarray:
+        """Return the most probable class of rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        groups : array-like of shape (n_samples,), default=None
+            As in `predict_proba`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Elements of ``classes_``.
+        """
+        check_is_fitted(self)
+        return self.classes_[self.predict_proba(X, groups=groups).argmax(axis=1)]
+
+    def predict_log_proba(
+        self, X: MatrixLike, groups: ArrayLike | None = None
+    ) -> np.ndarray:
+        """Return the logarithms of the probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        groups : array-like of shape (n_samples,), default=None
+            As in `predict_proba`.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X, groups=groups))
 
     # Predictions
 
@@ -290,6 +409,7 @@ class BayesianLogisticRegression(
         self,
         X: MatrixLike,
         method: Literal["quadrature", "mc", "plugin"] = "quadrature",
+        groups: ArrayLike | None = None,
     ) -> np.ndarray:
         r"""Return the probabilities of the classes, averaged over the posterior.
 
@@ -301,6 +421,9 @@ class BayesianLogisticRegression(
             "quadrature" integrates over the Gaussian logits of a row, "mc" averages
             over 1,000 draws of the coefficients, "plugin" takes their mean alone, and
             so is too sure.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of their groups, where the fit had groups: rows of others, and without
+            ids, have the coefficients that the population lets expect.
 
         Returns
         -------
@@ -308,21 +431,31 @@ class BayesianLogisticRegression(
             In the order of ``classes_``.
         """
         check_method(method)
+        check_is_fitted(self)
         if method == "mc":
-            check_is_fitted(self)
             seed = check_random_state(self.random_state)
-            draws = self.posterior_.sample(DRAWS, seed)
+            if self._grouped:
+                noise = seed.standard_normal((DRAWS, 1))
+            else:
+                draws = self.posterior_.sample(DRAWS, seed)
 
-        def answer(a, half, model, batch):
+        def answer(a, half, family, model=None, batch=None):
+            if method == "mc" and model is None:
+                out = np.empty((len(a), 2))
+                for some, z in noisy_predictors(a, np.sqrt(half), noise):
+                    out[some] = probabilities(family, z).mean(axis=1)
+                return out
             if method == "mc":
                 return self._averaged(model, draws, batch)
             if method == "plugin":
-                return probabilities(model.family, a)
-            return expected_probabilities(model.family, a, half)
+                return probabilities(family, a)
+            return expected_probabilities(family, a, half)
 
-        return self._predictors(X, answer)
+        return self._predictors(X, answer, groups)
 
-    def predict_proba_interval(self, X: MatrixLike, level: float = 0.95) -> np.ndarray:
+    def predict_proba_interval(
+        self, X: MatrixLike, level: float = 0.95, groups: ArrayLike | None = None
+    ) -> np.ndarray:
         """Return central credible intervals of the probabilities of the classes.
 
         Parameters
@@ -331,6 +464,8 @@ class BayesianLogisticRegression(
             Rows.
         level : float, default=0.95
             Posterior probability of the interval.
+        groups : array-like of shape (n_samples,), default=None
+            As in `predict_proba`.
 
         Returns
         -------
@@ -340,9 +475,9 @@ class BayesianLogisticRegression(
         """
         tail = tail_of(level)
 
-        def answer(a, half, model, batch):
-            family, out = model.family, np.empty((*a.shape, 2))
-            if model.k == 1:
+        def answer(a, half, family, model=None, batch=None):
+            out = np.empty((*a.shape, 2))
+            if family.n_predictors == 1:
                 ends = family.mean(a + np.sqrt(half) * (ndtri(tail) * BOTH))
                 return np.stack([1.0 - ends[:, ::-1], ends], axis=1)
             noise = np.random.default_rng(0).standard_normal((DRAWS, model.k))
@@ -351,7 +486,7 @@ class BayesianLogisticRegression(
                 out[some] = quantiles.transpose(1, 2, 0)
             return out
 
-        return self._predictors(X, answer)
+        return self._predictors(X, answer, groups)
 
     def _averaged(self, model, draws, batch):
         """Return probabilities averaged over draws of the coefficients."""

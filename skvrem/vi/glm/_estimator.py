@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_source
-from skvrem.utils._base import VersionedPickle, feature_names, summary_table
+from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 from skvrem.utils._reports import (
@@ -42,6 +42,7 @@ from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
 from skvrem.vi.gaussian._plan import as_structure, plan_fit, takes_sparse_rows
+from skvrem.vi.glm._groups import OF_GROUPS, ByGroup
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._span import Span
 
@@ -49,10 +50,16 @@ ADVICE = "a smaller prior_scale, or features on one scale, make the problem easi
 # Draws of coefficients at once, for the shape of the importance weights.
 DRAWS_AT_ONCE = 50
 # Parameters that are above zero, where an estimator has them.
-POSITIVE = "intercept_prior_scale", "noise_scale", "concentration"
+POSITIVE = (
+    "intercept_prior_scale",
+    "noise_scale",
+    "concentration",
+    "population_scale",
+)
 
 
 class GaussianPosterior(
+    ByGroup,
     TakesSteps,
     StreamsWithoutBound,
     ParetoMixin,
@@ -86,7 +93,11 @@ class GaussianPosterior(
         return MeanField(np.zeros(scale.size), scale)
 
     def fit(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Fit the posterior.
 
@@ -98,6 +109,8 @@ class GaussianPosterior(
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Rows count so many times.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of the groups that coefficients differ by, in any order.
 
         Returns
         -------
@@ -117,15 +130,25 @@ class GaussianPosterior(
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         """
-        return self._see(X, y, sample_weight)
+        return self._see(X, y, sample_weight, groups)
 
-    def _see(self, X, y, sample_weight, **stream):
+    def _see(self, X, y, sample_weight, groups=None, **stream):
         """Fit to rows, or to a batch of a stream, wholly or not at all."""
         with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
             check_parameters(self, **dict.fromkeys(POSITIVE, SCALES))
             check_steps(self)
             check_prior_scale(self, self._prior_options)
-            self._fit(X, y, sample_weight, **stream)
+            check_in_memory(X=X, y=y, sample_weight=sample_weight, groups=groups)
+            grouped = groups is not None or self.groups is not None
+            if "stream" in stream and hasattr(self, "posterior_"):
+                self._check_same(grouped)
+            elif not grouped:
+                for name in OF_GROUPS:
+                    vars(self).pop(name, None)
+            if grouped:
+                self._fit_groups(X, y, sample_weight, groups, **stream)
+            else:
+                self._fit(X, y, sample_weight, **stream)
         return self
 
     @with_callbacks
@@ -136,7 +159,6 @@ class GaussianPosterior(
         if go_on:
             check_unchanged(self, *self._lasting)
         seen = self.n_samples_seen_ if go_on else 0
-        check_in_memory(X=X, y=y, sample_weight=sample_weight)
         given = X, y, sample_weight, self, not go_on
         data, targets, dtype = self._open(*given, **more)
         # Columns of a later batch may hardly vary: what was before tells them apart.
@@ -328,9 +350,14 @@ class GaussianPosterior(
         -------
         draws : dict of str to ndarray of shape (n_samples, ...)
             "coef" and "intercept", each draw in the shape of ``coef_`` and
-            ``intercept_``.
+            ``intercept_``. With groups "group_coef", "group_intercept" (n_groups, ...),
+            "population_scale", "population_intercept_scale" and a noise that is learnt
+            as well; "coef" has one axis then.
         """
         check_is_fitted(self)
+        if self._grouped:
+            seed = check_random_state(random_state).randint(2**31 - 1)
+            return self._sample_groups(n_samples, np.random.default_rng(seed))
         draws, _ = self._sample(n_samples, check_random_state(random_state))
         coef, intercept = self._columns(draws, self._n_predictors, self._of_fit)
         return {
@@ -343,17 +370,29 @@ class GaussianPosterior(
         z = model.draws_of_predictors(draws, data.batch(0, data.n_units))
         return model.family.draw(z + offset, rng)
 
-    def _sample_predictive(self, X, n_samples, random_state, offset=0.0):
+    def _sample_predictive(self, X, n_samples, random_state, groups, offset=0.0):
         """Return draws of new targets (n_samples, n_rows), as numbers."""
         check_is_fitted(self)
+        if self._grouped:
+            seed = check_random_state(random_state).randint(2**31 - 1)
+            rng = np.random.default_rng(seed)
+            z, noise = self._group_draws(X, groups, n_samples, rng)
+            return self._draw_at(z + offset, noise, rng)
+        self._check_no_groups(groups)
         data = as_source(checked(self, X, accept_sparse="csr"), dask=False)
         rng = check_random_state(random_state)
         draws, times = self._sample(n_samples, rng)
         model = self._posterior_model(data.n_units)
         return self._draw_targets(model, draws, times, data, offset, rng)
 
+    def _draw_at(self, z, noise, rng):
+        """Return new targets (n_samples, n_rows) at predictors (..., 1) of groups."""
+        return self._family(z.shape[1], self._of_fit).draw(z, rng)
+
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
+        if self._grouped:
+            return self._draws_of_groups(X, y, n_samples, rng)
         data, targets, _ = self._open_fitted(X, y, None)
         draws, times = self._sample(n_samples, rng)
         model = self._posterior_model(data.n_units, targets)
@@ -365,11 +404,12 @@ class GaussianPosterior(
         if self._of_fit.fit_intercept:
             posterior["intercept"] = intercept
         dims = {"coef": ["predictor", "feature"], "intercept": ["predictor"]}
-        coords = {"predictor": self._labels(), "feature": feature_names(self)}
+        coords = {"predictor": self._labels(), "feature": self._names()}
         return Draws(posterior, dims, coords, each, targets, new)
 
     def _n_looked_at(self):
         """See `ParetoMixin`."""
+        self._refuse_groups("pareto_k_")
         return self._rows[0].n_units
 
     def _log_joint(self, draws):
@@ -398,20 +438,24 @@ class GaussianPosterior(
         kind = given.fit_intercept, *structure_of(self.posterior_)
         return GaussianModel(family, targets, None, float(n_rows), *kind)
 
-    def _predictors(self, X, answer):
+    def _predictors(self, X, answer, groups=None):
         """Return what a function says of the predictors of rows, chunk by chunk.
 
         It gets their means (m, k), and variances (m, 1) or the roots of covariances;
-        the model, and the chunk as a batch.
+        the family; the model and the chunk as a batch, both None for groups.
         """
         check_is_fitted(self)
+        if self._grouped:
+            return self._group_predictors(X, groups, answer)
+        self._check_no_groups(groups)
         data = as_source(checked(self, X, accept_sparse="csr"), dask=False)
         model = self._posterior_model(data.n_units)
         parameters = model.point_of(self.posterior_).parameters
 
         def evaluate(chunk):
             batch = data.batch(*chunk)
-            return answer(*model.predictors(parameters, batch), model, batch)
+            moments = model.predictors(parameters, batch)
+            return answer(*moments, model.family, model, batch)
 
         return in_chunks(self, evaluate, data.n_units)
 
@@ -463,6 +507,7 @@ class GaussianPosterior(
             "V(draws)" with all rows, then the estimators.
         """
         check_is_fitted(self)
+        self._refuse_groups("gradient_variance")
         unknown = sorted(set(estimators) - set(ESTIMATORS))
         if unknown:
             raise ValueError(
@@ -499,7 +544,7 @@ class GaussianPosterior(
             bound, solver, passes and convergence; the text ends with them.
         """
         check_is_fitted(self)
-        q, names, columns = self.posterior_, feature_names(self), {}
+        q, names, columns = self.posterior_, self._names(), {}
         if self._of_fit.fit_intercept:
             names.append("intercept")
         moments = (part.reshape(-1, len(names)) for part in (q.mean, q.scale))
@@ -508,12 +553,18 @@ class GaussianPosterior(
         columns |= self._more_columns()
         kind = type(q).__name__
         facts = {"elbo": self.elbo_} if hasattr(self, "elbo_") else {}
+        if self._grouped:
+            columns["scale of groups"] = q.population[0]
+            facts = {
+                "groups": len(self.groups_),
+                "log_marginal_likelihood": self.log_marginal_likelihood_,
+            }
         facts |= {
             "posterior": kind,
             "solver": self.solver_,
             "passes": float(self.history_["passes"][-1]),
             "converged": self.converged_,
-        } | self._fact_of_k()
+        } | ({} if self._grouped else self._fact_of_k())
         if kind == "MeanField":
             facts["note"] = (
                 "a mean-field posterior has standard deviations that are too small "

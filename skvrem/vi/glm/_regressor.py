@@ -1,7 +1,8 @@
 """Bayesian generalised linear regression: the scikit-learn shell."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,6 +35,7 @@ from skvrem.vi.gaussian._model_families import (
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.glm._estimator import GaussianPosterior
 from skvrem.vi.glm._memory import Gram, Memory
+from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
 
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
@@ -45,6 +47,8 @@ LEAST_NOISE = 1e-3
 # Prior standard deviations of standardised coefficients, in those of the targets; and
 # the least mean of counts.
 WIDE, LEAST_RATE = 2.5, 1e-3
+# Median of the prior of the population's scales, in the same unit.
+SOME = 0.5
 # Coefficients up to which a stream keeps sums of squares and products.
 MOST_IN_GRAM = 1000
 # Where the curvature of the evidence is taken, and the fewest degrees of freedom: below
@@ -75,13 +79,22 @@ class ConcentrationModel(GaussianModel):
         batch = self.data.batch(0, self.data.n_units)
         a, v = self.predictors(point.parameters, batch)
 
-        def loss(log_r):
-            family = OverdispersedCounts(np.exp(log_r))
-            return family.expectations(a, v, self.y, self.data.weight)[0]
+        return self.changed(family=best_concentration(a, v, self.y, self.data.weight))
 
-        ends = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION])
-        best = minimize_scalar(loss, bounds=ends, method="bounded").x
-        return self.changed(family=OverdispersedCounts(float(np.exp(best))))
+
+def best_concentration(a, v, y, weight):
+    """Return negative binomial counts of the highest expected log-likelihood.
+
+    Predictors have means a (m, 1) and variances v (m, 1).
+    """
+
+    def loss(log_r):
+        family = OverdispersedCounts(np.exp(log_r))
+        return family.expectations(a, v, y, weight)[0]
+
+    ends = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION])
+    best = minimize_scalar(loss, bounds=ends, method="bounded").x
+    return OverdispersedCounts(float(np.exp(best)))
 
 
 def _log_rate(targets, weight):
@@ -171,11 +184,23 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Standard deviation of the prior of the intercept, about zero. "auto": where all
         features are at their means, the prior is about the mean of the targets
         (of counts, its logarithm), as wide as that of a standardised coefficient.
+    groups : str or int, default=None
+        Name or number of the column of X with the ids of groups that coefficients
+        differ by, which is no feature then. None: ids come with the keyword ``groups``
+        of the methods, and without one all rows are alike.
+    varying : {"intercept", "all"} or list of str or int, default="intercept"
+        What differs from group to group: the intercept, everything, or the intercept
+        and the coefficients of some columns.
+    population_scale : float or "auto", default="auto"
+        Median of the prior of how far groups lie from their mean, whose logarithm has
+        the standard deviation one. "auto" is half a standard deviation of the targets,
+        or 1/2 of counts, for a standard deviation of the feature.
     posterior : {"auto", "fullrank", "lowrank", "meanfield"}, default="auto"
         Covariance of the posterior: any; a diagonal plus `rank`; a diagonal.
         "auto" is "fullrank" up to 1,000 coefficients, beyond "lowrank"; with a solver
         by minibatches it is "meanfield". The standard deviations of "meanfield" are
-        too small where features are correlated, and so are its intervals.
+        too small where features are correlated, and so are its intervals. With groups
+        it is a Gaussian of all coefficients nested in one of the scales of groups.
     rank : int or None, default=None
         Of "lowrank"; None is 10.
     solver, steps : str, MinibatchSteps
@@ -219,6 +244,18 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     elbo_, elbo_error_, objective_, history_, pareto_k_ : float, dict
     converged_, n_iter_ : bool, int
         As of :class:`BayesianLogisticRegression`.
+    groups_, n_group_samples_ : ndarray of shape (n_groups,)
+        With groups: their ids, sorted, and rows. ``coef_`` and ``intercept_`` are the
+        population's then.
+    group_coef_, group_coef_std_ : ndarray of shape (n_groups, n_features)
+        With groups: posterior means and standard deviations of their coefficients.
+    group_intercept_, group_intercept_std_ : ndarray of shape (n_groups,)
+    population_scale_, population_log_scale_std_ : ndarray of shape (n_features,)
+        With groups: medians of how far they lie from their mean, zero where they do
+        not differ, and standard deviations of their logarithms.
+    population_intercept_scale_, population_intercept_log_scale_std_ : float
+    log_marginal_likelihood_ : float
+        With groups, in place of ``elbo_``: of the targets, by Laplace's method.
     solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
         What was used.
     n_samples_seen_ : int
@@ -244,6 +281,12 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     True
     """
 
+    # Ids of groups that cross-validation cuts by are asked for, not taken.
+    __metadata_request__fit: ClassVar = {"groups": False}
+    __metadata_request__partial_fit: ClassVar = {"groups": False}
+    __metadata_request__predict: ClassVar = {"groups": False}
+    __metadata_request__score: ClassVar = {"groups": False}
+
     _lasting = ("family", "fit_intercept")
     _prior_options = ("auto",)
 
@@ -256,6 +299,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         concentration: float | Literal["learn"] = "learn",
         fit_intercept: bool = True,
         intercept_prior_scale: float | Literal["auto"] = "auto",
+        groups: str | int | None = None,
+        varying: str | Sequence[str | int] = "intercept",
+        population_scale: float | Literal["auto"] = "auto",
         posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
         rank: int | None = None,
         solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
@@ -276,6 +322,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         self.concentration = concentration
         self.fit_intercept = fit_intercept
         self.intercept_prior_scale = intercept_prior_scale
+        self.groups = groups
+        self.varying = varying
+        self.population_scale = population_scale
         self.posterior = posterior
         self.rank = rank
         self.solver = solver
@@ -302,6 +351,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Fit the posterior.
 
@@ -316,6 +366,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         offset : array-like of shape (n_samples,), default=None
             Added to the linear predictor of each row, with the coefficient one: of
             counts, the logarithm of what they were counted in (exposure, area, time).
+        groups : array-like of shape (n_samples,), default=None
+            Ids of the groups that coefficients differ by, in any order.
 
         Returns
         -------
@@ -335,13 +387,19 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         """
-        return self._see(X, y, sample_weight, offset=offset)
+        return self._see(X, y, sample_weight, groups, offset=offset)
 
     def _open(self, X, y, sample_weight, given, reset, offset=None):
         check_in_memory(offset=offset)
-        self._check_numbers(y)
+        self._check_targets(y)
         options = {"accept_sparse": "csr", "y_numeric": True}
         X, y = checked(self, X, y, reset=reset, **options)
+        weight = check_weight(sample_weight, X.shape[0])
+        targets = self._targets(y, weight, given, offset)
+        return as_source(X, weight, dask=False), targets, X.dtype
+
+    def _targets(self, y, weight, given, offset=None):
+        check_in_memory(offset=offset)
         y = np.asarray(y, np.float64)
         check_magnitude(y, "y")
         counts = given.family in COUNTS
@@ -350,13 +408,12 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
                 f"family={given.family!r} is for counts, which are not negative: y is "
                 f"{y.min():g} in row {int(y.argmin())}."
             )
-        data = as_source(X, check_weight(sample_weight, X.shape[0]), dask=False)
         if offset is None:
-            return data, y, X.dtype
+            return y
         offset = _checked_offset(offset, len(y))
-        return data, np.column_stack([y, offset]) if counts else y - offset, X.dtype
+        return np.column_stack([y, offset]) if counts else y - offset
 
-    def _check_numbers(self, y):
+    def _check_targets(self, y):
         """Check targets that come as objects, words or dates."""
         if y is None:
             return  # scikit-learn says what is missing
@@ -381,7 +438,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return OverdispersedCounts(self.concentration_)
         return GaussianNoise(float(self.noise_scale_) ** 2)
 
-    def _prior(self, data, targets):
+    def _units(self, data, targets):
+        """Return the targets' mean and deviation, and those of the features."""
         rows = data.rows
         csr = hasattr(rows, "indptr")
         if csr:
@@ -394,12 +452,13 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         with np.errstate(invalid="ignore"):  # of a variance that is rounding
             of_rows = StandardScaler(with_mean=not csr).fit(rows, sample_weight=weight)
         deviations = np.nan_to_num(of_rows.scale_, nan=1.0)
-        unit = 1.0
         if self.family == "gaussian":
             scaler = StandardScaler().fit(targets[:, None], sample_weight=weight)
-            mean, unit = scaler.mean_[0], scaler.scale_[0]
-        else:
-            mean = _log_rate(targets, weight)
+            return scaler.mean_[0], scaler.scale_[0], of_rows.mean_, deviations
+        return _log_rate(targets, weight), 1.0, of_rows.mean_, deviations
+
+    def _prior(self, data, targets):
+        mean, unit, centre, deviations = self._units(data, targets)
         if among(self.prior_scale, ("auto",)):
             scale = WIDE * unit / deviations
         else:
@@ -410,12 +469,68 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         wide = self.intercept_prior_scale
         if wide == "auto":
             # Zero is where the features' means, times their coefficients, lead to.
-            wide = np.hypot(WIDE * unit, np.linalg.norm(scale * of_rows.mean_))
+            wide = np.hypot(WIDE * unit, np.linalg.norm(scale * centre))
         else:
             mean = 0.0
         self.intercept_prior_mean_ = float(mean)
         self.intercept_prior_scale_ = float(wide)
         return MeanField(np.append(np.zeros(scale.size), mean), np.append(scale, wide))
+
+    def _group_scales(self, data, targets):
+        size = data.n_features + self.fit_intercept
+        if self.population_scale != "auto":
+            return np.full(size, float(self.population_scale))
+        _, unit, _, deviations = self._units(data, targets)
+        units = np.append(deviations, 1.0) if self.fit_intercept else deviations
+        return SOME * unit / units
+
+    def _grouped_model(self, design, targets, weight, prior, past, n_rows, go_on):
+        given = design, targets, weight, prior, past
+        if self.family == "gaussian":
+            if self.noise_scale != "learn":
+                family = GaussianNoise(float(self.noise_scale) ** 2)
+                return GroupedModel(family, *given, n_rows=n_rows)
+            w = weight if weight.size else None
+            rms = np.sqrt(np.average(np.square(targets), weights=w))
+            least = self._group_state["least"] if go_on else LEAST_NOISE * (rms or 1.0)
+            how = {"n_rows": n_rows, "least_noise": float(least)}
+            return GroupedModel(GaussianNoise(1.0), *given, **how)
+        if self.family == "poisson":
+            return GroupedModel(PoissonCounts(), *given)
+        learned, concentration = self.concentration == "learn", self.concentration
+        if learned:
+            concentration = self.concentration_ if go_on else 1.0
+        family = OverdispersedCounts(float(concentration))
+
+        def fitted(a, v):
+            return best_concentration(a, v, targets, weight)
+
+        return GroupedModel(family, *given, fitted if learned else None)
+
+    def _first_intercept(self, targets, weight):
+        if self.family in COUNTS:
+            return _log_rate(targets, weight if weight.size else None)
+        return None
+
+    def _first_noise(self, targets, weight):
+        if self.family != "gaussian":
+            return 1.0
+        return float(np.std(targets)) or 1.0
+
+    def _of_grouped_family(self, model, found, share):
+        if self.family == "negative-binomial":
+            of_rows, before = model.family.concentration, 1.0
+            if share < 1.0:
+                before = self.concentration_
+            return {"concentration_": before ** (1.0 - share) * of_rows**share}
+        if self.family == "poisson":
+            return {}
+        if model.n_noisy is None:
+            return {"noise_scale_": float(self.noise_scale), "noise_df_": np.inf}
+        scale, spread = VaryingPosterior(found, model.design.order).noise
+        # Of the logarithm of a chi with so many degrees of freedom.
+        df = max(0.5 / spread**2, LEAST_DF)
+        return {"noise_scale_": scale, "noise_df_": df}
 
     def _more_columns(self):
         prior = self.prior_scale_
@@ -538,6 +653,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     @property
     def _df(self):
+        if self._grouped:
+            return np.inf  # what is not known of the noise is in the covariances
         return vars(self).get("noise_df_", np.inf)
 
     def _sample(self, n_samples, rng):
@@ -563,6 +680,29 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         each = (each + constant) / times - constant - 0.5 * np.log(times)
         return each, {"noise_scale": self.noise_scale_ * np.sqrt(times[:, 0])}
 
+    @property
+    def _noise(self):
+        """Variance of the noise, with groups its mean."""
+        own = deviation(self.noise_df_) if self._grouped else 1.0
+        return np.square(own * self.noise_scale_)
+
+    def _draw_at(self, z, noise, rng):
+        if not noise.shape[1]:
+            return super()._draw_at(z, noise, rng)
+        return rng.normal(z[..., 0], noise)
+
+    def _log_likelihood_at(self, z, noise, targets):
+        if not noise.shape[1]:
+            return super()._log_likelihood_at(z, noise, targets)
+        square = np.square((targets - z[..., 0]) / noise)
+        return -0.5 * (square + np.log(2.0 * np.pi * noise**2))
+
+    def _group_attributes(self, order, dtype, parts, **others):
+        found = super()._group_attributes(order, dtype, parts, **others)
+        for name in ("intercept_", "intercept_std_"):
+            found[name] = float(found[name])
+        return found
+
     def _labels(self):
         return ["coefficient"]
 
@@ -572,6 +712,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
@@ -590,6 +731,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Rows count so many times.
         offset : array-like of shape (n_samples,), default=None
             As in `fit`.
+        groups : array-like of shape (n_samples,), default=None
+            As in `fit`, for all batches of a stream or for none. What earlier rows said
+            of their group is kept: of "gaussian" all of it, of counts a Gaussian of its
+            coefficients.
 
         Returns
         -------
@@ -605,7 +750,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         fit, the noise of the batch is pooled with that of the batches before, whose
         posterior stands as it is.
         """
-        return self._see(X, y, sample_weight, stream=True, offset=offset)
+        return self._see(X, y, sample_weight, groups, stream=True, offset=offset)
 
     # Predictions
 
@@ -615,6 +760,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return_std: bool = False,
         *,
         offset: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the expected target of rows, averaged over the posterior.
 
@@ -626,6 +772,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Return the standard deviation of a new target as well.
         offset : array-like of shape (n_samples,), default=None
             Added to the linear predictor of each row.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of their groups, where the fit had groups: rows of others, and without
+            ids, have the coefficients that the population lets expect.
 
         Returns
         -------
@@ -634,9 +783,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         std : ndarray of shape (n_samples,)
             If asked for: of what is not known and of the noise together.
         """
-        a, v = self._moments(X, offset)
+        a, v = self._moments(X, offset, groups)
         if self._of_fit.family == "gaussian":
-            mean, variance = a, (v + self.noise_scale_**2) * deviation(self._df) ** 2
+            mean, variance = a, (v + self._noise) * deviation(self._df) ** 2
         else:
             mean = np.exp(a + 0.5 * v)
             variance = mean + mean**2 * np.expm1(v)
@@ -645,7 +794,12 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def predict_mean_interval(
-        self, X: MatrixLike, level: float = 0.95, *, offset: ArrayLike | None = None
+        self,
+        X: MatrixLike,
+        level: float = 0.95,
+        *,
+        offset: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> np.ndarray:
         """Return central credible intervals of the mean of rows, without its noise.
 
@@ -657,6 +811,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Posterior probability of the interval.
         offset : array-like of shape (n_samples,), default=None
             Added to the linear predictor of each row.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of their groups, where the fit had groups: rows of others, and without
+            ids, have the coefficients that the population lets expect.
 
         Returns
         -------
@@ -664,13 +821,18 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Lower and upper ends.
         """
         tail = tail_of(level)
-        a, v = self._moments(X, offset)
+        a, v = self._moments(X, offset, groups)
         ends = quantile(np.array([tail, 1.0 - tail]), self._df)
         ends = a[:, None] + np.sqrt(v)[:, None] * ends
         return ends if self._of_fit.family == "gaussian" else np.exp(ends)
 
     def predict_interval(
-        self, X: MatrixLike, level: float = 0.95, *, offset: ArrayLike | None = None
+        self,
+        X: MatrixLike,
+        level: float = 0.95,
+        *,
+        offset: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> np.ndarray:
         """Return central intervals of new targets of rows, their noise included.
 
@@ -683,6 +845,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             least.
         offset : array-like of shape (n_samples,), default=None
             Added to the linear predictor of each row.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of their groups, where the fit had groups: rows of others, and without
+            ids, have the coefficients that the population lets expect.
 
         Returns
         -------
@@ -690,10 +855,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Lower and upper ends, which belong to the interval.
         """
         tail = tail_of(level)
-        a, v = self._moments(X, offset)
+        a, v = self._moments(X, offset, groups)
         if self._of_fit.family == "gaussian":
             ends = quantile(np.array([tail, 1.0 - tail]), self._df)
-            return a[:, None] + np.sqrt(v + self.noise_scale_**2)[:, None] * ends
+            return a[:, None] + np.sqrt(v + self._noise)[:, None] * ends
         distribution = pdtr
         if self._of_fit.family == "negative-binomial":
             r = self.concentration_
@@ -712,6 +877,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         random_state: Any = None,
         *,
         offset: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> np.ndarray:
         """Draw new targets of rows, by their noise and by the posterior.
 
@@ -725,6 +891,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Seeds the draws.
         offset : array-like of shape (n_rows,), default=None
             Added to the linear predictor of each row.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of their groups, where the fit had groups: rows of others, and without
+            ids, have the coefficients that the population lets expect.
 
         Returns
         -------
@@ -733,7 +902,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         offset = _checked_offset(offset, _num_samples(X))[:, None]
-        return self._sample_predictive(X, n_samples, random_state, offset)
+        return self._sample_predictive(X, n_samples, random_state, groups, offset)
 
     def score(
         self,
@@ -741,6 +910,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> float:
         """Return the explained share of the deviance, which is R^2 for "gaussian".
 
@@ -754,6 +924,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             Rows count so many times.
         offset : array-like of shape (n_samples,), default=None
             Added to the linear predictor of each row.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of their groups, where the fit had groups: rows of others, and without
+            ids, have the coefficients that the population lets expect.
 
         Returns
         -------
@@ -763,7 +936,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             single row NaN, with a warning.
         """
         check_in_memory(y=y, sample_weight=sample_weight)
-        mean = self.predict(X, offset=offset)
+        mean = self.predict(X, offset=offset, groups=groups)
         if self._of_fit.family == "gaussian" or len(mean) < 2:
             return r2_score(y, mean, sample_weight=sample_weight)
         y = column_or_1d(y)
@@ -771,7 +944,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return float(np.array_equal(y, mean))
         return d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1)
 
-    def _moments(self, X, offset):
+    def _moments(self, X, offset, groups):
         """Return means and variances of the linear predictors of rows."""
-        a, v = self._predictors(X, lambda a, v, *_: np.column_stack([a, v])).T
+        both = self._predictors(X, lambda a, v, *_: np.column_stack([a, v]), groups)
+        a, v = both.T
         return a + _checked_offset(offset, len(a)), v

@@ -259,7 +259,7 @@ class Modes(NamedTuple):
 
     @property
     def follow(self):
-        """K, by how much groups follow what they have in common, (s, n_groups, q, p)."""
+        """K, by how much groups follow what they share, (s, n_groups, q, p)."""
         K = self.inverses * self.precision[:, None]
         if not self.local.cross.shape[3]:
             return K

@@ -1,0 +1,410 @@
+"""Fits and answers of generalised linear models whose coefficients differ by group."""
+
+import time
+from functools import partial
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skvrem import schedules, solvers
+from skvrem.data import as_source
+from skvrem.utils._base import feature_names
+from skvrem.utils._columns import check_column, column_number
+from skvrem.utils._reports import Progress, warn_not_converged, with_callbacks
+from skvrem.utils._validation import among, check_weight
+from skvrem.vi.diagnostics._arviz import Draws
+from skvrem.vi.gaussian._answers import in_chunks
+from skvrem.vi.gaussian._fit import fit_bound
+from skvrem.vi.gaussian._guards import check_columns, check_unchanged
+from skvrem.vi.gaussian._model import Point
+from skvrem.vi.gaussian.nested._input import check_kind, number_groups, open_groups
+from skvrem.vi.gaussian.nested._model import NestedPrior, Scales
+from skvrem.vi.glm._model_groups import Design, GroupedModel, VaryingPosterior
+
+# Standard deviation of the logarithms of the population's scales, in the prior.
+SPREAD = 1.0
+# Attributes of fits without groups, and of fits with them.
+OF_OTHERS = "elbo_", "elbo_error_", "noise_df_", "_memory", "_rows", "_pareto_k"
+OF_GROUPS = (
+    "groups_",
+    "n_group_samples_",
+    "group_coef_",
+    "group_coef_std_",
+    "group_intercept_",
+    "group_intercept_std_",
+    "population_scale_",
+    "population_log_scale_std_",
+    "population_intercept_scale_",
+    "population_intercept_log_scale_std_",
+    "log_marginal_likelihood_",
+    "_group_state",
+    "_grouped",
+)
+# Groups from which the scales of some of them are found first, and one in how many.
+MANY_GROUPS, ONE_IN = 2000, 16
+
+
+class ByGroup:
+    """What estimators with coefficients by group do where they are given groups.
+
+    A class that inherits this has ``_check_targets(y)``, ``_targets(y, weight, given,
+    **more)``, which returns targets as its family wants them, and ``_group_scales(data,
+    targets)``, the population's scales in the prior, of features and intercept.
+    """
+
+    #: Whether the fit had groups; not in older pickles.
+    _grouped = False
+
+    def _check_groups(self):
+        """Check the parameters that say what differs by group."""
+        check_column(self, "groups")
+        varying = self.varying
+        if among(varying, ("intercept", "all")):
+            if varying == "intercept" and not self.fit_intercept:
+                raise ValueError(
+                    "varying='intercept' needs fit_intercept=True: give 'all', or a "
+                    "list of the columns whose coefficients differ by group."
+                )
+            return
+        if isinstance(varying, str) or not np.iterable(varying):
+            raise ValueError(
+                "varying must be 'intercept', 'all' or a list of columns, got "
+                f"{varying!r}."
+            )
+
+    def _order(self, X, n_features):
+        """Return the columns of coefficients, those that differ first, and how many."""
+        every = np.arange(n_features + self.fit_intercept)
+        varying = self.varying
+        if among(varying, ("all",)):
+            return every, every.size
+        some = [n_features] if self.fit_intercept else []
+        if not among(varying, ("intercept",)):
+            names = [f"{name}" for name in getattr(X, "columns", ())]
+            n_columns = n_features + (self.groups is not None)
+            ids = n_columns
+            if self.groups is not None:
+                ids = column_number(self.groups, "groups", names, n_columns)
+            for column in varying:
+                at = column_number(column, "varying", names, n_columns)
+                if at == ids:
+                    raise ValueError(
+                        f"varying has the column {column!r}, which holds the ids of "
+                        "groups."
+                    )
+                some.append(at - (at > ids))
+        some = list(dict.fromkeys(some))
+        if not some:
+            raise ValueError("varying has no column, and there is no intercept.")
+        rest = np.setdiff1d(every, some)
+        return np.concatenate([np.array(some, int), rest]).astype(np.int64), len(some)
+
+    @with_callbacks
+    def _fit_groups(self, X, y, sample_weight, groups, stream=False, **more):
+        """Fit to rows of groups, or to a batch beside what is known of them."""
+        began = time.perf_counter()
+        go_on = stream and hasattr(self, "posterior_")
+        self._check_groups()
+        self._check_whole_passes()
+        if go_on:
+            check_unchanged(self, *self._lasting, "groups", "varying")
+        column = self.groups
+        if hasattr(X, "tocsr"):
+            raise ValueError("groups= needs dense rows: pass X.toarray().")
+        self._check_targets(y)
+        rows, y, ids = open_groups(self, X, y, groups, column, reset=not go_on)
+        weight = check_weight(sample_weight, len(rows))
+        targets = self._targets(y, weight, self, **more)
+        data = as_source(rows, weight, dask=False)
+        if not go_on and self.fit_intercept:
+            check_columns(rows)
+        labels, group = np.unique(ids, return_inverse=True)
+        before = self._group_state if go_on else None
+        counts, past = 0, None
+        if go_on:
+            check_kind(labels, self.groups_)
+            every = np.union1d(self.groups_, labels)
+            at = np.searchsorted(every, self.groups_)
+            group, labels = np.searchsorted(every, labels)[group], every
+            past = before["past"].spread(at, len(every))
+            counts = np.zeros(len(every), int)
+            counts[at] = self.n_group_samples_
+            prior, order, q, scales = (before[name] for name in before["fixed"])
+        else:
+            order, q = self._order(X, rows.shape[1])
+            beneath = self._prior(data, targets)
+            scales = self._group_scales(data, targets)[order[:q]]
+            centre, spread = beneath.mean[order], beneath.scale[order]
+            prior = NestedPrior(centre, np.square(spread), np.log(scales), SPREAD)
+        # A group's rows together.
+        if (np.diff(group) < 0).any():
+            turn = np.argsort(group, kind="stable")
+            rows, targets, group = rows[turn], targets[turn], group[turn]
+            weight = None if weight is None else weight[turn]
+        bounds = np.searchsorted(group, np.arange(len(labels) + 1))
+        design = Design(np.ascontiguousarray(rows), bounds, order, q)
+        weight = np.empty(0) if weight is None else np.asarray(weight, np.float64)
+        n_rows = float(weight.sum()) if weight.size else float(len(rows))
+        n_rows += before["n_rows"] if go_on else 0.0
+        known = prior, past, n_rows
+        model = self._grouped_model(design, targets, weight, *known, go_on=go_on)
+        point = self._group_start(model, targets, weight, labels, go_on)
+        solver = solvers.QuasiNewton(self.tol)
+        passes = 0.0
+        if not go_on and not self.warm_start and len(labels) >= MANY_GROUPS:
+            point, passes = self._found_on_some(
+                model, design, targets, weight, known, point
+            )
+        dtype = self.coef_.dtype if go_on else rows.dtype
+        attributes = partial(
+            self._group_attributes,
+            order,
+            dtype,
+            groups_=labels,
+            n_group_samples_=np.diff(bounds) + counts,
+        )
+        with Progress(self, X, y, 1) as progress:
+            report = progress.start(
+                0, lambda at: attributes(model.posterior(at, False))
+            )
+            how = {"passes": passes}
+            result, last, _ = fit_bound(
+                self, model, solvers.Whole(), solver, point, report, began, **how
+            )
+        warn_not_converged(self, result, unit="", stacklevel=6)
+        found = last.posterior(result.point)
+        seen = self.n_samples_seen_ if go_on else 0
+        for name in OF_OTHERS:
+            vars(self).pop(name, None)
+        state = {"past": last.seen(result.point), "n_rows": n_rows}
+        state["least"] = last.least_noise
+        state |= {"prior": prior, "order": order, "q": q, "scales": scales}
+        state["fixed"] = "prior", "order", "q", "scales"
+        vars(self).update(
+            attributes(found),
+            **self._of_grouped_family(last, found, len(rows) / (seen + len(rows))),
+            log_marginal_likelihood_=last.log_marginal(result.point, found),
+            objective_=result.objective,
+            n_samples_seen_=seen + len(rows),
+            **result.attributes(),
+            solver_="batch",
+            expectation_="laplace",
+            optimizer_="lbfgs",
+            step_size_=1.0,
+            batch_size_=len(rows),
+            _group_state=state,
+            _grouped=True,
+        )
+
+    def _check_whole_passes(self):
+        """Check that what is asked for beside groups goes with them."""
+        for name, options in (("posterior", ("auto",)), ("solver", ("auto", "batch"))):
+            value = getattr(self, name)
+            if not among(value, options):
+                raise ValueError(
+                    f"{name}={value!r} does not go with groups, whose posterior is a "
+                    f"nested Gaussian by full passes: leave {name}='auto'."
+                )
+
+    def _grouped_model(self, design, targets, weight, prior, past, n_rows, go_on):
+        """Return the model of rows of groups."""
+        family = self._family(len(targets), self)
+        return GroupedModel(family, design, targets, weight, prior, past)
+
+    def _of_grouped_family(self, model, found, share):
+        """Return the fitted attributes of what the family has learnt.
+
+        The rows are such a share of all of a stream.
+        """
+        return {}
+
+    def _first_intercept(self, targets, weight):
+        """Return where a cold fit starts the intercept, None at its prior's mean."""
+
+    def _first_noise(self, targets, weight):
+        return 1.0
+
+    def _group_start(self, model, targets, weight, labels, go_on):
+        """Return the point to start from: the prior, or what is known of groups."""
+        prior, order = model.prior, model.design.order
+        last = vars(self).get("posterior_") if go_on or self.warm_start else None
+        same = isinstance(last, VaryingPosterior) and np.array_equal(last.order, order)
+        if same and last.q == model.q and last.parts.scales.size == model.n_scales:
+            old = number_groups(labels, self.groups_)
+            mean = last.parts.mean[: model.q]
+            groups = np.where((old < 0)[:, None], mean, last.parts.groups[old])
+            return Point(Scales(last.parts.scales, last.parts.mean, groups))
+        mean = prior.mean.copy()
+        first = self._first_intercept(targets, weight)
+        if first is not None and self.fit_intercept:
+            mean[np.argmax(order)] = first
+        return model.start(None, mean, self._first_noise(targets, weight))
+
+    def _found_on_some(self, model, design, targets, weight, known, point):
+        """Return the point that some of the groups lead to, and passes made."""
+        prior, _, n_rows = known
+        some = np.arange(0, model.n_groups, ONE_IN)
+        sizes = np.diff(design.bounds)[some]
+        starts = np.repeat(design.bounds[some], sizes)
+        bounds = np.concatenate([[0], np.cumsum(sizes)])
+        rows = starts + np.arange(bounds[-1]) - np.repeat(bounds[:-1], sizes)
+        few = design._replace(rows=design.rows[rows], bounds=bounds)
+        share = bounds[-1] / len(design.rows)
+        own = weight[rows] if weight.size else weight
+        smaller = self._grouped_model(
+            few, targets[rows], own, prior, None, share * n_rows, go_on=False
+        )
+        scales, mean, groups = point.parameters
+        start = Point(Scales(scales, mean, groups[some]))
+        result = solvers.run(
+            smaller,
+            solvers.QuasiNewton(self.tol),
+            solvers.Whole(),
+            start,
+            step_size=schedules.Constant(1.0),
+            temperature=schedules.Constant(1.0),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            rng=None,
+        )
+        scales, mean, _ = result.point.parameters
+        groups = np.tile(mean[: model.q], (model.n_groups, 1))
+        return Point(Scales(scales, mean, groups)), share * result.history[-1].passes
+
+    def _group_attributes(self, order, dtype, parts, **others):
+        """Return the fitted attributes of a posterior."""
+        q = VaryingPosterior(parts, order)
+        scales, spread = q.population
+        found = {"posterior_": q, **others}
+        split = {
+            "coef": (q.mean, q.scale),
+            "group_coef": (q.group_mean, q.group_scale),
+        }
+        for name, both in split.items():
+            for part, values in zip(("", "_std"), both, strict=True):
+                coef, intercept = self._columns(values, 1, self)
+                other = name.replace("coef", "intercept")
+                found[f"{name}{part}_"] = coef[..., 0, :].astype(dtype)
+                found[f"{other}{part}_"] = intercept[..., 0].astype(dtype)
+        for name, values in (("scale", scales), ("log_scale_std", spread)):
+            coef, intercept = self._columns(values, 1, self)
+            found[f"population_{name}_"] = coef[0].astype(dtype)
+            found[f"population_intercept_{name}_"] = float(intercept[0])
+        return found
+
+    # Answers
+
+    def _names(self):
+        """Names of the features, without the column of ids."""
+        names = feature_names(self)
+        if self._grouped and self._of_fit.groups is not None:
+            del names[column_number(self._of_fit.groups, "groups", names, len(names))]
+        return names
+
+    def _open_rows(self, X, groups):
+        """Return rows and numbers of their groups, -1 for those of none."""
+        column = self._of_fit.groups
+        rows, _, ids = open_groups(self, X, None, groups, column, reset=False)
+        if ids is None:
+            return rows, np.full(len(rows), -1)
+        check_kind(ids, self.groups_)
+        return rows, number_groups(ids, self.groups_)
+
+    def _check_no_groups(self, groups):
+        if groups is not None:
+            raise ValueError(
+                f"This {type(self).__name__} was fitted without groups: fit(X, y, "
+                "groups=...) takes ids."
+            )
+
+    def _group_predictors(self, X, groups, answer):
+        """Return what a function says of the predictors of rows, chunk by chunk."""
+        check_is_fitted(self)
+        rows, place = self._open_rows(X, groups)
+        q, family = self.posterior_, self._family(len(rows), self._of_fit)
+
+        def evaluate(chunk):
+            some = slice(*chunk)
+            a, v = q.predictors(rows[some], place[some])
+            return answer(a[:, None], v[:, None], family)
+
+        return in_chunks(self, evaluate, len(rows))
+
+    def _group_draws(self, X, groups, n_samples, rng):
+        """Return predictors of rows (n_samples, n_rows, 1) at draws, and the noise."""
+        rows, place = self._open_rows(X, groups)
+        known, at = np.unique(place, return_inverse=True)
+        draws = self.posterior_.among(known).sample(n_samples, rng)
+        return self._at_draws(rows, at - (known[0] < 0), draws, rng), draws[2]
+
+    def _at_draws(self, rows, place, draws, rng):
+        """Return predictors of rows (n_samples, n_rows, 1) at draws.
+
+        place (n_rows,) are numbers of the groups drawn; -1 is one new group.
+        """
+        mean, scales, _, of_groups = draws
+        new = mean + scales * rng.standard_normal(mean.shape)
+        of_groups = np.concatenate([of_groups, new[:, None]], axis=1)
+        coef, intercept = self._columns(of_groups, 1, self._of_fit)
+        z = np.empty((len(mean), len(rows), 1))
+        parts = zip(z[..., 0], coef[..., 0, :], intercept[..., 0], strict=True)
+        for out, own, constant in parts:
+            out[:] = np.einsum("nj,nj->n", rows, own[place]) + constant[place]
+        return z
+
+    def _named(self, draws):
+        """Return draws by their names."""
+        mean, scales, noise, groups = draws
+        found = {}
+        for name, part in (("", mean), ("group_", groups), ("population_", scales)):
+            coef, intercept = self._columns(part, 1, self._of_fit)
+            names = f"{name}coef", f"{name}intercept"
+            if name == "population_":
+                names = "population_scale", "population_intercept_scale"
+            found[names[0]], found[names[1]] = coef[..., 0, :], intercept[..., 0]
+        if noise.shape[1]:
+            found["noise_scale"] = noise[:, 0]
+        return found
+
+    def _sample_groups(self, n_samples, rng):
+        """Return draws of the posterior by their names."""
+        return self._named(self.posterior_.sample(n_samples, rng))
+
+    def _draws_of_groups(self, X, y, n_samples, rng):
+        """See `ArviZMixin`: ids are a column of X, or rows are of a new group."""
+        rng = np.random.default_rng(rng.randint(2**31 - 1))
+        rows, place = self._open_rows(X, None)
+        draws = self.posterior_.sample(n_samples, rng)
+        z, noise = self._at_draws(rows, place, draws, rng), draws[2]
+        self._check_targets(y)
+        column = self._of_fit.groups
+        _, targets, _ = open_groups(self, X, y, None, column, reset=False)
+        targets = self._targets(targets, None, self._of_fit)
+        each = self._log_likelihood_at(z, noise, targets)
+        new, posterior = self._draw_at(z, noise, rng), self._named(draws)
+        dims = {
+            "coef": ["feature"],
+            "group_coef": ["group", "feature"],
+            "group_intercept": ["group"],
+            "population_scale": ["feature"],
+        }
+        coords = {"group": self.groups_.tolist(), "feature": self._names()}
+        return Draws(posterior, dims, coords, each, targets, new)
+
+    def _log_likelihood_at(self, z, noise, targets):
+        """Return log-likelihoods (n_samples, n_rows) at predictors (..., 1)."""
+        return self._family(len(targets), self._of_fit).log_likelihood(z, targets)
+
+    def _check_same(self, grouped):
+        """Check that all batches of a stream have groups, or none has."""
+        if grouped != self._grouped:
+            raise ValueError(
+                "groups must be there for all batches of a stream or for none: "
+                f"{'the first had them' if self._grouped else 'the first had none'}."
+            )
+
+    def _refuse_groups(self, what):
+        if self._grouped:
+            raise AttributeError(
+                f"{what} of {type(self).__name__} is not known for a fit with groups."
+            )

@@ -1,0 +1,313 @@
+"""Generalised linear models some of whose coefficients differ by group.
+
+The posterior is that of ``skvrem.vi.gaussian.nested``; rows are summed in
+``_kernels_groups.py``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from skvrem.utils._parallel import map_chunks
+from skvrem.vi.gaussian._model_families import (
+    GaussianNoise,
+    OverdispersedCounts,
+    PoissonCounts,
+)
+from skvrem.vi.gaussian.nested._model import Local, NestedModel, Parts, Quadratic
+from skvrem.vi.glm import _kernels_groups as kernels
+
+# Groups a thread takes at a time.
+GROUPS = 64
+LOGISTIC, COUNTS, NORMAL = 0, 1, 2
+
+
+class Design(NamedTuple):
+    """Rows of groups, and which of their coefficients differ by group.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_rows, d)
+        Those of a group together.
+    bounds : ndarray of int64 of shape (n_groups + 1,)
+        Where groups begin, and the number of rows.
+    order : ndarray of int64 of shape (p,)
+        Columns of the coefficients, those that differ first; d is the intercept's.
+    q : int
+        How many of them differ.
+    """
+
+    rows: np.ndarray
+    bounds: np.ndarray
+    order: np.ndarray
+    q: int
+
+
+class PredictorRows:
+    """Rows of groups and their targets; see `NestedModel`.
+
+    Parameters
+    ----------
+    design : Design
+    code : int
+        Of the likelihood, as the kernels have it.
+    y, trials : ndarray of shape (n_rows,)
+    offset : ndarray of shape (n_rows,)
+        Empty for zeros.
+    constant : float, default=0.0
+        What the kernels leave out of the log-likelihood, in nats.
+    """
+
+    def __init__(self, design, code, y, trials, offset, constant=0.0):
+        self.design, self.constant = design, constant
+        self.n_rows, self.n_groups = len(design.rows), len(design.bounds) - 1
+        rows, bounds, order, _ = design
+        self._about = rows, order, y, trials, offset, code, bounds
+
+    def _sum(self, kernel, outputs, sums, *given):
+        """Call a kernel for all groups, and return sums over them."""
+        n_chunks = max(1, round(self.n_groups / GROUPS))
+        parts = [np.zeros((n_chunks, *shape)) for shape in sums]
+        edges = [self.n_groups * i // n_chunks for i in range(n_chunks + 1)]
+
+        def fill(first, last):
+            here = edges.index(first)
+            own = (part[here] for part in parts)
+            kernel(*self._about, first, last, *given, *outputs, *own)
+
+        map_chunks(fill, self.n_groups, GROUPS)
+        return [part.sum(axis=0) for part in parts]
+
+    def local(self, groups, shared):
+        """Return the `Local` of groups (s, n_groups, q) and shared ones (s, p - q)."""
+        (s, M, q), f = groups.shape, shared.shape[1]
+        shapes = (s, M), (s, M, q), (s, M, q, q), (s, M, q, f)
+        outputs = [np.empty(shape) for shape in shapes]
+        sums = (s, f), (s, f, f)
+        found = self._sum(kernels.fill_local, outputs, sums, groups, shared)
+        value, gradient, hessian, cross = outputs
+        value = value.sum(axis=1) + self.constant
+        return Local(value, gradient, hessian, found[0], cross, found[1])
+
+    def skewness(self, groups, shared, *joint):
+        """Return the gradient of tr(Sigma H) by groups and by shared ones."""
+        out, given = np.empty(groups.shape), (groups, shared, *joint)
+        sums = (shared.shape,)
+        return out, self._sum(kernels.fill_skewness, [out], sums, *given)[0]
+
+    def quadratic(self, at):
+        """Return rows of `NORMAL` as the quadratic that they are, about groups at."""
+        q, n_groups = self.design.q, self.n_groups
+        groups = np.tile(at[:q], (n_groups, 1))
+        found = self.local(groups[None], at[None, q:])
+        value, *rest = (part[0] for part in found)
+        return Quadratic(groups, at[q:].copy(), float(value), *rest)
+
+
+def rows_of(family, design, y, weight):
+    """Return the `PredictorRows` of a family.
+
+    Parameters
+    ----------
+    family : Logistic, PoissonCounts, OverdispersedCounts or GaussianNoise
+        Of the last, rows have the noise one, and no constant.
+    design : Design
+    y : ndarray of shape (n_rows,) or (n_rows, 2)
+        Targets, and offsets behind them.
+    weight : ndarray of shape (n_rows,)
+        Empty for ones.
+    """
+    y, offset = (y, np.empty(0)) if y.ndim == 1 else y.T.copy()
+    y = np.asarray(y, np.float64)
+    w = weight if weight.size else np.ones(len(y))
+    if isinstance(family, GaussianNoise):
+        return PredictorRows(design, NORMAL, y, w, offset)
+    if isinstance(family, PoissonCounts):
+        constant = -float(w @ gammaln(y + 1.0))
+        return PredictorRows(design, COUNTS, w * y, w, offset, constant)
+    if isinstance(family, OverdispersedCounts):
+        r = family.concentration
+        shifted = (offset if offset.size else np.zeros(len(y))) - np.log(r)
+        known = design, LOGISTIC, w * y, w * (y + r), shifted
+        return PredictorRows(*known, float(w @ family._constant(y)))
+    return PredictorRows(design, LOGISTIC, w * y, w, offset)
+
+
+class GroupedModel(NestedModel):
+    """Rows of groups with a predictor each.
+
+    Parameters
+    ----------
+    family : Logistic, PoissonCounts, OverdispersedCounts or GaussianNoise
+    design : Design
+    y, weight : ndarray
+        As of `rows_of`.
+    prior : NestedPrior
+    past : Quadratic, default=None
+        What other rows have said.
+    fitted : callable, default=None
+        Returns the best family for means and variances (n_rows, 1) of the predictors.
+    n_rows : float, default=0.0
+        Of Gaussian noise: rows of now and of the past, which is of noise one then.
+    least_noise : float, default=None
+        Of Gaussian noise that is learnt.
+    """
+
+    def __init__(
+        self,
+        family,
+        design,
+        y,
+        weight,
+        prior,
+        past=None,
+        fitted=None,
+        n_rows=0.0,
+        least_noise=None,
+    ):
+        self.family, self.design, self.y, self.weight = family, design, y, weight
+        self.fitted, noise, self.sums = fitted, {}, None
+        of_rows = rows_of(family, design, y, weight)
+        if isinstance(family, GaussianNoise):
+            of_rows = of_rows.quadratic(prior.mean)
+            self.sums = of_rows if past is None else of_rows.plus(past)
+            of_rows, past = self.sums, None
+            if least_noise is None:
+                constant = -0.5 * n_rows * np.log(2.0 * np.pi * family.variance)
+                of_rows = of_rows.scaled(1.0 / family.variance, constant)
+            else:
+                noise = {"n_noisy": n_rows, "least_noise": least_noise}
+        super().__init__(of_rows, prior, len(design.bounds) - 1, past, **noise)
+
+    def refined(self, point):
+        """Return the model with the best family at a point, None where it is known."""
+        if self.fitted is None:
+            return None
+        place = np.repeat(np.arange(self.n_groups), np.diff(self.design.bounds))
+        posterior = VaryingPosterior(self.posterior(point, False), self.design.order)
+        a, v = posterior.predictors(self.design.rows, place)
+        family = self.fitted(a[:, None], v[:, None])
+        given = self.design, self.y, self.weight, self.prior, self.past, self.fitted
+        return GroupedModel(family, *given)
+
+    def seen(self, point):
+        """Return what all rows say of groups, as the past of those to come.
+
+        That of Gaussian noise is exact, and of noise one.
+        """
+        return super().seen(point) if self.sums is None else self.sums
+
+
+class VaryingPosterior(NamedTuple):
+    """The posterior of coefficients that groups share, and of those that differ.
+
+    Attributes
+    ----------
+    parts : Parts
+        Means and covariances of all of them and of the logarithms of the scales.
+    order : ndarray of int64 of shape (p,)
+        Columns of the coefficients, those that differ by group first.
+    """
+
+    parts: Parts
+    order: np.ndarray
+
+    @property
+    def q(self):
+        """How many coefficients differ by group."""
+        return self.parts.groups.shape[1]
+
+    def _unordered(self, values):
+        """Return values (..., p), or (..., q) and zeros, by column."""
+        out = np.zeros((*values.shape[:-1], self.order.size))
+        out[..., self.order[: values.shape[-1]]] = values
+        return out
+
+    @property
+    def mean(self):
+        """Of the coefficients that groups share and of the population's means, (p,)."""
+        return self._unordered(self.parts.mean)
+
+    @property
+    def scale(self):
+        """Standard deviations of the same, (p,)."""
+        variance = np.diagonal(self.parts.covariance)[: self.order.size]
+        return self._unordered(np.sqrt(variance))
+
+    @property
+    def population(self):
+        """Medians of the population's scales, and deviations of their logarithms."""
+        p, q = self.order.size, self.q
+        spread = np.sqrt(np.diagonal(self.parts.covariance)[p : p + q])
+        scales = np.exp(self.parts.scales[:q])
+        return self._unordered(scales), self._unordered(spread)
+
+    @property
+    def noise(self):
+        """Median of a noise that is learnt, and the deviation of its logarithm."""
+        spread = np.sqrt(self.parts.covariance[-1, -1])
+        return float(np.exp(self.parts.scales[-1])), float(spread)
+
+    @property
+    def group_mean(self):
+        """Coefficients of groups, (n_groups, p)."""
+        q, groups = self.q, self.parts.groups
+        shared = np.broadcast_to(
+            self.parts.mean[q:], (len(groups), len(self.order) - q)
+        )
+        return self._unordered(np.hstack([groups, shared]))
+
+    @property
+    def group_scale(self):
+        """Their standard deviations, (n_groups, p)."""
+        q, p = self.q, self.order.size
+        own = np.diagonal(self.parts.of_groups, axis1=1, axis2=2)
+        shared = np.diagonal(self.parts.covariance)[q:p]
+        shared = np.broadcast_to(shared, (len(own), p - q))
+        return self._unordered(np.sqrt(np.hstack([own, shared])))
+
+    def predictors(self, rows, place):
+        """Return means and variances (n,) of the predictors of rows (n, d).
+
+        place (n,) are the numbers of their groups, -1 for one that has not been seen.
+        """
+        parts, q, p = self.parts, self.q, self.order.size
+        # About the mean, of the mean scale: the mean of its square is of few draws.
+        spread = np.diagonal(parts.covariance)[p : p + q]
+        inner = np.exp(2.0 * parts.scales[:q] + spread)
+        place = np.asarray(place, np.int64)
+        a, v = np.empty(len(place)), np.empty(len(place))
+        shared = np.ascontiguousarray(parts.covariance[:p, :p])
+        cross = np.ascontiguousarray(parts.coupling[:, :, q:p])
+        of_groups = parts.groups, parts.of_groups, cross, shared
+        about = rows, self.order, place, *of_groups, parts.mean, inner
+        kernels.fill_moments(*about, a, v)
+        return a, np.maximum(v, 0.0)
+
+    def among(self, numbers):
+        """Return the posterior of some groups."""
+        names = "groups", "of_groups", "coupling"
+        some = {name: getattr(self.parts, name)[numbers] for name in names}
+        return self._replace(parts=self.parts._replace(**some))
+
+    def sample(self, n_samples, rng):
+        """Draw coefficients and scales.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples, p)
+        scales : ndarray of shape (n_samples, p)
+            Zero where groups do not differ.
+        noise : ndarray of shape (n_samples, h - q)
+            Where it is learnt, of one number.
+        groups : ndarray of shape (n_samples, n_groups, p)
+        """
+        q = self.q
+        mean, scales, groups = self.parts.sample(n_samples, rng)
+        many = (*groups.shape[:2], self.order.size - q)
+        shared = np.broadcast_to(mean[:, None, q:], many)
+        whole = np.concatenate([groups, shared], axis=2)
+        spread, noise = np.exp(scales[:, :q]), np.exp(scales[:, q:])
+        coefficients = self._unordered(mean), self._unordered(spread)
+        return *coefficients, noise, self._unordered(whole)
