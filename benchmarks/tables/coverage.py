@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks.harness import Row, group, quiet, timed
 from skvrem import (
     BayesianGLMRegressor,
+    BayesianLogisticRegression,
     BayesianPPCA,
     BradleyTerry,
     HierarchicalSoftmaxClassifier,
@@ -203,3 +204,58 @@ def groups(run, n_groups, correlation, how):
     for row in rows(run, f"{n_groups} groups{alike}{kind}", simulate, sets=sets):
         close = 0.05 if row.key == "log scales" else CLOSE
         yield row._replace(target=close if how == "fit" else None)
+
+
+VARYING = [
+    ("logistic", "12"),
+    ("gaussian", "12"),
+    ("poisson", "12"),
+    ("logistic", "50"),
+]
+
+
+@group(VARYING)
+def varying(run, family, n_groups):
+    """Intercepts and slopes by group, ten rows each: population, groups, scales."""
+    n_groups, each = int(n_groups), 10
+    # Rates of counts are to have no more than some dozens of standard deviations.
+    size = {"logistic": 1.0, "gaussian": 1.0, "poisson": 0.4}[family]
+    prior = ("prior_scale", "intercept_prior_scale", "population_scale")
+
+    def simulate(rng):
+        b, log_tau = size * rng.normal(size=3), np.log(size) + rng.normal(size=2)
+        Z = b[:2] + np.exp(log_tau) * rng.normal(size=(n_groups, 2))
+        place = np.repeat(np.arange(n_groups), each)
+        X = rng.normal(size=(place.size, 2))
+        eta = Z[place, 0] + Z[place, 1] * X[:, 0] + b[2] * X[:, 1]
+        how = dict.fromkeys(prior, size) | {"varying": [0]}
+        if family == "logistic":
+            y = (rng.random(eta.size) < 1.0 / (1.0 + np.exp(-eta))).astype(int)
+            y[:2] = 0, 1  # two classes in all sets
+            model = BayesianLogisticRegression(**how)
+        elif family == "poisson":
+            y = rng.poisson(np.exp(np.minimum(eta, 12.0)))
+            model = BayesianGLMRegressor("poisson", **how)
+        else:
+            y = eta + np.exp(rng.normal()) * rng.normal(size=eta.size)
+            model = BayesianGLMRegressor(**how)
+        model.fit(X, y, groups=place)
+        mean = np.append(model.intercept_, model.coef_)
+        sd = np.append(model.intercept_std_, model.coef_std_)
+        own = np.column_stack([model.group_intercept_, model.group_coef_[:, 0]])
+        spread = [model.group_intercept_std_, model.group_coef_std_[:, 0]]
+        scale = [model.population_intercept_scale_, model.population_scale_[0]]
+        of_scale = np.array(
+            [
+                model.population_intercept_log_scale_std_,
+                model.population_log_scale_std_[0],
+            ]
+        )
+        return {
+            "means": inside(b, around(mean, sd)),
+            "groups": inside(Z, around(own, np.column_stack(spread))),
+            "log scales": inside(log_tau, around(np.log(scale), of_scale)),
+        }
+
+    for row in rows(run, f"{family}, {n_groups} groups, varying", simulate):
+        yield row._replace(target=0.06 if row.key == "log scales" else CLOSE)

@@ -159,6 +159,87 @@ def groups(jnp):
     return density, 12 + 6 * M, lambda z: said(*parts(z)), ours
 
 
+def varying(jnp, family, estimator, draw, likelihood, n_noise=0):
+    """Return what the table wants of intercepts and slopes of 15 groups of 20 rows.
+
+    The posterior's numbers are two scales' logarithms, that of a noise, the means of
+    slope, intercept and a second slope, and standard normal numbers of groups.
+    """
+    rng, M = np.random.default_rng(7), 15
+    place, X = np.repeat(np.arange(M), 20), rng.normal(size=(300, 2))
+    U = np.array([0.6, 0.4]) * rng.normal(size=(M, 2))
+    eta = 0.3 + 0.5 * X @ [1.0, -1.0] + U[place, 0] + U[place, 1] * X[:, 0]
+    y = draw(eta, rng)
+    scales = {"prior_scale": 1.0, "intercept_prior_scale": 1.0, "population_scale": 0.5}
+    model = estimator(**family, **scales, varying=[0]).fit(X, y, groups=place)
+    first = 2 + n_noise
+
+    def parts(z):
+        tau = 0.5 * jnp.exp(z[..., None, :2])
+        own = z[..., first + 3 :].reshape(*z.shape[:-1], M, 2)
+        b = z[..., first : first + 3]
+        return b, b[..., None, :2] + tau * own
+
+    def density(z):
+        b, groups = parts(z)
+        eta = groups[place, 0] + groups[place, 1] * X[:, 0] + b[2] * X[:, 1]
+        normal = jnp.concatenate([z[:2], z[first:]])
+        return likelihood(y, eta, z[2]) - 0.5 * normal @ normal
+
+    def said(z):
+        b, groups = parts(z)
+        few = np.log(0.5) + np.asarray(z[:, :2]), np.asarray(z[:, 2:first])
+        flat = np.asarray(groups).reshape(len(z), -1)
+        return np.column_stack([*few, np.asarray(b), flat])
+
+    draws = model.sample_posterior(4000, random_state=0)
+    names = "intercept", "coef", "group_intercept", "group_coef"
+    intercept, coef, u, v = (draws[name] for name in names)
+    scales = draws["population_intercept_scale"], draws["population_scale"][:, 0]
+    noise = [np.log(draws["noise_scale"])] if n_noise else []
+    groups = np.stack([u, v[..., 0]], axis=2).reshape(len(u), -1)
+    ours = np.column_stack([*np.log(scales), *noise, intercept, coef, groups])
+    return density, first + 3 + 2 * M, said, ours
+
+
+def varying_logistic(jnp):
+    """Logistic regression, 15 groups of 20 with intercepts and slopes."""
+
+    def draw(eta, rng):
+        return (rng.random(eta.shape) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
+
+    def likelihood(y, eta, _):
+        return (y * eta - jnp.logaddexp(0.0, eta)).sum()
+
+    return varying(jnp, {}, BayesianLogisticRegression, draw, likelihood)
+
+
+def varying_counts(jnp):
+    """Poisson regression, 15 groups of 20 with intercepts and slopes."""
+
+    def draw(eta, rng):
+        return rng.poisson(np.exp(eta)).astype(float)
+
+    def likelihood(y, eta, _):
+        return (y * eta - jnp.exp(eta)).sum()
+
+    family = {"family": "poisson"}
+    return varying(jnp, family, BayesianGLMRegressor, draw, likelihood)
+
+
+def varying_means(jnp):
+    """Regression with unknown noise, 15 groups of 20 with intercepts and slopes."""
+
+    def draw(eta, rng):
+        return eta + 0.5 * rng.normal(size=eta.shape)
+
+    def likelihood(y, eta, log_noise):
+        square = ((y - eta) ** 2).sum() * jnp.exp(-2.0 * log_noise)
+        return -0.5 * square - y.size * log_noise
+
+    return varying(jnp, {}, BayesianGLMRegressor, draw, likelihood, n_noise=1)
+
+
 def own(likelihood, data, start, **given):
     """Fit a model of one's own."""
     from skvrem.vi import JaxModel
@@ -277,6 +358,9 @@ MODELS = (
     regression,
     skills,
     groups,
+    varying_logistic,
+    varying_counts,
+    varying_means,
     robust,
     schools,
     effects,

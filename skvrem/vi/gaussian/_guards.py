@@ -44,7 +44,12 @@ class StreamsWithoutBound:
             return descriptor.fget(self)  # it has none, and says why itself
         known = vars(self)
         text = f"{type(self).__name__!r} object has no attribute {name!r}"
-        if name in BOUNDS and "posterior_" in known:
+        if name in BOUNDS and "log_marginal_likelihood_" in known:
+            text += (
+                ": the nested posterior of groups has no bound of the evidence, but an "
+                "approximation, log_marginal_likelihood_."
+            )
+        elif name in BOUNDS and "posterior_" in known:
             text += (
                 ": after partial_fit there is no bound of the evidence of all rows. "
                 "The posterior of earlier batches is an approximation, and sums of "

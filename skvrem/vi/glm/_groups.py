@@ -334,7 +334,7 @@ class ByGroup:
         """Return predictors of rows (n_samples, n_rows, 1) at draws, and the noise."""
         rows, place = self._open_rows(X, groups)
         known, at = np.unique(place, return_inverse=True)
-        draws = self.posterior_.among(known).sample(n_samples, rng)
+        draws = self.posterior_.among(known[known >= 0]).sample(n_samples, rng)
         return self._at_draws(rows, at - (known[0] < 0), draws, rng), draws[2]
 
     def _at_draws(self, rows, place, draws, rng):

@@ -36,7 +36,6 @@ from skvrem.vi.gaussian._answers import (
 )
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
-    BOUNDS,
     CENTRE,
     SCALES,
     StreamsWithoutBound,
@@ -275,16 +274,6 @@ class HierarchicalSoftmaxClassifier(
         self.verbose = verbose
         self.verbose_interval = verbose_interval
 
-    def __getattr__(self, name):
-        nested = vars(self).get("posterior_kind_") == "nested"
-        if nested and name in BOUNDS:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}: the nested "
-                "posterior has no bound of the evidence, but an approximation, "
-                "log_marginal_likelihood_. posterior='meanfield' has a bound."
-            )
-        return super().__getattr__(name)
-
     def _check_parameters(self):
         population = {"population_scale": SCALES, "population_scale_spread": SCALES}
         check_parameters(self, intercept_prior_scale=SCALES, **population)
@@ -490,6 +479,8 @@ class HierarchicalSoftmaxClassifier(
             }
         else:
             bounds = {"elbo_": result.objective, "elbo_error_": error}
+            for name in ("log_marginal_likelihood_", "_seen"):
+                vars(self).pop(name, None)
         vars(self).update(
             attributes(q),
             objective_=result.objective,
