@@ -230,8 +230,9 @@ def varying(run, family, n_groups):
         eta = Z[place, 0] + Z[place, 1] * X[:, 0] + b[2] * X[:, 1]
         how = dict.fromkeys(prior, size) | {"varying": [0]}
         if family == "logistic":
-            y = (rng.random(eta.size) < 1.0 / (1.0 + np.exp(-eta))).astype(int)
-            y[:2] = 0, 1  # two classes in all sets
+            p, y = 1.0 / (1.0 + np.exp(-eta)), np.zeros(eta.size, int)
+            while y.min() == y.max():  # some sets have hardly a second class
+                y = (rng.random(eta.size) < p).astype(int)
             model = BayesianLogisticRegression(**how)
         elif family == "poisson":
             y = rng.poisson(np.exp(np.minimum(eta, 12.0)))
