@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
+from skvrem.exceptions import FewGroupsWarning
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     Logistic,
@@ -25,6 +26,10 @@ M, P, Q = 5, 4, 2
 ORDER = np.array([3, 1, 0, 2])
 BOUNDS = np.array([0, 9, 9, 20, 31, 40])  # one group has no rows
 KINDS = ["logistic", "poisson", "negative-binomial", "known noise", "noise"]
+
+
+# Of truths that are drawn from the prior, some scales are large.
+pytestmark = pytest.mark.filterwarnings("ignore::skvrem.exceptions.FewGroupsWarning")
 
 
 def small(kind, past=False, seed=0):
@@ -536,3 +541,14 @@ def test_the_posterior_of_a_new_group_is_wider():
     np.testing.assert_allclose(a, X[:5] @ model.coef_ + model.intercept_)
     _, seen = posterior.predictors(X[:5], group[:5])
     assert (v > 3.0 * seen).all()
+
+
+@pytest.mark.filterwarnings("always::skvrem.exceptions.FewGroupsWarning")
+def test_groups_that_say_little_are_told():
+    X, y, group, _ = simulate("gaussian", 3)
+    with pytest.warns(FewGroupsWarning, match="given 3 groups"):
+        BayesianGLMRegressor().fit(X, y, groups=group)
+    X, _, group, _ = simulate()
+    y = (X[:, 0] > 0.0).astype(int)  # separable in all groups
+    with pytest.warns(FewGroupsWarning, match="Coefficients of x0 spread"):
+        BayesianLogisticRegression(varying="all").fit(X, y, groups=group)

@@ -1,6 +1,7 @@
 """Fits and answers of generalised linear models whose coefficients differ by group."""
 
 import time
+import warnings
 from functools import partial
 
 import numpy as np
@@ -8,16 +9,29 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
 from skvrem.data import as_source
+from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import feature_names
 from skvrem.utils._columns import check_column, column_number
-from skvrem.utils._reports import Progress, warn_not_converged, with_callbacks
+from skvrem.utils._reports import (
+    Progress,
+    outside,
+    warn_not_converged,
+    with_callbacks,
+)
 from skvrem.utils._validation import among, check_weight
 from skvrem.vi.diagnostics._arviz import Draws
 from skvrem.vi.gaussian._answers import in_chunks
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import check_columns, check_unchanged
 from skvrem.vi.gaussian._model import Point
-from skvrem.vi.gaussian.nested._input import check_kind, number_groups, open_groups
+from skvrem.vi.gaussian.nested._input import (
+    check_kind,
+    few_groups,
+    number_groups,
+    open_groups,
+    wide_groups,
+    widest,
+)
 from skvrem.vi.gaussian.nested._model import NestedPrior, Scales
 from skvrem.vi.glm._model_groups import Design, GroupedModel, VaryingPosterior
 
@@ -195,6 +209,26 @@ class ByGroup:
             _group_state=state,
             _grouped=True,
         )
+        if not stream:
+            self._warn_of_groups(prior, q)
+
+    def _warn_of_groups(self, prior, q):
+        """Warn of groups that say little of what groups have in common."""
+        instead = "Where groups need not differ, leave them out."
+        n_groups, posterior = len(self.groups_), self.posterior_
+        text = few_groups(type(self).__name__, n_groups, instead)
+        if text is None:
+            p = posterior.order.size
+            spread = np.sqrt(np.diagonal(posterior.parts.covariance)[p : p + q])
+            log_tau, scale = posterior.parts.scales[:q], np.sqrt(prior.variance[:q])
+            at, times = widest(log_tau, spread, scale, n_groups)
+            if at is not None:
+                names, column = self._names(), posterior.order[at[0]]
+                of_feature = column < len(names)
+                what = names[column] if of_feature else "the intercept"
+                text = wide_groups(what, times, "" if of_feature else "intercept_")
+        if text is not None:
+            warnings.warn(text, FewGroupsWarning, stacklevel=outside())
 
     def _check_whole_passes(self):
         """Check that what is asked for beside groups goes with them."""

@@ -386,6 +386,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         -----
         ConvergenceWarning
             If `max_iter` epochs were not enough.
+        FewGroupsWarning
+            With fewer than four groups, or where they differ by much more than the
+            prior of their mean allows for.
         """
         return self._see(X, y, sample_weight, groups, offset=offset)
 

@@ -49,9 +49,13 @@ from skvrem.vi.gaussian._guards import (
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import Softmax, expected_probabilities
 from skvrem.vi.gaussian.nested._input import (
+    FEW_GROUPS,
     check_kind,
+    few_groups,
     number_groups,
     open_groups,
+    wide_groups,
+    widest,
 )
 from skvrem.vi.hierarchical._model import (
     HierarchicalModel,
@@ -71,9 +75,6 @@ MOST_COEFFICIENTS, MOST_NUMBERS = 100, 4_000_000
 MOST_SPREAD = 500.0
 # What is known of the evidence of all rows.
 EVIDENCE = "log_marginal_likelihood_", "elbo_"
-# Groups that say something of what groups have in common; and how many times the prior
-# scale the deviation of their mean may be: beyond, the prior takes two thirds of it.
-FEW_GROUPS, WIDE = 4, 1.5
 # Draws of the predictors for method="mc".
 DRAWS = 1000
 
@@ -328,9 +329,8 @@ class HierarchicalSoftmaxClassifier(
         """Warn of groups that say little of what groups have in common."""
         name, n_groups, q = type(self).__name__, len(self.groups_), self.posterior_
         prior = self._prior(self.population_mean_.shape[1], self.intercept_prior_scale_)
-        # As far as is known with some certainty.
-        log_tau = q.log_tau - np.exp(q.log_tau_log_scale)
-        wide = np.exp(log_tau) / np.sqrt(prior.variance)
+        spread = np.exp(q.log_tau_log_scale)
+        at, times = widest(q.log_tau, spread, np.sqrt(prior.variance), n_groups)
         text = None
         if self._alone:
             text = (
@@ -340,23 +340,13 @@ class HierarchicalSoftmaxClassifier(
                 "are a column of X that the constructor's groups names."
             )
         elif n_groups < FEW_GROUPS:
-            text = (
-                f"{name} was given {n_groups} groups, too few to learn what groups "
-                "have in common: predictions for a group that is not among them are "
-                "little better than the prior. Where groups need not differ, take "
-                "BayesianLogisticRegression."
-            )
-        elif (wide > WIDE * np.sqrt(n_groups)).any():
-            feature, column = np.unravel_index(wide.argmax(), wide.shape)
+            instead = "Where groups need not differ, take BayesianLogisticRegression."
+            text = few_groups(name, n_groups, instead)
+        elif at is not None:
             names = [*self._feature_names(self), "the intercept"]
-            which = "intercept_" if feature == len(names) - 1 else ""
-            text = (
-                f"Coefficients of {names[feature]} (class "
-                f"{self.classes_.tolist()[column]!r}) spread {wide.max():.3g} times "
-                "as far from group to group as the prior lets their mean lie from "
-                "zero: predictions for a group that is not in the fit may be poor. "
-                f"Raise {which}prior_scale, or put features on one scale."
-            )
+            which = "intercept_" if at[0] == len(names) - 1 else ""
+            label = self.classes_.tolist()[at[1]]
+            text = wide_groups(f"{names[at[0]]} (class {label!r})", times, which)
         if text is not None:
             warnings.warn(text, FewGroupsWarning, stacklevel=3)
 

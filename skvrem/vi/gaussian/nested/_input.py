@@ -1,4 +1,4 @@
-"""Rows and the groups they belong to: ids in a column of X, or beside X."""
+"""Rows and the groups they belong to: ids in a column of X, or beside X; few groups."""
 
 import numpy as np
 from sklearn.utils import check_array, check_X_y
@@ -7,6 +7,9 @@ from skvrem.utils._columns import column_number
 from skvrem.utils._validation import check_magnitude, validate_data
 from skvrem.vi.gaussian._guards import check_in_memory
 
+# Groups that say something of what groups have in common; and how many times the prior
+# scale the deviation of their mean may be: beyond, the prior takes two thirds of it.
+FEW_GROUPS, WIDE = 4, 1.5
 OPTIONS = {"dtype": (np.float64, np.float32), "order": "C"}
 
 
@@ -107,3 +110,43 @@ def number_groups(ids, groups):
     """Return the numbers of ids among groups (int64), and -1 for others."""
     known = {group: number for number, group in enumerate(groups.tolist())}
     return np.array([known.get(one, -1) for one in ids.tolist()], np.int64)
+
+
+def few_groups(name, n_groups, instead):
+    """Return what to warn of where groups are few, None where they are not."""
+    if n_groups >= FEW_GROUPS:
+        return None
+    return (
+        f"{name} was given {n_groups} groups, too few to learn what groups have in "
+        "common: predictions for a group that is not among them are little better "
+        f"than the prior. {instead}"
+    )
+
+
+def widest(log_tau, log_tau_std, prior_scale, n_groups):
+    """Return where groups lie so far apart that the prior holds their mean.
+
+    As far as is known with some certainty.
+
+    Returns
+    -------
+    at : tuple of int or None
+        Into the arrays.
+    times : float
+        How many times as far, there, as the prior's standard deviation.
+    """
+    wide = np.exp(log_tau - log_tau_std) / prior_scale
+    at = np.unravel_index(wide.argmax(), wide.shape)
+    if wide[at] <= WIDE * np.sqrt(n_groups):
+        return None, float(wide[at])
+    return at, float(wide[at])
+
+
+def wide_groups(what, times, which):
+    """Return what to warn of there."""
+    return (
+        f"Coefficients of {what} spread {times:.3g} times as far from group to group "
+        "as the prior lets their mean lie from zero: predictions for a group that is "
+        f"not in the fit may be poor. Raise {which}prior_scale, or put features on one "
+        "scale."
+    )
