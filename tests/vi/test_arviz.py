@@ -1,6 +1,7 @@
 """Draws for ArviZ: labelled, and with the log-likelihood of every row."""
 
 import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -111,3 +112,21 @@ def test_without_arviz_the_extra_is_named(monkeypatch):
     model = BradleyTerry().fit(X, y)
     with pytest.raises(ImportError, match=r"pip install 'skvrem\[arviz\]'"):
         model.to_arviz(X, y)
+
+
+def test_version_one_gets_one_dictionary(monkeypatch):
+    """Its from_dict has the signature that its documentation gives."""
+
+    def from_dict(data, *, coords=None, dims=None):
+        return data, coords, dims
+
+    fake = ModuleType("arviz")
+    fake.__version__, fake.from_dict = "1.2.0", from_dict
+    monkeypatch.setitem(sys.modules, "arviz", fake)
+    model, X, y = problems()["counts"]
+    data, coords, dims = model.fit(X, y).to_arviz(X, y, n_samples=7)
+    assert data["posterior"]["coef"].shape == (1, 7, 1, 4)
+    assert data["log_likelihood"]["y"].shape == (1, 7, len(y))
+    assert data["posterior_predictive"]["y"].shape == (1, 7, len(y))
+    np.testing.assert_array_equal(data["observed_data"]["y"], y)
+    assert dims["y"] == ["row"] and coords["feature"] == ["x0", "x1", "x2", "x3"]

@@ -53,7 +53,7 @@ class ArviZMixin:
 
         Returns
         -------
-        data : arviz.InferenceData
+        data : arviz.InferenceData, or xarray.DataTree from ArviZ 1 on
             With the groups posterior, log_likelihood, observed_data and, of estimators
             with ``sample_predictive``, posterior_predictive; variables are labelled by
             features, classes or items.
@@ -69,18 +69,15 @@ class ArviZMixin:
         draws = self._draws(X, y, n_samples, rng)
         # An axis of chains goes first.
         posterior = {name: value[None] for name, value in draws.posterior.items()}
-        axes, observed = ["row"], None
+        groups, axes = {"posterior": posterior}, ["row"]
+        groups["log_likelihood"] = {"y": draws.log_likelihood[None]}
         if draws.observed is not None:
             axes = ["row", "column"][: draws.observed.ndim]
-            observed = {"y": draws.observed}
-        predictive = None
+            groups["observed_data"] = {"y": draws.observed}
         if draws.predictive is not None:
-            predictive = {"y": draws.predictive[None]}
-        return arviz.from_dict(
-            posterior=posterior,
-            log_likelihood={"y": draws.log_likelihood[None]},
-            observed_data=observed,
-            posterior_predictive=predictive,
-            coords=draws.coords,
-            dims={**draws.dims, "y": axes},
-        )
+            groups["posterior_predictive"] = {"y": draws.predictive[None]}
+        labels = {"coords": draws.coords, "dims": {**draws.dims, "y": axes}}
+        # Since version 1 the groups are one dictionary, and the answer is a DataTree.
+        if int(arviz.__version__.partition(".")[0]) >= 1:
+            return arviz.from_dict(groups, **labels)
+        return arviz.from_dict(**groups, **labels)
