@@ -112,6 +112,17 @@ TABLE = {
             ("tests/vi",),
         ),
     ),
+    "groups": Row(
+        (
+            "skvrem/vi/gaussian/nested/_model.py",
+            "skvrem/vi/glm/_model_groups.py",
+            "skvrem/vi/hierarchical/_model_nested.py",
+        ),
+        (
+            ("tests/vi/test_varying.py", "tests/vi/test_nested.py"),
+            ("tests/vi/test_hierarchical.py", "tests/vi/test_arviz.py"),
+        ),
+    ),
     "search": Row(
         ("skvrem/mixture/_moves.py", "skvrem/solvers/_search.py"),
         (("tests/mixture/test_search.py",),),
