@@ -6,6 +6,7 @@ models, and :func:`skvrem.show_versions` for the state of an installation.
 
 __version__ = "0.1.0"
 
+from skvrem.checkpoint import Checkpoint
 from skvrem.factorial import FactorialMixture
 from skvrem.hmm import VRHMM
 from skvrem.inspection import (
@@ -36,6 +37,7 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "BayesianLogisticRegression",
     "BayesianPPCA",
     "BradleyTerry",
+    "Checkpoint",
     "ComponentsDisplay",
     "ConvergenceDisplay",
     "FactorialMixture",

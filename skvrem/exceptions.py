@@ -8,6 +8,7 @@ Warnings that a fit did not end at an optimum are scikit-learn's
 from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
+    "CheckpointWarning",
     "CollapsedComponentWarning",
     "DataScaleWarning",
     "FewGroupsWarning",
@@ -25,6 +26,10 @@ class MaxIterWarning(ConvergenceWarning):
 
 class StalledWarning(ConvergenceWarning):
     """No step gained any more, though more was predicted."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written; the fit goes on."""
 
 
 class CollapsedComponentWarning(UserWarning):

@@ -210,6 +210,15 @@ class LearnedTemperature:
         if last < 1.0 and self.blind < known <= self.length:
             self.target = self.optimum(*self.calibrate(point, 1.0 / last))
 
+    def state(self) -> dict[str, Any]:
+        """Return what has been learned."""
+        known = {"target": self.target, "share": self.share}
+        return known | {"inverses": list(self.inverses)}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        vars(self).update(state, inverses=list(state["inverses"]))
+
     def optimum(self, energy: float, partition: np.ndarray) -> np.ndarray:
         """Return r*, the best distribution over the temperatures, Eq. 9."""
         inverse = 1.0 / self.temperatures

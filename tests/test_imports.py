@@ -23,7 +23,7 @@ Rule = namedtuple("Rule", "skvrem packages because")
 # A place names the other places it may use: "own model" is the model of its own folder.
 RULES = {
     "package": Rule(
-        {"api", "inspection", "utils"},
+        {"api", "checkpoint", "inspection", "utils"},
         set(),
         "skvrem/__init__.py gathers the public names and does nothing else",
     ),
@@ -54,6 +54,11 @@ RULES = {
         {"numpy", "scipy"},
         "a solver uses utils, schedules and the solvers' protocols, never a model, a "
         "data source, numba or scikit-learn",
+    ),
+    "checkpoint": Rule(
+        {"solvers", "utils"},
+        set(),
+        "a checkpoint writes what the solvers' journal knows",
     ),
     "schedules": Rule(
         {"utils"},
@@ -137,7 +142,8 @@ def place_of(parts):
         place = "package" if top == "__init__" else top
         if top == "exceptions":
             return "utils", None
-        return (place if place in ("package", "schedules") else None), None
+        known = ("package", "checkpoint", "schedules")
+        return (place if place in known else None), None
     if top == "utils":
         return ("kernel utils" if last in KERNEL_UTILS else "utils"), None
     if top in ("solvers", "data", "inspection"):

@@ -1,7 +1,6 @@
 """The scikit-learn shell of the factorial mixture."""
 
 import warnings
-from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -344,7 +343,8 @@ class FactorialMixture(
         """
         with all_or_nothing(self), one_blas_thread(), threads(self.n_jobs):
             self._check_parameters()
-            self._fit(X, y, sample_weight)
+            with solvers.checkpointed(self, X, sample_weight):
+                self._fit(X, y, sample_weight)
         return self
 
     def _check_X(self, X, reset):
@@ -406,20 +406,25 @@ class FactorialMixture(
         total, variance = data.total_weight, found.variance
         temperatures = self._first_temperatures(warm)
         left = iter(temperatures)
+        seen = data.n_units + (self.n_samples_seen_ if warm else 0)
+
+        def describe(point, objective):
+            return {"n_samples_seen_": seen, **self._attributes(point, dtype)}
 
         def start(rng):
             model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
             if warm:
                 point = resume(self, model, data.n_units, d)
+                point, passes = model.refill(point, data)
             else:
                 point = model.start(starting_parameters(self, found, rng), data.n_units)
-            attributes = partial(self._attributes, dtype=dtype)
+                passes = 0.0
             first = next(left)
             if first == "auto":
                 at = point.parameters
                 first = starting_temperature(model, at, data, variance, rng)
             temperature = self._temperature(first, total)
-            return solvers.Start(model, point, attributes, temperature=temperature)
+            return solvers.Start(model, point, describe, passes, temperature)
 
         random_state = check_random_state(self.random_state)
         with Progress(self, X, y, len(temperatures)) as progress:
@@ -430,11 +435,7 @@ class FactorialMixture(
         # Without tempering they are what the data do not need.
         if 1.0 not in temperatures:
             self._warn_vanished(best.point.parameters)
-        vars(self).update(
-            attributes,
-            objective_=best.objective,
-            n_samples_seen_=data.n_units + (self.n_samples_seen_ if warm else 0),
-        )
+        vars(self).update(attributes)
 
     def _warn_vanished(self, parameters):
         vanished = np.flatnonzero(FactorialModel.vanished(parameters))

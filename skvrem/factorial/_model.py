@@ -53,6 +53,8 @@ NO_IDS.flags.writeable = False
 MERGED, JITTER = 1e-3, 0.1
 # Temperatures at which the codes of new rows are found first, and sweeps at each.
 COOLING_STEPS, COOLING_SWEEPS = 10, 5
+# Passes that find codes for parameters that are known.
+REFILL = 5
 
 
 class FactorialPoint(NamedTuple):
@@ -410,6 +412,23 @@ class FactorialModel(Averaging):
         inverse_factor = parameters.noise / self.total_weight
         ridge = inverse_factor / parameters.spread * parameters.means
         return sum_zz @ parameters.means + ridge
+
+    def pack(self, point):
+        """Return the point without codes that the next visits find."""
+        return point._replace(after=None)
+
+    def unpack(self, point):
+        """Return the point with room for them."""
+        return point._replace(after=point.codes.copy())
+
+    def refill(self, point, data):
+        """Return the point with codes that its parameters lead to, and passes made."""
+        codes = self.codes(point.parameters.activation, data.n_units)
+        point = point._replace(codes=codes, after=codes.copy())
+        for _ in range(REFILL):
+            data.chunks().sum(partial(self.statistics, point, beta=1.0))
+            point = self.recentre(point)
+        return point, float(REFILL)
 
     def recentre(self, point):
         """Begin the next visits where the last ones have left the codes."""

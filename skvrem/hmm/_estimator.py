@@ -1,7 +1,6 @@
 """The scikit-learn shell of the hidden Markov model."""
 
 from copy import copy
-from functools import partial
 from itertools import chain, cycle, repeat
 from typing import Any, ClassVar, Literal, Self
 
@@ -423,7 +422,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         """
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            self._fit(X, y, sample_weight, groups, lengths, state_labels)
+            given = sample_weight, groups, lengths, state_labels
+            with solvers.checkpointed(self, X, *given):
+                self._fit(X, y, *given)
         return self
 
     @with_callbacks
@@ -432,7 +433,17 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         dtype = sequences.X.dtype
         warm = self.warm_start and hasattr(self, "transmat_")
         plan, visited, n_init = plan_fit(self, model, data, warm)
-        describe = partial(_attributes, model, dtype=dtype)
+        seen = len(sequences.X) + (self.n_samples_seen_ if warm else 0)
+
+        def describe(point, objective):
+            prior = model.log_prior(point.parameters) / model.total
+            return _attributes(model, point, dtype) | {
+                "objective_": objective,
+                "log_likelihood_": objective - prior,
+                "n_parameters_": model.n_parameters(),
+                "n_samples_seen_": seen,
+            }
+
         temperature = schedules.Constant(1.0)
         if self.tempering is not None:
             temperature = schedules.Linear(self.temperature, self.annealing_iter)
@@ -468,22 +479,14 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             if self.acceleration == "lbfgs":  # whose points have no statistics
                 point = best.point._replace(statistics=model.mean(best.point, data))
                 best = best._replace(point=point)
-                attributes |= describe(point)
+                attributes |= describe(point, best.objective)
         warn_not_converged(self, best)
         if best.converged:
             for found in _widths(model, best.point, names):
                 if warn_scale(self, *found):
                     break
-        prior = model.log_prior(best.point.parameters) / model.total
-        seen = self.n_samples_seen_ if warm else 0
         vars(self).pop("_carried", None)  # it is of a stream that is past
-        vars(self).update(
-            attributes,
-            objective_=best.objective,
-            log_likelihood_=best.objective - prior,
-            n_parameters_=model.n_parameters(),
-            n_samples_seen_=len(sequences.X) + seen,
-        )
+        vars(self).update(attributes)
 
     def _warm_parameters(self, model, data):
         """Return the parameters of the last fit, under which no row is impossible."""

@@ -2,7 +2,6 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -319,7 +318,7 @@ class SBMLogisticRegression(
         """
         with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
             C, solver = self._check_parameters()
-            with self._explained(X):
+            with self._explained(X), solvers.checkpointed(self, X, y, sample_weight):
                 self._fit(X, y, sample_weight, C, solver)
         return self
 
@@ -346,15 +345,30 @@ class SBMLogisticRegression(
         if self.random_state is not None or plan.name in ("stochastic", "svrg"):
             random_state = check_random_state(self.random_state)
 
+        def describe(point, objective):
+            found = self._attributes(model, point, classes, rows.dtype) | {
+                "objective_": objective,
+                "n_samples_seen_": data.n_units,
+                "_seen": data.total_weight,
+                "_center": center,
+                # A fit by full passes keeps none: the first batch of a stream brings
+                # it.
+                "_curvature": None,
+                "_gradient": None,
+            }
+            if plan.name == "stochastic":
+                sums = point.statistics
+                found["_curvature"] = model.curvature.by_class(sums.curvature)
+                found["_gradient"] = sums.gradient
+            return found
+
         def start(rng):
             theta, passes = self._first_theta(model, plan.name, data, classes, rng)
             point = model.start(Parameters(theta))
             if plan.name == "svrg":
                 point, cost = model.recondition(point, data, rng)
                 passes += cost
-            options = {"classes": classes, "dtype": rows.dtype}
-            attributes = partial(self._attributes, model, **options)
-            return solvers.Start(model, point, attributes, passes)
+            return solvers.Start(model, point, describe, passes)
 
         with Progress(self, X, y, 1) as progress:
             result, attributes = solvers.run_starts(
@@ -363,22 +377,10 @@ class SBMLogisticRegression(
         del attributes["init_scores_"], attributes["init_epochs_"]  # there is one start
         check_precision(center, result.point.parameters.theta, rows.dtype)
         warn_not_converged(self, result, advice="a smaller C makes the problem easier")
-        for name in ("coef_std_", "intercept_std_", "curvature_"):
+        for name in ("coef_std_", "intercept_std_", "curvature_", "init_scores_"):
             vars(self).pop(name, None)
-        sums = result.point.statistics
-        vars(self).update(
-            attributes | {"n_iter_": np.array([result.n_iter], np.int32)},
-            objective_=result.objective,
-            n_samples_seen_=data.n_units,
-            _seen=data.total_weight,
-            _center=center,
-            # A fit by full passes keeps none: the first batch of a stream brings it.
-            _curvature=None,
-            _gradient=None,
-        )
-        if plan.name == "stochastic":
-            self._curvature = model.curvature.by_class(sums.curvature)
-            self._gradient = sums.gradient
+        n_iter = np.array([result.n_iter], np.int32)
+        vars(self).update(attributes, n_iter_=n_iter)
         if model.online:  # whose steps go by curvature, shares and this factor
             self.step_size_ = model.online.scale
         if self.compute_std:

@@ -315,7 +315,8 @@ class VRGaussianMixture(
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
             # Callbacks are torn down before attributes are put back: they are some.
-            self._fit(X, y, sample_weight)
+            with solvers.checkpointed(self, X, sample_weight):
+                self._fit(X, y, sample_weight)
         return self
 
     def fit_predict(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Any:
@@ -412,6 +413,8 @@ class VRGaussianMixture(
         temperature = schedules.Linear(self.temperature, length)
         warm = self.warm_start and hasattr(self, "weights_")
         searching, found = can_search(self, warm), None
+        seen = data.n_units + (self.n_samples_seen_ if warm else 0)
+        constants = {"n_samples_seen_": seen}
         make = partial(
             GaussianMixtureModel,
             self.covariance_type,
@@ -424,10 +427,14 @@ class VRGaussianMixture(
             nonlocal found
             model = make()
             if searching:
-                found, point, passes = search(self, make, data, sizes[1], rng)
+                look = partial(search, self, make, data, sizes[1], rng)
+                found, point, passes = solvers.remembered("search", look, rng)
             else:
                 point, passes = starting_point(self, model, data, rng)
-            attributes = partial(self._attributes, model, dtype=dtype)
+
+            def attributes(point, objective):
+                return constants | self._attributes(model, point, dtype)
+
             return solvers.Start(model, point, attributes, passes, temperature)
 
         n_init = 1 if warm or self.n_init == "auto" else self.n_init
@@ -436,18 +443,14 @@ class VRGaussianMixture(
                 self, start, plan, data, progress, random_state
             )
         if found is not None:
-            found.scores[found.number] = best.objective
-            found.epochs[found.number] += best.n_iter
-            attributes["init_scores_"] = found.scores
-            attributes["init_epochs_"] = found.epochs
+            scores, epochs = found.scores.copy(), found.epochs.copy()
+            scores[found.number] = best.objective
+            epochs[found.number] += best.n_iter
+            attributes |= {"init_scores_": scores, "init_epochs_": epochs}
         warn_not_converged(self, best)
         if best.converged:
             self._warn_widths(attributes, data.n_units)
-        vars(self).update(
-            attributes,
-            objective_=best.objective,
-            n_samples_seen_=data.n_units + (self.n_samples_seen_ if warm else 0),
-        )
+        vars(self).update(attributes)
 
     def _warn_widths(self, attributes, n_rows):
         """Warn of variances that are those of reg_covar."""

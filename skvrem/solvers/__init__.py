@@ -1,6 +1,7 @@
 """Estimators of a mean, and the loop that fits with them."""
 
 from skvrem.solvers._history import joined
+from skvrem.solvers._journal import checkpointed, remembered
 from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
 from skvrem.solvers._run import Run, run
 from skvrem.solvers._runs import Runs, Whole
@@ -39,10 +40,12 @@ __all__ = [
     "Sweeps",
     "Switch",
     "Whole",
+    "checkpointed",
     "joined",
     "names_for",
     "plan_em",
     "reduces_variance",
+    "remembered",
     "run",
     "run_starts",
     "search",

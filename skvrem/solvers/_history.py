@@ -50,7 +50,7 @@ class Result(NamedTuple):
     n_iter : int
         Epochs that moved the point.
     reason : str
-        Why no more were made: "tol", "stalled", "callback" or "max_iter".
+        Why no more were made: "tol", "stalled", "callback", "time" or "max_iter".
     left : float
         What is left to gain a unit, NaN where nothing is known of it.
     history : list of Epoch
@@ -72,8 +72,8 @@ class Result(NamedTuple):
 
     @property
     def stopped(self):
-        """Whether a callback has ended the fit."""
-        return self.reason == "callback"
+        """Whether a callback has ended the fit, or the time it was given."""
+        return self.reason in ("callback", "time")
 
     def attributes(self):
         """Return the fitted attributes that all estimators have."""

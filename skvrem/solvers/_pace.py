@@ -39,4 +39,4 @@ class Pace:
 
     def state(self):
         """Return its numbers."""
-        return {"factor": self.factor, "ceiling": self.ceiling, "n_slow": self.n_slow}
+        return dict(vars(self))

@@ -129,6 +129,15 @@ class Model(Protocol):
         Only for models whose parts can collapse.
         """
 
+    def pack(self, point):
+        """Return the point without what the next visits write anew, for a checkpoint.
+
+        Only for models whose points have room for such things.
+        """
+
+    def unpack(self, point):
+        """Return a packed point with room for them. Only for models that pack."""
+
     def may_end(self, point, mean, tol) -> bool:
         """Whether a fit may end at `point`, where less than `tol` is left to gain.
 
@@ -347,7 +356,13 @@ class Solver(Protocol):
         """Go back to where `anchor` was made; the loop moves the point itself."""
 
     def state(self) -> dict:
-        """Return what an epoch needs beside the point, as plain numbers and arrays."""
+        """Return what an epoch needs beside the point, as plain numbers and arrays.
+
+        Neither anchors nor tables, which `certify` makes.
+        """
+
+    def resume(self, state) -> None:
+        """Take a state back, after `start` and before the point is certified."""
 
 
 class Temperature(Protocol):
@@ -358,6 +373,12 @@ class Temperature(Protocol):
 
     def observe(self, point) -> None:
         """Take note of a point that has been certified. Only where it is learned."""
+
+    def state(self) -> dict:
+        """Return what has been learned. Only where it is."""
+
+    def resume(self, state) -> None:
+        """Take it back. Only where it is learned."""
 
 
 def recentred(model, point):

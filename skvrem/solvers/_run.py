@@ -4,16 +4,17 @@ import math
 import time
 from typing import Any
 
-import numpy as np
-
 from skvrem.schedules import Constant
-from skvrem.solvers._history import Epoch, Result, as_history
+from skvrem.solvers._history import Epoch, Result
+from skvrem.solvers._journal import new_slot
 from skvrem.solvers._pace import Pace
 from skvrem.solvers._prediction import Prospect
 from skvrem.solvers._protocols import recentred
 from skvrem.solvers.estimate._batch import Batch
 
 ONE = Constant(1.0)
+# What the loop itself counts.
+COUNTS = "n_iter", "n_steps", "passes", "size", "current_temperature", "reason"
 
 
 class Run:
@@ -39,6 +40,7 @@ class Run:
         a method `observe` is told every point that has been certified.
     report : callable, default=None
         Called with each `Epoch` that moved and its point; a true answer stops the fit.
+        Runs that report are those of an estimator's own fit: they are in checkpoints.
     passes, seconds : float
         What the start has cost.
     """
@@ -69,6 +71,7 @@ class Run:
         self.good: Any = None
         self.current_temperature = math.nan  # of the anchor
         self.point = point
+        self.slot = None if report is None else new_slot()
 
     def advance(self, n_epochs):
         """Make so many epochs more, or fewer if the fit ends before.
@@ -77,19 +80,26 @@ class Run:
         -------
         self : Run
         """
-        if not self.history:
+        goal = self.n_iter + n_epochs
+        if self.slot is not None and self.slot.knows(goal):
+            return self  # `result` tells where that led
+        if self.anchor is None:
             self.solver.start(self.model, self.data, self.rng)
-            self._certify(self.point)
-            self.point = None  # the anchor's alone
-            self.good = self.anchor if self.solver.certifies else None
-            self.prospect.begin(self.anchor)
-            self.size = self.step_size(0)
-            self._record(self.solver.name, math.nan)
-        for _ in range(n_epochs):
-            if self.reason is not None:
-                break
+            saved = None if self.slot is None else self.slot.saved
+            self._begin() if saved is None else self._resume(saved)
+        while self.n_iter < goal and self.reason is None:
             self._epoch()
+            if self.slot is not None and self.slot.see(self):
+                self.reason = self.reason or "time"
         return self
+
+    def _begin(self):
+        self._certify(self.point)
+        self.point = None  # the anchor's alone
+        self.good = self.anchor if self.solver.certifies else None
+        self.prospect.begin(self.anchor)
+        self.size = self.step_size(0)
+        self._record(self.solver.name, math.nan)
 
     def _epoch(self):
         name, before = self.solver.name, self.anchor.objective
@@ -212,15 +222,22 @@ class Run:
             bound, or the temperature is above 1, a pass more finds it, and the run
             cannot go on from there.
         """
+        known = None if self.slot is None else self.slot.tell()
+        if known is not None:
+            known, drawn = known
+            self.n_iter = known.n_iter
+            self._set_drawn(drawn)
+            return known._replace(point=self._unpacked(known.point))
         anchor, history = self.anchor, self.history
         if not self.solver.exact or self.current_temperature != 1.0:
             point = anchor.point
             if self.solver.exact is False and self.n_iter:
                 # What the bound is of.
                 point = self.model.update(point, anchor.mean, None, 1.0)
+                point = recentred(self.model, point)
             batch = Batch()
             batch.start(self.model, self.data, self.rng)
-            anchor = batch.certify(recentred(self.model, point), 1.0)
+            anchor = batch.certify(point, 1.0)
             row = history[-1]._replace(
                 passes=self.passes + anchor.passes,
                 seconds=time.perf_counter() - self.began,
@@ -228,28 +245,86 @@ class Run:
                 temperature=1.0,
             )
             history = [*history, row]
+        result = self._result(anchor)._replace(history=history)
+        if self.slot is not None:
+            packed = result._replace(point=self._packed(result.point))
+            self.slot.keep(packed, self._drawn())
+        return result
+
+    def _result(self, anchor):
         reason, left = self.reason or "max_iter", self.prospect.left
         return Result(
-            anchor.point, anchor.objective, self.n_iter, reason, left, history
+            anchor.point, anchor.objective, self.n_iter, reason, left, self.history
         )
 
-    def state(self):
-        """Return the state of the loop and of the solver, as plain numbers and arrays.
+    def attributes(self):
+        """Return the fitted attributes of where the run is, as of a fit ended there."""
+        found, describe = self._result(self.anchor), self.report.attributes
+        known = found.attributes() | {"converged_": False}
+        return known | describe(found.point, found.objective)
 
-        The point is the model's; anchors and tables are not in it, as a pass makes
-        them again.
+    def state(self):
+        """Return where the run is, to `resume` from it.
+
+        The point, and what the loop, the solver, the temperature and the generator of
+        random numbers know beside it, as numbers and arrays. Anchors and tables are not
+        in it, nor what the model finds again by a pass.
         """
-        return {
-            "n_iter": self.n_iter,
-            "n_steps": self.n_steps,
-            "n_small": self.prospect.n_small,
-            "passes": self.passes,
+        state = {name: getattr(self, name) for name in COUNTS}
+        return state | {
+            "point": self._packed(self.anchor.point),
             "seconds": time.perf_counter() - self.began,
             "pace": self.pace.state(),
-            "gains": np.array(self.prospect.gains, dtype=float),
-            "history": as_history(self.history),
-            "solver": {"name": self.solver.name, **self.solver.state()},
+            "prospect": dict(vars(self.prospect)),
+            "history": list(self.history),
+            "solver": self.solver.state(),
+            **{name: part.state() for name, part in self._learning().items()},
+            "drawn": self._drawn(),
         }
+
+    def _drawn(self):
+        return None if self.rng is None else self.rng.bit_generator.state
+
+    def _set_drawn(self, state):
+        if self.rng is not None:
+            self.rng.bit_generator.state = state
+
+    def _packed(self, point):
+        return self.model.pack(point) if hasattr(self.model, "pack") else point
+
+    def _unpacked(self, point):
+        unpacks = point is not None and hasattr(self.model, "unpack")
+        return self.model.unpack(point) if unpacks else point
+
+    def _learning(self):
+        """What else knows more as a fit goes on, by name."""
+        parts = {"temperature": self.temperature, "report": self.report}
+        return {name: part for name, part in parts.items() if hasattr(part, "state")}
+
+    def _resume(self, state):
+        """Go on from a state: certify the point anew."""
+        for name in COUNTS:
+            setattr(self, name, state[name])
+        self.began = time.perf_counter() - state["seconds"]
+        vars(self.pace).update(state["pace"])
+        vars(self.prospect).update(state["prospect"])
+        self.history = list(state["history"])
+        self.solver.resume(state["solver"])
+        for name, part in self._learning().items():
+            part.resume(state[name])
+        if self.reason in ("callback", "time") and not _has_ended(self.report):
+            self.reason = None
+        point, self.point = self._unpacked(state["point"]), None
+        self.anchor = self.solver.certify(point, 1.0 / self.current_temperature)
+        self.passes += self.anchor.passes
+        self.good = self.anchor if self.solver.certifies else None
+        self.n_decreases = 0
+        self._set_drawn(state["drawn"])
+
+
+def _has_ended(report):
+    """Whether what watches a fit wants no more of it, by rows held out."""
+    return getattr(report, "ended", False)
 
 
 def run(model, solver, data, point, *, max_iter, **options):

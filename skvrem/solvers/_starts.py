@@ -18,7 +18,7 @@ class Start(NamedTuple):
     ----------
     model, point : see ``_protocols.py``
     attributes : callable
-        Turns a point into fitted attributes.
+        Turns a point and its objective into fitted attributes.
     passes : float
         What finding the point has cost.
     temperature : callable
@@ -68,13 +68,17 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
 
     def enter(number):
         seed = random_state.randint(2**31 - 1) if random_state is not None else 0
-        return _Entrant(estimator, start, plan, data, progress, number, seed, stop)
+        known = {**plan.attributes(data.n_units), "init_scores_": scores}
+        given = estimator, start, plan, data, progress, number, seed, stop
+        return _Entrant(*given, known)
 
     def see(entrant, result):
         scores[entrant.number] = result.objective
         epochs[entrant.number] = result.n_iter
-        height = np.nan_to_num(result.objective, nan=-np.inf)
-        return entrant.is_degenerate(result.point), -height
+        slot = entrant.slots[-1]
+        find = partial(entrant.loss, result)
+        unknown = slot is None or result.stopped  # the latter are not kept
+        return find() if unknown else slot.loss(find)
 
     # One at a time, but in a race.
     entrants: Any = map(enter, range(progress.n_init))
@@ -85,19 +89,25 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
         entrants.sort(key=lambda entrant: see(entrant, entrant.run.result()))
         for entrant in entrants[n_left:]:
             entrant.report.end()
+            drop(entrant.slots)
         del entrants[n_left:]
     best: Any = None
     describe: Any = None
-    lowest = True, np.inf
+    lowest, kept = (True, np.inf), []
     for entrant in entrants:
         result = entrant.finish()
         loss = see(entrant, result)
         if best is None or loss < lowest:
-            lowest, best, describe = loss, result, entrant.attributes
-        if entrant.report.end():
+            drop(kept)
+            lowest, best, kept = loss, result, entrant.slots
+            describe = entrant.attributes
+        else:
+            drop(entrant.slots)
+        if entrant.report.end() or result.reason == "time":
             break
     return best, {
-        **describe(best.point),
+        **describe(best.point, best.objective),
+        "objective_": best.objective,
         **best.attributes(),
         **plan.attributes(data.n_units),
         "solver_": best.history[-1].solver,
@@ -109,12 +119,15 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
 class _Entrant:
     """A start on its way: runs that go on from each other, and what they report to."""
 
-    def __init__(self, estimator, start, plan, data, progress, number, seed, stop):
+    def __init__(
+        self, estimator, start, plan, data, progress, number, seed, stop, known
+    ):
         self.number, self.plan, self.most = number, plan, estimator.max_iter
+        self.known = known
         self.began, rng = time.perf_counter(), np.random.default_rng(seed)
         begin = start(rng)
         self.attributes, self.degenerate = begin.attributes, begin.degenerate
-        self.report = progress.start(number, begin.attributes)
+        self.report = progress.start(number, self.describe, stop)
         self.open = partial(
             Run,
             begin.model,
@@ -123,19 +136,33 @@ class _Entrant:
             temperature=begin.temperature,
             tol=estimator.tol,
             rng=rng,
-            report=partial(_report, self.report, stop),
+            report=self.report,
         )
         solver = plan.lead() if plan.rungs else plan.solver
         cost = {"passes": begin.passes, "seconds": time.perf_counter() - self.began}
         self.run = self.open(solver, point=begin.point, **cost)
+        self.slots = [self.run.slot]
+
+    def describe(self, point, objective):
+        """Return the fitted attributes of where the start is."""
+        scores = self.known["init_scores_"].copy()
+        scores[self.number] = objective
+        return {
+            "solver_": self.run.solver.name,
+            "objective_": objective,
+            **self.known,
+            "init_scores_": scores,
+            **self.attributes(point, objective),
+        }
 
     def advance(self, n_epochs):
         """Make so many epochs more, of those that there may be."""
         self.run.advance(min(n_epochs, self.most - self.run.n_iter))
 
-    def is_degenerate(self, point):
-        """Whether what a point has reached counts for nothing."""
-        return self.degenerate is not None and bool(self.degenerate(point))
+    def loss(self, result):
+        """Return what is lower the better: what is degenerate counts for nothing."""
+        degenerate = self.degenerate is not None and self.degenerate(result.point)
+        return bool(degenerate), -np.nan_to_num(result.objective, nan=-np.inf)
 
     def finish(self):
         """Go on to the end, by the solver of the plan."""
@@ -151,9 +178,12 @@ class _Entrant:
         last = self.open(
             plan.solver, point=result.point, passes=passes, seconds=seconds
         )
+        self.slots.append(last.slot)
         return joined([result, last.advance(left).result()])
 
 
-def _report(report, stop, epoch, point):
-    asked = report(epoch, point)
-    return asked or (stop is not None and stop(epoch))
+def drop(slots):
+    """Let a checkpoint forget the points of a start that others have left behind."""
+    for slot in slots:
+        if slot is not None:
+            slot.drop()

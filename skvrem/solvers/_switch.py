@@ -101,6 +101,21 @@ class Switch:
         self.beta = beta
         return self._turn(self.active.certify(point, beta))
 
+    def state(self):
+        """Return whose turn it is, and the state of that solver."""
+        return {
+            "objectives": self.objectives[:-1] if self.active is self.first else [],
+            "second": self.active is self.second,
+            "active": self.active.state(),
+        }
+
+    def resume(self, state):
+        """Take it back, before the point is certified."""
+        self.objectives = list(state["objectives"])
+        if state["second"]:
+            self._enter_second()
+        self.active.resume(state["active"])
+
     def epoch(self, anchor, pace, rng):
         """Make an epoch of the solver whose turn it is."""
         moved = self.active.epoch(anchor, pace, rng)
@@ -120,10 +135,15 @@ class Switch:
         self.objectives.append(anchor.objective)
         if not self.until(self.objectives):
             return anchor
-        self.active, passes = self.second, anchor.passes
+        passes = anchor.passes
+        self._enter_second()
+        anchor = self.second.certify(anchor.point, self.beta)
+        return anchor._replace(passes=passes + anchor.passes)
+
+    def _enter_second(self):
+        """Give the second solver what the first one has, and the turn."""
+        self.active = self.second
         if isinstance(self.first, Minibatches) and isinstance(self.second, Minibatches):
             self.second.take(self.rest[0], self.first.partition)
         else:
             self.second.start(*self.rest)
-        anchor = self.second.certify(anchor.point, self.beta)
-        return anchor._replace(passes=passes + anchor.passes)

@@ -260,7 +260,8 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         """
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            self._fit(X, y, sample_weight)
+            with solvers.checkpointed(self, X, sample_weight):
+                self._fit(X, y, sample_weight)
         return self
 
     @with_callbacks
@@ -277,10 +278,16 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             topics = given
             if topics is None:
                 topics = self._random_topics(priors[1], data, rng)
+            point, passes = self._start(model, topics.T, data.n_units), 0.0
+            if warm and hasattr(model, "refill"):
+                point, passes = model.refill(point, data)
             return solvers.Start(
                 model,
-                self._start(model, topics.T, data.n_units),
-                lambda point: self._attributes(model, model.recentre(point), constants),
+                point,
+                lambda point, objective: self._attributes(
+                    model, model.recentre(point), constants
+                ),
+                passes=passes,
                 temperature=self._temperature(plan, model, data, rng),
             )
 
@@ -291,7 +298,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                 self, start, plan, data, progress, random_state, self._stop()
             )
         warn_not_converged(self, best, "token")
-        vars(self).update(attributes, objective_=best.objective)
+        vars(self).update(attributes)
         self._finish(data, best, plan, random_state)
 
     def _constants(self, priors, data, warm):

@@ -70,59 +70,9 @@ class Progress:
         if self.context is not None and kind is None:
             self.context.call_on_fit_task_end(**self.arguments)
 
-    def start(self, number, attributes):
-        """Begin a start; return what `run` calls with every epoch.
-
-        Its ``end()`` ends the start, and is true where a callback wants no more.
-
-        Parameters
-        ----------
-        number : int
-        attributes : callable
-            Makes the fitted attributes of a point, for callbacks that evaluate.
-        """
-        start = None
-        if self.context is not None:
-            start = self.context.subcontext("start", max_subtasks=self.max_iter)
-            start.call_on_fit_task_begin(**self.arguments)
-        if self.bar is not None:
-            task = self.bar.add_task(
-                f"{self.name} start {number + 1}/{self.n_init}",
-                total=self.max_iter,
-                note="",
-            )
-
-        def report(epoch, point):
-            report.epochs += 1
-            report.unsaid = None
-            if self.bar is not None:
-                note = f"objective {epoch.objective:.6g}"
-                self.bar.update(task, completed=report.epochs, note=note)
-            elif self.verbose:
-                if report.epochs == 1 or report.epochs % self.interval == 0:
-                    self._line(number, report.epochs, epoch)
-                else:
-                    report.unsaid = epoch
-            if start is None:
-                return False
-            context = start.subcontext("epoch")
-            context.call_on_fit_task_begin(**self.arguments)
-            return context.call_on_fit_task_end(
-                **self.arguments,
-                reconstruction_attributes=lambda: {
-                    **attributes(point),
-                    **self.record(),
-                },
-            )
-
-        def end():
-            if report.unsaid is not None:
-                self._line(number, report.epochs, report.unsaid)
-            return start is not None and start.call_on_fit_task_end(**self.arguments)
-
-        report.epochs, report.unsaid = 0, None
-        report.end = end
-        return report
+    def start(self, number, attributes, stop=None):
+        """Begin a start; return its `Report`, which `run` calls with every epoch."""
+        return Report(self, number, attributes, stop)
 
     def _line(self, number, epochs, epoch):
         T = epoch.temperature
@@ -134,6 +84,83 @@ class Progress:
             f"objective {epoch.objective:.6f}{tempered}",
             flush=True,
         )
+
+
+class Report:
+    """Reports the epochs of one start.
+
+    Parameters
+    ----------
+    progress : Progress
+    number : int
+        Of the start.
+    attributes : callable
+        Makes the fitted attributes of a point and its objective, for callbacks and
+        checkpoints.
+    stop : callable, default=None
+        Called with each `Epoch`; a true answer ends the start.
+    """
+
+    def __init__(self, progress, number, attributes, stop=None):
+        self.progress, self.number, self.attributes = progress, number, attributes
+        self.stop = stop
+        self.epochs, self.unsaid = 0, None
+        self.context = self.task = None
+        if progress.context is not None:
+            self.context = progress.context.subcontext(
+                "start", max_subtasks=progress.max_iter
+            )
+            self.context.call_on_fit_task_begin(**progress.arguments)
+        if progress.bar is not None:
+            self.task = progress.bar.add_task(
+                f"{progress.name} start {number + 1}/{progress.n_init}",
+                total=progress.max_iter,
+                note="",
+            )
+
+    def __call__(self, epoch, point):
+        """Report an epoch; return whether the start is to end."""
+        asked = self._say(epoch, point)
+        return asked or (self.stop is not None and self.stop(epoch))
+
+    def _say(self, epoch, point):
+        progress = self.progress
+        self.epochs += 1
+        self.unsaid = None
+        if progress.bar is not None:
+            note = f"objective {epoch.objective:.6g}"
+            progress.bar.update(self.task, completed=self.epochs, note=note)
+        elif progress.verbose:
+            if self.epochs == 1 or self.epochs % progress.interval == 0:
+                progress._line(self.number, self.epochs, epoch)
+            else:
+                self.unsaid = epoch
+        if self.context is None:
+            return False
+        context = self.context.subcontext("epoch")
+        context.call_on_fit_task_begin(**progress.arguments)
+        return context.call_on_fit_task_end(
+            **progress.arguments,
+            reconstruction_attributes=lambda: {
+                **self.attributes(point, epoch.objective),
+                **progress.record(),
+            },
+        )
+
+    def end(self):
+        """End the start; return whether a callback wants no more of them."""
+        if self.unsaid is not None:
+            self.progress._line(self.number, self.epochs, self.unsaid)
+        context, arguments = self.context, self.progress.arguments
+        return context is not None and context.call_on_fit_task_end(**arguments)
+
+    def state(self):
+        """Return what a checkpoint keeps."""
+        return {"epochs": self.epochs}
+
+    def resume(self, state):
+        """Go on from there."""
+        self.epochs = state["epochs"]
 
 
 def _is_terminal(stream):

@@ -32,6 +32,7 @@ def all_or_nothing(estimator):
         yield
         check_finite_fit(estimator)
         estimator._remember_parameters()
+        vars(estimator).pop("_resumed", None)  # what a checkpoint would go on from
     except BaseException:
         vars(estimator).clear()
         vars(estimator).update(before)

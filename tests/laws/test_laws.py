@@ -292,7 +292,7 @@ def test_a_fit_can_pause(case, name):
     assert ends[0].objective == ends[1].objective
     state = parted.state()
     assert state["n_iter"] == 5
-    assert state["solver"]["name"] == ends[1].history[-1].solver
+    assert state["history"][-1].solver == ends[1].history[-1].solver
     pickle.dumps(state)
 
 

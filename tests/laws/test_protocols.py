@@ -33,12 +33,14 @@ OPTIONAL = {
     "longest_step",
     "may_end",
     "norm",
+    "pack",
     "recentre",
     "renewed",
     "reseed",
     "slack",
     "surrogate",
     "translate",
+    "unpack",
     "variance",
 }
 

@@ -279,7 +279,7 @@ class Ends:
         self.n_init = n_init
         self.began, self.ended, self.epochs = 0, 0, []
 
-    def start(self, number, attributes):
+    def start(self, number, attributes, stop=None):
         def report(epoch, point):
             self.epochs.append((number, point.value))
 
@@ -300,7 +300,9 @@ def starts(heights, plan, max_iter):
     progress, heights = Ends(len(heights)), iter(heights)
 
     def start(rng):
-        return solvers.Start(Still(), Height(next(heights)), lambda p: {"at_": p.value})
+        return solvers.Start(
+            Still(), Height(next(heights)), lambda p, _: {"at_": p.value}
+        )
 
     estimator = SimpleNamespace(max_iter=max_iter, tol=1e-3)
     rng = np.random.RandomState(0)
@@ -389,7 +391,7 @@ def test_a_degenerate_start_loses_to_any_other():
         return solvers.Start(
             Still(),
             Height(next(heights)),
-            lambda p: {"at_": p.value},
+            lambda p, _: {"at_": p.value},
             degenerate=lambda p: p.value > 8.0,
         )
 

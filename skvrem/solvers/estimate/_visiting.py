@@ -14,7 +14,8 @@ class Visiting:
     - ``visits(rng)`` yields what `estimate` is called with during an epoch;
     - ``estimate(visit, point)`` returns (mean, correction) of the estimate at a point;
     - ``passes``: over the data that the visits of an epoch cost;
-    - ``unit_step``: the step is always 1, whatever the pace.
+    - ``unit_step``: the step is always 1, whatever the pace;
+    - ``lasting``: attributes that an epoch leaves to the next, beside its point.
     """
 
     model: Any
@@ -24,6 +25,7 @@ class Visiting:
     unit_step = False
     noisy = False
     confirms = 1
+    lasting: tuple = ()
 
     def epoch(self, anchor, pace, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
@@ -43,5 +45,9 @@ class Visiting:
         """Nothing to restore: the next epoch makes what it needs."""
 
     def state(self):
-        """Nothing beside the point."""
-        return {}
+        """What an epoch leaves to the next one; see `Solver`."""
+        return {name: getattr(self, name) for name in self.lasting}
+
+    def resume(self, state):
+        """Take it back, before the point is certified."""
+        vars(self).update(state)

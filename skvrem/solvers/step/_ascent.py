@@ -25,6 +25,10 @@ class Ascent(Batch):
         super().start(model, data, rng)
         self.predictions = []
 
+    def state(self):
+        """Return predictions; that of the point comes anew with it."""
+        return {"predictions": self.predictions[:-1]}
+
     def certify(self, point, beta):
         """Evaluate the mean at the point, and what is left to gain."""
         self.anchor = self._predicting(super().certify(point, beta))

@@ -50,6 +50,7 @@ class QuasiNewton(Batch):
 
     #: Where predictions are not trusted: a step can be small by chance.
     patience = 3
+    lasting = ("pairs", "age", "oldest")
 
     def __init__(self, tol, memory=10, trusted=True, name=None):
         # Without pairs of steps these are damped steps of the metric: plain batch.
@@ -66,6 +67,10 @@ class QuasiNewton(Batch):
         self.pairs: deque = deque(maxlen=self.memory)
         self.predictions = []
         self.age, self.oldest = 0, STEPS_BETWEEN
+
+    def state(self):
+        """Return pairs and predictions; that of the point comes anew with it."""
+        return super().state() | {"predictions": self.predictions[:-1]}
 
     def certify(self, point, beta):
         """Evaluate a point that no step has led to, with the metric taken there."""

@@ -26,6 +26,7 @@ class Squarem(Batch):
     name = "batch+squarem"
     # Short extrapolations and long ones take turns: two of each.
     patience = 4
+    lasting = ("longest",)
 
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
@@ -72,7 +73,3 @@ class Squarem(Batch):
         if -alpha == self.longest:
             self.longest *= 4.0
         return combination((1.0, s0), (-2.0 * alpha, r), (alpha * alpha, v))
-
-    def state(self):
-        """Return the longest extrapolation allowed."""
-        return {"longest": self.longest}

@@ -146,5 +146,9 @@ class Sweeps:
         self.known = None
 
     def state(self):
-        """Nothing beside the point: a pass makes anew what is known."""
-        return {}
+        """Return predictions; that of the point, and what is known, come anew."""
+        return {"predictions": self.predictions[:-1], "short": self.short}
+
+    def resume(self, state):
+        """Take them back, before the point is certified."""
+        vars(self).update(state)

@@ -546,8 +546,13 @@ class TemperedLDA(TopicModel):
                 stacklevel=outside(),
             )
 
+    def _n_batches(self):
+        """One more than the minibatches visited; of a checkpoint, about."""
+        steps = max(1, round(self.n_documents_seen_ / self.batch_size_))
+        return vars(self).get("n_batch_iter_", 1 + self.n_iter_ * steps)
+
     def _count_batch(self, first, seen, data, random_state):
-        n_batches = 0 if first else self.n_batch_iter_ - 1
+        n_batches = 0 if first else self._n_batches() - 1
         documents = data.n_weighted + (0 if first else self.n_documents_seen_)
         mass = seen + data.total_weight
         if self.total_samples is not None:

@@ -149,6 +149,15 @@ class CollapsedLDAModel(WordModel):
         )
         return TopicPoint(WordSums.of(sums), own)
 
+    def pack(self, point):
+        """Return the point without n_d that the next visits find."""
+        return point._replace(own=point.own._replace(after=None))
+
+    def unpack(self, point):
+        """Return the point with room for them."""
+        after = np.zeros_like(point.own.before)
+        return point._replace(own=point.own._replace(after=after))
+
     def recentre(self, point):
         """Return the point with its statistics in one array, and learned priors."""
         renewed = super().recentre(point)

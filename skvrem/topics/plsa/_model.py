@@ -39,6 +39,10 @@ from skvrem.utils._parallel import map_chunks
 LEAST_PROBABILITY = 1e-10
 
 
+# EM steps on a document whose θ is not known, at topics that are.
+REFILL = 100
+
+
 class Parameters(NamedTuple):
     """Topics word by word, and the documents' shares of them, padded with zeros.
 
@@ -96,6 +100,23 @@ class PLSAModel(WordModel):
         theta = self.uniform(n_documents)
         sums = WordSums.of(pad(sums, self.dtype))
         return TopicPoint(sums, (theta, np.empty_like(theta)))
+
+    def pack(self, point):
+        """Return the point without θ that the next visits find."""
+        return point._replace(own=point.own[:1])
+
+    def unpack(self, point):
+        """Return the point with room for them."""
+        return point._replace(own=(*point.own, np.empty_like(*point.own)))
+
+    def refill(self, point, data):
+        """Return the point with θ that are best for its topics, and the passes made."""
+        (batch,) = data.chunks().batches
+        phi = self._topics(point.sums, batch.rows.words, 1.0, seen=True)
+        theta = self.uniform(data.n_units)
+        after = theta.copy()
+        self._e_step(phi, theta, after, batch, 1.0, REFILL)
+        return point._replace(own=(after, theta)), 1.0
 
     def uniform(self, n_documents):
         """Return θ of documents that nothing is known of."""

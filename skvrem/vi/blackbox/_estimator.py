@@ -1,5 +1,6 @@
 """A user's own model: the scikit-learn shell."""
 
+import math
 import time
 from typing import Any, Literal, Self
 
@@ -9,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem import solvers
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -315,7 +317,8 @@ class VariationalInference(
         """
         with whole_fit(self, ADVICE):
             self._check_parameters()
-            self._fit(X, sample_weight)
+            with solvers.checkpointed(self, X, sample_weight):
+                self._fit(X, sample_weight)
         self._judge(self.n_passes_)
         return self
 
@@ -395,8 +398,22 @@ class VariationalInference(
         last = vars(self).get("posterior_") if self.warm_start else None
         warm = last is not None and last.n_dim == d
         point = model.point_of(last) if warm else None
+
+        def describe(point, objective):
+            return {
+                **self._attributes(model, point),
+                "parameter_names_": names,
+                "elbo_": objective,
+                "elbo_se_": math.nan,
+                "objective_": objective,
+                "n_passes_": target.n_evaluated / target.rows.size,
+                "n_samples_seen_": n_rows,
+                "solver_": plan.name,
+                "optimizer_": plan.optimizer,
+            }
+
         with Progress(self, X, None, 1) as progress:
-            report = progress.start(0, lambda at: self._attributes(model, at))
+            report = progress.start(0, describe)
             fit = Fit(self, model, plan, start, rng, began, report)
             point, curvature = fit.grow(*fit.run(point))
             report.end()
@@ -412,15 +429,9 @@ class VariationalInference(
             elbo, error = model.bound(point, draws, control)
         result = fit.runs.result()
         vars(self).update(
-            self._attributes(model, point),
-            parameter_names_=names,
+            describe(point, result.objective),
             elbo_=elbo,
             elbo_se_=error,
-            objective_=result.objective,
-            n_passes_=target.n_evaluated / target.rows.size,
-            n_samples_seen_=n_rows,
-            solver_=plan.name,
-            optimizer_=plan.optimizer,
             step_size_=fit.step_size,
             batch_size_=fit.batch_size,
             _rows=(*rows, within, prior),

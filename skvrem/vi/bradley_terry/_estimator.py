@@ -257,7 +257,8 @@ class BradleyTerry(
         """
         with whole_fit(self, ADVICE), threads(self.n_jobs):
             check_parameters(self, prior_scale=SCALES)
-            self._fit(X, y, sample_weight)
+            with solvers.checkpointed(self, X, y, sample_weight):
+                self._fit(X, y, sample_weight)
         return self
 
     def partial_fit(self, X, y=None, sample_weight=None):
@@ -321,11 +322,17 @@ class BradleyTerry(
         if kind == "auto":
             kind = "fullrank" if prior.n_dim <= MOST_FULL else "lowrank"
 
-        def attributes(point):
-            return self._attributes(point, items, n_matches, offset)
+        def describe(point, objective):
+            return {
+                **self._attributes(point, items, n_matches, offset),
+                "classes_": np.array([0.0, 0.5, 1.0] if tied else [0.0, 1.0]),
+                "elbo_": float(objective),
+                "objective_": float(objective),
+                "_eta_precision": tie_prior[1],
+            }
 
         with Progress(self, X, y, 1) as progress:
-            report = progress.start(0, attributes)
+            report = progress.start(0, describe)
             runs = solvers.Runs(self.max_iter, began, rng=None, report=report)
             mean = prior.mean
             # Independent skills roughly, then what is asked for from there.
@@ -342,18 +349,14 @@ class BradleyTerry(
             report.end()
         result = runs.result()
         warn_not_converged(self, result, unit="")
-        self._eta_precision = tie_prior[1]
-        if tied:
-            found = model.statistics(result.point, None, 1.0)
-            self._eta_precision = model.direction(result.point, found).eta_precision
         vars(self).update(
-            attributes(result.point),
-            classes_=np.array([0.0, 0.5, 1.0] if tied else [0.0, 1.0]),
-            elbo_=float(result.objective),
-            objective_=float(result.objective),
+            describe(result.point, result.objective),
             **result.attributes(),
             _rows=(matches, prior),
         )
+        if tied:
+            found = model.statistics(result.point, None, 1.0)
+            self._eta_precision = model.direction(result.point, found).eta_precision
 
     def __getstate__(self):
         # Matches stay where they are: only what has been learnt travels.

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from functools import partial
 from numbers import Integral
 from typing import Literal, Self
 
@@ -13,6 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem import solvers
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
 from skvrem.utils._base import VersionedPickle, summary_table
@@ -225,7 +225,8 @@ class GaussianDropoutClassifier(
         """Learn from rows, wholly or not at all."""
         with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
             self._check_parameters()
-            learn(*rows)
+            with solvers.checkpointed(self, *rows, stream=learn != self._fit):
+                learn(*rows)
         return self
 
     def _check_parameters(self):
@@ -313,9 +314,16 @@ class GaussianDropoutClassifier(
         model = self._model(rows, numbers, weight)
         point = Point(Weights(self._first(model.network, before, rng)))
         fitted = model if plan.name == "batch" else self._steps(model, plan)
-        attributes = partial(self._attributes, model.network, dtype=rows.dtype)
+
+        def describe(parameters, objective):
+            found = self._attributes(model.network, parameters, rows.dtype)
+            objectives = {"loss_": -objective, "objective_": objective}
+            return found | objectives | plan.attributes()
+
         with Progress(self, X, y, 1) as progress:
-            report = progress.start(0, lambda at: attributes(at.parameters))
+            report = progress.start(
+                0, lambda at, objective: describe(at.parameters, objective)
+            )
             watch = Watch(self, model.network, held_out, report)
             how = {"step_size": plan.step_size, "rng": rng}
             result, *_ = fit_bound(
@@ -331,11 +339,8 @@ class GaussianDropoutClassifier(
         if watch.best is not None:
             parameters, objective = watch.best
         vars(self).update(
-            attributes(parameters),
-            loss_=-objective,
-            objective_=objective,
+            describe(parameters, objective),
             **result.attributes(),
-            **plan.attributes(),
         )
 
     def _check_held_out(self, numbers):

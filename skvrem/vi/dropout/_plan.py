@@ -84,6 +84,7 @@ class Watch:
         self.network = network
         self.held_out = held_out
         self.report, self.end = report, report.end
+        self.attributes = report.attributes
         self.scores, self.without_gain = [], 0
         self.best, self.highest = None, -np.inf
         #: Whether held-out rows have ended the fit.
@@ -108,3 +109,15 @@ class Watch:
             self.best = point.parameters, epoch.objective
         self.ended = self.without_gain >= PATIENCE
         return stopped or self.ended
+
+    def state(self):
+        """Return what a checkpoint keeps."""
+        names = "scores", "without_gain", "best", "highest", "ended"
+        own = {name: getattr(self, name) for name in names}
+        return own | {"report": self.report.state()}
+
+    def resume(self, state):
+        """Go on from there."""
+        own = dict(state)
+        self.report.resume(own.pop("report"))
+        vars(self).update(own, scores=list(own["scores"]))

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem import solvers
 from skvrem.data import as_source
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import MatrixLike
@@ -148,10 +149,12 @@ class GaussianPosterior(
             elif not grouped:
                 for name in OF_GROUPS:
                     vars(self).pop(name, None)
-            if grouped:
-                self._fit_groups(X, y, sample_weight, groups, **stream)
-            else:
-                self._fit(X, y, sample_weight, **stream)
+            given = X, y, sample_weight, groups, stream.get("offset")
+            with solvers.checkpointed(self, *given, stream="stream" in stream):
+                if grouped:
+                    self._fit_groups(X, y, sample_weight, groups, **stream)
+                else:
+                    self._fit(X, y, sample_weight, **stream)
         return self
 
     @with_callbacks
@@ -212,15 +215,23 @@ class GaussianPosterior(
         if point is None:
             point = model.start(mean, rows, rng)
 
-        def attributes(parameters):
-            return self._attributes(reveal(parameters), k, dtype)
-
         moved, plan = model, plan.stepping(1.0, data.n_units)
         if plan.name != "batch":
             moved, plan = self._stepping(model, data, plan, point)
+        n_units = new[0].n_units
+
+        def describe(point, objective):
+            return {
+                **self._attributes(reveal(point.parameters), k, dtype),
+                "elbo_": objective,
+                "objective_": objective,
+                "n_samples_seen_": seen + n_units,
+                **plan.attributes(),
+            }
+
         how = {"step_size": plan.step_size, "rng": rng}
         with Progress(self, X, y, 1) as progress:
-            report = progress.start(0, lambda at: attributes(at.parameters))
+            report = progress.start(0, describe)
             result, last_model, error = fit_bound(
                 self, moved, rows, plan.solver, point, report, began, **how
             )
@@ -229,14 +240,10 @@ class GaussianPosterior(
             check_pivots(parameters.precision)
         warn_not_converged(self, result, unit="", advice=ADVICE, stacklevel=6)
         vars(self).update(
-            attributes(parameters),
-            elbo_=result.objective,
+            describe(result.point, result.objective),
             elbo_error_=error if family.n_predictors > 1 else 0.0,
-            objective_=result.objective,
-            n_samples_seen_=seen + new[0].n_units,
             **result.attributes(),
-            **plan.attributes(),
-            **self._of_family(last_model, new[0].n_units / (seen + new[0].n_units)),
+            **self._of_family(last_model, n_units / (seen + n_units)),
             _rows=(data, targets, prior),
         )
         vars(self).pop("_memory", None)

@@ -2,7 +2,6 @@
 
 import time
 import warnings
-from functools import partial
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -170,44 +169,47 @@ class ByGroup:
                 model, design, targets, weight, known, point
             )
         dtype = self.coef_.dtype if go_on else rows.dtype
-        attributes = partial(
-            self._group_attributes,
-            order,
-            dtype,
-            groups_=labels,
-            n_group_samples_=np.diff(bounds) + counts,
-        )
+        seen = self.n_samples_seen_ if go_on else 0
+
+        def describe(point, objective, model=model):
+            found = model.posterior(point)
+            state = {"past": model.seen(point), "n_rows": n_rows}
+            state["least"] = model.least_noise
+            state |= {"prior": prior, "order": order, "q": q, "scales": scales}
+            state["fixed"] = "prior", "order", "q", "scales"
+            own = self._of_grouped_family(model, found, len(rows) / (seen + len(rows)))
+            return {
+                **self._group_attributes(
+                    order,
+                    dtype,
+                    found,
+                    groups_=labels,
+                    n_group_samples_=np.diff(bounds) + counts,
+                ),
+                **own,
+                "log_marginal_likelihood_": model.log_marginal(point, found),
+                "objective_": objective,
+                "n_samples_seen_": seen + len(rows),
+                "solver_": "batch",
+                "expectation_": "laplace",
+                "optimizer_": "lbfgs",
+                "step_size_": 1.0,
+                "batch_size_": len(rows),
+                "_group_state": state,
+                "_grouped": True,
+            }
+
         with Progress(self, X, y, 1) as progress:
-            report = progress.start(
-                0, lambda at: attributes(model.posterior(at, False))
-            )
+            report = progress.start(0, describe)
             how = {"passes": passes}
             result, last, _ = fit_bound(
                 self, model, solvers.Whole(), solver, point, report, began, **how
             )
         warn_not_converged(self, result, unit="", stacklevel=6)
-        found = last.posterior(result.point)
-        seen = self.n_samples_seen_ if go_on else 0
         for name in OF_OTHERS:
             vars(self).pop(name, None)
-        state = {"past": last.seen(result.point), "n_rows": n_rows}
-        state["least"] = last.least_noise
-        state |= {"prior": prior, "order": order, "q": q, "scales": scales}
-        state["fixed"] = "prior", "order", "q", "scales"
         vars(self).update(
-            attributes(found),
-            **self._of_grouped_family(last, found, len(rows) / (seen + len(rows))),
-            log_marginal_likelihood_=last.log_marginal(result.point, found),
-            objective_=result.objective,
-            n_samples_seen_=seen + len(rows),
-            **result.attributes(),
-            solver_="batch",
-            expectation_="laplace",
-            optimizer_="lbfgs",
-            step_size_=1.0,
-            batch_size_=len(rows),
-            _group_state=state,
-            _grouped=True,
+            describe(result.point, result.objective, last), **result.attributes()
         )
         if not stream:
             self._warn_of_groups(prior, q)

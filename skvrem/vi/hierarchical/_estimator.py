@@ -321,7 +321,8 @@ class HierarchicalSoftmaxClassifier(
         """
         with whole_fit(self, CENTRE), threads(self.n_jobs):
             self._check_parameters()
-            self._fit(X, y, groups, sample_weight)
+            with solvers.checkpointed(self, X, y, groups, sample_weight):
+                self._fit(X, y, groups, sample_weight)
             self._warn_of_groups()
         return self
 
@@ -452,31 +453,31 @@ class HierarchicalSoftmaxClassifier(
         )
         point = self._start(model, data, classes, labels, go_on)
         solver = solvers.QuasiNewton(self.tol)
+
+        def describe(point, objective):
+            q = model.posterior(point)
+            found = attributes(q) | {"objective_": objective}
+            if not nested:
+                return found | {"elbo_": objective}
+            return found | {
+                "log_marginal_likelihood_": model.log_marginal(point, q),
+                "_seen": model.seen(point),
+            }
+
         with Progress(self, X, y, 1) as progress:
-            report = progress.start(
-                0, lambda at: attributes(model.posterior(at, False))
-            )
+            report = progress.start(0, describe)
             result, _, error = fit_bound(
                 self, model, data, solver, point, report, began, passes=passes
             )
         warn_not_converged(self, result, unit="")
-        q = model.posterior(result.point)
+        found = describe(result.point, result.objective)
         if nested:
             self._forget_bound()
-            bounds = {
-                "log_marginal_likelihood_": model.log_marginal(result.point, q),
-                "_seen": model.seen(result.point),
-            }
         else:
-            bounds = {"elbo_": result.objective, "elbo_error_": error}
+            found["elbo_error_"] = error
             for name in ("log_marginal_likelihood_", "_seen"):
                 vars(self).pop(name, None)
-        vars(self).update(
-            attributes(q),
-            objective_=result.objective,
-            **bounds,
-            **result.attributes(),
-        )
+        vars(self).update(found, **result.attributes())
 
     def _is_nested(self, labels, rows, classes, go_on):
         """Whether the scales of the population are integrated out last."""

@@ -215,7 +215,8 @@ class BayesianPPCA(
         """
         with whole_fit(self, CENTRE):
             self._check_parameters()
-            self._fit(X, y, sample_weight)
+            with solvers.checkpointed(self, X, sample_weight):
+                self._fit(X, y, sample_weight)
         return self
 
     def partial_fit(self, X, y=None, sample_weight=None):
@@ -284,24 +285,27 @@ class BayesianPPCA(
         learn, scale = self.noise_variance == "learn", float(self.prior_scale)
         model = PPCAModel(moments, scale, learn, draws)
 
-        def attributes(point):
-            return self._attributes(model, point, moments.mean, dtype)
+        def describe(point, objective):
+            known = moments.weight, moments.mean, moments.rows, moments.matrix
+            bound = model.statistics(point, None, 1.0)
+            return {
+                **self._attributes(model, point, moments.mean, dtype),
+                "elbo_": float(bound.objective),
+                "elbo_se_": float(bound.error),
+                "objective_": float(bound.objective),
+                "n_samples_seen_": n_rows,
+                "_moments": known,
+                "_learned": learn,
+            }
 
         with Progress(self, X, y, 1) as progress:
-            report = progress.start(0, attributes)
+            report = progress.start(0, describe)
             result = self._run(model, began, report)
             report.end()
-        bound = model.statistics(result.point, None, 1.0)
         warn_not_converged(self, result, unit="")
         vars(self).update(
-            attributes(result.point),
-            elbo_=float(bound.objective),
-            objective_=float(bound.objective),
-            elbo_se_=float(bound.error),
+            describe(result.point, result.objective),
             **result.attributes(),
-            n_samples_seen_=n_rows,
-            _moments=(moments.weight, moments.mean, moments.rows, moments.matrix),
-            _learned=learn,
         )
         if (root := self._joint_root()) is not None:
             scale = np.sqrt(np.einsum("ij,ij->i", root, root))
