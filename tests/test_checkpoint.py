@@ -103,7 +103,10 @@ OTHER_PATH = ("saga", "incremental")
 
 
 class Copying(Checkpoint):
-    """Keeps a copy of every file that is written."""
+    """Writes every epoch, and keeps a copy of every file."""
+
+    def __init__(self, path, every=1, **more):
+        super().__init__(path, every, **more)
 
     def write_journal(self, estimator, journal):
         super().write_journal(estimator, journal)
@@ -201,7 +204,7 @@ estimator = {make}
 if resume:
     estimator = Checkpoint.load(path).set_params(warm_start=True)
 print("begins", flush=True)
-Checkpoint(path).fit(estimator, X)
+Checkpoint(path, every=1).fit(estimator, X)
 np.save(path + ".npy", [estimator.objective_, estimator.n_iter_])
 """
 MIXTURE = {
@@ -307,6 +310,9 @@ def test_every_and_seconds(tmp_path):
     checkpoint = Copying(str(tmp_path / "fit"), seconds=1000)
     checkpoint.fit(mixture(max_iter=10), X)
     assert len(checkpoint.copies) == 1  # the end
+    checkpoint = Copying(str(tmp_path / "fit"), "auto")
+    checkpoint.fit(mixture(max_iter=200), X)
+    assert 1 <= len(checkpoint.copies) < 100
 
 
 def test_time_that_is_over(tmp_path):

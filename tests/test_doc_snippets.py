@@ -38,7 +38,8 @@ def pages():
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
-def test_code_blocks_run(page):
+def test_code_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some write files
     names = {"__name__": "__doc_page__"}
     for line, code in code_blocks(page.read_text("utf-8")):
         if ">>>" not in code:

@@ -17,6 +17,10 @@ import numpy as np
 
 # Rows whose values tell one X from another.
 SAMPLED = 1000
+# Share of the time that writing may take where nobody says how often.
+SHARE = 0.03
+# Seconds that the first is taken to take.
+USUAL_COST = 0.02
 # What may differ from the fit that goes on.
 FREE = frozenset({"max_iter", "n_jobs", "verbose", "verbose_interval", "warm_start"})
 
@@ -129,6 +133,7 @@ class Journal:
         self.slots = [slot.begin(self) for slot in self.slots]
         self.n_slots = self.n_epochs = 0
         self.began = self.written = time.perf_counter()
+        self.cost = USUAL_COST  # of the last writing, in seconds
         return self
 
     def __getstate__(self):
@@ -151,10 +156,15 @@ class Journal:
         now = time.perf_counter()
         most = checkpoint.max_time
         over = most is not None and now - self.began >= most
-        due = self.n_epochs % checkpoint.every == 0
-        if over or (due and now - self.written >= checkpoint.seconds):
+        pause = checkpoint.seconds
+        if checkpoint.every == "auto":
+            due, pause = True, max(pause, self.cost / SHARE)
+        else:
+            due = self.n_epochs % checkpoint.every == 0
+        if over or (due and now - self.written >= pause):
             checkpoint.write_journal(self._so_far(run), self)
             self.written = time.perf_counter()
+            self.cost = self.written - now
         return over
 
     def _so_far(self, run):

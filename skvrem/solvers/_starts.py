@@ -93,7 +93,8 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
         del entrants[n_left:]
     best: Any = None
     describe: Any = None
-    lowest, kept = (True, np.inf), []
+    kept: list = []
+    lowest = True, np.inf
     for entrant in entrants:
         result = entrant.finish()
         loss = see(entrant, result)

@@ -630,3 +630,26 @@ def test_pareto_k_is_that_of_the_last_matches():
         fresh.pareto_k_  # noqa: B018
     with pytest.raises(NotFittedError):
         BradleyTerry().pareto_k_  # noqa: B018
+
+
+@pytest.mark.parametrize("ties", [None, "davidson"])
+def test_a_warm_start_goes_on(ties):
+    rng = np.random.default_rng(0)
+    X = np.stack([rng.permutation(15)[:2] for _ in range(300)])
+    y = (X[:, 0] > X[:, 1]).astype(float)
+    y[::9] = 0.5
+    model = BradleyTerry(ties=ties, home_advantage=True, warm_start=True).fit(X, y)
+    first, objective = model.n_iter_, model.objective_
+    assert model.fit(X, y).n_iter_ < first
+    np.testing.assert_allclose(model.objective_, objective, atol=model.tol)
+    # Two times six steps are twelve.
+    short = {"tol": 0.0, "ties": ties, "home_advantage": True, "warm_start": True}
+    parted = BradleyTerry(max_iter=6, **short).fit(X, y).fit(X, y)
+    whole = BradleyTerry(max_iter=12, **short).fit(X, y)
+    np.testing.assert_allclose(parted.objective_, whole.objective_, rtol=1e-9)
+    # Items come and go.
+    other = model.fit(X + 3, y)
+    cold = BradleyTerry(ties=ties, home_advantage=True).fit(X + 3, y)
+    np.testing.assert_allclose(other.objective_, cold.objective_, atol=model.tol)
+    model.set_params(home_advantage=False).fit(X.astype(str), y)
+    assert model.items_.size == 15

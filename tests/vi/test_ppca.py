@@ -417,3 +417,16 @@ def test_many_loadings_are_independent():
     scale = model.posterior_.scale.reshape(2, -1)
     np.testing.assert_array_equal(model.components_std_, scale)
     assert model.sample_posterior(3)["components"].shape == (3, 2, 520)
+
+
+def test_a_warm_start_goes_on():
+    rng = np.random.default_rng(0)
+    X = 3.0 * rng.integers(2, size=(400, 1)) + rng.normal(size=(400, 3))
+    model = BayesianPPCA(2, random_state=0, warm_start=True).fit(X)
+    first, objective = model.n_iter_, model.objective_
+    assert model.fit(X).n_iter_ < first
+    np.testing.assert_allclose(model.objective_, objective, atol=model.tol)
+    # Other shapes begin anew.
+    cold = BayesianPPCA(3, random_state=0).fit(X)
+    warm = model.set_params(n_components=3).fit(X)
+    np.testing.assert_array_equal(warm.components_, cold.components_)

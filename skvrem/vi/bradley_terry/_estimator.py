@@ -111,6 +111,8 @@ class BradleyTerry(
         Steps, each a pass over the matches.
     tol : float, default=1e-4
         Converged when less is left to gain, in nats of the bound ``elbo_``.
+    warm_start : bool, default=False
+        Start from the last skills; items that were not there from the prior.
     n_jobs : int or None, default=None
         Threads; None is all cores, and one inside a joblib or dask worker. Results do
         not depend on it.
@@ -195,6 +197,7 @@ class BradleyTerry(
         handle_unknown: Literal["prior", "error"] = "prior",
         max_iter: int = 100,
         tol: float = 1e-4,
+        warm_start: bool = False,
         n_jobs: int | None = None,
         verbose: int = 0,
         verbose_interval: int = 10,
@@ -207,6 +210,7 @@ class BradleyTerry(
         self.handle_unknown = handle_unknown
         self.max_iter = max_iter
         self.tol = tol
+        self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.verbose_interval = verbose_interval
@@ -315,6 +319,9 @@ class BradleyTerry(
             nothing = np.zeros(items.size + offset)
             prior = MeanField(nothing, nothing + float(self.prior_scale))
         eta, tie_prior = self._tie_prior(won, weight, go_on)
+        mean, warm = prior.mean, False
+        if self.warm_start and not go_on:
+            mean, eta, warm = self._warm_mean(items, offset, eta)
         tied = self.ties is not None
         home = home if offset else home[:0]
         matches = aggregate(codes + offset, home, won, weight, tied)
@@ -334,10 +341,9 @@ class BradleyTerry(
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, describe)
             runs = solvers.Runs(self.max_iter, began, rng=None, report=report)
-            mean = prior.mean
             # Independent skills roughly, then what is asked for from there.
             stages = [("meanfield", ROUGH), (kind, self.tol)]
-            for name, tol in stages[kind == "meanfield" :]:
+            for name, tol in stages[kind == "meanfield" or warm :]:
                 model = SkillModel(
                     matches, prior, name, self.ties, tie_prior, self.rank
                 )
@@ -381,6 +387,19 @@ class BradleyTerry(
         fresh = numbers < 0
         numbers[fresh] = self.items_.size + np.arange(fresh.sum())
         return np.concatenate([self.items_, found[fresh]]), numbers[where]
+
+    def _warm_mean(self, items, offset, eta):
+        """Return where to start from the last skills, and whether there are any."""
+        mean = np.zeros(items.size + offset)
+        last = vars(self).get("posterior_")
+        if last is None or offset != self._offset:
+            return mean, eta, False
+        numbers = self._numbers_of(items)
+        mean[:offset] = last.mean[:offset]
+        known = last.mean[offset:][np.maximum(numbers, 0)]
+        mean[offset:] = np.where(numbers >= 0, known, 0.0)
+        same = self.ties is not None and self.ties == self._of_fit.ties
+        return mean, self._eta if same else eta, True
 
     def _tie_prior(self, won, weight, go_on):
         """Return where the tie parameter starts, and its prior (mean, precision)."""

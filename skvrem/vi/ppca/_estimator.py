@@ -83,6 +83,8 @@ class BayesianPPCA(
         Steps.
     tol : float, default=1e-2
         Converged when less is left to gain, in nats of the bound ``elbo_``.
+    warm_start : bool, default=False
+        Start from the last posterior.
     random_state : int, RandomState instance or None, default=None
         Seeds the draws.
     verbose : int, default=0
@@ -161,6 +163,7 @@ class BayesianPPCA(
         n_draws: int | Literal["auto"] = "auto",
         max_iter: int = 500,
         tol: float = 1e-2,
+        warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
         verbose_interval: int = 10,
@@ -171,6 +174,7 @@ class BayesianPPCA(
         self.n_draws = n_draws
         self.max_iter = max_iter
         self.tol = tol
+        self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
         self.verbose_interval = verbose_interval
@@ -315,8 +319,15 @@ class BayesianPPCA(
     def _run(self, model, began, report):
         """Find means and standard deviations in turns, until neither moves."""
         noise = None if model.learn_noise else float(self.noise_variance)
-        k = int(self.n_components)
-        point = model.start(*start_loadings(model.moments, k, model.prior_scale, noise))
+        k, d = int(self.n_components), model.moments.d
+        before = getattr(self, "components_", None) if self.warm_start else None
+        if before is not None and before.shape == (k, d):
+            q = self.posterior_
+            W, scale = (part.reshape(k, d).T for part in (q.mean, q.scale))
+            point = model.resume(W, scale, noise or self.noise_variance_)
+        else:
+            given = model.moments, k, model.prior_scale, noise
+            point = model.start(*start_loadings(*given))
         options = {"tol": self.tol, "rng": None, "report": report}
         runs = solvers.Runs(self.max_iter, began, **options)
         for turn in range(TURNS):

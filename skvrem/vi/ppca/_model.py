@@ -393,6 +393,12 @@ class PPCAModel(PlainModel):
         self.spread(point, 1.0)
         return point
 
+    def resume(self, W, scale, noise):
+        """Return the point of a posterior that is known."""
+        point, self.scale = Point(W, float(np.log(noise))), scale
+        self._control(point)
+        return point
+
     def spread(self, point, step):
         """Move the standard deviations to their optimum at a point; return the gain.
 
