@@ -21,7 +21,7 @@ from skvrem.inspection import (
 from skvrem.linear import SBMLogisticRegression
 from skvrem.mixture import VRGaussianMixture
 from skvrem.topics import VRPLSA, TemperedLDA
-from skvrem.utils import show_versions
+from skvrem.utils import show_versions, warm_up
 from skvrem.vi import (
     BayesianGLMRegressor,
     BayesianLogisticRegression,
@@ -55,4 +55,5 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "VRPLSA",
     "VariationalInference",
     "show_versions",
+    "warm_up",
 ]

@@ -282,7 +282,10 @@ LINE = re.compile(
 def lines_of(capsys):
     out, err = capsys.readouterr()
     assert err == ""
-    matches = [LINE.fullmatch(line) for line in out.splitlines()]
+    first, *lines, last = out.splitlines()
+    assert first == "[VRGaussianMixture] begins"
+    assert re.fullmatch(r"\[VRGaussianMixture\] ended after \d+ epochs, .* s", last)
+    matches = [LINE.fullmatch(line) for line in lines if "compiles" not in line]
     assert all(matches), out
     return [match.groups() for match in matches]
 
@@ -599,3 +602,38 @@ def test_a_stream_drops_what_is_of_a_fit():
         assert not of_a_fit & set(vars(estimator))
         assert estimator.n_iter_ == n_iter + 1 and not estimator.converged_
         assert estimator.solver_ == "stochastic"
+
+
+# Compiling, and what is logged
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_fits_are_logged(X, caplog, capsys):
+    with caplog.at_level("INFO", logger="skvrem"):
+        mixture(solver="batch", max_iter=3, verbose=1).fit(X)
+        mixture(solver="batch", max_iter=3).fit(X)
+    said = capsys.readouterr().out.splitlines()
+    assert [record.getMessage() for record in caplog.records] == said
+    assert said[-1].startswith("[VRGaussianMixture] ended after 3 epochs")
+
+
+def test_a_first_fit_says_that_it_compiles(tmp_path):
+    code = (
+        "import numpy as np, skvrem\n"
+        "X = np.random.default_rng(0).normal(size=(50, 2))\n"
+        "for _ in range(2): skvrem.SBMLogisticRegression(verbose=1).fit(X, X[:, 0] > 0)"
+    )
+    said = []
+    for _ in range(2):  # the second process finds what the first has compiled
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+            cwd=Path(__file__).resolve().parents[1],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        said.append([line for line in done.stdout.splitlines() if "compiles" in line])
+    (line,), nothing = said
+    assert line.startswith("[SBMLogisticRegression] compiles kernels, once")
+    assert str(tmp_path) in line and not nothing

@@ -1,5 +1,5 @@
 """Shared tools."""
 
-from skvrem.utils._versions import show_versions
+from skvrem.utils._installation import show_versions, warm_up
 
-__all__ = ["show_versions"]
+__all__ = ["show_versions", "warm_up"]

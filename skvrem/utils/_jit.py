@@ -11,10 +11,12 @@ stand in other files; so the name it is kept under ends in a checksum of all of 
 
 import ast
 import hashlib
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import numba
+from numba.core import event
 
 # Keeps infinities and NaN, the order of sums, and so the bits of a result on every
 # machine with fused multiply-add. The choice wherever -inf or NaN may pass: under nnan
@@ -27,6 +29,7 @@ CONTRACT = {"contract"}
 REDUCE = {"contract", "reassoc", "nsz"}
 
 _cache = {"folder": None, "disabled": None}
+_kernels = []
 
 
 def kernel(function=None, **options):
@@ -44,6 +47,7 @@ def kernel(function=None, **options):
         function.__qualname__ = f"{function.__qualname__}-{checksum}"
     try:
         compiled = numba.njit(**options)(function)
+        _kernels.append(compiled)
     except RuntimeError as error:
         if not options["cache"] or "no locator available" not in str(error):
             raise
@@ -132,6 +136,33 @@ def _compile_what_is_damaged(compiled):
             return None
 
     store.load_overload = load_or_compile
+
+
+@contextmanager
+def watching_compiler(tell):
+    """Call a function, with nothing, when a kernel is about to be compiled.
+
+    Not when one is found in the cache.
+    """
+
+    class Listener(event.Listener):
+        def on_start(self, event):
+            tell()
+
+        def on_end(self, event):
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
+
+
+def cache_counts():
+    """Return how many kernels this process has compiled, and how many were loaded."""
+    kept = [kernel.stats for kernel in _kernels if hasattr(kernel, "stats")]
+    return (
+        sum(sum(stats.cache_misses.values()) for stats in kept),
+        sum(sum(stats.cache_hits.values()) for stats in kept),
+    )
 
 
 def cache_state():

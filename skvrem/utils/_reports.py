@@ -1,8 +1,11 @@
 """What a fit says: its progress, and warnings where it ends."""
 
+import logging
 import math
 import sys
+import time
 import warnings
+from contextlib import ExitStack
 
 import numpy as np
 
@@ -12,6 +15,7 @@ from skvrem.exceptions import (
     MaxIterWarning,
     StalledWarning,
 )
+from skvrem.utils._jit import cache_state, watching_compiler
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -25,13 +29,19 @@ except ImportError:  # scikit-learn before 1.9 has none
         return method
 
 
+#: What is said of fits goes here too.
+LOGGER = logging.getLogger("skvrem")
+
+
 class Progress:
     """Reports the epochs of a fit, as a context around it.
 
     The estimator's `verbose` says how. 0: not. 1: a progress bar where rich is
     installed and the output is a terminal, else a line for the first epoch, every
-    `verbose_interval`-th and the last. 2: a line every epoch. Its callbacks are called
-    with one task an epoch, below one task a start.
+    `verbose_interval`-th and the last. 2: a line every epoch. Beside those there is a
+    line where the fit begins, one where kernels are compiled and one where it ends.
+    All lines go to the logger "skvrem" as well. Its callbacks are called with one task
+    an epoch, below one task a start.
 
     Parameters
     ----------
@@ -51,6 +61,7 @@ class Progress:
         self.interval = estimator.verbose_interval if self.verbose == 1 else 1
         self.arguments = {"estimator": estimator, "X": X, "y": y}
         self.context = self.bar = None
+        self.opened, self.n_epochs, self.compiles = ExitStack(), 0, False
         self.record = estimator._record_of_fit
         if hasattr(estimator, "_init_callback_context"):
             self.context = estimator._init_callback_context(max_subtasks=n_init)
@@ -60,6 +71,10 @@ class Progress:
             self.bar = _rich_bar()
         if self.bar is not None:
             self.bar.start()
+        if self.verbose:
+            self.began = time.perf_counter()
+            self.say("begins")
+            self.opened.enter_context(watching_compiler(self._compiling))
         if self.context is not None:
             self.context.call_on_fit_task_begin(**self.arguments)
         return self
@@ -67,6 +82,11 @@ class Progress:
     def __exit__(self, kind, *_):
         if self.bar is not None:
             self.bar.stop()
+        if self.verbose:
+            self.opened.close()
+            seconds = time.perf_counter() - self.began
+            how = "ended" if kind is None else f"was ended by {kind.__name__}"
+            self.say(f"{how} after {self.n_epochs} epochs, {seconds:.3g} s")
         if self.context is not None and kind is None:
             self.context.call_on_fit_task_end(**self.arguments)
 
@@ -74,15 +94,30 @@ class Progress:
         """Begin a start; return its `Report`, which `run` calls with every epoch."""
         return Report(self, number, attributes, stop)
 
+    def say(self, text):
+        """Print a line, unless there is a bar, and log it."""
+        text = f"[{self.name}] {text}"
+        LOGGER.info(text)
+        if self.bar is None:
+            # Flushed: a pipe or a log file would keep the lines of a long fit to its
+            # end.
+            print(text, flush=True)
+
+    def _compiling(self):
+        if not self.compiles:
+            self.compiles = True
+            text = f"compiles kernels, once for this kind of data ({cache_state()})"
+            self.say(text)
+            if self.bar is not None:
+                self.bar.console.print(f"{self.name} {text}", markup=False)
+
     def _line(self, number, epochs, epoch):
         T = epoch.temperature
         tempered = "" if T == 1.0 else f", {T=:.3g}"
-        # Flushed: a pipe or a log file would keep the lines of a long fit to its end.
-        print(
-            f"[{self.name}] start {number + 1}/{self.n_init}, epoch {epochs}, "
+        self.say(
+            f"start {number + 1}/{self.n_init}, epoch {epochs}, "
             f"{epoch.passes:.4g} passes, {epoch.seconds:.3g} s: "
-            f"objective {epoch.objective:.6f}{tempered}",
-            flush=True,
+            f"objective {epoch.objective:.6f}{tempered}"
         )
 
 
@@ -126,6 +161,7 @@ class Report:
     def _say(self, epoch, point):
         progress = self.progress
         self.epochs += 1
+        progress.n_epochs += 1
         self.unsaid = None
         if progress.bar is not None:
             note = f"objective {epoch.objective:.6g}"

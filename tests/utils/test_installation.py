@@ -1,16 +1,21 @@
 import io
 import itertools
+import json
+import os
 import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import skvrem
-from skvrem.utils import _versions
+from skvrem.utils import _installation
+from skvrem.utils.discovery import all_estimators
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,7 +53,7 @@ def test_writes_to_standard_output(capsys):
 
 
 def test_missing_packages_are_named_as_such():
-    assert _versions._version("no-such-distribution-anywhere") == "not installed"
+    assert _installation._version("no-such-distribution-anywhere") == "not installed"
 
 
 def test_dependencies_are_those_of_the_project():
@@ -58,9 +63,9 @@ def test_dependencies_are_those_of_the_project():
     def names(requirements):
         return {re.match(r"[\w-]+", line).group() for line in requirements}
 
-    assert set(_versions.DEPENDENCIES) == names(project["dependencies"])
+    assert set(_installation.DEPENDENCIES) == names(project["dependencies"])
     run_time = [extras[name] for name in extras if name not in ("test", "doc", "bench")]
-    assert names(itertools.chain(*run_time)) <= set(_versions.OPTIONAL)
+    assert names(itertools.chain(*run_time)) <= set(_installation.OPTIONAL)
 
 
 def test_optional_packages_are_not_imported():
@@ -76,3 +81,45 @@ def test_optional_packages_are_not_imported():
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == []
+
+
+def test_warm_up_fills_the_cache(tmp_path):
+    code = (
+        "import skvrem, json\n"
+        "names = ['SBMLogisticRegression', 'BradleyTerry', 'VariationalInference']\n"
+        "print(json.dumps(skvrem.warm_up(only=names)))"
+    )
+
+    def run(code):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return json.loads(done.stdout)
+
+    first, second = run(code), run(code)
+    assert first["compiled"] > 5 and second["compiled"] == 0
+    assert second["loaded"] > 5
+    assert first["folder"].startswith(str(tmp_path))
+    # Another processor's kernels are other kernels.
+    other = code.replace("only=names", "'generic', names[:1]")
+    assert run(other)["compiled"] > 1
+    assert run(code)["compiled"] == 0
+
+
+def test_warm_up_says_what_is_wrong():
+    with pytest.raises(ValueError, match="only must be names among"):
+        skvrem.warm_up(only=["Mixture"])
+    with pytest.raises(RuntimeError, match="kernels for 'abacus' failed"):
+        skvrem.warm_up("abacus", only=["SBMLogisticRegression"])
+
+
+def test_every_estimator_can_be_warmed_up():
+    for _, estimator_class in all_estimators():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _installation._fit_a_few(estimator_class)
