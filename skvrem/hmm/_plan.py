@@ -8,6 +8,7 @@ import numpy as np
 from skvrem import schedules, solvers
 from skvrem.hmm._start import given_start
 from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
+from skvrem.hmm.em_vrso._model_rows import row_model
 from skvrem.hmm.forward_backward._source import RowBlockSource
 
 # The race of "auto": starts, and rungs of (epochs, how many go on). Who ends highest is
@@ -128,15 +129,17 @@ def plan_fit(estimator, model, data, warm):
 def _make_sweeps(model, data, rng, *, batch_size, **options):
     """Return sweeps over rows where a kernel can make them, else over blocks."""
     rows = len(data.rows.X)
-    can = RowSweeps.can(model, data.rows) and not data.weight.size
-    if batch_size == 1 and not can:
+    of_rows = row_model(model, data) if batch_size in (1, "auto") else None
+    if of_rows is not None:
+        return RowSweeps(model, data, of_rows, **options)
+    if batch_size == 1:
         raise ValueError(
-            "batch_size=1 needs Gaussian emissions with covariance_type='diag' and "
-            "nothing fixed, masked, missing, weighted, labelled or with a prior: leave "
-            "batch_size='auto', which visits blocks of rows otherwise."
+            "batch_size=1 needs emissions that kernels of single rows know, which "
+            "those by their density and your own are not, rows of full covariances "
+            "that are not missing in part, no priors, and first states that do not "
+            "follow from the transitions: leave batch_size='auto', which visits blocks "
+            "of rows otherwise."
         )
-    if can and batch_size in (1, "auto"):
-        return RowSweeps(model, data, **options)
     size = max(TILE_ROWS, rows // STEPS) if batch_size == "auto" else batch_size
     partition = RowBlockSource(data).blocks(max(1, round(rows / size)), rng)
     return BlockSweeps(model, data, partition, **options)

@@ -236,6 +236,32 @@ def _log_gamma64(x):
     return stirling - log(product)
 
 
+@kernel(fastmath=CONTRACT)
+def bessel(x):
+    """e^-x I0(x), and I1(x) / I0(x), for x >= 0, to a relative error below 2e-15.
+
+    By the power series up to 20, then by the asymptotic series (Abramowitz and Stegun
+    9.6.10, 9.7.1), whose least term is far below rounding there.
+    """
+    zero, one, a, b, k = 1.0, 1.0, 1.0, 1.0, 0.0
+    if x < 20.0:
+        q = 0.25 * x * x
+        while a > 1e-17 * zero:
+            k += 1.0
+            a *= q / (k * k)
+            b *= q / (k * (k + 1.0))
+            zero += a
+            one += b
+        return zero * exp(-x), 0.5 * x * one / zero
+    while a > 1e-17:
+        k += 1.0
+        a *= (2.0 * k - 1.0) ** 2 / (8.0 * k * x)
+        b *= ((2.0 * k - 1.0) ** 2 - 4.0) / (8.0 * k * x)
+        zero += a
+        one += b
+    return zero / math.sqrt(2.0 * math.pi * x), one / zero
+
+
 # Largest whole number that counts of a standard logistic variable.
 LATTICE = 34
 

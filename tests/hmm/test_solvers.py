@@ -1,17 +1,12 @@
 """Solvers of VRHMM: the same optimum, fixed points, blocks, bad combinations."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-from scipy.special import softmax
 
 from skvrem import VRHMM
 from skvrem.hmm import Categorical, Gaussian, Homogeneous, Poisson
-from skvrem.hmm.em_vrso import _kernels as kernels
-from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
+from skvrem.hmm.em_vrso._model import BlockSweeps
 from skvrem.hmm.forward_backward._source import RowBlockSource
-from tests.hmm.oracle import recursions
 from tests.hmm.test_gradient import FAMILIES, make
 
 SOLVERS = {
@@ -106,57 +101,6 @@ def test_stationary_points_stay(series, best, name):
     assert np.ptp(model.history_["objective"]) < 1e-8
 
 
-def test_kernels_of_rows_are_the_model():
-    """Messages and gradients of single rows, by recursions in log space and sums."""
-    model, point, data = make(FAMILIES["diag"], n=3)
-    model.emission.added = 0.05
-    options = {"saga": True, "partial": True, "inner_iter": 1}
-    data.weight = np.empty(0)
-    model.total = data.total_weight = float(len(data.rows.X))
-    rows = RowSweeps(model, data, **options)
-    _, mean, (_, beta, gamma, xi) = rows.full_pass(point, data)
-    chain = model.chain(point.parameters)
-    joint = data.rows.features(slice(None)) @ chain.theta.T
-    for a, b in zip(data.rows.bounds[:-1], data.rows.bounds[1:], strict=True):
-        wanted = recursions(joint[a:b], chain.start, chain.transitions)
-        np.testing.assert_allclose(gamma[a:b], wanted[2], atol=1e-12)
-        pairs = xi[a:b].sum(axis=0).reshape(3, 3)
-        np.testing.assert_allclose(pairs, wanted[3], atol=1e-12)
-        np.testing.assert_allclose(beta[b - 1], 1 / 3)
-    u = model.free(point.parameters)
-    table = np.empty((len(rows.Z), len(u)))
-    kernels.fill_table(rows.Z, rows.begins, gamma, xi, u, 0.05, rows.unit, table)
-    slope = model.slope(point.parameters, mean)
-    np.testing.assert_allclose(-table.mean(axis=0), slope, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_rows_are_swept_where_a_kernel_knows_the_model(n):
-    model, _, data = make(FAMILIES["diag"], n=n)
-    assert RowSweeps.can(model, data.rows)
-    missing = SimpleNamespace(X=data.rows.X.copy())
-    missing.X[3, 0] = np.nan
-    assert not RowSweeps.can(model, missing)
-    emission, transitions = model.emission, model.transitions
-    for owner, name, value in (
-        (emission, "covariance_type", "spherical"),
-        (emission, "mean", np.zeros((n, 1))),
-        (emission, "covariance", np.ones((n, 1))),
-        (transitions, "prior", 1.5),
-        (model.initial, "prior", 1.0),
-    ):
-        before = getattr(owner, name)
-        setattr(owner, name, value)
-        assert not RowSweeps.can(model, data.rows), name
-        setattr(owner, name, before)
-    assert RowSweeps.can(model, data.rows)
-    if n > 1:
-        masked = ~np.eye(n, k=1, dtype=bool)
-        model = make(FAMILIES["diag"], Homogeneous(mask=masked), n=n)[0]
-        assert not RowSweeps.can(model, data.rows)
-    assert not RowSweeps.can(make(FAMILIES["full"], n=n)[0], data.rows)
-
-
 SHORT_STEPS = 1e6  # an estimate that holds wherever it is
 
 
@@ -172,52 +116,6 @@ def doubled(loss, u, g, found, first):
     assert np.log2(found / first) % 1.0 == 0.0
     assert not holds(0.5 * found)
     return True
-
-
-def test_estimates_of_rows_double_as_far_as_they_must():
-    rng, n, d, reg = np.random.default_rng(0), 3, 2, 0.05
-    Z, unit = rng.normal(size=(1, d)), np.array([0.5, 2.0])
-    cut, counts = (n - 1) * (n + 1), []
-    for first, lipschitz in ((True, 1e-3), (False, 1e-3), (False, SHORT_STEPS)):
-        gamma, xi = rng.dirichlet(np.ones(n)), rng.dirichlet(np.ones(n * n))
-        u = 0.5 * rng.normal(size=cut + 2 * n * d)
-
-        def parameters(u):
-            parts = kernels.constrained(n, d)
-            kernels.natural(u, n, d, reg, unit, parts)
-            return parts
-
-        def chain(v, u=u, first=first, gamma=gamma, xi=xi):
-            delta, transitions, *_ = parameters(np.concatenate([v, u[cut:]]))
-            return -gamma @ np.log(delta) if first else -xi @ np.log(transitions)
-
-        def rows(v, u=u, gamma=gamma):
-            variance = parameters(np.concatenate([u[:cut], v]))[2].reshape(n, d)
-            off = Z[0] - v[: n * d].reshape(n, d)
-            return 0.5 * gamma @ (np.log(variance) + off**2 / variance).sum(axis=1)
-
-        g, found = np.empty(u.size), np.full(2, lipschitz)
-        known = gamma, xi, u
-        kernels._gradient(Z, 0, first, *known, parameters(u), reg, unit, g)
-        kernels._search(Z, 0, first, *known, g, cut, n, d, reg, unit, found)
-        for loss, own, end in ((chain, slice(cut), 0), (rows, slice(cut, None), 1)):
-            counts.append(doubled(loss, u[own], g[own], found[end], lipschitz))
-    assert counts == [True, True, True, True, False, False]
-
-
-def test_probabilities_of_large_log_ratios_are_finite():
-    n, d, rng = 3, 1, np.random.default_rng(0)
-    u = rng.normal(size=(n - 1) * (n + 1) + 2 * n * d)
-    u[0], u[n - 1], u[n], u[n + 1] = 1000.0, -1000.0, 900.0, 1000.0
-    parts = kernels.constrained(n, d)
-    kernels.natural(u, n, d, 0.05, np.ones(d), parts)
-    u = u[: (n - 1) * (n + 1)].reshape(n + 1, n - 1)
-    logits = [
-        np.insert(row, own, 0.0) for row, own in zip(u, [0, *range(n)], strict=True)
-    ]
-    delta, transitions = softmax(logits, axis=1)[0], softmax(logits[1:], axis=1)
-    np.testing.assert_allclose(parts[0], delta, rtol=1e-12)
-    np.testing.assert_allclose(parts[1].reshape(n, n), transitions, rtol=1e-12)
 
 
 def test_estimates_of_blocks_double_as_far_as_they_must():
@@ -271,8 +169,9 @@ def test_sweeps_over_blocks_climb(solver):
     states = rng.integers(2, size=300).repeat(4)
     X = rng.poisson(np.array([2.0, 7.0])[states])[:, None]
     settings = {"emission": Poisson(rate_init=[[1.0], [9.0]]), "n_init": 1}
+    blocks = {"batch_size": 130, "inner_iter": 5}
     best = VRHMM(2, solver="batch", tol=1e-9, **settings).fit(X)
-    model = VRHMM(2, solver=solver, inner_iter=5, max_iter=12, tol=0.0, **settings)
+    model = VRHMM(2, solver=solver, **blocks, max_iter=12, tol=0.0, **settings)
     model.fit(X)
     objective = model.history_["objective"]
     assert np.diff(objective).min() >= 0.0
@@ -286,7 +185,7 @@ def test_bad_combinations(series):
     with pytest.raises(ValueError, match="never lets the likelihood fall"):
         start(solver="svrg", tempering="annealed").fit(X)
     with pytest.raises(ValueError, match="batch_size=1 needs"):
-        start(solver="svrg", batch_size=1, emission=Gaussian("full")).fit(X)
+        start(solver="svrg", batch_size=1, transitions=Homogeneous(prior=2.0)).fit(X)
     with pytest.raises(ValueError, match="changes it"):
         start(acceleration="lbfgs", tempering="annealed").fit(X)
 

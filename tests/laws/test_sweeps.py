@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
-from skvrem import solvers
+from skvrem import hmm, solvers
 from skvrem.data import as_source
 from skvrem.hmm._model import HMMModel
 from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
+from skvrem.hmm.em_vrso._model_rows import row_model
 from skvrem.hmm.forward_backward._source import RowBlockSource
 from skvrem.schedules import Constant
 from skvrem.solvers._protocols import Anchor
@@ -93,11 +94,11 @@ class Swept(NamedTuple):
 # Hidden Markov models
 
 
-def rows_or_blocks(rows, kind, partial_e, family="gaussian"):
-    model, point, data, *_ = hidden_markov(family)
+def rows_or_blocks(rows, kind, partial_e, family="gaussian", **more):
+    model, point, data, *_ = hidden_markov(family, **more)
     options = {"saga": kind == "saga", "partial": partial_e, "inner_iter": 1}
     if rows:
-        steps = RowSweeps(model, data, **options)
+        steps = RowSweeps(model, data, row_model(model, data), **options)
     else:
         partition = RowBlockSource(data).blocks(6, np.random.default_rng(0))
         assert len(partition) > 3
@@ -238,6 +239,34 @@ def dropout(kind, control, k=2, hidden=()):
     return Swept(steps, data, point, away, truth, kind, noisy, 0.02)
 
 
+# Every branch of the kernels of rows.
+SWEPT_ROWS = {
+    **{
+        family: {"family": family}
+        for family in (
+            "full",
+            "tied",
+            "poisson",
+            "bernoulli",
+            "categorical",
+            "gamma",
+            "von mises",
+            "mixture",
+            "product",
+        )
+    },
+    "missing": {"family": "gaussian", "missing": True},
+    "codes missing": {"family": "categorical", "missing": True},
+    "weighted": {"family": "gaussian", "weighted": True},
+    "segments": {"transitions": hmm.Hierarchical(2, 2, 0), "n": 4},
+    "covariates": {"transitions": hmm.Covariates([0, 1])},
+    "masked, in part fixed": {
+        "transitions": hmm.Homogeneous(
+            [[1, 1, 1], [0, 1, 1], [1, 1, 0]],
+            fixed=[[np.nan, 0.2, np.nan], [np.nan] * 3, [np.nan] * 3],
+        )
+    },
+}
 CASES = {
     **{
         f"hmm {'rows' if rows else 'blocks'} {kind} {'partial' if e else 'full'}": (
@@ -246,6 +275,12 @@ CASES = {
         for rows, kind, e in product((True, False), KINDS[1:], (True, False))
     },
     "hmm blocks of codes": partial(rows_or_blocks, False, "saga", True, "categorical"),
+    **{
+        f"hmm rows, {name}": partial(
+            rows_or_blocks, True, KINDS[1 + number % 2], number % 3 > 0, **more
+        )
+        for number, (name, more) in enumerate(SWEPT_ROWS.items())
+    },
     **{
         f"mean field {name} {kind} {control} {scale}": partial(
             mean_field, name, kind, control, scale
@@ -293,7 +328,7 @@ CASES = {
     },
 }
 # The kernel is one for all families: some of one kind are as good as all.
-RARE = [name for name in CASES if "poisson" in name or "gaussian" in name]
+RARE = [n for n in CASES if n.startswith(("mean field poisson", "mean field gauss"))]
 RARE += ["dropout stochastic None 2 ()", "dropout svrg quadrature 3 ()"]
 RARE = set(RARE) - {
     "mean field poisson saga quadrature True",

@@ -1,95 +1,126 @@
-r"""Stochastic M steps row by row, for Gaussian emissions with diagonal covariances.
+r"""Stochastic M steps row by row, for all models whose parts have kernels of rows.
 
-Equation numbers are those of Sidrow et al. (2023). Free coordinates u (p) are, one
-after another, the logarithms of delta_i / delta_0 (i > 0), of A_ij / A_ii (j != i),
-the means, and the logarithms of the variances less `reg`. Rows z are standardised:
-means are in the same unit, and variances are (exp(u) + reg) unit, with `unit` (d).
+Equation numbers are those of Sidrow et al. (2023). Coordinates u are free ones, p of
+them, those of the hidden chain before those of the states; behind them stand constants,
+so that what is not free has a place in u too.
 
-`begins` and `ends` (n_rows) say where sequences do. Messages alpha, beta (n_rows, n)
-and posteriors gamma (n_rows, n), xi (n_rows, n * n; of the pair that ends in the row)
-sum to 1 in each row. The constrained parameters go together: delta (n), A (n * n),
-variances (n * d) and the constants of the log-densities (n).
+- Rows: Z (n_rows, n_columns) is what densities take; `begins` and `ends` (n_rows) say
+  where sequences do; `which` (n_rows) is the matrix of transitions that leads into a
+  row, `design` (n_rows, n_inputs) what its logits depend on, `weight` (n_rows) what a
+  row counts where that is not 1.
+- The chain: logits of transitions are products of the design with the coordinates at
+  `places` (n_matrices * n * n * n_inputs), those of first states stand at `first` (n);
+  `fixed` (n_matrices * n * n) probabilities leave `rest` (n_matrices * n) to the
+  others; half the squares of the first coordinates times `ridge` are a penalty.
+- The states: `pieces`, `constants` and slots of ``emissions/_kernels_rows.py``, which
+  are places too.
+
+Messages alpha, beta (n_rows, n), posteriors gamma (n_rows, n_parts) of states, or of
+their components, and xi (n_rows, n * n; of the pair that ends in the row) sum to 1 in
+each row. What belongs to a point: v and w, the coordinates of pieces and what is
+derived of them; `shares` (n * n), the softmax of the logits into the row, and `into`,
+its probabilities; `delta` (n) of first states. Arguments are plain arrays: taking them
+out of tuples, or views of rows, costs more than a step.
 """
 
 import numpy as np
 
+from skvrem.hmm.emissions._kernels_rows import (
+    INLINED,
+    N,
+    add_log_densities,
+    add_slopes,
+    derive,
+    loss,
+)
 from skvrem.utils._control import controlled_inline
 from skvrem.utils._jit import CONTRACT, kernel
 from skvrem.utils._math import exp, log
 
-# Posteriors below count as none, gradients below are not searched along; what a loss
-# may be off, relatively.
-NONE, SHORT, ROUNDING = 1e-12, 1e-8, 1e-14
+# Gradients below are not searched along; what a loss may be off, relatively.
+SHORT, ROUNDING = 1e-8, 1e-14
 MOST_DOUBLINGS = 60
 
 
-@kernel
+@kernel(**INLINED)
 def _take(table, t, out):
     """Copy row t: a view of it costs more, here and in `_put`."""
     for i in range(out.size):
         out[i] = table[t, i]
 
 
-@kernel
+@kernel(**INLINED)
 def _put(row, table, t):
-    for i in range(row.size):
+    for i in range(table.shape[1]):
         table[t, i] = row[i]
 
 
-@kernel
-def _softmax(u, at, n, own, out, to):
-    """Probabilities from n - 1 log-ratios to entry `own`."""
-    top = 0.0
-    for k in range(n - 1):
-        top = max(top, u[at + k])
-    total = 0.0
-    for k in range(n):
-        value = -top if k == own else u[at + k - (k > own)] - top
-        out[to + k] = exp(value)
-        total += out[to + k]
-    for k in range(n):
-        out[to + k] /= total
-
-
-@kernel
-def constrained(n, d):
-    """Room for the constrained parameters."""
-    return np.empty(n), np.empty(n * n), np.empty(n * d), np.empty(n)
-
-
-@kernel
-def natural(u, n, d, reg, unit, out):
-    """Fill the constrained parameters."""
-    delta, transitions, variance, constant = out
-    _softmax(u, 0, n, 0, delta, 0)
-    for i in range(n):
-        _softmax(u, n - 1 + i * (n - 1), n, i, transitions, i * n)
-    at = (n - 1) * (n + 1) + n * d
-    for i in range(n):
+@kernel(**INLINED)
+def _softmax(u, places, at, n_rows, n, n_inputs, design, t, out):
+    """Rows of probabilities from logits (Eq. 2), which begin at a place."""
+    k, row, size = np.uint64(at), np.uint64(t), np.uint64(n)
+    for i in range(n_rows):
+        top, own = -np.inf, np.uint64(i * n)
+        for j in range(size):
+            value = u[places[k]]
+            for p in range(np.uint64(1), np.uint64(n_inputs)):
+                value += u[places[k + p]] * design[row, p]
+            k += np.uint64(n_inputs)
+            out[own + j] = value
+            top = max(top, value)
+        for j in range(size):
+            out[own + j] = exp(out[own + j] - top)
         total = 0.0
-        for j in range(d):
-            variance[i * d + j] = (exp(u[at + i * d + j]) + reg) * unit[j]
-            total += log(variance[i * d + j])
-        constant[i] = -0.5 * total
+        for j in range(size):
+            total += out[own + j]
+        total = 1.0 / total
+        for j in range(size):
+            out[own + j] *= total
 
 
-@kernel
-def _densities(Z, t, u, n, d, at_u, out):
-    """Densities of row t, relative to the largest."""
-    _, _, variance, constant = at_u
-    at, top = (n - 1) * (n + 1), -np.inf
+@kernel(**INLINED)
+def _transitions(u, places, n, n_inputs, which, design, t, fixed, rest, shares, into):
+    """Fill the softmax, and the probabilities, of transitions into row t."""
+    m = which[t] if which.size else 0
+    at = m * n * n
+    if not fixed.size:
+        _softmax(u, places, at * n_inputs, n, n, n_inputs, design, t, into)
+        return
+    _softmax(u, places, at * n_inputs, n, n, n_inputs, design, t, shares)
     for i in range(n):
-        total = 0.0
-        for j in range(d):
-            x = Z[t, j] - u[at + i * d + j]
-            total += x * x / variance[i * d + j]
-        out[i] = constant[i] - 0.5 * total
-        top = max(top, out[i])
-    for i in range(n):
-        out[i] = exp(out[i] - top)
+        for j in range(n):
+            k = i * n + j
+            into[k] = fixed[at + k] + rest[m * n + i] * shares[k]
 
 
-@kernel
+@kernel(**INLINED)
+def derive_all(pieces, slots, constants, u, v, w):
+    """Gather the coordinates of pieces, and fill what is derived of them."""
+    for k in range(np.uint64(slots.size)):
+        v[k] = u[slots[k]]
+    for k in range(len(pieces)):
+        derive(pieces, k, 0, pieces[k, N], v, constants, w)
+
+
+@kernel(**INLINED)
+def _densities(Z, t, pieces, v, w, f, b):
+    """Densities of row t under parts f and states b, relative to that of a part."""
+    n_each, top = f.size // b.size, -np.inf
+    for i in range(f.size):
+        f[i] = 0.0
+    for k in range(len(pieces)):
+        add_log_densities(pieces, k, Z, t, v, w, f)
+    for i in range(f.size):
+        top = max(top, f[i])
+    for i in range(f.size):
+        f[i] = exp(f[i] - top)
+    for i in range(b.size):
+        b[i] = f[i * n_each]
+        for m in range(1, n_each):
+            b[i] += f[i * n_each + m]
+
+
+@kernel(**INLINED)
 def _normalise(x, n):
     """Scale to sum 1; false where that is impossible."""
     total = 0.0
@@ -102,7 +133,7 @@ def _normalise(x, n):
     return True
 
 
-@kernel
+@kernel(**INLINED)
 def _alpha(begins, t, alpha, delta, transitions, n, b, out):
     """Filtered probabilities from those of the row before (Eq. 19)."""
     for j in range(n):
@@ -115,7 +146,7 @@ def _alpha(begins, t, alpha, delta, transitions, n, b, out):
     return _normalise(out, n)
 
 
-@kernel
+@kernel(**INLINED)
 def _beta(ends, t, beta, transitions, n, after, out):
     """Backward message from that of the next row, with densities `after` (Eq. 20)."""
     for i in range(n):
@@ -128,156 +159,401 @@ def _beta(ends, t, beta, transitions, n, after, out):
     return _normalise(out, n)
 
 
-@kernel
-def _posteriors(begins, t, alpha, beta, transitions, n, b, gamma, xi):
+@kernel(**INLINED)
+def _posteriors(begins, t, alpha, beta, transitions, n, f, b, gamma, xi):
     """Posteriors of row t and of the pair that ends in it (Eqs. 21, 22)."""
+    n_each, total = f.size // n, 0.0
     for i in range(n):
-        gamma[i] = alpha[t, i] * beta[t, i]
-    good = _normalise(gamma, n)
+        total += alpha[t, i] * beta[t, i]
+    for i in range(n):
+        own = alpha[t, i] * beta[t, i] / total
+        gamma[i * n_each] = own
+        if n_each > 1:
+            for m in range(i * n_each, (i + 1) * n_each):
+                gamma[m] = own * f[m] / b[i] if f[m] > 0.0 else 0.0
     if begins[t]:
         for i in range(n * n):
             xi[i] = 0.0
-        return good
+        return total > 0.0
     for i in range(n):
         for j in range(n):
             xi[i * n + j] = alpha[t - 1, i] * transitions[i * n + j] * b[j] * beta[t, j]
-    return _normalise(xi, n * n) and good
+    return _normalise(xi, n * n) and total > 0.0
 
 
-@kernel(fastmath=CONTRACT)
-def messages(Z, begins, ends, u, reg, unit, n, alpha, beta, gamma, xi):
+@kernel(**INLINED)
+def _settle(t, which, weight, fixed, n, gamma, xi):
+    """Weigh the posteriors of a row, and drop those of fixed transitions."""
+    if weight.size:
+        for i in range(gamma.size):
+            gamma[i] *= weight[t]
+        for i in range(n * n):
+            xi[i] *= weight[t]
+    if fixed.size:
+        at = which[t] * n * n if which.size else 0
+        for i in range(n * n):
+            if fixed[at + i] > 0.0:
+                xi[i] = 0.0
+
+
+@kernel
+def messages(
+    Z,
+    begins,
+    ends,
+    which,
+    design,
+    weight,
+    places,
+    first,
+    fixed,
+    rest,
+    ridge,
+    pieces,
+    slots,
+    constants,
+    n_derived,
+    u,
+    alpha,
+    beta,
+    gamma,
+    xi,
+):
     """The full E step: fill messages and posteriors of all rows (Eqs. 5-8)."""
-    n_rows, d = Z.shape
-    at_u, b = constrained(n, d), np.empty(n)
-    now, pair = np.empty(n), np.empty(n * n)
-    natural(u, n, d, reg, unit, at_u)
-    delta, transitions, _, _ = at_u
+    (n_rows, n), n_parts = alpha.shape, gamma.shape[1]
+    n_inputs = max(1, design.shape[1])
+    moves = places.size > n * n
+    f, b, now, pair = np.empty(n_parts), np.empty(n), np.empty(n), np.empty(n * n)
+    own, delta, into = np.empty(n_parts), np.empty(n), np.empty(n * n)
+    v, w = np.empty(slots.size), np.empty(n_derived)
+    derive_all(pieces, slots, constants, u, v, w)
+    _softmax(u, first, 0, 1, n, 1, design, 0, delta)
+    _transitions(u, places, n, n_inputs, which, design, 0, fixed, rest, pair, into)
     for t in range(n_rows):
-        _densities(Z, t, u, n, d, at_u, b)
-        _alpha(begins, t, alpha, delta, transitions, n, b, now)
+        if moves and not begins[t]:
+            _transitions(
+                u, places, n, n_inputs, which, design, t, fixed, rest, pair, into
+            )
+        _densities(Z, t, pieces, v, w, f, b)
+        _alpha(begins, t, alpha, delta, into, n, b, now)
         _put(now, alpha, t)
     for t in range(n_rows - 1, -1, -1):
         if not ends[t]:
-            _densities(Z, t + 1, u, n, d, at_u, b)
-        _beta(ends, t, beta, transitions, n, b, now)
+            if moves:
+                _transitions(
+                    u,
+                    places,
+                    n,
+                    n_inputs,
+                    which,
+                    design,
+                    t + 1,
+                    fixed,
+                    rest,
+                    pair,
+                    into,
+                )
+            _densities(Z, t + 1, pieces, v, w, f, b)
+        _beta(ends, t, beta, into, n, b, now)
         _put(now, beta, t)
     for t in range(n_rows):
-        _densities(Z, t, u, n, d, at_u, b)
-        _posteriors(begins, t, alpha, beta, transitions, n, b, now, pair)
-        _put(now, gamma, t)
+        if moves and not begins[t]:
+            _transitions(
+                u, places, n, n_inputs, which, design, t, fixed, rest, pair, into
+            )
+        _densities(Z, t, pieces, v, w, f, b)
+        _posteriors(begins, t, alpha, beta, into, n, f, b, own, pair)
+        _settle(t, which, weight, fixed, n, own, pair)
+        _put(own, gamma, t)
         _put(pair, xi, t)
 
 
-@kernel(fastmath=CONTRACT)
-def _gradient(Z, t, first, gamma, xi, u, at_u, reg, unit, out):
-    """Gradient of F_t = G_t + H_t (Eqs. 31-33) in the coordinates."""
-    delta, transitions, variance, _ = at_u
-    n, d = delta.size, unit.size
-    for k in range(n - 1):
-        out[k] = delta[k + 1] - gamma[k + 1] if first else 0.0
-    at = n - 1
+@kernel(**INLINED)
+def _chain_gradient(
+    t,
+    first_row,
+    which,
+    design,
+    places,
+    first,
+    n,
+    n_inputs,
+    shares,
+    delta,
+    gamma,
+    xi,
+    out,
+):
+    """Gradient of H_t (Eq. 33): of first states, or of the pair's transition."""
+    if first_row:
+        n_each, total = gamma.size // n, 0.0
+        for k in range(gamma.size):
+            total += gamma[k]
+        for i in range(n):
+            own = 0.0
+            for k in range(i * n_each, (i + 1) * n_each):
+                own += gamma[k]
+            out[first[i]] += total * delta[i] - own
+        return
+    at = which[t] * n * n * n_inputs if which.size else 0
+    k, row, size = np.uint64(at), np.uint64(t), np.uint64(n)
     for i in range(n):
-        total = 0.0
-        for j in range(n):
-            total += xi[i * n + j]
-        for j in range(n):
-            if j != i:
-                out[at] = total * transitions[i * n + j] - xi[i * n + j]
-                at += 1
-    for i in range(n):
-        for j in range(d):
-            k = i * d + j
-            x = Z[t, j] - u[at + k]
-            precision = 1.0 / variance[k]
-            out[at + k] = -gamma[i] * x * precision
-            # Only what exceeds reg moves with the coordinate.
-            moves = 1.0 - reg * unit[j] * precision
-            out[at + n * d + k] = 0.5 * gamma[i] * moves * (1.0 - x * x * precision)
+        total, own = 0.0, np.uint64(i * n)
+        for j in range(own, own + size):
+            total += xi[j]
+        for j in range(own, own + size):
+            value = total * shares[j] - xi[j]
+            out[places[k]] += value
+            for p in range(np.uint64(1), np.uint64(n_inputs)):
+                out[places[k + p]] += value * design[row, p]
+            k += np.uint64(n_inputs)
 
 
-@kernel(fastmath=CONTRACT)
-def _emission_loss(Z, t, gamma, u, g, scale, n, d, reg, unit):
-    """G_t at u - scale g."""
-    at, loss = (n - 1) * (n + 1), 0.0
-    for i in range(n):
-        if gamma[i] > NONE:
-            total = 0.0
-            for j in range(d):
-                k = at + i * d + j
-                x = Z[t, j] - u[k] + scale * g[k]
-                k += n * d
-                value = (exp(u[k] - scale * g[k]) + reg) * unit[j]
-                total += log(value) + x * x / value
-            loss += 0.5 * gamma[i] * total
-    return loss
+@kernel(**INLINED)
+def _gradient(
+    Z,
+    t,
+    begins,
+    which,
+    design,
+    places,
+    first,
+    ridge,
+    n,
+    pieces,
+    slots,
+    constants,
+    u,
+    v,
+    w,
+    shares,
+    delta,
+    gamma,
+    xi,
+    out,
+):
+    """Gradient of F_t = G_t + H_t (Eqs. 31-33); what is behind p is of no account."""
+    for k in range(out.size):
+        out[k] = 0.0
+    n_inputs = max(1, design.shape[1])
+    _chain_gradient(
+        t,
+        begins[t],
+        which,
+        design,
+        places,
+        first,
+        n,
+        n_inputs,
+        shares,
+        delta,
+        gamma,
+        xi,
+        out,
+    )
+    for k in range(ridge.size):
+        out[k] += ridge[k] * u[k]
+    for k in range(len(pieces)):
+        add_slopes(pieces, k, Z, t, slots, constants, v, w, gamma, out)
 
 
-@kernel(fastmath=CONTRACT)
-def _row_loss(u, g, scale, at, n, own, counts, start):
+@kernel(**INLINED)
+def _states_loss(Z, t, pieces, slots, constants, gamma, u, g, scale, v, w):
+    """G_t at u - scale g; of no scale with v and w as they are."""
+    total = 0.0
+    for k in range(len(pieces)):
+        total += loss(pieces, k, Z, t, slots, constants, gamma, u, g, scale, v, w)
+    return total
+
+
+@kernel(**INLINED)
+def _logs_loss(u, g, scale, places, at, n_rows, n, n_inputs, design, t, counts, room):
     """Minus a sum of counts times log-probabilities, at u - scale g."""
-    top, total = 0.0, 0.0
-    for k in range(n - 1):
-        top = max(top, u[at + k] - scale * g[at + k])
-    norm, linear = exp(-top), 0.0
-    for k in range(n):
-        total += counts[start + k]
-        if k != own:
-            i = at + k - (k > own)
-            value = u[i] - scale * g[i]
-            norm += exp(value - top)
-            linear += counts[start + k] * value
-    return total * (top + log(norm)) - linear
-
-
-@kernel(fastmath=CONTRACT)
-def _chain_loss(first, gamma, xi, u, g, scale, n):
-    """H_t at u - scale g."""
-    if first:
-        return _row_loss(u, g, scale, 0, n, 0, gamma, 0)
-    loss = 0.0
-    for i in range(n):
-        total = 0.0
-        for j in range(n):
-            total += xi[i * n + j]
-        if total > NONE:
-            at = n - 1 + i * (n - 1)
-            loss += _row_loss(u, g, scale, at, n, i, xi, i * n)
+    loss, k, row, size = 0.0, np.uint64(at), np.uint64(t), np.uint64(n)
+    for i in range(n_rows):
+        top, own = -np.inf, np.uint64(i * n)
+        for j in range(own, own + size):
+            room[j] = u[places[k]] - scale * g[places[k]]
+            for p in range(np.uint64(1), np.uint64(n_inputs)):
+                i_p = places[k + p]
+                room[j] += (u[i_p] - scale * g[i_p]) * design[row, p]
+            k += np.uint64(n_inputs)
+            top = max(top, room[j])
+        total, norm = 0.0, 0.0
+        for j in range(own, own + size):
+            loss -= counts[j] * (room[j] - top)
+            total += counts[j]
+            norm += exp(room[j] - top)
+        loss += total * log(norm)
     return loss
 
 
-@kernel(fastmath=CONTRACT)
-def _search(Z, t, first, gamma, xi, u, g, cut, n, d, reg, unit, lipschitz):
-    """Double the Lipschitz estimates of H_t and G_t until Eq. 30 holds."""
-    for part in range(2):
-        start, stop = (0, cut) if part == 0 else (cut, u.size)
-        square = 0.0
-        for k in range(start, stop):
-            square += g[k] * g[k]
-        if square < SHORT * SHORT:
-            continue
-        here = 0.0
-        for trial in range(MOST_DOUBLINGS):
-            scale = 0.0 if trial == 0 else 1.0 / lipschitz[part]
-            if part == 0:
-                loss = _chain_loss(first, gamma, xi, u, g, scale, n)
-            else:
-                loss = _emission_loss(Z, t, gamma, u, g, scale, n, d, reg, unit)
-            if trial == 0:
-                here = loss
-            elif loss <= here - 0.5 * scale * square + ROUNDING * abs(here):
-                break
-            else:
-                lipschitz[part] *= 2.0
+@kernel(**INLINED)
+def _chain_loss(
+    t, begins, which, design, places, first, ridge, n, gamma, xi, u, g, scale, room, own
+):
+    """H_t at u - scale g; there is room for n * n and n numbers."""
+    if begins[t]:
+        n_each = gamma.size // n
+        for i in range(n):
+            own[i] = 0.0
+            for m in range(i * n_each, (i + 1) * n_each):
+                own[i] += gamma[m]
+        loss = _logs_loss(u, g, scale, first, 0, 1, n, 1, design, t, own, room)
+    else:
+        size = max(1, design.shape[1])
+        at = which[t] * n * n * size if which.size else 0
+        loss = _logs_loss(u, g, scale, places, at, n, n, size, design, t, xi, room)
+    for k in range(ridge.size):
+        loss += 0.5 * ridge[k] * (u[k] - scale * g[k]) ** 2
+    return loss
+
+
+@kernel(**INLINED)
+def _square(g, start, stop):
+    total = 0.0
+    for k in range(start, stop):
+        total += g[k] * g[k]
+    return total
+
+
+@kernel(**INLINED)
+def _holds(loss, here, scale, square):
+    """Whether a loss has fallen as far as Eq. 30 says."""
+    return loss <= here - 0.5 * scale * square + ROUNDING * abs(here)
+
+
+@kernel(**INLINED)
+def _search_chain(
+    t,
+    begins,
+    which,
+    design,
+    places,
+    first,
+    ridge,
+    n,
+    gamma,
+    xi,
+    u,
+    g,
+    cut,
+    lipschitz,
+    room,
+    own,
+):
+    """Double the Lipschitz estimate of H_t until Eq. 30 holds."""
+    square = _square(g, 0, cut)
+    if square < SHORT * SHORT:
+        return
+    here = 0.0
+    for trial in range(MOST_DOUBLINGS):
+        scale = 0.0 if trial == 0 else 1.0 / lipschitz[0]
+        loss = _chain_loss(
+            t,
+            begins,
+            which,
+            design,
+            places,
+            first,
+            ridge,
+            n,
+            gamma,
+            xi,
+            u,
+            g,
+            scale,
+            room,
+            own,
+        )
+        if trial == 0:
+            here = loss
+        elif _holds(loss, here, scale, square):
+            return
+        else:
+            lipschitz[0] *= 2.0
+
+
+@kernel(**INLINED)
+def _search_states(
+    Z, t, pieces, slots, constants, gamma, u, g, cut, p, v, w, lipschitz
+):
+    """The same of G_t (Eq. 30); v and w do not stay what they are."""
+    square = _square(g, cut, p)
+    if square < SHORT * SHORT:
+        return
+    here = 0.0
+    for trial in range(MOST_DOUBLINGS):
+        scale = 0.0 if trial == 0 else 1.0 / lipschitz[1]
+        loss = _states_loss(Z, t, pieces, slots, constants, gamma, u, g, scale, v, w)
+        if trial == 0:
+            here = loss
+        elif _holds(loss, here, scale, square):
+            return
+        else:
+            lipschitz[1] *= 2.0
 
 
 @kernel(fastmath=CONTRACT)
-def fill_table(Z, begins, gamma, xi, u, reg, unit, table):
+def fill_table(
+    Z,
+    begins,
+    ends,
+    which,
+    design,
+    weight,
+    places,
+    first,
+    fixed,
+    rest,
+    ridge,
+    pieces,
+    slots,
+    constants,
+    n_derived,
+    u,
+    gamma,
+    xi,
+    table,
+):
     """Fill the gradients of all rows (n_rows, p)."""
-    n, d = gamma.shape[1], unit.size
-    at_u = constrained(n, d)
-    natural(u, n, d, reg, unit, at_u)
-    for t in range(Z.shape[0]):
-        _gradient(Z, t, begins[t], gamma[t], xi[t], u, at_u, reg, unit, table[t])
+    n, p, n_inputs = first.size, table.shape[1], max(1, design.shape[1])
+    moves, g = places.size > n * n, np.empty(u.size)
+    v, w, delta = np.empty(slots.size), np.empty(n_derived), np.empty(n)
+    into, shares = np.empty(n * n), np.empty(n * n)
+    shares = shares if fixed.size else into
+    derive_all(pieces, slots, constants, u, v, w)
+    _softmax(u, first, 0, 1, n, 1, design, 0, delta)
+    _transitions(u, places, n, n_inputs, which, design, 0, fixed, rest, shares, into)
+    for t in range(len(gamma)):
+        if moves and not begins[t]:
+            _transitions(
+                u, places, n, n_inputs, which, design, t, fixed, rest, shares, into
+            )
+        _gradient(
+            Z,
+            t,
+            begins,
+            which,
+            design,
+            places,
+            first,
+            ridge,
+            n,
+            pieces,
+            slots,
+            constants,
+            u,
+            v,
+            w,
+            shares,
+            delta,
+            gamma[t],
+            xi[t],
+            g,
+        )
+        for k in range(p):
+            table[t, k] = g[k]
 
 
 @kernel(fastmath=CONTRACT)
@@ -285,6 +561,19 @@ def sweep(
     Z,
     begins,
     ends,
+    which,
+    design,
+    weight,
+    places,
+    first,
+    fixed,
+    rest,
+    ridge,
+    pieces,
+    slots,
+    constants,
+    n_derived,
+    cut,
     order,
     partial,
     sizes,
@@ -294,8 +583,6 @@ def sweep(
     xi0,
     table,
     fresh,
-    reg,
-    unit,
     gamma,
     xi,
     alpha,
@@ -311,56 +598,166 @@ def sweep(
     epoch see goes to `fresh`), or else by the coordinates u0 and posteriors gamma0, xi0
     of the anchor, at which they are made again (SVRG). With `partial` the row's
     messages (Eqs. 19, 20) and posteriors (Eqs. 21, 22) are renewed first. `lipschitz`
-    (2) are estimates for transitions and emissions. No step is made where `estimates`
-    (m, p) is not empty: it is filled with what the steps would follow, for tests.
+    (2) are estimates for transitions and emissions, whose coordinates begin at `cut`.
+    No step is made where `estimates` (m, p) is not empty: it is filled with what the
+    steps would follow, for tests.
     """
-    n_rows, d = Z.shape
-    n = alpha.shape[1]
-    p, cut = u.size, (n - 1) * (n + 1)
+    (n_rows, n), n_parts, p = alpha.shape, gamma.shape[1], mean.size
+    n_inputs, moves = max(1, design.shape[1]), places.size > n * n
     saga = table.size > 0
     shrink = exp(-log(2.0) / n_rows)
-    at_u, at_u0 = constrained(n, d), constrained(n, d)
-    natural(u0, n, d, reg, unit, at_u0)
-    delta, transitions, _, _ = at_u
-    b, now, gamma_t, xi_t = np.empty(n), np.empty(n), np.empty(n), np.empty(n * n)
-    g, old = np.empty(p), np.empty(p)
+    v, w, delta = np.empty(slots.size), np.empty(n_derived), np.empty(n)
+    v0, w0, delta0 = np.empty(slots.size), np.empty(n_derived), np.empty(n)
+    into, after, room = np.empty(n * n), np.empty(n * n), np.empty(n * n)
+    into0 = np.empty(n * n)
+    shares = np.empty(n * n) if fixed.size else into
+    shares0 = np.empty(n * n) if fixed.size else into0
+    f, b, now = np.empty(n_parts), np.empty(n), np.empty(n)
+    gamma_t, xi_t = np.empty(n_parts), np.empty(n * n)
+    g, old = np.empty(u.size), np.empty(u.size)
+    derive_all(pieces, slots, constants, u0, v0, w0)
+    _softmax(u0, first, 0, 1, n, 1, design, 0, delta0)
+    _transitions(u0, places, n, n_inputs, which, design, 0, fixed, rest, shares0, into0)
     n_failed = 0
     for m in range(order.size):
         t = order[m]
-        first = begins[t]
         if saga:
-            _take(table, t, old)
+            for k in range(p):
+                old[k] = table[t, k]
         else:
             _take(gamma0, t, gamma_t)
             _take(xi0, t, xi_t)
-            _gradient(Z, t, first, gamma_t, xi_t, u0, at_u0, reg, unit, old)
-        natural(u, n, d, reg, unit, at_u)
+            if moves and not begins[t]:
+                _transitions(
+                    u0,
+                    places,
+                    n,
+                    n_inputs,
+                    which,
+                    design,
+                    t,
+                    fixed,
+                    rest,
+                    shares0,
+                    into0,
+                )
+            _gradient(
+                Z,
+                t,
+                begins,
+                which,
+                design,
+                places,
+                first,
+                ridge,
+                n,
+                pieces,
+                slots,
+                constants,
+                u0,
+                v0,
+                w0,
+                shares0,
+                delta0,
+                gamma_t,
+                xi_t,
+                old,
+            )
+        derive_all(pieces, slots, constants, u, v, w)
+        if begins[t]:
+            _softmax(u, first, 0, 1, n, 1, design, 0, delta)
+        else:
+            _transitions(
+                u, places, n, n_inputs, which, design, t, fixed, rest, shares, into
+            )
         if partial:
             if not ends[t]:
-                _densities(Z, t + 1, u, n, d, at_u, b)
-            if _beta(ends, t, beta, transitions, n, b, now):
+                _densities(Z, t + 1, pieces, v, w, f, b)
+                if (
+                    not begins[t]
+                    and n_inputs == 1
+                    and (not which.size or which[t] == which[t + 1])
+                ):
+                    for k in range(n * n):
+                        after[k] = into[k]
+                else:
+                    _transitions(
+                        u,
+                        places,
+                        n,
+                        n_inputs,
+                        which,
+                        design,
+                        t + 1,
+                        fixed,
+                        rest,
+                        room,
+                        after,
+                    )
+            if _beta(ends, t, beta, after, n, b, now):
                 _put(now, beta, t)
-            _densities(Z, t, u, n, d, at_u, b)
-            if _alpha(begins, t, alpha, delta, transitions, n, b, now):
+            _densities(Z, t, pieces, v, w, f, b)
+            if _alpha(begins, t, alpha, delta, into, n, b, now):
                 _put(now, alpha, t)
-            if not _posteriors(
-                begins, t, alpha, beta, transitions, n, b, gamma_t, xi_t
-            ):
+            if not _posteriors(begins, t, alpha, beta, into, n, f, b, gamma_t, xi_t):
                 n_failed += 1  # the row is impossible for the while
                 if saga:
                     _put(old, fresh, t)
                 continue
+            _settle(t, which, weight, fixed, n, gamma_t, xi_t)
         else:
             _take(gamma, t, gamma_t)
             _take(xi, t, xi_t)
-        _gradient(Z, t, first, gamma_t, xi_t, u, at_u, reg, unit, g)
+        _gradient(
+            Z,
+            t,
+            begins,
+            which,
+            design,
+            places,
+            first,
+            ridge,
+            n,
+            pieces,
+            slots,
+            constants,
+            u,
+            v,
+            w,
+            shares,
+            delta,
+            gamma_t,
+            xi_t,
+            g,
+        )
         for k in range(p):
             old[k] = controlled_inline(g[k], old[k], mean[k], 1.0)
         if estimates.size:
-            for k in range(p):
-                estimates[m, k] = old[k]
+            _put(old, estimates, m)
             continue
-        _search(Z, t, first, gamma_t, xi_t, u, g, cut, n, d, reg, unit, lipschitz)
+        for k in range(p, g.size):
+            g[k] = 0.0  # constants do not move
+        _search_chain(
+            t,
+            begins,
+            which,
+            design,
+            places,
+            first,
+            ridge,
+            n,
+            gamma_t,
+            xi_t,
+            u,
+            g,
+            cut,
+            lipschitz,
+            room,
+            now,
+        )
+        _search_states(
+            Z, t, pieces, slots, constants, gamma_t, u, g, cut, p, v, w, lipschitz
+        )
         length = sizes[m] / (3.0 * lipschitz[0])
         for k in range(cut):
             u[k] -= length * old[k]

@@ -12,8 +12,8 @@ posteriors are renewed from the messages of its neighbours first. Step sizes are
 until a step along the share's own gradient lowers the share as far as it would if L
 were right (Eq. 30).
 
-`RowSweeps` visits single rows in a kernel, for Gaussian emissions; `BlockSweeps` blocks
-of any model, through its gradient. Both are what
+`RowSweeps` visits single rows, in a kernel that knows the families that ship;
+`BlockSweeps` blocks of any model, through its gradient. Both are what
 :class:`~skvrem.solvers._protocols.Swept` asks for; with the full E steps that certify,
 epochs of :class:`~skvrem.solvers.Sweeps` are Algorithm 5, EM-VRSO.
 """
@@ -40,8 +40,8 @@ class RowsKnown(NamedTuple):
     mean : ndarray of shape (p,)
         Of the gradients.
     u : ndarray of shape (p,)
-        Free coordinates of the anchor, and `gamma` and `xi` its posteriors, from which
-        svrg makes the gradients of rows again.
+        Free coordinates of the anchor, and constants behind them. From these and its
+        posteriors `gamma` and `xi` svrg makes the gradients of rows again.
     gamma : ndarray of shape (n_rows, n)
     xi : ndarray of shape (n_rows, n * n)
     table, fresh : ndarray of shape (n_rows, p), or (0, p)
@@ -138,68 +138,51 @@ class _Sweeps:
 
 
 class RowSweeps(_Sweeps):
-    """Sweeps over single rows, for Gaussian emissions with diagonal covariances."""
+    """Sweeps over single rows, for models that kernels of rows know.
 
-    @staticmethod
-    def can(model, rows):
-        """Whether a kernel knows the model: nothing fixed, masked, missing, prior."""
-        emission, parts = model.emission, (model.initial, model.transitions)
-        plain = type(emission).__name__ == "Gaussian" and not model.labelled
-        plain = plain and emission.covariance_type == "diag"
-        plain = plain and emission.mean is None and emission.covariance is None
-        n = emission.n_states_
-        free = [n - 1, n * (n - 1)]
-        prior = getattr(model.transitions, "prior", 1.0)
-        return bool(
-            plain
-            and [part.n_parameters() for part in parts] == free
-            and type(model.transitions).__name__ == "Homogeneous"
-            and not (model.initial.prior or np.any(np.not_equal(prior, 1.0)))
-            and not np.isnan(rows.X.sum())
-        )
+    Parameters
+    ----------
+    of_rows : RowModel
+        What :func:`~skvrem.hmm.em_vrso._model_rows.row_model` makes of model and data.
+    """
 
-    def __init__(self, model, data, **options):
+    def __init__(self, model, data, of_rows, **options):
         super().__init__(model, data, **options)
-        emission, rows = model.emission, data.rows
-        self.Z = (rows.X - emission._centre) / emission._width
-        self.unit = 1.0 / np.square(emission._width)
-        self.begins = np.zeros(len(self.Z), bool)
-        self.begins[rows.bounds[:-1]] = True
-        self.ends = np.zeros(len(self.Z), bool)
-        self.ends[np.asarray(rows.bounds[1:]) - 1] = True
+        rows, chain, states, self.n_derived, self.n_parts, self.constants = of_rows
+        self.parts = *rows, *chain, *states
+        self.cut = model.n_chain_coordinates()
 
     @property
     def n_units(self):
         """Rows."""
-        return len(self.Z)
+        return len(self.data.rows.X)
 
-    @property
-    def _chain(self):
-        return float(self.model.emission.added), self.unit
+    def _free(self, point):
+        """Coordinates, and the constants behind them."""
+        return np.append(self.model.free(point.parameters), self.constants)
 
     def full_pass(self, point, data):
         """Make a full E step at a point; return it, its mean, and all messages."""
-        model = self.model
-        mean = model.mean(point, self.data)
-        u, n = model.free(point.parameters), model.emission.n_states_
-        shape = len(self.Z), n
-        arrays = *(np.empty(shape) for _ in range(3)), np.empty((len(self.Z), n * n))
-        kernels.messages(self.Z, self.begins, self.ends, u, *self._chain, n, *arrays)
+        mean = self.model.mean(point, self.data)
+        n, n_rows = len(mean.start), self.n_units
+        sizes = n, n, self.n_parts, n * n
+        arrays = tuple(np.empty((n_rows, size)) for size in sizes)
+        kernels.messages(*self.parts, self.n_derived, self._free(point), *arrays)
         return point._replace(statistics=mean), mean, arrays
 
     def known_at(self, anchor, rng):
         """Return what is known of rows at an anchor."""
         _, _, gamma, xi = anchor.memory
-        u = self.model.free(anchor.point.parameters)
         mean = -self.model.slope(anchor.point.parameters, anchor.mean)
-        table = np.empty((len(self.Z) if self.saga else 0, len(u)))
+        u = self._free(anchor.point)
+        table = np.empty((self.n_units if self.saga else 0, len(mean)))
         if self.saga:
-            kernels.fill_table(self.Z, self.begins, gamma, xi, u, *self._chain, table)
+            kernels.fill_table(*self.parts, self.n_derived, u, gamma, xi, table)
         return RowsKnown(mean, u, gamma, xi, table, table.copy())
 
     def open(self, anchor):
         """Return what a sweep from an anchor moves."""
-        work = SweepState(anchor, self.model.free(anchor.point.parameters))
+        work = SweepState(anchor, self._free(anchor.point))
         if self.partial:
             alpha, beta, *posteriors = work.messages
             work.messages = alpha.copy(), beta.copy(), *posteriors
@@ -209,14 +192,13 @@ class RowSweeps(_Sweeps):
         """Make a step for each of some rows; return how many were impossible."""
         alpha, beta, gamma, xi = work.messages
         return kernels.sweep(
-            self.Z,
-            self.begins,
-            self.ends,
+            *self.parts,
+            self.n_derived,
+            self.cut,
             rows,
             self.partial,
             sizes,
             *known,
-            *self._chain,
             gamma,
             xi,
             alpha,
@@ -228,9 +210,14 @@ class RowSweeps(_Sweeps):
 
     def estimates(self, work, known, rows, noise):
         """Return the gradients that steps would follow, (m, p), by the same kernel."""
-        found = np.empty((len(rows), len(work.u)))
+        found = np.empty((len(rows), len(known.mean)))
         self.sweep(work, known, rows, noise, np.zeros(len(rows)), found)
         return -found
+
+    def close(self, work):
+        """Return the point that a sweep has led to."""
+        work.u = work.u[: self.model.n_parameters()]
+        return super().close(work)
 
 
 class BlockSweeps(_Sweeps):

@@ -7,7 +7,13 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator
 
-from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, rescale
+from skvrem.hmm.emissions._coordinates import (
+    IMPOSSIBLE,
+    RowPieces,
+    bounded_log,
+    numbered,
+    rescale,
+)
 
 # Draws a state of what has no closed form, and the step of central differences.
 DRAWS, STEP = 2000, 1e-5
@@ -174,6 +180,8 @@ class Emission(BaseEstimator):
     required: tuple = "parameter_scales", "sufficient", "theta", "draw"
     #: Whether the features of rows depend on the parameters.
     follows = False
+    #: Which family of ``_kernels_rows.py`` this is, if it is one.
+    row_kernel: str | None = None
     ONE, MASK, IMPOSSIBLE = -1, -2, IMPOSSIBLE
     #: Whether single values may be missing, and not only whole rows.
     allows_nan = True
@@ -504,3 +512,24 @@ class Emission(BaseEstimator):
     def slope(self, parameters, features):
         """Return the gradient, in free coordinates, of Q and the prior."""
         return self.slopes(parameters, features)[self.varies()]
+
+    # What is swept row by row
+
+    def row_columns(self, X):
+        """Return what the density of a family with a `row_kernel` takes of rows."""
+        return self.sufficient(X)
+
+    def row_pieces(self, X):
+        """Return a list of `RowPieces`, or None where no kernel of rows is known."""
+        if self.row_kernel is None:
+            return None
+        varies = self.varies()
+        given = self.given_start(self.blank())
+        logs, others = (bounded_log(np.maximum(p, 0.0)) for p in (given, 1.0 - given))
+        kinds = {"real": given, "positive": logs, "probability": logs - others}
+        constants = np.choose(
+            [list(kinds).index(scale) for scale in self.scales()], list(kinds.values())
+        )
+        columns = self.row_columns(np.asarray(X, float))
+        found = columns, numbered(varies), constants
+        return [RowPieces(self.row_kernel, self.n_columns_, *found)]

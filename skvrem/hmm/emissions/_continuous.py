@@ -44,7 +44,7 @@ class Gamma(Emission):
     """
 
     parameter_scales = {"mean": "positive", "sd": "positive", "zero": "probability"}
-    _kinds = 2
+    _kinds, row_kernel = 2, "gamma"
 
     def __init__(
         self,
@@ -96,6 +96,10 @@ class Gamma(Emission):
     def sufficient(self, X):
         zero = X == 0.0
         return np.hstack([zero, ~zero, X, np.log(np.where(zero, 1.0, X))])
+
+    def row_columns(self, X):
+        """Return the values and their logarithms."""
+        return self.sufficient(X)[:, 2 * self.n_columns_ :]
 
     def start_columns(self, X):
         """Return logarithms, of 0 that of a tenth of the smallest value."""
@@ -241,7 +245,7 @@ class VonMises(Emission):
     """
 
     parameter_scales = {"mean": "real", "concentration": "positive"}
-    window = 10
+    window, row_kernel = 10, "von mises"
 
     def __init__(
         self,

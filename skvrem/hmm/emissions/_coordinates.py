@@ -70,6 +70,39 @@ def bounded_log(x):
         return np.maximum(np.log(x), IMPOSSIBLE)
 
 
+class RowPieces(NamedTuple):
+    """A family as kernels of single rows take it, see ``_kernels_rows.py``.
+
+    Attributes
+    ----------
+    kernel : str
+        Which of the families there it is.
+    size : int
+        Values of a row, or entries of a table.
+    columns : ndarray of shape (n_rows, n_columns)
+        What the density takes of rows.
+    index : ndarray of int of shape (n_pieces, n_coordinates)
+        Number of each coordinate among the free ones of the family, -1 where it is
+        none; a row for each state, or for each component of each state.
+    constants : ndarray of shape (n_pieces, n_coordinates)
+        The coordinates that are not free.
+    fixed : ndarray of shape (n_kinds, size)
+        Other constants, the same in all states.
+    """
+
+    kernel: str
+    size: int
+    columns: np.ndarray
+    index: np.ndarray
+    constants: np.ndarray
+    fixed: np.ndarray = np.empty((0, 0))
+
+
+def numbered(varies):
+    """Return the numbers of what varies, -1 of all else."""
+    return np.where(varies, np.cumsum(varies).reshape(varies.shape) - 1, -1)
+
+
 class Shares:
     """Rows of shares that sum to 1, free as in Eq. 2 but for what is given of them.
 
@@ -139,6 +172,15 @@ class Shares:
     def n_parameters(self):
         """Return how many coordinates there are."""
         return int(self.varies.sum())
+
+    def row_index(self):
+        """Return the number of each entry's coordinate, or None where a prior is.
+
+        -1 is the reference, whose coordinate is 0, and -2 what is not free.
+        """
+        if np.any(self.prior):
+            return None
+        return np.where(self.allowed, numbered(self.varies), -2)
 
 
 def draw_codes(shares, rows, rng):

@@ -5,7 +5,12 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, pdtr, pdtrc
 
 from skvrem.hmm.emissions._base import Emission, check_shares, fill, ratio
-from skvrem.hmm.emissions._coordinates import Shares, bounded_log, draw_codes
+from skvrem.hmm.emissions._coordinates import (
+    RowPieces,
+    Shares,
+    bounded_log,
+    draw_codes,
+)
 from skvrem.utils._validation import check_integer, check_real
 
 
@@ -41,7 +46,7 @@ class Poisson(Emission):
     """
 
     parameter_scales = {"rate": "positive"}
-    window, excludes = 5, True
+    window, excludes, row_kernel = 5, True, "poisson"
 
     def __init__(
         self, rate: ArrayLike | None = None, *, rate_init: ArrayLike | None = None
@@ -60,6 +65,10 @@ class Poisson(Emission):
 
     def sufficient(self, X):
         return np.hstack([X, gammaln(X + 1.0)])
+
+    def row_columns(self, X):
+        """Return the counts."""
+        return X
 
     def start_columns(self, X):
         """Return square roots of the counts, whose variance is the same everywhere."""
@@ -134,7 +143,7 @@ class Bernoulli(Emission):
     """
 
     parameter_scales = {"probability": "probability"}
-    window, excludes, _kinds = 5, True, 2
+    window, excludes, _kinds, row_kernel = 5, True, 2, "events"
 
     def __init__(
         self,
@@ -156,6 +165,10 @@ class Bernoulli(Emission):
 
     def sufficient(self, X):
         return np.hstack([X, 1.0 - X])
+
+    def row_columns(self, X):
+        """Return the events."""
+        return X
 
     def start_columns(self, X):
         """Return the events, and their frequency where they are missing."""
@@ -343,6 +356,18 @@ class Categorical(Emission):
     def n_parameters(self):
         """Return the number of free parameters of all states."""
         return self._shares.n_parameters()
+
+    def row_pieces(self, X):
+        """Return what kernels of single rows take, or None where a prior is."""
+        index, given = self._shares.row_index(), self._given("probability")
+        if index is None:
+            return None
+        kernel, constants = "codes", np.zeros(index.shape)
+        if given is not None:
+            kernel, constants = "table", bounded_log(given)
+        index = np.maximum(index, -1)
+        X = np.asarray(X, float)
+        return [RowPieces(kernel, self.n_categories_, X, index, constants)]
 
     def blank(self):
         """Return parameters for states that have no rows at all."""

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from skvrem.hmm.emissions._base import Emission, ratio
-from skvrem.hmm.emissions._coordinates import EDGE, SCALES
+from skvrem.hmm.emissions._coordinates import EDGE, SCALES, RowPieces, numbered
 from skvrem.hmm.emissions._patterns import Patterns
 from skvrem.utils._parallel import row_chunks
 from skvrem.utils._reports import ROUNDING
@@ -455,6 +455,37 @@ class Gaussian(Emission):
             slope = slope[:, *np.tril_indices(self.n_columns_)]
         means = (means * self._width)[self._free_means()]
         return means if self.covariance is not None else np.append(means, slope)
+
+    def row_pieces(self, X):
+        """Return what kernels of single rows take, but of rows missing in part."""
+        if self._patterns is not None:
+            return None
+        n, d, free = self.n_states_, self.n_columns_, self._free_means()
+        mean, covariance = self._split(self.given_start(self.blank()))
+        unit, added = np.square(1.0 / self._width), self.added
+        if self.covariance is not None:
+            added = 0.0
+        if self._dense:
+            kernel, width = "multinormal", d * (d + 1) // 2
+            shape = (1 if self.covariance_type == "tied" else n, width)
+            factors = np.linalg.cholesky(
+                covariance / self._width[:, None] / self._width
+            )
+            diagonal = _diagonals(factors)
+            diagonal[:] = np.log(diagonal)
+            spread, fixed = factors[:, *np.tril_indices(d)], added * unit[None]
+        else:
+            kernel, width = "normal", d
+            shape = (n, 1 if self.covariance_type == "spherical" else d)
+            fixed = np.stack([unit, added * unit])
+            spread = np.log(covariance)
+        own = np.arange(np.prod(shape)).reshape(shape) + np.count_nonzero(free)
+        if self.covariance is not None:
+            own = -1
+        index = np.hstack([numbered(free), np.broadcast_to(own, (n, width))])
+        constants = np.hstack([(mean - self._centre) / self._width, spread])
+        columns = (np.asarray(X, float) - self._centre) / self._width
+        return [RowPieces(kernel, d, columns, index, constants, fixed)]
 
     def draw(self, parameters, states, rng):
         """Return a row for every state."""

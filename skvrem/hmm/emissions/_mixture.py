@@ -7,7 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skvrem.hmm.emissions._base import Emission, check_shares, given
-from skvrem.hmm.emissions._coordinates import Shares, bounded_log, draw_codes
+from skvrem.hmm.emissions._coordinates import (
+    RowPieces,
+    Shares,
+    bounded_log,
+    draw_codes,
+)
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.utils._validation import check_integer
 
@@ -271,6 +276,20 @@ class MixtureGaussian(Emission):
         """Return the number of free parameters of all states."""
         inner = self.n_states_ * self._inner.n_parameters()
         return self._shares.n_parameters() + inner
+
+    def row_pieces(self, X):
+        """Return what kernels of single rows take, but of rows missing in part."""
+        inner = self._inner.row_pieces(X)
+        if inner is None:
+            return None
+        n, m, free = self.n_states_, self.n_mix, self._inner.n_parameters()
+        index, nothing = self._shares.row_index(), np.empty((len(X), 0))
+        weights = nothing, index, np.zeros((n, m))
+        (own,) = inner
+        offsets = self._shares.n_parameters() + free * np.arange(n)
+        index = (own.index + offsets[:, None, None]).reshape(n * m, -1)
+        own = own._replace(index=index, constants=np.tile(own.constants, (n, 1)))
+        return [RowPieces("weights", m, *weights), own]
 
     # Fitted attributes
 

@@ -325,6 +325,19 @@ class Product(Emission):
         parts = self._split(parameters), self._split_features(features)
         return np.concatenate(self._map("slope", *parts))
 
+    def row_pieces(self, X):
+        """Return what kernels of single rows take, or None where a part has none."""
+        found, offset = [], 0
+        for family, part in self._each(np.asarray(X, float)):
+            pieces = family.row_pieces(part)
+            if pieces is None:
+                return None
+            for own in pieces:
+                index = np.where(own.index >= 0, own.index + offset, own.index)
+                found.append(own._replace(index=index))
+            offset += family.n_parameters()
+        return found
+
     def moments(self, parameters):
         """Return mean and variance of every feature."""
         found = np.empty((2, len(parameters), self.n_columns_))

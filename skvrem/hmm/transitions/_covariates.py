@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skvrem.hmm.emissions._coordinates import IMPOSSIBLE
+from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, numbered
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
 from skvrem.utils._validation import check_parameters
 
@@ -303,6 +303,14 @@ class Covariates(Transitions):
         _, _, b, h = self._parts(sums)
         curved = np.einsum("ijpkq,ikq->ijp", self._whole(h), packed)
         return (b - curved - self.alpha * packed)[self._varies].ravel()
+
+    def row_logits(self):
+        """Return what kernels of single rows take."""
+        n, p = len(self._allowed), len(self._reach)
+        free = np.broadcast_to(self._varies[..., None], (n, n, p))
+        index = numbered(free)
+        index[~self._allowed, 0] = -2
+        return index[None], np.zeros((1, n, n)), self.alpha
 
     # Fitted attributes
 

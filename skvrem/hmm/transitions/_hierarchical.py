@@ -241,6 +241,18 @@ class Hierarchical(Transitions):
         """Return the number of free parameters."""
         return sum(self._map("n_parameters"))
 
+    def row_logits(self):
+        """Return what kernels of single rows take, or None where a prior is."""
+        logits, offset, index = self._map("row_logits"), 0, []
+        if any(own is None for own in logits):
+            return None
+        for (own, _, _), size in zip(logits, self._map("n_parameters"), strict=True):
+            # 0 is left for what does not come to be
+            index.append(np.where(own >= 0, own + offset, own)[0, :, :, 0] + 2)
+            offset += size
+        index = self._join(*index).astype(np.int64) - 2
+        return index[..., None], self._join(*(given[0] for _, given, _ in logits)), 0.0
+
     # Fitted attributes
 
     def publish(self, packed, dtype):

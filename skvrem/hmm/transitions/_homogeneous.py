@@ -8,7 +8,7 @@ from scipy import optimize
 from sklearn.base import BaseEstimator
 
 from skvrem.hmm.emissions._base import check_shares
-from skvrem.hmm.emissions._coordinates import Shares
+from skvrem.hmm.emissions._coordinates import Shares, bounded_log
 from skvrem.hmm.forward_backward._model_passes import stationary
 
 # How far a state can go on, where not to any later one.
@@ -109,6 +109,22 @@ class Transitions(BaseEstimator):
     def complete(self, sums, packed):
         """Return the statistics from what the passes add up."""
         return sums
+
+    def row_logits(self):
+        """Return what kernels of single rows take, or None where they cannot.
+
+        Returns
+        -------
+        index : ndarray of int of shape (n_matrices, n_states, n_states, n_inputs)
+            Numbers of the free coordinates that make a logit with the inputs, the first
+            of which is 1; -1 is a coordinate of 0, and -2 is first where there is no
+            such transition, or a fixed one.
+        given : ndarray of shape (n_matrices, n_states, n_states)
+            The fixed probabilities.
+        ridge : float
+            Half of it times the squared coordinates is a penalty.
+        """
+        return None
 
 
 class Homogeneous(Transitions):
@@ -303,6 +319,13 @@ class Homogeneous(Transitions):
         allowed, given, prior = own.allowed[both], own.given[both], own.prior[both]
         self._shares = Shares(allowed, np.arange(len(order)), given, prior)
 
+    def row_logits(self):
+        """Return what kernels of single rows take, or None where a prior is."""
+        index = self._shares.row_index()
+        if index is None:
+            return None
+        return index[None, :, :, None], self._shares.given[None], 0.0
+
     def publish(self, packed, dtype):
         """Return the estimator's ``transmat_``, which holds all there is."""
         return packed.astype(dtype)
@@ -359,6 +382,16 @@ class Initial:
     def log_prior(self, startprob):
         """Return the log-density of the prior, up to a constant."""
         return self._shares.log_prior(startprob[None])
+
+    def row_logits(self):
+        """Return numbers of coordinates, and logarithms of what is fixed.
+
+        None where a prior is, or first states are those in the long run.
+        """
+        index = self._shares.row_index()
+        if index is None or self.stationary:
+            return None
+        return index[0], bounded_log(self._shares.given[0])
 
     def n_parameters(self):
         """Return the number of free parameters."""
