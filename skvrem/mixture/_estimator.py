@@ -456,7 +456,7 @@ class VRGaussianMixture(
         """Warn of variances that are those of reg_covar."""
         model = GaussianMixtureModel(self.covariance_type, self.reg_covar)
         means, covariances = attributes["means_"], attributes["covariances_"]
-        sums = Statistics(*attributes["_sums"], 0.0, 0.0)
+        sums = Statistics.of(*attributes["_sums"], 0.0, 0.0)
         total, dense = sums.sum_w.sum(), self._dense
         # Those of the data, from the scatter about the mean of all rows.
         mean = (sums.sum_w @ means + sums.sum_x.sum(axis=0)) / total
@@ -521,7 +521,7 @@ class VRGaussianMixture(
                 seen = 0
             else:
                 dtype = self.means_.dtype
-                sums = Statistics(*self._sums, 0.0, 0.0)
+                sums = Statistics.of(*self._sums, 0.0, 0.0)
                 parameters = previous_parameters(self, data.n_features)
                 point = AveragingPoint(parameters, sums, parameters.means)
                 seen = self.n_samples_seen_

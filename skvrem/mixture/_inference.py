@@ -85,11 +85,11 @@ def evaluate_rows(what, parameters, covariance_type, X):
 
 def dense_covariances(means, covariances, covariance_type):
     """Covariances as matrices, shape (n_components, n_features, n_features)."""
-    model = GaussianMixtureModel(covariance_type, 0.0)
-    covariances = model.by_component(covariances, *means.shape)
+    model, (k, d) = GaussianMixtureModel(covariance_type, 0.0), means.shape
+    covariances = model.by_component(covariances)
     if not model.dense:
-        covariances = covariances[:, :, None] * np.eye(means.shape[1])
-    return covariances
+        covariances = covariances[:, :, None] * np.eye(d)
+    return np.broadcast_to(covariances, (k, d, d))
 
 
 def number_features(features, names, d):

@@ -18,9 +18,10 @@ zero (log_constant -inf, or a row too far away for the dtype) has l = -inf and r
 `visit_rows` has these arguments. ``X`` (n, d) is read only, float32 or float64, and
 rules the precision inside a tile; tiles are summed in float64. Rows are
 ``start..stop`` of X, or of ``X[index]`` where ``index`` is not empty; ``weight`` (n,)
-goes with the rows of X, empty for ones. ``means`` (k, d); ``precisions_cholesky``
-(k, d, d) upper triangular, or (k, d) = 1/sd (diag); ``log_constants`` (k,). Sums are
-added to what the outputs hold.
+goes with the rows of X, empty for ones. ``weights`` (k,) and ``means`` (k, d);
+``precisions_cholesky`` (k, d, d) upper triangular, or (k, d) = 1/sd (diag); where all
+components or all features have the same, an axis may be of length 1. Sums are about
+``reference`` (k, d), and are added to what the output holds.
 
 There is no array of n x k numbers: rows go through in tiles, transposed and laid out
 flat, x[feature * stride + row], so that every inner loop runs over rows. What makes
@@ -51,6 +52,7 @@ TILE_BYTES = 256_000
 TWO, FOUR = (0,) * 2, (0,) * 4
 # Rows of smaller posterior are left out of second moments where most rows are.
 NEGLIGIBLE = 1e-21
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 @intrinsic
@@ -447,10 +449,11 @@ def _diag_sums(x, rows, size, m, c, r, variances, sum_x, sum_xx):
 
 
 @kernel
-def _parameters(means, U, log_constants, variances, dtype):
+def _parameters(weights, means, U, variances, dtype):
     """Flat copies of a dtype, the features padded with zeros to an even number.
 
-    With variances, log_constants are split into log weights and parts of features.
+    The constants are the components' own; with variances, log weights and parts of
+    features apart.
     """
     k, d = means.shape
     size = d + d % 2
@@ -458,32 +461,72 @@ def _parameters(means, U, log_constants, variances, dtype):
     u = _zeros(k * size * (size if U.ndim == 3 else 1), dtype)
     parts = None if variances is None else _zeros(k * size, dtype)
     for c in range(k):
-        constant = log_constants[c]
+        constant = math.log(weights[c])
         for i in range(d):
             at = c * size + i
             m[at] = means[c, i]
             if U.ndim == 3:
+                own = min(c, len(U) - 1)
                 for j in range(i, d):
-                    u[at * size + j] = U[c, i, j]
+                    u[at * size + j] = U[own, i, j]
+                scale = U[own, i, i]
             else:
-                u[at] = U[c, i]
-            if variances is not None:
-                part = math.log(U[c, i]) - 0.5 * math.log(2 * math.pi)
+                scale = U[c, min(i, U.shape[1] - 1)]
+                u[at] = scale
+            part = math.log(scale) - HALF_LOG_2PI
+            if variances is None:
+                constant += part
+            else:
                 parts[at] = part
-                constant -= part
         constants[c] = constant
     return m, u, parts, constants
 
 
 @kernel
+def _add_about(sums, delta, sum_w, sx, sxx, size, dense):
+    """Add sums about means to flat ones about means - delta.
+
+    The former are laid out as the parameters; of second moments the upper triangle.
+    """
+    k, d = delta.shape
+    squares = k + k * d
+    for c in range(k):
+        sums[c] += sum_w[c]
+        for i in range(d):
+            at, own = c * size + i, c * d + i
+            moved = sx[at] + sum_w[c] * delta[c, i]
+            sums[k + own] += moved
+            if not dense:
+                sums[squares + own] += sxx[at] + delta[c, i] * (sx[at] + moved)
+                continue
+            for j in range(i, d):
+                cross = delta[c, i] * sx[c * size + j] + moved * delta[c, j]
+                upper = squares + own * d + j
+                sums[upper] += sxx[at * size + j] + cross
+                sums[squares + (c * d + j) * d + i] = sums[upper]
+
+
+@kernel
 def visit_rows(
-    X, index, start, stop, weight, means, U, log_constants, beta, variances, sums, out
+    X,
+    index,
+    start,
+    stop,
+    weight,
+    weights,
+    means,
+    U,
+    beta,
+    variances,
+    reference,
+    sums,
+    out,
 ):
     """Add to sums of rows, or write l to out (stop - start, k), of X's dtype.
 
-    The sums are a tuple of sum_w (k,), sum_x (k, d), sum_xx (k, d, d), symmetric before
-    and after; (k, d), sums of w r z^2, where U, the precisions_cholesky, is (k, d).
-    Either they are None, or out. Returns objective and entropy.
+    The sums are flat: sum_w (k,), sum_x (k, d), sum_xx (k, d, d), symmetric before and
+    after, or (k, d), sums of w r z^2, where U, the precisions_cholesky, has two axes;
+    then objective and entropy. Either they are None, or out.
 
     With variances (k, d) NaN is an entry missing at random, else they are None. Only
     observed features enter l_k; a missing one adds its expectation under the component,
@@ -495,7 +538,7 @@ def visit_rows(
     k, d = means.shape
     size = d + d % 2
     dtype = X.dtype
-    m, u, parts, constants = _parameters(means, U, log_constants, variances, dtype)
+    m, u, parts, constants = _parameters(weights, means, U, variances, dtype)
     stride = np.int64(_stride(m))
     tile = stride // 17 * 16
     while tile > 64 and tile * d * X.itemsize > TILE_BYTES:
@@ -506,8 +549,8 @@ def visit_rows(
     # The first four rows of y stay zero, the others are scratch.
     y = _zeros(12 * stride, dtype)
     a = y[4 * stride :]
-    sx = _zeros(k * size, log_constants.dtype)
-    sxx = _zeros(k * square, log_constants.dtype)
+    sum_w, sx = _zeros(k, means.dtype), _zeros(k * size, means.dtype)
+    sxx = _zeros(k * square, means.dtype)
     if U.ndim == 3:
         z, x_kept = _zeros(size * stride, dtype), _zeros(size * stride, dtype)
         r_kept = _zeros(stride, dtype)
@@ -532,7 +575,7 @@ def visit_rows(
             for c in range(k):
                 ri = _at(joint, c)
                 total, count = _total(joint, ri, w, rows)
-                sums[0][c] += total
+                sum_w[c] += total
                 if U.ndim == 2:
                     _diag_sums(x, rows, size, m, c, joint, variances, sx, sxx)
                 elif 3 * count > rows:
@@ -542,15 +585,6 @@ def visit_rows(
                     ri = np.uint64(0)
                     _full_sums(x_kept, few, size, m, c, r_kept, ri, z, a, sx, sxx)
     if sums is not None:
-        _, sum_x, sum_xx = sums
-        for c in range(k):
-            for i in range(d):
-                at = c * size + i
-                sum_x[c, i] += sx[at]
-                if U.ndim == 2:
-                    sum_xx[c, i] += sxx[at]
-                else:
-                    for j in range(i, d):
-                        sum_xx[c, i, j] += sxx[at * size + j]
-                        sum_xx[c, j, i] = sum_xx[c, i, j]
-    return objective, entropy
+        _add_about(sums, means - reference, sum_w, sx, sxx, size, U.ndim == 3)
+        sums[-2] += objective
+        sums[-1] += entropy

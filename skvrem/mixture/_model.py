@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.mixture import _kernels, _kernels_m_step
-from skvrem.utils._algebra import accumulate
+from skvrem.utils._algebra import Flat, accumulate
 from skvrem.utils._averaging import Averaging, AveragingPoint
 from skvrem.utils._parallel import parallel_map, row_chunks
 
@@ -37,6 +37,8 @@ RESEED_ROWS = 10_000
 # two for each row of the matrix and the mean.
 FEWEST_ROWS = 5
 LOG_2PI = float(np.log(2.0 * np.pi))
+# Of a component that has lost its rows, as a share of all.
+LEAST_WEIGHT = 10.0 * float(np.finfo(float).eps)
 
 
 class Parameters(NamedTuple):
@@ -57,14 +59,11 @@ class Parameters(NamedTuple):
     precisions_cholesky: np.ndarray
 
 
-class Statistics(NamedTuple):
+class Statistics(Flat):
     """Sums over rows; see the solvers' protocol for the two numbers."""
 
-    sum_w: np.ndarray
-    sum_x: np.ndarray
-    sum_xx: np.ndarray
-    objective: float
-    entropy: float
+    __slots__ = ()
+    names = "sum_w", "sum_x", "sum_xx", "objective", "entropy"
 
 
 def precisions_cholesky(covariances):
@@ -82,7 +81,7 @@ def precisions_cholesky(covariances):
     shape, d = covariances.shape[:-2], covariances.shape[-1]
     stack = np.ascontiguousarray(covariances, np.float64).reshape(-1, d, d)
     factors, bad = np.zeros_like(stack), np.zeros(len(stack), bool)
-    _kernels_m_step.precisions_cholesky(stack, np.empty_like(stack), factors, bad)
+    _kernels_m_step.precisions_cholesky(stack, factors, bad)
     return factors.reshape(covariances.shape), bad.reshape(shape)
 
 
@@ -108,7 +107,6 @@ class GaussianMixtureModel(Averaging):
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
         self.n_reseeded = 0
-        self._arguments = None, None
 
     @property
     def dense(self):
@@ -117,120 +115,86 @@ class GaussianMixtureModel(Averaging):
 
     # E step
 
-    def _kernel_arguments(self, parameters):
-        """Parameters as kernels take them: one factor a component, constants."""
-        # A point is evaluated several times: its last batch, the surrogate, the norm.
-        if self._arguments[0] is parameters:
-            return self._arguments[1]
-        means, factors = parameters.means, parameters.precisions_cholesky
-        factors = self.by_component(factors, *means.shape)
-        diagonals = np.diagonal(factors, axis1=1, axis2=2) if self.dense else factors
-        with np.errstate(divide="ignore"):
-            log_constants = np.log(parameters.weights)
-        log_constants -= 0.5 * means.shape[1] * LOG_2PI
-        log_constants += np.log(diagonals).sum(axis=1)
-        arguments = means, np.ascontiguousarray(factors), log_constants
-        self._arguments = parameters, arguments
-        return arguments
+    def by_component(self, array):
+        """Return covariances or factors with the axes of the statistics.
 
-    def by_component(self, array, k, d):
-        """Return covariances or factors with the axes of the statistics."""
+        An axis along which they are all the same is of length 1.
+        """
         if self.covariance_type == "tied":
-            return np.broadcast_to(array, (k, d, d))
-        if self.covariance_type == "spherical":
-            return np.broadcast_to(array[:, None], (k, d))
-        return array
+            return array[None]
+        return array[:, None] if self.covariance_type == "spherical" else array
+
+    def _shapes(self, k, d):
+        return (k,), (k, d), ((k, d, d) if self.dense else (k, d)), (), ()
 
     def statistics(self, point, batch, beta):
         """Return the statistics of a batch about the point's reference."""
-        k, d = point.parameters.means.shape
-        arguments, variances = self._kernel_arguments(point.parameters), None
+        weights, means, _, factors = point.parameters
+        factors, variances = self.by_component(factors), None
+        k, d = means.shape
         if self.missing:
             # What a missing entry is expected to add. The M step adds reg_covar, so
             # it is left out here: a feature that is never seen keeps its variance.
-            variances = 1.0 / np.square(arguments[1]) - self.reg_covar
-            variances = np.maximum(variances, 0.0)
+            variances = np.maximum(1.0 / np.square(factors) - self.reg_covar, 0.0)
+            variances = np.ascontiguousarray(np.broadcast_to(variances, (k, d)))
+        size = k * (1 + d + (d * d if self.dense else d)) + 2
+        of_parameters = weights, means, factors, beta, variances
 
         def evaluate(rows):
-            sum_w, sum_x = np.zeros(k), np.zeros((k, d))
-            sum_xx = np.zeros((k, d, d) if self.dense else (k, d))
+            sums = Statistics(np.zeros(size), self._shapes(k, d))
             of_rows = batch.rows, batch.index, *rows, batch.weight
-            how = *arguments, beta, variances
-            sums = sum_w, sum_x, sum_xx
-            return Statistics(*sums, *_kernels.visit_rows(*of_rows, *how, sums, None))
+            how = *of_parameters, point.reference
+            _kernels.visit_rows(*of_rows, *how, sums.values, None)
+            return sums
 
-        chunks = [(batch.start, batch.stop)]
-        if batch.index.size:  # a minibatch; a full pass comes in chunks already
-            chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
-        sums = reduce(accumulate, parallel_map(evaluate, chunks), None)
-        sums = self.translate(sums, point.parameters.means, point.reference)
+        rows = batch.start, batch.stop
+        # A minibatch; a full pass comes in chunks already.
+        if batch.index.size and batch.n_units > STEP_ROWS:
+            parts = parallel_map(evaluate, row_chunks(*rows, STEP_ROWS))
+            sums = reduce(accumulate, parts)
+        else:
+            sums = evaluate(rows)
         if self.missing:
             # That of the missing entries, which the kernel integrates out, as well.
-            entropy = sums.objective - self.surrogate(point, sums)
-            sums = sums._replace(entropy=entropy)
+            sums.values[-1] = sums.objective - self.surrogate(point, sums)
         return sums
 
     def log_joint(self, parameters, batch, dtype):
         """Return log p(x_i, k), an array of shape (n_rows, n_components)."""
         out = np.empty((batch.n_units, len(parameters.weights)), dtype)
+        weights, means, _, factors = parameters
         of_rows = batch.rows, batch.index, batch.start, batch.stop, np.empty(0)
-        arguments = self._kernel_arguments(parameters)
-        missing = parameters.means if self.missing else None
-        _kernels.visit_rows(*of_rows, *arguments, 1.0, missing, None, out)
+        of_parameters = weights, means, self.by_component(factors), 1.0
+        missing = means if self.missing else None
+        _kernels.visit_rows(*of_rows, *of_parameters, missing, means, None, out)
         return out
 
     # M step
 
     def maximize(self, statistics, point, repair):
         """Return R(statistics) and the components that were left as they were."""
-        sum_w, sum_x, sum_xx = statistics[:3]
-        before = point.parameters
-        empty = ~(sum_w > 10 * np.finfo(float).eps)
-        if empty.any() and not repair:
+        before, reference = point.parameters, point.reference
+        k, d = reference.shape
+        shape, left = before.covariances.shape, np.empty(k, bool)
+        after = np.empty(k), np.empty((k, d)), np.zeros(shape), np.empty(shape)
+        after = Parameters(*after)
+        n_left = _kernels_m_step.maximize(
+            statistics.values,
+            reference,
+            self.reg_covar,
+            LEAST_WEIGHT,
+            repair,
+            self._views(before),
+            self._views(after),
+            left,
+        )
+        if n_left < 0:
             return None
-        safe = np.where(empty, 1.0, sum_w)
-        shift = sum_x / safe[:, None]
-        means = np.where(empty[:, None], before.means, point.reference + shift)
-        weights = np.where(empty, 0.0, sum_w)
-        weights = weights / weights.sum()
-        covariances = self._covariances(safe, sum_x, sum_xx)
-        factors, keep = self.precisions_cholesky(covariances)
-        if keep.any() and not repair:
-            return None
-        if keep.ndim:  # a covariance for each component
-            keep |= empty
-            empty = keep
-        if keep.any():
-            where = keep.reshape(keep.shape + (1,) * (covariances.ndim - keep.ndim))
-            covariances = np.where(where, before.covariances, covariances)
-            factors = np.where(where, before.precisions_cholesky, factors)
-        parameters = Parameters(weights, means, covariances, factors)
-        return parameters, tuple(np.flatnonzero(empty).tolist())
+        return after, tuple(np.flatnonzero(left).tolist()) if n_left else ()
 
-    def _covariances(self, sum_w, sum_x, sum_xx):
-        if self.covariance_type == "full":
-            covariances = np.empty_like(sum_xx)
-            _kernels_m_step.full_covariances(
-                sum_w, sum_x, sum_xx, self.reg_covar, covariances
-            )
-            return covariances
-        shift = sum_x / sum_w[:, None]
-        if self.covariance_type == "tied":
-            covariances = sum_xx.sum(axis=0) - (sum_w[:, None] * shift).T @ shift
-            covariances /= sum_w.sum()
-            covariances.flat[:: len(covariances) + 1] += self.reg_covar
-            return covariances
-        covariances = sum_xx / sum_w[:, None] - np.square(shift)
-        if self.covariance_type == "spherical":
-            covariances = covariances.mean(axis=1)
-        return covariances + self.reg_covar
-
-    def is_singular(self, statistics):
-        """Whether statistics give no component a covariance with an inverse."""
-        alive = statistics.sum_w > 10 * np.finfo(float).eps
-        sum_w = np.where(alive, statistics.sum_w, 1.0)
-        covariances = self._covariances(sum_w, *statistics[1:3])
-        return bool((self.precisions_cholesky(covariances)[1] | ~alive).all())
+    def _views(self, parameters):
+        weights, means, *rest = parameters
+        return weights, means, *map(self.by_component, rest)
 
     def precisions_cholesky(self, covariances):
         """Upper Cholesky factors of the precisions, and which do not exist."""
@@ -245,11 +209,12 @@ class GaussianMixtureModel(Averaging):
     def start(self, parameters):
         """Return the point whose statistics give `parameters`, about its means."""
         weights, means, covariances, _ = parameters
-        k, d = means.shape
-        constant = self.reg_covar * (np.eye(d) if self.dense else 1.0)
-        variances = self.by_component(covariances, k, d) - constant
-        sum_xx = weights.reshape((k,) + (1,) * (variances.ndim - 1)) * variances
-        statistics = Statistics(weights, np.zeros((k, d)), sum_xx, 0.0, 0.0)
+        shapes = self._shapes(*means.shape)
+        constant = self.reg_covar * (np.eye(means.shape[1]) if self.dense else 1.0)
+        variances = self.by_component(covariances) - constant
+        sum_xx = weights.reshape((-1,) + (1,) * (variances.ndim - 1)) * variances
+        sum_xx = np.broadcast_to(sum_xx, shapes[2])
+        statistics = Statistics.of(weights, np.zeros(shapes[1]), sum_xx, 0.0, 0.0)
         return AveragingPoint(parameters, statistics, means)
 
     def recentre(self, point):
@@ -262,54 +227,58 @@ class GaussianMixtureModel(Averaging):
         """Return sums about `reference` as sums about `new_reference`."""
         if reference is new_reference:
             return sums
-        delta = reference - new_reference
-        sum_w, sum_x, sum_xx = sums[:3]
-        if self.dense:
-            moved_x, moved_xx = np.empty_like(sum_x), np.empty_like(sum_xx)
-            _kernels_m_step.full_translate(
-                sum_w, sum_x, sum_xx, delta, moved_x, moved_xx
-            )
-        else:
-            moved_x = sum_x + sum_w[:, None] * delta
-            moved_xx = sum_xx + delta * (sum_x + moved_x)
-        return sums._replace(sum_x=moved_x, sum_xx=moved_xx)
+        moved = np.empty_like(sums.values)
+        _kernels_m_step.translate(sums.values, reference - new_reference, moved)
+        return Statistics(moved, sums.shapes)
 
     def surrogate(self, point, sums):
         """Return Q of `sums`, the expected complete-data log-likelihood.
 
         A row's: Chen et al. 2018, Eq. 2, over N.
         """
-        parameters = point.parameters
-        means, factors, log_constants = self._kernel_arguments(parameters)
+        weights, means, _, factors = point.parameters
+        factors = self.by_component(factors)
         about = self.translate(sums, point.reference, means)
+        sum_w, _, sum_xx = about[:3]
         if self.dense:
             # tr(U U^T S) = sum of the elements of U * (S U)
-            distance = np.einsum("kij,kij->k", factors, about.sum_xx @ factors)
+            distance = (factors * (sum_xx @ factors)).sum()
+            roots = np.diagonal(factors, axis1=1, axis2=2)
         else:
-            distance = (np.square(factors) * about.sum_xx).sum(axis=1)
-        alive = about.sum_w != 0.0
-        constants = np.where(alive, log_constants, 0.0)
-        return float(about.sum_w @ constants - 0.5 * distance.sum())
+            distance = (np.square(factors) * sum_xx).sum()
+            roots = np.broadcast_to(factors, means.shape)
+        with np.errstate(divide="ignore"):
+            constants = np.log(weights) + np.log(roots).sum(axis=1)
+        constants -= 0.5 * means.shape[1] * LOG_2PI
+        constants = np.where(sum_w != 0.0, constants, 0.0)
+        return float(sum_w @ constants - 0.5 * distance)
 
     def norm(self, point, sums):
         """Return the length of a change of statistics in units of the components."""
-        _, factors, _ = self._kernel_arguments(point.parameters)
+        weights, factors = (
+            point.parameters.weights,
+            point.parameters.precisions_cholesky,
+        )
+        factors = self.by_component(factors)
+        sum_w, sum_x, sum_xx = sums[:3]
         if self.dense:
-            x = np.einsum("ki,kij->kj", sums.sum_x, factors)
-            xx = factors.transpose(0, 2, 1) @ sums.sum_xx @ factors
+            x = (sum_x[:, None] @ factors)[:, 0]
+            xx = factors.transpose(0, 2, 1) @ sum_xx @ factors
             squares = 0.5 * np.square(xx).sum(axis=(1, 2))
         else:
-            x = sums.sum_x * factors
-            squares = 0.5 * np.square(sums.sum_xx * np.square(factors)).sum(axis=1)
-        squares += np.square(sums.sum_w) + np.square(x).sum(axis=1)
-        weights = np.maximum(point.parameters.weights, np.finfo(float).tiny)
-        return float(np.sqrt((squares / weights).sum()))
+            x = sum_x * factors
+            squares = 0.5 * np.square(sum_xx * np.square(factors)).sum(axis=1)
+        squares += np.square(sum_w) + np.square(x).sum(axis=1)
+        return float(
+            np.sqrt((squares / np.maximum(weights, np.finfo(float).tiny)).sum())
+        )
 
     def variances(self, parameters):
         """Return the variances of the columns, shape (n_components, n_features)."""
-        shape = parameters.means.shape
-        covariances = self.by_component(parameters.covariances, *shape)
-        return np.diagonal(covariances, axis1=1, axis2=2) if self.dense else covariances
+        variances = self.by_component(parameters.covariances)
+        if self.dense:
+            variances = np.diagonal(variances, axis1=1, axis2=2)
+        return np.broadcast_to(variances, parameters.means.shape)
 
     def n_own_parameters(self, n_features):
         """Return how many numbers a component has that it does not share."""

@@ -164,14 +164,15 @@ def starting_parameters(model, data, n_components, method, rng):
         batch.start(model, data, rng)
         mean = batch.certify(point, beta).mean
         passes += 1.0
-    if model.is_singular(mean):
+    first = model.update(point, mean, None, 1.0)
+    if len(first.repaired) == n_components:
         raise ValueError(
             "Fitting the mixture model failed because some components have "
             "ill-defined empirical covariance: all of them, as there are columns that "
             "do not vary or depend on each other, or few different rows. Increase "
             f"reg_covar, which is {model.reg_covar:g}, or leave out such columns."
         )
-    parameters = model.update(point, mean, None, 1.0).parameters
+    parameters = first.parameters
     if method == "random":
         # Every component has the mean and covariance of the data; set them apart.
         parameters = parameters._replace(means=means)

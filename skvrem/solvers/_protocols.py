@@ -105,10 +105,11 @@ class Model(Protocol):
     def statistics(self, point, batch, beta) -> NamedTuple:
         """Return sums over the batch's units at inverse temperature `beta`.
 
-        Additive over units. Two fields are numbers that solvers know: `objective` is
-        the units' objective; `entropy`, only needed by solvers with a table, is what
-        it exceeds the surrogate by at this point (the entropy of the posteriors over
-        beta).
+        Additive over units; a NamedTuple, or :class:`~skvrem.utils._algebra.Flat`,
+        its like in one array, which costs a step less. Two fields are numbers that
+        solvers know: `objective` is the units' objective; `entropy`, only needed by
+        solvers with a table, is what it exceeds the surrogate by at this point (the
+        entropy of the posteriors over beta).
         """
 
     def update(self, point, mean, correction, step):

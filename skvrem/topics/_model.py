@@ -211,11 +211,11 @@ class WordRows(Rows):
 
     __slots__ = ()
 
-    def add_to(self, total):
-        """Add to an array, in place."""
-        one = total.dtype.type(1.0)
+    def add_to(self, total, factor=1.0):
+        """Add `factor` times this to an array, in place."""
+        factor = total.dtype.type(factor)
         sums, n_words = np.zeros(total.shape[1]), len(self.index)
-        add_rows(total, sums, self.index, self.values, one, 0, n_words)
+        add_rows(total, sums, self.index, self.values, factor, 0, n_words)
 
 
 def column_sums(array):

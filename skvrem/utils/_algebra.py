@@ -6,7 +6,12 @@ add, subtract, combine. The leaves of a NamedTuple are
 - numbers and arrays, added element by element;
 - :class:`Rows`, an array that is zero outside a few of its rows. A minibatch of
   documents touches few words, and its statistics cost what it touches.
+
+Where all are dense, :class:`Flat` has them in one array: one leaf, which costs a fifth.
 """
+
+import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,9 +43,9 @@ class Rows:
     def __mul__(self, factor):
         return type(self)(self.index, self.values * factor, self.n_rows)
 
-    def add_to(self, total):
-        """Add to an array, in place."""
-        total[self.index] += self.values
+    def add_to(self, total, factor=1.0):
+        """Add `factor` times this to an array, in place."""
+        total[self.index] += self.values if factor == 1.0 else factor * self.values
 
     def toarray(self):
         """The array, zeros included."""
@@ -49,7 +54,56 @@ class Rows:
         return full
 
 
+class Flat:
+    """Arrays and numbers of names side by side in one array; a base class.
+
+    To read, it is like a NamedTuple: parts by name, number, or one after the other are
+    views of the array.
+
+    Parameters
+    ----------
+    values : ndarray of shape (size,)
+    shapes : tuple
+        Of the parts, () of a number.
+    """
+
+    __slots__ = ("shapes", "values")
+    #: Of the parts.
+    names: ClassVar[tuple] = ()
+
+    def __init__(self, values, shapes):
+        self.values = values
+        self.shapes = shapes
+
+    @classmethod
+    def of(cls, *parts):
+        """Return them side by side."""
+        values = np.concatenate([np.ravel(part) for part in parts])
+        return cls(values.astype(float, copy=False), tuple(map(np.shape, parts)))
+
+    def __iter__(self):
+        stop = 0
+        for shape in self.shapes:
+            start, stop = stop, stop + math.prod(shape)
+            yield self.values[start:stop].reshape(shape)
+
+    def __getitem__(self, number):
+        return tuple(self)[number]
+
+    def __getattr__(self, name):
+        if name not in self.names:
+            raise AttributeError(name)
+        return self[self.names.index(name)]
+
+    def _replace(self, **changes):
+        parts = zip(self.names, self, strict=True)
+        return self.of(*(changes.get(name, part) for name, part in parts))
+
+
 def _map(function, first, *others):
+    if isinstance(first, Flat):
+        values = [other.values for other in others]
+        return type(first)(function(first.values, *values), first.shapes)
     return type(first)(*map(function, first, *others))
 
 
@@ -67,18 +121,18 @@ def dense(sums, copy=True):
     return _map(leaf, sums)
 
 
-def _accumulate_leaf(total, part):
+def _accumulate_leaf(total, part, factor):
     if isinstance(part, Rows):
-        part.add_to(total)
+        part.add_to(total, factor)
     elif total.ndim == 0:
-        return total + part
+        return total + factor * part
     else:
-        total += part
+        total += part if factor == 1.0 else factor * part
     return total
 
 
-def accumulate(total, part):
-    """Add `part` to `total` in place, or start a total if it is None.
+def accumulate(total, part, factor=1.0):
+    """Add `factor * part` to `total` in place, or start a total if it is None.
 
     Returns
     -------
@@ -87,7 +141,10 @@ def accumulate(total, part):
     """
     if total is None:
         return dense(part)
-    return _map(_accumulate_leaf, total, part)
+    if isinstance(total, Flat):
+        _accumulate_leaf(total.values, part.values, factor)
+        return total
+    return _map(lambda *leaves: _accumulate_leaf(*leaves, factor), total, part)
 
 
 def scale(sums, factor):
@@ -136,7 +193,7 @@ def combination(*terms):
     total = _map(lambda leaf: np.asarray(leaf * coefficient), first)
     for coefficient, sums in others:
         if coefficient != 0:
-            total = _map(_accumulate_leaf, total, scale(sums, coefficient))
+            total = accumulate(total, sums, coefficient)
     return total
 
 

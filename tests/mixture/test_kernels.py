@@ -29,13 +29,16 @@ def make(kind, n=300, d=5, k=3, dtype=np.float64, seed=0, spread=1.0, shift=0.0)
         diagonal = rng.uniform(0.5, 2.0, (k, d))
         precisions[:, np.arange(d), np.arange(d)] = diagonal
     else:
-        precisions = diagonal = rng.uniform(0.5, 2.0, (k, d))
-    constants = np.log(weights) + np.log(diagonal).sum(1) - d / 2 * math.log(2 * np.pi)
-    return X, means, precisions, constants
+        precisions = rng.uniform(0.5, 2.0, (k, d))
+    return X, weights, means, precisions
 
 
-def oracle_log_joint(kind, X, means, precisions, constants):
+def oracle_log_joint(kind, X, weights, means, precisions):
     X = X.astype(np.float64)
+    roots = np.diagonal(precisions, axis1=1, axis2=2) if kind == "full" else precisions
+    with np.errstate(divide="ignore"):
+        constants = np.log(weights) + np.log(roots).sum(1)
+    constants -= X.shape[1] / 2 * math.log(2 * np.pi)
     out = np.empty((len(X), len(means)))
     for i, x in enumerate(X):
         for c, mean in enumerate(means):
@@ -50,8 +53,8 @@ def oracle_log_joint(kind, X, means, precisions, constants):
     return out
 
 
-def oracle(kind, X, means, precisions, constants, weight, beta):
-    joint = oracle_log_joint(kind, X, means, precisions, constants)
+def oracle(kind, X, weights, means, precisions, weight, beta):
+    joint = oracle_log_joint(kind, X, weights, means, precisions)
     evidence = logsumexp(beta * joint, axis=1)
     r = weight[:, None] * np.exp(beta * joint - evidence[:, None])
     z = X.astype(np.float64)[:, None] - means
@@ -66,25 +69,40 @@ def oracle(kind, X, means, precisions, constants, weight, beta):
     return r.sum(0), first, second, (objective, objective - expected)
 
 
-def statistics(kind, X, problem, index=EVERY_ROW, rows=None, weight=ONES, beta=1.0):
-    means, precisions, constants = problem
+def add_statistics(
+    sums,
+    kind,
+    X,
+    problem,
+    index=EVERY_ROW,
+    rows=None,
+    weight=ONES,
+    beta=1.0,
+    about=None,
+):
+    weights, means, precisions = problem
     start, stop = rows or (0, len(index) or len(X))
-    k, d = means.shape
-    sums = np.zeros(k), np.zeros((k, d)), np.zeros(precisions.shape)
     variances = precisions**-2.0 if kind == "diag_missing" else None
     of_rows = read_only(X), index, start, stop, weight
-    numbers = _kernels.visit_rows(
-        *of_rows, means, precisions, constants, beta, variances, sums, None
-    )
-    return *sums, np.array(numbers)
+    about = means if about is None else about
+    _kernels.visit_rows(*of_rows, *problem, beta, variances, about, sums, None)
+    cuts = np.cumsum([len(weights), means.size, precisions.size])
+    sum_w, sum_x, sum_xx, numbers = np.split(sums, cuts)
+    return sum_w, sum_x.reshape(means.shape), sum_xx.reshape(precisions.shape), numbers
+
+
+def statistics(kind, X, problem, *args, **kwargs):
+    size = sum(part.size for part in problem) + 2
+    return add_statistics(np.zeros(size), kind, X, problem, *args, **kwargs)
 
 
 def log_joint(kind, X, problem, index=EVERY_ROW, rows=None):
     start, stop = rows or (0, len(index) or len(X))
-    out = np.full((stop - start, len(problem[0])), np.nan, X.dtype)
-    missing = problem[0] if kind == "diag_missing" else None
+    weights, means, _ = problem
+    out = np.full((stop - start, len(weights)), np.nan, X.dtype)
+    missing = means if kind == "diag_missing" else None
     of_rows = read_only(X), index, start, stop, ONES
-    _kernels.visit_rows(*of_rows, *problem, 1.0, missing, None, out)
+    _kernels.visit_rows(*of_rows, *problem, 1.0, missing, means, None, out)
     return out
 
 
@@ -168,15 +186,42 @@ def test_rows_add_up(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_adds_to_what_is_there(kind):
-    X, means, precisions, constants = make(kind)
-    sums = np.ones(3), np.ones(means.shape), np.ones(precisions.shape)
-    variances = precisions**-2.0 if kind == "diag_missing" else None
-    of_rows = read_only(X), EVERY_ROW, 0, 300, ONES
-    _kernels.visit_rows(
-        *of_rows, means, precisions, constants, 1.0, variances, sums, None
-    )
-    expected = statistics(kind, X, (means, precisions, constants))
-    assert_close([part - 1 for part in sums], expected[:3], X.dtype)
+    X, *problem = make(kind)
+    sums = np.ones(sum(part.size for part in problem) + 2)
+    found = add_statistics(sums, kind, X, problem)
+    expected = statistics(kind, X, problem)
+    assert_close([part - 1 for part in found], expected, X.dtype)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_sums_are_about_a_reference(kind, d):
+    X, *problem = make(kind, d=d)
+    about = np.random.default_rng(1).normal(size=problem[1].shape)
+    sum_w, _, _, numbers = statistics(kind, X, problem)
+    joint = oracle_log_joint(kind, X, *problem)
+    r = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+    z = X[:, None] - about
+    terms = "nk,nki,nkj->kij" if kind == "full" else "nk,nki,nki->ki"
+    expected = sum_w, np.einsum("nk,nki->ki", r, z), np.einsum(terms, r, z, z), numbers
+    found = statistics(kind, X, problem, about=about)
+    assert_close(found, expected, X.dtype)
+    if kind == "full":
+        np.testing.assert_array_equal(found[2], found[2].swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_shared_has_an_axis_of_length_one(kind):
+    X, weights, means, precisions = make(kind)
+    one = precisions[:1] if kind == "full" else precisions[:, :1]
+    all_of_them = np.broadcast_to(one, precisions.shape).copy()
+    expected = statistics(kind, X, (weights, means, all_of_them))
+    sums = np.zeros(sum(part.size for part in (weights, means, precisions)) + 2)
+    variances = all_of_them**-2.0 if kind == "diag_missing" else None
+    of_rows = read_only(X), EVERY_ROW, 0, len(X), ONES
+    how = one.copy(), 1.0, variances, means
+    _kernels.visit_rows(*of_rows, weights, means, *how, sums, None)
+    np.testing.assert_array_equal(sums, np.concatenate(list(map(np.ravel, expected))))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -197,8 +242,8 @@ def test_separated_clusters(dtype, d):
     # Most responsibilities vanish, so that their rows are left out.
     X, *problem = make("full", n=1500, d=d, k=6, dtype=dtype)
     rng = np.random.default_rng(1)
-    problem[0] *= 40
-    X += problem[0][rng.integers(6, size=len(X))].astype(dtype)
+    problem[1] *= 40
+    X += problem[1][rng.integers(6, size=len(X))].astype(dtype)
     weight = rng.uniform(0, 2, len(X))
     expected = oracle("full", X, *problem, weight, 1.0)
     assert_close(statistics("full", X, problem, weight=weight), expected, dtype)
@@ -233,15 +278,15 @@ def test_rows_beyond_the_dtype(kind, dtype):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_component_without_weight(kind, dtype):
-    X, means, precisions, constants = make(kind, dtype=dtype)
-    constants[1] = -np.inf
-    found = statistics(kind, X, (means, precisions, constants))
+    X, *problem = make(kind, dtype=dtype)
+    problem[0][1] = 0.0
+    found = statistics(kind, X, problem)
     keep = [0, 2]
-    others = statistics(kind, X, (means[keep], precisions[keep], constants[keep]))
+    others = statistics(kind, X, [part[keep] for part in problem])
     assert_close([part[keep] for part in found[:3]], others[:3], dtype)
     assert_close(found[3:], others[3:], dtype)
     assert all(np.all(part[1] == 0) for part in found[:3])
-    joint = log_joint(kind, X, (means, precisions, constants))
+    joint = log_joint(kind, X, problem)
     assert np.all(joint[:, 1] == -np.inf)
     assert not np.any(np.isnan(joint))
 
@@ -249,23 +294,24 @@ def test_component_without_weight(kind, dtype):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_zero_temperature_is_k_means(kind, dtype):
-    X, means, *_ = make("full" if kind == "full" else "diag", dtype=dtype)
+    X, _, means, _ = make("full" if kind == "full" else "diag", dtype=dtype)
     precisions = np.stack([np.eye(5)] * 3) if kind == "full" else np.ones((3, 5))
-    found = statistics(kind, X, (means, precisions, np.zeros(3)), beta=1e8)
+    found = statistics(kind, X, (np.ones(3), means, precisions), beta=1e8)
     squares = np.sum((X[:, None] - means) ** 2, axis=2)
     nearest = squares.argmin(1)
     np.testing.assert_allclose(found[0], np.bincount(nearest, minlength=3))
     first = [np.sum(X[nearest == c] - means[c], axis=0) for c in range(3)]
     np.testing.assert_allclose(found[1], first, rtol=1e-4, atol=1e-4)
     if kind != "diag_missing":
-        assert found[3][0] == pytest.approx(-0.5 * squares.min(1).sum(), rel=1e-5)
+        expected = -0.5 * (squares.min(1).sum() + X.size * math.log(2 * np.pi))
+        assert found[3][0] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["full", "diag"])
 def test_ties_are_shared(kind):
-    X, means, precisions, constants = make(kind, k=1)
-    double = [np.repeat(a, 2, axis=0) for a in (means, precisions, constants)]
-    one = statistics(kind, X, (means, precisions, constants), beta=1e8)
+    X, *problem = make(kind, k=1)
+    double = [np.repeat(part, 2, axis=0) for part in problem]
+    one = statistics(kind, X, problem, beta=1e8)
     two = statistics(kind, X, double, beta=1e8)
     assert_close([2 * part[1] for part in two[:3]], [p[0] for p in one[:3]], X.dtype)
 
@@ -280,11 +326,10 @@ def test_large_offset_does_not_cancel(kind):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_row_with_nothing_observed(dtype):
-    X, means, precisions, constants = make("diag_missing", n=1, dtype=dtype)
+    X, _, means, precisions = make("diag_missing", n=1, dtype=dtype)
     X[:] = np.nan
     weights = np.array([0.2, 0.3, 0.5])
-    constants = np.log(weights) + np.log(precisions).sum(1) - 2.5 * np.log(2 * np.pi)
-    *sums, ends = statistics("diag_missing", X, (means, precisions, constants))
+    *sums, ends = statistics("diag_missing", X, (weights, means, precisions))
     rtol = 1e-12 if dtype == np.float64 else 1e-6
     np.testing.assert_allclose(sums[0], weights, rtol=rtol)
     np.testing.assert_array_equal(sums[1], 0)
@@ -302,8 +347,8 @@ def test_nothing_missing_is_diag(dtype):
 @pytest.mark.parametrize("kind", KINDS)
 def test_means_gradient(kind):
     # d objective / d mean = U U^T sum_x, so sums and objective are of one function.
-    X, means, precisions, constants = make(kind)
-    first = statistics(kind, X, (means, precisions, constants))[1]
+    X, weights, means, precisions = make(kind)
+    first = statistics(kind, X, (weights, means, precisions))[1]
     if kind == "full":
         gradient = np.einsum("kij,klj,kl->ki", precisions, precisions, first)
     else:
@@ -313,5 +358,5 @@ def test_means_gradient(kind):
         for sign in (1, -1):
             moved = means.copy()
             moved[c, j] += sign * 1e-5
-            ends.append(statistics(kind, X, (moved, precisions, constants))[3][0])
+            ends.append(statistics(kind, X, (weights, moved, precisions))[3][0])
         assert gradient[c, j] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)

@@ -1,11 +1,13 @@
 """Arithmetic of statistics, and steps of the EM family, against dense arrays."""
 
+import pickle
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from skvrem.utils._algebra import (
+    Flat,
     Rows,
     accumulate,
     combination,
@@ -72,6 +74,43 @@ def test_rescaling_is_in_place():
     found = rescale(sums, 0.5)
     assert found.vector is vector and found.table is sums.table
     np.testing.assert_allclose(flat(found), 0.5 * before)
+
+
+class Side(Flat):
+    """Three parts side by side."""
+
+    __slots__ = ()
+    names = "table", "vector", "number"
+
+
+def test_flat_sums_are_what_their_parts_are():
+    parts = [make(seed) for seed in range(3)]
+    a, b, c = (dense(part) for part in parts)
+    d, e, f = (Side.of(*part) for part in (a, b, c))
+    for found, expected in (
+        (scale(d, 3.0), scale(a, 3.0)),
+        (difference(d, e), difference(a, b)),
+        (correction(d, e, 3.0), correction(a, b, 3.0)),
+        (combination((2.0, d), (0.0, e), (0.5, f)), combination((2.0, a), (0.5, c))),
+        (accumulate(accumulate(None, d), e), accumulate(accumulate(None, a), b)),
+        (rescale(dense(d), 0.5), rescale(dense(a), 0.5)),
+        (d._replace(vector=b.vector), a._replace(vector=b.vector)),
+    ):
+        for part, name in zip(expected, Side.names, strict=True):
+            np.testing.assert_array_equal(getattr(found, name), part)
+    np.testing.assert_array_equal(d.values, flat(a))
+
+
+def test_parts_of_flat_sums_are_views():
+    sums = Side.of(np.zeros((2, 3)), np.zeros(4), 0.0)
+    for number, part in enumerate(sums):
+        part += number + 1.0
+    np.testing.assert_array_equal(sums.values, [1.0] * 6 + [2.0] * 4 + [3.0])
+    assert [np.shape(part) for part in sums[:2]] == [(2, 3), (4,)]
+    copy = pickle.loads(pickle.dumps(sums))
+    assert float(copy.number) == 3.0 and not np.shares_memory(copy[0], sums[0])
+    with pytest.raises(AttributeError):
+        _ = sums.other
 
 
 def test_pieces_are_views_one_after_another():
