@@ -126,7 +126,8 @@ class Prospect:
         if math.isnan(own):
             needed = 1 if solver.noisy else solver.patience
             noisy = solver.patience if solver.noisy else 0
-            self.left = left_to_gain(self.gains, anchor.objective, noisy)
+            left = left_to_gain(self.gains, anchor.objective, noisy)
+            self.left = left * getattr(solver, "caution", 1.0)
             if math.isinf(self.left) and abs(self.gains[-1]) < TINY * self.tol:
                 # At the end, where gains are rounding, they need not fall.
                 self.left = abs(self.gains[-1]) / TINY_RATE

@@ -8,6 +8,8 @@ import pytest
 
 from skvrem import solvers
 from skvrem.solvers._pace import FORGIVEN, Pace
+from skvrem.solvers._prediction import Prospect, left_to_gain
+from skvrem.solvers._protocols import Anchor
 from skvrem.solvers._stream import Streamed, stream_step
 from skvrem.solvers.step._quasi_newton import SUFFICIENT
 
@@ -282,3 +284,14 @@ def test_a_stream_counts_its_batches():
     fresh = SimpleNamespace()
     step.record(fresh, {})
     assert vars(fresh) == {"converged_": False, "n_iter_": 1, "solver_": "stochastic"}
+
+
+def test_what_extrapolated_gains_say_is_taken_with_caution():
+    """They fall faster than what slow directions hold."""
+    gains = [1.0, 0.1, 0.01]
+    for solver, factor in ((solvers.Batch(), 1.0), (solvers.Squarem(), 30.0)):
+        prospect = Prospect(1e-9)
+        for gain in gains:
+            anchor = Anchor(None, 0.0, 1.0, None)
+            prospect.see(anchor, gain, solver, lambda anchor: True)
+        assert prospect.left == pytest.approx(factor * left_to_gain(gains, 0.0))
