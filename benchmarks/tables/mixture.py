@@ -19,17 +19,17 @@ the digits) were written down before anything was run on them: do not tune on th
 """
 
 import statistics
-import time as time_module
-from contextlib import contextmanager
 from functools import partial
 from itertools import product
+from time import process_time
 from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import Row, an_iteration, fastest, group, quiet
+from benchmarks.harness import Row, an_iteration, fastest, group, quiet, timed
 from benchmarks.harness.processes import first_fits, peak_memory, run_python
 from benchmarks.peers import mixtures as peers
 from benchmarks.problems import mixtures as problems
@@ -305,23 +305,19 @@ def auto(run, n, tol):
     ratios, passes, chosen = {}, [], set()
     for (name, (draw, k)), kind in product(DRAWN.items(), ["full", "diag"]):
         for seed in range(seeds):
-            X, fits = draw(size, seed), {}
+            X, took, read, ends = draw(size, seed), {}, {}, {}
             how = {"covariance_type": kind, "random_state": seed, "max_iter": 1_000}
             for label, options in SOLVERS.items():
                 model = VRGaussianMixture(k, n_init=1, tol=level, n_jobs=1, **how)
-                with threadpool_limits(1), quiet(), histories_of_cpu():
-                    fits[label] = model.set_params(**options).fit(X)
-            best = max(fit.objective_ for fit in fits.values()) - level
-            took, read = (
-                {
-                    label: _reached(fit.history_, best, what)
-                    for label, fit in fits.items()
-                }
-                for what in ("seconds", "passes")
-            )
+                ends[label] = _fastest_history(model.set_params(**options), X)
+            chosen.add(str(ends["auto"]["solver"][-1]))
+            best = max(end["objective"][-1] for end in ends.values()) - level
+            for label, end in ends.items():
+                above = np.flatnonzero(end["objective"] >= best)
+                for what, counts in (("seconds", took), ("passes", read)):
+                    counts[label] = end[what][above[0]] if above.size else np.inf
             ratios[f"{name} {kind} seed {seed}"] = took["auto"] / min(took.values())
             passes.append(read["auto"] / min(read.values()))
-            chosen.add(fits["auto"].solver_)
             shown = ", ".join(f"{x} {took[x]:.3f} s {read[x]:.0f}" for x in took)
             run.log(f"{name} {kind} {seed}: {shown}")
     # Which optimum a fit ends at is another question (`starts`).
@@ -343,17 +339,14 @@ def geometric_mean(values):
     return float(np.exp(np.log(values).mean()))
 
 
-@contextmanager
-def histories_of_cpu():
-    """Let histories tell the CPU seconds of the process."""
-    with mock.patch("time.perf_counter", time_module.process_time):
-        yield
-
-
-def _reached(history, level, what):
-    """Seconds or passes, of the start too, to a level; infinity of what ends below."""
-    above = np.flatnonzero(history["objective"] >= level)
-    return float(history[what][above[0]]) if above.size else np.inf
+def _fastest_history(model, X):
+    """Return the history of a fit, in CPU seconds; of short ones the fastest of 3."""
+    found = []
+    with mock.patch("time.perf_counter", process_time):
+        while len(found) < 3 and not (found and found[0]["seconds"][-1] > 1.0):
+            _, fitted = timed(lambda: clone(model).fit(X))
+            found.append(fitted.history_)
+    return min(found, key=lambda history: history["seconds"][-1])
 
 
 # Time to one log-likelihood
