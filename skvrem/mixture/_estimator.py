@@ -47,7 +47,7 @@ from skvrem.utils._validation import (
 # Statistics of all blocks that variance reduction may keep.
 TABLE_BYTES = 1 << 26
 # Rows below which visits of minibatches take longer than the passes that they save.
-VISITED_ROWS = 100_000
+VISITED_ROWS = 40_000
 # Rows of a visit that take as long as all else of it.
 VISIT_ROWS = 1000
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
@@ -104,7 +104,7 @@ class VRGaussianMixture(
         "stochastic" is stochastic EM with decreasing steps; "svrg" is sEM-vr [1]_,
         two passes an epoch; "saga" its one-pass form; "incremental" is the EM of
         Neal and Hinton [2]_. All but "stochastic" end at a fixed point of EM.
-        "auto" is "saga" for 100,000 rows and more, if they are many for the parameters,
+        "auto" is "saga" for 40,000 rows and more, if they are many for the parameters,
         otherwise "batch" with SQUAREM. The choice is in ``solver_``.
     acceleration : {"auto", None, "squarem"}, default="auto"
         Extrapolation [3]_ on top of "batch". "auto" is "squarem" where
