@@ -26,7 +26,7 @@ class Squarem(Batch):
     name = "batch+squarem"
     # Short extrapolations and long ones take turns, and gains fall faster than what is
     # left in slow directions. Of 210 fits of mixtures with tol=1e-3 (from one start or
-    # a search) 5 % end with more than that left; of four epochs without caution 21 %,
+    # a search) 6 % end with more than that left; of four epochs without caution 20 %,
     # for a sixth fewer passes.
     patience = 3
     caution = 30.0
