@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from skvrem.hmm._model import Parameters
+from skvrem.hmm._model_clusters import nearest
 
 # Rows that a start looks at, in runs.
 MOST_ROWS, RUN_ROWS = 20_000, 100
@@ -161,7 +162,7 @@ def _in_segments(Z, edges, whole, phases, method, rng):
     about = _standard(np.hstack([mean, spread, np.log(counts)[:, None]]))
     some = about[whole] if whole.sum() >= phases[0] else about
     _, centres = _means(some, phases[0], method, None, rng)
-    kinds = _nearest(about, centres)[segment]
+    kinds = nearest(about, centres)[0][segment]
     place = (np.arange(len(Z)) - edges[segment] + 0.5) / counts[segment]
     Z = np.hstack([Z, _standard(place[:, None])])
     labels = np.empty(len(Z), np.int64)
@@ -213,18 +214,8 @@ def _means(Z, n, method, known, rng):
         for state in np.unique(known[known >= 0]):
             centres[state] = Z[known == state].mean(axis=0)
     for _ in range(LLOYD_ITERATIONS if method == "kmeans" else 1):
-        labels = _nearest(Z, centres)
-        if known is not None:
-            labels = np.where(known >= 0, known, labels)
-        members = labels == np.arange(n)[:, None]
-        size = members.sum(axis=1, keepdims=True)
-        moved = np.where(size > 0, members @ Z / np.maximum(size, 1), centres)
+        labels, moved = nearest(Z, centres, known)
         if np.array_equal(moved, centres):
             break
         centres = moved
     return labels, centres
-
-
-def _nearest(Z, centres):
-    far = np.square(centres).sum(axis=1) - 2.0 * Z @ centres.T
-    return far.argmin(axis=1)
