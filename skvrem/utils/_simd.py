@@ -16,14 +16,32 @@ registers: one of AVX-512, two of AVX2, four of SSE2 or Neon.
 Positions are not checked.
 """
 
+from functools import partial, reduce
+
 from llvmlite import ir
 from numba import types
 from numba.core.datamodel import models, register_default
 from numba.extending import intrinsic
 
 CACHE_LINE = 64
+# Of the polynomial of `exp` in ``_math.py``, the highest first.
+EXP_COEFFICIENTS = (
+    2.50000592560548416e-8,
+    2.7630238379742435e-7,
+    2.75575863808824263e-6,
+    2.48014930989291797e-5,
+    1.98412695065713293e-4,
+    1.38888889436300482e-3,
+    8.33333333349446469e-3,
+    4.16666666665301592e-2,
+    1.66666666666664125e-1,
+    0.500000000000001063,
+    1.0,
+    1.0,
+)
 # Of float64.
 WIDTH = 8
+SMALLEST = 2.2250738585072014e-308
 
 
 class Lanes(types.Type):
@@ -210,3 +228,294 @@ def spread(typing_context, a, b, c, d, array, at, stride):
     lanes_type = _LANES[array.dtype]
     arguments = [lanes_type] * 4 + [array, types.intp, types.intp]
     return types.none(*arguments), generate
+
+
+# Several values at once stay in registers as a tuple, whose length is known to the
+# compiler: `like` is a tuple of so many zeros. A tuple of r n values is a matrix of r
+# rows where one of n is given beside it.
+
+
+def _tuple(context, builder, values):
+    kind = types.UniTuple(_LANES[types.float64], len(values))
+    return context.make_tuple(builder, kind, values)
+
+
+def _of(count):
+    return types.UniTuple(_LANES[types.float64], count)
+
+
+def _values(builder, packed):
+    return [builder.extract_value(packed, i) for i in range(packed.type.count)]
+
+
+def _product(builder, a, b):
+    return builder.fmul(a, b, flags=("contract",))
+
+
+def _sum(builder, values):
+    total = values[0]
+    for value in values[1:]:
+        total = builder.fadd(total, value, flags=("contract",))
+    return total
+
+
+def _number(context, builder, array_type, array, at):
+    data = context.make_array(array_type)(context, builder, array).data
+    return _splat(builder, builder.load(builder.gep(data, [at])))
+
+
+def _places(builder, at, stride, count):
+    for i in range(count):
+        yield builder.add(at, builder.mul(stride, stride.type(i)))
+
+
+@intrinsic
+def load_all(typing_context, array, at, stride, like):
+    """Values at `at`, `at + stride`, ... of a flat array."""
+
+    def generate(context, builder, signature, arguments):
+        array, at, stride, _ = arguments
+        kind, found = signature.args[0], []
+        for place in _places(builder, at, stride, like.count):
+            pointer = _pointer(context, builder, kind, array, place)
+            found.append(builder.load(pointer, align=8))
+        return _tuple(context, builder, found)
+
+    return _of(like.count)(array, types.intp, types.intp, like), generate
+
+
+@intrinsic
+def gather_all(typing_context, array, at, offsets, number, like):
+    """Values of a flat array at `at` plus offsets, from a number of these on."""
+
+    def generate(context, builder, signature, arguments):
+        array, at, offsets, number, _ = arguments
+        kind, other = signature.args[0], signature.args[2]
+        where, found = context.make_array(other)(context, builder, offsets).data, []
+        for place in _places(builder, number, number.type(1), like.count):
+            by = builder.add(at, builder.load(builder.gep(where, [place])))
+            pointer = _pointer(context, builder, kind, array, by)
+            found.append(builder.load(pointer, align=8))
+        return _tuple(context, builder, found)
+
+    arguments = array, types.intp, offsets, types.intp, like
+    return _of(like.count)(*arguments), generate
+
+
+@intrinsic
+def store_all(typing_context, array, at, stride, values):
+    """Set them."""
+
+    def generate(context, builder, signature, arguments):
+        array, at, stride, packed = arguments
+        places = _places(builder, at, stride, values.count)
+        for place, value in zip(places, _values(builder, packed), strict=True):
+            pointer = _pointer(context, builder, signature.args[0], array, place)
+            builder.store(value, pointer, align=8)
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, types.intp, values), generate
+
+
+@intrinsic
+def splat_all(typing_context, array, at, like):
+    """Numbers from `at` on of a flat array, each in every lane."""
+
+    def generate(context, builder, signature, arguments):
+        array, at, _ = arguments
+        numbers = [
+            _number(context, builder, signature.args[0], array, place)
+            for place in _places(builder, at, at.type(1), like.count)
+        ]
+        return _tuple(context, builder, numbers)
+
+    return _of(like.count)(array, types.intp, like), generate
+
+
+@intrinsic
+def add_multiples(typing_context, total, array, at, value):
+    """Total plus the value times each of the numbers from `at` on of an array."""
+
+    def generate(context, builder, signature, arguments):
+        total, array, at, value = arguments
+        places = _places(builder, at, at.type(1), total.type.count)
+        found = []
+        for before, place in zip(_values(builder, total), places, strict=True):
+            number = _number(context, builder, signature.args[1], array, place)
+            found.append(_sum(builder, [_product(builder, number, value), before]))
+        return _tuple(context, builder, found)
+
+    return total(total, array, types.intp, value), generate
+
+
+@intrinsic
+def times_matrix(typing_context, row, matrix):
+    """A row of n values times a flat matrix (n, n) of numbers."""
+
+    def generate(context, builder, signature, arguments):
+        values, found = _values(builder, arguments[0]), []
+        n, index = len(values), ir.IntType(64)
+        for j in range(n):
+            terms = []
+            for i, value in enumerate(values):
+                at = arguments[1], index(i * n + j)
+                number = _number(context, builder, signature.args[1], *at)
+                terms.append(_product(builder, number, value))
+            found.append(_sum(builder, terms))
+        return _tuple(context, builder, found)
+
+    return row(row, matrix), generate
+
+
+@intrinsic
+def times_all(typing_context, a, b):
+    """Products of values of a and of b, in order."""
+
+    def generate(context, builder, signature, arguments):
+        pairs = zip(*(_values(builder, packed) for packed in arguments), strict=True)
+        return _tuple(context, builder, [_product(builder, *pair) for pair in pairs])
+
+    return a(a, b), generate
+
+
+@intrinsic
+def scale_all(typing_context, values, by):
+    """Each value times another."""
+
+    def generate(context, builder, signature, arguments):
+        values, by = arguments
+        found = [_product(builder, value, by) for value in _values(builder, values)]
+        return _tuple(context, builder, found)
+
+    return values(values, by), generate
+
+
+@intrinsic
+def sum_all(typing_context, values):
+    """The sum of values, lane by lane."""
+
+    def generate(context, builder, signature, arguments):
+        return _sum(builder, _values(builder, arguments[0]))
+
+    return values.dtype(values), generate
+
+
+@intrinsic
+def add_outer(typing_context, total, a, b):
+    """Total (n, m) plus the products of each of a (n) with each of b (m)."""
+
+    def generate(context, builder, signature, arguments):
+        total, a, b = (_values(builder, packed) for packed in arguments)
+        pairs = [(x, y) for x in a for y in b]
+        found = [
+            _sum(builder, [_product(builder, x, y), before])
+            for before, (x, y) in zip(total, pairs, strict=True)
+        ]
+        return _tuple(context, builder, found)
+
+    return total(total, a, b), generate
+
+
+@intrinsic
+def largest_of(typing_context, values):
+    """The largest, lane by lane."""
+
+    def generate(context, builder, signature, arguments):
+        return reduce(partial(_largest, builder), _values(builder, arguments[0]))
+
+    return values.dtype(values), generate
+
+
+_BITS = ir.VectorType(ir.IntType(64), WIDTH)
+
+
+def _constant(x):
+    kind = _BITS if isinstance(x, int) else ir.VectorType(ir.DoubleType(), WIDTH)
+    return ir.Constant(kind, [x] * WIDTH)
+
+
+def _exp(builder, x):
+    """As `exp` of ``_math.py``: 0 below -708.39, of NaN too."""
+
+    def polynomial(coefficients, t):
+        value = _constant(coefficients[0])
+        for c in coefficients[1:]:
+            value = _sum(builder, [_product(builder, value, t), _constant(c)])
+        return value
+
+    def plus(x, by, c):
+        return _sum(builder, [_product(builder, x, _constant(by)), c])
+
+    shift = _constant(6755399441055744.0)
+    shifted = plus(x, 1.4426950408889634, shift)
+    n = builder.fsub(shifted, shift)
+    t = plus(n, -1.9082149292705877e-10, plus(n, -0.6931471803691238, x))
+    power = polynomial(EXP_COEFFICIENTS, t)
+    bits = builder.shl(builder.bitcast(shifted, _BITS), _constant(52))
+    result = builder.add(builder.bitcast(power, _BITS), bits)
+    result = builder.bitcast(result, x.type)
+    large = builder.fcmp_ordered(">", x, _constant(-708.39))
+    return builder.select(large, result, _constant(0.0))
+
+
+@intrinsic
+def exp_below(typing_context, values, top):
+    """exp(values - top)."""
+
+    def generate(context, builder, signature, arguments):
+        values, top = arguments
+        found = [
+            _exp(builder, builder.fsub(value, top, flags=("contract",)))
+            for value in _values(builder, values)
+        ]
+        return _tuple(context, builder, found)
+
+    return values(values, top), generate
+
+
+@intrinsic
+def unscale(typing_context, value):
+    """The powers of two that bring positive numbers into [1, 2)."""
+
+    def generate(context, builder, signature, arguments):
+        (value,) = arguments
+        bits = builder.and_(builder.bitcast(value, _BITS), _constant(0x7FF << 52))
+        return builder.bitcast(builder.sub(_constant(2046 << 52), bits), value.type)
+
+    return value(value), generate
+
+
+@intrinsic
+def count_power(typing_context, count, power):
+    """A count, integers in the bits of floats, plus 1023 plus the power's exponent."""
+
+    def generate(context, builder, signature, arguments):
+        count, power = (builder.bitcast(value, _BITS) for value in arguments)
+        total = builder.add(count, builder.lshr(power, _constant(52)))
+        return builder.bitcast(total, arguments[1].type)
+
+    return count(count, power), generate
+
+
+@intrinsic
+def as_integer(typing_context, x):
+    """The bits of a float64."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), generate
+
+
+@intrinsic
+def zero_without(typing_context, values, others):
+    """Values, but 0 where others are 0, or below all normal numbers."""
+
+    def generate(context, builder, signature, arguments):
+        found = []
+        for value, other in zip(*(_values(builder, p) for p in arguments), strict=True):
+            there = builder.fcmp_ordered(">=", other, _constant(SMALLEST))
+            found.append(builder.select(there, value, _constant(0.0)))
+        return _tuple(context, builder, found)
+
+    return values(values, others), generate

@@ -47,6 +47,19 @@ U_TILE = np.uint64(TILE)
 
 
 @kernel
+def lay_out(rows, bounds, out):
+    """Put rows bounds[lane]..bounds[lane + 1] into lanes, and zeros behind them."""
+    n = rows.shape[1]
+    for step in range(out.size // (n * LANES)):
+        to = step // STEPS * (n * TILE) + step % STEPS * LANES
+        for lane in range(LANES):
+            row = bounds[lane] + step
+            there = row < bounds[lane + 1]
+            for j in range(n):
+                out[to + j * TILE + lane] = rows[row, j] if there else 0.0
+
+
+@kernel
 def _features(columns, at, first, second, out):
     """Products of two columns; a column -1 is 1."""
     one = splat(1.0)

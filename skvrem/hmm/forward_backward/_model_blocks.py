@@ -49,6 +49,7 @@ class BlockChain:
     """
 
     def __init__(self, layout, n_blocks):
+        layout.fill()
         self.layout = layout
         self.n_blocks = max(1, min(n_blocks, layout.n_tiles))
         layout.cut(self.n_blocks)

@@ -5,16 +5,18 @@ evenly, else stretches of equal length, whatever sequence they fall into. A grou
 task for a thread.
 """
 
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from skvrem.hmm.forward_backward._kernels import LANES, STEPS
+from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE, lay_out
 from skvrem.utils._parallel import parallel_map
+from skvrem.utils._simd import WIDTH
 
 # Rows of a group, and fewest steps of a lane that begins inside a sequence.
-GROUP_ROWS, LANE_STEPS = 50_000, 64
+GROUP_ROWS, LANE_STEPS = 50000, 64
 # Whole sequences may leave this share of the lanes empty.
 UNEVEN = 1.2
 NONE = np.empty(0)
@@ -52,6 +54,24 @@ class Group(NamedTuple):
     switch_step: np.ndarray
     switch_lane: np.ndarray
     design: np.ndarray
+
+
+class Half(NamedTuple):
+    """Eight of a group's lanes, and what happens in them; see `Group`.
+
+    Attributes
+    ----------
+    first : int
+        0 or 8.
+    events : tuple of ndarray of shape (n_events,)
+        Steps, lanes, weights of sequences that end, and these less those of what
+        begins.
+    weight : ndarray of shape (8,)
+    """
+
+    first: int
+    events: tuple
+    weight: np.ndarray
 
 
 class Part(NamedTuple):
@@ -114,7 +134,7 @@ class Layout:
 
     def _lay_out(self, whole):
         n_rows, n_sequences = self.n_rows, len(self.ids)
-        n_groups = int(np.clip(n_rows // GROUP_ROWS, 1, 64))
+        n_groups = max(1, n_rows // GROUP_ROWS)
         n_lanes = int(np.clip(n_rows // LANE_STEPS, 1, n_groups * LANES))
         steps = _whole_tiles(-(-n_rows // n_lanes))
         # Sequence by sequence: the lane in whose share its middle lies.
@@ -138,7 +158,7 @@ class Layout:
         self.continues = continues.reshape(-1, LANES)
         # Whether it does behind its end.
         self.goes_on = np.append(continues[1:], False).reshape(-1, LANES)
-        self._buffers = {}
+        self._buffers, self._halves, self._spare = {}, {}, {}
         self.groups = list(parallel_map(self._group, range(n_groups)))
         self.parts = [Part(0, self.n_tiles, self.groups)]
 
@@ -146,13 +166,24 @@ class Layout:
         """Lay out the columns of a part anew, for features by these parameters."""
 
         def fill(group):
-            lanes = list(map(np.arange, group.start, group.stop))
-            edges = np.cumsum([len(lane) for lane in lanes])[:-1]
-            at = self.row_numbers(np.concatenate(lanes))
-            parts = np.split(self.rows.take(at, parameters), edges)
-            group.columns[:] = _lay(parts, part.n_tiles * STEPS)
+            lanes = map(np.arange, group.start, group.stop)
+            at = self.row_numbers(np.concatenate(list(lanes)))
+            self._lay(self.rows.take(at, parameters), group, group.columns)
 
         list(parallel_map(fill, part.groups))
+
+    def halves(self, number):
+        """Return both halves of a group."""
+        if number not in self._halves:
+            group, found = self.groups[number], []
+            for first in (0, WIDTH):
+                own = (group.lane >= first) & (group.lane < first + WIDTH)
+                events = group.step, group.lane - first, group.ends, group.begins
+                step, lane, ends, begins = (part[own] for part in events)
+                weight = group.weight[first : first + WIDTH]
+                found.append(Half(first, (step, lane, ends, ends - begins), weight))
+            self._halves[number] = found
+        return self._halves[number]
 
     def cut(self, n_parts):
         """Cut the lanes into parts of about as many tiles each."""
@@ -208,9 +239,8 @@ class Layout:
         order = np.argsort(step, kind="stable")
         last = self.weight[np.maximum(self._after(stop) - 1, 0)]
         last[padded] = 0.0
-        which = list(map(self._select, start, stop))
-        return Group(
-            _lay(list(map(self.rows.take, which)), steps),
+        group = Group(
+            NONE,
             start,
             stop,
             step[order].astype(np.int64),
@@ -219,10 +249,46 @@ class Layout:
             after[order],
             last,
             *self._switches(start, stop[-1]),
-            NONE
-            if self.rows.design is None
-            else _lay([self.rows.design[rows] for rows in which], steps),
+            NONE,
         )
+        if self.rows.design is not None:
+            design = self.rows.design[self._select(start[0], stop[-1])]
+            group = group._replace(design=self._lay(design, group))
+        return group if self.rows.streamed else self._kept(group)
+
+    def _kept(self, group):
+        return group._replace(columns=self._columns(group))
+
+    def _columns(self, group, out=None):
+        """Lay out the columns of a group's rows."""
+        rows = self.rows.take(self._select(group.start[0], group.stop[-1]))
+        return self._lay(rows, group, out)
+
+    def _lay(self, rows, part, out=None):
+        """Lay out rows (n_rows, n_columns) that are those of lanes."""
+        rows = np.ascontiguousarray(rows, float)
+        steps = part.stop - part.start
+        out = np.empty(self.n_tiles * rows.shape[1] * TILE) if out is None else out
+        lay_out(rows, np.append(0, np.cumsum(steps)), out)
+        return out
+
+    @contextmanager
+    def columns(self, number):
+        """Lend the columns of a group, and how many there are."""
+        group = self.groups[number]
+        if group.columns.size:
+            yield group.columns
+            return
+        with self.spare("columns", lambda: [None]) as room:
+            room[0] = self._columns(group, room[0])
+            yield room[0]
+
+    def fill(self):
+        """Keep the columns of all groups, where they were not."""
+        if self.groups[0].columns.size:
+            return
+        self.groups = list(parallel_map(self._kept, self.groups))
+        self.parts = [Part(0, self.n_tiles, self.groups)]
 
     def _switches(self, start, stop):
         """Steps and lanes of switched rows, sorted by step."""
@@ -248,6 +314,17 @@ class Layout:
             return slice(first, last + 1)
         return self.row_numbers(np.arange(a, b))
 
+    @contextmanager
+    def spare(self, key, make):
+        """Lend what `make` makes, which is kept, as often as threads need it."""
+        pool = self._spare.setdefault(key, [])
+        try:
+            room = pool.pop()
+        except IndexError:
+            room = make()
+        yield room
+        pool.append(room)
+
     def buffer(self, number, size):
         """Memory of a group that is kept from pass to pass."""
         if number not in self._buffers or self._buffers[number].size != size:
@@ -263,19 +340,6 @@ class Layout:
             for lane, (a, b) in enumerate(zip(group.start, group.stop, strict=True)):
                 out[a:b] = part[lane, : b - a]
         return out
-
-
-def _lay(parts, steps):
-    """Lay out the rows of lanes, arrays (n_rows, n_columns)."""
-    n_columns = parts[0].shape[1]
-    laid = np.zeros((steps // STEPS, n_columns, STEPS, LANES))
-    for lane, part in enumerate(parts):
-        n_whole, rest = divmod(len(part), STEPS)
-        whole = part[: n_whole * STEPS].reshape(n_whole, STEPS, n_columns)
-        laid[:n_whole, :, :, lane] = whole.transpose(0, 2, 1)
-        if rest:
-            laid[n_whole, :, :rest, lane] = part[-rest:].T
-    return laid.ravel()
 
 
 def _whole_tiles(steps):

@@ -99,6 +99,7 @@ class Passes:
     """
 
     def __init__(self, layout, chain, by_row=False, carried=None):
+        layout.fill()
         self.layout = layout
         self.carried = carried
         self.by_row = by_row

@@ -5,10 +5,11 @@ from functools import partial
 import numpy as np
 
 from skvrem.data._batch import MemoryPartition, RowBatch
-from skvrem.data._source import ArraySource
+from skvrem.data._source import ArraySource, is_memmap
 from skvrem.hmm.forward_backward._model_blocks import BlockChain, RowBlock
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Passes
+from skvrem.hmm.forward_backward._model_sums import Sums, suits
 from skvrem.utils._algebra import read_only
 
 # Numbers made at a time where all rows are looked at.
@@ -52,6 +53,8 @@ class SequenceRows:
         design=None,
     ):
         self.X = X
+        #: Laid out anew in every pass, so that a memory map need not fit in memory.
+        self.streamed = is_memmap(X)
         self.design = design
         self.switched = switched
         self.bounds = bounds
@@ -62,6 +65,11 @@ class SequenceRows:
         added = np.arange(n_columns, n_columns + n_states)
         self.first = np.concatenate([first, added]).astype(np.int64)
         self.second = np.concatenate([second, np.full(n_states, -1)]).astype(np.int64)
+        # Columns, then products of two; and features that are 1.
+        ones, single = self.first < 0, (self.first >= 0) & (self.second < 0)
+        order = np.append(np.flatnonzero(single), np.flatnonzero(~ones & ~single))
+        pairs = self.first[order], self.second[order], int(single.sum())
+        self.plain_features = *pairs, order, np.flatnonzero(ones)
         self._layouts, self._mean = {}, None
 
     @property
@@ -99,7 +107,10 @@ class SequenceRows:
 
     def passes(self, batch, chain, by_row=False):
         """Return the passes over a batch, not yet run."""
-        return Passes(self.layout(batch), chain, by_row)
+        layout = self.layout(batch)
+        if not by_row and suits(layout, chain):
+            return Sums(layout, chain)
+        return Passes(layout, chain, by_row)
 
     def layout(self, batch):
         """Return the layout of a batch of sequences, made once."""

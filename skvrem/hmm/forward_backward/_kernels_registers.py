@@ -1,0 +1,455 @@
+r"""The passes of ``_kernels.py`` with all states in registers, for few states.
+
+Numbers are those of Sidrow et al. (2023). Messages keep the scale that they have but
+for powers of two, taken from the sum of a step before, so that no step waits for a
+division or a logarithm:
+
+    b_t,i = exp(l_t,i - max l_t)
+    alpha_t = 2^-e_t (alpha_{t-1} A) b_t,   e_t the exponent of sum alpha_{t-1}   (5)
+    log p(y_1..y_t) = log sum alpha_t + sum_s (max l_s + log(2) e_s)              (4)
+    rho_t = b_t m_t 2^-e_t,   m_{t-1} = A rho_t                                   (6)
+    gamma_t = alpha_t m_t,    xi_t(i, j) = alpha_{t-1,i} A_ij rho_t,j          (7, 8)
+
+At the right end m is such that sum alpha m is the weight; then it is everywhere. Where
+a sequence starts, the matrix A has the initial distribution in every row.
+
+What comes in at both ends of a lane is found by runs from every state, over some steps
+beyond: the product of all A diag(b_t) has equal rows, but for factors, where the chain
+has forgotten what was before. If it has not within the lane, the product is that of all
+its steps, and as good.
+
+States are as many as the tuple `states` is long, so that compilers know. Eight lanes
+are run over at a time, a *half* of a group, 0 or 8. What the kernels take is
+
+    rows      columns and their number, `first` and `second` of the features (offsets in
+              a tile; columns come first, and are so many), theta (n_features + 1,
+              n_states) with that of 1 before all others, and the half
+    chain     start, transitions, and these transposed
+    events    of the half, by step: `event_step`, `event_lane`, the weights of sequences
+              that end there, and by how much more these are than of those that begin
+    room      alpha (n_steps + 1, n_states, WIDTH) from the message at the left on, b
+              (n_steps, n_states, WIDTH), powers of two (n_steps, WIDTH), what has been
+              taken out by these, and sums of max l (WIDTH)
+"""
+
+import math
+
+import numpy as np
+
+from skvrem.hmm.forward_backward._kernels import LANES, NOWHERE, STEPS, TILE
+from skvrem.utils._jit import CONTRACT, kernel
+from skvrem.utils._simd import (
+    WIDTH,
+    add,
+    add_multiples,
+    add_outer,
+    as_integer,
+    count_power,
+    exp_below,
+    gather_all,
+    largest_of,
+    load,
+    load_all,
+    mul,
+    scale_all,
+    splat_all,
+    store,
+    store_all,
+    sum_all,
+    times_all,
+    times_matrix,
+    unscale,
+    zero_without,
+)
+
+# Steps that are looked at together, while they are close.
+CHUNK = 32
+# Steps beyond a lane that are tried first; then twice as many, up to a third of all.
+TRIED = 48
+# Messages that differ by no more, relatively, are the same.
+SAME = 1e-14
+# Powers of two that messages are scaled by go no farther.
+FARTHEST = 1000.0
+LOG_2 = math.log(2.0)
+ONE, THREE = (0,), (0, 0, 0)
+
+
+@kernel(forceinline=True)
+def _place(step, n_columns, half):
+    """Where a step of the columns begins."""
+    return step // STEPS * (n_columns * TILE) + step % STEPS * LANES + half
+
+
+@kernel(fastmath=CONTRACT)
+def _densities(
+    columns, n_columns, first, second, singles, theta, half, begin, end, b, top, states
+):
+    """Fill b for some steps, and add max l to `top`."""
+    n, tops = len(states), load(top, 0)
+    for step in range(begin, end):
+        at = _place(step, n_columns, half)
+        logs = splat_all(theta, 0, states)
+        for p in range(singles):
+            x = load(columns, at + first[p])
+            logs = add_multiples(logs, theta, (p + 1) * n, x)
+        for p in range(singles, first.size):
+            x = mul(load(columns, at + first[p]), load(columns, at + second[p]))
+            logs = add_multiples(logs, theta, (p + 1) * n, x)
+        highest = largest_of(logs)
+        tops = add(tops, highest)
+        store_all(b, step * n * WIDTH, WIDTH, exp_below(logs, highest))
+    store(top, 0, tops)
+
+
+@kernel(fastmath=CONTRACT)
+def _forward(transitions, begin, end, alpha, b, powers, counts, states):
+    """Fill alpha for some steps from the one before (Eq. 5), and the powers of two."""
+    n, count = len(states), load(counts, 0)
+    message = load_all(alpha, begin * n * WIDTH, WIDTH, states)
+    for step in range(begin, end):
+        at, power = step * n * WIDTH, unscale(sum_all(message))
+        density = scale_all(load_all(b, at, WIDTH, states), power)
+        message = times_all(times_matrix(message, transitions), density)
+        store_all(alpha, at + n * WIDTH, WIDTH, message)
+        store(powers, step * WIDTH, power)
+        count = count_power(count, power)
+    store(counts, 0, count)
+
+
+@kernel
+def _lane_sum(alpha, step, n, lane):
+    total = 0.0
+    for i in range(n):
+        total += alpha[(step * n + i) * WIDTH + lane]
+    return total
+
+
+@kernel
+def _exponents(counts, lane, n_steps):
+    """What `n_steps` powers of two have taken out."""
+    return 1023 * n_steps - as_integer(counts[lane])
+
+
+@kernel
+def _run(rows, chain, events, begin, end, low, high, room, states):
+    """Run over some steps from the message that alpha holds before them.
+
+    b is known already of the steps from `low` to `high`. Returns what events change in
+    the log-likelihood.
+    """
+    columns, n_columns, first, second, singles, theta, half = rows
+    start, transitions, _ = chain
+    event_step, event_lane, _, event_change = events
+    alpha, b, powers, counts, top = room
+    n, event, value, step = len(states), 0, 0.0, begin
+    for lane in range(WIDTH):
+        counts[lane] = 0.0
+        top[lane] = 0.0
+    while event < event_step.size and event_step[event] < begin:
+        event += 1
+    while step < end:
+        stop, begun = min(step + CHUNK, end), event
+        if event < event_step.size:
+            stop = min(stop, max(event_step[event], step + 1))
+        while event < event_step.size and event_step[event] == step:
+            lane = event_lane[event]
+            share = math.log(_lane_sum(alpha, step, n, lane)) + top[lane]
+            share += LOG_2 * _exponents(counts, lane, step - begin)
+            value += event_change[event] * share
+            event += 1
+        if step < low or stop > high:
+            _densities(
+                columns,
+                n_columns,
+                first,
+                second,
+                singles,
+                theta,
+                half,
+                step,
+                stop,
+                b,
+                top,
+                states,
+            )
+        _forward(transitions, step, stop, alpha, b, powers, counts, states)
+        for e in range(begun, event):
+            lane = event_lane[e]
+            by = _lane_sum(alpha, step, n, lane) * powers[step * WIDTH + lane]
+            for i in range(n):
+                at = (step * n + i) * WIDTH + lane
+                alpha[at + n * WIDTH] = by * start[i] * b[at]
+        step = stop
+    return value
+
+
+@kernel
+def _is_forgotten(products, which, n):
+    """Whether in every lane all rows of a product that are not 0 agree."""
+    for lane in range(WIDTH):
+        for j in range(n):
+            low, high = math.inf, 0.0
+            for i in range(n):
+                total = 0.0
+                for k in range(n):
+                    total += products[which, i, k, lane]
+                if total > 0.0:
+                    low = min(low, products[which, i, j, lane])
+                    high = max(high, products[which, i, j, lane])
+            if high - low > SAME * high:
+                return False
+    return True
+
+
+@kernel
+def products(rows, chain, events, n_steps, room, out, exponents, states):
+    """Products of A diag(b_t) over enough steps at both ends of eight lanes.
+
+    `out` (2, n_states, n_states, WIDTH) are those of the last and of the first steps,
+    with rows that sum to 1, times two to the `exponents` (2, n_states, WIDTH). Returns
+    true where the last are all steps, and the first are not looked at.
+    """
+    n, alpha, counts = len(states), room[0], room[3]
+    for which in range(2):
+        steps, low, high = min(TRIED, n_steps), 0, 0
+        while True:
+            begin = 0 if which else n_steps - steps
+            end = begin + steps
+            for i in range(n):
+                for at in range(n * WIDTH):
+                    alpha[begin * n * WIDTH + at] = 1.0 if at // WIDTH == i else 0.0
+                _run(rows, chain, events, begin, end, low, high, room, states)
+                low, high = begin, end
+                for lane in range(WIDTH):
+                    total = _lane_sum(alpha, end, n, lane)
+                    exponent = -math.inf
+                    if total > 0.0:
+                        exponent = math.log2(total) + _exponents(counts, lane, steps)
+                    exponents[which, i, lane] = exponent
+                    for j in range(n):
+                        value = alpha[(end * n + j) * WIDTH + lane]
+                        value = value / total if total > 0.0 else 0.0
+                        out[which, i, j, lane] = value
+            if steps == n_steps or _is_forgotten(out, which, n):
+                break
+            steps = 2 * steps if 3 * steps < n_steps else n_steps
+        if steps == n_steps:
+            return which == 0
+    return False
+
+
+@kernel
+def hand_over(out, exponents, continues, carried, left, right):
+    """Find the messages at both ends of all lanes from what `products` found.
+
+    Arrays are (n_halves, ..., WIDTH). `continues` (n_lanes + 1) says where a lane goes
+    on with the sequence of the one before; `carried` is the message before the first.
+    """
+    n, n_lanes = left.shape[1], len(continues) - 1
+    scale = np.empty(n)
+    for at in range(n_lanes):
+        half, lane = at // WIDTH, at % WIDTH
+        if not continues[at]:
+            for j in range(n):
+                left[half, j, lane] = 1.0 / n if at else carried[j]
+            continue
+        before, by = (at - 1) // WIDTH, (at - 1) % WIDTH
+        largest, total = -math.inf, 0.0
+        for i in range(n):
+            scale[i], x = -math.inf, left[before, i, by]
+            if x > 0.0:
+                scale[i] = math.log2(x) + exponents[before, 0, i, by]
+            largest = max(largest, scale[i])
+        for j in range(n):
+            value = 0.0
+            for i in range(n):
+                value += 2.0 ** (scale[i] - largest) * out[before, 0, i, j, by]
+            left[half, j, lane] = value
+            total += value
+        for j in range(n):
+            left[half, j, lane] /= total
+    for at in range(n_lanes - 1, -1, -1):
+        half, lane = at // WIDTH, at % WIDTH
+        if not continues[at + 1]:
+            for j in range(n):
+                right[half, j, lane] = 1.0
+            continue
+        after, by = (at + 1) // WIDTH, (at + 1) % WIDTH
+        largest = -math.inf
+        for i in range(n):
+            value, x = 0.0, left[after, i, by]
+            for j in range(n):
+                value += out[after, 1, i, j, by] * right[after, j, by]
+            scale[i] = -math.inf
+            if value > 0.0:
+                scale[i] = math.log2(value) + exponents[after, 1, i, by]
+            if x > 0.0:  # what is 0 on the way there does not count
+                largest = max(largest, scale[i] + math.log2(x))
+        for i in range(n):
+            right[half, i, lane] = 2.0 ** min(scale[i] - largest, FARTHEST)
+
+
+@kernel(fastmath=CONTRACT)
+def _backward(transposed, low, stop, alpha, b, powers, message, gamma, rho, states):
+    """Fill gamma and rho for some steps from the message behind them (Eq. 6)."""
+    n = len(states)
+    after = load_all(alpha, stop * n * WIDTH, WIDTH, states)
+    # Where alpha is 0, nothing keeps m from growing.
+    m = zero_without(load_all(message, 0, WIDTH, states), after)
+    for step in range(stop - 1, low - 1, -1):
+        at, to = step * n * WIDTH, (step - low) * n * WIDTH
+        after = load_all(alpha, at + n * WIDTH, WIDTH, states)
+        store_all(gamma, to, WIDTH, times_all(after, m))
+        density = load_all(b, at, WIDTH, states)
+        ratio = scale_all(times_all(density, m), load(powers, step * WIDTH))
+        store_all(rho, to, WIDTH, ratio)
+        m = times_matrix(ratio, transposed)
+    store_all(message, 0, WIDTH, m)
+
+
+@kernel(fastmath=CONTRACT)
+def _add_pairs(alpha, at, rho, j, count, sums, states, block, both):
+    """Add products of alpha and some columns of rho (count, n_states) to sums."""
+    n = len(states)
+    total = load_all(sums, j * n * WIDTH, WIDTH, both)
+    for s in range(0, count * n * WIDTH, n * WIDTH):
+        x = load_all(alpha, at + s, WIDTH, states)
+        y = load_all(rho, s + j * WIDTH, WIDTH, block)
+        total = add_outer(total, x, y)
+    store_all(sums, j * n * WIDTH, WIDTH, total)
+
+
+@kernel(fastmath=CONTRACT)
+def _add_features(
+    gamma,
+    columns,
+    n_columns,
+    first,
+    second,
+    j,
+    half,
+    low,
+    stop,
+    sums,
+    states,
+    block,
+    both,
+):
+    """Add products of gamma and some features to sums; second is None for columns."""
+    n = len(states)
+    total = load_all(sums, j * n * WIDTH, WIDTH, both)
+    for step in range(low, stop):
+        at = _place(step, n_columns, half)
+        x = load_all(gamma, (step - low) * n * WIDTH, WIDTH, states)
+        y = gather_all(columns, at, first, j, block)
+        if second is not None:
+            y = times_all(y, gather_all(columns, at, second, j, block))
+        total = add_outer(total, x, y)
+    store_all(sums, j * n * WIDTH, WIDTH, total)
+
+
+@kernel
+def _collect(sums, singles, out):
+    """Add sums in blocks, lanes together, to out."""
+    n, width = out.shape
+    j = at = 0
+    while j < width:
+        end = singles if j < singles else width
+        size = 3 if end - j >= 3 else 1
+        for i in range(n):
+            for k in range(j, j + size):
+                for lane in range(WIDTH):
+                    out[i, k] += sums[at + lane]
+                at += WIDTH
+        j += size
+
+
+@kernel
+def add_up(
+    rows,
+    chain,
+    events,
+    n_steps,
+    left,
+    right,
+    weight,
+    room,
+    work,
+    sum_start,
+    sum_pairs,
+    sum_features,
+    states,
+):
+    """Run over eight lanes and back (Eqs. 4-8), add to sums; return the log-likelihood.
+
+    It is NaN where a row is impossible, and sums can be where numbers are not enough.
+    """
+    columns, n_columns, first, second, singles, _, half = rows
+    event_step, event_lane, event_ends, _ = events
+    alpha, b, powers, counts, top = room
+    message, gamma, rho, pairs, sums = work
+    both = states + states + states
+    n, event = len(states), event_step.size - 1
+    for i in range(n):
+        for lane in range(WIDTH):
+            alpha[i * WIDTH + lane] = left[i, lane]
+    begin = stop = n_steps
+    begin -= n_steps  # 0, but no literal, which would be compiled for
+    value = _run(rows, chain, events, begin, stop, begin, begin, room, states)
+    for lane in range(WIDTH):
+        total, common = _lane_sum(alpha, n_steps, n, lane), 0.0
+        if not (total > 0.0 and top[lane] > NOWHERE):
+            return math.nan
+        if weight[lane] > 0.0:
+            share = math.log(total) + LOG_2 * _exponents(counts, lane, n_steps)
+            value += weight[lane] * (share + top[lane])
+        for i in range(n):
+            common += alpha[(n_steps * n + i) * WIDTH + lane] * right[i, lane]
+        for i in range(n):
+            message[i * WIDTH + lane] = right[i, lane] * (weight[lane] / common)
+    for i in range(pairs.size):
+        pairs[i] = 0.0
+    for i in range(sums.size):
+        sums[i] = 0.0
+    while stop > 0:
+        low = max(stop - CHUNK, 0)
+        if event >= 0:
+            low = max(low, event_step[event])
+        _backward(chain[2], low, stop, alpha, b, powers, message, gamma, rho, states)
+        while event >= 0 and event_step[event] == low:
+            lane = event_lane[event]
+            before = _lane_sum(alpha, low, n, lane)
+            for i in range(n):
+                at = i * WIDTH + lane
+                sum_start[i] += gamma[at]
+                rho[at] = 0.0
+                message[at] = event_ends[event] / before
+            event -= 1
+        j, at = begin, low * n * WIDTH
+        while j < n:
+            if n - j >= 3:
+                _add_pairs(alpha, at, rho, j, stop - low, pairs, states, THREE, both)
+                j += 3
+            else:
+                _add_pairs(alpha, at, rho, j, stop - low, pairs, states, ONE, states)
+                j += 1
+        about, j = (gamma, columns, n_columns, first), begin
+        to = half, low, stop, sums, states
+        while j < singles:
+            if singles - j >= 3:
+                _add_features(*about, None, j, *to, THREE, both)
+                j += 3
+            else:
+                _add_features(*about, None, j, *to, ONE, states)
+                j += 1
+        while j < first.size:
+            if first.size - j >= 3:
+                _add_features(*about, second, j, *to, THREE, both)
+                j += 3
+            else:
+                _add_features(*about, second, j, *to, ONE, states)
+                j += 1
+        stop = low
+    _collect(pairs, begin, sum_pairs)
+    _collect(sums, singles, sum_features)
+    return value

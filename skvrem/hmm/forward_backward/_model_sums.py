@@ -1,0 +1,143 @@
+"""The passes of long data over a chain of few states, of which only sums are asked.
+
+Everything about eight lanes is done at once, while it is in the cache: no message of a
+row outlives that. What comes in from their neighbours is found before, so that lanes
+need neither each other nor a second run.
+"""
+
+import numpy as np
+
+from skvrem.hmm.forward_backward import _kernels_registers as kernels
+from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE
+from skvrem.hmm.forward_backward._model_passes import Passes
+from skvrem.utils._parallel import parallel_map
+from skvrem.utils._simd import WIDTH
+
+# States that registers hold. Every number of them is compiled for, in seconds, which
+# fewer rows would not repay.
+MOST_STATES, FEWEST_ROWS = 8, 50_000
+# Log-likelihoods below are of something impossible.
+NOWHERE = -1e89
+
+
+def suits(layout, chain):
+    """Whether `Sums` can pass over a layout, and is worth its compilation."""
+    n = len(chain.start)
+    special = chain.other, chain.coefficients, chain.follows
+    return (
+        layout.n_rows >= FEWEST_ROWS
+        and 1 < n <= MOST_STATES
+        and len(chain.theta) == n
+        and all(part is None for part in special)
+    )
+
+
+class Sums:
+    """The E step, as of `Passes`, without what concerns single rows.
+
+    Parameters
+    ----------
+    layout : Layout
+    chain : Chain
+    """
+
+    def __init__(self, layout, chain):
+        self.layout, self.chain = layout, chain
+        #: The other way, for what these kernels leave.
+        self.passes = None
+
+    def forward(self):
+        """Run; return the weighted log-likelihood.
+
+        Raises
+        ------
+        Impossible
+            If a row has probability zero.
+        """
+        layout, chain = self.layout, self.chain
+        n, n_halves = len(chain.start), 2 * len(layout.groups)
+        first, second, singles, self.order, self.ones = layout.rows.plain_features
+        theta = np.empty((len(self.order) + 1, n))
+        theta[0] = chain.theta[:, self.ones].sum(axis=1)
+        theta[1:] = chain.theta.T[self.order]
+        self.features = TILE * first, TILE * second, singles, theta.ravel()
+        transitions = np.ascontiguousarray(chain.transitions)
+        self.pairs = (
+            np.ascontiguousarray(chain.start),
+            transitions.ravel(),
+            transitions.T.ravel(),
+        )
+        self.states, self.steps = (0,) * n, layout.n_tiles * STEPS
+        self.left = np.full((n_halves, n, WIDTH), 1.0 / n)
+        self.right = np.ones((n_halves, n, WIDTH))
+        if layout.continues.any():
+            self._hand_over()
+        shares = list(parallel_map(self._add_up, range(n_halves // 2)))
+        objective = sum(share for share, _ in shares)
+        self.sums = sum(sums for _, sums in shares)
+        if not (objective > NOWHERE and np.isfinite(self.sums).all()):
+            self.passes = Passes(layout, chain)
+            return self.passes.forward()
+        return objective
+
+    def backward(self):
+        """Return sums of first states, pairs of states and features."""
+        if self.passes is not None:
+            return self.passes.backward()
+        n = len(self.states)
+        start, pairs, rest = np.split(self.sums, [n, n + n * n])
+        pairs = pairs.reshape(n, n) * self.chain.transitions
+        features = np.empty((n, self.chain.theta.shape[1]))
+        features[:, self.order] = rest.reshape(n, -1)
+        features[:, self.ones] = (start + pairs.sum(axis=0))[:, None]
+        return start, pairs, features
+
+    def _halves(self, g, columns):
+        """Yield what kernels take of both halves of a group, with their numbers."""
+        n_columns = columns.size // (self.steps * LANES)
+        for at, half in enumerate(self.layout.halves(g)):
+            rows = columns, n_columns, *self.features, half.first
+            yield 2 * g + at, (rows, self.pairs, half.events, self.steps), half.weight
+
+    def _room(self):
+        """Memory for kernels: of messages, and of posteriors and sums."""
+        n, chunk, steps = len(self.states), kernels.CHUNK, self.steps
+        messages = (steps + 1) * n, steps * n, steps, 1, 1
+        sums = n, chunk * n, chunk * n, n * n, n * len(self.order)
+        return tuple(
+            tuple(np.empty(size * WIDTH) for size in sizes)
+            for sizes in (messages, sums)
+        )
+
+    def _hand_over(self):
+        """Find the messages at both ends of the lanes."""
+        layout, n = self.layout, len(self.states)
+        shape = len(self.left), 2, n
+        products, exponents = np.empty((*shape, n, WIDTH)), np.empty((*shape, WIDTH))
+
+        def run(g):
+            spare = layout.spare(n, self._room)
+            with layout.columns(g) as columns, spare as (room, _):
+                for number, about, _ in self._halves(g, columns):
+                    found = products[number], exponents[number]
+                    if kernels.products(*about, room, *found, self.states):
+                        for part in found:
+                            part[1] = part[0]
+
+        list(parallel_map(run, range(len(layout.groups))))
+        continues = np.append(layout.continues.ravel(), False)
+        ends = np.full(n, 1.0 / n), self.left, self.right
+        kernels.hand_over(products, exponents, continues, *ends)
+
+    def _add_up(self, g):
+        """Run over a group; return its log-likelihood and its sums, flat."""
+        layout, n, share = self.layout, len(self.states), 0.0
+        sums = np.zeros(n * (1 + n + len(self.order)))
+        to = sums[:n], sums[n : n + n * n].reshape(n, n), sums[n + n * n :]
+        to = *to[:2], to[2].reshape(n, -1)
+        spare = layout.spare(n, self._room)
+        with layout.columns(g) as columns, spare as room:
+            for number, about, weight in self._halves(g, columns):
+                ends = self.left[number], self.right[number], weight
+                share += kernels.add_up(*about, *ends, *room, *to, self.states)
+        return share, sums
