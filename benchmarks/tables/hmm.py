@@ -92,6 +92,7 @@ SHAPES = {
     for n, d, kind in [
         (3, 3, "diag"),
         (3, 6, "diag"),
+        (5, 3, "diag"),
         (6, 3, "diag"),
         (6, 6, "diag"),
         (6, 6, "full"),
