@@ -14,6 +14,7 @@ from skvrem.exceptions import FractionalCountsWarning
 from skvrem.text._topics import check_size_of_counts, refuse_text
 from skvrem.text._words import top_words
 from skvrem.topics._documents import as_documents
+from skvrem.topics._number import BATCH_FACTOR, find_number, with_tokens
 from skvrem.utils._base import (
     ComponentsMixin,
     VersionedPickle,
@@ -77,6 +78,11 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
 
     def _check_parameters(self, **ranges):
         check_em(self, solvers.names_for(self._model), **ranges)
+        for name in self._priors if self.n_components == "auto" else ():
+            if np.ndim(getattr(self, name)):
+                raise ValueError(
+                    f"{name} must be a number where n_components='auto', got an array."
+                )
         self._check_rounds()
         warn_annealing_too_long(self)
 
@@ -87,7 +93,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
 
     def _check_priors(self, n_features):
         """Return the priors of a document's shares and of the topics' words."""
-        k, (doc_name, word_name) = self.n_components, self._priors
+        k, (doc_name, word_name) = self.n_components_, self._priors
         doc_prior = self._check_prior(doc_name, (k,), 1.0 / k)
         default = self._word_default or 1.0 / k
         word_prior = self._check_prior(word_name, (k, n_features), default)
@@ -195,7 +201,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             given, name = self.components_, "the last fit's topics"
         if given is None:
             return None
-        given = check_given(given, name, (self.n_components, n_features))
+        k = self.n_components
+        k = len(given) if k == "auto" and np.ndim(given) == 2 else k
+        given = check_given(given, name, (k, n_features))
         if not (given.min() >= 0.0 and given.sum(axis=1).min() > 0.0):
             raise ValueError(
                 f"{name} must be finite and not negative, with a positive entry in "
@@ -248,8 +256,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         Raises
         ------
         ValueError
-            For parameters out of range, counts that are negative, NaN or infinite, or
-            a matrix without any. The estimator is then as it was before.
+            For parameters out of range, counts that are negative, NaN or infinite, a
+            matrix without any, or fewer than 20 documents for ``n_components="auto"``.
+            The estimator is then as it was before.
 
         Warns
         -----
@@ -267,9 +276,29 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         data = self._open(X, sample_weight, first=True, empty=False)
-        priors = self._check_priors(data.n_features)
         warm = self.warm_start and hasattr(self, "components_")
-        given = self._given_topics(data.n_features, warm)
+        given, passes = self._given_topics(data.n_features, warm), 0.0
+        random_state = check_random_state(self.random_state)
+        vars(self).pop("completion_path_", None)
+        if given is None and self.n_components == "auto":
+            given, passes, path = self._find_number(data, random_state)
+            self.completion_path_ = path
+        self.n_components_ = self.n_components if given is None else len(given)
+        n_init = self.n_init if given is None else 1
+        with Progress(self, X, y, n_init) as progress:
+            best, plan = self._fit_to(
+                data, given, random_state, progress, passes=passes, warm=warm
+            )
+        warn_not_converged(self, best, "token")
+        self._finish(data, best, plan, random_state)
+        if self.n_components == "auto":
+            alive = with_tokens(self.topic_shares_, data.total_weight)
+            self._take(alive)
+            self.n_components_ = len(alive)
+
+    def _fit_to(self, data, given, random_state, progress, passes=0.0, warm=False):
+        """Find so many topics as `n_components_` says, and set what is found."""
+        priors = self._check_priors(data.n_features)
         plan = self._plan(data.n_units, given is None)
         constants = self._constants(priors, data, warm)
 
@@ -278,41 +307,64 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             topics = given
             if topics is None:
                 topics = self._random_topics(priors[1], data, rng)
-            point, passes = self._start(model, topics.T, data.n_units), 0.0
+            point, extra = self._start(model, topics.T, data.n_units), 0.0
             if warm and hasattr(model, "refill"):
-                point, passes = model.refill(point, data)
+                point, extra = model.refill(point, data)
             return solvers.Start(
                 model,
                 point,
                 lambda point, objective: self._attributes(
                     model, model.recentre(point), constants
                 ),
-                passes=passes,
+                passes=passes + extra,
                 temperature=self._temperature(plan, model, data, rng),
             )
 
-        random_state = check_random_state(self.random_state)
-        n_init = self.n_init if given is None else 1
-        with Progress(self, X, y, n_init) as progress:
-            best, attributes = solvers.run_starts(
-                self, start, plan, data, progress, random_state, self._stop()
-            )
-        warn_not_converged(self, best, "token")
+        best, attributes = solvers.run_starts(
+            self, start, plan, data, progress, random_state, self._stop()
+        )
         vars(self).update(attributes)
-        self._finish(data, best, plan, random_state)
+        return best, plan
+
+    def _find_number(self, data, random_state):
+        """Return topics for a fit to begin with, as many as documents need."""
+        seed = random_state.randint(2**31 - 1)
+        plain = {"tol": 0.0, "n_init": 1, "verbose": 0, "tempering": None}
+        params = self.get_params(deep=False) | plain
+
+        def fit(part, n_topics, n_epochs, given):
+            trial = type(self)(**params | {"max_iter": min(n_epochs, self.max_iter)})
+            trial.n_components_ = n_topics
+            rng = np.random.RandomState(seed)
+            # No checkpoint follows it: a fit that goes on searches anew, or has searched.
+            with (
+                solvers.checkpointed(trial),
+                Progress(trial, None, None, 1) as progress,
+            ):
+                trial._fit_to(part, given, rng, progress)
+            return trial
+
+        batch = self._plan(data.n_units, True).name == "batch"
+        rng = np.random.default_rng(random_state.randint(2**31 - 1))
+        return solvers.remembered(
+            "topics",
+            lambda: find_number(fit, data, rng, BATCH_FACTOR if batch else 1),
+            rng,
+        )
 
     def _constants(self, priors, data, warm):
         """Return what answers need beside the topics; callbacks ask mid-fit."""
         own = zip(self._priors, priors, strict=True)
         known = {f"{name}_": prior[()] for name, prior in own}
-        return known | {"n_tokens_seen_": data.total_weight}
+        count = {"n_components_": self.n_components_}
+        return known | count | {"n_tokens_seen_": data.total_weight}
 
     def _finish(self, data, best, plan, random_state):
         """Set what else is known after a fit."""
 
     def _attributes(self, model, point, constants):
         """Return the fitted attributes that a point gives, and constants."""
-        k = self.n_components
+        k = model.n_components
         shares = point.sums.totals[:k]
         return constants | {
             "components_": np.ascontiguousarray(model.parameters(point).topics.T[:k]),
@@ -350,17 +402,14 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         Raises
         ------
         ValueError
-            As `fit`, or for another number of words or topics than before.
+            As `fit`, for another number of words or topics than before, or for
+            ``n_components="auto"`` before `fit`.
         """
         first = not hasattr(self, "components_")
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
             data = self._open(X, sample_weight, first)
-            if not first and len(self.components_) != self.n_components:
-                raise ValueError(
-                    f"n_components={self.n_components}, but the model has "
-                    f"{len(self.components_)} topics: call fit."
-                )
+            self._check_number(first)
             seen = 0.0 if first else self.n_tokens_seen_
             # Seeding takes as long as a visit to a few documents.
             random_state = check_random_state(self.random_state) if first else None
@@ -391,13 +440,29 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             step.record(self, found, data.n_units)
         return self
 
+    def _check_number(self, first):
+        """Check that the number of topics is known, and that of the model."""
+        if self.n_components == "auto":
+            if first:
+                raise ValueError(
+                    "n_components='auto' needs all documents at once: call fit before "
+                    "partial_fit, or give a number."
+                )
+        elif not first and len(self.components_) != self.n_components:
+            raise ValueError(
+                f"n_components={self.n_components}, but the model has "
+                f"{len(self.components_)} topics: call fit."
+            )
+        k = self.n_components if first else len(self.components_)
+        self.n_components_ = k
+
     def _skip_batch(self, first, counters):
         """Count a batch without a word, which says nothing about topics.
 
         Where it would be the first, the stream has not begun yet.
         """
         if first:
-            for name in ("n_features_in_", "feature_names_in_"):
+            for name in ("n_features_in_", "feature_names_in_", "n_components_"):
                 vars(self).pop(name, None)
         else:
             vars(self).update(counters, n_iter_=getattr(self, "n_iter_", 0) + 1)
@@ -435,14 +500,17 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             The same, with every fitted array in the new order.
         """
         check_is_fitted(self)
-        order = check_order(order, len(self.components_))
+        self._take(check_order(order, len(self.components_)))
+        return self
+
+    def _take(self, order):
+        """Keep these topics of every fitted array, in this order."""
         priors = (f"{name}_" for name in self._priors)
         for name in ("components_", "topic_shares_", *priors):
             value = getattr(self, name)
             if np.ndim(value):
                 setattr(self, name, value[order])
         self._sums = self._sums[:, order]
-        return self
 
     def summary(self, feature_names=None, n_words=8):
         """Return a table of the topics.
@@ -457,18 +525,22 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         Returns
         -------
         table : pandas.DataFrame, or str where pandas is not installed
-            A row a topic: its share of the tokens and its most probable words. The
-            frame's ``attrs`` hold objective, solver, convergence, passes and how many
-            starts reached the best; the text ends with them.
+            A row a topic that has tokens: its share of these and its most probable
+            words. The frame's ``attrs`` hold objective, solver, convergence, passes,
+            how many starts reached the best and how many topics have no tokens; the
+            text ends with them.
         """
         check_is_fitted(self)
         words = top_words(self, feature_names, n_words)
+        alive = with_tokens(self.topic_shares_, self.n_tokens_seen_)
         columns = {
-            "share": self.topic_shares_,
-            "words": [" ".join(map(str, row)) for row in words],
+            "share": self.topic_shares_[alive],
+            "words": [" ".join(map(str, row)) for row in words[alive]],
         }
         # Of the starts before the last step, which may have gained a little more.
         best = np.nanmax(getattr(self, "init_scores_", self.objective_))
         facts = {"objective": self.objective_} | fit_facts(self, best)
-        index = [f"topic {k}" for k in range(len(words))]
+        if len(alive) < len(words):
+            facts["topics_without_tokens"] = len(words) - len(alive)
+        index = [f"topic {k}" for k in alive]
         return summary_table(columns, index, facts)

@@ -1,0 +1,171 @@
+"""The number of topics, as held-out documents say."""
+
+import pickle
+from itertools import combinations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from skvrem import VRPLSA, TemperedLDA
+from skvrem.text import document_completion_scorer, top_words
+from skvrem.text._likelihood import log_likelihood
+from skvrem.topics import _number
+from skvrem.topics._documents import as_documents
+from tests.documents import N_TOPICS, planted
+from tests.watching import Untouched
+
+KINDS = pytest.mark.parametrize(
+    "kind", [VRPLSA, TemperedLDA], ids=lambda kind: kind.__name__
+)
+
+
+@pytest.fixture(scope="module")
+def X():
+    return planted()[0]
+
+
+@KINDS
+def test_the_topics_of_a_simulated_corpus_are_counted(kind, X):
+    fits = [kind("auto", random_state=seed).fit(X) for seed in range(2)]
+    for fit in fits:
+        assert fit.n_components_ == len(fit.components_) == N_TOPICS
+        assert fit.topic_shares_.min() > 0.05
+        path = fit.completion_path_
+        assert path["n_components"][0] == 16 and min(path["n_components"]) <= N_TOPICS
+        assert len(path["completion"]) == len(path["n_components"])
+        assert fit.history_["passes"][0] > 15
+
+
+@KINDS
+def test_the_number_found_does_not_depend_on_threads(kind, X):
+    one, two = (kind("auto", random_state=0, n_jobs=n).fit(X) for n in (1, 2))
+    np.testing.assert_array_equal(one.components_, two.components_)
+    for name, values in one.completion_path_.items():
+        np.testing.assert_array_equal(values, two.completion_path_[name])
+
+
+@KINDS
+def test_a_number_that_was_found_is_that_of_every_answer(kind, X):
+    model = kind("auto", random_state=0).fit(X, sample_weight=np.full(X.shape[0], 2.0))
+    k = model.n_components_
+    assert model.transform(X[:3]).shape == (3, k)
+    assert len(model.get_feature_names_out()) == len(model.summary()) == k
+    assert top_words(model, n=4).shape == (k, 4)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.transform(X[:3]), model.transform(X[:3]))
+    model.partial_fit(X[:50])
+    assert model.components_.shape[0] == model.n_components_ == k
+    warm = model.set_params(warm_start=True).fit(X)
+    assert warm.n_components_ == k and not hasattr(warm, "completion_path_")
+    given = clone(model).set_params(components_init=model.components_[:4])
+    assert given.fit(X).n_components_ <= 4
+
+
+@KINDS
+def test_a_grid_can_have_it_beside_numbers(kind, X):
+    grid = {"n_components": [2, "auto"]}
+    search = GridSearchCV(
+        kind(random_state=0), grid, cv=2, scoring=document_completion_scorer
+    ).fit(X)
+    assert search.best_params_ == {"n_components": "auto"}
+
+
+@KINDS
+def test_what_cannot_be_counted_is_refused(kind, X):
+    model = kind("auto")
+    untouched = Untouched(model)
+    with pytest.raises(ValueError, match="call fit before partial_fit"):
+        model.partial_fit(X)
+    with pytest.raises(ValueError, match=r"needs 20 of two words or more; X has 19"):
+        model.fit(X[:19])
+    for name in kind._priors:
+        with pytest.raises(ValueError, match=f"{name} must be a number"):
+            clone(model).set_params(**{name: [0.1, 0.2]}).fit(X)
+    with pytest.raises(ValueError, match="n_components"):
+        kind("mle").fit(X)
+    untouched.check()
+
+
+def test_mean_field_has_no_number_of_its_own(X):
+    with pytest.raises(ValueError, match="e_step='collapsed'"):
+        TemperedLDA("auto", e_step="mean_field").fit(X)
+
+
+class _Fit:
+    """A model of given topics and shares."""
+
+    def __init__(self, topics, theta, shares):
+        self.components_, self.theta, self.topic_shares_ = topics, theta, shares
+        self.history_ = {"passes": np.array([1.0])}
+
+    def transform(self, X):
+        return self.theta
+
+
+@pytest.fixture
+def search(X):
+    """A search whose fits are all the same, of five topics, and its first trial."""
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(X.shape[1], 0.1), size=5)
+    topics[1] = 0.99 * topics[0] + 0.01 * topics[1]
+    theta = rng.dirichlet(np.full(5, 0.5), size=30)
+    model = _Fit(topics, theta, rng.dirichlet(np.full(5, 5.0)))
+    scored = rng.multinomial(200, theta @ topics)
+    halves = sp.csr_array(X[30:60]), sp.csr_array(scored)
+    found = _number._Search(lambda *_: model, as_documents(X[:30]), halves, 1)
+    return found, found.try_(5, 1), model
+
+
+def test_gains_of_moves_are_those_of_models_that_made_them(search, monkeypatch):
+    monkeypatch.setattr(_number, "LEAST_SHARE", -1.0)
+    monkeypatch.setattr(_number, "NEIGHBOURS", 4)
+    found, trial, model = search
+    X, gains = found.scored, {pair: gain for gain, pair in found.gains(trial)}
+    before = log_likelihood(model.theta, model.components_, X).sum()
+    assert trial.completion == pytest.approx(before / X.sum())
+    moves = [*combinations(range(5), 2), *((j, -1) for j in range(5))]
+    assert gains.keys() == set(moves)
+    for j, k in moves:
+        topics, theta = model.components_.copy(), model.theta.copy()
+        if k >= 0:
+            shares = model.topic_shares_[[j, k]]
+            topics[j] = shares @ topics[[j, k]] / shares.sum()
+            theta[:, j] += theta[:, k]
+        gone = j if k < 0 else k
+        topics, theta = np.delete(topics, gone, 0), np.delete(theta, gone, 1)
+        theta /= theta.sum(axis=1, keepdims=True)
+        after = log_likelihood(theta, topics, X).sum()
+        assert gains[j, k] == pytest.approx((after - before) / X.sum(), rel=1e-6)
+
+
+def test_moves_are_of_different_topics_and_lose_little(search, monkeypatch):
+    found, trial, _ = search
+    gains = {pair: gain for gain, pair in found.gains(trial)}
+    (pair,) = found.moves(trial)
+    assert pair == (0, 1)
+    for tolerance in (0.3, 5.0):
+        monkeypatch.setattr(_number, "TOLERANCE", tolerance)
+        monkeypatch.setattr(_number, "MOST_GONE", 1.0)
+        moves = found.moves(trial)
+        used = [k for move in moves for k in move if k >= 0]
+        assert len(used) == len(set(used)) > 2
+        assert sum(min(gains[move], 0.0) for move in moves) >= -tolerance
+
+
+def test_topics_after_moves_keep_their_tokens(search):
+    _, trial, _ = search
+    joint = trial.topics * trial.shares[:, None]
+    made = _number._apply(trial, [(0, 1), (3, -1)])
+    np.testing.assert_allclose(made, [joint[0] + joint[1], joint[2], joint[4]])
+
+
+def test_topics_without_tokens_are_not_summed_up(X):
+    model = TemperedLDA(8, random_state=0).fit(X)
+    model.topic_shares_ = np.append(model.topic_shares_[:7], 1e-9)
+    table = model.summary()
+    assert len(table) == 7 and table.attrs["topics_without_tokens"] == 1
+    assert "topics_without_tokens" not in TemperedLDA(2).fit(X).summary().attrs
+    assert _number.with_tokens(np.array([0.0, 1.0]), 0.1).tolist() == [1]
