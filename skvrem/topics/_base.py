@@ -387,8 +387,11 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Word counts of the batch, over the same vocabulary each time. A batch of
-            empty documents leaves the topics as they are.
+            Word counts of the batch, over the same vocabulary each time. A frame may
+            name new words, beside all known ones: they begin at the prior (of an array,
+            at the topic's least), and ``feature_names_in_`` is as in X from then on. A
+            batch of empty documents leaves the topics as they are, and its new words
+            out.
         y : Ignored
             Present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -402,12 +405,14 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         Raises
         ------
         ValueError
-            As `fit`, for another number of words or topics than before, or for
-            ``n_components="auto"`` before `fit`.
+            As `fit`, for another number of topics than before, or
+            ``n_components="auto"`` before `fit`; for another number of words, if they
+            have no names, or known ones are missing.
         """
         first = not hasattr(self, "components_")
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
+            before = {} if first else self._meet_words(X)
             data = self._open(X, sample_weight, first)
             self._check_number(first)
             seen = 0.0 if first else self.n_tokens_seen_
@@ -415,9 +420,10 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             random_state = check_random_state(self.random_state) if first else None
             count, mass, counters = self._count_batch(first, seen, data, random_state)
             if data.total_weight == 0.0:
-                return self._skip_batch(first, counters)
-            priors = self._check_priors(data.n_features)
-            priors = priors if first else self._fitted_priors()
+                return self._skip_batch(first, before | counters)
+            priors = (
+                self._check_priors(data.n_features) if first else self._fitted_priors()
+            )
             model = self._new_model(priors, mass, data.dtype)
             if first:
                 rng = np.random.default_rng(random_state.randint(2**31 - 1))
@@ -439,6 +445,53 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                 vars(self).pop(name, None)
             step.record(self, found, data.n_units)
         return self
+
+    def _meet_words(self, X):
+        """Make room for words that a batch is the first to name.
+
+        Returns
+        -------
+        before : dict
+            Fitted attributes that have changed, as they were.
+
+        Raises
+        ------
+        ValueError
+            If there are more words than before, and not all have names.
+        """
+        known = list(getattr(self, "feature_names_in_", ()))
+        names = list(getattr(X, "columns", ()))
+        place = {name: v for v, name in enumerate(names)}
+        if not known or not all(isinstance(name, str) for name in names):
+            names = []
+        width, n_known = np.shape(X)[-1] if np.ndim(X) == 2 else 0, self.n_features_in_
+        if width > n_known and not names:
+            raise ValueError(
+                f"X has {width} features, but {type(self).__name__} is expecting "
+                f"{n_known} features as input. New words are told by their names: pass "
+                "data frames, from the first batch on."
+            )
+        if len(names) <= len(known) or not place.keys() >= set(known):
+            return {}  # as before, or to be refused by scikit-learn
+        if len(place) < len(names):
+            raise ValueError("X has columns of the same name.")
+        at = [place[name] for name in known]
+        sums = np.zeros((len(names), self._sums.shape[1]), self._sums.dtype)
+        sums[at] = self._sums
+        found = {
+            "_sums": sums,
+            "n_features_in_": len(names),
+            "feature_names_in_": np.array(names, dtype=object),
+        }
+        name = f"{self._priors[1]}_"
+        prior = np.asarray(getattr(self, name))
+        if prior.ndim:
+            least = prior.min(axis=1, keepdims=True)
+            found[name] = np.repeat(least, len(names), axis=1)
+            found[name][:, at] = prior
+        before = {name: getattr(self, name) for name in found}
+        vars(self).update(found)
+        return before
 
     def _check_number(self, first):
         """Check that the number of topics is known, and that of the model."""
