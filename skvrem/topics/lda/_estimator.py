@@ -100,7 +100,7 @@ class TemperedLDA(TopicModel):
         at least 16, of mean field 20 of at least 64.
     max_iter : int, default=100
         Epochs: passes for "batch", passes over the minibatches for the others.
-    tol : float, default=1e-4
+    tol : float, default=1e-3
         Converged when less is left to gain, in nats a token, as the gains of the last
         epochs tell; 0 makes `max_iter` epochs, without a warning. A "stochastic" epoch
         has no exact objective: the gains of a few are added up.
@@ -282,7 +282,7 @@ class TemperedLDA(TopicModel):
         step_offset: float = DEFAULT_OFFSET,
         batch_size: int | Literal["auto"] = "auto",
         max_iter: int = 100,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         mean_change_tol: float = 1e-3,
         max_doc_update_iter: int = 100,
         total_samples: float | None = None,

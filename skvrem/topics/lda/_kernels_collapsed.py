@@ -24,6 +24,9 @@ from skvrem.utils._simd import (
     total,
 )
 
+# Documents whose tokens take turns.
+SIDE_BY_SIDE = 3
+
 
 @kernel(fastmath=REDUCE)
 def infer_shares(
@@ -48,7 +51,8 @@ def infer_shares(
 
     with e = min(c_dv, 1), token after token, n_d at once: one token is left out, also
     of a word that occurs, and of a document that counts, several times. The first round
-    knows no own share yet, and leaves nothing out.
+    knows no own share yet, and leaves nothing out. A token waits for the one before,
+    so that some documents are under way side by side.
 
     Parameters
     ----------
@@ -86,87 +90,131 @@ def infer_shares(
     zero, one, nothing = dtype(0.0), dtype(1.0), splat(dtype(0.0))
     minus = splat(-one)
     flat, floors, gamma = rows.reshape(-1), least.reshape(-1), shares.reshape(-1)
-    n, t, g = np.empty(K, rows.dtype), np.empty(K, rows.dtype), np.empty(K, rows.dtype)
-    old, own, x = np.empty(K, rows.dtype), np.empty(K, rows.dtype), g
-    longest = n_topics = 0
+    # Of each document under way: n_d + α, the same a round before, what a whole share
+    # takes from the topics, terms; its number, its next nonzero, rounds left, length.
+    n, old, own, x = np.empty((4, SIDE_BY_SIDE * K), rows.dtype)
+    doc, place, left = np.full((3, SIDE_BY_SIDE), -1)
+    lengths = np.empty(SIDE_BY_SIDE, rows.dtype)
+    n_topics = 0
     sum_prior = zero
     for k in range(K):
         sum_prior += prior[k]
         n_topics += prior[k] > zero
-    for i in range(start, stop):
-        longest = max(longest, indptr[i + 1] - indptr[i])
-    sums = np.empty(longest, rows.dtype)
-    result = 0.0
-    for i in range(start, stop):
-        low, high = indptr[i], indptr[i + 1]
-        c, words, s = counts[low:high], index[low:high], sums[: high - low]
-        first = (low - indptr[start]) * K
-        share = weight[i] if weight.size else one
-        length = zero
-        for j in range(high - low):
-            length += c[j]
-        for k in range(K):
-            t[k] = before[i, k] + prior[k]
-        mass = zero
-        for k in range(K):
-            mass += t[k]
-        sum_over_tokens(c, words, rows, t, g, s)
-        for k in range(K):
-            n[k] = prior[k] + t[k] * g[k]
-            own[k] = -min(share, one) * inverse[k]
-        for j in range(high - low):
-            v, p = words[j] * K, first + j * K
-            y = splat(s[j] / c[j])
-            for k in range(0, K, width):
-                store(gamma, p + k, mul(y, mul(load(t, k), load(flat, v + k))))
-            s[j] = c[j] / (s[j] * mass)
-        for _ in range(1, n_rounds):
-            for k in range(K):
-                old[k] = n[k]
-            for j in range(high - low):
-                v, p = words[j] * K, first + j * K
+    first = indptr[start]
+    sums = np.empty(indptr[stop] - first, rows.dtype)
+    result, following, n_open = 0.0, start, 0
+    while following < stop or n_open:
+        for side in range(SIDE_BY_SIDE):
+            i, at = doc[side], side * K
+            if i < 0 and following == stop:
+                continue
+            if i < 0:
+                i = following
+                following += 1
+                n_open += 1
+                low, high = indptr[i], indptr[i + 1]
+                doc[side], place[side], left[side] = i, low, n_rounds - 1
+                c, words = counts[low:high], index[low:high]
+                mine = gamma[(low - first) * K : (high - first) * K]
+                theirs = n[at : at + K], own[at : at + K], sums[low - first :]
+                share = min(weight[i], one) if weight.size else one
+                scale = inverse, -share
+                lengths[side] = _first_round(
+                    c, words, rows, *scale, prior, before[i], *theirs, mine
+                )
+                old[at : at + K] = n[at : at + K]
+                if n_rounds > 1 and high > low:
+                    continue
+            else:
+                j, high = place[side], indptr[i + 1]
+                v, p = index[j] * K, (j - first) * K
                 f = v if least.shape[0] > 1 else 0
-                count, e = c[j], min(c[j], one)
-                left, y = splat(-e), nothing
+                count, e = counts[j], min(counts[j], one)
+                less, y = splat(-e), nothing
                 for k in range(0, K, width):
                     z = load(gamma, p + k)
-                    a = fma(mul(splat(e), load(own, k)), z, load(flat, v + k))
+                    a = fma(mul(splat(e), load(own, at + k)), z, load(flat, v + k))
                     a = largest(load(floors, f + k), a)
-                    b = largest(load(prior, k), fma(left, z, load(n, k)))
+                    b = largest(load(prior, k), fma(less, z, load(n, at + k)))
                     a = mul(a, b)
-                    store(x, k, a)
+                    store(x, at + k, a)
                     y = add(y, a)
                 sum_x = total(y)
-                s[j] = sum_x / (length - e + sum_prior)
+                sums[j - first] = sum_x / (lengths[side] - e + sum_prior)
                 y = splat(one / sum_x)
                 for k in range(0, K, width):
-                    z = mul(y, load(x, k))
+                    z = mul(y, load(x, at + k))
                     change = fma(minus, load(gamma, p + k), z)
                     store(gamma, p + k, z)
-                    store(n, k, fma(count, change, load(n, k)))
-            if tol > zero:
-                moved = zero
-                for k in range(K):
-                    moved += abs(n[k] - old[k])
-                if moved < tol * n_topics:
-                    break
-        for k in range(K):
-            after[i, k] = max(n[k] - prior[k], zero)
-        log_likelihood = zero
-        for j in range(high - low):
-            log_likelihood += c[j] * log(s[j])
-        result += share * log_likelihood
-        if chances.size:
-            # Of a share that is 1 the logarithm stays finite.
-            small = dtype(1e-7)
-            old[:] = zero
-            for j in range(high - low):
-                p = first // K + j
-                for k in range(K):
-                    old[k] += c[j] * log(max(one - shares[p, k], small))
+                    store(n, at + k, fma(count, change, load(n, at + k)))
+                place[side] += 1
+                if j + 1 < high:
+                    continue
+                left[side] -= 1
+                if tol > zero:
+                    moved = zero
+                    for k in range(K):
+                        moved += abs(n[at + k] - old[at + k])
+                    old[at : at + K] = n[at : at + K]
+                    if moved < tol * n_topics:
+                        left[side] = 0
+                if left[side] > 0:
+                    place[side] = indptr[i]
+                    continue
+            doc[side] = -1
+            n_open -= 1
+            low, high = indptr[i], indptr[i + 1]
             for k in range(K):
-                chances[i, k] = one - exp(old[k])
+                after[i, k] = max(n[at + k] - prior[k], zero)
+            log_likelihood = zero
+            for j in range(low, high):
+                log_likelihood += counts[j] * log(sums[j - first])
+            result += (weight[i] if weight.size else one) * log_likelihood
+            if chances.size:
+                part = shares[low - first : high - first]
+                _chances(counts[low:high], part, chances[i])
     return result
+
+
+@kernel(fastmath=REDUCE)
+def _first_round(
+    counts, index, rows, inverse, own_share, prior, before, n, own, sums, gamma
+):
+    """Round on one document with nothing left out; return its length."""
+    K, width, zero = len(n), lanes(rows), rows.dtype.type(0.0)
+    t, g, flat = np.empty(K, rows.dtype), np.empty(K, rows.dtype), rows.reshape(-1)
+    length = mass = zero
+    for j in range(len(counts)):
+        length += counts[j]
+    for k in range(K):
+        t[k] = before[k] + prior[k]
+    for k in range(K):
+        mass += t[k]
+    sum_over_tokens(counts, index, rows, t, g, sums)
+    for k in range(K):
+        n[k] = prior[k] + t[k] * g[k]
+        own[k] = own_share * inverse[k]
+    for j in range(len(counts)):
+        v, p = index[j] * K, j * K
+        y = splat(sums[j] / counts[j])
+        for k in range(0, K, width):
+            store(gamma, p + k, mul(y, mul(load(t, k), load(flat, v + k))))
+        sums[j] = counts[j] / (sums[j] * mass)
+    return length
+
+
+@kernel(fastmath=REDUCE)
+def _chances(counts, shares, out):
+    """Write 1 - Π_v (1 - γ_vk)^c_v of one document."""
+    one = shares.dtype.type(1.0)
+    # Of a share that is 1 the logarithm stays finite.
+    small = shares.dtype.type(1e-7)
+    none = np.zeros(len(out), shares.dtype)
+    for j in range(len(counts)):
+        for k in range(len(out)):
+            none[k] += counts[j] * log(max(one - shares[j, k], small))
+    for k in range(len(out)):
+        out[k] = one - exp(none[k])
 
 
 @kernel(fastmath=REDUCE)
