@@ -95,7 +95,6 @@ def fit(run):
     n_documents, n_test = run.size(DOCUMENTS, 400), run.size(HELD_OUT, 50)
     X = simulate(n_documents + n_test, run.size(12_000, 400))
     halves = evaluation.halve(X[:n_test])
-    found = {}
     with tempfile.TemporaryDirectory() as folder:
         sparse.save_npz(Path(folder) / "train.npz", X[n_test:])
         ours = {"TemperedLDA": None, "VRPLSA": None}
@@ -105,20 +104,15 @@ def fit(run):
             extra = peak_memory(FIT, folder, name, TOPICS, length)
             with np.load(Path(folder) / "found.npz") as file:
                 value = evaluation.complete(halves, file["topics"], PRIOR)
-                found[name] = value, float(file["seconds"]), extra
-            run.log(f"{name}: {found[name]}")
-    told = [
-        f"{name} {LENGTHS[name]} passes, {seconds:.0f} s, {extra / 1e6:.0f} MB"
-        for name, (_, seconds, extra) in found.items()
-    ]
-    yield Row(
-        f"{n_documents:,} documents, {X.nnz:,} nonzeros, K={TOPICS}",
-        found["TemperedLDA"][0],
-        "nats",
-        {name: found[name][0] for name in list(found)[1:]},
-        note="; ".join(told),
-        numbers=found,
-    )
+                seconds = float(file["seconds"])
+            yield Row(
+                f"{name}, {length} passes",
+                value,
+                "nats",
+                note=f"{seconds:.0f} s, {extra / 1e6:.0f} MB beside the counts",
+                key=name,
+                numbers={"seconds": seconds, "memory": extra, "nonzeros": X.nnz},
+            )
 
 
 @group()

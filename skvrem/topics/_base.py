@@ -336,7 +336,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             trial = type(self)(**params | {"max_iter": min(n_epochs, self.max_iter)})
             trial.n_components_ = n_topics
             rng = np.random.RandomState(seed)
-            # No checkpoint follows it: a fit that goes on searches anew, or has searched.
+            # No checkpoint follows it, but keeps what has been found.
             with (
                 solvers.checkpointed(trial),
                 Progress(trial, None, None, 1) as progress,
