@@ -421,9 +421,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             count, mass, counters = self._count_batch(first, seen, data, random_state)
             if data.total_weight == 0.0:
                 return self._skip_batch(first, before | counters)
-            priors = (
-                self._check_priors(data.n_features) if first else self._fitted_priors()
-            )
+            n_words = data.n_features if first else self._n_words_of_prior()
+            priors = self._check_priors(n_words)
+            priors = priors if first else self._fitted_priors()
             model = self._new_model(priors, mass, data.dtype)
             if first:
                 rng = np.random.default_rng(random_state.randint(2**31 - 1))
@@ -492,6 +492,12 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         before = {name: getattr(self, name) for name in found}
         vars(self).update(found)
         return before
+
+    def _n_words_of_prior(self):
+        """Return how many words the prior may have: fewer, where new ones came."""
+        prior, n_words = getattr(self, self._priors[1]), self.n_features_in_
+        grows = np.ndim(prior) == 2 and hasattr(self, "feature_names_in_")
+        return min(np.shape(prior)[1], n_words) if grows else n_words
 
     def _check_number(self, first):
         """Check that the number of topics is known, and that of the model."""

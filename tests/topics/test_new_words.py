@@ -68,6 +68,7 @@ def test_a_word_that_has_not_come_has_the_prior(batches):
     np.testing.assert_array_equal(model.topic_word_prior_[:, :60:2], prior)
     np.testing.assert_array_equal(model.topic_word_prior_[:, -1], prior[:, 0])
     np.testing.assert_allclose(model.components_[:, -1], prior[:, 0], rtol=1e-6)
+    assert model.partial_fit(frame).components_.shape == (4, 61)
 
 
 @KINDS
