@@ -72,6 +72,7 @@ def cases():
     for tempering in None, "annealed", "global", "local":
         how = em | {"tempering": tempering}
         yield f"lda-{tempering}", skvrem.TemperedLDA(3, **how), (COUNTS,), {}
+    yield "lda-number", skvrem.TemperedLDA("auto", **em), (COUNTS,), {}
     for solver in "auto", "batch", "lbfgs", "stochastic", "svrg":
         logistic = skvrem.SBMLogisticRegression(
             solver=solver, random_state=0, max_iter=20, tol=1e-9
