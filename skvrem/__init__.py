@@ -15,6 +15,7 @@ from skvrem.inspection import (
     GradientVarianceDisplay,
     ResidualsDisplay,
     StatesDisplay,
+    StationaryDisplay,
     TopicsDisplay,
     TopicStabilityDisplay,
 )
@@ -47,6 +48,7 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "ResidualsDisplay",
     "SBMLogisticRegression",
     "StatesDisplay",
+    "StationaryDisplay",
     "TemperedLDA",
     "TopicStabilityDisplay",
     "TopicsDisplay",

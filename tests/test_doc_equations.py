@@ -51,8 +51,8 @@ def test_what_a_page_names_exists(page, name):
 
 @pytest.mark.parametrize("page", sorted(PAGES.glob("*.rst")), ids=lambda p: p.stem)
 def test_every_page_of_a_model_has_a_table_of_functions(page):
-    if page.stem == "index":
-        pytest.skip("the list of pages")
+    if page.stem in ("index", "hmm_porting"):
+        pytest.skip("a list of pages, or of names elsewhere")
     functions = [name for stem, name in named() if stem == page.stem]
     assert len(functions) >= 5
 

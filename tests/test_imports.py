@@ -105,7 +105,13 @@ OPTIONAL_PLACES = {"estimator", "inspection", "utils"}
 # Rooms of a model folder that other rooms of it build on, the lowest first. All others
 # import from their own room only; a folder's own modules stand above its rooms.
 SHARED_ROOMS = {
-    "hmm": ("emissions", "forward_backward", "transitions", "em_vrso"),
+    "hmm": (
+        "emissions",
+        "emissions/densities",
+        "forward_backward",
+        "transitions",
+        "em_vrso",
+    ),
     "topics": ("",),
     "vi": ("gaussian", "gaussian/nested", "diagnostics"),
 }

@@ -1,35 +1,57 @@
 """Hidden Markov models."""
 
 from skvrem.hmm._estimator import VRHMM
-from skvrem.hmm._tracks import prepare_tracks
+from skvrem.hmm._tracks import add_lags, fill_gaps, prepare_tracks
 from skvrem.hmm.emissions import (
     Bernoulli,
+    Binomial,
     Categorical,
     DensityEmission,
     Emission,
+    Exponential,
     Gamma,
     Gaussian,
+    LogNormal,
     MixtureGaussian,
+    Multinomial,
+    NegativeBinomial,
     Poisson,
     Product,
+    Regression,
+    StudentT,
     VonMises,
+    Weibull,
+    WrappedCauchy,
+    ZeroInflatedPoisson,
 )
 from skvrem.hmm.transitions import Covariates, Hierarchical, Homogeneous
 
 __all__ = [
     "VRHMM",
     "Bernoulli",
+    "Binomial",
     "Categorical",
     "Covariates",
     "DensityEmission",
     "Emission",
+    "Exponential",
     "Gamma",
     "Gaussian",
     "Hierarchical",
     "Homogeneous",
+    "LogNormal",
     "MixtureGaussian",
+    "Multinomial",
+    "NegativeBinomial",
     "Poisson",
     "Product",
+    "Regression",
+    "StudentT",
     "VonMises",
+    "Weibull",
+    "WrappedCauchy",
+    "ZeroInflatedPoisson",
+    "add_lags",
+    "fill_gaps",
     "prepare_tracks",
 ]

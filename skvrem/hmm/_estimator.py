@@ -1,6 +1,5 @@
 """The scikit-learn shell of the hidden Markov model."""
 
-from copy import copy
 from itertools import chain, cycle, repeat
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,16 +12,18 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import schedules, solvers
 from skvrem.hmm import _inference
 from skvrem.hmm._input import (
+    attributes_of,
     fitted_parameters,
     naming_impossible,
     observed_names,
     open_rows,
+    ready,
 )
 from skvrem.hmm._intervals import confidence_intervals
 from skvrem.hmm._model import HMMModel, Statistics
 from skvrem.hmm._plan import check_solver, plan_fit
 from skvrem.hmm._start import starting_parameters, take_sample
-from skvrem.hmm.emissions._base import Emission, published
+from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._continuous import Gamma, VonMises
 from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.emissions._discrete import Bernoulli, Categorical, Poisson
@@ -111,7 +112,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         transitions that change with columns of X.
     startprob : str or array-like of shape (n_components,), default="free"
         Distribution of the first state: "free" is estimated, "stationary" that of the
-        long run under the transition matrix, an array is given.
+        long run under the transition matrix, an array is given, but for NaN.
     startprob_init : array-like of shape (n_components,), default=None
         Starting values of it; None is uniform.
     startprob_prior : float, default=1.0
@@ -190,6 +191,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         Probability of the state in the column after that in the row.
     transitions_ : family of transitions
         With its fitted attributes, as ``transitions_.coarse_transmat_``.
+    stationary_ : ndarray of shape (n_components,)
+        Probabilities of the states in the long run.
     emission_ : emission family
         With its fitted attributes, as ``emission_.mean_``.
     means_, covars_ : ndarray
@@ -232,6 +235,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     NaN is a value missing at random: it is integrated out, exactly, in single values
     and in whole rows. A state that loses all its rows keeps its parameters.
 
+    Where every parameter is given (of the emissions, ``startprob``, and
+    ``Homogeneous(fixed=...)``) nothing is left to fit: `sample`, `predict`, `score`
+    and the other answers need no `fit`.
+
     References
     ----------
     .. [1] Sidrow, Heckman, Bouchard-Côté, Fortune, Trites, Auger-Méthé (2024).
@@ -254,7 +261,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     (200,)
     """
 
-    _state_format = 3
+    _state_format = 4
     # Sequence ids go with X wherever metadata routing is on.
     __metadata_request__fit: ClassVar = {"groups": True}
     __metadata_request__predict: ClassVar = {"groups": True}
@@ -437,7 +444,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
         def describe(point, objective):
             prior = model.log_prior(point.parameters) / model.total
-            return _attributes(model, point, dtype) | {
+            return attributes_of(model, point, dtype) | {
                 "objective_": objective,
                 "log_likelihood_": objective - prior,
                 "n_parameters_": model.n_parameters(),
@@ -599,7 +606,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         step = solvers.stream_step(self, model, point, data, count, mean=mean)
         inputs = sequences.inputs
         last_inputs = None if inputs is None else inputs[-1].copy()
-        found = _attributes(model, step.point, dtype) | {
+        found = attributes_of(model, step.point, dtype) | {
             "objective_": model.objective(point, mean),
             "log_likelihood_": float(mean.objective),
             "n_parameters_": model.n_parameters(),
@@ -660,6 +667,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         if algorithm == "map":
             proba = self.predict_proba(X, groups=groups, lengths=lengths)
             return float(proba.max(axis=1).sum(dtype=float)), proba.argmax(axis=1)
+        self = ready(self, X)
         sequences, data, model = open_rows(self, X, groups=groups, lengths=lengths)
         parameters = fitted_parameters(self)
         chain = model.chain(parameters)
@@ -762,6 +770,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             The higher, the better.
         """
         given = y, sample_weight, groups, lengths
+        self = ready(self, X)
         sequences, data, model = open_rows(self, X, *given)
         with threads(self.n_jobs), naming_impossible(sequences):
             total = model.passes(fitted_parameters(self), data.whole()).forward()
@@ -784,6 +793,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         aic : float
             The lower, the better.
         """
+        self = ready(self, X)
         shares = self.score_samples(X, groups=groups, lengths=lengths)
         return float(2.0 * self.n_parameters_ - 2.0 * shares.sum(dtype=float))
 
@@ -804,11 +814,21 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         bic : float
             The lower, the better.
         """
+        self = ready(self, X)
         shares = self.score_samples(X, groups=groups, lengths=lengths)
         penalty = self.n_parameters_ * np.log(len(shares))
         return float(penalty - 2.0 * shares.sum(dtype=float))
 
-    def forecast(self, X, horizon=1, *, groups=None, lengths=None, inputs=None):
+    def forecast(
+        self,
+        X,
+        horizon=1,
+        *,
+        groups=None,
+        lengths=None,
+        inputs=None,
+        covariates=None,
+    ):
         """Return the distribution of the rows after the end of each sequence.
 
         Parameters
@@ -827,11 +847,16 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             where they are the same for all. None is as in the last row of a sequence
             with `Covariates`, and with `Hierarchical` the probability that the states
             emit them, or no boundary.
+        covariates : array-like of shape (n_sequences * horizon, n_features_in_), \
+                default=None
+            In place of `inputs`: the rows ahead of every sequence, one sequence after
+            another, with the columns of X, of which those that transitions and
+            emissions depend on are looked at. None is as in the last rows.
 
         Returns
         -------
         forecast : Forecast
-            Named tuple of `states`, `mean` and `sd`.
+            Named tuple of `states`, `mean`, `sd`, and of categories `probability`.
 
         Examples
         --------
@@ -843,7 +868,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         >>> hmm.forecast(X, horizon=3).mean.shape
         (1, 3, 1)
         """
-        return _inference.forecast(self, X, horizon, groups, lengths, inputs)
+        given = groups, lengths, inputs, covariates
+        return _inference.forecast(self, X, horizon, *given)
 
     def pseudo_residuals(self, X, *, groups=None, lengths=None):
         r"""Return how each value lies in its distribution given the rows before it.
@@ -924,8 +950,150 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         """
         return confidence_intervals(self, X, level, sample_weight, groups, lengths)
 
-    def sample(self, n_samples=1, random_state=None, *, inputs=None):
-        """Draw a sequence from the model.
+    def transition_proba(
+        self,
+        covariates=None,
+        *,
+        X=None,
+        level=0.95,
+        sample_weight=None,
+        groups=None,
+        lengths=None,
+    ):
+        """Return the probabilities of the next state, by the values of covariates.
+
+        Parameters
+        ----------
+        covariates : array-like of shape (n_rows, n_covariates), default=None
+            The columns that transitions depend on, in their order, or a data frame
+            that has them; None where there are none.
+        X : array-like of shape (n_samples, n_features), default=None
+            Rows that the model was fitted to: for confidence intervals.
+        level : float, default=0.95
+            That of the intervals.
+        sample_weight, groups, lengths : array-like, default=None
+            Of X, as given to the fit.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_rows, n_components, n_components), or Band
+            Of the state in the last axis after that in the one before. With X a named
+            tuple of `estimate`, `lower`, `upper` and `standard_error`: intervals by
+            the delta method, symmetric on the scale of log-odds.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvrem import VRHMM
+        >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
+        >>> X += np.random.default_rng(0).normal(size=X.shape)
+        >>> hmm = VRHMM(2, random_state=0).fit(X)
+        >>> band = hmm.transition_proba(X=X)
+        >>> bool((band.lower < band.estimate).all())
+        True
+        """
+        given = {"sample_weight": sample_weight, "groups": groups, "lengths": lengths}
+        return _inference.along(self, covariates, np.asarray, X, level, given)
+
+    def stationary_proba(
+        self,
+        covariates=None,
+        *,
+        X=None,
+        level=0.95,
+        sample_weight=None,
+        groups=None,
+        lengths=None,
+    ):
+        """Return how often states are in the long run, by the values of covariates.
+
+        The stationary distributions of the matrices of :meth:`transition_proba`: of a
+        chain whose covariates stayed as they are.
+
+        Parameters
+        ----------
+        covariates : array-like of shape (n_rows, n_covariates), default=None
+            The columns that transitions depend on, in their order, or a data frame
+            that has them; None where there are none.
+        X : array-like of shape (n_samples, n_features), default=None
+            Rows that the model was fitted to: for confidence intervals.
+        level : float, default=0.95
+            That of the intervals.
+        sample_weight, groups, lengths : array-like, default=None
+            Of X, as given to the fit.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_rows, n_components), or Band
+            With X a named tuple of `estimate`, `lower`, `upper` and `standard_error`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvrem import VRHMM
+        >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
+        >>> X += np.random.default_rng(0).normal(size=X.shape)
+        >>> VRHMM(2, random_state=0).fit(X).stationary_proba().shape
+        (1, 2)
+        """
+        given = {"sample_weight": sample_weight, "groups": groups, "lengths": lengths}
+        return _inference.along(self, covariates, _inference.long_run, X, level, given)
+
+    @property
+    def stationary_(self):
+        """Probabilities of the states in the long run, at the mean of covariates."""
+        check_is_fitted(self)
+        return _inference.long_run(self.transmat_[None])[0]
+
+    def sample_states(
+        self, X, n_paths=1, random_state=None, *, groups=None, lengths=None
+    ):
+        """Draw paths of states from their distribution given the rows.
+
+        What is computed of paths, as times spent in a state or runs of it, has its
+        uncertainty by computing it of many.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of sequences, one after another.
+        n_paths : int, default=1
+            How many.
+        random_state : int, RandomState instance or None, default=None
+            None is that of the constructor.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
+
+        Returns
+        -------
+        states : ndarray of int of shape (n_paths, n_samples)
+            A path a row.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvrem import VRHMM
+        >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
+        >>> X += np.random.default_rng(0).normal(size=X.shape)
+        >>> hmm = VRHMM(2, random_state=0).fit(X)
+        >>> hmm.sample_states(X, 100).shape
+        (100, 90)
+        """
+        return _inference.sample_states(self, X, n_paths, random_state, groups, lengths)
+
+    def sample(
+        self,
+        n_samples=1,
+        random_state=None,
+        *,
+        inputs=None,
+        covariates=None,
+        lengths=None,
+        currstate=None,
+    ):
+        """Draw a sequence, or several, from the model.
 
         Parameters
         ----------
@@ -936,15 +1104,23 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         inputs : array-like of shape (n_samples, n_inputs), default=None
             The columns that transitions depend on, where they do. Not needed where
             states emit them.
+        covariates : array-like of shape (n_samples, n_features_in_), default=None
+            In place of `inputs`: rows with the columns of X, of which those that
+            transitions and emissions depend on are looked at.
+        lengths : array-like of int, default=None
+            Lengths of several sequences, in place of `n_samples`.
+        currstate : int or array-like of shape (n_sequences,), default=None
+            The states that sequences start in; None is drawn.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            The observed features.
+            The features that states emit, of one sequence after another.
         states : ndarray of int of shape (n_samples,)
             The states that they were drawn in.
         """
-        return _inference.sample(self, n_samples, random_state, inputs)
+        given = inputs, covariates, lengths, currstate
+        return _inference.sample(self, n_samples, random_state, *given)
 
     def relabel(self, order):
         """Put the states into another order, in place.
@@ -985,7 +1161,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             ends with them.
         """
         check_is_fitted(self)
-        share = self.emission_.weight(self._sums[2])
+        share = self.emission_.row_weight(self._sums[2])
         with np.errstate(divide="ignore"):
             staying = np.minimum(np.diagonal(self.transmat_), 1.0)
             duration = 1.0 / (1.0 - staying)
@@ -1025,16 +1201,3 @@ def _widths(model, point, names):
     emission, features = point.parameters.emission, point.statistics.features
     for *about, weight in model.emission.widths(emission, features, names):
         yield *about, weight * model.total
-
-
-def _attributes(model, point, dtype):
-    """Return the fitted attributes of a point, and its statistics."""
-    startprob, transmat, packed = point.parameters
-    dtype, transitions = np.result_type(dtype, np.float32), copy(model.transitions)
-    return {
-        "startprob_": startprob.astype(dtype),
-        "transmat_": transitions.publish(transmat, dtype),
-        "transitions_": transitions,
-        "emission_": published(model.emission, packed, dtype),
-        "_sums": tuple(point.statistics[:3]),
-    }

@@ -1,18 +1,24 @@
 """What a fitted hidden Markov model says of rows: those seen, and those to come."""
 
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
 from skvrem.hmm._input import (
+    check_inputs,
     find_columns,
     fitted_parameters,
     naming_impossible,
     open_rows,
+    ready,
+    split_columns,
 )
+from skvrem.hmm._intervals import probability_bands
+from skvrem.hmm.forward_backward._model_passes import stationary
+from skvrem.hmm.forward_backward._model_viterbi import draw_paths
 from skvrem.utils._parallel import threads
 
 TINY = np.finfo(float).tiny
@@ -20,6 +26,7 @@ TINY = np.finfo(float).tiny
 
 def run(estimator, X, groups, lengths, backward=False):
     """Run over rows; return the sequences and the passes."""
+    estimator = ready(estimator, X)
     sequences, data, model = open_rows(estimator, X, groups=groups, lengths=lengths)
     parameters = fitted_parameters(estimator)
     passes = model.passes(parameters, data.whole(), by_row=True)
@@ -28,12 +35,6 @@ def run(estimator, X, groups, lengths, backward=False):
         if backward:
             passes.backward()
     return sequences, passes
-
-
-def filtered_states(estimator, X, groups, lengths):
-    """Return sequences, and the states' probabilities given what is up to each row."""
-    sequences, passes = run(estimator, X, groups, lengths)
-    return sequences, passes.layout.gather(passes.alpha, passes.n)
 
 
 def state_probabilities(estimator, X, groups, lengths, smoothed):
@@ -53,28 +54,42 @@ class Forecast(NamedTuple):
     states : ndarray of shape (n_sequences, horizon, n_components)
         Probabilities of the states.
     mean, sd : ndarray of shape (n_sequences, horizon, n_features)
-        Mean and standard deviation of the observed features, the spread between
-        states included. Categories are numbers here: see `states`.
+        Mean and standard deviation of the features that states emit, the spread between
+        states included. Categories are numbers here.
+    probability : ndarray of shape (n_sequences, horizon, n_categories), or None
+        Of categories; of a `Product` a dict of such arrays by name of the part.
     """
 
     states: np.ndarray
     mean: np.ndarray
     sd: np.ndarray
+    probability: Any = None
 
 
-def forecast(estimator, X, horizon, groups, lengths, inputs):
+def forecast(estimator, X, horizon, groups, lengths, inputs, covariates):
     """Return the distribution of the rows after the end of each sequence."""
     whole = isinstance(horizon, Real) and not isinstance(horizon, bool)
     if not (whole and horizon == np.floor(horizon) and 1 <= horizon < np.inf):
         raise ValueError(f"horizon must be an integer of at least 1, got {horizon!r}.")
-    sequences, filtered = filtered_states(estimator, X, groups, lengths)
+    estimator = ready(estimator, X)
+    sequences, passes = run(estimator, X, groups, lengths)
+    filtered = passes.layout.gather(passes.alpha, passes.n)
     ends, horizon = sequences.bounds[1:] - 1, int(horizon)
     emission, transitions = estimator.emission_, estimator.transitions_
     parameters = fitted_parameters(estimator)
-    mean, variance = emission.moments(parameters.emission)
+    rows = np.repeat(passes.layout.rows.X[ends], horizon, axis=0)
+    if covariates is not None:
+        if inputs is not None:
+            raise ValueError("Give covariates or inputs of a forecast, not both.")
+        rows, inputs = _rows_ahead(estimator, covariates, len(ends), horizon)
+    moments = emission.moments_at(parameters.emission, rows)
+    shape = len(ends), horizon
+    mean, variance = (part.reshape(*shape, *part.shape[1:]) for part in moments)
     future = _future_inputs(transitions, inputs, len(ends), horizon)
     # What states emit of what transitions depend on.
-    emitted = mean[:, input_places(estimator)] if transitions.observed else None
+    emitted = None
+    if transitions.observed:
+        emitted = emission.moments(parameters.emission)[0][:, input_places(estimator)]
     packed, state = parameters.transmat, filtered[ends]
     last = None if sequences.inputs is None else sequences.inputs[ends]
     states = np.empty((len(state), horizon, state.shape[1]))
@@ -85,16 +100,48 @@ def forecast(estimator, X, horizon, groups, lengths, inputs):
             known = future[:, step - 1] if step else last
             state = transitions.steps(packed, state, known)
         states[:, step] = state
-    expected = states @ mean
-    second = states @ (variance + np.square(mean))
+    expected = np.einsum("thk,thkd->thd", states, mean)
+    second = np.einsum("thk,thkd->thd", states, variance + np.square(mean))
     spread = np.sqrt(np.maximum(second - np.square(expected), 0.0))
-    return Forecast(states, expected, spread)
+
+    def mixed(shares):
+        shares = shares.reshape(*shape, *shares.shape[1:])
+        return np.einsum("thk,thkc->thc", states, shares)
+
+    shares = emission.probabilities_at(parameters.emission, rows)
+    if isinstance(shares, dict):
+        shares = {name: mixed(own) for name, own in shares.items()}
+    elif shares is not None:
+        shares = mixed(shares)
+    return Forecast(states, expected, spread, shares)
+
+
+def _rows_ahead(estimator, covariates, n_sequences, horizon):
+    """Return the rows ahead as the emissions want them, and inputs of transitions."""
+    observed, inputs, _ = split_columns(
+        estimator, estimator._of_fit, covariates, reset=False
+    )
+    if len(observed) != n_sequences * horizon:
+        raise ValueError(
+            f"covariates of a forecast must be the {horizon} rows ahead of each of the "
+            f"{n_sequences} sequences, one sequence after another, with the columns of "
+            f"X: {n_sequences * horizon} rows, got {len(observed)}."
+        )
+    if inputs is not None:
+        inputs = inputs.reshape(n_sequences, horizon, -1)[:, :-1]
+        estimator.transitions_.check_inputs(inputs.reshape(-1, inputs.shape[2]))
+        if not np.isfinite(inputs).all():
+            raise ValueError(
+                "covariates of a forecast must be finite but for the last."
+            )
+    return estimator.emission_.enter(observed), inputs
 
 
 def input_places(estimator):
-    """Numbers, among the observed columns, of inputs that are observed too."""
-    places = find_columns(estimator)
-    return [places.observed.index(j) for j in places.inputs]
+    """Numbers, among the emitted columns, of inputs that are emitted too."""
+    places, emits = find_columns(estimator), estimator.emission_.emits
+    emitted = [places.observed[j] for j in emits]
+    return [emitted.index(j) for j in places.inputs]
 
 
 def _future_inputs(transitions, inputs, n_sequences, horizon):
@@ -115,74 +162,185 @@ def _future_inputs(transitions, inputs, n_sequences, horizon):
 
 def pseudo_residuals(estimator, X, groups, lengths):
     """Return how each value lies in its distribution given the rows before it."""
-    sequences, filtered = filtered_states(estimator, X, groups, lengths)
-    parameters, inputs = fitted_parameters(estimator), sequences.inputs
+    estimator = ready(estimator, X)
+    sequences, passes = run(estimator, X, groups, lengths)
+    filtered = passes.layout.gather(passes.alpha, passes.n)
+    emission, inputs = estimator.emission_, sequences.inputs
+    parameters = fitted_parameters(estimator)
     predicted = np.empty_like(filtered)
     before = None if inputs is None else inputs[:-1]
     predicted[1:] = estimator.transitions_.steps(
         parameters.transmat, filtered[:-1], before
     )
     predicted[sequences.bounds[:-1]] = parameters.startprob
-    rows = np.asarray(sequences.X, np.float64)
+    rows = np.asarray(passes.layout.rows.X, np.float64)
     known = np.where(np.isnan(rows), 0.0, rows)
-    residuals = np.empty_like(rows)
-    for j, column in enumerate(known.T):
-        tails = estimator.emission_.tails(column, j, parameters.emission)
+    residuals = np.asarray(sequences.X[:, list(emission.emits)], float)
+    for j, column in enumerate(residuals.T):
+        tails = emission.tails_at(known, j, parameters.emission)
         # Of each tail the one that keeps its digits.
         lower, upper = ((predicted * tail).sum(axis=1) for tail in tails)
         low = lower < upper
         tail = ndtri(np.clip(np.where(low, lower, upper), TINY, 0.5))
-        residuals[:, j] = np.where(low, tail, -tail)
-    return np.where(np.isnan(rows), np.nan, residuals)
+        column[:] = np.where(np.isnan(column), np.nan, np.where(low, tail, -tail))
+    return residuals
 
 
-def sample(estimator, n_samples, random_state, inputs):
-    """Draw a sequence from a fitted model; return its rows and states."""
+def sample_states(estimator, X, n_paths, random_state, groups, lengths):
+    """Draw paths of states from their distribution given the rows."""
+    _check_count(n_paths, "n_paths")
+    estimator = ready(estimator, X)
+    sequences, passes = run(estimator, X, groups, lengths)
+    filtered = passes.layout.gather(passes.alpha, passes.n)
     parameters = fitted_parameters(estimator)
-    whole = isinstance(n_samples, Integral) and not isinstance(n_samples, bool)
-    if not (whole and n_samples >= 1):
-        raise ValueError(
-            f"n_samples must be an integer of at least 1, got {n_samples!r}."
-        )
+    tables, which = estimator.transitions_.tables(parameters.transmat, sequences.inputs)
+    uniform = _generator(estimator, random_state).random((int(n_paths), len(filtered)))
+    with threads(estimator.n_jobs):
+        return draw_paths(filtered, sequences.bounds, tables, which, uniform)
+
+
+def _check_count(value, name):
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not (whole and value >= 1):
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+
+
+def _generator(estimator, random_state):
     seed = estimator.random_state if random_state is None else random_state
-    rng = np.random.default_rng(check_random_state(seed).randint(2**31 - 1))
-    u, states = rng.random(n_samples), np.empty(n_samples, np.int64)
+    return np.random.default_rng(check_random_state(seed).randint(2**31 - 1))
+
+
+def sample(estimator, n_samples, random_state, inputs, covariates, lengths, currstate):
+    """Draw sequences from a model; return their rows and states."""
+    estimator = ready(estimator)
+    parameters = fitted_parameters(estimator)
+    _check_count(n_samples, "n_samples")
+    rng = _generator(estimator, random_state)
     emission, transitions = estimator.emission_, estimator.transitions_
-    edges, packed = np.cumsum(parameters.startprob), parameters.transmat
+    lengths = [n_samples] if lengths is None else np.asarray(lengths)
+    for length in lengths:
+        _check_count(length, "Every one of lengths")
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    n_samples, packed = int(bounds[-1]), parameters.transmat
+    begins = _check_states(currstate, len(lengths), len(parameters.startprob))
+    rows = None
+    if covariates is not None:
+        rows, inputs = _rows_given(estimator, covariates, n_samples, inputs)
+    elif len(emission.emits) < len(find_columns(estimator).observed):
+        raise ValueError(
+            "Emissions depend on columns of X: give rows that hold them as covariates."
+        )
+    u, states = rng.random(n_samples), np.empty(n_samples, np.int64)
+    start = np.cumsum(parameters.startprob)
+    first = dict(zip(bounds[:-1].tolist(), begins, strict=True))
     if transitions.columns and inputs is None and transitions.observed:
         # Row by row, as transitions depend on what has been drawn.
-        rows = np.empty((n_samples, emission.n_columns_))
-        places = input_places(estimator)
+        X = np.empty((n_samples, len(emission.emits)))
+        places, edges = input_places(estimator), start
         for t in range(n_samples):
-            states[t] = _pick(edges, u[t])
-            rows[t] = emission.draw(parameters.emission, states[t : t + 1], rng)
-            tables, which = transitions.tables(packed, rows[t : t + 1, places])
+            edges = start if t in first else edges
+            states[t] = _pick(edges, u[t], first.get(t))
+            at = None if rows is None else rows[t : t + 1]
+            X[t] = _draw(emission, parameters, states[t : t + 1], rng, at)
+            tables, which = transitions.tables(packed, X[t : t + 1, places])
             edges = np.cumsum(tables[which[0], states[t]])
-        return rows, states
+        return X, states
     if transitions.columns:
-        inputs = _check_inputs(transitions, inputs, n_samples)
+        inputs = _check_inputs(transitions, inputs, n_samples, bounds)
     tables, which = transitions.tables(packed, inputs)
-    after = np.cumsum(tables, axis=2)
+    after, edges = np.cumsum(tables, axis=2), start
     for t in range(n_samples):
-        states[t] = _pick(edges, u[t])
+        edges = start if t in first else edges
+        states[t] = _pick(edges, u[t], first.get(t))
         edges = after[which[t] if which.size else 0, states[t]]
-    return emission.draw(parameters.emission, states, rng), states
+    return _draw(emission, parameters, states, rng, rows), states
 
 
-def _check_inputs(transitions, inputs, n_samples):
+def _draw(emission, parameters, states, rng, rows):
+    if rows is None:
+        return emission.draw(parameters.emission, states, rng)
+    return emission.draw_at(parameters.emission, states, rng, rows)
+
+
+def _rows_given(estimator, covariates, n_samples, inputs):
+    """Return rows as the emissions want them, and inputs of transitions."""
+    if inputs is not None:
+        raise ValueError("Give covariates or inputs, not both.")
+    observed, inputs, _ = split_columns(
+        estimator, estimator._of_fit, covariates, reset=False
+    )
+    if len(observed) != n_samples:
+        raise ValueError(
+            f"covariates must have a row for each of the {n_samples} to be drawn, got "
+            f"{len(observed)}."
+        )
+    if estimator.transitions_.observed:
+        inputs = None
+    return estimator.emission_.enter(observed), inputs
+
+
+def _check_states(currstate, n_sequences, n):
+    """Return the first state of every sequence, or None for each."""
+    if currstate is None:
+        return [None] * n_sequences
+    states = np.asarray(currstate)
+    whole = states.dtype.kind in "iu" and states.shape in ((), (n_sequences,))
+    if not (whole and states.min() >= 0 and states.max() < n):
+        raise ValueError(
+            f"currstate must be a state from 0 to {n - 1}, or one for each of the "
+            f"{n_sequences} sequences, got {currstate!r}."
+        )
+    return np.broadcast_to(states, n_sequences).tolist()
+
+
+def _check_inputs(transitions, inputs, n_samples, bounds):
     shape = n_samples, len(transitions.columns)
     inputs = np.asarray(np.nan if inputs is None else inputs, float)
     inputs = inputs[:, None] if inputs.ndim == 1 else inputs
-    if inputs.shape != shape or not np.isfinite(inputs).all():
+    if inputs.shape != shape or np.isnan(inputs).all():
         raise ValueError(
             f"Transitions depend on the columns {list(transitions.columns)} of X: "
             f"give them as inputs, an array of shape {shape}."
         )
-    return transitions.check_inputs(inputs)
+    return check_inputs(transitions, inputs, bounds, ends=False)
 
 
-def _pick(edges, u):
-    """Number of the interval that u, in [0, 1), falls into."""
+def _pick(edges, u, known=None):
+    """Number of the interval that u, in [0, 1), falls into, where it is not known."""
+    if known is not None:
+        return known
     # Rounding may leave the last sum below 1.
     place = np.searchsorted(edges, u * edges[-1], side="right")
     return min(place, len(edges) - 1)
+
+
+def long_run(matrices):
+    """Return the stationary distribution of every matrix, (n_rows, n_states)."""
+    return np.stack([stationary(np.asarray(own, float)) for own in matrices])
+
+
+def along(estimator, covariates, function, X, level, given):
+    """Return what a function makes of transitions along covariates, or its bands."""
+    estimator = ready(estimator)
+    transitions = estimator.transitions_
+    Z = _inputs_along(transitions, covariates)
+    if X is not None:
+        return probability_bands(estimator, function, Z, X, level, given)
+    return function(transitions.matrices(fitted_parameters(estimator).transmat, Z))
+
+
+def _inputs_along(transitions, covariates):
+    """Return inputs of transitions, checked."""
+    columns = list(transitions.columns)
+    if not columns:
+        if covariates is not None:
+            raise ValueError("These transitions depend on no columns of X.")
+        return np.zeros((1, 0))
+    named = hasattr(covariates, "columns") and all(isinstance(c, str) for c in columns)
+    Z = np.asarray(covariates[columns] if named else covariates, float)
+    if Z.ndim != 2 or Z.shape[1] != len(columns) or not np.isfinite(Z).all():
+        raise ValueError(
+            f"covariates must be finite, with a column for each of {columns}, got "
+            f"shape {Z.shape}."
+        )
+    return transitions.check_inputs(Z)

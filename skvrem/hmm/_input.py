@@ -5,6 +5,7 @@ stand in a column or beside X; or lengths do.
 """
 
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import NamedTuple
 
@@ -14,9 +15,10 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm.forward_backward._model_passes import Impossible
+from skvrem.hmm.emissions._base import Emission, published
+from skvrem.hmm.forward_backward._model_passes import Impossible, stationary
 from skvrem.hmm.forward_backward._source import SequenceSource
-from skvrem.hmm.transitions._homogeneous import Homogeneous, Initial
+from skvrem.hmm.transitions._homogeneous import Homogeneous, Initial, Transitions
 from skvrem.utils._columns import column_number, naming_columns
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._validation import check_weight, validate_data
@@ -83,16 +85,18 @@ def find_places(parameters, names, n_columns):
             f"{'' if ids is None else f' and groups={parameters.groups!r}'}."
         )
     hidden = {ids} if not columns or transitions.observed else {ids, *inputs}
-    taken = _taken(parameters.emission) if names else None
-    if taken is not None:
-        # Parts that name their columns leave the others of a frame alone.
-        taken = [j for j in range(n_columns) if names[j] in taken or j in inputs]
-        return Places(ids, inputs, [j for j in taken if j not in hidden])
-    return Places(ids, inputs, [j for j in range(n_columns) if j not in hidden])
+    rest = [j for j in range(n_columns) if j not in hidden]
+    emission = parameters.emission
+    if isinstance(emission, Emission):
+        return Places(ids, inputs, emission.reads(names, n_columns, rest))
+    return Places(ids, inputs, rest)
 
 
-def _taken(emission):
-    return getattr(emission, "column_names", None)
+def _reads_all(emission):
+    """Whether a family reads whatever columns are left to it."""
+    return not isinstance(emission, Emission) or (
+        type(emission).reads is Emission.reads
+    )
 
 
 def split_columns(estimator, parameters, X, reset):
@@ -101,13 +105,13 @@ def split_columns(estimator, parameters, X, reset):
     Raises
     ------
     ValueError
-        If a column is missing, an input is, or an observed one does not hold numbers.
+        If a column is missing, or an observed one does not hold numbers.
     """
     options = {"order": "C", "ensure_all_finite": "allow-nan"}
     floats = {"dtype": (np.float64, np.float32), **options}
     transitions = parameters.transitions
     whole = transitions is None or not transitions.columns
-    if whole and parameters.groups is None and _taken(parameters.emission) is None:
+    if whole and parameters.groups is None and _reads_all(parameters.emission):
         with naming(X):
             X = validate_data(estimator, X, reset=reset, **floats)
         return X, None, None
@@ -117,7 +121,8 @@ def split_columns(estimator, parameters, X, reset):
     names = list(getattr(estimator, "feature_names_in_", getattr(X, "columns", ())))
     places = find_places(parameters, names, X.shape[1])
     source = X.iloc if hasattr(X, "iloc") else X
-    observed = source[:, places.observed]
+    every = len(places.observed) == X.shape[1] and not hasattr(X, "iloc")
+    observed = X if every else source[:, places.observed]
     with naming(observed, numbers=places.observed):
         observed = check_array(observed, estimator=estimator, **floats)
     ids = None if places.ids is None else np.asarray(source[:, places.ids])
@@ -126,15 +131,31 @@ def split_columns(estimator, parameters, X, reset):
         inputs = source[:, places.inputs]
         with naming(inputs, numbers=places.inputs):
             inputs = check_array(inputs, dtype=np.float64, **options)
-        unknown = ~np.isfinite(inputs)
-        if unknown.any():
-            row, column = np.argwhere(unknown)[0]
-            raise ValueError(
-                f"{type(transitions).__name__} needs its columns in every row: row "
-                f"{row} of column {transitions.columns[column]!r} is not finite."
-            )
-        inputs = transitions.check_inputs(inputs)
     return observed, inputs, ids
+
+
+def check_inputs(transitions, inputs, bounds, ends=True):
+    """Return the inputs of transitions, or raise a ValueError where one is missing.
+
+    Nothing depends on those of the last row of a sequence; unless `ends`, they may be
+    missing, and are as in the row before, or 0.
+    """
+    unknown = ~np.isfinite(inputs)
+    last = np.asarray(bounds[1:]) - 1
+    if not ends and unknown[last].any():
+        inputs = inputs.copy()
+        before = np.maximum(last - 1, bounds[:-1])
+        filled = np.where(unknown[last], inputs[before], inputs[last])
+        inputs[last] = np.where(np.isfinite(filled), filled, 0.0)
+        unknown[last] = False
+    if unknown.any():
+        row, column = np.argwhere(unknown)[0]
+        raise ValueError(
+            f"{type(transitions).__name__} needs its columns in every row that another "
+            f"follows: row {row} of column {transitions.columns[column]!r} is not "
+            "finite."
+        )
+    return transitions.check_inputs(inputs)
 
 
 class Sequences(NamedTuple):
@@ -226,6 +247,9 @@ def open_sequences(
             )
         weight = first
     labels = _check_labels(state_labels, n_rows, parameters.n_components)
+    if inputs is not None:
+        # The last row of a stream may be followed by the next batch.
+        inputs = check_inputs(parameters.transitions, inputs, bounds, ends=not drop)
     sequences = Sequences(X, bounds, weight, labels, inputs)
     if drop and weight is not None and not weight.all():
         return _weighted(sequences)
@@ -356,8 +380,6 @@ def open_rows(estimator, X, *given, fresh=False, carried=None, **named):
     data : SequenceSource
     model : HMMModel
     """
-    if not fresh:
-        check_is_fitted(estimator)
     structure = estimator if fresh else estimator._of_fit
     sequences = open_sequences(estimator, structure, X, fresh, *given, **named)
     if fresh:
@@ -372,7 +394,8 @@ def open_rows(estimator, X, *given, fresh=False, carried=None, **named):
         structure.n_components,
         transitions.first,
     )
-    data = SequenceSource(sequences, emission, transitions, carried)
+    rows = emission.enter(sequences.X)
+    data = SequenceSource(sequences._replace(X=rows), emission, transitions, carried)
     model = HMMModel(
         data.emission,
         data.features,
@@ -397,12 +420,73 @@ def _open_families(estimator, sequences):
             "All values of X are NaN, which stands for missing: nothing has been "
             "observed that a model could be fitted to."
         )
-    names = observed_names(estimator, estimator)
-    emission = estimator._family().open(X, n, names)
+    emission = _open_emission(estimator, X)
     transitions = clone(estimator.transitions or Homogeneous()).open(n)
     fitted = vars(estimator).get("transitions_") if estimator.warm_start else None
     transitions.prepare(sequences.inputs, fitted)
     return emission, transitions
+
+
+def _open_emission(estimator, X):
+    """Return the emission family, opened on observed columns."""
+    names = observed_names(estimator, estimator)
+    numbers = find_columns(estimator, estimator).observed
+    return estimator._family().open(X, estimator.n_components, names, numbers)
+
+
+def attributes_of(model, point, dtype):
+    """Return the fitted attributes of a point, and its statistics."""
+    startprob, transmat, packed = point.parameters
+    dtype, transitions = np.result_type(dtype, np.float32), copy(model.transitions)
+    return {
+        "startprob_": startprob.astype(dtype),
+        "transmat_": transitions.publish(transmat, dtype),
+        "transitions_": transitions,
+        "emission_": published(model.emission, packed, dtype),
+        "_sums": tuple(point.statistics[:3]),
+    }
+
+
+def ready(estimator, X=None):
+    """Return the estimator if it is fitted, or one of the parameters it was given.
+
+    Parameters
+    ----------
+    estimator : VRHMM
+    X : array-like, default=None
+        Rows to answer for, if there are any.
+
+    Raises
+    ------
+    NotFittedError
+        If it is not fitted, and something is left to fit.
+    """
+    if hasattr(estimator, "transmat_"):
+        return estimator
+    family, n = estimator._family(), estimator.n_components
+    start, transitions = estimator.startprob, estimator.transitions or Homogeneous()
+    free = isinstance(start, str) and start == "free" and n > 1
+    if free or not family.is_given() or not isinstance(transitions, Transitions):
+        check_is_fitted(estimator)
+    transitions = clone(transitions).open(n)
+    if transitions.n_parameters():
+        check_is_fitted(estimator)
+    made = clone(estimator)
+    made._check_parameters()
+    if X is None:
+        X = np.full((1, family.n_given()), np.nan)
+    sequences = Sequences(split_columns(made, made, X, True)[0], np.array([0, len(X)]))
+    emission = _open_emission(made, sequences.X)
+    initial = Initial(start, None, 1.0, n, transitions.first)
+    data = SequenceSource(sequences._replace(X=emission.enter(sequences.X)), emission)
+    model = HMMModel(data.emission, data.features, initial, transitions, 1.0)
+    none = np.empty(0, np.int64)
+    pairs = transitions.start(none, none, np.zeros((0, len(transitions.columns))))
+    packed = emission.given_start(emission.blank())
+    start = stationary(pairs) if initial.stationary else initial.start()
+    point = model.start(Parameters(start, pairs, packed))
+    vars(made).update(attributes_of(model, point, np.dtype(float)), n_parameters_=0)
+    return made
 
 
 def fitted_parameters(estimator):
@@ -424,7 +508,7 @@ def find_columns(estimator, parameters=None):
 
 
 def observed_names(estimator, parameters=None):
-    """Return the names of the columns of X that are observed."""
+    """Return the names of the columns of X that the emissions read."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         names = [f"x{j}" for j in range(estimator.n_features_in_)]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem.hmm._input import fitted_parameters, naming_impossible, open_rows
 from skvrem.hmm._model_gradient import differences
@@ -47,12 +48,26 @@ class Intervals(NamedTuple):
     standard_error: Limits
 
 
-def confidence_intervals(estimator, X, level, sample_weight, groups, lengths):
-    """Return confidence intervals of the parameters, from the rows of the fit."""
+class Band(NamedTuple):
+    """Probabilities along covariates, and confidence intervals of each.
+
+    Attributes
+    ----------
+    estimate, lower, upper, standard_error : ndarray
+        Of one shape.
+    """
+
+    estimate: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    standard_error: np.ndarray
+
+
+def _curvature(estimator, X, level, given):
+    """Return model, parameters, their free coordinates, and the Hessian there."""
     number = isinstance(level, Real) and not isinstance(level, bool)
     if not (number and 0.0 < level < 1.0):
         raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
-    given = {"sample_weight": sample_weight, "groups": groups, "lengths": lengths}
     sequences, data, model = open_rows(estimator, X, **given)
     parameters = fitted_parameters(estimator)
     point, vector = model.start(parameters), model.free(parameters)
@@ -62,7 +77,54 @@ def confidence_intervals(estimator, X, level, sample_weight, groups, lengths):
         return model.gradient(at, model.mean(at, data)) * model.total
 
     with threads(estimator.n_jobs), naming_impossible(sequences):
-        hessian = differences(gradient, vector)
+        return model, parameters, vector, differences(gradient, vector)
+
+
+def probability_bands(estimator, function, covariates, X, level, given):
+    """Return what a function makes of transitions along covariates, with its bands.
+
+    Parameters
+    ----------
+    estimator : VRHMM
+    function : callable
+        Makes an array of probabilities of matrices (n_rows, n_states, n_states).
+    covariates : ndarray of shape (n_rows, n_covariates)
+    X : array-like
+        The rows of the fit.
+    level : float
+    given : dict
+        What is given with X.
+    """
+    check_is_fitted(estimator)
+    model, parameters, vector, hessian = _curvature(estimator, X, level, given)
+
+    def value(packed):
+        return function(model.transitions.matrices(packed, covariates))
+
+    estimate = value(parameters.transmat)
+    scales = ["probability"] * estimate.size
+
+    def on_scale(moved):
+        packed = model.bind(moved, parameters).transmat
+        return rescale(value(packed).ravel(), scales, "to")
+
+    flat = estimate.ravel()
+    errors = _errors(on_scale, vector, hessian, len(flat))
+    reach = ndtri(0.5 + 0.5 * level) * errors
+    centre = rescale(flat, scales, "to")
+    ends = [
+        np.where(reach == 0.0, flat, rescale(centre + way, scales, "back"))
+        for way in (-reach, reach)
+    ]
+    errors = errors * rescale(flat, scales, "rate")
+    return Band(estimate, *(np.reshape(e, estimate.shape) for e in (*ends, errors)))
+
+
+def confidence_intervals(estimator, X, level, sample_weight, groups, lengths):
+    """Return confidence intervals of the parameters, from the rows of the fit."""
+    check_is_fitted(estimator)
+    given = {"sample_weight": sample_weight, "groups": groups, "lengths": lengths}
+    model, parameters, vector, hessian = _curvature(estimator, X, level, given)
     values, scales = _flatten(model, parameters)
     errors = _standard_errors(model, parameters, scales, vector, hessian)
     if np.isnan(errors).any():
@@ -102,17 +164,22 @@ def _flatten(model, parameters):
 
 def _standard_errors(model, parameters, scales, vector, hessian):
     """Standard errors on the scales of the parameters, NaN where there are none."""
-    information = -0.5 * (hessian + hessian.T)
-    values, vectors = np.linalg.eigh(information)
-    known = values > LEAST
 
     def on_scale(moved):
         at = model.bind(moved, parameters)
         return rescale(_flatten(model, at)[0], scales, "to")
 
-    jacobian = differences(on_scale, vector)
+    return _errors(on_scale, vector, hessian, len(scales))
+
+
+def _errors(function, vector, hessian, size):
+    """Standard errors of what a function makes of coordinates, NaN where none."""
     if not vector.size:
-        return np.zeros(len(scales))
+        return np.zeros(size)
+    information = -0.5 * (hessian + hessian.T)
+    values, vectors = np.linalg.eigh(information)
+    known = values > LEAST
+    jacobian = differences(function, vector)
     spread = jacobian @ (vectors[:, known] / np.sqrt(values[known]))
     errors = np.sqrt(np.square(spread).sum(axis=1))
     lost = np.abs(jacobian @ vectors[:, ~known]).max(axis=1, initial=0.0) > 1e-3

@@ -140,10 +140,11 @@ class HMMModel(Averaging):
     def collect(self, passes, point, beta=1.0):
         """Run the passes and return their statistics."""
         objective = passes.forward() / beta
-        start, pairs, features = passes.backward()
+        start, pairs, features, *collected = passes.backward()
         pairs = self.transitions.complete(pairs, point.parameters.transmat)
         features = self.features.expand(features)
-        features = self.emission.complete(features, point.parameters.emission)
+        emission = point.parameters.emission
+        features = self.emission.complete(features, emission, *collected)
         sums = Statistics(start, pairs, features, objective, math.nan)
         expected = self._expected_chain(point.parameters, sums)
         expected += self._expected_rows(point.parameters, sums)
@@ -154,7 +155,7 @@ class HMMModel(Averaging):
     def maximize(self, statistics, point, repair):
         """Return R(statistics) (Eq. 10), and that no part was left out."""
         before = point.parameters
-        weight = self.emission.weight(statistics.features)
+        weight = self.emission.row_weight(statistics.features)
         lowest = min(statistics.start.min(), weight.min())
         if not repair and not lowest >= 0.0:
             return None
@@ -204,30 +205,49 @@ class HMMModel(Averaging):
         features : ndarray of shape (n_picked, n_merged), default=None
             Of the picked rows, where they are known and do not follow the parameters.
         """
-        emission, n = self.emission, members.shape[1]
-        expand, follows = self.features.expand, emission.follows
+        emission, every = self.emission, np.full(members.shape, 1.0 / len(members))
+        moves = emission.follows and not emission.exact
         weight = SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None]
         packed = emission.blank()
-        if features is None and not follows:
+        if features is None and not emission.follows:
             features = rows.features(picked)
         for clusters in (False, True):  # all rows first
-            for _ in range(START_STEPS if follows else 1):
-                if follows:
-                    features = rows.features(picked, packed)
+            for _ in range(START_STEPS if moves else 1):
                 # What no picked row holds must not be impossible in every state.
-                of_all = emission.excludes
-                mean = self._mean_features(rows, packed) if of_all else features.mean(0)
-                sums = expand(np.repeat(mean[None], n, axis=0))
+                if emission.excludes:
+                    sums = self._mean_sums(rows, packed)
+                else:
+                    sums = self._sums(rows, picked, every, packed, features)
                 if clusters:
-                    sums = expand(members.T @ features) + weight * sums
-                before, sums = packed, emission.complete(sums, packed)
+                    own = self._sums(rows, picked, members, packed, features)
+                    sums = own + weight * sums
+                before = packed
                 packed = emission.maximize(sums, before, True)
                 if np.allclose(packed, before, rtol=1e-3, atol=0.0):
                     break
         return packed
 
-    def _mean_features(self, rows, packed):
-        return rows.mean_features(packed if self.emission.follows else None)
+    def _sums(self, rows, picked, members, packed, features=None):
+        """Return sums of the families' features over rows that states weigh so."""
+        emission, collected = self.emission, ()
+        if emission.follows:
+            states = members.reshape(len(members), emission.n_states_, -1).sum(axis=2)
+            collected = (rows.collect(picked, states, packed),)
+        if features is None:
+            features = rows.features(picked, packed if emission.follows else None)
+        sums = self.features.expand(members.T @ features)
+        return emission.complete(sums, packed, *collected)
+
+    def _mean_sums(self, rows, packed):
+        """Return means of the families' features over all rows, in every state."""
+        emission, collected = self.emission, ()
+        follows, n = emission.follows, emission.n_states_
+        if follows:
+            every = np.broadcast_to(1.0 / len(rows.X), (len(rows.X), n))
+            collected = (rows.collect(slice(None), every, packed),)
+        mean = rows.mean_features(packed if follows else None)
+        sums = np.repeat(mean[None], n * emission.n_parts, axis=0)
+        return emission.complete(self.features.expand(sums), packed, *collected)
 
     def relax(self, parameters, rows):
         """Return parameters under which only what is given is impossible.
@@ -249,9 +269,7 @@ class HMMModel(Averaging):
             startprob = stationary(transmat)
         else:
             startprob = self.initial.maximize(startprob + SHARED / n, startprob)
-        mean = self._mean_features(rows, emission)
-        mean = self.features.expand(np.repeat(mean[None], len(sums.features), axis=0))
-        features = sums.features + SHARED / n * self.emission.complete(mean, emission)
+        features = sums.features + SHARED / n * self._mean_sums(rows, emission)
         emission = self.emission.maximize(features * self.total, emission, True)
         return Parameters(startprob, transmat, emission)
 
@@ -300,7 +318,7 @@ class HMMModel(Averaging):
     def norm(self, point, sums):
         """Return the length of a change of statistics in units of the states."""
         before = point.statistics
-        weight = np.maximum(self.emission.weight(before.features), 1e-12)
+        weight = np.maximum(self.emission.row_weight(before.features), 1e-12)
         spread = self.emission.spread(point.parameters.emission)
         with np.errstate(over="ignore"):  # of outliers: then nothing is extrapolated
             squares = np.square(sums.features / spread)
@@ -379,11 +397,10 @@ class HMMModel(Averaging):
     def _information(self, parameters, mean):
         """Minus the Hessian of Q where sums are what the model expects of them."""
         startprob, transmat, emission = parameters
-        weight = np.maximum(self.emission.weight(mean.features), 1e-12)
         expected = mean._replace(
             start=startprob * mean.start.sum(),
             pairs=self.transitions.model_sums(transmat, mean.pairs),
-            features=self.emission.weighted(emission, weight),
+            features=self.emission.model_sums(emission, mean.features),
         )
         negative = -differences(
             lambda vector: self.slope(self.bind(vector, parameters), expected),

@@ -6,7 +6,7 @@ from skvrem.inspection._parts import (
     TopicsDisplay,
     TopicStabilityDisplay,
 )
-from skvrem.inspection._states import ResidualsDisplay, StatesDisplay
+from skvrem.inspection._states import ResidualsDisplay, StatesDisplay, StationaryDisplay
 
 __all__ = [
     "ComponentsDisplay",
@@ -14,6 +14,7 @@ __all__ = [
     "GradientVarianceDisplay",
     "ResidualsDisplay",
     "StatesDisplay",
+    "StationaryDisplay",
     "TopicStabilityDisplay",
     "TopicsDisplay",
 ]

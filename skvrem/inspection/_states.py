@@ -248,3 +248,164 @@ class ResidualsDisplay:
         self.ax_.set(xlabel="normal quantiles", ylabel="pseudo-residuals")
         self.ax_.legend()
         return self
+
+
+@dataclass(eq=False, repr=False)
+class StationaryDisplay:
+    """How often states are in the long run, along a covariate of their transitions.
+
+    Use :meth:`from_estimator` to make one from a fitted model.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_points,)
+        Of the covariate.
+    estimate : ndarray of shape (n_points, n_states)
+        Probabilities of the states.
+    lower, upper : ndarray of shape (n_points, n_states), default=None
+        Ends of their confidence intervals.
+    name : str, default="covariate"
+        What the covariate is called.
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+        What it is drawn on.
+    figure_ : matplotlib.figure.Figure
+        The figure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import StationaryDisplay
+    >>> share = np.linspace(0.1, 0.9, 5)
+    >>> display = StationaryDisplay(np.arange(5), np.column_stack([share, 1 - share]))
+    >>> len(display.plot().ax_.get_lines())
+    2
+    """
+
+    values: np.ndarray
+    estimate: np.ndarray
+    lower: np.ndarray | None = None
+    upper: np.ndarray | None = None
+    name: str = "covariate"
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        column: str | int | None = None,
+        *,
+        n_points: int = 50,
+        level: float = 0.95,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the long run of a fitted model along one of its covariates.
+
+        Parameters
+        ----------
+        estimator : VRHMM
+            Fitted, with `Covariates` as transitions.
+        X : array-like of shape (n_samples, n_features)
+            Rows that it was fitted to: the covariate goes through their range, and the
+            others stay at their means.
+        column : str or int, default=None
+            Which of ``transitions_.columns`` is varied; None is the first.
+        n_points : int, default=50
+            How many values of it.
+        level : float, default=0.95
+            Of the confidence intervals.
+        ax : matplotlib Axes, default=None
+            A new figure if None.
+        **kwargs : dict
+            Of X, as given to the fit: `groups`, `lengths`, `sample_weight`.
+
+        Returns
+        -------
+        display : StationaryDisplay
+            With the attributes ``ax_`` and ``figure_``.
+
+        Raises
+        ------
+        ValueError
+            If transitions do not depend on such a column.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvrem import StationaryDisplay, VRHMM
+        >>> from skvrem.hmm import Covariates
+        >>> rng = np.random.default_rng(0)
+        >>> states = np.repeat([0, 1, 0, 1], 50)
+        >>> X = rng.normal(size=(200, 2)) + np.outer(5 * states, [1, 0])
+        >>> hmm = VRHMM(2, transitions=Covariates([1]), random_state=0).fit(X)
+        >>> display = StationaryDisplay.from_estimator(hmm, X)
+        >>> display.estimate.shape
+        (50, 2)
+        """
+        check_is_fitted(estimator)
+        columns = list(estimator.transitions_.columns)
+        column = columns[0] if column is None and columns else column
+        if column not in columns:
+            raise ValueError(
+                f"column must be one that transitions depend on, {columns}, got "
+                f"{column!r}."
+            )
+        whole = hasattr(X, "columns")
+
+        def values_of(name):
+            if isinstance(name, str):
+                return np.asarray(X[name], float)
+            return np.asarray(
+                X.iloc[:, name] if whole else np.asarray(X)[:, name], float
+            )
+
+        given = np.column_stack([values_of(name) for name in columns])
+        place = columns.index(column)
+        points = np.tile(np.nanmean(given, axis=0), (n_points, 1))
+        ends = np.nanmin(given[:, place]), np.nanmax(given[:, place])
+        points[:, place] = np.linspace(*ends, n_points)
+        band = estimator.stationary_proba(points, X=X, level=level, **kwargs)
+        name = column
+        if not isinstance(column, str):
+            names = getattr(estimator, "feature_names_in_", None)
+            name = f"x{column}" if names is None else str(names[column])
+        made = cls(points[:, place], band.estimate, band.lower, band.upper, name)
+        return made.plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw a curve, with its band, for every state.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            A new figure if None.
+
+        Returns
+        -------
+        display : StationaryDisplay
+            With the attributes ``ax_`` and ``figure_``.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        self.ax_, self.figure_ = one_axis(self, ax)
+        for state, curve in enumerate(self.estimate.T):
+            (line,) = self.ax_.plot(self.values, curve, label=f"state {state}")
+            if self.lower is not None and self.upper is not None:
+                self.ax_.fill_between(
+                    self.values,
+                    self.lower[:, state],
+                    self.upper[:, state],
+                    color=line.get_color(),
+                    alpha=0.2,
+                    linewidth=0.0,
+                )
+        self.ax_.set(xlabel=self.name, ylabel="probability in the long run")
+        self.ax_.set_ylim(0.0, 1.0)
+        self.ax_.legend()
+        return self

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from skvrem import VRHMM, ResidualsDisplay, StatesDisplay
+from skvrem import VRHMM, ResidualsDisplay, StatesDisplay, StationaryDisplay
+from skvrem.hmm import Covariates
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
@@ -36,3 +37,21 @@ def test_residuals(fitted):
     np.testing.assert_array_equal(
         lines[1].get_ydata(), np.sort(model.pseudo_residuals(X)[:, 1])
     )
+
+
+def test_the_long_run_along_a_covariate():
+    rng = np.random.default_rng(0)
+    states = np.repeat(rng.integers(2, size=100), 5)
+    X = np.column_stack([5.0 * states, rng.normal(size=500), rng.normal(size=500)])
+    X[:, 0] += rng.normal(size=500)
+    model = VRHMM(2, transitions=Covariates([1, 2]), random_state=0).fit(X)
+    display = StationaryDisplay.from_estimator(model, X, 2, n_points=7)
+    np.testing.assert_allclose(display.estimate.sum(axis=1), 1.0)
+    assert (display.lower < display.estimate).all()
+    assert (display.upper > display.estimate).all()
+    assert display.ax_.get_xlabel() == "x2" and len(display.ax_.get_lines()) == 2
+    points = np.column_stack([np.full(7, X[:, 1].mean()), display.values])
+    np.testing.assert_allclose(model.stationary_proba(points), display.estimate)
+    with pytest.raises(ValueError, match="column must be one that transitions"):
+        StationaryDisplay.from_estimator(model, X, 0)
+    pyplot.close("all")

@@ -289,11 +289,12 @@ def test_a_product_over_names_and_its_parameters():
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ([("a", Gaussian(), [0])], "each of the 2 observed columns once"),
-        ([("a", Gaussian(), [0, 0]), ("b", Gaussian(), [1])], "once"),
+        ([], "must be a list"),
+        ([("a", Gaussian(), [0, 0]), ("b", Gaussian(), [1])], "one part only"),
+        ([("a", Gaussian(), [0]), ("b", Gaussian(), [0, 1])], r"several take \[0\]"),
         ([("a", Gaussian(), [0]), ("a", Gaussian(), [1])], "Two parts"),
-        ([("a", Gaussian(), [0]), ("b", Gaussian(), [5])], "column 5"),
-        ([("a", Gaussian(), ["x"]), ("b", Gaussian(), [1])], "names the column 'x'"),
+        ([("a", Gaussian(), [0]), ("b", Gaussian(), [5])], "part 'b'=5 is the number"),
+        ([("a", Gaussian(), ["x"]), ("b", Gaussian(), [1])], "'x' names a column"),
         ([("a", "gaussian", [0, 1])], "must be a family"),
     ],
 )
@@ -307,7 +308,7 @@ def test_parts_that_do_not_add_up(parts, message):
     ("emission", "message"),
     [
         (Gamma(), "positive numbers .* row 3, column 0 holds 0"),
-        (Gamma(sd=1.0), "only where the mean is"),
+        (Gamma(zero=0.5), "zero of Gamma is of zero_inflated=True"),
         (Gamma(mean=-1.0), "between"),
         (VonMises(mean=7.0), "between"),
         (VonMises(), "radians"),

@@ -257,7 +257,7 @@ def test_changes_are_measured_in_shares_of_the_states():
     point = model.update(point, batch.certify(point, 1.0).mean, None, 1.0)
     change = batch.certify(point, 1.0).mean
     zero = change._replace(features=np.zeros_like(change.features))
-    weight = model.emission.weight(point.statistics.features)
+    weight = model.emission.row_weight(point.statistics.features)
     squares = np.square(change.pairs).sum(axis=1) + np.square(change.start)
     expected = np.sqrt((squares / weight).sum())
     assert model.norm(point, zero) == pytest.approx(expected, rel=1e-12)

@@ -156,9 +156,14 @@ def test_a_product_leaves_other_columns_of_a_frame_alone(fitted):
     plain = VRHMM(2, emission=product, random_state=0, n_init=1).fit(frame[["b", "a"]])
     assert model.score(frame) == plain.score(frame[["b", "a"]])
     assert list(model.summary().columns)[2:] == ["a mean", "a sd", "b mean", "b sd"]
-    by_number = Product([("a", Gaussian(), [0])])
-    with pytest.raises(ValueError, match=r"no part takes \['b'\]"):
-        VRHMM(2, emission=by_number).fit(frame[["a", "b"]])
+    numbers = Product([("a", Gaussian(), [3]), ("b", Gaussian(), [1])])
+    model = VRHMM(2, emission=numbers, random_state=0, n_init=1).fit(frame)
+    assert model.score(frame) == plain.score(frame[["b", "a"]])
+    by_number = VRHMM(2, emission=numbers, random_state=0, n_init=1, groups=2)
+    assert by_number.fit(frame).score(frame) == model.score(frame)
+    with pytest.raises(ValueError, match=r"takes the columns \['tag'\]"):
+        numbers = Product([("a", Gaussian(), [2])])
+        VRHMM(2, emission=numbers, groups="tag").fit(frame)
     with pytest.raises(ValueError, match="must be a list of"):
         VRHMM(2, emission=Product([("a", Gaussian(), "a")])).fit(frame[["a"]])
 
@@ -172,8 +177,14 @@ def test_draws_are_counted(fitted, n_samples):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"startprob": [np.nan, np.nan]}, "cannot be left free by NaN"),
-        ({"emission": Gaussian(covariance=[[1, 1], [np.nan] * 2])}, "as a whole"),
+        ({"startprob": [1.2, np.nan]}, "probabilities that sum to 1"),
+        ({"startprob": [0.2, 0.2]}, "probabilities that sum to 1"),
+        (
+            {"emission": Gaussian("full", covariance=[[[1, np.nan]] * 2] * 2)},
+            "as a whole",
+        ),
+        ({"emission": Gaussian(covariance=-np.ones((2, 2)))}, "positive"),
+        ({"emission": Gaussian(mean_weight=-1.0)}, "mean_weight"),
     ],
     ids=str,
 )
@@ -182,9 +193,10 @@ def test_what_cannot_be_fixed_in_part(fitted, parameters, message):
         VRHMM(2, **parameters).fit(fitted[1])
 
 
-def test_rows_of_categories_cannot_be_fixed_in_part():
-    emission = Categorical(3, probability=[[1, 0, 0], [np.nan] * 3])
-    with pytest.raises(ValueError, match="as a whole"):
+@pytest.mark.parametrize("given", [[0.7, 0.7, np.nan], [0.5, 0.2, 0.2], [-1, 1, 1]])
+def test_probabilities_that_cannot_sum_to_1(given):
+    emission = Categorical(3, probability=[given, [np.nan] * 3])
+    with pytest.raises(ValueError, match="probability of Categorical must be rows of"):
         VRHMM(2, emission=emission).fit([[0], [1], [2]])
 
 

@@ -186,6 +186,15 @@ def test_given_parameters_are_kept():
     assert rate.fit(rows(Exponential)).emission_.rate_[0] == 1.0
 
 
+def test_sums_that_no_rows_have_are_no_estimates():
+    family = Exponential().open(rows(Exponential), 2)
+    before = np.array([[0.2], [0.02]])
+    wrong = np.array([[300.0, -881.0], [299.0, 7460.0]])
+    assert family.maximize(wrong, before, False) is None
+    right = family.maximize(np.abs(wrong), before, False)
+    np.testing.assert_allclose(right, [[300.0 / 881.0], [299.0 / 7460.0]], rtol=1e-4)
+
+
 def test_what_is_missing_from_a_family_is_named():
     class Half(DensityEmission):
         parameter_scales = {"mean": "location"}

@@ -288,3 +288,28 @@ def test_steps_that_went_too_far_are_taken_back():
     assert np.diff(objective).min() > -1e-9
     assert objective[-1] > objective[0]
     assert model.history_["step_size"][-1] < 40.0
+
+
+def test_other_densities_and_priors_are_no_rows():
+    X = np.random.default_rng(0).poisson(3.0, size=(60, 1)).astype(float)
+
+    class Twice(hmm.Poisson):
+        def theta(self, parameters):
+            return 2.0 * super().theta(parameters)
+
+    class Named(hmm.Gaussian):
+        def theta(self, parameters):
+            return super().theta(parameters)
+
+    known = hmm.Poisson(), hmm.Gaussian()
+    others = (
+        Twice(),
+        Named(),
+        hmm.Poisson(rate_weight=2.0),
+        hmm.Gaussian(mean_weight=2.0),
+        hmm.Gaussian(covariance_weight=2.0),
+    )
+    for emission in known:
+        assert emission.open(X, 2).row_pieces(X) is not None
+    for emission in others:
+        assert emission.open(X, 2).row_pieces(X) is None

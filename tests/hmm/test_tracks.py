@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skvrem.hmm import prepare_tracks
+from skvrem.hmm import add_lags, fill_gaps, prepare_tracks
 
 
 def test_a_square_and_a_pause():
@@ -84,3 +84,43 @@ def test_bad_tracks(arguments, message):
     names = dict(zip(("coordinates", "groups"), rest, strict=False))
     with pytest.raises(ValueError, match=message):
         prepare_tracks(positions, **names)
+
+
+def test_missed_fixes_become_rows():
+    walks = np.random.default_rng(0).normal(size=(10, 2)).cumsum(axis=0)
+    kept = [0, 1, 2, 5, 6, 9]
+    times = np.datetime64("2026-01-01") + np.timedelta64(1, "h") * np.arange(10)
+    steps, rows, missed = prepare_tracks(walks[kept], times=times[kept])
+    holes = np.full_like(walks, np.nan)
+    holes[kept] = walks[kept]
+    np.testing.assert_array_equal(steps, prepare_tracks(holes))
+    assert rows.tolist() == [0, 1, 2, 2, 2, 3, 4, 4, 4, 5]
+    assert np.flatnonzero(missed).tolist() == [3, 4, 7, 8]
+    finer = fill_gaps(times[kept], interval=np.timedelta64(30, "m"))[0]
+    assert len(finer) == 2 * len(rows) - 1
+
+
+def test_gaps_are_of_a_sequence():
+    ids = [0, 0, 0, 1, 1, 1]
+    rows, missed = fill_gaps([0.0, 1.1, 2.0, 50.0, 52.9, 54.0], groups=ids)
+    assert np.take(ids, rows).tolist() == [0, 0, 0, 1, 1, 1, 1, 1]
+    assert np.flatnonzero(missed).tolist() == [4, 5]
+    assert not fill_gaps([3.0])[1].any()
+
+
+@pytest.mark.parametrize(
+    "times", [[0.0, 1.0, 1.1, 2.0], [0.0, -1.0], ["a", "b"], [[0]]]
+)
+def test_times_that_do_not_increase(times):
+    with pytest.raises(ValueError, match=r"[Tt]imes"):
+        fill_gaps(times, interval=1.0)
+
+
+def test_lags_do_not_reach_into_another_sequence():
+    X = np.arange(12.0).reshape(6, 2)
+    lagged = add_lags(X, [1, 3], groups=[0, 0, 0, 0, 1, 1])
+    np.testing.assert_array_equal(lagged[:, :2], X)
+    np.testing.assert_array_equal(lagged[1:4, 2:4], X[:3])
+    assert np.isnan(lagged[[0, 4], 2:4]).all() and (lagged[5, 2:4] == X[4]).all()
+    np.testing.assert_array_equal(lagged[3, 4:], X[0])
+    assert np.isnan(lagged[[0, 1, 2, 4, 5], 4:]).all()

@@ -285,6 +285,9 @@ def hidden_markov(
         "von mises": hmm.VonMises(),
         "mixture": hmm.MixtureGaussian(2),
         "density": Normal(),
+        "codes": hmm.Categorical(prior=1.5),
+        "regression": hmm.Regression("gaussian", [1]),
+        "counts by covariates": hmm.Regression("poisson", [1]),
         "product": hmm.Product(
             [("depth", hmm.Gaussian(), [1]), ("end", hmm.Bernoulli(), [0])]
         ),
@@ -306,6 +309,15 @@ def hidden_markov(
     elif family == "categorical":
         edges = np.cumsum(np.full((n, 4), 0.05) + 0.8 * np.eye(n, 4), axis=1)
         X = (rng.random((len(states), 1)) > edges[states][:, :-1]).sum(1, keepdims=True)
+    elif family == "codes":
+        X = (8 * states + rng.integers(12, size=len(states)))[:, None]
+    elif family in ("regression", "counts by covariates"):
+        z = rng.normal(size=len(states))
+        mean = 1.5 * states + np.array([-0.5, 0.0, 0.5])[states] * z
+        y = mean + 0.5 * rng.normal(size=len(states))
+        X = np.column_stack(
+            [y if family == "regression" else rng.poisson(np.exp(mean)), z]
+        )
     else:
         X = 3.0 * states[:, None] + rng.normal(size=(len(states), 2))
         X[:, 1] -= 0.4 * X[:, 0]
@@ -315,6 +327,7 @@ def hidden_markov(
         X[5] = np.nan
     weight = rng.uniform(0.5, 2.0, len(lengths)) if weighted else None
     emission = kinds[family].open(X, n)
+    X = emission.enter(X)
     inputs = None
     if transitions is None:
         transitions = hmm.Homogeneous(prior=prior)
@@ -347,7 +360,7 @@ def hidden_markov(
         model.fit_clusters(data.rows, np.arange(len(X)), members.T),
     )
     solvers = (*Case._field_defaults["solvers"], "quasi-newton")
-    start, exact = model.start(parameters), family != "density"
+    start, exact = model.start(parameters), emission.exact or not emission.follows
     return Case(model, start, data, X, "hmm", solvers=solvers, exact=exact)
 
 
@@ -405,6 +418,9 @@ CASES = {
     "hmm von mises": lambda: hidden_markov("von mises"),
     "hmm mixture": lambda: hidden_markov("mixture"),
     "hmm density": lambda: hidden_markov("density"),
+    "hmm codes": lambda: hidden_markov("codes"),
+    "hmm regression": lambda: hidden_markov("regression"),
+    "hmm counts by covariates": lambda: hidden_markov("counts by covariates"),
     "hmm product": lambda: hidden_markov("product"),
     "hmm with priors": lambda: hidden_markov("categorical", prior=2.0),
     "hmm missing": lambda: hidden_markov("gaussian", missing=True),

@@ -1,22 +1,46 @@
 """What states emit."""
 
 from skvrem.hmm.emissions._base import Emission
-from skvrem.hmm.emissions._continuous import Gamma, VonMises
+from skvrem.hmm.emissions._continuous import Exponential, Gamma, LogNormal, VonMises
 from skvrem.hmm.emissions._density import DensityEmission
-from skvrem.hmm.emissions._discrete import Bernoulli, Categorical, Poisson
+from skvrem.hmm.emissions._discrete import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Multinomial,
+    Poisson,
+    ZeroInflatedPoisson,
+)
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.hmm.emissions._mixture import MixtureGaussian
 from skvrem.hmm.emissions._product import Product
+from skvrem.hmm.emissions.densities import (
+    NegativeBinomial,
+    Regression,
+    StudentT,
+    Weibull,
+    WrappedCauchy,
+)
 
 __all__ = [
     "Bernoulli",
+    "Binomial",
     "Categorical",
     "DensityEmission",
     "Emission",
+    "Exponential",
     "Gamma",
     "Gaussian",
+    "LogNormal",
     "MixtureGaussian",
+    "Multinomial",
+    "NegativeBinomial",
     "Poisson",
     "Product",
+    "Regression",
+    "StudentT",
     "VonMises",
+    "Weibull",
+    "WrappedCauchy",
+    "ZeroInflatedPoisson",
 ]

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from skvrem.hmm.emissions._coordinates import (
     IMPOSSIBLE,
     RowPieces,
+    Shares,
     bounded_log,
     numbered,
     rescale,
@@ -17,6 +18,8 @@ from skvrem.hmm.emissions._coordinates import (
 
 # Draws a state of what has no closed form, and the step of central differences.
 DRAWS, STEP = 2000, 1e-5
+# What a logarithm does not move by in an M step that has a maximum.
+FAR = 30.0
 
 
 def fill(X):
@@ -63,6 +66,45 @@ def check_shares(value, what, shape):
             f"{value!r}."
         )
     return array
+
+
+def given_shares(emission, name, prior=1.0):
+    """Return the `Shares` of what the user gave of probabilities, NaN where free.
+
+    Raises
+    ------
+    ValueError
+        If those given cannot be a part of what sums to 1, or a prior is below 1.
+    """
+    what, shape = f"{name} of {type(emission).__name__}", emission._shape(name)
+    value = given(emission, name, shape)
+    fixed = np.full(shape, np.nan) if value is None else value
+    check_given_shares(fixed, what)
+    try:
+        prior = np.broadcast_to(np.asarray(prior, float), shape)
+    except (TypeError, ValueError):
+        prior = np.zeros(1)
+    if not (prior >= 1.0).all():
+        raise ValueError(
+            f"prior of {type(emission).__name__} must be at least 1, one number or an "
+            f"array of shape {shape}, got {emission.prior!r}."
+        )
+    return Shares(np.isnan(fixed), None, np.nan_to_num(fixed), prior - 1.0)
+
+
+def check_given_shares(fixed, what):
+    """Raise a ValueError where rows of probabilities, NaN where free, cannot sum to 1.
+
+    It begins with `what` they are.
+    """
+    free = np.isnan(fixed)
+    rest, full = 1.0 - np.nansum(fixed, axis=-1), ~free.any(axis=-1)
+    wrong = np.where(full, abs(rest) > 1e-6, rest <= 0.0)
+    if (fixed < 0.0).any() or wrong.any():
+        raise ValueError(
+            f"{what} must be rows of probabilities that sum to 1, or to less where "
+            f"others are free (NaN), got {fixed.tolist()}."
+        )
 
 
 def ratio(sums, weight, otherwise):
@@ -149,6 +191,9 @@ class Emission(BaseEstimator):
       what is known of rows that are missing in part;
     - ``bound(X)``, ``kernel_theta(parameters)``, ``complete(sums, parameters)``: other
       features of rows than of the M step;
+    - ``follows`` and ``collect(X, weights, parameters)``: none of rows at all;
+    - ``reads``, ``enter(X)``, ``emits`` and the methods ``.._at``: columns of X that
+      what is emitted depends on;
     - ``free``, ``bind`` and ``slope`` where parameters are tied to each other;
     - ``log_prior``, ``widths``, ``describe``, ``excludes``, ``allows_nan``.
 
@@ -178,8 +223,11 @@ class Emission(BaseEstimator):
     parameter_scales: dict
     #: What a subclass has to define.
     required: tuple = "parameter_scales", "sufficient", "theta", "draw"
-    #: Whether the features of rows depend on the parameters.
+    #: Whether rows are looked at again at every step: kernels take log-densities of
+    #: the states, of `columns`, and the M step what `collect` makes of posteriors.
     follows = False
+    #: Whether what `collect` returns is the same for all parameters.
+    exact = False
     #: Which family of ``_kernels_rows.py`` this is, if it is one.
     row_kernel: str | None = None
     ONE, MASK, IMPOSSIBLE = -1, -2, IMPOSSIBLE
@@ -195,8 +243,35 @@ class Emission(BaseEstimator):
     #: then masks are the first features.
     _kinds = 0
 
-    def open(self, X, n_states, names=None):
+    # Columns of X
+
+    def reads(self, names, n_columns, rest):
+        """Return the numbers of the columns of X that `open` and all others are given.
+
+        `rest` are those that are neither ids nor inputs of transitions.
+        """
+        return list(rest)
+
+    @property
+    def emits(self):
+        """Numbers, among the columns it reads, of those that states emit."""
+        return range(self.n_columns_)
+
+    def enter(self, X):
+        """Return rows as all methods but `check` are given them."""
+        return X
+
+    def open(self, X, n_states, names=None, numbers=None):
         """Remember what concerns the data: sizes, centres, names of columns.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_columns)
+        n_states : int
+        names : list of str, default=None
+            Of the columns.
+        numbers : list of int, default=None
+            Of the columns, among all that users pass.
 
         Raises
         ------
@@ -251,6 +326,9 @@ class Emission(BaseEstimator):
 
         Without missing values the masks are 1.
         """
+        if self.follows:  # of every state its log-density
+            first = np.arange(self.n_states_)[:, None]
+            return self._merge(np.stack([first, np.full_like(first, self.ONE)], axis=2))
         pairs = np.asarray(self._pairs(), np.int64)
         mask = pairs <= self.MASK
         if missing:
@@ -290,17 +368,29 @@ class Emission(BaseEstimator):
 
     def kernel_theta(self, parameters):
         """Return the coefficients of the features that rows are made into."""
-        return self.theta(parameters)
+        return np.ones((len(parameters), 1)) if self.follows else self.theta(parameters)
 
-    def complete(self, sums, parameters):
+    def collect(self, X, weights, parameters):
+        """Return sums of the family's features over rows that states weigh so.
+
+        Of families that follow the parameters only, from rows and weights
+        (n_rows, n_states).
+        """
+        raise NotImplementedError
+
+    def complete(self, sums, parameters, collected=None):
         """Return sums of the family's features from those of the rows' features."""
-        return sums
+        return collected if self.follows else sums
 
     def n_row_features(self):
         """Return how many features rows are made into."""
+        return 1 if self.follows else self.n_features()
+
+    def n_features(self):
+        """Return how many features the M step takes."""
         return len(self._pairs())
 
-    def weight(self, features):
+    def row_weight(self, features):
         """Return the states' shares of the rows, from sums of features."""
         kinds = max(self._kinds, 1)
         seen = features[:, : kinds * self._n_masks()]
@@ -309,6 +399,11 @@ class Emission(BaseEstimator):
     def weighted(self, parameters, weight):
         """Return the sums of features to expect where states have such weights."""
         return weight[:, None] * self.expected(parameters)
+
+    def model_sums(self, parameters, features):
+        """Return the sums that the model expects of states of the same weights."""
+        weight = np.maximum(self.row_weight(features), 1e-12)
+        return self.weighted(parameters, weight)
 
     def permute(self, sums, order):
         """Return sums of features with the states in another order."""
@@ -338,6 +433,19 @@ class Emission(BaseEstimator):
                     f"{most:g}, got {value.tolist()}."
                 )
 
+    def is_given(self):
+        """Whether users gave all parameters, so that nothing is left to fit."""
+        values = [getattr(self, name, None) for name in self.parameter_scales]
+        known = [value is not None and np.ndim(value) <= 3 for value in values]
+        return all(known) and not any(
+            np.isnan(np.asarray(v, float)).any() for v in values
+        )
+
+    def n_given(self):
+        """Return how many columns the parameters that users gave are of."""
+        sizes = [np.shape(getattr(self, name, None)) for name in self.parameter_scales]
+        return max((size[1] for size in sizes if len(size) > 1), default=1)
+
     def _fix(self, name, estimate):
         value = self._given(name)
         return estimate if value is None else np.where(np.isnan(value), estimate, value)
@@ -353,8 +461,8 @@ class Emission(BaseEstimator):
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
-        middle = {"real": 0.0, "positive": 1.0, "probability": 0.5}
-        row = [middle[scale] for scale in self.scales()]
+        middle = {"positive": 1.0, "probability": 0.5}
+        row = [middle.get(scale, 0.0) for scale in self.scales()]
         return np.tile(row, (self.n_states_, 1))
 
     def start_columns(self, X):
@@ -406,7 +514,7 @@ class Emission(BaseEstimator):
 
     def maximize(self, features, before, repair):
         """Return the parameters where ``sum(features * theta)`` is largest."""
-        if not repair and self.weight(features).min() < 0.0:
+        if not repair and self.row_weight(features).min() < 0.0:
             return None
         size = max(np.abs(features).sum(), 1e-300)
 
@@ -418,6 +526,8 @@ class Emission(BaseEstimator):
         exact = {"ftol": 0.0, "gtol": 1e-12, "maxiter": 200}
         begin = self.free(before)
         end = minimize(loss, begin, jac=True, method="L-BFGS-B", options=exact).x
+        if not repair and not np.abs(end - begin).max(initial=0.0) < FAR:
+            return None  # sums that no rows have: there is no maximum
         return self.bind(end, before)
 
     def slopes(self, parameters, features):
@@ -459,11 +569,31 @@ class Emission(BaseEstimator):
         below = (0.5 + 0.5 * (less + up_to)) / (DRAWS + 1.0)
         return below, 1.0 - below
 
+    # Of given rows, for families that depend on columns of them
+
+    def moments_at(self, parameters, X):
+        """Return mean and variance of what is emitted, (n_rows, n_states, n)."""
+        shape = len(X), self.n_states_, len(self.emits)
+        return [np.broadcast_to(part, shape) for part in self.moments(parameters)]
+
+    def draw_at(self, parameters, states, rng, X):
+        """Return what is emitted for every state, in rows X."""
+        return self.draw(parameters, states, rng)
+
+    def tails_at(self, X, j, parameters):
+        """Return the probabilities of less and of more than emitted column j of X."""
+        return self.tails(X[:, j], j, parameters)
+
+    def probabilities_at(self, parameters, X):
+        """Return probabilities of categories, (n_rows, n_states, n), or None."""
+
     def _simulated(self, parameters):
         """Return the same draws (n_states, DRAWS, n_columns) again, and features."""
         n, rng = self.n_states_, np.random.default_rng(0)
         X = self.draw(parameters, np.repeat(np.arange(n), DRAWS), rng)
-        columns = self.columns(X, True, parameters)
+        if self.follows:
+            return X.reshape(n, DRAWS, -1), None
+        columns = self.columns(X, True)
         columns = np.hstack([columns, np.ones((len(X), 1))])  # column -1
         first, second, merged = self.features(True)
         products = (columns[:, first] * columns[:, second]).reshape(n, DRAWS, -1)
@@ -518,6 +648,13 @@ class Emission(BaseEstimator):
     def row_columns(self, X):
         """Return what the density of a family with a `row_kernel` takes of rows."""
         return self.sufficient(X)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        own = vars(cls)
+        if "theta" in own and not {"row_kernel", "row_pieces"} & own.keys():
+            # What kernels know of a parent is another density.
+            cls.row_kernel, cls.row_pieces = None, Emission.row_pieces
 
     def row_pieces(self, X):
         """Return a list of `RowPieces`, or None where no kernel of rows is known."""

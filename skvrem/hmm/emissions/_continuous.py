@@ -2,7 +2,16 @@
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import digamma, gammainc, gammaincc, gammaln, i0e, i1e, polygamma
+from scipy.special import (
+    digamma,
+    gammainc,
+    gammaincc,
+    gammaln,
+    i0e,
+    i1e,
+    ndtr,
+    polygamma,
+)
 
 from skvrem.hmm.emissions._base import Emission, fill, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
@@ -11,6 +20,15 @@ from skvrem.utils._validation import check_options
 TWO_PI = 2.0 * np.pi
 # Largest concentrations and shapes that are looked for, and Newton steps to find them.
 MOST, STEPS = 1e8, 50
+# Of the standard deviation of logarithms, what a state's does not fall below.
+LEAST = 1e-6
+
+
+def log_columns(X):
+    """Return logarithms, of 0 that of a tenth of the smallest value."""
+    positive = X[X > 0.0]
+    least = 0.1 * positive.min() if positive.size else 1.0
+    return fill(np.log(np.maximum(X, least)))
 
 
 class Gamma(Emission):
@@ -22,7 +40,9 @@ class Gamma(Emission):
         Values may be 0, with a probability of its own in each state.
     mean, sd : array-like of shape (n_states, n_features), default=None
         Fixed means and standard deviations of what is not 0; NaN are free.
-    mean_init, sd_init : array-like of shape (n_states, n_features), default=None
+    zero : array-like of shape (n_states, n_features), default=None
+        Fixed probabilities of 0; NaN are free.
+    mean_init, sd_init, zero_init : array-like, default=None
         Starting values.
 
     Attributes
@@ -52,34 +72,43 @@ class Gamma(Emission):
         *,
         mean: ArrayLike | None = None,
         sd: ArrayLike | None = None,
+        zero: ArrayLike | None = None,
         mean_init: ArrayLike | None = None,
         sd_init: ArrayLike | None = None,
+        zero_init: ArrayLike | None = None,
     ):
         self.zero_inflated = zero_inflated
         self.mean = mean
         self.sd = sd
+        self.zero = zero
         self.mean_init = mean_init
         self.sd_init = sd_init
+        self.zero_init = zero_init
 
     @property
     def excludes(self):
         """Whether a state may never emit 0, or nothing else."""
         return self.zero_inflated
 
+    def is_given(self):
+        """Whether users gave all parameters."""
+        names = ["mean", "sd"] + ["zero"] * bool(self.zero_inflated)
+        values = [getattr(self, name) for name in names]
+        return not any(
+            v is None or np.isnan(np.asarray(v, float)).any() for v in values
+        )
+
     def prepare(self, X):
         check_options(self, zero_inflated=(False, True))
         largest = np.finfo(float).max
         for name in ("mean", "sd"):
             self._check_given(name, np.finfo(float).tiny, largest)
-        mean, sd = self._given("mean"), self._given("sd")
-        free = (
-            mean is None or np.isnan(mean[~np.isnan(sd)]).any() if sd is not None else 0
-        )
-        if free:
-            raise ValueError(
-                "sd of Gamma can be fixed only where the mean is: of a fixed sd alone "
-                "no closed form gives the mean."
-            )
+        self._check_given("zero", 0.0, 1.0)
+        if not self.zero_inflated and self.zero is not None:
+            raise ValueError("zero of Gamma is of zero_inflated=True.")
+        free, d = super().varies(), self.n_columns_
+        #: Whether a standard deviation is fixed and its mean is not: no closed form.
+        self._open = bool((free[:, :d] & ~free[:, d : 2 * d]).any())
 
     def check(self, X):
         """Raise a ValueError where X holds what no gamma distribution emits."""
@@ -103,9 +132,7 @@ class Gamma(Emission):
 
     def start_columns(self, X):
         """Return logarithms, of 0 that of a tenth of the smallest value."""
-        positive = X[X > 0.0]
-        least = 0.1 * positive.min() if positive.size else 1.0
-        return fill(np.log(np.maximum(X, least)))
+        return log_columns(X)
 
     def theta(self, parameters):
         """Return the coefficients of the features."""
@@ -139,6 +166,8 @@ class Gamma(Emission):
         zero, some, y, logs = np.split(features, 4, axis=1)
         if not repair and min(zero.min(), some.min(), y.min()) < 0.0:
             return None
+        if self._open:
+            return super().maximize(features, before, repair)
         old_mean, old_sd, old_zero = self._split(before)
         empty = (some <= 0.0) | (y <= 0.0)
         safe = np.where(empty, 1.0, some)
@@ -152,7 +181,7 @@ class Gamma(Emission):
         shape = _gamma_shape(np.maximum(gap, 1e-12))
         sd = np.where(empty, old_sd, mean / np.sqrt(shape))
         share = ratio(np.maximum(zero, 0.0), zero + some, old_zero)
-        return np.hstack([mean, self._fix("sd", sd), share])
+        return np.hstack([mean, self._fix("sd", sd), self._fix("zero", share)])
 
     def varies(self):
         """Return which parameters are free."""
@@ -212,6 +241,228 @@ def _gamma_shape(gap):
             break
         shape = new
     return shape
+
+
+class Exponential(Emission):
+    """Positive numbers or 0, as waiting times, independent given the state.
+
+    Parameters
+    ----------
+    rate : array-like of shape (n_states, n_features), default=None
+        Fixed rates; NaN are free.
+    rate_init : array-like of shape (n_states, n_features), default=None
+        Starting values.
+
+    Attributes
+    ----------
+    rate_ : ndarray of shape (n_states, n_features)
+        One over the means.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, Exponential
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.exponential(np.repeat([[1.0], [50.0], [1.0]], 100, axis=0))
+    >>> hmm = VRHMM(2, emission=Exponential(), random_state=0).fit(X)
+    >>> np.sort(1.0 / hmm.emission_.rate_.ravel()).round()
+    array([ 1., 54.])
+    """
+
+    parameter_scales = {"rate": "positive"}
+
+    def __init__(
+        self, rate: ArrayLike | None = None, *, rate_init: ArrayLike | None = None
+    ):
+        self.rate = rate
+        self.rate_init = rate_init
+
+    def prepare(self, X):
+        self._check_given("rate", np.finfo(float).tiny, np.finfo(float).max)
+
+    def check(self, X):
+        """Raise a ValueError where X holds negative numbers."""
+        with np.errstate(invalid="ignore"):
+            self._reject(X, X < 0.0, "positive numbers or 0")
+
+    # Features: masks, y
+
+    def sufficient(self, X):
+        return X
+
+    def start_columns(self, X):
+        """Return logarithms, of 0 that of a tenth of the smallest value."""
+        return log_columns(X)
+
+    def theta(self, parameters):
+        """Return the coefficients of masks and values."""
+        return np.hstack([np.log(parameters), -parameters])
+
+    def expected(self, parameters):
+        """Return the means of the features."""
+        return np.hstack([np.ones_like(parameters), 1.0 / parameters])
+
+    def spread(self, parameters):
+        """Return standard deviations of the features."""
+        return self.expected(parameters)
+
+    def maximize(self, features, before, repair):
+        """Return one over the mean values."""
+        weight, total = np.split(features, 2, axis=1)
+        if not repair and total.min() <= 0.0:
+            return None
+        some = (weight > 0.0) & (total > 0.0)
+        rate = np.where(some, weight / np.where(some, total, 1.0), before)
+        return self._fix("rate", rate)
+
+    def slopes(self, parameters, features):
+        """Return the gradient in the logarithms of the rates."""
+        weight, total = np.split(features, 2, axis=1)
+        return weight - parameters * total
+
+    def moments(self, parameters):
+        """Return mean and variance of every feature."""
+        return 1.0 / parameters, 1.0 / np.square(parameters)
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x in feature j."""
+        above = np.exp(-parameters[:, j] * x[:, None])
+        return 1.0 - above, above
+
+    def draw(self, parameters, states, rng):
+        """Return a row for every state."""
+        return rng.exponential(1.0 / parameters[states])
+
+
+class LogNormal(Emission):
+    """Positive numbers whose logarithms are Gaussian, independent given the state.
+
+    Parameters
+    ----------
+    mean, sd : array-like of shape (n_states, n_features), default=None
+        Fixed means and standard deviations of the logarithms; NaN are free.
+    mean_init, sd_init : array-like of shape (n_states, n_features), default=None
+        Starting values.
+
+    Attributes
+    ----------
+    mean_, sd_ : ndarray of shape (n_states, n_features)
+        Mean and standard deviation of the logarithms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, LogNormal
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.exp(np.repeat([[0.0], [4.0], [0.0]], 100, axis=0))
+    >>> X = X * rng.lognormal(size=(300, 1))
+    >>> hmm = VRHMM(2, emission=LogNormal(), random_state=0).fit(X)
+    >>> np.sort(hmm.emission_.mean_.ravel()).round()
+    array([0., 4.])
+    """
+
+    parameter_scales = {"mean": "real", "sd": "positive"}
+
+    def __init__(
+        self,
+        mean: ArrayLike | None = None,
+        sd: ArrayLike | None = None,
+        *,
+        mean_init: ArrayLike | None = None,
+        sd_init: ArrayLike | None = None,
+    ):
+        self.mean = mean
+        self.sd = sd
+        self.mean_init = mean_init
+        self.sd_init = sd_init
+
+    def prepare(self, X):
+        self._check_given("mean", np.finfo(float).min, np.finfo(float).max)
+        self._check_given("sd", np.finfo(float).tiny, np.finfo(float).max)
+        with np.errstate(all="ignore"):  # `check` says what is wrong
+            logs = fill(np.log(np.where(X > 0.0, X, np.nan)))
+        sd = logs.std(axis=0)
+        self._centre, self._least = logs.mean(axis=0), LEAST * np.where(sd > 0, sd, 1.0)
+
+    def check(self, X):
+        """Raise a ValueError where X holds anything but positive numbers."""
+        with np.errstate(invalid="ignore"):
+            self._reject(X, X <= 0.0, "positive numbers")
+
+    # Features: masks, log y, its square, both about a common centre, and log y itself
+
+    def sufficient(self, X):
+        logs = np.log(np.where(X > 0.0, X, 1.0))
+        about = logs - self._centre
+        return np.hstack([about, np.square(about), logs])
+
+    def start_columns(self, X):
+        """Return logarithms."""
+        return fill(np.log(X))
+
+    def theta(self, parameters):
+        """Return the coefficients of the features."""
+        mean, sd = self._split(parameters)
+        z, precision = (mean - self._centre) / sd, 1.0 / np.square(sd)
+        constant = -0.5 * (np.log(TWO_PI) + z * z) - np.log(sd)
+        return np.hstack([constant, z / sd, -0.5 * precision, -np.ones_like(sd)])
+
+    def expected(self, parameters):
+        """Return the means of the features."""
+        mean, sd = self._split(parameters)
+        about = mean - self._centre
+        return np.hstack([np.ones_like(sd), about, about**2 + sd**2, mean])
+
+    def spread(self, parameters):
+        """Return standard deviations of the features, roughly."""
+        _, sd = self._split(parameters)
+        return np.hstack([np.ones_like(sd), sd, np.sqrt(2.0) * sd**2, sd])
+
+    def blank(self):
+        """Return parameters for states that have no rows at all."""
+        ones = np.ones((self.n_states_, self.n_columns_))
+        return np.hstack([ones * self._centre, ones])
+
+    def maximize(self, features, before, repair):
+        """Return mean and standard deviation of the logarithms."""
+        weight, x, xx, _ = np.split(features, 4, axis=1)
+        old_mean, old_sd = self._split(before)
+        empty = weight <= 0.0
+        safe = np.where(empty, 1.0, weight)
+        mean = np.where(empty, old_mean, self._centre + x / safe)
+        mean = self._fix("mean", mean)
+        about = mean - self._centre
+        square = (xx - 2.0 * about * x) / safe + about**2
+        if not repair and (square[~empty] <= 0.0).any():
+            return None
+        sd = np.sqrt(np.maximum(square, 0.0)) + (square <= 0.0) * self._least
+        sd = np.maximum(sd, self._least)
+        return np.hstack([mean, self._fix("sd", np.where(empty, old_sd, sd))])
+
+    def slopes(self, parameters, features):
+        """Return the gradient in means and logarithms of standard deviations."""
+        weight, x, xx, _ = np.split(features, 4, axis=1)
+        mean, sd = self._split(parameters)
+        about = mean - self._centre
+        square = xx - 2.0 * about * x + weight * about**2
+        return np.hstack([(x - weight * about) / sd**2, square / sd**2 - weight])
+
+    def moments(self, parameters):
+        """Return mean and variance of the values, not of their logarithms."""
+        mean, sd = self._split(parameters)
+        middle, square = np.exp(mean + 0.5 * sd**2), np.square(sd)
+        return middle, np.square(middle) * np.expm1(square)
+
+    def tails(self, x, j, parameters):
+        """Return the probabilities of less and of more than x in feature j."""
+        mean, sd = (part[:, j] for part in self._split(parameters))
+        logs = np.log(np.where(x > 0.0, x, 1.0))[:, None]
+        return ndtr((logs - mean) / sd), ndtr((mean - logs) / sd)
+
+    def draw(self, parameters, states, rng):
+        """Return a row for every state."""
+        mean, sd = self._split(parameters)
+        return rng.lognormal(mean[states], sd[states])
 
 
 class VonMises(Emission):

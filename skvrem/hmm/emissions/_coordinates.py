@@ -25,6 +25,8 @@ import numpy as np
 IMPOSSIBLE = -1e100
 # A share or probability this close to 0 has the coordinates of this one.
 EDGE = 1e-12
+# Angles this close to pi have the coordinate of this one.
+MOST_ANGLE = np.pi - 1e-9
 
 
 class Scale(NamedTuple):
@@ -51,6 +53,18 @@ SCALES = {
         _log_odds,
         lambda x: 1.0 / (1.0 + np.exp(-np.maximum(x, -700))),
         lambda p: p * (1.0 - p),
+    ),
+    # From -pi to pi, as it is.
+    "direction": Scale(
+        np.asarray,
+        lambda x: x - 2.0 * np.pi * np.ceil(x / (2.0 * np.pi) - 0.5),
+        np.ones_like,
+    ),
+    # Half of it by its tangent, from -pi to pi.
+    "angle": Scale(
+        lambda x: np.tan(0.5 * np.clip(x, -MOST_ANGLE, MOST_ANGLE)),
+        lambda x: 2.0 * np.arctan(x),
+        lambda x: 1.0 + np.cos(x),
     ),
 }
 
@@ -140,6 +154,13 @@ class Shares:
         share = _normalised(counts, _normalised(before, even))
         return self.given + self.rest * share
 
+    def complete(self, shares):
+        """Return shares with what is given in its place; NaN stay where free."""
+        shares = np.where(self.allowed, shares, 0.0)
+        even = self.allowed / np.maximum(self.allowed.sum(axis=1, keepdims=True), 1)
+        whole = self.given + self.rest * _normalised(shares, even)
+        return np.where(np.isnan(shares), np.nan, whole)
+
     def free(self, shares):
         """Return the logarithms of ratios to the reference."""
         logs = np.log(np.maximum(shares - self.given, EDGE))
@@ -185,8 +206,12 @@ class Shares:
 
 def draw_codes(shares, rows, rng):
     """Return an entry of each of some rows, drawn by their shares."""
-    edges = np.cumsum(shares, axis=1)[:, :-1]
-    return (rng.random((len(rows), 1)) > edges[rows]).sum(axis=1)
+    edges, u = np.cumsum(shares, axis=1)[:, :-1], rng.random(len(rows))
+    codes = np.empty(len(rows), np.int64)
+    for row in range(len(shares)):
+        own = rows == row
+        codes[own] = np.searchsorted(edges[row], u[own])
+    return codes
 
 
 def _normalised(counts, otherwise):

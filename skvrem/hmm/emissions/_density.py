@@ -10,18 +10,30 @@ linear in the features (a, b, C) of a row. So the E step, which takes the log-de
 itself, is exact, an M step is a step of Newton's method on the expected log-likelihood,
 and sums of features can be averaged, though rows were seen at different parameters: a
 sum of expansions is that of the sum. Where steps no longer move, gradients are zero.
+
+A parameter may have several coordinates: with a design :math:`z_t` of the rows it is
+:math:`z_t^T u_k` on its scale, and with first and second derivatives :math:`l_k` and
+:math:`l_{km}` of the log-density by parameters on their scales,
+
+.. math:: g_k = \sum_t \gamma_t l_k z_t, \qquad
+          C_{km} = \sum_t \gamma_t l_{km} z_t z_t^T .
+
+A parameter without a design has one of ones.
 """
 
 import numpy as np
 
 from skvrem.hmm.emissions._base import Emission, fill
-from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, rescale
+from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, SCALES, rescale
+from skvrem.utils._parallel import row_chunks
 
 # Step of differences, of second ones too, in coordinates of the size of 1.
 STEP = 1e-4
 # A step changes no coordinate by more, and no direction counts as flatter than this
 # share of the steepest.
-LONGEST, FLAT = 1.0, 1e-6
+LONGEST, FLAT = 0.5, 1e-6
+# Rows that are looked at together, and rows for every value of a table of counts.
+BLOCK, TABLE = 8192, 4
 
 
 class DensityEmission(Emission):
@@ -37,14 +49,18 @@ class DensityEmission(Emission):
       of one shape.
 
     It may define ``cdf(x, *parameters)``, of which residuals are made, and says by
-    ``discrete = True`` that values have probabilities. Everything else is as of
-    :class:`Emission`: ``check(X)`` says what values there are, ``blank()`` where a
-    search for starting values begins, ``moments(parameters)`` spares an average over
-    draws, and parameters that the constructor takes can be fixed.
+    ``discrete = True`` that values have probabilities. ``mean_variance(*parameters)``
+    spares an average over draws, and ``derivatives(x, *parameters)`` differences: it
+    returns the log-density, a list of its derivatives by every parameter, on its scale
+    (locations and real numbers as they are, logarithms of what is positive, log-odds
+    of probabilities), and a list of the second ones by every pair, (0, 0), (0, 1) ...
+    (1, 1) ... Everything else is as of :class:`Emission`: ``check(X)`` says what values
+    there are, ``blank()`` where a search for starting values begins, and parameters
+    that the constructor takes can be fixed.
 
     A pass evaluates ``log_density`` in every state at points around the parameters, 9
-    for two of them, 19 for three. Where its features are the same for all parameters,
-    an :class:`Emission` is faster.
+    for two of them, 19 for three; of counts a table of it. Where its features are the
+    same for all parameters, an :class:`Emission` is faster.
 
     Examples
     --------
@@ -83,13 +99,16 @@ class DensityEmission(Emission):
         self._zero = np.outer(located, filled.mean(axis=0))
         self._unit = np.ones_like(self._zero)
         self._unit[located] = np.where(width > 0.0, width, 1.0)
-        self._upper = np.triu_indices(len(located))
 
-    # Coordinates (n_states, n_parameters, n_columns): locations in widths of a column
+    # Coordinates (n_states, n_coordinates, n_columns): locations in widths of a column
 
     def scales(self):
         """Return the scale of every column of the parameters."""
-        return ["real" if scale == "location" else scale for scale in super().scales()]
+        return np.repeat(self._scales(), self.n_columns_)
+
+    def _scales(self):
+        scales = self.parameter_scales.values()
+        return ["real" if scale == "location" else scale for scale in scales]
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
@@ -115,111 +134,240 @@ class DensityEmission(Emission):
         u.reshape(parameters.shape)[varies] = vector
         return np.where(varies, self._values(u), parameters)
 
-    # Features of rows: masks, the log-density, a, b, the upper triangle of C
+    # Rows: values, and a design of every parameter, None where that is constant
 
-    def _pairs(self):
-        n_parameters = len(self.parameter_scales)
-        n = 3 + n_parameters + len(self._upper[0])
-        return [(column, self.ONE) for column in range(n * self.n_columns_)]
+    def _read(self, X):
+        """Return values (n_rows, n_columns), NaN where missing, and the designs."""
+        return X, [None] * len(self._zero)
 
-    def features(self, missing):
-        """Return the columns of every feature, in each state its own."""
-        n, width = self.n_states_, len(self._pairs())
-        first = np.arange(n * width).reshape(n, width)
-        return self._merge(np.stack([first, np.full_like(first, self.ONE)], axis=2))
+    def _slots(self):
+        """Return which coordinates are of every parameter, slices."""
+        return [slice(k, k + 1) for k in range(len(self._zero))]
 
-    def columns(self, X, missing, parameters=None):
-        """Return the features of rows in every state, by parameters."""
-        n, width = self.n_states_, len(self._pairs())
-        if parameters is None:
-            return np.zeros((len(X), n * width))
-        seen = ~np.isnan(X)
-        x = np.where(seen, X, self._typical).astype(float)[:, None]
-        u = self._coordinates(parameters)
-        log_f, b, C = self._expand(x, u)
-        i, j = self._upper
-        square = _products(u, i, j)
-        shape = log_f.shape
-        Cu = np.zeros(b.shape)
-        for k in range(len(i)):
-            Cu[:, :, i[k]] += C[:, :, k] * u[:, j[k]]
-            if i[k] != j[k]:
-                Cu[:, :, j[k]] += C[:, :, k] * u[:, i[k]]
-        b = b - Cu
-        a = log_f - (b * u).sum(axis=2) - (C * square).sum(axis=2)
-        ones = np.ones((*shape[:2], 1, shape[2]))
-        parts = ones, log_f[:, :, None], a[:, :, None], b, C
-        found = np.concatenate(parts, axis=2) * seen[:, None, None]
-        return found.reshape(len(X), n * width)
+    def _predictors(self, u, designs):
+        """Return parameters of rows on their scales, each (n_rows or 1, n, d)."""
+        each = zip(self._slots(), designs, self._zero, self._unit, strict=False)
+        return [
+            zero
+            + unit
+            * (
+                u[None, :, slot.start]
+                if design is None
+                else np.tensordot(design, u[:, slot], (1, 1))
+            )
+            for slot, design, zero, unit in each
+        ]
+
+    def _natural(self, eta):
+        return [
+            SCALES[scale].back(own)
+            for scale, own in zip(self._scales(), eta, strict=True)
+        ]
+
+    def _table(self, x, designs):
+        """Return values to evaluate in place of x, and which of them x are, or None."""
+        if not self.discrete or any(design is not None for design in designs):
+            return None
+        most = x.max(initial=0.0)
+        if not (x.min(initial=0.0) >= 0.0 and TABLE * (most + 1.0) < len(x)):
+            return None
+        codes = x.astype(np.int64)
+        if not np.array_equal(codes, x):
+            return None
+        return np.arange(int(most) + 1.0)[:, None], codes
 
     @np.errstate(all="ignore")  # of what is impossible
-    def _expand(self, x, u):
-        """Return log f, its gradient and its Hessian of rows x (n_rows, 1, n_columns).
+    def _log_densities(self, x, u, designs):
+        """Return the log-densities (n_rows, n_states, n_columns), none infinite."""
+        table = self._table(x, designs)
+        if table is not None:
+            own = self._log_densities_of(table[0], u, designs)
+            own = np.broadcast_to(own, (*own.shape[:2], x.shape[1]))
+            columns = np.arange(x.shape[1])
+            return own[table[1], :, columns].swapaxes(1, 2)
+        return self._log_densities_of(x, u, designs)
 
-        Of shapes (n_rows, n_states, n_columns), and the same with parameters, or pairs
-        of these, before the last axis. Derivatives of what is impossible are 0.
+    def _log_densities_of(self, x, u, designs):
+        values = self._natural(self._predictors(u, designs))
+        log_f = np.asarray(self.log_density(x[:, None], *values), float)
+        return np.where(log_f > IMPOSSIBLE, log_f, IMPOSSIBLE)
+
+    def columns(self, X, missing, parameters=None):
+        """Return the log-densities of rows in every state, by parameters."""
+        if parameters is None:
+            return np.zeros((len(X), self.n_states_))
+        u, out = self._coordinates(parameters), np.empty((len(X), self.n_states_))
+        for a, z in row_chunks(0, len(X), BLOCK):
+            x, designs = self._read(np.asarray(X[a:z], float))
+            seen = ~np.isnan(x)
+            log_f = self._log_densities(np.where(seen, x, self._typical), u, designs)
+            out[a:z] = (log_f * seen[:, None]).sum(axis=2)
+        return out
+
+    # Sums: masks, a, b, the upper triangle of C
+
+    def n_features(self):
+        """Return how many features the M step takes."""
+        n = self._slots()[-1].stop
+        return (2 + n + n * (n + 1) // 2) * self.n_columns_
+
+    def collect(self, X, weights, parameters):
+        """Return the sums of expansions about the parameters."""
+        u = self._coordinates(parameters)
+        n, n_coordinates, d = u.shape
+        slots, pairs = self._slots(), np.triu_indices(len(self._zero))
+        weight, total = np.zeros((2, n, d))
+        b, C = np.zeros(u.shape), np.zeros((n, n_coordinates, n_coordinates, d))
+        for a, z in row_chunks(0, len(X), BLOCK):
+            x, designs = self._read(np.asarray(X[a:z], float))
+            seen = ~np.isnan(x)
+            w = weights[a:z, :, None] * seen[:, None]
+            weight += w.sum(axis=0)
+            x = np.where(seen, x, self._typical)
+            table = self._table(x, designs)
+            if table is not None:  # weights of values, a column each
+                x, codes = table
+                shape, w = (len(x), *w.shape[1:]), w.reshape(len(w), -1)
+                codes = np.repeat(codes[:, None], n, axis=1).reshape(len(w), -1)
+                w = np.column_stack(
+                    [
+                        np.bincount(code, own, minlength=len(x))
+                        for code, own in zip(codes.T, w.T, strict=True)
+                    ]
+                ).reshape(shape)
+            log_f, gradient, hessian = self._expand(x, u, designs)
+            total += (w * log_f).sum(axis=0)
+            each = zip(slots, designs, gradient, self._unit, strict=False)
+            for slot, design, slope, unit in each:
+                b[:, slot] += unit * _against(design, w * slope)
+            for k, m, curve in zip(*pairs, hessian, strict=True):
+                block = _against_both(designs[k], designs[m], w * curve)
+                block *= self._unit[k] * self._unit[m]
+                C[:, slots[k], slots[m]] += block
+        for k, m in zip(*pairs, strict=True):
+            C[:, slots[m], slots[k]] = C[:, slots[k], slots[m]].swapaxes(1, 2)
+        b -= np.einsum("nkmd,nmd->nkd", C, u)
+        i, j = np.triu_indices(n_coordinates)
+        packed = C[:, i, j]
+        a = total - (b * u).sum(axis=1) - (packed * _products(u, i, j)).sum(axis=1)
+        sums = np.concatenate([weight[:, None], a[:, None], b, packed], axis=1)
+        return sums.reshape(n, -1)
+
+    @np.errstate(all="ignore")  # of what is impossible
+    def _expand(self, x, u, designs):
+        """Return log f and its derivatives by parameters on their scales.
+
+        Each (n_rows, n_states, n_columns); derivatives of what is impossible are 0.
         """
-        i, j = self._upper
-        n_parameters = u.shape[1]
+        return self._expand_at(x[:, None], self._predictors(u, designs))
 
-        def at(*steps):
-            moved = u.copy()
-            for k, step in steps:
-                moved[:, k] += step
-            values = np.hsplit(self._values(moved), n_parameters)
-            return np.asarray(self.log_density(x, *values), float)
-
-        here = at()
-        ends = {(k, s): at((k, s)) for k in range(n_parameters) for s in (STEP, -STEP)}
-        gradient, hessian = [], []
-        for k in range(n_parameters):
-            gradient.append((ends[k, STEP] - ends[k, -STEP]) / (2.0 * STEP))
-        for k, m in zip(i, j, strict=True):
-            if k == m:
-                corners = ends[k, STEP] - 2.0 * here + ends[k, -STEP]
-                hessian.append(corners / STEP**2)
-                continue
-            corners = at((k, STEP), (m, STEP)) + at((k, -STEP), (m, -STEP))
-            corners -= at((k, STEP), (m, -STEP)) + at((k, -STEP), (m, STEP))
-            hessian.append(corners / (4.0 * STEP**2))
-        gradient, hessian = np.stack(gradient, axis=2), np.stack(hessian, axis=2)
-        known = np.isfinite(gradient).all(axis=2) & np.isfinite(hessian).all(axis=2)
-        gradient = np.where(known[:, :, None], gradient, 0.0)
-        hessian = np.where(known[:, :, None], hessian, 0.0)
+    @np.errstate(all="ignore")
+    def _expand_at(self, x, eta):
+        if hasattr(self, "derivatives"):
+            here, gradient, hessian = self.derivatives(x, *self._natural(eta))
+        else:
+            here, gradient, hessian = self._differences(x, eta)
+        known = np.isfinite(here) & (here > IMPOSSIBLE)
+        for part in (*gradient, *hessian):
+            known = known & np.isfinite(part)
+        gradient = [np.where(known, part, 0.0) for part in gradient]
+        hessian = [np.where(known, part, 0.0) for part in hessian]
         return np.where(here > IMPOSSIBLE, here, IMPOSSIBLE), gradient, hessian
 
+    def _differences(self, x, eta):
+        """Return log f and its derivatives by central differences."""
+        steps = STEP * self._unit
+
+        def at(*moves):
+            moved = list(eta)
+            for k, sign in moves:
+                moved[k] = moved[k] + sign * steps[k]
+            return np.asarray(self.log_density(x, *self._natural(moved)), float)
+
+        here, n = at(), len(eta)
+        ends = {(k, s): at((k, s)) for k in range(n) for s in (1, -1)}
+        gradient = [(ends[k, 1] - ends[k, -1]) / (2.0 * steps[k]) for k in range(n)]
+        hessian = []
+        for k, m in zip(*np.triu_indices(n), strict=True):
+            if k == m:
+                corners = ends[k, 1] - 2.0 * here + ends[k, -1]
+                hessian.append(corners / steps[k] ** 2)
+                continue
+            corners = at((k, 1), (m, 1)) + at((k, -1), (m, -1))
+            corners -= at((k, 1), (m, -1)) + at((k, -1), (m, 1))
+            hessian.append(corners / (4.0 * steps[k] * steps[m]))
+        return here, gradient, hessian
+
     def theta(self, parameters):
-        """Return the coefficients of a, b and C; those of the others are 0."""
+        """Return the coefficients of a, b and C; those of masks are 0."""
         u = self._coordinates(parameters)
-        zeros = np.zeros((len(u), 2, self.n_columns_))
-        ones, square = np.ones_like(zeros[:, :1]), _products(u, *self._upper)
-        theta = np.concatenate([zeros, ones, u, square], axis=1)
+        zeros = np.zeros((len(u), 1, self.n_columns_))
+        square = _products(u, *np.triu_indices(u.shape[1]))
+        theta = np.concatenate([zeros, np.ones_like(zeros), u, square], axis=1)
         return theta.reshape(len(u), -1)
 
-    def kernel_theta(self, parameters):
-        """Return the coefficients of the log-density, which is exact."""
-        width = len(self._pairs())
-        log_f = np.arange(width) // self.n_columns_ == 1
-        return np.tile(log_f.astype(float), (len(parameters), 1))
+    def expected(self, parameters):
+        """Return sums at whose expansion the parameters are the maximum."""
+        u = self._coordinates(parameters)
+        i, j = np.triu_indices(u.shape[1])
+        ones, C = np.ones_like(u[:, :1]), -1.0 * (i == j)[:, None]
+        C = np.broadcast_to(C, (len(u), *C.shape[:1], u.shape[2]))
+        return np.concatenate([ones, 0.0 * ones, u, C], axis=1).reshape(len(u), -1)
+
+    def spread(self, parameters):
+        """Return what changes of the sums are compared with; a has no effect."""
+        sums = np.ones((len(parameters), self.n_features()))
+        sums[:, self.n_columns_ : 2 * self.n_columns_] = np.inf
+        return sums
+
+    def model_sums(self, parameters, features):
+        """Return the same sums: the curvature of the expansion is the information."""
+        return features
 
     def _quadratic(self, parameters, features):
-        """Return coordinates, gradients there and C, parameters in the last axes."""
+        """Return coordinates, gradients there and C, coordinates in the last axes."""
         u = self._coordinates(parameters).swapaxes(1, 2)
-        n_parameters = u.shape[2]
+        n_coordinates = u.shape[2]
         sums = features.reshape(len(u), -1, self.n_columns_).swapaxes(1, 2)
-        b, packed = np.split(sums[:, :, 3:], [n_parameters], axis=2)
-        C = np.zeros((*u.shape, n_parameters))
-        i, j = self._upper
+        b, packed = np.split(sums[:, :, 2:], [n_coordinates], axis=2)
+        C = np.zeros((*u.shape, n_coordinates))
+        i, j = np.triu_indices(n_coordinates)
         C[:, :, i, j] = C[:, :, j, i] = packed
-        return u, b + (C @ u[..., None])[..., 0], C
+        ridge = self._ridge(n_coordinates)
+        gradient = b + (C @ u[..., None])[..., 0] - ridge * u
+        return u, gradient, C - np.diag(ridge)
+
+    def _ridge(self, n_coordinates):
+        """Return the penalties of squares of the coordinates."""
+        return np.zeros(n_coordinates)
+
+    def log_prior(self, parameters):
+        """Return the penalty of the free coordinates."""
+        u = self._coordinates(parameters)
+        squares = np.square(u) * self._ridge(u.shape[1])[:, None]
+        return -0.5 * float(squares.sum())
 
     def maximize(self, features, before, repair):
         """Return the parameters after a step of Newton's method, of limited length."""
         weight = features[:, : self.n_columns_]
         if not repair and weight.min() < 0.0:
             return None
-        u, gradient, C = self._quadratic(before, features)
-        varies = self.varies().reshape(len(u), -1, self.n_columns_).swapaxes(1, 2)
+        _, gradient, C = self._quadratic(before, features)
+        step = self._newton(gradient, C, weight)
+        # Damped by what the step promises, in roots of nats a row, far from its end.
+        promised = (gradient.swapaxes(1, 2) * step).sum(axis=1, keepdims=True)
+        promised = promised / np.where(weight > 0.0, weight, 1.0)[:, None]
+        step /= 1.0 + 2.0 * np.sqrt(np.maximum(promised, 0.0))
+        longest = np.abs(step).max(axis=1, keepdims=True)
+        step *= LONGEST / np.maximum(longest, LONGEST)
+        moved = self._values(self._coordinates(before) + step)
+        return np.where(self.varies(), moved, before)
+
+    def _newton(self, gradient, C, weight):
+        """Return steps of the coordinates, (n_states, n_coordinates, n_columns)."""
+        shape = len(gradient), -1, self.n_columns_
+        varies = self.varies().reshape(shape).swapaxes(1, 2)
+        varies = varies & (weight > 0.0)[..., None]
         gradient = np.where(varies, gradient, 0.0)
         both = varies[..., None] & varies[:, :, None]
         values, vectors = np.linalg.eigh(np.where(both, -C, 0.0))
@@ -228,15 +376,11 @@ class DensityEmission(Emission):
         values = np.maximum(values, FLAT * values.max(axis=-1, keepdims=True))
         values = np.maximum(values, np.finfo(float).tiny)
         along = (gradient[..., None, :] @ vectors)[..., 0, :] / values
-        step = (vectors @ along[..., None])[..., 0]
-        longest = np.abs(step).max(axis=-1, keepdims=True)
-        step *= LONGEST / np.maximum(longest, LONGEST)
-        step = np.where(varies & (weight > 0.0)[..., None], step, 0.0)
-        moved = self._values((u + step).swapaxes(1, 2))
-        return np.where(self.varies(), moved, before)
+        step = np.where(varies, (vectors @ along[..., None])[..., 0], 0.0)
+        return step.swapaxes(1, 2)
 
     def slopes(self, parameters, features):
-        """Return the gradient in the coordinates of every parameter."""
+        """Return the gradient, and that of the penalty, in every coordinate."""
         _, gradient, _ = self._quadratic(parameters, features)
         return gradient.swapaxes(1, 2).reshape(parameters.shape)
 
@@ -251,17 +395,48 @@ class DensityEmission(Emission):
         values = (part[states] for part in self._split(parameters))
         return np.asarray(self.sample(rng, *values), float)
 
+    def moments(self, parameters):
+        """Return mean and variance of the observed values."""
+        if not hasattr(self, "mean_variance"):
+            return super().moments(parameters)
+        return self.mean_variance(*self._split(parameters))
+
     def tails(self, x, j, parameters):
         """Return the probabilities of less and of more than x in column j."""
         if not hasattr(self, "cdf"):
             return super().tails(x, j, parameters)
-        values = [part[:, j] for part in self._split(parameters)]
-        below = np.asarray(self.cdf(x[:, None], *values), float)
+        return self._tails(
+            x[:, None], *(part[:, j] for part in self._split(parameters))
+        )
+
+    def _tails(self, x, *values):
+        below = np.asarray(self.cdf(x, *values), float)
         if self.discrete:  # half of what is as large
-            below = below - 0.5 * np.exp(self.log_density(x[:, None], *values))
+            below = below - 0.5 * np.exp(self.log_density(x, *values))
         return below, 1.0 - below
 
 
 def _products(u, i, j):
     """What the upper triangle of C is multiplied by in the expansion."""
     return np.where(i == j, 0.5, 1.0)[:, None] * u[:, i] * u[:, j]
+
+
+def _against(design, values):
+    """Return sums over rows of values times the design, (n_states, p, n_columns)."""
+    if design is None:
+        return values.sum(axis=0)[:, None]
+    sums = design.T @ values.reshape(len(values), -1)
+    return sums.reshape(-1, *values.shape[1:]).swapaxes(0, 1)
+
+
+def _against_both(one, other, values):
+    """Return sums of values times two designs, (n_states, p, q, n_columns)."""
+    if one is None and other is None:
+        return values.sum(axis=0)[:, None, None]
+    if other is None:
+        return _against(one, values)[:, :, None]
+    if one is None:
+        return _against(other, values)[:, None]
+    flat = values.reshape(len(values), -1)
+    blocks = [one.T @ (other * column[:, None]) for column in flat.T]
+    return np.moveaxis(np.reshape(blocks, (*values.shape[1:], *blocks[0].shape)), 1, 3)

@@ -36,9 +36,20 @@ class Gaussian(Emission):
     mean : array-like of shape (n_states, n_features), default=None
         Fixed means; NaN are free.
     covariance : array-like, default=None
-        Fixed covariances, shape as `covariance_`.
+        Fixed covariances, shape as `covariance_`; NaN are free, and matrices are so as
+        a whole.
     mean_init, covariance_init : array-like, default=None
         Starting values.
+    mean_prior : array-like of shape (n_states, n_features), default=None
+        Means of a conjugate prior of the means; None is that of all rows.
+    mean_weight : float, default=0.0
+        How many rows of every state that prior is worth; 0 is none.
+    covariance_prior : array-like, default=None
+        Variances, or covariance matrices, of a conjugate prior, shape as `covariance_`;
+        None is the variances of all rows.
+    covariance_weight : float, default=0.0
+        How many rows of every state that prior is worth, of "tied" altogether; 0 is
+        none.
 
     Attributes
     ----------
@@ -68,6 +79,10 @@ class Gaussian(Emission):
         covariance: ArrayLike | None = None,
         mean_init: ArrayLike | None = None,
         covariance_init: ArrayLike | None = None,
+        mean_prior: ArrayLike | None = None,
+        mean_weight: float = 0.0,
+        covariance_prior: ArrayLike | None = None,
+        covariance_weight: float = 0.0,
     ):
         self.covariance_type = covariance_type
         self.reg_covar = reg_covar
@@ -75,6 +90,10 @@ class Gaussian(Emission):
         self.covariance = covariance
         self.mean_init = mean_init
         self.covariance_init = covariance_init
+        self.mean_prior = mean_prior
+        self.mean_weight = mean_weight
+        self.covariance_prior = covariance_prior
+        self.covariance_weight = covariance_weight
 
     parameter_scales = {"mean": "real", "covariance": "positive"}
 
@@ -98,18 +117,48 @@ class Gaussian(Emission):
         self._upper = np.triu_indices(self.n_columns_)
         for name in ("mean", "mean_init"):
             self._given(name)
-        for name in ("covariance", "covariance_init"):
+        for name in ("covariance", "covariance_init", "covariance_prior"):
             value = self._given(name)
-            if value is not None and np.isnan(value).any():
+            if value is None:
+                continue
+            if np.isnan(value).any() and not self._free_matrices(value):
                 raise ValueError(
-                    f"{name} of Gaussian must be given as a whole: single variances or "
-                    "matrices cannot be left free by NaN, as means can."
+                    f"{name} of Gaussian: matrices are given as a whole, or free as a "
+                    "whole by NaN."
                 )
-            if value is not None and self._factor(value) is None:
+            known = value[~np.isnan(value).reshape(len(value), -1).any(axis=1)]
+            if not self._dense:
+                known = value[~np.isnan(value)]
+            if known.size and self._factor(known) is None:
                 raise ValueError(
                     f"{name} of Gaussian must be positive"
                     f"{' definite' if self._dense else ''} variances, got {value}."
                 )
+        self._prepare_priors()
+
+    def _free_matrices(self, value):
+        """Whether what is NaN is so as a whole."""
+        if not self._dense:
+            return True
+        free = np.isnan(value).reshape(len(value), -1)
+        return bool((free.all(axis=1) | ~free.any(axis=1)).all())
+
+    def _prepare_priors(self):
+        """Find the sums that priors add: of x, of squares, and for how many rows."""
+        check_real(self, "mean_weight", "covariance_weight")
+        n, d = self.n_states_, self.n_columns_
+        prior = self._given("mean_prior")
+        self._prior_mean = np.zeros((n, d)) if prior is None else prior - self._centre
+        if np.isnan(self._prior_mean).any():
+            raise ValueError("mean_prior of Gaussian must not be NaN.")
+        squares = self._given("covariance_prior")
+        if squares is None:
+            own = np.where(self._variance > 0.0, self._variance, 1.0)
+            own = np.diag(own) if self._dense else own
+            squares = np.broadcast_to(own, (n, *own.shape))
+        self._prior_squares = self.covariance_weight * squares
+        if np.isnan(squares).any():
+            raise ValueError("covariance_prior of Gaussian must not be NaN.")
 
     def _number_added(self):
         if not among(self.reg_covar, ("auto",)):
@@ -188,7 +237,7 @@ class Gaussian(Emission):
         mean, covariance = self._split(parameters)
         return self._patterns.theta(mean - self._centre, covariance, _dense_theta)
 
-    def complete(self, sums, parameters):
+    def complete(self, sums, parameters, collected=None):
         """Return sums of complete rows, missing values by their conditional moments."""
         if self._patterns is None:
             return sums
@@ -252,15 +301,16 @@ class Gaussian(Emission):
         """Return means and covariances, or None where there are none."""
         masks, x, xx = self._split_features(features)
         old_mean, old_covariance = self._split(before)
-        shift = ratio(x, masks, old_mean - self._centre)
+        shift = old_mean - self._centre
+        k = self.mean_weight * (masks > 0.0)
+        shift = ratio(x + k * self._prior_mean, masks + k, shift)
         fixed = self._given("mean")
         mean = shift if fixed is None else fixed - self._centre
         mean = np.where(np.isnan(mean), shift, mean)
         fixed = self._given("covariance")
         covariance = fixed
-        if fixed is None:
-            scatter = self._scatter(mean, masks, x, xx)
-            weight = masks[:, :, None] if self._dense else masks
+        if fixed is None or np.isnan(fixed).any():
+            scatter, weight = self._scatter_of(mean, masks, x, xx)
             axis = {"tied": 0, "spherical": 1}.get(self.covariance_type)
             if axis is not None:  # what several have in common
                 scatter, weight = (
@@ -274,6 +324,8 @@ class Gaussian(Emission):
             added = np.eye(self.n_columns_) if self._dense else 1.0
             covariance = covariance + self.added * added
             covariance = np.where(empty, old_covariance, covariance)
+            if fixed is not None:
+                covariance = np.where(np.isnan(fixed), covariance, fixed)
         bad = self._factor(covariance) is None
         if bad and not repair:
             return None
@@ -282,6 +334,39 @@ class Gaussian(Emission):
             good = good.reshape(-1, *[1] * (covariance.ndim - 1))
             covariance = np.where(good, covariance, old_covariance)
         return self._join(mean + self._centre, covariance)
+
+    def _scatter_of(self, mean, masks, x, xx):
+        """Sums of squares, or products, about means, and weights, with the priors'."""
+        scatter = self._scatter(mean, masks, x, xx)
+        weight = masks[:, :, None] if self._dense else masks
+        if not (self.mean_weight or self.covariance_weight):
+            return scatter, weight
+        away = mean - self._prior_mean
+        square = away[:, :, None] * away[:, None] if self._dense else np.square(away)
+        scatter = scatter + self.mean_weight * square
+        tied = self.covariance_type == "tied"
+        share = 1.0 / len(mean) if tied else 1.0  # once, not in every state
+        scatter = scatter + share * self._prior_squares
+        return scatter, weight + share * self.covariance_weight * (weight > 0.0)
+
+    def log_prior(self, parameters):
+        """Return the log-density of the conjugate priors, up to a constant."""
+        if not (self.mean_weight or self.covariance_weight):
+            return 0.0
+        mean, covariance = self._split(parameters)
+        none = np.zeros((len(mean), self._n_masks()))
+        d = self.n_columns_
+        size = len(self._upper[0]) if self._dense else d
+        zeros = np.zeros((len(mean), d)), np.zeros((len(mean), size))
+        scatter, _ = self._scatter_of(mean - self._centre, none, *zeros)
+        tied = self.covariance_type == "tied"
+        weight = self.covariance_weight / (len(mean) if tied else 1.0)
+        if self._dense:
+            precision = np.linalg.inv(covariance)
+            logs = np.linalg.slogdet(covariance)[1].sum()
+            return -0.5 * float(weight * logs + (precision * scatter).sum())
+        logs = np.log(covariance).sum()
+        return -0.5 * float(weight * logs + (scatter / covariance).sum())
 
     def _scatter(self, mean, masks, x, xx):
         """Sums of squares, or products, about means."""
@@ -342,14 +427,8 @@ class Gaussian(Emission):
 
     def n_parameters(self):
         """Return the number of free parameters of all states."""
-        n, d = self.n_states_, self.n_columns_
-        free = int(self._free_means().sum())
-        if self.covariance is not None:
-            return free
-        shared = {"diag": n * d, "spherical": n}
-        matrix = d * (d + 1) // 2
-        shared |= {"full": n * matrix, "tied": matrix}
-        return free + shared[self.covariance_type]
+        size = self.n_columns_ * (self.n_columns_ + 1) // 2 if self._dense else 1
+        return int(self._free_means().sum() + size * self._free_covariances().sum())
 
     # Free coordinates: means from the centre, in standard deviations of the rows; of
     # covariances without reg_covar, in the same unit, logarithms of variances or
@@ -366,6 +445,20 @@ class Gaussian(Emission):
         free = np.ones((self.n_states_, self.n_columns_), bool)
         return free if mean is None else np.isnan(mean)
 
+    def _free_covariances(self):
+        """Which variances, or matrices, are free, of those that are not the same."""
+        shape = {
+            "diag": (self.n_states_, self.n_columns_),
+            "full": (self.n_states_,),
+            "tied": (1,),
+            "spherical": (self.n_states_, 1),
+        }[self.covariance_type]
+        fixed = self._given("covariance")
+        if fixed is None:
+            return np.ones(shape, bool)
+        free = np.isnan(self._own(fixed))
+        return free.all(axis=(1, 2)) if self._dense else free
+
     def _own(self, values):
         """Of something for every state (and feature), what is not the same twice."""
         if self.covariance_type == "tied":
@@ -376,12 +469,10 @@ class Gaussian(Emission):
         """Return the free coordinates."""
         mean, covariance = self._split(parameters)
         means = ((mean - self._centre) / self._width)[self._free_means()]
-        if self.covariance is not None:
-            return means
-        covariance = self._own(covariance)
+        covariance = self._own(covariance)[self._free_covariances()]
         if not self._dense:
             rest = np.maximum(covariance - self.added, EDGE * covariance)
-            return np.concatenate([means, SCALES["positive"].to(rest).ravel()])
+            return np.concatenate([means, SCALES["positive"].to(rest)])
         factors = self._factors(covariance)
         diagonal = _diagonals(factors)
         diagonal[:] = np.log(diagonal)
@@ -410,15 +501,15 @@ class Gaussian(Emission):
         means, rest = vector[:cut], vector[cut:]
         column = np.nonzero(varies)[1]
         mean[varies] = self._centre[column] + self._width[column] * means
-        if self.covariance is None and not self._dense:
-            own = SCALES["positive"].back(rest).reshape(self._own(covariance).shape)
-            covariance = np.broadcast_to(own + self.added, covariance.shape)
-        elif self.covariance is None:
+        own = np.array(self._own(covariance))
+        if not self._dense:
+            found = SCALES["positive"].back(rest) + self.added
+        else:
             factors = self._as_factors(rest) * self._width[:, None]
-            own = factors @ factors.swapaxes(1, 2)
-            own = own + self.added * np.eye(self.n_columns_)
-            covariance = np.broadcast_to(own, covariance.shape)
-        return self._join(mean, covariance)
+            found = factors @ factors.swapaxes(1, 2)
+            found = found + self.added * np.eye(self.n_columns_)
+        own[self._free_covariances()] = found
+        return self._join(mean, np.broadcast_to(own, covariance.shape))
 
     def _as_factors(self, vector):
         d = self.n_columns_
@@ -433,37 +524,47 @@ class Gaussian(Emission):
         masks, x, xx = self._split_features(features)
         mean, covariance = self._split(parameters)
         shift = mean - self._centre
-        scatter = self._scatter(shift, masks, x, xx)
+        scatter, weight = self._scatter_of(shift, masks, x, xx)
         residual = x - masks * shift
+        if self.mean_weight:
+            residual = residual + self.mean_weight * (self._prior_mean - shift)
         if not self._dense:
             means = residual / covariance
-            slope = 0.5 * (scatter / covariance - masks) / covariance
+            slope = 0.5 * (scatter / covariance - weight) / covariance
             if self.covariance_type == "spherical":
                 slope = slope.sum(axis=1, keepdims=True)
             own = self._own(covariance)
             slope = slope * np.maximum(own - self.added, EDGE * own)
+            slope = slope[self._free_covariances()]
         else:
             precision = np.linalg.inv(covariance)
             means = np.einsum("kij,kj->ki", precision, residual)
-            slope = precision @ scatter @ precision - masks[:, :, None] * precision
+            slope = precision @ scatter @ precision - weight * precision
             if self.covariance_type == "tied":
                 slope = slope.sum(axis=0, keepdims=True)
             width = self._width
-            factors = self._factors(self._own(covariance))
+            free = self._free_covariances()
+            factors, slope = self._factors(self._own(covariance)[free]), slope[free]
             slope = (width[:, None] * slope * width) @ factors
             _diagonals(slope)[:] *= _diagonals(factors)
             slope = slope[:, *np.tril_indices(self.n_columns_)]
         means = (means * self._width)[self._free_means()]
-        return means if self.covariance is not None else np.append(means, slope)
+        return np.append(means, slope)
 
     def row_pieces(self, X):
-        """Return what kernels of single rows take, but of rows missing in part."""
-        if self._patterns is not None:
+        """Return what kernels of single rows take.
+
+        None for rows missing in part, priors, and covariances given in part.
+        """
+        spreads = self._free_covariances()
+        if self._patterns is not None or self.mean_weight or self.covariance_weight:
+            return None
+        if spreads.any() and not spreads.all():
             return None
         n, d, free = self.n_states_, self.n_columns_, self._free_means()
         mean, covariance = self._split(self.given_start(self.blank()))
         unit, added = np.square(1.0 / self._width), self.added
-        if self.covariance is not None:
+        if not spreads.any():
             added = 0.0
         if self._dense:
             kernel, width = "multinormal", d * (d + 1) // 2
@@ -480,7 +581,7 @@ class Gaussian(Emission):
             fixed = np.stack([unit, added * unit])
             spread = np.log(covariance)
         own = np.arange(np.prod(shape)).reshape(shape) + np.count_nonzero(free)
-        if self.covariance is not None:
+        if not spreads.any():
             own = -1
         index = np.hstack([numbered(free), np.broadcast_to(own, (n, width))])
         constants = np.hstack([(mean - self._centre) / self._width, spread])
@@ -512,12 +613,12 @@ class Gaussian(Emission):
 
     def widths(self, parameters, features, names):
         """Yield variances of the data and of the states."""
-        if self.covariance is not None:
+        if not self._free_covariances().all():
             return
         variances = self._variance
         if self.covariance_type == "spherical":
             variances = np.full_like(variances, variances.mean())
-        parts, weight = self.moments(parameters)[1], self.weight(features)
+        parts, weight = self.moments(parameters)[1], self.row_weight(features)
         about = variances, self._centre, names, "state"
         yield self.added, *about, parts, weight
 

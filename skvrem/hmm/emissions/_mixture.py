@@ -6,14 +6,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skvrem.hmm.emissions._base import Emission, check_shares, given
+from skvrem.hmm.emissions._base import (
+    Emission,
+    check_shares,
+    given,
+    given_shares,
+)
 from skvrem.hmm.emissions._coordinates import (
     RowPieces,
-    Shares,
     bounded_log,
     draw_codes,
 )
 from skvrem.hmm.emissions._gaussian import Gaussian
+from skvrem.utils._algebra import pieces
 from skvrem.utils._validation import check_integer
 
 
@@ -31,12 +36,15 @@ class MixtureGaussian(Emission):
         As of :class:`Gaussian`; "tied" is one matrix for the components of a state.
     reg_covar : float or "auto", default="auto"
         Added to the variances in the M step.
-    weight_init : array-like of shape (n_states, n_mix), default=None
-        Starting values of the weights, rows that sum to 1.
-    mean_init : array-like of shape (n_states, n_mix, n_features), default=None
-        Starting values of the means.
-    covariance_init : array-like, default=None
-        Starting values of the covariances, shape as `covariance_`.
+    weight : array-like of shape (n_states, n_mix), default=None
+        Fixed weights; NaN are free, and share what the others leave of 1.
+    mean : array-like of shape (n_states, n_mix, n_features), default=None
+        Fixed means; NaN are free.
+    covariance : array-like, default=None
+        Fixed covariances, shape as `covariance_`; NaN are free, and matrices are so as
+        a whole.
+    weight_init, mean_init, covariance_init : array-like, default=None
+        Starting values.
 
     Attributes
     ----------
@@ -70,6 +78,9 @@ class MixtureGaussian(Emission):
         covariance_type: Literal["diag", "full", "tied", "spherical"] = "diag",
         *,
         reg_covar: float | Literal["auto"] = "auto",
+        weight: ArrayLike | None = None,
+        mean: ArrayLike | None = None,
+        covariance: ArrayLike | None = None,
         weight_init: ArrayLike | None = None,
         mean_init: ArrayLike | None = None,
         covariance_init: ArrayLike | None = None,
@@ -77,9 +88,23 @@ class MixtureGaussian(Emission):
         self.n_mix = n_mix
         self.covariance_type = covariance_type
         self.reg_covar = reg_covar
+        self.weight = weight
+        self.mean = mean
+        self.covariance = covariance
         self.weight_init = weight_init
         self.mean_init = mean_init
         self.covariance_init = covariance_init
+
+    def is_given(self):
+        """Whether users gave all parameters."""
+        values = self.weight, self.mean, self.covariance
+        return not any(
+            v is None or np.isnan(np.asarray(v, float)).any() for v in values
+        )
+
+    def n_given(self):
+        """Return how many columns the means are of."""
+        return np.shape(self.mean)[2]
 
     @property
     def n_parts(self):
@@ -91,29 +116,34 @@ class MixtureGaussian(Emission):
         #: Components of a state are the states of this.
         self._inner = Gaussian(self.covariance_type, reg_covar=self.reg_covar)
         self._inner.open(X, self.n_mix)
-        n, m, d = self.n_states_, self.n_mix, self.n_columns_
+        n, m = self.n_states_, self.n_mix
         weight = given(self, "weight_init", (n, m))
         if weight is not None:
             check_shares(weight, "weight_init of MixtureGaussian", (n, m))
-        self._shares = Shares(np.ones((n, m), bool))
-        given(self, "mean_init", (n, m, d))
-        given(self, "covariance_init", (n, *self._inner._covariance_shape(m, d)))
-        for state in range(n):
-            self._started(state).prepare(X)
+        self._shares = given_shares(self, "weight")
+        #: The components of every state, with what users gave of them.
+        self._states = [self._open_state(state, X) for state in range(n)]
 
-    def _started(self, state):
-        """The components of a state, with their starting values."""
+    def _shape(self, name):
+        return self.n_states_, self.n_mix  # of weights
+
+    def _open_state(self, state, X):
         m, d = self.n_mix, self.n_columns_
-        shapes = {
-            "mean_init": (m, d),
-            "covariance_init": self._inner._covariance_shape(m, d),
-        }
-        family = Gaussian(self.covariance_type, reg_covar=self.reg_covar)
+        shapes = {"mean": (m, d), "covariance": self._inner._covariance_shape(m, d)}
+        own = {}
         for name, shape in shapes.items():
-            value = given(self, name, (self.n_states_, *shape))
-            setattr(family, name, None if value is None else value[state])
-        vars(family).update(n_states_=m, n_columns_=d)
-        return family
+            for end in ("", "_init"):
+                value = given(self, f"{name}{end}", (self.n_states_, *shape))
+                own[f"{name}{end}"] = None if value is None else value[state]
+        family = Gaussian(self.covariance_type, reg_covar=self.reg_covar, **own)
+        return family.open(X, m)
+
+    def _map(self, method, *parts):
+        """What a method of every state's components returns of arguments of each."""
+        return [
+            getattr(family, method)(*own)
+            for family, *own in zip(self._states, *parts, strict=True)
+        ]
 
     def check(self, X):
         """Raise a ValueError where X holds values that the family does not know."""
@@ -142,7 +172,7 @@ class MixtureGaussian(Emission):
         """Return the columns of some rows."""
         return self._inner.columns(X, missing)
 
-    def complete(self, sums, parameters):
+    def complete(self, sums, parameters, collected=None):
         """Return sums of complete rows, missing values by their conditional moments."""
         _, inner = self._split(parameters)
         sums = self._by_state(sums)
@@ -154,7 +184,7 @@ class MixtureGaussian(Emission):
     def _pairs(self):
         return [(self.ONE, self.ONE), *self._inner._pairs()]
 
-    def weight(self, features):
+    def row_weight(self, features):
         """Return the states' shares of the rows."""
         return self._by_state(features)[:, :, 0].sum(axis=1)
 
@@ -211,10 +241,8 @@ class MixtureGaussian(Emission):
         if not repair and counts.min() < 0.0:
             return None
         old, old_inner = self._split(before)
-        inner = [
-            self._inner.maximize(own, own_before, repair)
-            for own, own_before in zip(sums[:, :, 1:], old_inner, strict=True)
-        ]
+        repairs = [repair] * self.n_states_
+        inner = self._map("maximize", sums[:, :, 1:], old_inner, repairs)
         if any(part is None for part in inner):
             return None
         return self._join(self._shares.maximize(counts, old), inner)
@@ -233,8 +261,8 @@ class MixtureGaussian(Emission):
         """Put what the user gave in the place of starting values."""
         weight, inner = self._split(parameters)
         value = given(self, "weight_init", weight.shape)
-        inner = [self._started(k).given_start(own) for k, own in enumerate(inner)]
-        return self._join(weight if value is None else value, inner)
+        weight = self._shares.complete(weight if value is None else value)
+        return self._join(weight, self._map("given_start", inner))
 
     # Free coordinates: log-ratios of weights, then those of every state's components
 
@@ -245,42 +273,36 @@ class MixtureGaussian(Emission):
     def free(self, parameters):
         """Return the free coordinates."""
         weight, inner = self._split(parameters)
-        return np.concatenate(
-            [self._shares.free(weight), *map(self._inner.free, inner)]
-        )
+        return np.concatenate([self._shares.free(weight), *self._map("free", inner)])
 
     def bind(self, vector, parameters):
         """Return the parameters with these free coordinates."""
         _, inner = self._split(parameters)
         n_weights = self._shares.n_parameters()
-        vectors = np.split(vector[n_weights:], self.n_states_)
-        parts = zip(vectors, inner, strict=True)
+        vectors = pieces(vector[n_weights:], self._map("n_parameters"))
         return self._join(
-            self._shares.bind(vector[:n_weights]),
-            [self._inner.bind(own, before) for own, before in parts],
+            self._shares.bind(vector[:n_weights]), self._map("bind", vectors, inner)
         )
 
     def slope(self, parameters, features):
         """Return the gradient, in free coordinates, of Q."""
         weight, inner = self._split(parameters)
         sums = self._by_state(features)
-        parts = zip(inner, sums[:, :, 1:], strict=True)
-        return np.concatenate(
-            [
-                self._shares.slope(weight, sums[:, :, 0]),
-                *(self._inner.slope(own, part) for own, part in parts),
-            ]
-        )
+        weights = self._shares.slope(weight, sums[:, :, 0])
+        return np.concatenate([weights, *self._map("slope", inner, sums[:, :, 1:])])
 
     def n_parameters(self):
         """Return the number of free parameters of all states."""
-        inner = self.n_states_ * self._inner.n_parameters()
-        return self._shares.n_parameters() + inner
+        return self._shares.n_parameters() + sum(self._map("n_parameters"))
 
     def row_pieces(self, X):
-        """Return what kernels of single rows take, but of rows missing in part."""
+        """Return what kernels of single rows take.
+
+        None for rows missing in part, and where something is given.
+        """
         inner = self._inner.row_pieces(X)
-        if inner is None:
+        given = self.weight, self.mean, self.covariance
+        if inner is None or any(value is not None for value in given):
             return None
         n, m, free = self.n_states_, self.n_mix, self._inner.n_parameters()
         index, nothing = self._shares.row_index(), np.empty((len(X), 0))

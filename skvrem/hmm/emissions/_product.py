@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, clone
 
 from skvrem.hmm.emissions._base import Emission, published
 from skvrem.utils._algebra import pieces
+from skvrem.utils._columns import column_number
 
 
 class Product(Emission):
@@ -18,9 +19,8 @@ class Product(Emission):
     Parameters
     ----------
     parts : list of tuples (name, family, columns)
-        Columns are a list of numbers or, where X is a data frame, of names. Numbers
-        are those in X, ids of sequences left out, and every column needs a part. If
-        all are names, other columns of X are left alone, whatever they hold.
+        Columns are a list of numbers in X or, where X is a data frame, of names. What
+        no part takes is left alone, whatever it holds.
 
     Attributes
     ----------
@@ -93,15 +93,6 @@ class Product(Emission):
         ]
         return self
 
-    @property
-    def column_names(self):
-        """Names of the columns that the parts take, None where some are numbers."""
-        try:
-            columns = [c for _, _, columns in self.parts for c in columns]
-        except (TypeError, ValueError):
-            return None  # `open` says what is wrong
-        return set(columns) if all(isinstance(c, str) for c in columns) else None
-
     def __getitem__(self, name):
         return self.parts_[name]
 
@@ -124,87 +115,143 @@ class Product(Emission):
         """Rows that are averaged before they are clustered to find a start."""
         return max(family.window for family in self._each())
 
-    def open(self, X, n_states, names=None):
+    def is_given(self):
+        """Whether users gave all parameters of all parts."""
+        try:
+            return all(family.is_given() for _, family, _ in self.parts)
+        except (AttributeError, TypeError, ValueError):
+            return False  # `open` says what is wrong
+
+    def n_given(self):
+        """Return how many columns the parts take, by number."""
+        return 1 + max(j for _, _, columns in self.parts for j in columns)
+
+    def reads(self, names, n_columns, rest):
+        """Return the numbers of the columns of X that parts take."""
+        taken = self._resolve(names, n_columns, rest)
+        return sorted({j for columns in taken.values() for j in columns})
+
+    def open(self, X, n_states, names=None, numbers=None):
         """Open every part on its columns."""
         self.n_states_, self.n_columns_ = n_states, X.shape[1]
-        self._places = self._resolve(names, X.shape[1])
-        self.parts_ = {}
+        numbers = list(range(X.shape[1])) if numbers is None else list(numbers)
+        every, n_columns = [None] * (max(numbers) + 1), max(numbers) + 1
+        for number, name in zip(numbers, names or [None] * len(numbers), strict=True):
+            every[number] = name
+        taken = self._resolve(every, n_columns, numbers)
+        self._places, self.parts_ = {}, {}
         for name, family, _ in self.parts:
-            if not isinstance(family, Emission):
-                raise ValueError(f"Part {name!r} must be a family, got {family!r}.")
-            part = X[:, self._places[name]]
-            self.parts_[name] = clone(family).open(part, n_states)
+            self._places[name] = places = [numbers.index(j) for j in taken[name]]
+            own_names = [names[j] for j in places] if names else None
+            own = clone(family).open(X[:, places], n_states, own_names, taken[name])
+            self.parts_[name] = own
         mixed = [name for name, family in self.parts_.items() if family.n_parts > 1]
         if len(mixed) > 1:
             raise ValueError(
                 "One part of a Product can be a mixture: put their columns into one, "
                 f"got the mixtures {mixed}."
             )
+        self._seat(X)
         return self
+
+    def _seat(self, X):
+        """Find out where the parts' columns are once rows have been entered."""
+        self._plain = all(
+            type(family).enter is Emission.enter for family in self.parts_.values()
+        )
+        self._seats = dict(self._places)
+        if self._plain:
+            return
+        first = 0
+        for name, family in self.parts_.items():
+            width = family.enter(X[:1, self._places[name]]).shape[1]
+            self._seats[name] = list(range(first, first + width))
+            first += width
+
+    def enter(self, X):
+        """Return the rows as the parts want them, side by side."""
+        if self._plain:
+            return X
+        parts = zip(self.parts_.values(), self._places.values(), strict=True)
+        return np.hstack([family.enter(X[:, places]) for family, places in parts])
+
+    @property
+    def emits(self):
+        """Numbers, among the columns it reads, of those that states emit."""
+        return sorted(j for columns in self._emitted().values() for j in columns)
+
+    def _emitted(self):
+        """The columns that every part emits."""
+        return {
+            name: [self._places[name][j] for j in family.emits]
+            for name, family in self.parts_.items()
+        }
+
+    def _outputs(self):
+        """Where the columns of every part are among all that are emitted."""
+        emits = self.emits
+        return [[emits.index(j) for j in own] for own in self._emitted().values()]
 
     @property
     def n_parts(self):
         """Parts of the family that is a mixture."""
         return max(family.n_parts for family in self._each())
 
-    def _resolve(self, names, n_columns):
-        """Return the numbers of the columns of every part."""
-        places = {}
+    def _resolve(self, names, n_columns, rest):
+        """Return the numbers of the columns of X that every part takes.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column, or two parts emit one.
+        """
+        places, emitted = {}, []
         known = isinstance(self.parts, list | tuple)
-        if not (known and all(map(_is_part, self.parts))):
+        if not (known and len(self.parts) and all(map(_is_part, self.parts))):
             raise ValueError(
                 "parts of Product must be a list of (name, family, columns), where "
                 f"columns are a list of names or numbers, got {self.parts!r}."
             )
-        for name, _, columns in self.parts:
-            numbers = []
-            for column in columns:
-                if isinstance(column, str):
-                    if names is None or column not in names:
-                        raise ValueError(
-                            f"Part {name!r} names the column {column!r}: X has "
-                            f"{'no names' if names is None else names}."
-                        )
-                    column = names.index(column)
-                if not 0 <= column < n_columns:
-                    raise ValueError(
-                        f"Part {name!r} asks for column {column}; X has {n_columns} "
-                        "observed columns."
-                    )
-                numbers.append(int(column))
+        for name, family, columns in self.parts:
+            if not isinstance(family, Emission):
+                raise ValueError(f"Part {name!r} must be a family, got {family!r}.")
             if name in places:
                 raise ValueError(f"Two parts have the name {name!r}.")
-            places[name] = numbers
-        used = sorted(chain.from_iterable(places.values()))
-        if used != list(range(n_columns)):
-            left = [j for j in range(n_columns) if j not in used]
-            twice = sorted({j for j in used if used.count(j) > 1})
-            wrong = [
-                f"{what} {[j if names is None else names[j] for j in which]}"
-                for what, which in (("no part takes", left), ("several take", twice))
-                if which
-            ]
+            use = f"A column of part {name!r}"
+            numbers = [column_number(c, use, names, n_columns) for c in columns]
+            own = family.reads(names, n_columns, numbers)
+            inputs = {*own} - {*numbers}
+            emitted += [j for j in numbers if j not in inputs]
+            hidden = sorted({*numbers} - {*rest})
+            if hidden:
+                raise ValueError(
+                    f"Part {name!r} takes the columns {_named(hidden, names)}, which "
+                    "hold ids of sequences, or inputs of transitions that states do "
+                    "not emit (observed=True if they do)."
+                )
+            places[name] = own
+        twice = sorted({j for j in emitted if emitted.count(j) > 1})
+        if twice:
             raise ValueError(
-                f"The parts must take each of the {n_columns} observed columns once, "
-                f"they take {used}: {' and '.join(wrong)}. Parts that name all their "
-                "columns leave the others of a data frame alone."
+                "A column can be emitted by one part only: several take "
+                f"{_named(twice, names)}."
             )
         return places
 
     def _each(self, X=None):
         for name, family in self.parts_.items():
-            yield (family, X[:, self._places[name]]) if X is not None else family
+            yield (family, X[:, self._seats[name]]) if X is not None else family
 
     def check(self, X):
         """Raise a ValueError where a part does not know its values."""
-        for family, part in self._each(X):
-            family.check(part)
+        for family, places in zip(self._each(), self._places.values(), strict=True):
+            family.check(X[:, places])
 
     def bound(self, X):
         """Return the families for the values that are missing in X."""
         family = copy(self)
         family.parts_ = {
-            name: part.bound(X[:, self._places[name]])
+            name: part.bound(X[:, self._seats[name]])
             for name, part in self.parts_.items()
         }
         return family
@@ -218,7 +265,7 @@ class Product(Emission):
         """Return the columns of some rows; they follow the parameters if `follows`."""
         X, n = np.asarray(X, np.float64), len(self.parts_)
         own = [None] * n if parameters is None else self._split(parameters)
-        parts = [X[:, places] for places in self._places.values()]
+        parts = [X[:, seats] for seats in self._seats.values()]
         return np.hstack(self._map("columns", parts, [missing] * n, own))
 
     def features(self, missing):
@@ -230,7 +277,7 @@ class Product(Emission):
                 own = np.where(own >= 0, own + offset, own)[part.merged]
                 rows = self.n_states_ if self.follows else 1
                 all_of.append(np.broadcast_to(own, (rows, own.shape[1])))
-            sample = np.zeros((1, len(self._places[name])))
+            sample = np.zeros((1, len(self._seats[name])))
             offset += family.columns(sample, missing).shape[1]
         return self._merge(np.stack([np.hstack(first), np.hstack(second)], axis=2))
 
@@ -256,7 +303,7 @@ class Product(Emission):
         return pieces(parameters, [len(family.scales()) for family in self._each()])
 
     def _split_features(self, features):
-        return self._cut(features, [len(family._pairs()) for family in self._each()])
+        return self._cut(features, self._map("n_features"))
 
     def _cut(self, features, sizes):
         # Only a mixture tells the parts of a state apart.
@@ -289,10 +336,34 @@ class Product(Emission):
         """Return how many features rows are made into."""
         return sum(self._map("n_row_features"))
 
-    def complete(self, sums, parameters):
+    def complete(self, sums, parameters, collected=None):
         """Return sums of the families' features from those of the rows' features."""
         sums = self._cut(sums, self._map("n_row_features"))
-        return _side_by_side(self._map("complete", sums, self._split(parameters)))
+        own = self._of_following(collected)
+        return _side_by_side(self._map("complete", sums, self._split(parameters), own))
+
+    def collect(self, X, weights, parameters):
+        """Return the sums of the parts that follow their parameters, side by side."""
+        each = zip(self._each(X), self._split(parameters), strict=True)
+        sums = [
+            family.collect(part, weights, own)
+            for (family, part), own in each
+            if family.follows
+        ]
+        return np.hstack(sums)
+
+    def _of_following(self, collected):
+        """Cut sums of the parts that follow their parameters; None for the others."""
+        sizes = [f.n_features() * f.follows for f in self._each()]
+        if collected is None:
+            return [None] * len(sizes)
+        cut = zip(pieces(collected, sizes), sizes, strict=True)
+        return [part if size else None for part, size in cut]
+
+    def model_sums(self, parameters, features):
+        """Return the sums that the model expects of states of the same weights."""
+        parts = self._split(parameters), self._split_features(features)
+        return _side_by_side(self._map("model_sums", *parts))
 
     def weighted(self, parameters, weight):
         """Return the sums of features to expect where states have such weights."""
@@ -339,28 +410,39 @@ class Product(Emission):
         return found
 
     def moments(self, parameters):
-        """Return mean and variance of every feature."""
-        found = np.empty((2, len(parameters), self.n_columns_))
-        for places, part in zip(
-            self._places.values(),
-            self._map("moments", self._split(parameters)),
-            strict=True,
-        ):
-            found[:, :, places] = part
+        """Return mean and variance of every emitted column."""
+        found = np.empty((2, len(parameters), len(self.emits)))
+        parts = self._map("moments", self._split(parameters))
+        for outputs, part in zip(self._outputs(), parts, strict=True):
+            found[:, :, outputs] = part
         return tuple(found)
 
-    def tails(self, x, j, parameters):
-        """Return the probabilities of less and of more than x in feature j."""
-        for family, places, part in zip(
-            self._each(), self._places.values(), self._split(parameters), strict=True
-        ):
-            if j in places:
-                return family.tails(x, places.index(j), part)
+    def moments_at(self, parameters, X):
+        """Return mean and variance of what is emitted, (n_rows, n_states, n)."""
+        found = np.empty((2, len(X), len(parameters), len(self.emits)))
+        parts = self._split(parameters), [part for _, part in self._each(X)]
+        moments = self._map("moments_at", *parts)
+        for outputs, part in zip(self._outputs(), moments, strict=True):
+            found[:, :, :, outputs] = part
+        return tuple(found)
+
+    def tails_at(self, X, j, parameters):
+        """Return the probabilities of less and of more than emitted column j of X."""
+        parts = self._each(X), self._outputs(), self._split(parameters)
+        for (family, rows), outputs, own in zip(*parts, strict=True):
+            if j in outputs:
+                return family.tails_at(rows, outputs.index(j), own)
         raise AssertionError("every column has a part")
 
-    def weight(self, features):
+    def probabilities_at(self, parameters, X):
+        """Return the probabilities of categories by name of the part."""
+        parts = self._split(parameters), [part for _, part in self._each(X)]
+        found = zip(self.parts_, self._map("probabilities_at", *parts), strict=True)
+        return {name: own for name, own in found if own is not None} or None
+
+    def row_weight(self, features):
         """Return the states' shares of the rows."""
-        return np.max(self._map("weight", self._split_features(features)), axis=0)
+        return np.max(self._map("row_weight", self._split_features(features)), axis=0)
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
@@ -395,12 +477,22 @@ class Product(Emission):
 
     def draw(self, parameters, states, rng):
         """Return a row for every state."""
-        X, n_parts = np.empty((len(states), self.n_columns_)), len(self.parts_)
+        n_parts = len(self.parts_)
         drawn = self._map(
             "draw", self._split(parameters), [states] * n_parts, [rng] * n_parts
         )
-        for places, part in zip(self._places.values(), drawn, strict=True):
-            X[:, places] = part
+        return self._emit(drawn)
+
+    def draw_at(self, parameters, states, rng, X):
+        """Return what is emitted for every state, in rows X."""
+        parts = self._split(parameters), [part for _, part in self._each(X)]
+        each = zip(self._each(), *parts, strict=True)
+        return self._emit([f.draw_at(own, states, rng, rows) for f, own, rows in each])
+
+    def _emit(self, drawn):
+        X = np.empty((len(drawn[0]), len(self.emits)))
+        for outputs, part in zip(self._outputs(), drawn, strict=True):
+            X[:, outputs] = part
         return X
 
     def describe(self, names):
@@ -419,6 +511,11 @@ def _is_part(part):
         and not isinstance(part[2], str)
         and hasattr(part[2], "__iter__")
     )
+
+
+def _named(columns, names):
+    """Columns by name, or by number where they have none."""
+    return [names[j] if names else j for j in columns]
 
 
 def _side_by_side(sums):

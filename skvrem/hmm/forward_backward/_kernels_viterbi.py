@@ -59,3 +59,23 @@ def viterbi(
         for t in range(end - 1, begin, -1):
             best = origin[t, best]
             states[t - 1] = best
+
+
+@kernel
+def draw_path(filtered, bounds, tables, which, uniform, states):
+    """Fill states (n_rows), drawn backward: p(x_t | x_{t+1}, y) ~ alpha_t Gamma_t."""
+    n = filtered.shape[1]
+    edges = np.empty(n)
+    for sequence in range(bounds.size - 1):
+        for t in range(bounds[sequence + 1] - 1, bounds[sequence] - 1, -1):
+            last = t + 1 == bounds[sequence + 1]
+            m = which[t] if which.size else 0
+            total = 0.0
+            for i in range(n):
+                leads = 1.0 if last else tables[m, i, states[t + 1]]
+                total += filtered[t, i] * leads
+                edges[i] = total
+            state = 0
+            while state < n - 1 and edges[state] <= uniform[t] * total:
+                state += 1
+            states[t] = state

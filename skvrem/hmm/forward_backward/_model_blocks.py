@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.hmm.forward_backward._kernels import LANES, STEPS
+from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE
 from skvrem.hmm.forward_backward._model_layout import NONE
 from skvrem.hmm.forward_backward._model_passes import Passes, weighted_shares
 from skvrem.utils._parallel import parallel_map
@@ -124,6 +124,12 @@ class BlockPasses(Passes):
         groups = range(len(self.part.groups))
         sums = [self.no_sums(self.part.n_tiles) for _ in groups]
         self.posteriors = [NONE for _ in groups]
+        if self.follows is not None:
+            size = self.layout.n_tiles * self.n * TILE
+            buffers = [((g, "posteriors"), size) for g in groups]
+            self.posteriors = [self.layout.buffer(*own) for own in buffers]
+            for laid in self.posteriors:
+                self._of_part(laid, self.part)[:] = 0.0
         right = self._right()
         messages = self.blocks.messages[self.number]
 

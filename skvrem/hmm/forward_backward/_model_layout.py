@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE, lay_out
-from skvrem.utils._parallel import parallel_map
+from skvrem.utils._parallel import one_blas_thread, parallel_map
 from skvrem.utils._simd import WIDTH
 
 # Rows of a group, and fewest steps of a lane that begins inside a sequence.
@@ -166,11 +166,33 @@ class Layout:
         """Lay out the columns of a part anew, for features by these parameters."""
 
         def fill(group):
-            lanes = map(np.arange, group.start, group.stop)
-            at = self.row_numbers(np.concatenate(list(lanes)))
-            self._lay(self.rows.take(at, parameters), group, group.columns)
+            taken = self.rows.take(self._rows_of(group), parameters)
+            self._lay(taken, group, group.columns)
 
         list(parallel_map(fill, part.groups))
+
+    def collect(self, part, posteriors, parameters):
+        """Return the sums that rows of a part make with their posteriors."""
+
+        def add_up(g):
+            group, n = part.groups[g], len(posteriors[g]) // (self.n_tiles * TILE)
+            laid = self.of_tiles(posteriors[g], part.first, part.first + part.n_tiles)
+            lanes = _lanes(laid, part.n_tiles, n)
+            sizes = zip(lanes, group.stop - group.start, strict=True)
+            weights = np.concatenate([lane[:size] for lane, size in sizes])
+            return self.rows.collect(self._rows_of(group), weights, parameters)
+
+        with one_blas_thread():  # the bits of a product may depend on their number
+            return sum(parallel_map(add_up, range(len(part.groups))))
+
+    def _rows_of(self, group):
+        """Which rows of the container are in the lanes of a group."""
+        some = group.stop > group.start
+        start, stop = group.start[some], group.stop[some]
+        if start.size and (start[1:] == stop[:-1]).all():
+            return self._select(start[0], stop[-1])
+        at = np.concatenate(list(map(np.arange, group.start, group.stop)))
+        return self.row_numbers(at)
 
     def halves(self, number):
         """Return both halves of a group."""
@@ -335,11 +357,16 @@ class Layout:
         """Return arrays (n_tiles, n, TILE) of the groups as (n_rows, n)."""
         out = np.empty((self.n_rows, n))
         for group, part in zip(self.groups, laid, strict=True):
-            part = part.reshape(self.n_tiles, n, STEPS, LANES)
-            part = part.transpose(3, 0, 2, 1).reshape(LANES, -1, n)
+            part = _lanes(part, self.n_tiles, n)
             for lane, (a, b) in enumerate(zip(group.start, group.stop, strict=True)):
                 out[a:b] = part[lane, : b - a]
         return out
+
+
+def _lanes(laid, n_tiles, n):
+    """Return an array (n_tiles, n, TILE) as (LANES, n_steps, n)."""
+    laid = laid.reshape(n_tiles, n, STEPS, LANES)
+    return laid.transpose(3, 0, 2, 1).reshape(LANES, -1, n)
 
 
 def _whole_tiles(steps):

@@ -304,7 +304,8 @@ class Passes:
 
         Pairs are (n_states, n_states), or with a second matrix (2, n_states, n_states),
         or with coefficients xi (n_states, n_states), the sum of xi log p, its gradient
-        and the upper triangles of minus its Hessian, flat.
+        and the upper triangles of minus its Hessian, flat. Where emissions follow
+        parameters the sums that they collect come last.
         """
         layout, n = self.layout, self.n
         groups, tiles = layout.groups, layout.n_tiles
@@ -312,7 +313,10 @@ class Passes:
             [self.no_sums(part.n_tiles) for _ in groups] for part in layout.parts
         ]
         self.posteriors = [
-            np.zeros(tiles * n * TILE) if self.by_row else NONE for _ in groups
+            np.zeros(tiles * n * TILE)
+            if self.by_row or self.follows is not None
+            else NONE
+            for _ in groups
         ]
         #: Messages to the left of the parts.
         self.messages = np.zeros((len(layout.parts), len(groups), n * LANES))
@@ -356,7 +360,10 @@ class Passes:
             pairs = sum(explained)
         wide = self.wide, self.n_features, WIDTH
         features = sum(s[3].reshape(wide).sum(axis=2) for s in sums)
-        return start, pairs, features
+        if self.follows is None:
+            return start, pairs, features
+        collected = self.layout.collect(part, self.posteriors, self.follows)
+        return start, pairs, features, collected
 
     def _backward(self, g, tolerance=0.0):
         """Run backward over the parts; return the tiles that were not needed."""

@@ -1,4 +1,4 @@
-"""The most probable states of whole sequences."""
+"""The most probable states of whole sequences, and draws of them."""
 
 import numpy as np
 from scipy.special import logsumexp
@@ -70,3 +70,35 @@ def most_probable_paths(rows, chain, log_start, log_transitions, which):
     for _ in parallel_map(decode, range(n_tasks)):
         pass
     return states, scores
+
+
+def draw_paths(filtered, bounds, tables, which, uniform):
+    """Draw states of all rows from their distribution given the sequences.
+
+    Parameters
+    ----------
+    filtered : ndarray of shape (n_rows, n_states)
+        Probabilities given the rows up to each.
+    bounds : ndarray of int of shape (n_sequences + 1,)
+    tables : ndarray of shape (n_matrices, n_states, n_states)
+        Transitions.
+    which : ndarray of int of shape (n_rows,), or empty
+        The matrix that leads on from each row; empty is the first.
+    uniform : ndarray of shape (n_paths, n_rows)
+        Uniform random numbers.
+
+    Returns
+    -------
+    states : ndarray of int of shape (n_paths, n_rows)
+    """
+    bounds = np.asarray(bounds, np.int64)
+    states = np.empty(uniform.shape, np.int64)
+
+    def draw(path):
+        _kernels_viterbi.draw_path(
+            filtered, bounds, tables, which, uniform[path], states[path]
+        )
+
+    for _ in parallel_map(draw, range(len(states))):
+        pass
+    return states

@@ -38,6 +38,8 @@ class SequenceRows:
         Rows that the other matrix of transitions leads to; no first one of a sequence.
     design : ndarray of shape (n_rows, n_inputs), or None
         What transitions into the rows depend on.
+    collect : callable, or None
+        Makes sums of rows, their weights in the states, and parameters.
     """
 
     def __init__(
@@ -51,8 +53,10 @@ class SequenceRows:
         n_states=0,
         switched=None,
         design=None,
+        collect=None,
     ):
         self.X = X
+        self._collect = collect
         #: Laid out anew in every pass, so that a memory map need not fit in memory.
         self.streamed = is_memmap(X)
         self.design = design
@@ -85,6 +89,10 @@ class SequenceRows:
         labels = self.labels[selection, None]
         others = (labels >= 0) & (labels != np.arange(self.n_states))
         return np.hstack([columns, others])
+
+    def collect(self, selection, weights, parameters):
+        """Return sums over rows that states have such weights in."""
+        return self._collect(self.X[selection], weights, parameters)
 
     def features(self, selection, parameters=None):
         """Return the products of columns of some rows."""
@@ -161,7 +169,15 @@ class SequenceSource(ArraySource):
         if inputs is not None:
             entered = transitions.enter(inputs, bounds, carried)
         rows = SequenceRows(
-            X, bounds, columns, first, second, labels, n_states, **entered
+            X,
+            bounds,
+            columns,
+            first,
+            second,
+            labels,
+            n_states,
+            collect=emission.collect,
+            **entered,
         )
         lengths = np.diff(bounds)
         unit = np.empty(0) if weight is None else np.asarray(weight, float)

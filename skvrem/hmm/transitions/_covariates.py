@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, numbered
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
-from skvrem.utils._validation import check_parameters
+from skvrem.utils._validation import check_integer, check_parameters
 
 
 class Covariates(Transitions):
@@ -46,6 +46,8 @@ class Covariates(Transitions):
         Penalty ``alpha / 2`` times the squares of the coefficients of covariates that
         are scaled to variance 1, which keeps those of transitions that never happen
         finite. The log-likelihood it adds to is that of all rows.
+    reference : int, default=None
+        The state whose logit is 0, out of every state; None is staying.
     observed : bool, default=False
         Whether states emit the covariates as well.
 
@@ -89,19 +91,29 @@ class Covariates(Transitions):
         mask: ArrayLike | Literal["left-right", "upper-triangular"] | None = None,
         init: ArrayLike | None = None,
         alpha: float = 1e-3,
+        reference: int | None = None,
         observed: bool = False,
     ):
         self.columns = columns
         self.mask = mask
         self.init = init
         self.alpha = alpha
+        self.reference = reference
         self.observed = observed
 
     scale = "real"
 
     def open(self, n):
         """Check the parameters for n states."""
-        check_parameters(self)
+        check_parameters(self, reference=None)
+        if self.reference is not None:
+            check_integer(self, "reference")
+            if self.reference >= n:
+                raise ValueError(
+                    f"reference of Covariates must be a state from 0 to {n - 1}, got "
+                    f"{self.reference}."
+                )
+        self._against = self.reference
         if not len(self.columns):
             raise ValueError(
                 "columns of Covariates must be a list of names or numbers of columns "
@@ -115,7 +127,7 @@ class Covariates(Transitions):
 
     def _refer(self):
         """Find the references, and what is free."""
-        self._reference = _references(self._allowed)
+        self._reference = self._references(self._allowed, self._against)
         self._varies = self._allowed.copy()
         self._varies[self._reference] = False
 
@@ -179,7 +191,7 @@ class Covariates(Transitions):
                 f"Z must have a column for each of {list(self.columns)}, got shape "
                 f"{Z.shape}."
             )
-        return self.tables(self.parameters(None), Z)[0]
+        return self.matrices(self.parameters(None), Z)
 
     def steps(self, packed, states, inputs):
         """Return the states' probabilities a row further."""
@@ -339,7 +351,7 @@ class Covariates(Transitions):
         both = np.ix_(order, order)
         if packed.ndim == 3:
             packed, allowed = packed[both], self._allowed[both]
-            rows, first = _references(allowed)
+            rows, first = self._references(allowed, self._moved(order))
             return (packed - packed[rows, first][:, None]) * allowed[..., None]
         counts, value, b, h = self._parts(packed)
         (j, k), (r, s) = (np.triu_indices(len(x)) for x in (order, self._reach))
@@ -350,14 +362,22 @@ class Covariates(Transitions):
 
     def reorder(self, order):
         """Put what has been opened into another order."""
+        self._against = self._moved(order)
         self._allowed = self._allowed[np.ix_(order, order)]
         self._refer()
 
+    def _moved(self, order):
+        """The reference, where states are in another order."""
+        if self._against is None:
+            return None
+        return int(np.flatnonzero(np.equal(order, self._against))[0])
 
-def _references(allowed):
-    """Rows and columns of the entries whose logits are 0."""
-    rows = np.arange(len(allowed))
-    return rows, np.where(allowed[rows, rows], rows, allowed.argmax(axis=1))
+    @staticmethod
+    def _references(allowed, state):
+        """Rows and columns of the entries whose logits are 0."""
+        rows = np.arange(len(allowed))
+        wanted = rows if state is None else np.full(len(rows), state)
+        return rows, np.where(allowed[rows, wanted], wanted, allowed.argmax(axis=1))
 
 
 def _solve(matrix, vector, repair):

@@ -88,6 +88,11 @@ class Transitions(BaseEstimator):
             after[which == number] = states[which == number] @ table
         return after
 
+    def matrices(self, packed, inputs):
+        """Return the matrix of every row of inputs, (n_rows, n_states, n_states)."""
+        tables, which = self.tables(packed, inputs)
+        return tables[which] if which.size else tables
+
     def permute(self, packed, order):
         """Return the parameters, or sums, with the states in another order."""
         return packed[..., order[:, None], order]
@@ -351,17 +356,19 @@ class Initial:
     def __init__(self, startprob, init, prior, n, allowed=None):
         allowed = np.ones(n, bool) if allowed is None else allowed
         self.stationary = isinstance(startprob, str) and startprob == "stationary"
-        fixed = None if isinstance(startprob, str) else np.asarray(startprob, float)
-        varies = fixed is None and not self.stationary
-        given = 0.0 if fixed is None else fixed
+        fixed = np.full(n, np.nan)
+        if self.stationary:
+            fixed = allowed / allowed.sum()  # of which nothing is used
+        elif not isinstance(startprob, str):
+            fixed = np.asarray(startprob, float)
         self.prior = prior - 1.0
-        self._shares = Shares(varies & allowed[None], None, given, self.prior)
-        self._first = init if fixed is None else fixed
-        self._even = allowed / allowed.sum()
+        free = (np.isnan(fixed) & allowed)[None]
+        self._shares = Shares(free, None, np.nan_to_num(fixed), self.prior)
+        self._first = allowed / allowed.sum() if init is None else init
 
     def start(self):
         """Return the starting values."""
-        return self._even if self._first is None else np.asarray(self._first, float)
+        return self._shares.complete(np.asarray(self._first, float)[None])[0]
 
     def maximize(self, sums, before):
         """Return the distribution from sums of first states."""
@@ -386,10 +393,12 @@ class Initial:
     def row_logits(self):
         """Return numbers of coordinates, and logarithms of what is fixed.
 
-        None where a prior is, or first states are those in the long run.
+        None where a prior is, first states are those in the long run, or some
+        probabilities are given and others are free.
         """
-        index = self._shares.row_index()
-        if index is None or self.stationary:
+        index, shares = self._shares.row_index(), self._shares
+        in_part = shares.allowed.any() and shares.given.any()
+        if index is None or self.stationary or in_part:
             return None
         return index[0], bounded_log(self._shares.given[0])
 
@@ -418,16 +427,22 @@ def check_startprob(estimator):
             array = np.asarray(value, float)
         except (TypeError, ValueError):
             array = np.empty(0)
-        if array.shape != (n,) or not (
-            array.min() >= 0.0 and np.isclose(array.sum(), 1.0, atol=1e-6)
-        ):
+        whole = array.shape == (n,)
+        if whole and name == "startprob":
+            free, rest = np.isnan(array), 1.0 - np.nansum(array)
+            whole = rest > 0.0 if free.any() else abs(rest) <= 1e-6
+            whole = whole and not (array < 0.0).any()
+        elif whole:
+            whole = array.min() >= 0.0 and np.isclose(array.sum(), 1.0, atol=1e-6)
+        if not whole:
             free = "'free', 'stationary' or " if name == "startprob" else ""
+            nan = " (NaN are free)" if name == "startprob" else ""
             raise ValueError(
-                f"{name} must be {free}{n} probabilities that sum to 1 (single ones "
-                f"cannot be left free by NaN), got {value!r}."
+                f"{name} must be {free}{n} probabilities that sum to 1{nan}, got "
+                f"{value!r}."
             )
         first = getattr(estimator.transitions, "first", None)
-        if first is not None and len(first) == n and array[~first].any():
+        if first is not None and len(first) == n and (array[~first] > 0.0).any():
             state = int((~first & (array > 0.0)).argmax())
             raise ValueError(
                 f"With {type(estimator.transitions).__name__} a sequence cannot start "

@@ -1,0 +1,392 @@
+"""Families without closed forms, with derivatives that are exact."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betainc, digamma, gamma, gammaln, polygamma, stdtr
+
+from skvrem.hmm.emissions._density import DensityEmission
+from skvrem.hmm.emissions.densities._responses import counts_only
+
+LOG_PI, TWO_PI = float(np.log(np.pi)), 2.0 * np.pi
+
+
+class NegativeBinomial(DensityEmission):
+    """Counts that vary more than those of Poisson, independent given the state.
+
+    Parameters
+    ----------
+    mean, size : array-like of shape (n_states, n_features), default=None
+        Fixed parameters; NaN are free.
+    mean_init, size_init : array-like of shape (n_states, n_features), default=None
+        Starting values.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_states, n_features)
+        Expected counts.
+    size_ : ndarray of shape (n_states, n_features)
+        The variance is ``mean + mean**2 / size``; large is nearly Poisson.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, NegativeBinomial
+    >>> rng = np.random.default_rng(0)
+    >>> rate = rng.gamma(4.0, np.repeat([[0.5], [5.0], [0.5]], 200, axis=0))
+    >>> hmm = VRHMM(2, emission=NegativeBinomial(), random_state=0)
+    >>> hmm = hmm.fit(rng.poisson(rate))
+    >>> np.sort(hmm.emission_.mean_.ravel()).round()
+    array([ 2., 19.])
+    """
+
+    parameter_scales = {"mean": "positive", "size": "positive"}
+    discrete, window = True, 5
+
+    def __init__(
+        self,
+        mean: ArrayLike | None = None,
+        size: ArrayLike | None = None,
+        *,
+        mean_init: ArrayLike | None = None,
+        size_init: ArrayLike | None = None,
+    ):
+        self.mean = mean
+        self.size = size
+        self.mean_init = mean_init
+        self.size_init = size_init
+
+    def check(self, X):
+        """Raise a ValueError where X holds anything but counts."""
+        self._reject(X, counts_only(X), "counts 0, 1, 2, ...")
+
+    def log_density(self, x, mean, size):
+        """Return the log-probabilities of counts."""
+        total = size + mean
+        constant = gammaln(x + size) - gammaln(size) - gammaln(x + 1.0)
+        return constant + size * np.log(size / total) + x * np.log(mean / total)
+
+    def derivatives(self, x, mean, size):
+        """Return these, and derivatives by logarithms of mean and size."""
+        total, left = size + mean, x - mean
+        by_mean = size * left / total
+        rise = digamma(x + size) - digamma(size) + np.log(size / total) - left / total
+        bend = polygamma(1, x + size) - polygamma(1, size) + 1.0 / size - 1.0 / total
+        by_size = size * rise
+        both = size * mean * left / np.square(total)
+        curves = [
+            -mean * size * (size + x) / np.square(total),
+            both,
+            by_size + np.square(size) * (bend + left / np.square(total)),
+        ]
+        return self.log_density(x, mean, size), [by_mean, by_size], curves
+
+    def mean_variance(self, mean, size):
+        """Return mean and variance."""
+        return mean, mean + np.square(mean) / size
+
+    def cdf(self, x, mean, size):
+        """Return the probability of no more than x."""
+        return betainc(size, np.floor(x) + 1.0, size / (size + mean))
+
+    def sample(self, rng, mean, size):
+        """Return counts."""
+        return rng.poisson(rng.gamma(size, mean / size))
+
+    def start_columns(self, X):
+        """Return square roots of the counts."""
+        return np.sqrt(super().start_columns(X))
+
+
+class StudentT(DensityEmission):
+    """Real numbers with heavy tails, independent given the state.
+
+    Parameters
+    ----------
+    location, scale, df : array-like of shape (n_states, n_features), default=None
+        Fixed parameters; NaN are free. One number, as ``df=4``, is that of all states.
+    location_init, scale_init, df_init : array-like, default=None
+        Starting values.
+
+    Attributes
+    ----------
+    location_, scale_ : ndarray of shape (n_states, n_features)
+        Middle, and what the distance from it is divided by.
+    df_ : ndarray of shape (n_states, n_features)
+        Degrees of freedom.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, StudentT
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.repeat([[0.0], [8.0], [0.0]], 300, axis=0) + rng.standard_t(3, (900, 1))
+    >>> hmm = VRHMM(2, emission=StudentT(), random_state=0).fit(X)
+    >>> np.sort(hmm.emission_.location_.ravel()).round()
+    array([0., 8.])
+    """
+
+    parameter_scales = {"location": "location", "scale": "positive", "df": "positive"}
+
+    def __init__(
+        self,
+        location: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        df: ArrayLike | None = None,
+        *,
+        location_init: ArrayLike | None = None,
+        scale_init: ArrayLike | None = None,
+        df_init: ArrayLike | None = None,
+    ):
+        self.location = location
+        self.scale = scale
+        self.df = df
+        self.location_init = location_init
+        self.scale_init = scale_init
+        self.df_init = df_init
+
+    def blank(self):
+        """Return parameters for states that have no rows at all."""
+        location, scale, df = self._split(super().blank())
+        return np.hstack([location, scale * self._unit[0], np.full_like(df, 5.0)])
+
+    def log_density(self, x, location, scale, df):
+        """Return the log-densities."""
+        square = np.square((x - location) / scale)
+        constant = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df)
+        constant = constant - 0.5 * (np.log(df) + LOG_PI) - np.log(scale)
+        return constant - 0.5 * (df + 1.0) * np.log1p(square / df)
+
+    def derivatives(self, x, location, scale, df):
+        """Return these, and derivatives by location and by logarithms of the others.
+
+        Those of second order are, for location and scale, of EM's surrogate, in which
+        rows have weights w and which lies below the log-density: far rows have the
+        wrong curvature.
+        """
+        z = (x - location) / scale
+        square = z * z
+        total = df + square
+        w, log_tail = (df + 1.0) / total, np.log1p(square / df)
+        half = 0.5 * (df + 1.0)
+        gap = digamma(half) - digamma(0.5 * df)
+        bend = 0.5 * (polygamma(1, half) - polygamma(1, 0.5 * df))
+        by_df = 0.5 * (df * (gap - log_tail) - 1.0 + w * square)
+        change = (square - 1.0) / np.square(total)
+        curves = [
+            -w / np.square(scale),
+            np.zeros_like(w),
+            df * z / scale * change,
+            -1.0 - w * square,
+            df * square * change,
+            0.5 * df * (gap + df * bend - log_tail + square / total + square * change),
+        ]
+        slopes = [w * z / scale, w * square - 1.0, by_df]
+        return self.log_density(x, location, scale, df), slopes, curves
+
+    def mean_variance(self, location, scale, df):
+        """Return location and variance, infinite where there is none."""
+        variance = np.where(df > 2.0, df / np.where(df > 2.0, df - 2.0, 1.0), np.inf)
+        return location + 0.0 * scale, np.square(scale) * variance
+
+    def cdf(self, x, location, scale, df):
+        """Return the probability of no more than x."""
+        return stdtr(df, (x - location) / scale)
+
+    def sample(self, rng, location, scale, df):
+        """Return values."""
+        return location + scale * rng.standard_t(df)
+
+
+class Weibull(DensityEmission):
+    """Positive numbers, as waiting times and wind speeds, independent given the state.
+
+    Parameters
+    ----------
+    scale, shape : array-like of shape (n_states, n_features), default=None
+        Fixed parameters; NaN are free.
+    scale_init, shape_init : array-like of shape (n_states, n_features), default=None
+        Starting values.
+
+    Attributes
+    ----------
+    scale_, shape_ : ndarray of shape (n_states, n_features)
+        ``exp(-(x / scale) ** shape)`` is the probability of more than x.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, Weibull
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.repeat([[1.0], [30.0], [1.0]], 200, axis=0) * rng.weibull(2.0, (600, 1))
+    >>> hmm = VRHMM(2, emission=Weibull(), random_state=0).fit(X)
+    >>> np.sort(hmm.emission_.scale_.ravel()).round()
+    array([ 1., 31.])
+    """
+
+    parameter_scales = {"scale": "positive", "shape": "positive"}
+
+    def __init__(
+        self,
+        scale: ArrayLike | None = None,
+        shape: ArrayLike | None = None,
+        *,
+        scale_init: ArrayLike | None = None,
+        shape_init: ArrayLike | None = None,
+    ):
+        self.scale = scale
+        self.shape = shape
+        self.scale_init = scale_init
+        self.shape_init = shape_init
+
+    def check(self, X):
+        """Raise a ValueError where X holds anything but positive numbers."""
+        with np.errstate(invalid="ignore"):
+            self._reject(X, X <= 0.0, "positive numbers")
+
+    def prepare(self, X):
+        """Look at the rows of a fit: units, and what users gave."""
+        super().prepare(X)
+        with np.errstate(all="ignore"):  # `check` says what is wrong
+            logs = np.where(np.isnan(X), 0.0, np.log(X))
+        middle = logs.sum(axis=0) / np.maximum((~np.isnan(X)).sum(axis=0), 1)
+        self._middle = np.exp(np.nan_to_num(middle))
+
+    def blank(self):
+        """Return parameters for states that have no rows at all."""
+        scale, shape = self._split(super().blank())
+        return np.hstack([scale * self._middle, shape])
+
+    def log_density(self, x, scale, shape):
+        """Return the log-densities."""
+        log_x = np.log(x)
+        z = shape * (log_x - np.log(scale))
+        return np.log(shape) + z - log_x - np.exp(z)
+
+    def derivatives(self, x, scale, shape):
+        """Return these, and derivatives by logarithms of scale and shape."""
+        log_x = np.log(x)
+        z = shape * (log_x - np.log(scale))
+        e = np.exp(z)
+        log_f = np.log(shape) + z - log_x - e
+        both = shape * (e - 1.0 + z * e)
+        curves = [-np.square(shape) * e, both, z - z * e - z * z * e]
+        return log_f, [shape * (e - 1.0), 1.0 + z - z * e], curves
+
+    def mean_variance(self, scale, shape):
+        """Return mean and variance."""
+        first, second = gamma(1.0 + 1.0 / shape), gamma(1.0 + 2.0 / shape)
+        return scale * first, np.square(scale) * (second - np.square(first))
+
+    def cdf(self, x, scale, shape):
+        """Return the probability of no more than x."""
+        return -np.expm1(-((np.maximum(x, 0.0) / scale) ** shape))
+
+    def sample(self, rng, scale, shape):
+        """Return values."""
+        return scale * rng.weibull(shape)
+
+    def start_columns(self, X):
+        """Return logarithms."""
+        return np.log(super().start_columns(X))
+
+
+class WrappedCauchy(DensityEmission):
+    r"""Angles in radians with heavy tails, independent given the state.
+
+    Parameters
+    ----------
+    mean, concentration : array-like of shape (n_states, n_features), default=None
+        Fixed parameters; NaN are free. One number is that of all states.
+    mean_init, concentration_init : array-like, default=None
+        Starting values.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_states, n_features)
+        Mean angles in :math:`(-\pi, \pi]`.
+    concentration_ : ndarray of shape (n_states, n_features)
+        Mean resultant lengths, from 0, the uniform distribution, to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem.hmm import VRHMM, WrappedCauchy
+    >>> rng = np.random.default_rng(0)
+    >>> width = np.repeat([[0.1], [2.0], [0.1]], 300, axis=0)
+    >>> X = np.angle(np.exp(1j * width * rng.standard_cauchy((900, 1))))
+    >>> hmm = VRHMM(2, emission=WrappedCauchy(mean=0.0), random_state=0).fit(X)
+    >>> np.sort(hmm.emission_.concentration_.ravel()).round(1)
+    array([0.1, 0.9])
+    """
+
+    parameter_scales = {"mean": "direction", "concentration": "probability"}
+    window = 10
+
+    def __init__(
+        self,
+        mean: ArrayLike | None = None,
+        concentration: ArrayLike | None = None,
+        *,
+        mean_init: ArrayLike | None = None,
+        concentration_init: ArrayLike | None = None,
+    ):
+        self.mean = mean
+        self.concentration = concentration
+        self.mean_init = mean_init
+        self.concentration_init = concentration_init
+
+    def check(self, X):
+        """Raise a ValueError where X holds what is no angle in radians."""
+        with np.errstate(invalid="ignore"):
+            wrong = np.abs(X) > TWO_PI
+        self._reject(X, wrong, "angles in radians, from -pi to pi or 0 to 2 pi")
+
+    def log_density(self, x, mean, concentration):
+        """Return the log-densities."""
+        square = np.square(concentration)
+        ring = 1.0 + square - 2.0 * concentration * np.cos(x - mean)
+        return np.log1p(-square) - np.log(TWO_PI * ring)
+
+    def derivatives(self, x, mean, concentration):
+        """Return these, and derivatives by the mean and the log-odds of the other."""
+        r, c, s = concentration, np.cos(x - mean), np.sin(x - mean)
+        square, rate = np.square(r), r * (1.0 - r)
+        ring, out = 1.0 + square - 2.0 * r * c, 2.0 * (r - c)
+        slope = -2.0 * r / (1.0 - square) - out / ring
+        bend = np.square(out / ring) - 2.0 / ring
+        bend = bend - 2.0 * (1.0 + square) / np.square(1.0 - square)
+        curves = [
+            2.0 * r * (2.0 * r * s * s / ring - c) / ring,
+            2.0 * s * (1.0 - r * out / ring) / ring * rate,
+            bend * np.square(rate) + slope * rate * (1.0 - 2.0 * r),
+        ]
+        log_f = np.log1p(-square) - np.log(TWO_PI * ring)
+        return log_f, [2.0 * r * s / ring, slope * rate], curves
+
+    def mean_variance(self, mean, concentration):
+        """Return mean angle and variance, the latter of small angles."""
+        return mean, 2.0 * (1.0 - concentration)
+
+    def cdf(self, x, mean, concentration):
+        """Return the probability of less than angles x from -pi to pi."""
+        x = np.angle(np.exp(1j * x))
+        k = (1.0 + concentration) / np.maximum(1.0 - concentration, 1e-12)
+
+        def around(angle):
+            turns = np.floor((angle + np.pi) / TWO_PI)
+            return np.arctan(k * np.tan(0.5 * angle)) / np.pi + turns
+
+        return np.clip(around(x - mean) - around(-np.pi - mean), 0.0, 1.0)
+
+    def sample(self, rng, mean, concentration):
+        """Return angles from -pi to pi."""
+        width = -np.log(np.maximum(concentration, 1e-300))
+        angle = mean + width * rng.standard_cauchy(np.shape(concentration))
+        return np.angle(np.exp(1j * angle))
+
+    def start_columns(self, X):
+        """Return cosines and sines."""
+        seen = ~np.isnan(X)
+        return np.hstack(
+            [np.where(seen, np.cos(X), 0.0), np.where(seen, np.sin(X), 0.0)]
+        )

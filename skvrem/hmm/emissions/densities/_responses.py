@@ -1,0 +1,262 @@
+"""Densities of single values that regressions are of, with their derivatives."""
+
+import numpy as np
+from scipy.special import (
+    digamma,
+    gammainc,
+    gammaln,
+    i0e,
+    i1e,
+    ndtr,
+    pdtr,
+    polygamma,
+)
+
+from skvrem.hmm.emissions._density import DensityEmission
+
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+def counts_only(X):
+    """Which values are neither missing nor counts."""
+    with np.errstate(invalid="ignore"):
+        return ~(np.isnan(X) | ((X >= 0) & (X == np.floor(X)) & np.isfinite(X)))
+
+
+class Normal(DensityEmission):
+    """Real numbers."""
+
+    parameter_scales = {"mean": "location", "sd": "positive"}
+
+    def log_density(self, x, mean, sd):
+        z = (x - mean) / sd
+        return -0.5 * (LOG_2PI + z * z) - np.log(sd)
+
+    def derivatives(self, x, mean, sd):
+        z = (x - mean) / sd
+        square = z * z
+        log_f = -0.5 * (LOG_2PI + square) - np.log(sd)
+        second = np.broadcast_to(-1.0 / np.square(sd), square.shape)
+        return log_f, [z / sd, square - 1.0], [second, -2.0 * z / sd, -2.0 * square]
+
+    def mean_variance(self, mean, sd):
+        return np.broadcast_arrays(mean, np.square(sd))
+
+    def cdf(self, x, mean, sd):
+        return ndtr((x - mean) / sd)
+
+    def sample(self, rng, mean, sd):
+        return rng.normal(mean, sd)
+
+
+class Count(DensityEmission):
+    """Counts whose variance is their mean."""
+
+    parameter_scales = {"rate": "positive"}
+    discrete = True
+
+    def check(self, X):
+        self._reject(X, counts_only(X), "counts 0, 1, 2, ...")
+
+    def log_density(self, x, rate):
+        return x * np.log(rate) - rate - gammaln(x + 1.0)
+
+    def derivatives(self, x, rate):
+        slope = x - rate
+        curve = np.broadcast_to(-rate, slope.shape)
+        return self.log_density(x, rate), [slope], [curve]
+
+    def mean_variance(self, rate):
+        return rate, rate
+
+    def cdf(self, x, rate):
+        return pdtr(x, rate)
+
+    def sample(self, rng, rate):
+        return rng.poisson(rate)
+
+    def start_columns(self, X):
+        return np.sqrt(super().start_columns(X))
+
+
+class Event(DensityEmission):
+    """0 or 1."""
+
+    parameter_scales = {"probability": "probability"}
+    discrete = True
+
+    def check(self, X):
+        self._reject(X, ~(np.isnan(X) | (X == 0) | (X == 1)), "0 or 1")
+
+    def log_density(self, x, probability):
+        with np.errstate(divide="ignore"):
+            return np.where(x > 0.0, np.log(probability), np.log1p(-probability))
+
+    def derivatives(self, x, probability):
+        slope = x - probability
+        curve = np.broadcast_to(-probability * (1.0 - probability), slope.shape)
+        return self.log_density(x, probability), [slope], [curve]
+
+    def mean_variance(self, probability):
+        return probability, probability * (1.0 - probability)
+
+    def cdf(self, x, probability):
+        return np.where(x >= 1.0, 1.0, 1.0 - probability)
+
+    def sample(self, rng, probability):
+        return (rng.random(np.shape(probability)) < probability) + 0.0
+
+
+class Positive(DensityEmission):
+    """Positive numbers, of a mean and a shape, one over the squared variation."""
+
+    parameter_scales = {"mean": "positive", "shape": "positive"}
+
+    def check(self, X):
+        with np.errstate(invalid="ignore"):
+            self._reject(X, X <= 0.0, "positive numbers")
+
+    def log_density(self, x, mean, shape):
+        rate = shape / mean
+        return shape * np.log(rate * x) - rate * x - np.log(x) - gammaln(shape)
+
+    def derivatives(self, x, mean, shape):
+        ratio = x / mean
+        by_shape = np.log(shape * ratio) + 1.0 - ratio - digamma(shape)
+        by_shape = shape * by_shape
+        both = shape * (ratio - 1.0)
+        second = by_shape + shape - shape**2 * polygamma(1, shape)
+        log_f = self.log_density(x, mean, shape)
+        return log_f, [both, by_shape], [-shape * ratio, both, second]
+
+    def mean_variance(self, mean, shape):
+        return np.broadcast_arrays(mean, np.square(mean) / shape)
+
+    def cdf(self, x, mean, shape):
+        return gammainc(shape, shape / mean * x)
+
+    def sample(self, rng, mean, shape):
+        return rng.gamma(shape, mean / shape)
+
+    def start_columns(self, X):
+        return np.log(super().start_columns(X))
+
+
+class Angle(DensityEmission):
+    """Angles of a von Mises distribution."""
+
+    parameter_scales = {"mean": "angle", "concentration": "positive"}
+
+    def check(self, X):
+        with np.errstate(invalid="ignore"):
+            wrong = np.abs(X) > 2.0 * np.pi
+        self._reject(X, wrong, "angles in radians, from -pi to pi or 0 to 2 pi")
+
+    def log_density(self, x, mean, concentration):
+        constant = LOG_2PI + np.log(i0e(concentration))
+        return concentration * (np.cos(x - mean) - 1.0) - constant
+
+    def derivatives(self, x, mean, concentration):
+        k, turn = concentration, x - mean
+        cosine, sine, rate = np.cos(turn), np.sin(turn), 1.0 + np.cos(mean)
+        length = i1e(k) / i0e(k)
+        # k dA / dk, of A = I1 / I0
+        change = k * (1.0 - np.square(length)) - length
+        log_f = k * (cosine - 1.0) - LOG_2PI - np.log(i0e(k))
+        by_mean = k * sine * rate
+        by_k = k * (cosine - length)
+        # The slope of the link changes by -sin(mean) rate.
+        second = -k * cosine * np.square(rate) - k * sine * np.sin(mean) * rate
+        return log_f, [by_mean, by_k], [second, by_mean, by_k - k * change]
+
+    def mean_variance(self, mean, concentration):
+        length = i1e(concentration) / i0e(concentration)
+        return np.broadcast_arrays(mean, 2.0 * (1.0 - length))
+
+    def cdf(self, x, mean, concentration):
+        from scipy.stats import vonmises
+
+        x, k = np.angle(np.exp(1j * x)), np.maximum(concentration, 1e-9)
+        x, mean, k = np.broadcast_arrays(x, mean, k)
+        below = vonmises.cdf(x, k, loc=mean) - vonmises.cdf(-np.pi, k, loc=mean)
+        return np.clip(below, 0.0, 1.0)
+
+    def sample(self, rng, mean, concentration):
+        return rng.vonmises(mean, concentration)
+
+    def start_columns(self, X):
+        X = super().start_columns(X)
+        return np.hstack([np.cos(X), np.sin(X)])
+
+
+class Choice(DensityEmission):
+    """One of some categories; parameters are log-odds against the first."""
+
+    discrete = True
+
+    def __init__(self, n_categories=None):
+        self.n_categories = n_categories
+
+    def prepare(self, X):
+        if X.shape[1] != 1:
+            raise ValueError(
+                f"Categories are one column of codes, got {X.shape[1]} columns."
+            )
+        self._reject(X, counts_only(X), "codes 0, 1, 2, ...")
+        self.n_categories_ = self.n_categories or int(np.nanmax(X, initial=1)) + 1
+        names = [f"logit_{code}" for code in range(1, self.n_categories_)]
+        self.parameter_scales = dict.fromkeys(names, "real")
+        super().prepare(X)
+
+    parameter_scales = {}
+
+    def check(self, X):
+        n = self.n_categories_
+        with np.errstate(invalid="ignore"):
+            unknown = counts_only(X) | (X >= n)
+        self._reject(X, unknown, f"codes from 0 to {n - 1}")
+
+    def probabilities(self, *logits):
+        """Return the probabilities of all categories, in the first axis."""
+        logits = np.stack(np.broadcast_arrays(*logits))
+        logits = np.concatenate([np.zeros_like(logits[:1]), logits])
+        shares = np.exp(logits - logits.max(axis=0))
+        return shares / shares.sum(axis=0)
+
+    def log_density(self, x, *logits):
+        with np.errstate(divide="ignore"):
+            return np.log(_pick(self.probabilities(*logits), x))
+
+    def derivatives(self, x, *logits):
+        shares = self.probabilities(*logits)
+        with np.errstate(divide="ignore"):
+            log_f = np.log(_pick(shares, x))
+        shares, pairs = shares[1:], zip(*np.triu_indices(len(logits)), strict=True)
+        slopes = [(x == code + 1) - p for code, p in enumerate(shares)]
+        curves = [shares[k] * shares[m] - (k == m) * shares[k] for k, m in pairs]
+        return log_f, slopes, [np.broadcast_to(c, log_f.shape) for c in curves]
+
+    def mean_variance(self, *logits):
+        shares = self.probabilities(*logits)
+        codes = np.arange(len(shares)).reshape(-1, *[1] * (shares.ndim - 1))
+        mean = (codes * shares).sum(axis=0)
+        return mean, (codes**2 * shares).sum(axis=0) - mean**2
+
+    def cdf(self, x, *logits):
+        return _pick(np.cumsum(self.probabilities(*logits), axis=0), x)
+
+    def sample(self, rng, *logits):
+        edges = np.cumsum(self.probabilities(*logits), axis=0)[:-1]
+        return (rng.random(edges.shape[1:]) > edges).sum(axis=0)
+
+    def start_columns(self, X):
+        X = super().start_columns(X)
+        return (np.rint(X) == np.arange(self.n_categories_)) + 0.0
+
+
+def _pick(table, x):
+    """Values of a table (n_categories, ...) at codes x."""
+    shape = np.broadcast_shapes(table.shape[1:], x.shape)
+    table = np.broadcast_to(table, (len(table), *shape))
+    codes = np.broadcast_to(x, shape).astype(np.int64)
+    return np.take_along_axis(table, codes[None], axis=0)[0]

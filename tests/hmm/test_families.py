@@ -1,0 +1,633 @@
+"""Families that ship beside the first ones, and what all take of users."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from skvrem import VRHMM
+from skvrem.hmm import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    DensityEmission,
+    Exponential,
+    Gamma,
+    Gaussian,
+    Homogeneous,
+    LogNormal,
+    MixtureGaussian,
+    Multinomial,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+    VonMises,
+    Weibull,
+    WrappedCauchy,
+    ZeroInflatedPoisson,
+)
+from skvrem.hmm._input import fitted_parameters, open_rows
+from skvrem.hmm._model_gradient import differences
+from tests.hmm.oracle import recursions
+
+SOLVERS = "batch", "stochastic", "svrg", "saga", "incremental"
+STATES = np.random.default_rng(0).integers(2, size=60).repeat(20)
+
+
+def zip_density(f, X):
+    x = X[:, None]
+    counts = np.log1p(-f.zero_) + stats.poisson.logpmf(x, f.rate_)
+    return np.where(x == 0, np.logaddexp(np.log(f.zero_), counts), counts).sum(axis=2)
+
+
+def cauchy_density(f, X):
+    turned = np.mod(X[:, None] - f.mean_, 2 * np.pi)
+    return stats.wrapcauchy.logpdf(turned, f.concentration_).sum(axis=2)
+
+
+def nbinom_density(f, X):
+    p = f.size_ / (f.size_ + f.mean_)
+    return stats.nbinom.logpmf(X[:, None], f.size_, p).sum(axis=2)
+
+
+def multinomial_density(f, X):
+    n = X.sum(axis=1)
+    return np.column_stack([stats.multinomial.logpmf(X, n, p) for p in f.probability_])
+
+
+def summed(log_density):
+    return lambda f, X: log_density(f, X[:, None]).sum(axis=2)
+
+
+# Family, rows by state, log-density by scipy, true parameters
+CASES = {
+    "exponential": (
+        Exponential,
+        lambda rng, s: rng.exponential(np.array([1.0, 20.0])[s]),
+        summed(lambda f, x: stats.expon.logpdf(x, scale=1 / f.rate_)),
+        {"rate": [0.05, 1.0]},
+    ),
+    "log-normal": (
+        LogNormal,
+        lambda rng, s: rng.lognormal(np.array([0.0, 3.0])[s], np.array([0.5, 1.0])[s]),
+        summed(lambda f, x: stats.lognorm.logpdf(x, f.sd_, scale=np.exp(f.mean_))),
+        {"mean": [0.0, 3.0], "sd": [0.5, 1.0]},
+    ),
+    "negative binomial": (
+        NegativeBinomial,
+        lambda rng, s: rng.negative_binomial(np.array([3, 9])[s], 0.3),
+        nbinom_density,
+        {"mean": [7.0, 21.0]},
+    ),
+    "zero-inflated poisson": (
+        ZeroInflatedPoisson,
+        lambda rng, s: (
+            rng.poisson(np.array([2.0, 9.0])[s]) * (rng.random(s.size) > 0.3)
+        ),
+        zip_density,
+        {"rate": [2.0, 9.0], "zero": [0.3, 0.3]},
+    ),
+    "binomial": (
+        lambda **given: Binomial(12, **given),
+        lambda rng, s: rng.binomial(12, np.array([0.2, 0.6])[s]),
+        summed(lambda f, x: stats.binom.logpmf(x, 12, f.probability_)),
+        {"probability": [0.2, 0.6]},
+    ),
+    "multinomial": (
+        Multinomial,
+        lambda rng, s: rng.multinomial(
+            6, np.array([[0.6, 0.3, 0.1], [0.2] * 2 + [0.6]])[s]
+        ),
+        multinomial_density,
+        {"probability": [0.2, 0.6]},
+    ),
+    "t": (
+        StudentT,
+        lambda rng, s: np.array([500.0, 506.0])[s] + rng.standard_t(4.0, s.size),
+        summed(lambda f, x: stats.t.logpdf(x, f.df_, f.location_, f.scale_)),
+        {"location": [500.0, 506.0]},
+    ),
+    "weibull": (
+        Weibull,
+        lambda rng, s: np.array([1.0, 50.0])[s] * rng.weibull(2.0, s.size),
+        summed(lambda f, x: stats.weibull_min.logpdf(x, f.shape_, scale=f.scale_)),
+        {"scale": [1.0, 50.0], "shape": [2.0, 2.0]},
+    ),
+    "wrapped cauchy": (
+        WrappedCauchy,
+        lambda rng, s: np.angle(
+            np.exp(
+                1j * (3.0 * s + np.array([0.1, 0.4])[s] * rng.standard_cauchy(s.size))
+            )
+        ),
+        cauchy_density,
+        {"mean": [0.0, 3.0]},
+    ),
+}
+EACH = pytest.mark.parametrize("name", CASES)
+
+
+def rows(name):
+    X = np.asarray(CASES[name][1](np.random.default_rng(1), STATES), float)
+    return X[:, None] if X.ndim == 1 else X
+
+
+def fit(name, given=None, X=None, **options):
+    options = {"random_state": 0, "n_init": 1, "tol": 1e-9} | options
+    family = CASES[name][0](**(given or {}))
+    return VRHMM(2, emission=family, **options).fit(rows(name) if X is None else X)
+
+
+@EACH
+def test_the_likelihood_is_that_of_recursions(name):
+    model, X = fit(name), rows(name)
+    joint = CASES[name][2](model.emission_, X)
+    total, *_ = recursions(joint, model.startprob_, model.transmat_)
+    assert model.score(X) == pytest.approx(total.sum() / len(X), rel=1e-9)
+
+
+@EACH
+def test_parameters_are_found_again(name):
+    model = fit(name)
+    for parameter, expected in CASES[name][3].items():
+        found = np.sort(getattr(model.emission_, f"{parameter}_")[:, 0])
+        np.testing.assert_allclose(found, expected, rtol=0.2, atol=0.12)
+    agree = np.mean(model.predict(rows(name)) == STATES)
+    assert max(agree, 1.0 - agree) > 0.8
+
+
+@EACH
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_gradient_is_that_of_the_likelihood(name):
+    model, X = fit(name, max_iter=3), rows(name)
+    _, data, inner = open_rows(model, X)
+    parameters = fitted_parameters(model)
+    point, vector = inner.start(parameters), inner.free(parameters)
+
+    def at(moved):
+        return point._replace(parameters=inner.bind(moved, parameters))
+
+    def value(moved):
+        return np.array([inner.objective(at(moved), inner.mean(at(moved), data))])
+
+    found = inner.gradient(point, inner.mean(point, data))
+    np.testing.assert_allclose(found, differences(value, vector)[0], atol=2e-6)
+
+
+@EACH
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_fits_end_where_the_gradient_is_zero(name):
+    model, X = fit(name, tol=1e-12, max_iter=200), rows(name)
+    _, data, inner = open_rows(model, X)
+    point = inner.start(fitted_parameters(model))
+    gradient = inner.gradient(point, inner.mean(point, data))
+    cut = inner.n_chain_coordinates()
+    assert np.abs(gradient[cut:]).max() < 1e-5
+
+
+@EACH
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_comes_to_the_same(name, solver):
+    best = fit(name).objective_
+    found = fit(name, solver=solver, max_iter=60).objective_
+    assert found == pytest.approx(best, abs=3e-3)
+
+
+@EACH
+def test_missing_rows_say_nothing(name):
+    X = rows(name)
+    holes = X.copy()
+    holes[::7] = np.nan
+    model = fit(name, X=holes)
+    joint = CASES[name][2](model.emission_, np.where(np.isnan(holes), X, holes))
+    joint[::7] = 0.0
+    total, *_ = recursions(joint, model.startprob_, model.transmat_)
+    assert model.score(holes) == pytest.approx(total.sum() / len(X), rel=1e-9)
+    assert np.isnan(model.pseudo_residuals(holes)[::7]).all()
+
+
+@EACH
+def test_given_parameters_are_kept(name):
+    free = fit(name).emission_
+    first = next(iter(free.parameter_scales))
+    value = np.array(getattr(free, f"{first}_"), float)
+    value[1] = np.nan
+    model = fit(name, {first: value})
+    kept = getattr(model.emission_, f"{first}_")
+    np.testing.assert_array_equal(kept[0], value[0])
+    n_free = free.n_parameters() // 2
+    per_state = n_free // len(free.parameter_scales)
+    assert model.emission_.n_parameters() == 2 * n_free - per_state
+    assert model.objective_ == pytest.approx(fit(name).objective_, abs=1e-3)
+
+
+@EACH
+@pytest.mark.filterwarnings("ignore:The rows say nothing of")  # of the first state
+def test_residuals_draws_and_intervals(name):
+    model, X = fit(name), rows(name)
+    residuals = model.pseudo_residuals(X)
+    assert abs(residuals.mean()) < 0.1 and residuals.std() == pytest.approx(1, abs=0.2)
+    drawn, states = model.sample(20_000, random_state=1)
+    assert drawn.shape == (20_000, X.shape[1])
+    mean, variance = model.emission_.moments(model.emission_.parameters())
+    if name != "wrapped cauchy":
+        for state in (0, 1):
+            own = drawn[states == state]
+            close = 6 * own.std(axis=0) / np.sqrt(len(own))
+            assert (abs(own.mean(axis=0) - mean[state]) < close + 1e-9).all()
+            np.testing.assert_allclose(own.var(axis=0), variance[state], rtol=0.35)
+    model.emission_.check(drawn)
+    intervals = model.confidence_intervals(X)
+    for parameter, expected in CASES[name][3].items():
+        low, high = (
+            getattr(end.emission, f"{parameter}_")[:, 0]
+            for end in (intervals.lower, intervals.upper)
+        )
+        order = np.argsort(getattr(model.emission_, f"{parameter}_")[:, 0])
+        inside = (low[order] - 0.1 * abs(np.array(expected)) - 0.05 <= expected) & (
+            high[order] + 0.1 * abs(np.array(expected)) + 0.05 >= expected
+        )
+        assert inside.all()
+
+
+@pytest.mark.parametrize(
+    "name", ["negative binomial", "t", "weibull", "wrapped cauchy"]
+)
+def test_derivatives_are_those_of_differences(name):
+    family = CASES[name][0]().open(rows(name), 2)
+    packed = family.maximize(
+        family.collect(rows(name), np.ones((1200, 2)), family.blank()),
+        family.blank(),
+        True,
+    )
+    u, x = family._coordinates(packed) + 0.05, rows(name)[:60]
+    u[1] -= 0.1
+    exact = family._expand(x, u, [None] * 3)
+    eta = family._predictors(u, [None] * 3)
+    values, slopes, curves = family._differences(x[:, None], eta)
+    np.testing.assert_allclose(exact[0], values, rtol=1e-10)
+    for found, expected in zip(exact[1], slopes, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    # Of t, curvatures of location and scale are those of EM's surrogate.
+    surrogate = {0, 1, 3} if name == "t" else ()
+    for k, (found, expected) in enumerate(zip(exact[2], curves, strict=True)):
+        if k in surrogate:
+            assert (found <= 0.0).all()
+        else:
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@EACH
+@pytest.mark.parametrize("init_params", ["kmeans", "random"])
+def test_batch_steps_do_not_lower_the_likelihood(name, init_params):
+    model = fit(name, solver="batch", init_params=init_params)
+    assert np.diff(model.history_["objective"]).min() > -1e-7
+
+
+def test_a_table_of_counts_is_what_rows_are():
+    X, packed = rows("negative binomial"), np.array([[6.0, 2.0], [20.0, 4.0]])
+    family = NegativeBinomial().open(X, 2)
+    weights = np.random.default_rng(0).random((len(X), 2))
+    table = family.columns(X, False, packed), family.collect(X, weights, packed)
+    assert family._table(X, [None]) is not None
+    family.discrete = False
+    each = family.columns(X, False, packed), family.collect(X, weights, packed)
+    np.testing.assert_allclose(table[0], each[0], rtol=1e-12)
+    np.testing.assert_allclose(table[1], each[1], rtol=1e-9, atol=1e-8)
+
+
+def test_trials_may_be_a_column():
+    rng = np.random.default_rng(2)
+    trials = rng.integers(5, 30, size=STATES.size)
+    x = rng.binomial(trials, np.array([0.2, 0.6])[STATES])
+    X = np.column_stack([trials, x])
+    options = {"random_state": 0, "n_init": 1}
+    model = VRHMM(2, emission=Binomial([0]), **options).fit(X)
+    joint = stats.binom.logpmf(
+        x[:, None], trials[:, None], model.emission_.probability_[:, 0]
+    )
+    total, *_ = recursions(joint, model.startprob_, model.transmat_)
+    assert model.score(X) == pytest.approx(total.sum() / len(X), rel=1e-9)
+    assert model.pseudo_residuals(X).shape == (len(X), 1)
+    drawn, _ = model.sample(500, covariates=X[:500])
+    assert (drawn[:, 0] <= trials[:500]).all()
+    ahead = model.forecast(X, 2, covariates=[[10, np.nan], [1000, np.nan]])
+    assert ahead.mean[0, 1, 0] > 10 * ahead.mean[0, 0, 0]
+    with pytest.raises(ValueError, match="counts from 0 to the number of trials"):
+        VRHMM(2, emission=Binomial([1]), **options).fit(X)
+
+
+def test_bernoulli_rows_are_a_trial_each():
+    rng = np.random.default_rng(3)
+    X = (rng.random(1200) < np.array([0.1, 0.8])[STATES])[:, None] + 0.0
+    options = {"random_state": 0, "n_init": 1, "tol": 1e-10}
+    one = VRHMM(2, emission=Binomial(1), **options).fit(X)
+    other = VRHMM(2, emission=Bernoulli(), **options).fit(X)
+    assert one.objective_ == pytest.approx(other.objective_, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_many_categories_are_looked_up():
+    rng = np.random.default_rng(4)
+    X = np.where(STATES, rng.integers(0, 25, 1200), rng.integers(15, 40, 1200))[:, None]
+    X = X.astype(float)
+    X[5] = np.nan
+    options = {"random_state": 0, "n_init": 1, "tol": 1e-9}
+    model = VRHMM(2, emission=Categorical(40, prior=1.5), **options).fit(X)
+    assert model.emission_.follows
+    codes = np.where(np.isnan(X), 0, X)[:, 0].astype(int)
+    joint = np.log(model.emissionprob_[:, codes]).T
+    joint[5] = 0.0
+    total, *_ = recursions(joint, model.startprob_, model.transmat_)
+    assert model.score(X) == pytest.approx(total.sum() / len(X), rel=1e-9)
+    agree = np.mean(model.predict(X) == STATES)
+    assert max(agree, 1 - agree) > 0.9
+    ahead = model.forecast(X, 3).probability
+    np.testing.assert_allclose(ahead.sum(axis=2), 1.0)
+    for solver in SOLVERS:
+        options = {"random_state": 0, "n_init": 1, "solver": solver, "max_iter": 40}
+        other = VRHMM(2, emission=Categorical(40, prior=1.5), **options).fit(X)
+        assert other.objective_ == pytest.approx(model.objective_, abs=2e-2)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_few_and_many_categories_are_fitted_alike(monkeypatch):
+    from skvrem.hmm.emissions import _discrete
+
+    X = np.random.default_rng(5).integers(0, 9, (600, 1))
+    options = {"random_state": 0, "n_init": 1, "solver": "batch", "max_iter": 5}
+    found = []
+    for few in (16, 1):
+        monkeypatch.setattr(_discrete, "FEW", few)
+        found.append(VRHMM(2, emission="categorical", tol=0.0, **options).fit(X))
+    np.testing.assert_allclose(*(m.emissionprob_ for m in found), rtol=1e-9)
+    assert found[0].objective_ == pytest.approx(found[1].objective_, rel=1e-12)
+
+
+# What is given in part
+
+
+@pytest.mark.filterwarnings("ignore:The rows say nothing of")  # of the first state
+def test_covariances_are_free_where_they_are_nan():
+    X = np.random.default_rng(6).normal(size=(1200, 2)) * (1.0 + 3.0 * STATES[:, None])
+    X = X + 5.0 * STATES[:, None]
+    options = {"random_state": 0, "n_init": 1}
+    start = {"mean_init": [[0.0, 0.0], [5.0, 5.0]]}
+    for kind, given in {
+        "diag": [[1.0, np.nan], [np.nan, 9.0]],
+        "spherical": [1.0, np.nan],
+        "full": [np.eye(2), np.full((2, 2), np.nan)],
+    }.items():
+        family = Gaussian(kind, covariance=given, **start)
+        model = VRHMM(2, emission=family, **options).fit(X)
+        known = ~np.isnan(np.asarray(given))
+        found = model.emission_.covariance_
+        np.testing.assert_array_equal(found[known], np.asarray(given)[known])
+        free = {"diag": 2, "spherical": 1, "full": 3}[kind]
+        assert model.emission_.n_parameters() == 4 + free
+        lbfgs = VRHMM(2, emission=family, acceleration="lbfgs", **options).fit(X)
+        assert lbfgs.objective_ == pytest.approx(model.objective_, abs=1e-5)
+        errors = model.confidence_intervals(X).standard_error.emission.covariance_
+        assert (errors[known] == 0.0).all() and (errors[~known] > 0.0).all()
+
+
+def test_probabilities_and_first_states_are_free_where_they_are_nan():
+    rng = np.random.default_rng(7)
+    X = np.where(STATES, rng.integers(0, 2, 1200), rng.integers(1, 4, 1200))[:, None]
+    given = [[0.5, np.nan, np.nan, 0.0], [np.nan] * 4]
+    model = VRHMM(
+        2,
+        emission=Categorical(4, probability=given),
+        startprob=[np.nan, 0.25],
+        random_state=0,
+        n_init=1,
+    ).fit(X, lengths=[400, 800])
+    found = model.emissionprob_
+    np.testing.assert_array_equal(found[0, [0, 3]], [0.5, 0.0])
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.startprob_, [0.75, 0.25])
+    assert model.emission_.n_parameters() == 1 + 3
+    three = VRHMM(3, startprob=[0.5, np.nan, np.nan], random_state=0, n_init=1)
+    three.fit(X + rng.normal(size=X.shape), lengths=[100] * 12)
+    assert three.startprob_[0] == 0.5 and three.startprob_.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.filterwarnings("ignore:The rows say nothing of")  # of the first state
+def test_mixtures_may_be_given_in_part():
+    rng = np.random.default_rng(8)
+    X = (
+        np.where(STATES, 8.0, 0.0)
+        + rng.choice([-2.0, 2.0], 1200)
+        + rng.normal(size=1200)
+    )
+    nan = np.nan
+    family = MixtureGaussian(
+        2,
+        weight=[[0.5, 0.5], [nan, nan]],
+        mean=[[[-2.0], [2.0]], [[nan], [nan]]],
+        covariance=[[[1.0], [nan]], [[nan], [nan]]],
+    )
+    model = VRHMM(2, emission=family, random_state=0, n_init=4).fit(X[:, None])
+    np.testing.assert_array_equal(model.emission_.weight_[0], 0.5)
+    np.testing.assert_array_equal(model.emission_.mean_[0, :, 0], [-2.0, 2.0])
+    assert model.emission_.covariance_[0, 0, 0] == 1.0
+    assert model.emission_.n_parameters() == 0 + 1 + 0 + 1 + 2 + 2
+    np.testing.assert_allclose(
+        np.sort(model.emission_.mean_[1, :, 0]), [6, 10], atol=0.4
+    )
+    intervals = model.confidence_intervals(X[:, None])
+    assert (intervals.standard_error.emission.mean_[0] == 0.0).all()
+    lbfgs = VRHMM(2, emission=family, random_state=0, n_init=4, acceleration="lbfgs")
+    assert lbfgs.fit(X[:, None]).objective_ == pytest.approx(model.objective_, abs=1e-4)
+
+
+def test_gammas_of_a_given_spread():
+    X = np.random.default_rng(9).gamma(4.0, np.where(STATES, 5.0, 1.0))[:, None]
+    options = {"random_state": 0, "n_init": 1, "tol": 1e-9}
+    model = VRHMM(2, emission=Gamma(sd=[[2.0], [10.0]]), **options).fit(X)
+    np.testing.assert_array_equal(model.emission_.sd_.ravel(), [2.0, 10.0])
+    np.testing.assert_allclose(model.emission_.mean_.ravel(), [4.0, 20.0], rtol=0.15)
+    X[::5] = 0.0
+    zero = VRHMM(2, emission=Gamma(True, zero=[[0.2], [np.nan]]), **options).fit(X)
+    assert zero.emission_.zero_[0, 0] == 0.2
+    assert zero.emission_.zero_[1, 0] == pytest.approx(0.2, abs=0.05)
+
+
+# Priors
+
+
+def test_priors_of_counts_are_rows_that_were_not_seen():
+    X = np.random.default_rng(10).poisson(np.where(STATES, 9.0, 2.0))[:, None]
+    prior = Poisson(rate_prior=[[1.0], [20.0]], rate_weight=300.0)
+    options = {"random_state": 0, "n_init": 1, "tol": 1e-12, "max_iter": 2000}
+    model = VRHMM(2, emission=prior, **options).fit(X)
+    weight = model.predict_proba(X).sum(axis=0)
+    sums = model.predict_proba(X).T @ X
+    expected = (sums + 300.0 * np.array([[1.0], [20.0]])) / (weight[:, None] + 300.0)
+    np.testing.assert_allclose(model.lambdas_, expected, rtol=1e-4)
+    lbfgs = VRHMM(2, emission=prior, acceleration="lbfgs", **options).fit(X)
+    assert lbfgs.objective_ == pytest.approx(model.objective_, abs=1e-7)
+    assert model.objective_ != model.log_likelihood_
+
+
+@pytest.mark.parametrize("kind", ["diag", "spherical", "full", "tied"])
+def test_priors_of_gaussian_states_are_conjugate(kind):
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(1200, 2)) + 6.0 * STATES[:, None]
+    shape = {"diag": (2, 2), "spherical": (2,), "full": (2, 2, 2), "tied": (2, 2)}[kind]
+    squares = np.broadcast_to(
+        4.0 * np.eye(2) if kind in ("full", "tied") else 4.0, shape
+    )
+    prior = Gaussian(
+        kind,
+        mean_prior=[[-1.0, -1.0], [9.0, 9.0]],
+        mean_weight=200.0,
+        covariance_prior=squares,
+        covariance_weight=100.0,
+        mean_init=[[0.0, 0.0], [6.0, 6.0]],
+        reg_covar=0.0,
+    )
+    options = {"random_state": 0, "n_init": 1, "tol": 1e-12}
+    model = VRHMM(2, emission=prior, **options).fit(X)
+    gamma = model.predict_proba(X)
+    weight, mean = gamma.sum(axis=0)[:, None], np.array([[-1.0, -1.0], [9.0, 9.0]])
+    expected = (gamma.T @ X + 200.0 * mean) / (weight + 200.0)
+    np.testing.assert_allclose(model.means_, expected, rtol=1e-5)
+    scatter = np.stack(
+        [
+            ((X - m).T * g) @ (X - m) + 200.0 * np.outer(m - p, m - p)
+            for m, p, g in zip(expected, mean, gamma.T, strict=True)
+        ]
+    )
+    added = 400.0 * np.eye(2)
+    if kind == "tied":
+        want = np.broadcast_to((scatter.sum(axis=0) + added) / 1300.0, (2, 2, 2))
+    else:
+        want = (scatter + added) / (weight[:, :, None] + 100.0)
+    if kind in ("diag", "spherical"):
+        want = want * np.eye(2)
+    if kind == "spherical":
+        want = np.eye(2) * np.trace(want, axis1=1, axis2=2)[:, None, None] / 2.0
+    np.testing.assert_allclose(model.covars_, want, rtol=1e-4, atol=1e-8)
+    lbfgs = VRHMM(2, emission=prior, acceleration="lbfgs", **options).fit(X)
+    assert lbfgs.objective_ == pytest.approx(model.objective_, abs=1e-7)
+
+
+NAN = np.nan
+IN_PART = {
+    "gaussian prior": (
+        Gaussian(mean_prior=[[3.0], [3.0]], mean_weight=100.0, covariance_weight=80.0),
+        lambda rng: rng.normal(size=1200) + 6.0 * STATES,
+    ),
+    "gaussian variance": (
+        Gaussian(covariance=[[1.5], [NAN]], mean_init=[[0.0], [6.0]]),
+        lambda rng: rng.normal(size=1200) + 6.0 * STATES,
+    ),
+    "poisson prior": (
+        Poisson(rate_prior=5.0, rate_weight=200.0),
+        lambda rng: rng.poisson(np.where(STATES, 9.0, 2.0)),
+    ),
+    "codes": (
+        Categorical(3, probability=[[0.6, NAN, NAN], [NAN, NAN, NAN]]),
+        lambda rng: (rng.random(1200) > np.where(STATES, 0.9, 0.5)) + 0.0,
+    ),
+    "code priors": (
+        Categorical(2, prior=[[30.0, 1.0], [1.0, 1.0]]),
+        lambda rng: (rng.random(1200) > np.where(STATES, 0.9, 0.3)) + 0.0,
+    ),
+    "zeros": (
+        Gamma(
+            True,
+            zero=[[0.3], [NAN]],
+            mean_init=[[4.0], [36.0]],
+            sd_init=[[2.0], [18.0]],
+        ),
+        lambda rng: (
+            rng.gamma(4.0, np.where(STATES, 9.0, 1.0)) * (rng.random(1200) > 0.3)
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_PART)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", ["svrg", "saga", "incremental", "stochastic"])
+def test_every_solver_knows_priors_and_what_is_given_in_part(name, solver):
+    family, draw = IN_PART[name]
+    X = np.asarray(draw(np.random.default_rng(13)), float)[:, None]
+    options = {"random_state": 0, "n_init": 1}
+    best = VRHMM(2, emission=family, tol=1e-9, max_iter=2000, **options).fit(X)
+    found = VRHMM(2, emission=family, solver=solver, max_iter=80, **options).fit(X)
+    assert found.objective_ == pytest.approx(best.objective_, abs=1e-2)
+    assert found.n_parameters_ == best.n_parameters_
+
+
+def test_hmmlearn_has_the_same_prior():
+    hmmlearn = pytest.importorskip("hmmlearn.hmm")
+    X = np.random.default_rng(12).normal(size=(400, 1)) + 5.0 * STATES[:400, None]
+    theirs = hmmlearn.GaussianHMM(
+        2,
+        "diag",
+        means_prior=np.ones((2, 1)),
+        means_weight=30.0,
+        covars_prior=50.0,
+        covars_weight=11.0,
+        init_params="",
+        n_iter=500,
+        tol=1e-10,
+        min_covar=0.0,
+    )
+    theirs.startprob_, theirs.transmat_ = np.full(2, 0.5), np.full((2, 2), 0.5)
+    theirs.means_, theirs.covars_ = np.array([[0.0], [5.0]]), np.ones((2, 1))
+    theirs.fit(X)
+    ours = Gaussian(
+        mean_prior=[[1.0], [1.0]],
+        mean_weight=30.0,
+        covariance_prior=[[5.0], [5.0]],
+        covariance_weight=10.0,
+        mean_init=[[0.0], [5.0]],
+        covariance_init=np.ones((2, 1)),
+        reg_covar=0.0,
+    )
+    model = VRHMM(
+        2,
+        emission=ours,
+        transitions=Homogeneous(init=np.full((2, 2), 0.5)),
+        random_state=0,
+        tol=1e-12,
+    ).fit(X)
+    np.testing.assert_allclose(model.means_, theirs.means_, rtol=1e-4)
+    np.testing.assert_allclose(model.covars_, theirs.covars_, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("family", "X", "message"),
+    [
+        (Exponential(), -1.0, "positive numbers or 0"),
+        (LogNormal(), 0.0, "positive numbers"),
+        (Weibull(), 0.0, "positive numbers"),
+        (NegativeBinomial(), 0.5, "counts"),
+        (ZeroInflatedPoisson(), -1.0, "counts"),
+        (Multinomial(), 0.5, "counts"),
+        (Binomial(3), 4.0, "number of trials"),
+        (WrappedCauchy(), 9.0, "radians"),
+        (Poisson(rate_prior=-1.0), 1.0, "rate_prior"),
+        (Categorical(prior=0.5), 1.0, "prior of Categorical"),
+        (VonMises(concentration=-1.0), 1.0, "between"),
+    ],
+    ids=str,
+)
+def test_bad_values(family, X, message):
+    rows = np.ones((30, 1))
+    rows[3] = X
+    with pytest.raises(ValueError, match=message):
+        VRHMM(2, emission=family).fit(rows)
+
+
+def test_all_density_families_have_exact_derivatives():
+    from skvrem.hmm import emissions
+
+    for name in emissions.__all__:
+        family = getattr(emissions, name)
+        if issubclass(family, DensityEmission) and family is not DensityEmission:
+            assert hasattr(family, "derivatives") or name == "Regression"
