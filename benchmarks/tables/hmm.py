@@ -15,7 +15,7 @@ from benchmarks.harness import Row, an_iteration, fastest, group
 from benchmarks.harness.data import read
 from benchmarks.harness.processes import first_fits, peak_memory
 from skvrem import VRHMM
-from skvrem.hmm import Gaussian, Homogeneous
+from skvrem.hmm import Categorical, Gaussian, Homogeneous
 
 
 def simulate(n, d, n_rows, seed=0, stay=0.999):
@@ -122,6 +122,46 @@ def sequences(run):
     X, start = simulate(3, 3, 100 * count)
     label = f"{count} sequences of 100, N=3 d=3"
     yield iteration_row(run, label, 1, 3, "diag", start, X, lengths=[100] * count)
+
+
+@group({f"codes={k}": (k,) for k in (4, 27, 500, 2000)})
+def codes(run, k):
+    """Seconds of a Baum-Welch iteration of categories, 50,000 rows, by their number."""
+    rng, n_rows = np.random.default_rng(0), run.size(50_000, 10_000)
+    X, start = rng.integers(0, k, (n_rows, 1)), rng.dirichlet(np.ones(k), 3)
+    transitions = np.full((3, 3), 0.05) + 0.85 * np.eye(3)
+    model = VRHMM(
+        3,
+        emission=Categorical(k, probability_init=start),
+        transitions=Homogeneous(init=transitions),
+        solver="batch",
+        n_init=1,
+        tol=0.0,
+        n_jobs=1,
+    )
+
+    def other(implementation):
+        def fit(n_iter):
+            from hmmlearn.hmm import CategoricalHMM
+
+            model = CategoricalHMM(
+                3,
+                n_features=k,
+                n_iter=n_iter,
+                tol=-np.inf,
+                init_params="",
+                implementation=implementation,
+            )
+            model.startprob_, model.transmat_ = np.full(3, 1.0 / 3.0), transitions
+            model.emissionprob_ = start
+            return model.fit(X)
+
+        return fit
+
+    sides = {"ours": (lambda n_iter: model.set_params(max_iter=n_iter).fit(X), 5, 45)}
+    others = {f"hmmlearn {name}": (other(name), 5, 25) for name in ("scaling", "log")}
+    timed = an_iteration(sides | run.installed(others), run, 1)
+    yield timed.row(f"{k} codes", dict.fromkeys(others, 2.0))
 
 
 @group({"N=3-d=3": (3, 3), "N=6-d=6": (6, 6)})
