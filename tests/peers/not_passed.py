@@ -82,8 +82,10 @@ NOT_PASSED = {
         PRIVATE: ["test_lda_preplexity_mismatch"],
         PRIORS: ["test_lda_default_prior_params"],
         WORDING: [
+            "test_verbosity[csr_array-True-0-3-0]",
             "test_verbosity[csr_array-True-1-3-3]",
             "test_verbosity[csr_array-True-2-3-1]",
+            "test_verbosity[csr_matrix-True-0-3-0]",
             "test_verbosity[csr_matrix-True-1-3-3]",
             "test_verbosity[csr_matrix-True-2-3-1]",
         ],
