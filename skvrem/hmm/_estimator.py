@@ -847,7 +847,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             where they are the same for all. None is as in the last row of a sequence
             with `Covariates`, and with `Hierarchical` the probability that the states
             emit them, or no boundary.
-        covariates : array-like of shape (n_sequences * horizon, n_features_in_), \
+        covariates : array-like of shape (n_sequences * horizon, n_features), \
                 default=None
             In place of `inputs`: the rows ahead of every sequence, one sequence after
             another, with the columns of X, of which those that transitions and
@@ -1104,7 +1104,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         inputs : array-like of shape (n_samples, n_inputs), default=None
             The columns that transitions depend on, where they do. Not needed where
             states emit them.
-        covariates : array-like of shape (n_samples, n_features_in_), default=None
+        covariates : array-like of shape (n_samples, n_features), default=None
             In place of `inputs`: rows with the columns of X, of which those that
             transitions and emissions depend on are looked at.
         lengths : array-like of int, default=None
