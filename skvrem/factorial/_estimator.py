@@ -395,7 +395,7 @@ class FactorialMixture(
     def _fit(self, X, y, sample_weight):
         data, dtype = self._open(X, sample_weight, reset=True)
         found = moments(data)
-        k, d = self.n_components, data.n_features
+        k, d = int(self.n_components), data.n_features
         blocks = TABLE_BYTES // (8 * k * (1 + k + d))
         solver = "batch" if self.solver == "auto" else self.solver
         plan = solvers.plan_em(

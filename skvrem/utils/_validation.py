@@ -292,8 +292,9 @@ def check_real(estimator, *names, least=0.0, above=False, most=np.inf, options=(
         ok = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
         if ok and isinstance(value, Integral):  # beyond 64 bits numpy takes none
             ok = abs(int(value)) <= MOST_INTEGER
-        ok = ok and _finite_number(value) and least <= value <= most
-        if not ok or (above and value == least):
+        # As a Python number: numpy's short ones would be compared in their own type.
+        ok = ok and _finite_number(value) and least <= float(value) <= most
+        if not ok or (above and float(value) == least):
             lower = f"{'above' if above else 'of at least'} {least:g}"
             upper = "" if most == np.inf else f" and at most {most:g}"
             if isinstance(value, Integral) and abs(int(value)) > MOST_INTEGER:

@@ -254,6 +254,12 @@ def test_float32_stays_and_agrees():
     assert single.objective_ == pytest.approx(double.objective_, abs=1e-2)
 
 
+def test_numbers_may_be_short_ones_of_numpy():
+    X, _ = rows()
+    fits = [mixture(n_components=k).fit(X) for k in (2, np.int8(2))]
+    np.testing.assert_array_equal(*(fit.components_ for fit in fits))
+
+
 def test_memory_does_not_grow_with_features():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 4000)).astype(np.float32)
