@@ -1125,6 +1125,11 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     def relabel(self, order):
         """Put the states into another order, in place.
 
+        What was given of a state (fixed parameters and probabilities, priors, masks)
+        stays that of the same state: in `partial_fit`, and in a fit with `warm_start`,
+        which takes the constructor's parameters in the order that they had in the
+        first fit.
+
         Parameters
         ----------
         order : array-like of int of shape (n_components,)
@@ -1143,6 +1148,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         packed = transitions.permute(packed, order)
         pairs = transitions.permute(pairs, order)
         transitions.reorder(order)
+        family.reorder(order)
         self.startprob_ = self.startprob_[order]
         self.transmat_ = transitions.publish(packed, dtype)
         family.publish(emission[order], dtype)

@@ -388,8 +388,8 @@ def open_rows(estimator, X, *given, fresh=False, carried=None, **named):
         emission, transitions = estimator.emission_, estimator.transitions_
         emission.check(sequences.X)
     initial = Initial(
-        structure.startprob,
-        structure.startprob_init,
+        _in_order(structure.startprob, emission.given_order),
+        _in_order(structure.startprob_init, emission.given_order),
         structure.startprob_prior,
         structure.n_components,
         transitions.first,
@@ -424,7 +424,20 @@ def _open_families(estimator, sequences):
     transitions = clone(estimator.transitions or Homogeneous()).open(n)
     fitted = vars(estimator).get("transitions_") if estimator.warm_start else None
     transitions.prepare(sequences.inputs, fitted)
+    order = estimator.emission_.given_order if fitted is not None else None
+    if (
+        order is not None and len(order) == n
+    ):  # what is given moves with the states of the last fit
+        emission.reorder(order)
+        transitions.reorder(order)
     return emission, transitions
+
+
+def _in_order(given, order):
+    """Return what users gave of states, as the states are now."""
+    if order is None or given is None or isinstance(given, str):
+        return given
+    return np.asarray(given, float)[order]
 
 
 def _open_emission(estimator, X):

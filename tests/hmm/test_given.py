@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from skvrem import VRHMM
@@ -284,3 +285,59 @@ def test_the_last_covariate_of_a_sequence_may_be_missing():
         model.score(
             np.where(np.isnan(holes) & (holes[:, :1] == X[5, 0]), X, holes) * 1.0
         )
+
+
+def half(emission):
+    """Return the family with what is given of its second state free."""
+    if isinstance(emission, Product):
+        return Product([(name, half(part), at) for name, part, at in emission.parts])
+    emission = clone(emission)
+    for name, value in emission.get_params().items():
+        if name == "covariance" and emission.covariance_type == "tied":
+            emission.set_params(covariance=None)
+        elif np.ndim(value) and len(value) == 2:
+            value = np.array(value, float)
+            value[1] = np.nan
+            emission.set_params(**{name: value})
+    return emission
+
+
+def state_of(model):
+    parts = model.startprob_, model.transmat_, model.emission_.parameters()
+    return [np.asarray(part, float) for part in parts]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("emission", FAMILIES, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "warm start"])
+def test_what_is_given_moves_with_the_states(emission, stream):
+    rows = [given(emission, random_state=seed).sample(150)[0] for seed in (1, 2)]
+    transitions = Homogeneous(fixed=[[0.9, 0.1], [np.nan, np.nan]])
+    model = given(half(emission), transitions=transitions, n_init=1, max_iter=5)
+    # Learned in the second state, so that the order is one of fixed and of free.
+    first, then = clone(model).fit(rows[0]), clone(model).fit(rows[0])
+    n_free = first.n_parameters_
+    goes_on = "partial_fit" if stream else "fit"
+    for fit in (first, then):
+        fit.set_params(warm_start=not stream)
+    getattr(first.relabel([1, 0]), goes_on)(rows[1])
+    getattr(then, goes_on)(rows[1]).relabel([1, 0])
+    for one, other in zip(state_of(first), state_of(then), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert first.n_parameters_ == then.n_parameters_ == n_free
+    again = [state_of(fit.relabel([1, 0])) for fit in (first, then)]
+    np.testing.assert_allclose(again[0][0], [0.4, 0.6])
+    np.testing.assert_allclose(again[0][1][0], [0.9, 0.1])
+
+
+def test_what_was_fixed_stays_so_where_it_moved_to():
+    emission = Poisson(rate=[[1.0], [np.nan], [np.nan]])
+    X = given(Poisson(rate=[[1.0], [9.0]])).sample(300)[0]
+    model = VRHMM(3, emission=emission, startprob=[0.2, 0.3, 0.5], random_state=0)
+    model.fit(X).relabel([1, 2, 0]).partial_fit(X + 1.0)
+    assert model.emission_.rate_[2, 0] == 1.0
+    np.testing.assert_array_equal(model.startprob_, [0.3, 0.5, 0.2])
+    model.set_params(warm_start=True).fit(X).relabel([1, 2, 0])
+    assert model.emission_.rate_[1, 0] == 1.0
+    model.set_params(warm_start=False).fit(X)
+    assert model.emission_.rate_[0, 0] == 1.0

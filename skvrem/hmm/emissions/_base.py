@@ -421,6 +421,26 @@ class Emission(BaseEstimator):
             return None
         return given(self, name, self._shape(name))
 
+    #: The states in the order in which users gave parameters; None is as they are.
+    given_order = None
+
+    def _names_given(self):
+        """Names of what users may give of every state."""
+        ends = "", "_init", "_prior"
+        names = [f"{name}{end}" for name in self.parameter_scales for end in ends]
+        return [name for name in names if getattr(self, name, None) is not None]
+
+    def _note_order(self, order):
+        before = np.arange(self.n_states_)
+        before = before if self.given_order is None else self.given_order
+        self.given_order = before[order]
+
+    def reorder(self, order):
+        """Put what users gave of states into another order."""
+        self._note_order(order)
+        for name in self._names_given():
+            setattr(self, name, given(self, name, self._shape(name))[order])
+
     def _check_given(self, name, least, most):
         for which in (name, f"{name}_init"):
             value = self._given(which)

@@ -146,6 +146,12 @@ class Shares:
         self.rest = np.maximum(1.0 - self.given.sum(axis=1, keepdims=True), 0.0)
         self.prior = np.where(allowed, prior, 0.0)
 
+    def reordered(self, order):
+        """Return the same of rows in another order."""
+        prior = np.broadcast_to(self.prior, self.allowed.shape)
+        reference = self.reference[1][order]
+        return Shares(self.allowed[order], reference, self.given[order], prior[order])
+
     def maximize(self, counts, before):
         """Return the shares that are likeliest; those without counts are as before."""
         counts = np.where(self.allowed, np.maximum(counts, 0.0) + self.prior, 0.0)

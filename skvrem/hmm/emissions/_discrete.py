@@ -89,6 +89,11 @@ class Poisson(Emission):
         #: The counts that the prior adds.
         self._added = self.rate_weight * prior
 
+    def reorder(self, order):
+        """Put what users gave of states into another order."""
+        super().reorder(order)
+        self._added = self._added[order]
+
     def check(self, X):
         """Raise a ValueError where X holds anything but counts."""
         self._reject(X, ~_whole(X), "counts 0, 1, 2, ...")
@@ -343,6 +348,11 @@ class Categorical(Emission):
     def n_given(self):
         """Return how many columns there are: one of codes."""
         return 1
+
+    def reorder(self, order):
+        """Put what users gave of states into another order."""
+        super().reorder(order)
+        self._shares = self._shares.reordered(order)
 
     def check(self, X):
         """Raise a ValueError where X holds codes that there are not."""
@@ -728,6 +738,11 @@ class Multinomial(Emission):
     def check(self, X):
         """Raise a ValueError where X holds anything but counts."""
         self._reject(X, ~_whole(X), "counts 0, 1, 2, ...")
+
+    def reorder(self, order):
+        """Put what users gave of states into another order."""
+        super().reorder(order)
+        self._shares = self._shares.reordered(order)
 
     # Features: a mask, counts, log n! / x_1! / x_2! ...
 

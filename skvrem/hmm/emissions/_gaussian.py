@@ -201,6 +201,17 @@ class Gaussian(Emission):
         means = value is None or name.startswith("mean")
         return value if means else self._spread_out(value)
 
+    def _names_given(self):
+        names = super()._names_given()
+        if self.covariance_type != "tied":
+            return names
+        return [name for name in names if name.startswith("mean")]
+
+    def reorder(self, order):
+        """Put what users gave of states into another order."""
+        super().reorder(order)
+        self._prepare_priors()
+
     # Features: masks, x, x x^T
 
     _patterns = None

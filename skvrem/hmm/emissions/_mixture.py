@@ -138,6 +138,14 @@ class MixtureGaussian(Emission):
         family = Gaussian(self.covariance_type, reg_covar=self.reg_covar, **own)
         return family.open(X, m)
 
+    def reorder(self, order):
+        """Put what users gave of states into another order."""
+        self._note_order(order)
+        self._shares = self._shares.reordered(order)
+        self._states = [self._states[state] for state in order]
+        if self.weight_init is not None:
+            self.weight_init = given(self, "weight_init", self._shape("weight"))[order]
+
     def _map(self, method, *parts):
         """What a method of every state's components returns of arguments of each."""
         return [

@@ -154,6 +154,12 @@ class Product(Emission):
         self._seat(X)
         return self
 
+    def reorder(self, order):
+        """Put what users gave of states into another order."""
+        self._note_order(order)
+        for family in self.parts_.values():
+            family.reorder(order)
+
     def _seat(self, X):
         """Find out where the parts' columns are once rows have been entered."""
         self._plain = all(

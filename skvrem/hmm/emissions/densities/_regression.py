@@ -275,6 +275,17 @@ class Regression(DensityEmission):
             given(self, f"coef{end}", (*shape, len(self._middle)))
             given(self, f"intercept{end}", shape)
 
+    def reorder(self, order):
+        """Put what users gave of states into another order."""
+        self._note_order(order)
+        self.family_.reorder(order)
+        for name in ("coef", "intercept", "coef_init", "intercept_init"):
+            value = getattr(self, name)
+            if value is not None:
+                shape = self.n_states_, self._n_outputs(), len(self._middle)
+                shape = shape if name.startswith("coef") else shape[:2]
+                setattr(self, name, given(self, name, shape)[order])
+
     @property
     def emits(self):
         """Which of the columns it reads are values."""
