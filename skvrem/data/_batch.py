@@ -8,6 +8,10 @@ import numpy as np
 from skvrem.utils._algebra import accumulate, dense, read_only
 from skvrem.utils._parallel import parallel_map
 
+# Where `Generator.choice` would take eight bytes for each of many units to draw one in
+# DENSE to SPARSE; with fewer it keeps a set.
+MANY_UNITS, DENSE, SPARSE = 100_000, 2, 50
+
 
 class CSRRows(NamedTuple):
     """The arrays of a CSR matrix, as kernels take them."""
@@ -67,8 +71,7 @@ class RowBatch(NamedTuple):
     def sample(self, n_units, rng):
         """Return at most `n_units` of the units, drawn without replacement."""
         n_units = min(n_units, self.n_units)
-        chosen = rng.choice(self.n_units, n_units, replace=False, shuffle=False)
-        index = read_only(np.sort(self.ids[chosen]))
+        index = read_only(self.ids[draw(self.n_units, n_units, rng)])
         return self._replace(index=index, start=0, stop=n_units)
 
 
@@ -95,6 +98,24 @@ class MemoryPartition:
         """Yield every batch once, in random order."""
         for block in rng.permutation(len(self.batches)):
             yield self.batches[block]
+
+
+def draw(n_units, size, rng):
+    """Return `size` numbers below `n_units` in order, drawn without replacement.
+
+    In memory of the order of `size`, where `Generator.choice` permutes all numbers.
+    """
+    if n_units < MANY_UNITS or not DENSE * size < n_units < SPARSE * size:
+        return np.sort(rng.choice(n_units, size, replace=False, shuffle=False))
+    dtype = np.int32 if n_units < 2**31 else np.int64
+    found = np.empty(0, dtype)
+    # Any set of so many distinct numbers is as probable as any other.
+    while found.size < size:
+        more = rng.integers(n_units, size=size - found.size + size // 8, dtype=dtype)
+        found = np.unique(np.concatenate([found, more]))
+    kept = np.ones(found.size, bool)
+    kept[rng.choice(found.size, found.size - size, replace=False)] = False
+    return found[kept]
 
 
 def sparse(rows):

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._batch import CSRRows, MemoryPartition, RowBatch, sparse
+from skvrem.data._batch import CSRRows, MemoryPartition, RowBatch, draw, sparse
 from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import row_chunks
 from skvrem.utils._remote import is_dask
@@ -81,8 +81,7 @@ class ArraySource:
         order = np.arange(-(-self.n_units // run), dtype=self._index_dtype)
         rng.shuffle(order)
         if run > 1:
-            order = (order[:, None] * run + np.arange(run, dtype=order.dtype)).ravel()
-            order = order[order < self.n_units]
+            order = self._units_of(order, run)
         edges = [self.n_units * i // n_blocks for i in range(n_blocks + 1)]
         ranges = list(pairwise(edges))
         for a, b in ranges:
@@ -92,11 +91,22 @@ class ArraySource:
             self.total_weight,
         )
 
+    def _units_of(self, runs, length):
+        """Return the units of runs that are so long, but for the last of all."""
+        order = np.empty((len(runs), length), runs.dtype)
+        np.multiply(runs[:, None], runs.dtype.type(length), out=order)
+        order += np.arange(length, dtype=order.dtype)
+        order = order.ravel()
+        missing = order.size - self.n_units
+        if missing:
+            end = (int(np.argmax(runs)) + 1) * length
+            order[end - missing : order.size - missing] = order[end:]
+        return order[: self.n_units]
+
     def sample(self, n_units, rng):
         """Return at most `n_units` random units, drawn without replacement."""
         n_units = min(n_units, self.n_units)
-        index = rng.choice(self.n_units, n_units, replace=False, shuffle=False)
-        index = np.sort(index).astype(self._index_dtype)
+        index = draw(self.n_units, n_units, rng).astype(self._index_dtype, copy=False)
         return self.batch(0, n_units, index=index)
 
 

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.utils.class_weight import compute_class_weight
 
 from skvrem.data import as_source
-from skvrem.utils._classes import number_classes
+from skvrem.utils._classes import count_classes, number_classes
 from skvrem.utils._validation import check_weight, validate_data
 
 # Rows that tell where the columns are; deviations from zero that are far, where a
@@ -26,8 +26,8 @@ class LabelledRows(NamedTuple):
     ----------
     data : source
         Rows and weights.
-    numbers : ndarray of int32 of shape (n_samples,)
-        Numbers of the rows' classes.
+    numbers : ndarray of shape (n_samples,)
+        Numbers of the rows' classes, of a small type.
     classes : ndarray of shape (n_classes,)
     dtype : dtype
         Of the rows, and of what is fitted.
@@ -62,8 +62,13 @@ def open_rows(estimator, X, y, sample_weight, reset, classes=None):
                 "class_weight='balanced' is not for partial_fit, which does not know "
                 "how frequent the classes will be: give a dict, or sample_weight."
             )
+        # One row of each class, with the weight of all: no copy of y is made.
+        counts = count_classes(numbers, len(classes), weight)
         factors = compute_class_weight(
-            estimator.class_weight, classes=classes, y=y, sample_weight=weight
+            estimator.class_weight,
+            classes=classes,
+            y=classes,
+            sample_weight=counts.astype(np.float64),
         )
         weight = factors[numbers] * (1.0 if weight is None else weight)
     return LabelledRows(as_source(X, weight, dask=False), numbers, classes, X.dtype)

@@ -8,6 +8,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.utils._columns import MatrixLike
 
+# Labels that are looked at in one piece, so that no copy of all of them is made.
+PIECE = 1 << 16
+
 
 def number_classes(estimator, y, weight, known=None):
     """Return the classes of a fit and the number of each row's.
@@ -24,7 +27,8 @@ def number_classes(estimator, y, weight, known=None):
     Returns
     -------
     classes : ndarray of shape (n_classes,)
-    numbers : ndarray of int32 of shape (n_samples,)
+    numbers : ndarray of shape (n_samples,)
+        Of the smallest signed type that holds them.
 
     Raises
     ------
@@ -33,21 +37,22 @@ def number_classes(estimator, y, weight, known=None):
         weight, one that is not known, or labels that have no order.
     """
     with _ordered(y):
-        if known is not None:
-            classes, numbers = known, _numbers(y, known)
+        if known is None:
+            classes = _classes(y)
+            # Of all labels the check takes as long as numbering, and a copy; it warns
+            # where most of them are classes of their own.
+            few = 2 * len(classes) <= len(y)
+            check_classification_targets(np.repeat(classes, 2) if few else y)
         else:
-            classes, numbers = np.unique(y, return_inverse=True)
-            integers = isinstance(y, np.ndarray) and y.dtype.kind in "biu"
-            if not integers or 2 * len(classes) > len(y):
-                check_classification_targets(y)  # which takes as long as numbering
+            classes = known
+        numbers = _numbers(y, classes)
     if len(classes) < 2:
         raise ValueError(
             f"{type(estimator).__name__} needs samples of at least 2 classes in the "
             f"data, but the data contains only one class: {classes[0]!r}"
         )
-    numbers = numbers.astype(np.int32)
     if weight is not None and known is None:
-        weighed = np.unique(numbers[weight > 0.0])
+        weighed = np.flatnonzero(count_classes(numbers, len(classes), weight > 0.0))
         if len(weighed) < 2:
             raise ValueError(
                 f"Only the class {classes[weighed[0]]!r} has rows of positive "
@@ -96,18 +101,42 @@ def stream_classes(estimator, classes):
     return classes if first else estimator.classes_
 
 
+def _pieces(*arrays):
+    """Yield pieces of arrays of one length; None stays None."""
+    for start in range(0, len(arrays[0]), PIECE):
+        rows = slice(start, start + PIECE)
+        yield tuple(None if x is None else x[rows] for x in arrays)
+
+
+def _classes(y):
+    """Return the distinct labels, in order."""
+    found = [np.unique(labels) for (labels,) in _pieces(y)]
+    return np.unique(np.concatenate(found))
+
+
 def _numbers(y, classes):
-    """Return the numbers of classes that are known already."""
-    numbers = np.searchsorted(classes, y)
-    np.minimum(numbers, len(classes) - 1, out=numbers)
-    unseen = classes[numbers] != y
-    if unseen.any():
-        raise ValueError(
-            f"y holds classes {np.unique(y[unseen]).tolist()}, which are not among the "
-            f"classes {classes.tolist()} of the first call of partial_fit: give all of "
-            "them there."
-        )
+    """Return the number of each label among the classes."""
+    last = len(classes) - 1
+    numbers = np.empty(len(y), np.min_scalar_type(-(last + 1)))
+    for labels, out in _pieces(y, numbers):
+        place = np.minimum(np.searchsorted(classes, labels), last)
+        unseen = classes[place] != labels
+        if unseen.any():
+            raise ValueError(
+                f"y holds classes {np.unique(labels[unseen]).tolist()}, which are not "
+                f"among the classes {classes.tolist()} of the first call of "
+                "partial_fit: give all of them there."
+            )
+        out[:] = place
     return numbers
+
+
+def count_classes(numbers, n_classes, weight=None):
+    """Return how many rows have each number, or what they weigh."""
+    counts = np.zeros(n_classes, np.int64 if weight is None else np.float64)
+    for some, weights in _pieces(numbers, weight):
+        counts += np.bincount(some, weights, n_classes)
+    return counts
 
 
 def check_known(y, classes):

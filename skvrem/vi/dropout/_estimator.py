@@ -289,7 +289,7 @@ class GaussianDropoutClassifier(
         X, y = checked(self, X, y, reset=reset)
         weight = check_weight(sample_weight, len(X))
         self.classes_, numbers = number_classes(self, y, weight, known)
-        return X, numbers, weight
+        return X, numbers.astype(np.int32), weight
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):

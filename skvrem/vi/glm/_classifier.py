@@ -230,7 +230,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         classes, numbers = number_classes(self, y, weight, known)
         if given is self:
             self.classes_ = classes
-        return numbers.astype(np.float64) if len(classes) == 2 else numbers
+        return numbers.astype(np.float64 if len(classes) == 2 else np.int32)
 
     def _check_targets(self, y):
         """Targets of any kind are numbered; see `ByGroup`."""

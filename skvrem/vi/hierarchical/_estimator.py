@@ -433,7 +433,7 @@ class HierarchicalSoftmaxClassifier(
         weight = None if weight is None else weight[order]
         rows, numbers, place = (
             np.ascontiguousarray(part[order])
-            for part in (rows, numbers, group.astype(np.int64))
+            for part in (rows, numbers.astype(np.int32), group.astype(np.int64))
         )
         nested = self._is_nested(labels, rows, classes, go_on)
         begin = _begin_nested if nested else _begin_mean_field
