@@ -119,6 +119,17 @@ def is_memmap(X):
     return False
 
 
+def _numbers(array, most):
+    """Return columns or positions of a CSR matrix as kernels take them.
+
+    Of one type, so that kernels compile once; but those of a memory map as they are.
+    """
+    if is_memmap(array):
+        return read_only(np.asarray(array))
+    dtype = np.int32 if most < 2**31 else np.int64
+    return read_only(array.astype(dtype, copy=False))
+
+
 def as_source(X, sample_weight=None, dask=True):
     """Return the source for X, chosen by its type.
 
@@ -148,10 +159,15 @@ def as_source(X, sample_weight=None, dask=True):
         np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
     )
     if sp.issparse(X):
-        # One type of index, so that kernels compile once.
-        numbers = (part.astype(np.int32, copy=False) for part in (X.indices, X.indptr))
-        parts = map(read_only, (X.data, *numbers))
-        rows = CSRRows(*parts, X.shape[1])
-        return ArraySource(rows, X.shape[0], weight)
+        mapped = is_memmap(X.data)
+        rows = CSRRows(
+            read_only(np.asarray(X.data)),
+            _numbers(X.indices, X.shape[1]),
+            _numbers(X.indptr, X.nnz),
+            X.shape[1],
+        )
+        row_bytes = X.nnz * (X.data.itemsize + rows.indices.itemsize) // X.shape[0]
+        run = max(1, MEMMAP_RUN_BYTES // max(1, row_bytes)) if mapped else 1
+        return ArraySource(rows, X.shape[0], weight, run)
     run = max(1, MEMMAP_RUN_BYTES // max(1, X.strides[0])) if is_memmap(X) else 1
     return ArraySource(read_only(np.asarray(X)), X.shape[0], weight, run)

@@ -154,22 +154,26 @@ def _spread(data):
 
 def _spread_of_sparse(data):
     """Return mean and deviation of the columns of CSR rows without zeros, else 0."""
-    parts, shape = data.rows[:3], (data.n_units, data.n_features)
-    X = sp.csr_matrix(parts, shape=shape)[:: max(1, data.n_units // CENTER_ROWS)]
-    (n, d), values = X.shape, X.data.astype(np.float64)
+    (values, columns, indptr, d), n = data.rows, data.n_units
+    some = np.arange(0, n, max(1, n // CENTER_ROWS))
+    where = [np.arange(indptr[i], indptr[i + 1]) for i in some]
+    where, n = np.concatenate(where), len(some)
+    values, columns = values[where].astype(np.float64), columns[where]
     # A column with zeros among its entries is not far from zero for its spread.
-    full = np.bincount(X.indices, minlength=d) == n
+    full = np.bincount(columns, minlength=d) == n
     if not full.any():
         return np.zeros(d), np.zeros(d)
     with np.errstate(over="ignore", invalid="ignore"):
         first = np.zeros(d)
-        first[X.indices[::-1]] = values[::-1]
-        apart = values - first[X.indices]  # exactly zero in those that do not vary
-        shift = np.bincount(X.indices, apart, d) / n
-        square = np.bincount(X.indices, np.square(apart - shift[X.indices]), d)
+        first[columns[::-1]] = values[::-1]
+        apart = values - first[columns]  # exactly zero in those that do not vary
+        shift = np.bincount(columns, apart, d) / n
+        square = np.bincount(columns, np.square(apart - shift[columns]), d)
         mean, deviation = first + shift, np.sqrt(square / n)
-    for column in np.flatnonzero(full & (np.abs(mean) > FAR * deviation)):
-        full[column] = (data.rows.indices == column).sum() == data.n_units
+    far = np.flatnonzero(full & (np.abs(mean) > FAR * deviation))
+    if far.size:
+        counts = count_classes(data.rows.indices, d)
+        full[far] = counts[far] == data.n_units
     return np.where(full, mean, 0.0), np.where(full, deviation, 0.0)
 
 

@@ -114,7 +114,7 @@ class LogisticModel:
 
     Parameters
     ----------
-    y : ndarray of int32
+    y : ndarray of int8, or of a larger type for more classes
         Class numbers of the rows of the container.
     n_classes : int
     penalty : ndarray of shape (p,)

@@ -1,5 +1,6 @@
 """Sources of rows in memory and on disk: what partitions hold, and leave alone."""
 
+import tracemalloc
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from skvrem.data import as_source
-from skvrem.data._batch import CSRRows
+from skvrem.data._batch import CSRRows, draw
 from skvrem.data._source import ArraySource, is_memmap
 from skvrem.utils._parallel import threads
 
@@ -183,6 +184,64 @@ def test_what_is_computed_from_a_memmap_is_no_memmap(memmap):
     # numpy gives these arrays of their own, whose base is an empty-handed memmap.
     assert not is_memmap(memmap[[3, 1, 2]])
     assert not is_memmap(memmap + 1.0)
+
+
+def mapped_csr(X, folder, index, indptr):
+    """A CSR array whose parts are memory maps of these types, which scipy unifies."""
+    parts = X.data, X.indices.astype(index), X.indptr.astype(indptr)
+    mapped = sp.csr_array(X.shape, dtype=X.dtype)
+    for name, part in zip(("data", "indices", "indptr"), parts, strict=True):
+        part.tofile(folder / name)
+        setattr(mapped, name, np.memmap(folder / name, part.dtype, "r"))
+    return mapped
+
+
+@pytest.mark.parametrize("index, indptr", [("i4", "i4"), ("i4", "i8"), ("i8", "i8")])
+def test_parts_of_a_mapped_csr_array_are_taken_in_place(X, tmp_path, index, indptr):
+    whole = sp.csr_array(np.where(X > 0.5, X, 0.0))
+    mapped = mapped_csr(whole, tmp_path, index, indptr)
+    source = as_source(check_array(mapped, accept_sparse="csr"))
+    for part, mine in zip(source.rows, arrays_of(mapped), strict=False):
+        assert np.shares_memory(part, mine)
+    assert source.run > 1
+    assert np.array_equal(rows_of(source.batch(0, N)), whole.toarray())
+
+
+def test_positions_in_a_large_csr_array_are_not_cut(monkeypatch):
+    few = sp.csr_array(np.eye(3))
+    rows = as_source(few).rows
+    assert (rows.indices.dtype, rows.indptr.dtype) == (np.int32, np.int32)
+    monkeypatch.setattr(type(few), "nnz", 2**31)
+    few.indptr = few.indptr.astype(np.int64)
+    assert as_source(few).rows.indptr.dtype == np.int64
+
+
+@pytest.mark.parametrize("size", [20_000, 99_999])
+def test_a_sample_is_as_uniform_as_one_by_permutation(size, rng):
+    n, times = 200_000, np.zeros(200_000, int)
+    for _ in range(100):
+        drawn = draw(n, size, rng)
+        assert drawn.size == size
+        assert drawn[0] >= 0
+        assert drawn[-1] < n
+        assert (np.diff(drawn) > 0).all()
+        times[drawn] += 1
+    share = size / n
+    variance = 100 * share * (1.0 - share)
+    assert abs(times.var() / variance - 1.0) < 0.02
+    halves = times.reshape(2, -1).sum(axis=1)
+    assert abs(halves[0] - 100 * size / 2) < 5.0 * np.sqrt(n / 2 * variance)
+
+
+@pytest.mark.parametrize("run", [1, 777])
+def test_a_partition_costs_four_bytes_a_unit(run):
+    X = np.broadcast_to(np.float32(0.0), (1_000_000, 2))
+    source = ArraySource(X, len(X), np.empty(0), run)
+    tracemalloc.start()
+    source.blocks(50, np.random.default_rng(0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4.2 * len(X)
 
 
 # What belongs to the caller

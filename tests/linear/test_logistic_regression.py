@@ -1,6 +1,7 @@
 """SBMLogisticRegression: scikit-learn's optimum, streams, what it is given badly."""
 
 import pickle
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -626,6 +627,42 @@ def test_large_indices():
         SBMLogisticRegression(**TIGHT).fit(large, y).coef_, expected
     )
     assert large.indices.dtype == np.int64
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_maps_of_sparse_rows(k, tmp_path):
+    X, y = draw(k=k)
+    X = sp.csr_array(np.where(X > 0.3, X, 0.0))
+    expected = SBMLogisticRegression(tol=1e-10).fit(X, y)
+    for index, indptr in (("i4", "i8"), ("i8", "i8")):
+        mapped = sp.csr_array(X.shape)
+        parts = X.data, X.indices.astype(index), X.indptr.astype(indptr)
+        for name, part in zip(("data", "indices", "indptr"), parts, strict=True):
+            part.tofile(tmp_path / name)
+            setattr(mapped, name, np.memmap(tmp_path / name, part.dtype, "r"))
+        model = SBMLogisticRegression(tol=1e-10).fit(mapped, y)
+        assert np.array_equal(model.coef_, expected.coef_)
+
+
+@pytest.mark.parametrize("labels", [int, str, object])
+@pytest.mark.parametrize("solver", ["auto", "stochastic", "svrg"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_fit_takes_eight_bytes_a_row(solver, labels, rng):
+    n = 400_000
+    X = rng.normal(size=(n, 2)).astype(np.float32)
+    y = np.where(X[:, 0] + rng.normal(size=n) > 0.0, "1", "0").astype(labels)
+    model = SBMLogisticRegression(
+        solver=solver, batch_size=20_000 if solver == "stochastic" else "auto"
+    )
+    model.set_params(max_iter=2, n_jobs=1, random_state=0)
+    # Half the rows take what does not depend on their number.
+    peaks = []
+    for rows in (n // 2, n):
+        tracemalloc.start()
+        model.fit(X[:rows], y[:rows])
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert (peaks[1] - peaks[0]) / (n - n // 2) < 8.0
 
 
 def test_columns_without_information():
