@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skvrem.utils._columns import MatrixLike
 
@@ -36,6 +36,7 @@ def number_classes(estimator, y, weight, known=None):
         If there are fewer than two classes, fewer than two with rows of positive
         weight, one that is not known, or labels that have no order.
     """
+    y = column_or_1d(y)
     with _ordered(y):
         if known is None:
             classes = _classes(y)
