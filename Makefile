@@ -4,16 +4,18 @@
 PYTHON ?=
 VENV := .venv
 OLDEST := .venv-oldest
-BIN := $(VENV)/bin/python
+SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := $(VENV)/$(SCRIPTS)/python
 # A process for each core; neighbouring tests, which share kernels, stay together.
 PARALLEL := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint check doctest test-oldest thorough fuzz mutants bench bench-compare doc clean
+.PHONY: help demo test lint check doctest test-oldest thorough fuzz mutants bench \
+	bench-compare doc release-check clean
 
 help:
-	@echo "make demo      fit real and simulated data, print a table, save pictures"
+	@echo "make demo      fit real and simulated data, print tables, save pictures (only=VRHMM)"
 	@echo "make test      lint, tests, doctests, tests with the oldest dependencies"
 	@echo "make thorough  laws and checks for every case, of which test takes one of a kind"
 	@echo "make lint      ruff check, ruff format --check, mypy of the solvers"
@@ -21,24 +23,25 @@ help:
 	@echo "make mutants   errors made on purpose, which a test must see (COUNT=60 SEED=1)"
 	@echo "make bench     measure speed and memory beside other packages (only=hmm quick=1)"
 	@echo "make bench-compare  measurements that moved (against=HEAD, or old= and new=)"
+	@echo "make release-check  build, check and try what would be published (publish=1)"
 	@echo "make doc       build the documentation into doc/_build/html"
 	@echo "make clean     remove environments, caches and everything built"
 
 demo: $(VENV)/.with-plot
-	$(BIN) examples/demo.py
+	$(BIN) examples/demo.py $(only)
 
 test: lint check doctest test-oldest
 
-lint: $(VENV)/.with-test
+lint: $(VENV)/.with-dev
 	$(BIN) -m ruff check .
 	$(BIN) -m ruff format --check .
 	$(BIN) -m mypy
 
-check: $(VENV)/.with-test
+check: $(VENV)/.with-dev
 	$(BIN) -m pytest tests $(PARALLEL) -m "not thorough" --durations=15
 
 # The tests' conftest.py has no doctests: it sets the cache folder and plotting backend.
-doctest: $(VENV)/.with-test
+doctest: $(VENV)/.with-dev
 	$(BIN) -m pytest --doctest-modules skvrem tests/conftest.py
 
 # What dependencies can change, from validation to pickles, of every estimator, and fits
@@ -53,27 +56,27 @@ test-oldest: pyproject.toml
 	@$(call find_python,$(PYTHON) python3.11 python3.12 python3 python,(3$(comma) 13)); \
 	if [ -n "$$python" ]; then \
 	    $(MAKE) --no-print-directory $(OLDEST)/.with-test PYTHON="$$python" && \
-	    $(OLDEST)/bin/python -m pip list --format=freeze | grep -E \
+	    $(OLDEST)/$(SCRIPTS)/python -m pip list --format=freeze | grep -E \
 	        '^(joblib|numba|numpy|scikit-learn|scipy|threadpoolctl)==' && \
-	    $(OLDEST)/bin/python -m pytest $(OLDEST_TESTS) $(PARALLEL) -m "not slow"; \
+	    $(OLDEST)/$(SCRIPTS)/python -m pytest $(OLDEST_TESTS) $(PARALLEL) -m "not slow"; \
 	else \
 	    echo "test-oldest skipped: the oldest dependencies need Python 3.11 or 3.12"; \
 	fi
 
 # What `check` leaves out: further cases of what it has one of.
-thorough: $(VENV)/.with-test
+thorough: $(VENV)/.with-dev
 	$(BIN) -m pytest tests $(PARALLEL) -m thorough
 
 SECONDS := 600
 SEED := 100000
 
-fuzz: $(VENV)/.with-test
+fuzz: $(VENV)/.with-dev
 	$(BIN) -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 COUNT := 60
 
 # Every time others, unless SEED is given; at most 90 minutes on two cores.
-mutants: $(VENV)/.with-test
+mutants: $(VENV)/.with-dev
 	$(BIN) -m tests.mutants --count $(COUNT) $(if $(filter-out file,$(origin SEED)),--seed $(SEED))
 
 # Without only= every table, which takes hours; quick=1 takes small sizes.
@@ -87,6 +90,10 @@ bench-compare: $(VENV)/.with-bench
 
 doc: $(VENV)/.with-doc
 	$(BIN) -m sphinx -W --keep-going -b html doc doc/_build/html
+
+# Leaves dist/. For a publication (publish=1) the addresses of pyproject.toml must exist.
+release-check: $(VENV)/.with-dev
+	$(BIN) -m tests.release $(if $(publish),--publish)
 
 clean:
 	rm -rf $(VENV) $(OLDEST) .cache .pytest_cache .ruff_cache build dist demo_output
@@ -109,7 +116,7 @@ find_python = \
 
 # Makes the environment $(1) unless it works already.
 make_venv = \
-	$(1)/bin/python -c "" 2>/dev/null || { \
+	$(1)/$(SCRIPTS)/python -c "" 2>/dev/null || { \
 	    $(call find_python,$(or $(PYTHON),python3 python python3.14 python3.13 \
 	        python3.12 python3.11),(4$(comma))); \
 	    if [ -z "$$python" ]; then \
@@ -131,6 +138,6 @@ $(OLDEST)/.with-%: pyproject.toml
 	@$(call make_venv,$(OLDEST))
 	@sed -n '/^dependencies/,/^]/ s/.*"\(.*\)>=\(.*\)".*/\1==\2/p' pyproject.toml \
 	    > $(OLDEST)/floors.txt
-	$(OLDEST)/bin/python -m pip install $(PIP_FLAGS) --editable ".[$*]" \
+	$(OLDEST)/$(SCRIPTS)/python -m pip install $(PIP_FLAGS) --editable ".[$*]" \
 	    --constraint $(OLDEST)/floors.txt
 	@touch $@

@@ -3,18 +3,55 @@
 <!-- table: hmm/iteration hmm/fit -->
 ...
 <!-- end -->
+
+A few ratios, each with the command that measures it, stand between
+``<!-- highlights -->`` and ``<!-- end -->``.
 """
 
 import re
 
 from benchmarks.harness import results
-from benchmarks.harness.rows import show, show_peer, show_target
+from benchmarks.harness.rows import ratio, show, show_peer, show_ratio, show_target
 from benchmarks.harness.run import groups, names, wanted
 
 __all__ = ["FILES", "as_markdown", "fill"]
 
 FILES = [results.ROOT / "README.md", results.ROOT / "benchmarks" / "README.md"]
 MARKED = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+HIGHLIGHTED = re.compile(r"(<!-- highlights -->\n).*?(<!-- end -->)", re.DOTALL)
+#: What the README tells: a row's place, a peer, and words for what was measured.
+HIGHLIGHTS = [
+    (
+        "mixture/iteration/n=1e6-d=10-k=10-full-float64-1",
+        "scikit-learn",
+        "`GaussianMixture`, an EM iteration of a million rows",
+    ),
+    (
+        "mixture/memory/full-auto",
+        "scikit-learn",
+        "`GaussianMixture`, memory of such a fit beyond the data",
+    ),
+    (
+        "hmm/iteration/N=3-d=3-diag",
+        "hmmlearn log",
+        "`GaussianHMM` of hmmlearn, an iteration of 100,000 rows",
+    ),
+    (
+        "lda/held-out/ap/seconds",
+        "scikit-learn",
+        "`LatentDirichletAllocation`, to its best held-out value",
+    ),
+    (
+        "logistic/time/multinomial",
+        "best of scikit-learn",
+        "`LogisticRegression`, ten classes, a gap of 1e-6",
+    ),
+    (
+        "logistic/time/news-binary",
+        "best of scikit-learn",
+        "`LogisticRegression`, sparse text of two classes",
+    ),
+]
 #: A load average above which something else ran.
 BUSY = 1.0
 
@@ -28,7 +65,20 @@ def fill(text, folder=results.FOLDER):
     folder : pathlib.Path
         Of the stored results.
     """
+    text = HIGHLIGHTED.sub(lambda m: m[1] + _highlights(folder) + m[2], text)
     return MARKED.sub(lambda m: m[1] + _tables(m[2].split(), folder) + m[3], text)
+
+
+def _highlights(folder):
+    lines = ["| one thread | theirs | skvrem | |", "|---|---|---|---|"]
+    for place, peer, words in HIGHLIGHTS:
+        row = results.load(folder / f"{place.split('/')[0]}.json").get(place)
+        if row is None or peer not in row.peers:
+            continue
+        values = show(row.peers[peer], row.unit), show(row.value, row.unit)
+        factor = show_ratio(ratio(row, peer), row.unit)
+        lines.append(f"| {words} | {values[0]} | {values[1]} | {factor} |")
+    return "\n".join(lines) + "\n"
 
 
 def _tables(patterns, folder):

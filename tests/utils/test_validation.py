@@ -1,5 +1,6 @@
 """Parameters that are checked by their hints."""
 
+import warnings
 from typing import Any, Literal
 
 import numpy as np
@@ -66,8 +67,9 @@ def test_what_hints_do_not_allow(params, message):
 
 
 def test_ranges():
-    # Without a warning: the bound is beyond what the number's own type holds.
-    check_parameters(Estimator(size=np.float32(0.5)), size={"most": 1e150})
+    with warnings.catch_warnings():  # the bound is beyond what the number's type holds
+        warnings.simplefilter("error")
+        check_parameters(Estimator(size=np.float32(0.5)), size={"most": 1e150})
     check_parameters(Estimator(number=5, size=1.0), number={"least": 5}, size=None)
     check_parameters(Estimator(kind="c", size=-1.0), kind=None, size=None)
     for name, rule, message in [
