@@ -1,24 +1,37 @@
 """Sphinx configuration."""
 
+import importlib
+import inspect
+import os
 import re
+import tomllib
+from pathlib import Path
+
+from docutils import nodes
 
 import skvrem
+
+ROOT = Path(__file__).resolve().parents[1]
+with open(ROOT / "pyproject.toml", "rb") as file:
+    SOURCE = tomllib.load(file)["project"]["urls"]["Source"]
 
 project = "skvrem"
 author = "The skvrem developers"
 project_copyright = author
 version = release = skvrem.__version__
 
-# No intersphinx: the build needs no network, and a missing inventory is a warning,
-# which is an error here.
 # scikit-learn's inherited docstrings refer to labels of its own documentation.
-suppress_warnings = ["ref.ref"]
+# Of what is included from the repository, links to its files lead to the repository.
+suppress_warnings = ["ref.ref", "myst.xref_missing", "myst.header"]
 
 extensions = [
+    "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.linkcode",
     "sphinx.ext.mathjax",
+    "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
@@ -28,6 +41,7 @@ html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_title = f"skvrem {release}"
 html_theme_options = {
+    "icon_links": [{"name": "Source", "url": SOURCE, "icon": "fa-brands fa-github"}],
     "show_prev_next": False,
     "show_toc_level": 2,
 }
@@ -52,6 +66,55 @@ sphinx_gallery_conf = {
 }
 
 
+# Prompts and outputs are not copied.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
+
+
+# Names of other projects lead to their pages where the builder has a network; without
+# one they are plain text, and no warning.
+if os.environ.get("READTHEDOCS") or os.environ.get("INTERSPHINX"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "sklearn": ("https://scikit-learn.org/stable", None),
+    }
+
+
+def linkcode_resolve(domain, info):
+    """Return where the source of something public is."""
+    found = importlib.import_module(info["module"])
+    for name in info["fullname"].split("."):
+        found = getattr(found, name, None)
+    found = inspect.unwrap(getattr(found, "fget", None) or found) if found else None
+    try:
+        path = Path(inspect.getsourcefile(found)).resolve().relative_to(ROOT)
+        lines, first = inspect.getsourcelines(found)
+    except (TypeError, ValueError, OSError):
+        return None
+    return f"{SOURCE}/blob/main/{path}#L{first}-L{first + len(lines) - 1}"
+
+
+#: Folders of the pages that are included from the repository.
+INCLUDED_FROM = ROOT, ROOT / "benchmarks", ROOT / "benchmarks" / "papers"
+
+
+def link_to_repository(app, env, node, contnode):
+    """Resolve a link to a file of the repository that is no page of the site."""
+    if node.get("reftype") != "myst":
+        return None
+    target = node["reftarget"].partition("#")[0]
+    for folder in INCLUDED_FROM:
+        path = (folder / target).resolve()
+        if target and path.exists() and path.is_relative_to(ROOT):
+            uri = f"{SOURCE}/blob/main/{path.relative_to(ROOT)}"
+            return nodes.reference("", "", contnode, refuri=uri, internal=False)
+    return None
+
+
 def skip_inherited(app, what, name, obj, skip, options):
     """Leave out scikit-learn's methods whose docstrings point into its user guide."""
     pattern = r"get_metadata_routing|set_\w+_request|set_output"
@@ -60,3 +123,4 @@ def skip_inherited(app, what, name, obj, skip, options):
 
 def setup(app):
     app.connect("autodoc-skip-member", skip_inherited)
+    app.connect("missing-reference", link_to_repository)

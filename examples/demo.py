@@ -1,8 +1,8 @@
 """What every estimator does, on real and simulated data, beside scikit-learn's own.
 
-``make demo`` runs it, and ``make demo only=VRHMM`` a part. The data are those that scikit-learn ships, one simulated
-mixture, and texts: 20 Newsgroups, or without a network the documentation of NumPy,
-SciPy and scikit-learn. Tables go to the terminal, pictures to demo_output/.
+``make demo`` runs it, and ``make demo only=VRHMM`` a part. The data are those that
+scikit-learn ships, one simulated mixture, and texts: 20 Newsgroups, or without a network
+the documentation of NumPy, SciPy and scikit-learn. Tables go to the terminal, pictures to demo_output/.
 """
 
 import argparse
