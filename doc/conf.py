@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 from docutils import nodes
+from sphinx import addnodes
 
 import skvrem
 
@@ -102,17 +103,23 @@ def linkcode_resolve(domain, info):
 INCLUDED_FROM = ROOT, ROOT / "benchmarks", ROOT / "benchmarks" / "papers"
 
 
-def link_to_repository(app, env, node, contnode):
-    """Resolve a link to a file of the repository that is no page of the site."""
-    if node.get("reftype") != "myst":
-        return None
-    target = node["reftarget"].partition("#")[0]
-    for folder in INCLUDED_FROM:
-        path = (folder / target).resolve()
-        if target and path.exists() and path.is_relative_to(ROOT):
+def link_included(app, doctree):
+    """Lead links of included files to pages of the site, or to the repository."""
+    for node in list(doctree.findall(addnodes.pending_xref)):
+        if node.get("reftype") != "myst":
+            continue
+        target = node["reftarget"].partition("#")[0]
+        found = [(folder / target).resolve() for folder in INCLUDED_FROM if target]
+        path = next((path for path in found if path.exists()), None)
+        if path is None or not path.is_relative_to(ROOT):
+            continue
+        if path.suffix == ".rst" and path.is_relative_to(ROOT / "doc"):
+            page = str(path.relative_to(ROOT / "doc").with_suffix(""))
+            uri = app.builder.get_relative_uri(app.env.docname, page)
+        else:
             uri = f"{SOURCE}/blob/main/{path.relative_to(ROOT)}"
-            return nodes.reference("", "", contnode, refuri=uri, internal=False)
-    return None
+        link = nodes.reference("", "", *node.children, refuri=uri)
+        node.replace_self(link)
 
 
 def skip_inherited(app, what, name, obj, skip, options):
@@ -123,4 +130,4 @@ def skip_inherited(app, what, name, obj, skip, options):
 
 def setup(app):
     app.connect("autodoc-skip-member", skip_inherited)
-    app.connect("missing-reference", link_to_repository)
+    app.connect("doctree-read", link_included)
