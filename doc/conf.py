@@ -56,6 +56,10 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
+    "subsection_order": [
+        f"../examples/{name}"
+        for name in ("mixtures", "topics", "sequences", "supervised", "parts", "scale")
+    ],
     # demo.py prints to a terminal and writes its own pictures; corpora.py is imported.
     "ignore_pattern": r"(__init__|corpora|demo)\.py",
     "abort_on_example_error": True,

@@ -1,8 +1,9 @@
 """What every estimator does, on real and simulated data, beside scikit-learn's own.
 
 ``make demo`` runs it, and ``make demo only=VRHMM`` a part. The data are those that
-scikit-learn ships, one simulated mixture, and texts: 20 Newsgroups, or without a network
-the documentation of NumPy, SciPy and scikit-learn. Tables go to the terminal, pictures to demo_output/.
+scikit-learn ships, one simulated mixture, and texts: 20 Newsgroups, or without a
+network the documentation of NumPy, SciPy and scikit-learn. Tables go to the terminal,
+pictures to demo_output/.
 """
 
 import argparse
@@ -14,7 +15,6 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-from corpora import newsgroups_or_docstrings
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import (
@@ -44,6 +44,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
+from topics.corpora import newsgroups_or_docstrings
 
 from skvrem import (
     VRHMM,

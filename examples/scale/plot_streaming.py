@@ -1,6 +1,6 @@
 """
-How does a mixture follow a stream?
-===================================
+VRGaussianMixture: how does a mixture follow a stream?
+======================================================
 
 ``partial_fit`` takes the rows as they come, keeps none of them, and can be pickled in
 between. How fast it forgets is a matter of its step size.

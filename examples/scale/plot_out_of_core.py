@@ -1,6 +1,6 @@
 """
-How much memory does a fit need beside the data?
-================================================
+VRGaussianMixture: how much memory does a fit need beside the data?
+===================================================================
 
 Rows can stay in a file. A memory map is read in blocks, and what a fit allocates
 depends on the number of components and features, and by one index a row on the number
@@ -103,7 +103,7 @@ else:
 
 # %%
 # Streams, of which no row can be read twice, are the subject of
-# :ref:`sphx_glr_auto_examples_plot_streaming.py`.
+# :ref:`sphx_glr_auto_examples_scale_plot_streaming.py`.
 
 X = None  # an open map would keep the file
 folder.cleanup()

@@ -1,6 +1,6 @@
 """
-What is a corpus about?
-=======================
+VRPLSA: what is a corpus about?
+===============================
 
 From texts to topics in one pipeline: count words, fit, look at the topics' words, at
 the documents that show them best, and at what the documents' own labels say.
@@ -9,13 +9,12 @@ the documents that show them best, and at what the documents' own labels say.
 # %%
 # Texts
 # -----
-# 20 Newsgroups, if scikit-learn has fetched it or can; if not, the documentation of
-# NumPy, SciPy and scikit-learn, a text for each function and class. Labels are the
-# newsgroup or the module, and are not shown to the model.
+# The documentation of NumPy, SciPy and scikit-learn, a text for each function and
+# class. Labels are the modules, and are not shown to the model.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from corpora import newsgroups_or_docstrings
+from corpora import docstrings
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
@@ -23,11 +22,11 @@ from sklearn.pipeline import make_pipeline
 from skvrem import VRPLSA, TopicsDisplay
 from skvrem.text import coherence, top_documents, top_words
 
-name, texts, labels = newsgroups_or_docstrings()
+texts, labels = docstrings()
 train, test, train_labels, _ = train_test_split(
     texts, labels, test_size=0.1, random_state=0
 )
-print(f"{name}: {len(texts)} texts with {len(set(labels))} labels")
+print(f"{len(texts)} texts with {len(set(labels))} labels")
 
 # %%
 # Words that are in a quarter of all texts say little about any, and words of less than

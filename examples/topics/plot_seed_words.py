@@ -1,6 +1,6 @@
 """
-Topics about given words
-========================
+VRPLSA: topics about given words
+================================
 
 A topic model finds the topics that it finds. A few seed words tell it which ones are
 wanted, and where: the topics that they name come first, and the others are free.

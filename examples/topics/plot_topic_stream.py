@@ -1,6 +1,6 @@
 """
-Topics of a stream of texts
-===========================
+VRPLSA: topics of a stream of texts
+===================================
 
 ``partial_fit`` takes texts as they come and keeps none of them. What it has learned is
 as large after a million texts as after the first, can be pickled at any time, and goes

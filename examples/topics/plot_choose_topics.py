@@ -1,6 +1,6 @@
 """
-How many topics?
-================
+VRPLSA: how many topics?
+========================
 
 A topic model with more topics fits the documents that it has seen ever better. Three
 numbers tell where that stops being knowledge: how well one half of an unseen document

@@ -1,6 +1,6 @@
 """
-A stream of clicks, without a step size
-=======================================
+SBMLogisticRegression: a stream of clicks, without a step size
+==============================================================
 
 Advertisements are shown by the million and clicked by few; columns are measured in
 whatever unit came first, and what users like changes slowly. A model that learns from

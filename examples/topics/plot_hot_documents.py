@@ -1,6 +1,6 @@
 """
-The hottest documents
-=====================
+TemperedLDA: which documents fit nowhere?
+=========================================
 
 With ``tempering="local"`` every document has a temperature of its own. A document whose
 words no mixture of topics would write stays hot, and counts less for the topics: the

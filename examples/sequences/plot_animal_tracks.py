@@ -1,6 +1,6 @@
 """
-Tracks of animals: when does an elk travel?
-===========================================
+VRHMM: when does an elk travel?
+===============================
 
 Positions of an animal say little one by one. Step lengths and turning angles tell
 resting, foraging and travelling apart, and a hidden Markov model reads the behaviours

@@ -1,6 +1,6 @@
 """
-Activities from a few labels
-============================
+VRHMM: activities from a few labels
+===================================
 
 An accelerometer on the chest records all day; somebody has noted the activity for a few
 minutes of it. A hidden Markov model learns from both: labelled rows are in known

@@ -1,6 +1,6 @@
 """
-What does variance reduction buy?
-=================================
+VRGaussianMixture: what does variance reduction buy?
+====================================================
 
 EM needs the mean of the expected sufficient statistics over all rows, and a minibatch
 estimates it with an error. Stochastic EM lets that error die out by ever smaller steps.

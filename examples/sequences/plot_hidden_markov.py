@@ -1,6 +1,6 @@
 """
-States of a series: hidden Markov models
-========================================
+VRHMM: states of a series
+=========================
 
 A series of two measurements switches between regimes that are not observed. A hidden
 Markov model finds the regimes, how long they last, and where each begins. How many

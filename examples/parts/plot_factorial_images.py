@@ -1,6 +1,6 @@
 """
-Which parts does an image have?
-===============================
+FactorialMixture: which parts does an image have?
+=================================================
 
 Images that are sums of parts, each of which is there or not. Plain variational
 inference gets stuck where parts are mixed up; annealed, it finds more of them.

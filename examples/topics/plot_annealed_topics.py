@@ -1,6 +1,6 @@
 """
-Topics that come out of the heat
-================================
+TemperedLDA: topics that come out of the heat
+=============================================
 
 Variational inference ends near where it began, and a topic model begins with topics
 that know nothing. Annealing raises the temperature of the likelihood at first: the

@@ -1,6 +1,6 @@
 """
-Dives of a whale: kinds of segments, and phases within
-======================================================
+VRHMM: kinds of dives of a whale, and phases within
+===================================================
 
 A recorder on a whale notes the change of depth every few seconds. Dives are of several
 kinds, and each goes down, stays, and comes up. A hierarchical hidden Markov model has

@@ -1,6 +1,6 @@
 """
-Users who have rated little
-===========================
+HierarchicalSoftmaxClassifier: users who have rated little
+==========================================================
 
 Ratings of films depend on taste. A fit to each user alone knows nothing of those who
 have rated five films; one fit to all knows no tastes. Coefficients by user that are

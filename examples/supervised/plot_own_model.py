@@ -1,6 +1,6 @@
 """
-Your own model in 20 lines
-==========================
+VariationalInference: your own model in 20 lines
+================================================
 
 How high does a reaction go, and how far is that known from measurements of its start? A
 curve that saturates, :math:`t (1 - e^{-r x})`, is in no library of regressions. For

@@ -1,6 +1,6 @@
 """
-How sure a classifier may be
-============================
+BayesianLogisticRegression: how sure may a classifier be?
+=========================================================
 
 A logistic regression that is fitted to a few dozen rows gives probabilities near 0 and
 1 wherever it is asked, also where it has seen nothing. A posterior over the
