@@ -350,13 +350,14 @@ def compare_topics(models, picture):
     rows = []
     for model in models:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # few epochs for the memory, on purpose
+            warnings.simplefilter("ignore", ConvergenceWarning)
             _, seconds = seconds_of(lambda model=model: model.fit(X))
-            memory = peak_memory(model, X)
         label = type(model).__name__
         if isinstance(model, VRPLSA | TemperedLDA):
             label += f", {model.solver_}"
-            label += f", {model.tempering}" if model.tempering else ""
+            for name in ("e_step", "tempering"):
+                given = getattr(model, name, None)
+                label += f", {given}" if given not in (None, "auto") else ""
         elif isinstance(model, LatentDirichletAllocation):
             label += f", {model.learning_method}"
         # NMF gives some words probability zero.
@@ -368,11 +369,10 @@ def compare_topics(models, picture):
                 f"{np.exp(-held_out):.0f}",
                 f"{coherence(model, X_test).mean():.3f}",
                 f"{seconds:.2f}",
-                f"{memory:.1f}",
             ]
         )
     measures = ["held-out", "perplexity", "coherence"]
-    columns = ["estimator", *measures, "seconds", "extra MB"]
+    columns = ["estimator", *measures, "seconds"]
     show_table(f"{k} topics, held-out in nats a token", columns, rows)
     first = models[0].relabel(np.argsort(-models[0].topic_shares_))
     display = TopicsDisplay.from_estimator(

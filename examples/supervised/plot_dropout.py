@@ -33,7 +33,7 @@ for model in models.values():
 # ------------------
 # The log-loss is what is paid for a probability: small where it was right to be sure.
 # The network that is trained to the end has learned the noise. Stopping early helps as
-# much as dropout does, on data where somebody knows when to stop: adam happens to, here.
+# much as dropout does, where somebody knows when to stop: adam happens to, here.
 # Dropout goes to its end.
 
 grid = np.stack(

@@ -5,6 +5,7 @@ import inspect
 import socket
 import warnings
 from contextlib import contextmanager
+from functools import cache
 
 from sklearn.datasets import fetch_20newsgroups
 
@@ -61,6 +62,7 @@ def short_wait(seconds):
         socket.setdefaulttimeout(before)
 
 
+@cache
 def newsgroups_or_docstrings():
     """Return the name, texts and labels of 20 Newsgroups, or else of `docstrings`.
 
