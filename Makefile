@@ -12,7 +12,7 @@ PARALLEL := -n auto --dist worksteal
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test lint check doctest test-oldest thorough fuzz mutants bench \
-	bench-compare doc release-check clean
+	bench-compare doc site-check release-check clean
 
 help:
 	@echo "make demo      fit real and simulated data, print tables, save pictures (only=VRHMM)"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench-compare  measurements that moved (against=HEAD, or old= and new=)"
 	@echo "make release-check  build, check and try what would be published (publish=1)"
 	@echo "make doc       build the documentation into doc/_build/html"
+	@echo "make site-check  build it, and check links, search and widths"
 	@echo "make clean     remove environments, caches and everything built"
 
 demo: $(VENV)/.with-plot
@@ -90,6 +91,9 @@ bench-compare: $(VENV)/.with-bench
 
 doc: $(VENV)/.with-doc
 	$(BIN) -m sphinx -W --keep-going -b html doc doc/_build/html
+
+site-check: doc
+	$(BIN) -m tests.site doc/_build/html
 
 # Leaves dist/. For a publication (publish=1) the addresses of pyproject.toml must exist.
 release-check: $(VENV)/.with-dev

@@ -76,7 +76,7 @@ left.legend()
 
 right.barh(genres, model.population_scale_[2], color="C2")
 right.set(xlabel="scale of users' coefficients", title="two stars")
-print(f"a user without ratings: {model.predict_proba(new_X[:1], ['nobody']).round(2)}")
+print(f"a user without ratings: {model.predict_proba(new_X[:1], [-1]).round(2)}")
 
 # %%
 # The fit: a bound without noise, until less than 0.01 nats are left to gain.
