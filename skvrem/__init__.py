@@ -12,12 +12,15 @@ from skvrem.hmm import VRHMM
 from skvrem.inspection import (
     ComponentsDisplay,
     ConvergenceDisplay,
+    EmissionsDisplay,
     GradientVarianceDisplay,
     ResidualsDisplay,
     StatesDisplay,
     StationaryDisplay,
     TopicsDisplay,
     TopicStabilityDisplay,
+    TrackDisplay,
+    compare_models,
 )
 from skvrem.linear import SBMLogisticRegression
 from skvrem.mixture import VRGaussianMixture
@@ -41,6 +44,7 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "Checkpoint",
     "ComponentsDisplay",
     "ConvergenceDisplay",
+    "EmissionsDisplay",
     "FactorialMixture",
     "GaussianDropoutClassifier",
     "GradientVarianceDisplay",
@@ -52,10 +56,12 @@ __all__ = [  # noqa: RUF022, sorted as strings are
     "TemperedLDA",
     "TopicStabilityDisplay",
     "TopicsDisplay",
+    "TrackDisplay",
     "VRGaussianMixture",
     "VRHMM",
     "VRPLSA",
     "VariationalInference",
+    "compare_models",
     "show_versions",
     "warm_up",
 ]

@@ -11,7 +11,7 @@ covariate of the transitions.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skvrem import VRHMM
+from skvrem import VRHMM, EmissionsDisplay, TrackDisplay
 from skvrem.hmm import Covariates, Gamma, Product, VonMises, prepare_tracks
 
 # %%
@@ -87,13 +87,14 @@ left.set(xlabel="hour", ylabel="chance to set off")
 left.legend()
 
 first = ids == 0
-travelling = hmm.predict(X, groups=ids)[first] == 1
-x, y = tracks[0].T
-right.plot(x, y, color="0.8", lw=0.5)
-right.scatter(x[~travelling], y[~travelling], s=3, label="forages")
-right.scatter(x[travelling], y[travelling], s=3, label="travels")
-right.set(xlabel="km east", ylabel="km north", aspect="equal")
-right.legend()
+TrackDisplay.from_estimator(hmm, X[first], tracks[0], ax=right)
+right.set(xlabel="km east", ylabel="km north")
+plt.show()
+
+# %%
+# What each behaviour says of a step and of a turn, over all of them.
+
+EmissionsDisplay.from_estimator(hmm, X, groups=ids)
 plt.show()
 
 # %%

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
 from skvrem.hmm import _inference
+from skvrem.hmm._curves import emission_curves
 from skvrem.hmm._input import (
     attributes_of,
     fitted_parameters,
@@ -898,6 +899,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         section 6.2.
         """
         return _inference.pseudo_residuals(self, X, groups, lengths)
+
+    def _emission_curves(self, X, groups=None, lengths=None):
+        """What `EmissionsDisplay` draws."""
+        return emission_curves(self, X, groups, lengths)
 
     def confidence_intervals(
         self, X, level=0.95, *, sample_weight=None, groups=None, lengths=None

@@ -3,6 +3,13 @@
 from skvrem.utils._base import optional
 
 
+def state_colours(display, n_states):
+    """Return a colour for each state, the same in all displays."""
+    pyplot = optional("matplotlib.pyplot", "plot", type(display).__name__)
+    colours = pyplot.get_cmap("tab10" if n_states <= 10 else "tab20").colors
+    return [colours[state % len(colours)] for state in range(n_states)]
+
+
 def one_axis(display, ax, **kwargs):
     """Return a display's axis, of a new figure where `ax` is None, and its figure."""
     if ax is None:

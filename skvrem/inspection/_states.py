@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.inspection._axes import one_axis
+from skvrem.inspection._axes import one_axis, state_colours
+from skvrem.inspection._comparison import autocorrelations, sequence_numbers
 from skvrem.utils._base import optional
 
 
@@ -131,19 +132,21 @@ class StatesDisplay:
         self.axes_ = np.atleast_1d(np.asarray(axes))
         self.figure_ = self.axes_[0].figure
         n_states = self.probabilities.shape[1]
-        colours = pyplot.get_cmap("tab10" if n_states <= 10 else "tab20").colors
+        colours = state_colours(self, n_states)
         time = np.arange(len(self.values))
         for j, ax in enumerate(self.axes_[:-1]):
             ax.plot(time, self.values[:, j], color="0.8", lw=0.8, zorder=1)
             for state in range(n_states):
                 rows = self.states == state
-                colour = [colours[state % len(colours)]]
-                ax.scatter(time[rows], self.values[rows, j], s=4, c=colour, zorder=2)
+                colour = colours[state]
+                ax.scatter(
+                    time[rows], self.values[rows, j], s=4, color=colour, zorder=2
+                )
             ax.set_ylabel(self.names[j])
         self.axes_[-1].stackplot(
             time,
             self.probabilities.T,
-            colors=[colours[k % len(colours)] for k in range(n_states)],
+            colors=colours,
             labels=[f"state {k}" for k in range(n_states)],
         )
         self.axes_[-1].set(xlabel="row", ylabel="probability", ylim=(0.0, 1.0))
@@ -153,9 +156,11 @@ class StatesDisplay:
 
 @dataclass(eq=False, repr=False)
 class ResidualsDisplay:
-    """Quantiles of pseudo-residuals against those of the normal distribution.
+    """Pseudo-residuals: quantiles beside the normal ones, and autocorrelations.
 
-    Points on the diagonal: the model describes how its values are distributed.
+    Where the model describes how its values are distributed, their quantiles lie on the
+    diagonal; where it describes how they follow each other, their autocorrelations lie
+    within the bounds.
 
     Parameters
     ----------
@@ -163,6 +168,8 @@ class ResidualsDisplay:
         As ``VRHMM.pseudo_residuals`` returns them; NaN are left out.
     names : list of str
         Names of the features.
+    sequences : ndarray of int of shape (n_samples,), default=None
+        Number of each row's sequence; None is one.
 
     Attributes
     ----------
@@ -184,10 +191,18 @@ class ResidualsDisplay:
 
     residuals: np.ndarray
     names: Sequence[str]
+    sequences: np.ndarray | None = None
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: ArrayLike, *, ax: Any = None, **kwargs: Any
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        *,
+        kind: Literal["quantiles", "autocorrelation"] = "quantiles",
+        ax: Any = None,
+        groups: ArrayLike | None = None,
+        lengths: ArrayLike | None = None,
     ) -> Self:
         """Draw the pseudo-residuals of X under a fitted model.
 
@@ -197,10 +212,15 @@ class ResidualsDisplay:
             Fitted.
         X : array-like of shape (n_samples, n_features)
             Rows as for its `predict`.
+        kind : {"quantiles", "autocorrelation"}, default="quantiles"
+            Quantiles against those of the normal distribution, or autocorrelations by
+            lag within sequences.
         ax : matplotlib Axes, default=None
             Drawn on a new figure if None.
-        **kwargs : dict
-            Passed to `pseudo_residuals`, as `groups`.
+        groups : array-like of shape (n_samples,), default=None
+            The id of each row's sequence; None is one sequence.
+        lengths : array-like of int, default=None
+            Lengths of the sequences, in place of `groups`.
 
         Returns
         -------
@@ -217,17 +237,28 @@ class ResidualsDisplay:
         'pseudo-residuals'
         """
         check_is_fitted(estimator)
-        residuals = estimator.pseudo_residuals(X, **kwargs)
+        residuals = estimator.pseudo_residuals(X, groups=groups, lengths=lengths)
         names = [f"x{j}" for j in range(residuals.shape[1])]
-        return cls(residuals, names).plot(ax=ax)
+        numbers = sequence_numbers(len(residuals), groups, lengths)
+        return cls(residuals, names, numbers).plot(kind=kind, ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
-        """Draw the quantiles.
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        kind: Literal["quantiles", "autocorrelation"] = "quantiles",
+        n_lags: int = 20,
+    ) -> Self:
+        """Draw quantiles, or autocorrelations.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             Drawn on a new figure if None.
+        kind : {"quantiles", "autocorrelation"}, default="quantiles"
+            What is drawn.
+        n_lags : int, default=20
+            Lags of autocorrelations. Bounds are two standard errors of what has none.
 
         Returns
         -------
@@ -238,16 +269,37 @@ class ResidualsDisplay:
         ------
         ImportError
             If matplotlib is not installed.
+        ValueError
+            For another kind.
         """
+        if kind not in ("quantiles", "autocorrelation"):
+            raise ValueError(
+                f"kind must be 'quantiles' or 'autocorrelation', got {kind!r}."
+            )
         self.ax_, self.figure_ = one_axis(self, ax)
+        draw = self._quantiles if kind == "quantiles" else self._autocorrelations
         for name, column in zip(self.names, np.transpose(self.residuals), strict=True):
-            column = np.sort(column[np.isfinite(column)])
-            expected = ndtri((np.arange(len(column)) + 0.5) / max(1, len(column)))
-            self.ax_.plot(expected, column, ".", ms=3, label=name)
-        self.ax_.axline((0.0, 0.0), slope=1.0, color="0.5", lw=1.0)
-        self.ax_.set(xlabel="normal quantiles", ylabel="pseudo-residuals")
+            draw(name, column, n_lags)
+        if kind == "quantiles":
+            self.ax_.axline((0.0, 0.0), slope=1.0, color="0.5", lw=1.0)
+            self.ax_.set(xlabel="normal quantiles", ylabel="pseudo-residuals")
+        else:
+            count = max(1, np.isfinite(self.residuals).all(axis=1).sum())
+            for bound in (-2.0, 0.0, 2.0):
+                style = "--" if bound else "-"
+                self.ax_.axhline(bound / np.sqrt(count), color="0.5", lw=1.0, ls=style)
+            self.ax_.set(xlabel="lag", ylabel="autocorrelation")
         self.ax_.legend()
         return self
+
+    def _quantiles(self, name, column, _):
+        column = np.sort(column[np.isfinite(column)])
+        expected = ndtri((np.arange(len(column)) + 0.5) / max(1, len(column)))
+        self.ax_.plot(expected, column, ".", ms=3, label=name)
+
+    def _autocorrelations(self, name, column, n_lags):
+        values = autocorrelations(column, self.sequences, n_lags)
+        self.ax_.plot(np.arange(1, n_lags + 1), values, "o", ms=4, label=name)
 
 
 @dataclass(eq=False, repr=False)

@@ -591,6 +591,25 @@ class Emission(BaseEstimator):
 
     # Of given rows, for families that depend on columns of them
 
+    #: Whether values have probabilities.
+    discrete = False
+
+    def families(self):
+        """Return the families that the columns have."""
+        return [self]
+
+    def is_discrete(self, j):
+        """Whether emitted column j has probabilities."""
+        return self.discrete
+
+    def depends_on_rows(self):
+        """Whether what states emit depends on other columns of a row."""
+        return type(self).tails_at is not Emission.tails_at
+
+    def value_places(self):
+        """Return where the emitted columns are in rows that have been entered."""
+        return list(range(len(self.emits)))
+
     def moments_at(self, parameters, X):
         """Return mean and variance of what is emitted, (n_rows, n_states, n)."""
         shape = len(X), self.n_states_, len(self.emits)

@@ -62,6 +62,7 @@ class Poisson(Emission):
     array([ 2.2, 21.1])
     """
 
+    discrete = True
     parameter_scales = {"rate": "positive"}
     window, excludes, row_kernel = 5, True, "poisson"
 
@@ -193,6 +194,7 @@ class Bernoulli(Emission):
     array([0., 1.])
     """
 
+    discrete = True
     parameter_scales = {"probability": "probability"}
     window, excludes, _kinds, row_kernel = 5, True, 2, "events"
 
@@ -297,6 +299,7 @@ class Categorical(Emission):
     (2, 3)
     """
 
+    discrete = True
     parameter_scales = {"probability": "probability"}
     window, excludes = 5, True
 
@@ -527,6 +530,7 @@ class Binomial(Emission):
     array([0.1, 0.8])
     """
 
+    discrete = True
     parameter_scales = {"probability": "probability"}
     window, excludes = 5, True
 
@@ -702,6 +706,7 @@ class Multinomial(Emission):
     array([0.1, 0.8])
     """
 
+    discrete = True
     parameter_scales = {"probability": "probability"}
     window, excludes, allows_nan = 5, True, False
 
@@ -854,6 +859,7 @@ class ZeroInflatedPoisson(Emission):
     array([ 2., 20.])
     """
 
+    discrete = True
     parameter_scales = {"rate": "positive", "zero": "probability"}
     window, excludes, _kinds = 5, True, 2
 

@@ -432,6 +432,32 @@ class Product(Emission):
             found[:, :, :, outputs] = part
         return tuple(found)
 
+    def families(self):
+        """Return the families that the columns have."""
+        return [own for family in self._each() for own in family.families()]
+
+    def is_discrete(self, j):
+        """Whether emitted column j has probabilities."""
+        for family, outputs in zip(self._each(), self._outputs(), strict=True):
+            if j in outputs:
+                return family.is_discrete(outputs.index(j))
+        raise AssertionError("every column has a part")
+
+    def depends_on_rows(self):
+        """Whether what a part emits depends on other columns of a row."""
+        return any(family.depends_on_rows() for family in self._each())
+
+    def value_places(self):
+        """Return where the emitted columns are in rows that have been entered."""
+        places = {}
+        for outputs, (name, family) in zip(
+            self._outputs(), self.parts_.items(), strict=True
+        ):
+            seats = self._seats[name]
+            own = [seats[place] for place in family.value_places()]
+            places.update(zip(outputs, own, strict=True))
+        return [places[j] for j in range(len(places))]
+
     def tails_at(self, X, j, parameters):
         """Return the probabilities of less and of more than emitted column j of X."""
         parts = self._each(X), self._outputs(), self._split(parameters)

@@ -1,0 +1,190 @@
+"""Models side by side: criteria, and whether what is left over is noise."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import chdtrc
+from sklearn.utils.validation import check_is_fitted
+
+from skvrem.utils._base import summary_table
+
+
+def compare_models(
+    models: Mapping[str, Any] | Sequence[Any],
+    X: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    lengths: ArrayLike | None = None,
+    n_lags: int = 10,
+) -> Any:
+    """Return a table of fitted models by what they say of the same rows.
+
+    Parameters
+    ----------
+    models : dict of str to estimator, or list of estimators
+        Fitted, with `aic` and `bic`: hidden Markov models and mixtures.
+    X : array-like of shape (n_samples, n_features)
+        Rows that all were fitted to.
+    groups : array-like of shape (n_samples,), default=None
+        The id of each row's sequence, for hidden Markov models; None is one sequence.
+    lengths : array-like of int, default=None
+        Lengths of the sequences, in place of `groups`.
+    n_lags : int, default=10
+        Lags of the test of autocorrelation.
+
+    Returns
+    -------
+    table : pandas.DataFrame, or str where pandas is not installed
+        A row a model, that of the lowest AIC first: number of parameters,
+        log-likelihood of all rows, AIC, how much it is above the lowest, Akaike's
+        weights (the evidence for each, if one of them is right), BIC and its
+        difference; of models with pseudo-residuals the p-values of Jarque and Bera's
+        test that these are normal and of Ljung and Box's that they are not correlated,
+        the smallest of the columns times their number. A small one says that the model
+        misses something; NaN is what a model does not have.
+
+    Raises
+    ------
+    ValueError
+        If there is no model, or one cannot be judged so.
+
+    References
+    ----------
+    Burnham, Anderson (2002). Model Selection and Multimodel Inference. Springer.
+    Zucchini, MacDonald, Langrock (2016). Hidden Markov Models for Time Series, ch. 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import VRHMM, compare_models
+    >>> X = np.repeat([[0.0], [5.0], [0.0]], 50, axis=0)
+    >>> X += np.random.default_rng(0).normal(size=X.shape)
+    >>> models = {f"{n} states": VRHMM(n, random_state=0).fit(X) for n in (1, 2, 3)}
+    >>> compare_models(models, X)["parameters"]
+    2 states     7
+    3 states    14
+    1 states     2
+    Name: parameters, dtype: int64
+    """
+    if not isinstance(models, Mapping):
+        models = {_name(model, i): model for i, model in enumerate(models)}
+    if not models:
+        raise ValueError("models must be at least one fitted model, got none.")
+    rows = {
+        name: _row(name, model, X, groups, lengths, n_lags)
+        for name, model in models.items()
+    }
+    rows = dict(sorted(rows.items(), key=lambda item: item[1]["AIC"]))
+    columns = {key: np.array([row[key] for row in rows.values()]) for key in _KEYS}
+    above = columns["AIC"] - columns["AIC"].min()
+    weights = np.exp(-0.5 * above)
+    found = {
+        **{key: columns[key] for key in _KEYS[:3]},
+        "AIC difference": above,
+        "AIC weight": weights / weights.sum(),
+        "BIC": columns["BIC"],
+        "BIC difference": columns["BIC"] - columns["BIC"].min(),
+        **{key: columns[key] for key in _KEYS[4:]},
+    }
+    return summary_table(found, list(rows), {})
+
+
+_KEYS = "parameters", "log-likelihood", "AIC", "BIC", "normal p", "uncorrelated p"
+
+
+def _name(model, number):
+    return f"{type(model).__name__} {number}"
+
+
+def _row(name, model, X, groups, lengths, n_lags):
+    if not (hasattr(model, "aic") and hasattr(model, "bic")):
+        raise ValueError(
+            f"{name} is a {type(model).__name__}, which has no aic and bic: compare "
+            "hidden Markov models and mixtures."
+        )
+    check_is_fitted(model)
+    residual = hasattr(model, "pseudo_residuals")
+    if not residual and (groups is not None or lengths is not None):
+        raise ValueError(f"{name} knows no sequences: leave groups and lengths out.")
+    given = {"groups": groups, "lengths": lengths} if residual else {}
+    aic, bic = float(model.aic(X, **given)), float(model.bic(X, **given))
+    count = getattr(model, "n_parameters_", None)
+    count = model._n_parameters() if count is None else count
+    row = {
+        "parameters": int(count),
+        "log-likelihood": count - 0.5 * aic,
+        "AIC": aic,
+        "BIC": bic,
+        "normal p": np.nan,
+        "uncorrelated p": np.nan,
+    }
+    if residual:
+        numbers = sequence_numbers(len(X), groups, lengths)
+        tests = [
+            (_normality(column), _independence(column, numbers, n_lags))
+            for column in np.transpose(model.pseudo_residuals(X, **given))
+        ]
+        for key, values in zip(_KEYS[4:], np.transpose(tests), strict=True):
+            row[key] = min(1.0, float(np.nanmin(values)) * len(values))
+    return row
+
+
+def _normality(column):
+    """P-value of Jarque and Bera's test, of what is not missing."""
+    column = column[np.isfinite(column)]
+    n, centred = len(column), column - column.mean()
+    variance = np.mean(centred**2)
+    if n < 3 or variance == 0.0:
+        return np.nan
+    skewness = np.mean(centred**3) / variance**1.5
+    kurtosis = np.mean(centred**4) / variance**2 - 3.0
+    return float(chdtrc(2, n / 6.0 * (skewness**2 + 0.25 * kurtosis**2)))
+
+
+def _independence(column, sequences, n_lags):
+    """P-value of Ljung and Box's test, within sequences."""
+    n = int(np.isfinite(column).sum())
+    n_lags = min(n_lags, n - 2)
+    if n_lags < 1:
+        return np.nan
+    rho = np.nan_to_num(autocorrelations(column, sequences, n_lags))
+    lags = np.arange(1, n_lags + 1)
+    return float(chdtrc(n_lags, n * (n + 2.0) * np.sum(rho**2 / (n - lags))))
+
+
+def autocorrelations(column, sequences, n_lags):
+    """Return correlations with the values so many rows before, within sequences.
+
+    Parameters
+    ----------
+    column : ndarray of shape (n_samples,)
+        NaN is missing.
+    sequences : ndarray of int of shape (n_samples,), or None
+        Number of each row's sequence.
+    n_lags : int
+
+    Returns
+    -------
+    values : ndarray of shape (n_lags,)
+    """
+    known = np.isfinite(column)
+    centred = np.where(known, column - column[known].mean(), 0.0)
+    scale, found = np.sum(centred**2), []
+    for lag in range(1, n_lags + 1):
+        products = centred[lag:] * centred[:-lag]
+        if sequences is not None:
+            products = products[sequences[lag:] == sequences[:-lag]]
+        found.append(products.sum() / scale if scale else np.nan)
+    return np.array(found)
+
+
+def sequence_numbers(n_rows, groups, lengths):
+    """Return the number of each row's sequence."""
+    if lengths is not None:
+        lengths = np.asarray(lengths)
+        return np.repeat(np.arange(len(lengths)), lengths)
+    if groups is None:
+        return np.zeros(n_rows, int)
+    return np.unique(np.asarray(groups), return_inverse=True)[1].ravel()

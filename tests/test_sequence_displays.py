@@ -1,0 +1,185 @@
+"""Displays of hidden Markov models, and tables of models."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from skvrem import (
+    VRHMM,
+    BayesianPPCA,
+    EmissionsDisplay,
+    ResidualsDisplay,
+    TrackDisplay,
+    VRGaussianMixture,
+    compare_models,
+)
+from skvrem.hmm import Multinomial, Poisson, Regression
+from skvrem.inspection._comparison import _independence, _normality, autocorrelations
+from tests.hmm.test_given import FAMILIES, given
+
+plt = pytest.importorskip("matplotlib.pyplot")
+pd = pytest.importorskip("pandas")
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def series():
+    rng = np.random.default_rng(0)
+    states = np.repeat([0, 1, 0, 1], 60)
+    return rng.normal(size=(240, 1)) + 5.0 * states[:, None], states
+
+
+WITH_DENSITIES = [e for e in FAMILIES if not isinstance(e, Multinomial)]
+
+
+@pytest.mark.parametrize("emission", WITH_DENSITIES, ids=lambda e: type(e).__name__)
+def test_densities_are_those_of_draws(emission):
+    model = given(emission)
+    X, _ = model.sample(4000)
+    for values, points, density, discrete, _ in zip(
+        *model._emission_curves(X), strict=True
+    ):
+        total = density.sum(axis=1)
+        if discrete:
+            seen = np.bincount(values.astype(int), minlength=len(points)) / len(values)
+            np.testing.assert_allclose(total, seen, atol=0.04)
+            continue
+        # Shares of the values between their quantiles.
+        reached = np.diff(points) * 0.5 * (total[1:] + total[:-1])
+        reached = np.concatenate([[0.0], np.cumsum(reached)])
+        edges = np.quantile(values[values != 0.0], np.linspace(0.02, 0.98, 9))
+        at = np.diff(np.interp(edges, points, reached))
+        between = [np.mean((values > a) & (values <= b)) for a, b in pairwise(edges)]
+        np.testing.assert_allclose(at, between, atol=0.03)
+
+
+def test_probabilities_are_exact():
+    model = given(Poisson(rate=[[1.0], [9.0]]))
+    X, _ = model.sample(300)
+    *_, points, densities, discrete, _ = model._emission_curves(X)
+    share = model.predict_proba(X).mean(axis=0)
+    expected = share * stats.poisson.pmf(points[0][:, None], [1.0, 9.0])
+    np.testing.assert_allclose(densities[0], expected, atol=1e-12)
+    assert discrete == [True]
+
+
+def test_densities_of_regressions_are_those_of_rows_on_average():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=2000)
+    X = np.column_stack([2.0 * z + rng.normal(size=2000), z])
+    model = VRHMM(1, emission=Regression("gaussian", covariates=[1])).fit(X)
+    values, points, densities, *_ = model._emission_curves(X)
+    assert len(values) == 1
+    expected = stats.norm.pdf(points[0], scale=np.sqrt(5.0))
+    np.testing.assert_allclose(densities[0].ravel(), expected, atol=0.02)
+
+
+def test_emissions_are_drawn(series):
+    X, _ = series
+    counts = np.random.default_rng(0).poisson(3.0, size=(240, 1))
+    display = EmissionsDisplay.from_estimator(VRHMM(2, random_state=0).fit(X), X)
+    (ax,) = display.axes_
+    assert len(ax.get_lines()) == 3 and ax.get_xlabel() == "x0"
+    frame = pd.DataFrame({"calls": counts.ravel()})
+    hmm = VRHMM(2, emission="poisson", random_state=0).fit(frame)
+    _, given_ax = plt.subplots()
+    display = EmissionsDisplay.from_estimator(hmm, frame, axes=[given_ax])
+    assert display.axes_[0] is given_ax and given_ax.get_xlabel() == "calls"
+    assert given_ax.get_ylabel() == "probability"
+    display.figure_.canvas.draw()
+
+
+def test_multinomial_counts_have_no_densities():
+    model = given(FAMILIES[9])
+    X, _ = model.sample(50)
+    with pytest.raises(ValueError, match="multinomial"):
+        model._emission_curves(X)
+
+
+def test_a_track_by_state(series):
+    X, _ = series
+    hmm = VRHMM(2, random_state=0).fit(X)
+    display = TrackDisplay.from_estimator(hmm, X, X.ravel(), lengths=[120, 120])
+    assert len(display.ax_.get_lines()) == 2  # one a sequence
+    assert [len(c.get_offsets()) for c in display.ax_.collections] == [
+        (display.states == state).sum() for state in range(2)
+    ]
+    where = pd.DataFrame(np.cumsum(np.hstack([X, -X]), axis=0), columns=["lon", "lat"])
+    display = TrackDisplay.from_estimator(hmm, X, where)
+    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("lon", "lat")
+    assert display.ax_.get_aspect() == 1.0
+    for bad in (X[:10], np.ones((240, 3))):
+        with pytest.raises(ValueError, match="two coordinates for each of the 240"):
+            TrackDisplay.from_estimator(hmm, X, bad)
+
+
+def test_autocorrelations_stay_within_sequences():
+    x = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    assert autocorrelations(x, None, 1)[0] == pytest.approx(-5 / 6)
+    assert autocorrelations(x, np.array([0, 0, 0, 1, 1, 1]), 1)[0] == pytest.approx(
+        -4 / 6
+    )
+    x[2] = np.nan
+    assert np.isfinite(autocorrelations(x, None, 3)).all()
+
+
+def test_tests_have_the_p_values_of_scipy():
+    rng = np.random.default_rng(0)
+    x = rng.gamma(5.0, size=400)
+    assert _normality(x) == pytest.approx(stats.jarque_bera(x).pvalue)
+    sizes = [_independence(rng.normal(size=200), None, 10) < 0.05 for _ in range(300)]
+    assert 0.02 < np.mean(sizes) < 0.09
+    assert _independence(np.cumsum(x - x.mean()), None, 10) < 1e-10
+
+
+def test_residuals_by_lag(series):
+    X, _ = series
+    one, two = (VRHMM(n, random_state=0).fit(X) for n in (1, 2))
+    largest = [
+        np.abs(
+            ResidualsDisplay.from_estimator(model, X, kind="autocorrelation")
+            .ax_.get_lines()[0]
+            .get_ydata()
+        ).max()
+        for model in (one, two)
+    ]
+    assert largest[0] > 0.5 > 0.25 > largest[1]
+    with pytest.raises(ValueError, match="kind must be"):
+        ResidualsDisplay.from_estimator(one, X, kind="density")
+
+
+def test_models_side_by_side(series):
+    X, _ = series
+    models = {n: VRHMM(n, random_state=0).fit(X) for n in (1, 2)}
+    table = compare_models({f"{n} states": model for n, model in models.items()}, X)
+    assert list(table.index) == ["2 states", "1 states"]
+    best = table.loc["2 states"]
+    assert best["AIC"] == pytest.approx(models[2].aic(X))
+    assert best["BIC"] == pytest.approx(models[2].bic(X))
+    assert best["log-likelihood"] == pytest.approx(240 * models[2].score(X))
+    assert best["AIC difference"] == 0.0 and best["AIC weight"] > 0.99
+    assert table["AIC weight"].sum() == pytest.approx(1.0)
+    assert table.loc["1 states", "uncorrelated p"] < 1e-10 < best["uncorrelated p"]
+    mixture = VRGaussianMixture(2, random_state=0).fit(X)
+    table = compare_models([models[2], mixture], X)
+    assert list(table.index) == ["VRHMM 0", "VRGaussianMixture 1"]
+    assert np.isnan(table.loc["VRGaussianMixture 1", "normal p"])
+    assert table.loc["VRGaussianMixture 1", "AIC"] == pytest.approx(mixture.aic(X))
+
+
+def test_what_cannot_be_compared_is_said(series):
+    X, _ = series
+    with pytest.raises(ValueError, match="at least one"):
+        compare_models([], X)
+    with pytest.raises(ValueError, match="no aic and bic"):
+        compare_models([BayesianPPCA(1)], X)
+    mixture = VRGaussianMixture(2, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="knows no sequences"):
+        compare_models([mixture], X, lengths=[120, 120])
