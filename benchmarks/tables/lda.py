@@ -10,8 +10,8 @@ arXiv abstracts as well.
 Temperatures and passes are those of mean field, "completion" is of the collapsed E
 step: 430 documents of at least ten words are held out; shares of one half of each are
 from 50 MAP EM steps with .02 added to every count, and the other half is scored. The
-others are `VRPLSA` and mean field by default, tomotopy (alpha = 1/K, learned, eta = 0.1) after
-200 sweeps, scikit-learn and gensim after eight passes.
+others are `VRPLSA` and mean field by default, tomotopy (alpha = 1/K, learned, eta =
+0.1) after 200 sweeps, scikit-learn and gensim after eight passes.
 """
 
 import statistics
