@@ -15,7 +15,7 @@ from skvrem import (
     VRGaussianMixture,
     compare_models,
 )
-from skvrem.hmm import Multinomial, Poisson, Regression
+from skvrem.hmm import Gaussian, Multinomial, Poisson, Product, Regression
 from skvrem.inspection._comparison import _independence, _normality, autocorrelations
 from tests.hmm.test_given import FAMILIES, given
 
@@ -183,3 +183,36 @@ def test_what_cannot_be_compared_is_said(series):
     mixture = VRGaussianMixture(2, random_state=0).fit(X)
     with pytest.raises(ValueError, match="knows no sequences"):
         compare_models([mixture], X, lengths=[120, 120])
+    with pytest.raises(ValueError, match="fitted to 240 rows, X has 239"):
+        compare_models([mixture], X[1:])
+    both = np.hstack([X, X])
+    part = VRHMM(1, emission=Product([("x", Gaussian(), [0])])).fit(both)
+    with pytest.raises(ValueError, match="Likelihoods of different columns"):
+        compare_models([part, VRHMM(1).fit(both)], both)
+
+
+def test_a_warm_start_has_seen_the_same_rows(series):
+    X, _ = series
+    hmm = VRHMM(1, warm_start=True).fit(X).fit(X)
+    assert hmm.n_samples_seen_ == 480
+    assert compare_models([hmm], X) is not None
+
+
+@pytest.mark.parametrize("column", [0, "animal"])
+def test_ids_in_a_column_part_sequences(column):
+    rng = np.random.default_rng(0)
+    ids = np.repeat([1.0, 2.0, 3.0], 40)
+    # Values alternate in sequences, and not from one to the next.
+    values = np.tile([1.0, -1.0], 60) * np.repeat([1.0, 1.0, -1.0], 40)
+    X = np.column_stack([ids, values + 0.1 * rng.normal(size=120)])
+    if column == "animal":
+        X = pd.DataFrame(X, columns=["animal", "value"])
+    hmm = VRHMM(1, groups=column).fit(X)
+    display = TrackDisplay.from_estimator(hmm, X, values)
+    assert [len(line.get_xdata()) for line in display.ax_.get_lines()] == [40, 40, 40]
+    shown = ResidualsDisplay.from_estimator(hmm, X)
+    np.testing.assert_array_equal(shown.sequences, ids.astype(int) - 1)
+    z = hmm.pseudo_residuals(X)[:, 0]
+    expected = _independence(z, ids.astype(int), 10)
+    row = compare_models([hmm], X).iloc[0]
+    assert row["uncorrelated p"] == pytest.approx(expected)

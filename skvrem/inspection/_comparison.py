@@ -48,7 +48,8 @@ def compare_models(
     Raises
     ------
     ValueError
-        If there is no model, or one cannot be judged so.
+        If there is no model, one cannot be judged so, or was fitted to another number
+        of rows, or if models describe different numbers of columns.
 
     References
     ----------
@@ -76,6 +77,12 @@ def compare_models(
         name: _row(name, model, X, groups, lengths, n_lags)
         for name, model in models.items()
     }
+    described = {name: row.pop("columns") for name, row in rows.items()}
+    if len(set(described.values())) > 1:
+        raise ValueError(
+            "Likelihoods of different columns cannot be compared. The models describe "
+            f"so many: {described}."
+        )
     rows = dict(sorted(rows.items(), key=lambda item: item[1]["AIC"]))
     columns = {key: np.array([row[key] for row in rows.values()]) for key in _KEYS}
     above = columns["AIC"] - columns["AIC"].min()
@@ -108,6 +115,12 @@ def _row(name, model, X, groups, lengths, n_lags):
     residual = hasattr(model, "pseudo_residuals")
     if not residual and (groups is not None or lengths is not None):
         raise ValueError(f"{name} knows no sequences: leave groups and lengths out.")
+    seen = getattr(model, "n_samples_seen_", None)
+    if seen is not None and (seen < len(X) or seen % len(X)):  # warm starts see again
+        raise ValueError(
+            f"{name} was fitted to {seen} rows, X has {len(X)}: criteria are of the "
+            "rows of the fit."
+        )
     given = {"groups": groups, "lengths": lengths} if residual else {}
     aic, bic = float(model.aic(X, **given)), float(model.bic(X, **given))
     count = getattr(model, "n_parameters_", None)
@@ -119,13 +132,15 @@ def _row(name, model, X, groups, lengths, n_lags):
         "BIC": bic,
         "normal p": np.nan,
         "uncorrelated p": np.nan,
+        "columns": model.n_features_in_,
     }
     if residual:
-        numbers = sequence_numbers(len(X), groups, lengths)
+        numbers = sequence_numbers(model, X, groups, lengths)
         tests = [
             (_normality(column), _independence(column, numbers, n_lags))
             for column in np.transpose(model.pseudo_residuals(X, **given))
         ]
+        row["columns"] = len(tests)
         for key, values in zip(_KEYS[4:], np.transpose(tests), strict=True):
             row[key] = min(1.0, float(np.nanmin(values)) * len(values))
     return row
@@ -180,11 +195,17 @@ def autocorrelations(column, sequences, n_lags):
     return np.array(found)
 
 
-def sequence_numbers(n_rows, groups, lengths):
-    """Return the number of each row's sequence."""
+def sequence_numbers(estimator, X, groups, lengths):
+    """Return the number of each row's sequence, of ids in a column of X too."""
+    n_rows, column = len(X), getattr(estimator, "groups", None)
     if lengths is not None:
         lengths = np.asarray(lengths)
         return np.repeat(np.arange(len(lengths)), lengths)
+    if groups is None and column is not None:
+        if not hasattr(X, "columns"):
+            groups = np.asarray(X)[:, column]
+        else:
+            groups = X[column] if isinstance(column, str) else X.iloc[:, column]
     if groups is None:
         return np.zeros(n_rows, int)
     return np.unique(np.asarray(groups), return_inverse=True)[1].ravel()

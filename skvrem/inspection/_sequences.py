@@ -109,7 +109,7 @@ class TrackDisplay:
                 "track must have one number or two coordinates for each of the "
                 f"{len(states)} rows of X, got shape {track.shape}."
             )
-        numbers = sequence_numbers(len(states), groups, lengths)
+        numbers = sequence_numbers(estimator, X, groups, lengths)
         n_states = len(estimator.startprob_)
         return cls(track, states, numbers, n_states, names).plot(ax=ax)
 

@@ -239,7 +239,7 @@ class ResidualsDisplay:
         check_is_fitted(estimator)
         residuals = estimator.pseudo_residuals(X, groups=groups, lengths=lengths)
         names = [f"x{j}" for j in range(residuals.shape[1])]
-        numbers = sequence_numbers(len(residuals), groups, lengths)
+        numbers = sequence_numbers(estimator, X, groups, lengths)
         return cls(residuals, names, numbers).plot(kind=kind, ax=ax)
 
     def plot(
