@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 from skvrem.utils._algebra import combination
 
 # Fractions of a correction that are tried in turn. Without any of it the new
-# statistics are a convex combination of feasible ones, so the last always works.
+# statistics are a convex combination of feasible ones, or with no mean these made
+# smaller, so the last always works.
 FRACTIONS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.0)
 
 
