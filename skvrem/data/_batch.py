@@ -112,7 +112,9 @@ def draw(n_units, size, rng):
     # Any set of so many distinct numbers is as probable as any other.
     while found.size < size:
         more = rng.integers(n_units, size=size - found.size + size // 8, dtype=dtype)
-        found = np.unique(np.concatenate([found, more]))
+        found = np.sort(np.concatenate([found, more]))
+        # np.unique may make a table of hashes, which is larger than all the rest.
+        found = found[np.diff(found, prepend=-1) > 0]
     kept = np.ones(found.size, bool)
     kept[rng.choice(found.size, found.size - size, replace=False)] = False
     return found[kept]
