@@ -11,6 +11,8 @@ stand in other files; so the name it is kept under ends in a checksum of all of 
 
 import ast
 import hashlib
+import signal
+import threading
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -52,11 +54,56 @@ def kernel(function=None, **options):
         if not options["cache"] or "no locator available" not in str(error):
             raise
         _cache["disabled"] = str(error)
-        return numba.njit(**(options | {"cache": False}))(function)
+        compiled = numba.njit(**(options | {"cache": False}))(function)
+        return _interrupted_later(compiled)
+    _interrupted_later(compiled)
     if options["cache"] and hasattr(compiled, "stats"):
         _cache["folder"] = compiled.stats.cache_path
         _compile_what_is_damaged(compiled)
     return compiled
+
+
+def _interrupted_later(compiled):
+    """Let a KeyboardInterrupt wait until the kernel is compiled; return the kernel.
+
+    Within a callback of LLVM's, Python would print it and go on, and within numba's
+    typing it would come out as an error of another kind.
+    """
+    compile_now = compiled.compile
+
+    def compile_uninterrupted(signature):
+        with _no_interrupt():
+            return compile_now(signature)
+
+    compiled.compile = compile_uninterrupted
+    return compiled
+
+
+@contextmanager
+def _no_interrupt():
+    """Put off SIGINT to the end of the block, in the thread that Python gives it to.
+
+    Where another handler than Python's own is set, it is left alone: it may not raise.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or handler is not signal.default_int_handler:
+        yield
+        return
+    seen = []
+
+    def note(*what):
+        if seen:  # who asks again does not care how it ends
+            handler(*what)
+        seen.append(what)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if seen:
+        handler(*seen[0])
 
 
 @cache

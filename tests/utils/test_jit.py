@@ -2,8 +2,11 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numba
@@ -190,3 +193,84 @@ def test_checksum_follows_imports():
     kernels = ROOT / "skvrem" / "mixture" / "_kernels.py"
     names = {path.stem for path in _jit._sources(kernels)}
     assert {"_kernels", "_math", "_simd", "_jit"} >= names >= {"_kernels", "_math"}
+
+
+# Interrupts
+
+
+class Compiled:
+    """What a kernel is before it is compiled: the compiler is interrupted."""
+
+    done = 0
+
+    def compile(self, signature):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)  # a handler would run here
+        self.done += 1
+        return signature
+
+
+def test_an_interrupt_waits_for_the_compiler():
+    inner = _jit._interrupted_later(Compiled())
+    outer = Compiled()
+
+    def compile_both(signature):
+        inner.compile(signature)
+        outer.done += 1
+
+    outer.compile = compile_both
+    outer, before = _jit._interrupted_later(outer), signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        outer.compile("a")
+    assert (inner.done, outer.done) == (1, 1)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_handler_of_the_users_own_is_left_alone():
+    seen, before = [], signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, lambda *what: seen.append(what))
+    try:
+        assert _jit._interrupted_later(Compiled()).compile("a") == "a"
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(seen) == 1
+
+
+def test_other_threads_have_no_interrupts():
+    kernel, found = _jit._interrupted_later(Compiled()), []
+    with pytest.raises(KeyboardInterrupt):
+        thread = threading.Thread(target=lambda: found.append(kernel.compile("a")))
+        thread.start()
+        thread.join()
+        time.sleep(0.1)
+    thread.join()
+    assert found == ["a"]
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+import numpy as np
+from skvrem import FactorialMixture
+from skvrem.utils._jit import watching_compiler
+
+def tell():
+    threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
+
+try:
+    with watching_compiler(tell):
+        FactorialMixture(2).fit(np.random.default_rng(0).normal(size=(100, 4)))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("delay", [0.01, 0.2])
+def test_a_first_fit_is_interrupted_while_its_kernels_are_compiled(delay, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(delay)],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["interrupted"], done.stderr
+    assert "Exception ignored" not in done.stderr
