@@ -253,8 +253,11 @@ import numpy as np
 from skvrem import FactorialMixture
 from skvrem.utils._jit import watching_compiler
 
-def tell():
-    threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
+timer = threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT))
+
+def tell():  # once: a second interrupt does not wait
+    if timer.ident is None:
+        timer.start()
 
 try:
     with watching_compiler(tell):
