@@ -52,8 +52,6 @@ from skvrem.utils._validation import (
 
 # Statistics of all blocks that variance reduction may keep.
 TABLE_BYTES = 1 << 26
-# A visit takes some 300 µs beside its rows, which take (k d + FIXED) / WORK of that.
-VISIT_WORK, VISIT_FIXED = 2_000_000, 800
 MOST_ANNEALING = 100
 
 
@@ -104,8 +102,7 @@ class FactorialMixture(
         Steps of "stochastic" and of :meth:`partial_fit` are
         ``step_size * (t + step_offset) ** -step_decay``.
     batch_size : int or "auto", default="auto"
-        Rows a minibatch; "auto" makes at most 100 of at least 256 rows, and of more
-        rows where few components or features make a visit's own time the larger part.
+        Rows a minibatch; "auto" makes at most 100 of at least 256 rows.
     inner_iter : int, default=5
         Most sweeps over the components a visit to a row.
     max_inner_iter : int, default=100
@@ -402,12 +399,7 @@ class FactorialMixture(
         blocks = TABLE_BYTES // (8 * k * (1 + k + d))
         solver = "batch" if self.solver == "auto" else self.solver
         plan = solvers.plan_em(
-            self,
-            data.n_units,
-            k * d,
-            solver=solver,
-            most_blocks=blocks,
-            visit_rows=VISIT_WORK // (k * d + VISIT_FIXED),
+            self, data.n_units, k * d, solver=solver, most_blocks=blocks
         )
         keep_sums = plan.keeps_sums(blocks)
         warm = self.warm_start and hasattr(self, "components_")
