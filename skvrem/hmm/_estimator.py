@@ -738,7 +738,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             In nats; its sum is the log-likelihood.
         """
         sequences, passes = _inference.run(self, X, groups, lengths)
-        shares = passes.layout.gather(passes.row_shares, 1)[:, 0]
+        shares = passes.shares_by_row()
         return shares.astype(sequences.X.dtype, copy=False)
 
     def score(

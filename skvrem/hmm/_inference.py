@@ -40,8 +40,8 @@ def run(estimator, X, groups, lengths, backward=False):
 def state_probabilities(estimator, X, groups, lengths, smoothed):
     """Return the states' probabilities, given the whole sequence or up to each row."""
     sequences, passes = run(estimator, X, groups, lengths, smoothed)
-    laid = passes.posteriors if smoothed else passes.alpha
-    probabilities = np.maximum(passes.layout.gather(laid, passes.n), 0.0)
+    probabilities = passes.smoothed() if smoothed else passes.filtered()
+    probabilities = np.maximum(probabilities, 0.0)
     probabilities /= probabilities.sum(axis=1, keepdims=True)
     return probabilities.astype(sequences.X.dtype, copy=False)
 
@@ -73,7 +73,7 @@ def forecast(estimator, X, horizon, groups, lengths, inputs, covariates):
         raise ValueError(f"horizon must be an integer of at least 1, got {horizon!r}.")
     estimator = ready(estimator, X)
     sequences, passes = run(estimator, X, groups, lengths)
-    filtered = passes.layout.gather(passes.alpha, passes.n)
+    filtered = passes.filtered()
     ends, horizon = sequences.bounds[1:] - 1, int(horizon)
     emission, transitions = estimator.emission_, estimator.transitions_
     parameters = fitted_parameters(estimator)
@@ -164,7 +164,7 @@ def pseudo_residuals(estimator, X, groups, lengths):
     """Return how each value lies in its distribution given the rows before it."""
     estimator = ready(estimator, X)
     sequences, passes = run(estimator, X, groups, lengths)
-    filtered = passes.layout.gather(passes.alpha, passes.n)
+    filtered = passes.filtered()
     emission, inputs = estimator.emission_, sequences.inputs
     parameters = fitted_parameters(estimator)
     predicted = np.empty_like(filtered)
@@ -191,7 +191,7 @@ def sample_states(estimator, X, n_paths, random_state, groups, lengths):
     _check_count(n_paths, "n_paths")
     estimator = ready(estimator, X)
     sequences, passes = run(estimator, X, groups, lengths)
-    filtered = passes.layout.gather(passes.alpha, passes.n)
+    filtered = passes.log_filtered()
     parameters = fitted_parameters(estimator)
     tables, which = estimator.transitions_.tables(parameters.transmat, sequences.inputs)
     uniform = _generator(estimator, random_state).random((int(n_paths), len(filtered)))

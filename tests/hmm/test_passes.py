@@ -61,10 +61,8 @@ def run(layout, chain):
     passes = Passes(layout, chain, by_row=True)
     total = passes.forward()
     start, pairs, features = passes.backward()
-    gather = partial(layout.gather, n=passes.n)
-    shares = layout.gather(passes.row_shares, 1)[:, 0]
-    found = total, start, pairs, shares, gather(passes.alpha), gather(passes.posteriors)
-    return found, features
+    by_row = passes.shares_by_row(), passes.filtered(), passes.smoothed()
+    return (total, start, pairs, *by_row), features
 
 
 def compare(rows, chain, joint, layout, weight=None):
@@ -272,7 +270,7 @@ def test_a_sequence_goes_on_from_a_carried_message(cut):
     start, xi, _ = passes.backward()
     assert start.sum() == pytest.approx(1.0)  # of the second sequence
     assert xi.sum() == pytest.approx(2000 - cut + 29)
-    posterior = layout.gather(passes.posteriors, passes.n)
+    posterior = passes.smoothed()
     _, _, gamma, _ = recursions(joint[:2000], chain.start, chain.transitions)
     np.testing.assert_allclose(posterior[: 2000 - cut], gamma[cut:], atol=1e-9)
     np.testing.assert_allclose(passes.last(), filtered[-1], atol=1e-10)
@@ -287,3 +285,40 @@ def test_parts_are_the_whole(lengths):
     found, features = run(layout, chain)
     for a, b in zip((*found, features), (*expected, wanted), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+def narrow(n, rare, lengths, seed=0, runs=15, jump=1500.0):
+    """A chain whose states are narrow, on rows that no state is close to for long."""
+    rows, chain, joint = make(lengths, n=n, d=1, seed=seed, sticky=0.0)
+    rng = np.random.default_rng(seed)
+    truth = np.repeat(rng.integers(n, size=len(joint) // runs + 1), runs)[: len(joint)]
+    mean = np.linspace(0.0, 1.0, n)
+    X = mean[truth] + rng.normal(scale=0.3, size=len(joint))
+    variance = 1.0 / jump
+    joint = norm.logpdf(X[:, None], mean, np.sqrt(variance))
+    features = Gaussian().open(X[:, None], n).features(False)
+    family = Gaussian().open(X[:, None], n)
+    packed = np.column_stack([mean, np.full(n, variance)])
+    theta = features.collapse(family.theta(packed))
+    columns = partial(family.columns, missing=False)
+    rows = SequenceRows(X[:, None], rows.bounds, columns, *features[:2])
+    transitions = np.where(np.eye(n) > 0.0, 1.0, rare)
+    return rows, chain._replace(theta=theta, transitions=transitions), joint
+
+
+@pytest.mark.parametrize("rare", [1e-100, 1e-150, 1e-200, 1e-300, 0.0])
+@pytest.mark.parametrize("lengths", [[900], [300, 1, 200, 40], [25] * 40])
+@pytest.mark.parametrize("n", [2, 3])
+def test_rare_transitions_and_narrow_states(n, lengths, rare):
+    rows, chain, joint = narrow(n, rare, lengths)
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, len(lengths))
+    found, features = run(whole(rows, weight), chain)
+    wanted = expected(rows, chain, joint, weight)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
+    products = wanted[-1].T @ rows.features(slice(None))
+    np.testing.assert_allclose(features, products, rtol=1e-8, atol=1e-7)
+    sums = Passes(whole(rows, weight), chain)
+    total = sums.forward()
+    for a, b in zip((total, *sums.backward()), (*found[:3], features), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-7)

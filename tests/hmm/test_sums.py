@@ -13,7 +13,7 @@ from skvrem.hmm.forward_backward._model_sums import Sums
 from skvrem.hmm.forward_backward._source import SequenceRows
 from skvrem.utils._parallel import threads
 from tests.hmm.oracle import enumerate_paths
-from tests.hmm.test_passes import LENGTHS, make, whole
+from tests.hmm.test_passes import LENGTHS, expected, make, narrow, whole
 
 
 @pytest.fixture
@@ -206,16 +206,30 @@ def test_impossible_row():
         Sums(whole(rows), nowhere).forward()
 
 
-def test_messages_that_leave_the_numbers_are_left_to_the_other_passes():
-    """No state but the last can be left over, and all rows are far from it."""
+def test_messages_that_leave_the_numbers_are_taken_in_logarithms():
+    """No path leads to the state that all rows are close to."""
     mean, sd = np.array([[0.0], [90.0]]), np.ones((2, 1))
     X = np.zeros((3000, 1))
     rows, chain = series(mean, sd, [[1.0, 0.0], [0.0, 1.0]], X)
     chain = chain._replace(start=np.array([0.0, 1.0]))
-    with pytest.raises(Impossible):
-        Passes(whole(rows), chain).forward()
-    with pytest.raises(Impossible):
-        Sums(whole(rows), chain).forward()
+    wanted = 3000 * (-0.5 * 90.0**2 - 0.5 * np.log(2.0 * np.pi))
+    for passes in (Passes(whole(rows), chain), Sums(whole(rows), chain)):
+        assert passes.forward() == pytest.approx(wanted, rel=1e-12)
+        start, pairs, _ = passes.backward()
+        np.testing.assert_allclose(start, [0.0, 1.0])
+        np.testing.assert_allclose(pairs, [[0.0, 0.0], [0.0, 2999.0]])
+
+
+@pytest.mark.parametrize("rare", [1e-120, 1e-200, 0.0])
+def test_rare_transitions_and_narrow_states(rare):
+    n = 3
+    rows, chain, joint = narrow(n, rare, [2000, 300], runs=40)
+    sums = Sums(whole(rows), chain)
+    found = sums.forward(), *sums.backward()
+    total, start, pairs, *_, gamma = expected(rows, chain, joint)
+    products = gamma.T @ rows.features(slice(None))
+    for a, b in zip(found, (total, start, pairs, products), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-6)
 
 
 def test_known_states_are_exact(always):

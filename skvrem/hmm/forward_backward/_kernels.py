@@ -43,6 +43,8 @@ TILE = LANES * STEPS
 NOWHERE = -1e90
 # Products below may have lost digits.
 TINY = 1e-290
+# Messages below are as good as 0 where probabilities of the chain are above 1e-145.
+SMALLEST = 1e-160
 U_TILE = np.uint64(TILE)
 
 
@@ -289,7 +291,7 @@ def forward(
     """Run forward from `left` over the tiles (Eq. 5); return how many were needed.
 
     With a tolerance, ``alpha`` holds an earlier run, and the run ends where it differs
-    by no more. ``sizes`` (LANES) are the lanes' rows without padding, ``shares``
+    by no more, relatively: what is small now can be all there is later. ``sizes`` (LANES) are the lanes' rows without padding, ``shares``
     (n_tiles * LANES) the tiles' shares of the log-likelihood (Eq. 4), ``before``
     (n_events) those of a tile before an event, ``ends`` the last alpha, ``impossible``
     a step and lane where the density is 0, and ``rows``, where not empty, the rows' own
@@ -354,10 +356,11 @@ def forward(
             for t in range(0, TILE, WIDTH):
                 store(rows, number * TILE + t, load(top, t))
         if tolerance > 0.0:
-            change = 0.0
+            same = True
             for i in range(size):
-                change = max(change, abs(last[i] - earlier[i]))
-            if change <= tolerance:
+                most = tolerance * max(earlier[i], SMALLEST)
+                same &= abs(last[i] - earlier[i]) <= most
+            if same:
                 return number + 1
     for i in range(size):
         ends[i] = last[i]

@@ -18,8 +18,22 @@ import numpy as np
 
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE
 from skvrem.hmm.forward_backward._model_layout import NONE
-from skvrem.hmm.forward_backward._model_passes import Passes, weighted_shares
+from skvrem.hmm.forward_backward._model_passes import UNUSED, Passes, weighted_shares
 from skvrem.utils._parallel import parallel_map
+
+
+class OutOfRange(ValueError, FloatingPointError):
+    """Blocks cannot be passed over in floating point numbers.
+
+    Solvers that try how far they can go take it for a sign of having gone too far.
+    """
+
+    def __init__(self):
+        super().__init__(
+            "The likeliest paths take transitions of a probability of 0, or nearly, "
+            "after states that are less likely than floating point numbers hold. "
+            "Blocks of rows cannot be passed over then: use solver='batch'."
+        )
 
 
 class RowBlock(NamedTuple):
@@ -66,10 +80,12 @@ class BlockChain:
     def _run(self, chain):
         """Run over all blocks, exactly."""
         full = Passes(self.layout, chain)
-        full.forward()
+        full.run_forward()
         if len(self.layout.parts) != self.n_blocks:  # it has been laid out anew
             self.layout.cut(self.n_blocks)
-        full.backward()
+        full.run_backward()
+        if not full.used <= UNUSED:
+            raise OutOfRange
         self.full, self.alpha, self.messages = full, full.alpha, full.messages
 
 

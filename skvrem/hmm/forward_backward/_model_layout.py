@@ -190,7 +190,7 @@ class Layout:
         some = group.stop > group.start
         start, stop = group.start[some], group.stop[some]
         if start.size and (start[1:] == stop[:-1]).all():
-            return self._select(start[0], stop[-1])
+            return self.select(start[0], stop[-1])
         at = np.concatenate(list(map(np.arange, group.start, group.stop)))
         return self.row_numbers(at)
 
@@ -274,7 +274,7 @@ class Layout:
             NONE,
         )
         if self.rows.design is not None:
-            design = self.rows.design[self._select(start[0], stop[-1])]
+            design = self.rows.design[self.select(start[0], stop[-1])]
             group = group._replace(design=self._lay(design, group))
         return group if self.rows.streamed else self._kept(group)
 
@@ -283,7 +283,7 @@ class Layout:
 
     def _columns(self, group, out=None):
         """Lay out the columns of a group's rows."""
-        rows = self.rows.take(self._select(group.start[0], group.stop[-1]))
+        rows = self.rows.take(self.select(group.start[0], group.stop[-1]))
         return self._lay(rows, group, out)
 
     def _lay(self, rows, part, out=None):
@@ -327,8 +327,8 @@ class Layout:
         """Number of the sequence behind the one that ends at or holds row - 1."""
         return np.searchsorted(self.bounds, row, side="left")
 
-    def _select(self, a, b):
-        """Which rows of the container are in a lane."""
+    def select(self, a, b):
+        """Which rows of the container rows a to b of this layout are."""
         if a == b:
             return slice(0, 0)
         first, last = self.row_numbers(np.array([a, b - 1])).tolist()

@@ -11,6 +11,12 @@ thousands:
 
 A chain that never forgets would need as many such passes as there are lanes; after a
 few of them sequences are laid out whole, one lane each.
+
+Messages lose what is below 1e-308 of the rest. With probabilities of the chain that
+are all above `LEAST` that cannot matter: what is lost in a row is below 1e-308 / LEAST
+of what is kept, and no later row can prefer it by more than 1 / LEAST. So smaller ones,
+0 among them, are taken for `LEAST`. Where the sums say that a transition has been used
+that is not there, or hardly, the passes are made in logarithms.
 """
 
 from functools import partial
@@ -19,14 +25,20 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.hmm.forward_backward import _kernels, _kernels_covariates
-from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE
+from skvrem.hmm.forward_backward._kernels import LANES, SMALLEST, STEPS, TILE
 from skvrem.hmm.forward_backward._model_layout import NONE, Part
+from skvrem.hmm.forward_backward._model_logs import LogPasses
 from skvrem.utils._parallel import parallel_map
 from skvrem.utils._simd import WIDTH
 
-# Difference of messages, and of posteriors, that counts as none.
+# Relative difference of messages, and difference of posteriors, that counts as none.
 TOLERANCE = 1e-13
 MOST_REPAIRS = 4
+# Least probability of transitions and first states, but for logarithms.
+LEAST = 1e-145
+# Such transitions, of all rows, that count as none, and differences of a row's
+# log-likelihood given those before.
+UNUSED, EQUAL = 1e-10, 1e-8
 
 
 class Impossible(ValueError, FloatingPointError):
@@ -85,6 +97,52 @@ def stationary(transmat):
     return delta / delta.sum()
 
 
+class Raised:
+    """The start and the matrices of a chain, with no probability below `least`.
+
+    Parameters
+    ----------
+    chain : Chain
+    least : float, default=LEAST
+    """
+
+    def __init__(self, chain, least=LEAST):
+        self.least = least
+        self.start, self.low_start, self.first = self._raise(chain.start)
+        # Where rows have matrices of their own, `note` says what was low in them.
+        matrices = [] if chain.coefficients is not None else [chain.transitions]
+        matrices += [] if chain.other is None else [chain.other]
+        made = [self._raise(matrix) for matrix in matrices]
+        n = len(chain.start)
+        raised, low, share = zip(*made, strict=True) if made else ((), (), ())
+        self.matrices = raised or (chain.transitions,)
+        self.low = np.array(low) if low else np.zeros((1, n, n), bool)
+        self.share = np.array(share) if share else np.ones((1, n, n))
+
+    def _raise(self, given):
+        low, raised = given < self.least, np.maximum(given, self.least)
+        return raised, low, np.where(low, given / raised if low.any() else 1.0, 1.0)
+
+    def note(self, low):
+        """Take down which transitions of some row have been raised."""
+        self.low = self.low | low
+        self.share = np.where(self.low, 0.0, 1.0)
+
+    @property
+    def any(self):
+        """Whether there is any such probability."""
+        return self.low_start.any() or self.low.any()
+
+    def lower(self, start, pairs):
+        """Return sums (n_states,) and (n_matrices, n_states, n_states) without these.
+
+        Also which states have any, and how much has been left out.
+        """
+        used = start[self.low_start].sum() + pairs[self.low].sum()
+        start, pairs = start * self.first, pairs * self.share
+        return start, pairs, start + pairs.sum(axis=(0, 1)) > 0.0, float(used)
+
+
 class Passes:
     """The E step: a forward and a backward pass over a layout.
 
@@ -96,20 +154,27 @@ class Passes:
         Keep what concerns single rows.
     carried : ndarray of shape (n_states,), default=None
         Of a layout that is opened: the states' probabilities in the row before.
+    least : float
+        Smaller probabilities of the chain are taken for this.
     """
 
-    def __init__(self, layout, chain, by_row=False, carried=None):
+    def __init__(self, layout, chain, by_row=False, carried=None, least=LEAST):
         layout.fill()
         self.layout = layout
+        self.chain, self.least = chain, least
+        self.raised = raised = Raised(chain, least)
+        #: The other way, and the sums, where they have been made.
+        self.logs = self._known = None
+        self.used = 0.0
         self.carried = carried
         self.by_row = by_row
         self.theta = np.ascontiguousarray(chain.theta).ravel()
-        self.start = np.ascontiguousarray(chain.start)
-        self.transitions = np.ascontiguousarray(chain.transitions).ravel()
-        self.transposed = np.ascontiguousarray(chain.transitions.T).ravel()
+        self.start = np.ascontiguousarray(raised.start)
+        self.transitions = np.ascontiguousarray(raised.matrices[0]).ravel()
+        self.transposed = np.ascontiguousarray(raised.matrices[0].T).ravel()
         self.n, (self.wide, self.n_features) = len(chain.start), chain.theta.shape
         self.switches = chain.other is not None
-        other = chain.other if self.switches else np.zeros((self.n, self.n))
+        other = raised.matrices[1] if self.switches else np.zeros((self.n, self.n))
         self.other = np.ascontiguousarray(other).ravel()
         self.coefficients, self.beta = chain.coefficients, chain.beta
         self.follows = chain.follows
@@ -124,6 +189,73 @@ class Passes:
         Impossible
             If a row has probability zero.
         """
+        if self.by_row:
+            return self._forward_by_row()
+        try:
+            objective = self.run_forward()
+        except Impossible:
+            if not self.raised.any:
+                raise
+            return self._forward_logs()
+        if self.raised.any:
+            self._known = self.run_backward()
+            if not self.used <= UNUSED:
+                return self._forward_logs()
+        return objective
+
+    def _forward_by_row(self):
+        """Run forward so that all rows are known given those before."""
+        try:
+            objective = self.run_forward()
+            if not self.raised.any:
+                return objective
+            # What is lost makes likelihoods less, and what is raised others more.
+            shares = self.shares_by_row()
+            plain = Passes(self.layout, self.chain, True, self.carried, least=0.0)
+            plain.run_forward()
+            gained = np.cumsum(shares - plain.shares_by_row())
+            if np.abs(gained).max() <= EQUAL:
+                return self.run_forward()
+        except Impossible:
+            if not self.raised.any:
+                raise
+        return self._forward_logs()
+
+    def _forward_logs(self):
+        """Run forward in logarithms; return the weighted log-likelihood."""
+        self.logs = LogPasses(self.layout, self.chain, self.carried)
+        row = self.logs.forward()
+        if row >= 0:
+            raise Impossible(int(self.layout.row_numbers(np.array([row]))[0]))
+        return self.logs.objective()
+
+    def shares_by_row(self):
+        """Return the rows' log-likelihoods given those before, (n_rows,)."""
+        if self.logs is not None:
+            return self.logs.shares
+        return self.layout.gather(self.row_shares, 1)[:, 0]
+
+    def log_filtered(self):
+        """Return the states' log-probabilities given the rows up to each."""
+        if self.logs is not None:
+            return self.logs.alpha
+        with np.errstate(divide="ignore"):
+            return np.log(self.layout.gather(self.alpha, self.n))
+
+    def filtered(self):
+        """Return the states' probabilities given the rows up to each."""
+        if self.logs is not None:
+            return np.exp(self.logs.alpha)
+        return self.layout.gather(self.alpha, self.n)
+
+    def smoothed(self):
+        """Return the states' probabilities given all rows, times weights."""
+        if self.logs is not None:
+            return self.logs.gamma
+        return self.layout.gather(self.posteriors, self.n)
+
+    def run_forward(self):
+        """Run forward, in floating point numbers."""
         while True:
             layout, n = self.layout, self.n
             groups, size = range(len(layout.groups)), layout.n_tiles * n * TILE
@@ -153,12 +285,20 @@ class Passes:
             size = self.layout.n_tiles * self.n**2 * TILE
             buffers = (((g, "matrices"), size) for g in range(len(groups)))
             self.matrices = [self.layout.buffer(*own) for own in buffers]
-            list(parallel_map(self._fill_matrices, range(len(groups))))
+            low = parallel_map(self._fill_matrices, range(len(groups)))
+            self.raised.note(np.any(list(low), axis=0))
         list(parallel_map(self._forward, range(len(groups))))
 
     def _fill_matrices(self, g):
+        """Fill in the matrices of rows; return which transitions were raised."""
         out = self._of_part(self.matrices[g], self.part)
         self._probabilities(self.part, g, self.beta, out)
+        if out.min() >= self.least:
+            return np.zeros((self.n, self.n), bool)
+        laid = out.reshape(-1, self.n, self.n, TILE)
+        low = (laid < self.least).any(axis=(0, 3))
+        np.maximum(out, self.least, out=out)
+        return low
 
     def _probabilities(self, part, g, beta, out):
         """Fill out with the transitions into the rows of a part; return it."""
@@ -209,7 +349,8 @@ class Passes:
         for _ in range(MOST_REPAIRS):
             before, self.left = self.left, self._to_the_right(self.ends)
             self._carry()
-            wrong = np.flatnonzero(_largest(self.left - before) > TOLERANCE)
+            change = (self.left - before) / np.maximum(self.left, SMALLEST)
+            wrong = np.flatnonzero(_largest(change) > TOLERANCE)
             if not wrong.size:
                 return True
             needed = parallel_map(partial(self._forward, tolerance=TOLERANCE), wrong)
@@ -297,6 +438,8 @@ class Passes:
 
     def last(self):
         """Return the states' probabilities in the last row, given all before."""
+        if self.logs is not None:
+            return np.exp(self.logs.alpha[-1])
         return self.layout.gather(self.alpha, self.n)[-1].copy()
 
     def backward(self):
@@ -307,7 +450,15 @@ class Passes:
         and the upper triangles of minus its Hessian, flat. Where emissions follow
         parameters the sums that they collect come last.
         """
+        if self.logs is not None:
+            return self.logs.backward()
+        known, self._known = self._known, None
+        return self.run_backward() if known is None else known
+
+    def run_backward(self):
+        """Run backward, in floating point numbers."""
         layout, n = self.layout, self.n
+        self.used = 0.0
         groups, tiles = layout.groups, layout.n_tiles
         self.sums = [
             [self.no_sums(part.n_tiles) for _ in groups] for part in layout.parts
@@ -351,15 +502,28 @@ class Passes:
         n = self.n
         start = sum(s[0] for s in sums)
         pairs = sum(s[1].reshape(n, n, WIDTH).sum(axis=2) for s in sums)
-        pairs = pairs * self.transitions.reshape(n, n)
+        pairs = (pairs * self.transitions.reshape(n, n))[None]
         if self.switches:
             others = self.other * sum(s[2] for s in sums)
-            pairs = np.stack([pairs, others.reshape(n, n)])
+            pairs = np.concatenate([pairs, others.reshape(1, n, n)])
         if self.coefficients is not None:
             explained = parallel_map(partial(self._explain, part), enumerate(sums))
-            pairs = sum(explained)
+            explained = sum(explained)
+            pairs = explained[: n * n].reshape(1, n, n)
         wide = self.wide, self.n_features, WIDTH
         features = sum(s[3].reshape(wide).sum(axis=2) for s in sums)
+        if self.raised.any:
+            start, pairs, seen, used = self.raised.lower(start, pairs)
+            self.used += used
+            features[np.repeat(~seen, self.wide // n)] = 0.0
+            for laid in self.posteriors:
+                own = self._of_part(laid, part).reshape(-1, n, TILE)
+                own[:, ~seen[: own.shape[1]]] = 0.0
+        if self.coefficients is not None:
+            explained[: n * n] = pairs.ravel()
+            pairs = explained
+        elif not self.switches:
+            pairs = pairs[0]
         if self.follows is None:
             return start, pairs, features
         collected = self.layout.collect(part, self.posteriors, self.follows)

@@ -9,7 +9,7 @@ import numpy as np
 
 from skvrem.hmm.forward_backward import _kernels_registers as kernels
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE
-from skvrem.hmm.forward_backward._model_passes import Passes
+from skvrem.hmm.forward_backward._model_passes import UNUSED, Passes, Raised
 from skvrem.utils._parallel import parallel_map
 from skvrem.utils._simd import WIDTH
 
@@ -61,9 +61,10 @@ class Sums:
         theta[0] = chain.theta[:, self.ones].sum(axis=1)
         theta[1:] = chain.theta.T[self.order]
         self.features = TILE * first, TILE * second, singles, theta.ravel()
-        transitions = np.ascontiguousarray(chain.transitions)
+        raised = Raised(chain)
+        transitions = np.ascontiguousarray(raised.matrices[0])
         self.pairs = (
-            np.ascontiguousarray(chain.start),
+            np.ascontiguousarray(raised.start),
             transitions.ravel(),
             transitions.T.ravel(),
         )
@@ -75,20 +76,27 @@ class Sums:
         shares = list(parallel_map(self._add_up, range(n_halves // 2)))
         objective = sum(share for share, _ in shares)
         self.sums = sum(sums for _, sums in shares)
-        if not (objective > NOWHERE and np.isfinite(self.sums).all()):
-            self.passes = Passes(layout, chain)
-            return self.passes.forward()
-        return objective
+        if objective > NOWHERE and np.isfinite(self.sums).all():
+            start, pairs, rest = np.split(self.sums, [n, n + n * n])
+            pairs = (pairs * transitions.ravel()).reshape(1, n, n)
+            seen = used = None
+            if raised.any:
+                start, pairs, seen, used = raised.lower(start, pairs)
+            if not raised.any or used <= UNUSED:
+                self.sums = start, pairs[0], rest.reshape(n, -1)
+                if seen is not None:
+                    self.sums[2][~seen] = 0.0
+                return objective
+        self.passes = Passes(layout, chain)
+        return self.passes.forward()
 
     def backward(self):
         """Return sums of first states, pairs of states and features."""
         if self.passes is not None:
             return self.passes.backward()
-        n = len(self.states)
-        start, pairs, rest = np.split(self.sums, [n, n + n * n])
-        pairs = pairs.reshape(n, n) * self.chain.transitions
-        features = np.empty((n, self.chain.theta.shape[1]))
-        features[:, self.order] = rest.reshape(n, -1)
+        start, pairs, rest = self.sums
+        features = np.empty((len(self.states), self.chain.theta.shape[1]))
+        features[:, self.order] = rest
         features[:, self.ones] = (start + pairs.sum(axis=0))[:, None]
         return start, pairs, features
 

@@ -3,21 +3,25 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from skvrem.hmm.forward_backward import _kernels_viterbi
+from skvrem.hmm.forward_backward import _kernels_logs
 from skvrem.utils._parallel import parallel_map, row_chunks
 
 # Rows of a product of matrices, and of a thread's share of sequences.
 PRODUCT_ROWS, TASK_ROWS = 4096, 20_000
 
 
-def log_densities(rows, chain):
-    """Return the log-density of every row in every state, (n_rows, n_states)."""
-    n_rows = len(rows.X)
+def log_densities(rows, chain, layout=None):
+    """Return the log-density of every row in every state, (n_rows, n_states).
+
+    Of mixtures those of the parts. Rows are those of the container, or of a layout.
+    """
+    n_rows = len(rows.X) if layout is None else layout.n_rows
+    select = slice if layout is None else layout.select
     joint, theta = np.empty((n_rows, len(chain.theta))), chain.theta.T
 
     def fill(chunk):
         start, stop = chunk
-        features = rows.features(slice(start, stop), chain.follows)
+        features = rows.features(select(start, stop), chain.follows)
         np.matmul(features, theta, out=joint[start:stop])
 
     for _ in parallel_map(fill, row_chunks(0, n_rows, PRODUCT_ROWS)):
@@ -54,7 +58,7 @@ def most_probable_paths(rows, chain, log_start, log_transitions, which):
     edges[0], edges[-1] = 0, len(scores)
 
     def decode(task):
-        _kernels_viterbi.viterbi(
+        _kernels_logs.viterbi(
             joint,
             bounds,
             edges[task],
@@ -78,7 +82,7 @@ def draw_paths(filtered, bounds, tables, which, uniform):
     Parameters
     ----------
     filtered : ndarray of shape (n_rows, n_states)
-        Probabilities given the rows up to each.
+        Log-probabilities given the rows up to each.
     bounds : ndarray of int of shape (n_sequences + 1,)
     tables : ndarray of shape (n_matrices, n_states, n_states)
         Transitions.
@@ -93,9 +97,11 @@ def draw_paths(filtered, bounds, tables, which, uniform):
     """
     bounds = np.asarray(bounds, np.int64)
     states = np.empty(uniform.shape, np.int64)
+    with np.errstate(divide="ignore"):
+        tables = np.log(tables)
 
     def draw(path):
-        _kernels_viterbi.draw_path(
+        _kernels_logs.draw_path(
             filtered, bounds, tables, which, uniform[path], states[path]
         )
 
