@@ -107,6 +107,7 @@ OPTIONAL_PLACES = {"estimator", "inspection", "utils"}
 SHARED_ROOMS = {
     "hmm": (
         "emissions",
+        "emissions/discrete",
         "emissions/densities",
         "forward_backward",
         "transitions",

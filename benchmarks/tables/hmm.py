@@ -9,7 +9,11 @@ Memory of a fit beyond X is the slope from n to 2 n rows, which a copy of X and 
 bytes a row account for; what is not by row are clusters for the start, and NumPy.
 """
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
+from numpy.lib.format import open_memmap
 
 from benchmarks.harness import Row, an_iteration, fastest, group
 from benchmarks.harness.data import read
@@ -113,6 +117,51 @@ def iteration_2(run, n, d, kind):
     """Seconds of a Baum-Welch iteration, 100,000 rows, two threads of ours."""
     X, start = simulate(n, d, run.size(100_000, 20_000))
     yield iteration_row(run, f"N={n} d={d} {kind}", 2, n, kind, start, X)
+
+
+@group({"N=3-d=3": (3, 3, 4.5e-3), "N=6-d=6": (6, 6, None)})
+def long(run, n, d, most):
+    """Seconds of a Baum-Welch iteration, 650,000 rows."""
+    X, start = simulate(n, d, run.size(650_000, 50_000))
+    one = an_iteration({"ours": (ours(n, "diag", start, X), 3, 23)}, run)
+    yield one.row(f"N={n} d={d} diag", most)
+
+
+@group({"N=3-d=3": (3, 3), "N=6-d=6": (6, 6)}, asked=True)
+def threads(run, n, d):
+    """Seconds of a Baum-Welch iteration, 650,000 rows, two threads beside one."""
+    X, start = simulate(n, d, run.size(650_000, 50_000))
+    sides = {
+        f"{count} threads": (ours(n, "diag", start, X, threads=count), 3, 23)
+        for count in (2, 1)
+    }
+    timed = an_iteration(sides, run, threads=2)
+    yield timed.row(f"N={n} d={d} diag", {"1 threads": 1.7})
+
+
+@group({"N=3-d=3": (3, 3)})
+def default(run, n, d):
+    """Seconds of a default fit, its starts included, 100,000 rows."""
+    X, _ = simulate(n, d, run.size(100_000, 20_000))
+    model = VRHMM(n, random_state=0, n_jobs=1)
+    timed = fastest({"ours": lambda: model.fit(X)}, run)
+    yield timed.row(f"N={n} d={d}", 0.09)
+
+
+@group({"N=3-d=3": (3, 3)})
+def mapped(run, n, d):
+    """Seconds of a Baum-Welch iteration over a memory map of 10,000,000 rows."""
+    n_rows = run.size(10_000_000, 200_000)
+    X, start = simulate(n, d, min(n_rows, 1_000_000))
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "X.npy")
+        rows = open_memmap(file, "w+", float, (n_rows, d))
+        for begin in range(0, n_rows, len(X)):
+            rows[begin : begin + len(X)] = X
+        del rows
+        fit = ours(n, "diag", start, np.load(file, mmap_mode="r"))
+        timed = an_iteration({"ours": (fit, 2, 6)}, run)
+    yield timed.row(f"N={n} d={d} diag", 0.14)
 
 
 @group()

@@ -352,13 +352,13 @@ def test_many_categories_are_looked_up():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_few_and_many_categories_are_fitted_alike(monkeypatch):
-    from skvrem.hmm.emissions import _discrete
+    from skvrem.hmm.emissions.discrete import _categories
 
     X = np.random.default_rng(5).integers(0, 9, (600, 1))
     options = {"random_state": 0, "n_init": 1, "solver": "batch", "max_iter": 5}
     found = []
     for few in (16, 1):
-        monkeypatch.setattr(_discrete, "FEW", few)
+        monkeypatch.setattr(_categories, "FEW", few)
         found.append(VRHMM(2, emission="categorical", tol=0.0, **options).fit(X))
     np.testing.assert_allclose(*(m.emissionprob_ for m in found), rtol=1e-9)
     assert found[0].objective_ == pytest.approx(found[1].objective_, rel=1e-12)

@@ -1,4 +1,4 @@
-"""The passes in logarithms beside those in floating point numbers, and where they go."""
+"""The passes in logarithms beside the others, and where they are needed."""
 
 import numpy as np
 import pytest

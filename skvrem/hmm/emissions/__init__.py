@@ -3,14 +3,6 @@
 from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._continuous import Exponential, Gamma, LogNormal, VonMises
 from skvrem.hmm.emissions._density import DensityEmission
-from skvrem.hmm.emissions._discrete import (
-    Bernoulli,
-    Binomial,
-    Categorical,
-    Multinomial,
-    Poisson,
-    ZeroInflatedPoisson,
-)
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.hmm.emissions._mixture import MixtureGaussian
 from skvrem.hmm.emissions._product import Product
@@ -20,6 +12,14 @@ from skvrem.hmm.emissions.densities import (
     StudentT,
     Weibull,
     WrappedCauchy,
+)
+from skvrem.hmm.emissions.discrete import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Multinomial,
+    Poisson,
+    ZeroInflatedPoisson,
 )
 
 __all__ = [

@@ -291,11 +291,11 @@ def forward(
     """Run forward from `left` over the tiles (Eq. 5); return how many were needed.
 
     With a tolerance, ``alpha`` holds an earlier run, and the run ends where it differs
-    by no more, relatively: what is small now can be all there is later. ``sizes`` (LANES) are the lanes' rows without padding, ``shares``
-    (n_tiles * LANES) the tiles' shares of the log-likelihood (Eq. 4), ``before``
-    (n_events) those of a tile before an event, ``ends`` the last alpha, ``impossible``
-    a step and lane where the density is 0, and ``rows``, where not empty, the rows' own
-    shares.
+    by no more, relatively: what is small now can be all there is later. ``sizes``
+    (LANES) are the lanes' rows without padding, ``shares`` (n_tiles * LANES) the tiles'
+    shares of the log-likelihood (Eq. 4), ``before`` (n_events) those of a tile before
+    an event, ``ends`` the last alpha, ``impossible`` a step and lane where the density
+    is 0, and ``rows``, where not empty, the rows' own shares.
     """
     n, n_features = start.size, first.size
     wide = n if n_parts is None else n * n_parts

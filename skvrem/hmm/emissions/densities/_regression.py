@@ -18,7 +18,6 @@ from sklearn.base import BaseEstimator, clone
 from skvrem.hmm.emissions._base import given
 from skvrem.hmm.emissions._coordinates import SCALES
 from skvrem.hmm.emissions._density import DensityEmission
-from skvrem.hmm.emissions._discrete import Categorical
 from skvrem.hmm.emissions.densities._responses import (
     LOG_2PI,
     Angle,
@@ -28,6 +27,7 @@ from skvrem.hmm.emissions.densities._responses import (
     Normal,
     Positive,
 )
+from skvrem.hmm.emissions.discrete import Categorical
 from skvrem.utils._columns import column_number
 from skvrem.utils._validation import check_real
 
