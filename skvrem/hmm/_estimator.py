@@ -28,7 +28,9 @@ from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._continuous import Gamma, VonMises
 from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.emissions._gaussian import Gaussian
-from skvrem.hmm.emissions.discrete import Bernoulli, Categorical, Poisson
+from skvrem.hmm.emissions.discrete._categories import Categorical
+from skvrem.hmm.emissions.discrete._counts import Poisson
+from skvrem.hmm.emissions.discrete._trials import Bernoulli
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Impossible, Passes
 from skvrem.hmm.forward_backward._model_viterbi import most_probable_paths

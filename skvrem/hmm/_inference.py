@@ -212,7 +212,7 @@ def _generator(estimator, random_state):
 
 def sample(estimator, n_samples, random_state, inputs, covariates, lengths, currstate):
     """Draw sequences from a model; return their rows and states."""
-    estimator = ready(estimator)
+    estimator = ready(estimator, covariates)
     parameters = fitted_parameters(estimator)
     _check_count(n_samples, "n_samples")
     rng = _generator(estimator, random_state)

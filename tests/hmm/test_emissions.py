@@ -320,3 +320,11 @@ def test_bad_values(emission, message):
     X[3] = 0.0
     with pytest.raises(ValueError, match=message):
         VRHMM(2, emission=emission).fit(X)
+
+
+@pytest.mark.parametrize("largest", [1e9, 1e15, 1e300])
+def test_numbers_are_no_codes(largest):
+    """They would be as many categories, which no memory holds."""
+    X = np.array([[0.0], [1.0], [largest]])
+    with pytest.raises(ValueError, match="OrdinalEncoder"):
+        VRHMM(2, emission=Categorical()).fit(X)

@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegressor
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer
 
@@ -12,6 +15,7 @@ from skvrem.hmm import (
     Covariates,
     DensityEmission,
     Gaussian,
+    Homogeneous,
     NegativeBinomial,
     Poisson,
     Product,
@@ -493,3 +497,96 @@ def test_threads_do_not_change_bits(name):
     one, two = (fit(name, X=X, n_jobs=n, **options) for n in (1, 2))
     np.testing.assert_array_equal(one.emission_.coef_, two.emission_.coef_)
     assert one.objective_ == two.objective_
+
+
+GIVEN = {
+    "gaussian": {"fixed": {"sd": [[0.3], [0.5]]}},
+    "poisson": {},
+    "bernoulli": {},
+    "categorical": {},
+    "gamma": {"fixed": {"shape": [[3.0], [5.0]]}},
+    "vonmises": {"fixed": {"concentration": [[4.0], [9.0]]}},
+    "negative binomial": {
+        "family": NegativeBinomial(),
+        "fixed": {"size": [[3.0], [5.0]]},
+    },
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_given_coefficients_need_no_fit(name):
+    """A model of what another was fitted to says the same, but for rounding."""
+    rng, n = np.random.default_rng(0), 3000
+    options = {"family": name} | GIVEN[name]
+    outputs = 2 if name == "categorical" else 1
+    coef = np.linspace(-1.0, 1.0, 2 * outputs).reshape(2, outputs, 1)
+    intercept = np.linspace(0.5, -0.5, 2 * outputs).reshape(2, outputs)
+    regression = Regression(covariates=[1], coef=coef, intercept=intercept, **options)
+    model = VRHMM(
+        2,
+        emission=regression,
+        transitions=Homogeneous(fixed=[[0.95, 0.05], [0.1, 0.9]]),
+        startprob=[0.5, 0.5],
+    )
+    rows = np.column_stack([np.full(n, np.nan), rng.normal(size=n)])
+    X, states = model.sample(n, covariates=rows, random_state=0)
+    X = np.column_stack([X, rows[:, 1]])
+    assert (model.predict(X) == states).mean() > 0.55
+    fitted = clone(model).fit(X)
+    assert fitted.n_parameters_ == 0
+    assert model.score(X) == pytest.approx(fitted.score(X), rel=1e-10)
+    assert model.score(X[:50]) == pytest.approx(fitted.score(X[:50]), rel=1e-10)
+    np.testing.assert_allclose(
+        model.predict_proba(X), fitted.predict_proba(X), atol=1e-10
+    )
+    ahead = model.forecast(X, 3, covariates=X[:3])
+    wanted = fitted.forecast(X, 3, covariates=X[:3])
+    np.testing.assert_allclose(ahead.mean, wanted.mean, rtol=1e-9)
+    options |= {"coef": coef * np.nan, "coef_init": 0.8 * coef}
+    free = Regression(covariates=[1], intercept=intercept, **options)
+    with pytest.raises(NotFittedError):
+        clone(model).set_params(emission=free).score(X)
+    free = clone(model).set_params(emission=free, max_iter=30, n_init=1)
+    found = free.fit(X).emission_
+    np.testing.assert_allclose(found.intercept_, intercept)
+    assert np.abs(found.coef_ - coef).max() < 0.3
+
+
+def test_given_coefficients_of_named_columns_and_of_a_frozen_transformer():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    z = rng.uniform(-1.0, 1.0, 500)
+    splines = SplineTransformer(3, degree=2).fit(z[:, None])
+    options = {"coef": rng.normal(size=(2, 1, 4)), "intercept": [[0.0], [1.0]]}
+    model = VRHMM(
+        2,
+        emission=Regression(
+            "poisson", ["z"], transformer=FrozenEstimator(splines), **options
+        ),
+        transitions=Homogeneous(fixed=np.full((2, 2), 0.5)),
+        startprob="stationary",
+    )
+    frame = pandas.DataFrame({"y": np.zeros(500), "z": z})
+    frame["y"] = model.sample(500, covariates=frame, random_state=0)[0][:, 0]
+    eta = splines.transform(z[:, None]) @ options["coef"][:, 0].T + [0.0, 1.0]
+    joint = stats.poisson.logpmf(frame["y"].to_numpy()[:, None], np.exp(eta))
+    wanted = np.log(0.5 * np.exp(joint).sum(axis=1)).mean()
+    assert model.score(frame) == pytest.approx(wanted, rel=1e-10)
+    with pytest.raises(ValueError, match="data frame"):
+        model.sample(5)
+    melting = clone(model).set_params(emission__transformer=SplineTransformer(3))
+    with pytest.raises(NotFittedError):
+        melting.score(frame)
+
+
+@pytest.mark.parametrize("fixed", [{"rate": 1.0}, {"sd": 0.0}, {"mean": 1.0}, [1.0]])
+def test_what_is_fixed_must_be_there(fixed):
+    regression = Regression(covariates=[1], fixed=fixed)
+    with pytest.raises(ValueError, match=r"fixed|sd"):
+        VRHMM(2, emission=regression).fit(np.random.default_rng(0).normal(size=(50, 2)))
+
+
+def test_values_beyond_floating_point_are_said_to_be_so():
+    X = np.random.default_rng(0).uniform(0.0, 1e300, (50, 1))
+    with pytest.raises(ValueError, match="beyond floating point"):
+        VRHMM(2, emission=StudentT()).fit(X)

@@ -95,7 +95,16 @@ class DensityEmission(Emission):
         filled = fill(np.asarray(X, float))
         self._typical = filled[len(X) // 2]
         located = [scale == "location" for scale in self.parameter_scales.values()]
-        width = filled.std(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            width = filled.std(axis=0)
+        if any(located) and not np.isfinite(width).all():
+            j = int((~np.isfinite(width)).argmax())
+            raise ValueError(
+                f"Column {j} of {type(self).__name__} emissions holds values as large "
+                f"as {np.abs(filled[:, j]).max():.3g}: their squares are beyond "
+                "floating point. Look for outliers, or scale the data "
+                "(sklearn.preprocessing.StandardScaler)."
+            )
         self._zero = np.outer(located, filled.mean(axis=0))
         self._unit = np.ones_like(self._zero)
         self._unit[located] = np.where(width > 0.0, width, 1.0)

@@ -14,6 +14,8 @@ from copy import copy
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem.hmm.emissions._base import given
 from skvrem.hmm.emissions._coordinates import SCALES
@@ -27,7 +29,7 @@ from skvrem.hmm.emissions.densities._responses import (
     Normal,
     Positive,
 )
-from skvrem.hmm.emissions.discrete import Categorical
+from skvrem.hmm.emissions.discrete._categories import Categorical
 from skvrem.utils._columns import column_number
 from skvrem.utils._validation import check_real
 
@@ -80,6 +82,11 @@ class Regression(DensityEmission):
         Fixed intercepts; NaN are free.
     coef_init, intercept_init : array-like, default=None
         Starting values.
+    fixed : dict, default=None
+        Fixed values of parameters that depend on nothing, by name, each array-like of
+        shape (n_states, n_values), as ``{"sd": [[1.0], [2.0]]}``; NaN are free. With
+        these, `coef` and `intercept` all given, a model needs no fit; a transformer
+        must then be in a ``FrozenEstimator``.
 
     Attributes
     ----------
@@ -130,6 +137,7 @@ class Regression(DensityEmission):
         intercept: ArrayLike | None = None,
         coef_init: ArrayLike | None = None,
         intercept_init: ArrayLike | None = None,
+        fixed: dict[str, ArrayLike] | None = None,
     ):
         self.family = family
         self.covariates = covariates
@@ -141,10 +149,31 @@ class Regression(DensityEmission):
         self.intercept = intercept
         self.coef_init = coef_init
         self.intercept_init = intercept_init
+        self.fixed = fixed
 
     def is_given(self):
-        """Return False: regressors are scaled by rows of a fit."""
-        return False
+        """Whether users gave all parameters, and no transformer is left to fit."""
+        family = self._family()
+        others = set(family.parameter_scales) - set(self._depending(family))
+        values = [self.coef, self.intercept]
+        values += [getattr(family, name, None) for name in others]
+        if any(v is None or np.isnan(np.asarray(v, float)).any() for v in values):
+            return False
+        return self.transformer is None or _is_fitted(clone(self.transformer))
+
+    def n_given(self):
+        """Return how many columns of X there are, by what users gave."""
+        family = self._family()
+        columns = [*self.covariates, *([] if self.offset is None else [self.offset])]
+        if any(isinstance(column, str) for column in columns):
+            raise ValueError(
+                "Covariates of Regression that are named need rows that have the "
+                "names: give a data frame as covariates."
+            )
+        n_values = 1
+        if not isinstance(family, Choice):
+            n_values = np.shape(self.intercept)[-1] // len(self._depending(family))
+        return max(len({*columns}) + n_values, 1 + max(columns))
 
     # Columns of X: values, covariates and offset
 
@@ -187,8 +216,13 @@ class Regression(DensityEmission):
             )
         self.n_states_, self.n_columns_ = n_states, len(self._own)
         self._terms = [str(names[j]) if names else f"x{numbers[j]}" for j in self._from]
+        self.family_ = self._family()
         values = X[:, self._own]
-        self.family_ = self._family().open(values, n_states)
+        if self.is_given():  # then rows say nothing of it
+            values = np.full_like(values, np.nan, dtype=float)
+            if isinstance(self.family_, Choice):
+                self.family_.n_categories = np.shape(self.intercept)[-1] + 1
+        self.family_.open(values, n_states)
         self._centre = np.zeros(self.n_columns_)
         self._follow_family()
         self._open_regressors(X)
@@ -196,6 +230,20 @@ class Regression(DensityEmission):
         return self
 
     def _family(self):
+        """Return the family, not opened, with what is fixed of it."""
+        family = self._response()
+        fixed = {} if self.fixed is None else self.fixed
+        known = {*family.parameter_scales} - {*self._depending(family)}
+        if not (isinstance(fixed, dict) and {*fixed} <= known):
+            raise ValueError(
+                "fixed of Regression must be a dict of values by name of parameters "
+                f"that depend on nothing, here {sorted(known)}, got {self.fixed!r}."
+            )
+        for name, value in fixed.items():
+            setattr(family, name, value)
+        return family
+
+    def _response(self):
         family = self.family
         if isinstance(family, Categorical):
             return Choice(family.n_categories)
@@ -208,13 +256,17 @@ class Regression(DensityEmission):
             )
         return FAMILIES[family]()
 
+    def _depending(self, family):
+        """Names of the family's parameters that depend on covariates."""
+        if self.depends is not None:
+            return self.depends
+        names = list(family.parameter_scales)
+        return names if isinstance(family, Choice) else names[:1]
+
     def _follow_family(self):
         """Find out which parameters depend on covariates, and units."""
         family = self.family_
-        names = list(family.parameter_scales)
-        depends = self.depends
-        if depends is None:
-            depends = names if isinstance(family, Choice) else names[:1]
+        names, depends = list(family.parameter_scales), self._depending(family)
         if isinstance(depends, str) or not (len(depends) and {*depends} <= {*names}):
             raise ValueError(
                 f"depends of Regression must list some of the parameters {names} "
@@ -238,15 +290,20 @@ class Regression(DensityEmission):
         inputs = X[:, self._from]
         inputs = np.asarray(inputs[~np.isnan(inputs).any(axis=1)], float)
         self.transformer_ = None
-        if self.transformer is not None and len(inputs):
-            self.transformer_ = clone(self.transformer).fit(inputs)
+        if self.transformer is not None:
+            self.transformer_ = clone(self.transformer)
+        if self.transformer_ is not None and len(inputs):
+            self.transformer_.fit(inputs, None)
             try:
                 terms = self.transformer_.get_feature_names_out(self._terms)
                 self._terms = [str(term) for term in terms]
             except (AttributeError, ValueError):
                 n_terms = self._regressors(inputs[:1]).shape[1]
                 self._terms = [f"regressor {j}" for j in range(n_terms)]
-        Z = self._regressors(inputs)
+        if len(inputs) or self.transformer_ is None:
+            Z = self._regressors(inputs)
+        else:  # as many as there are coefficients
+            Z = np.zeros((0, np.shape(self.coef if self.is_given() else None)[-1]))
         n, p, outputs = self.n_states_, Z.shape[1], self._n_outputs()
         self._middle, self._width = np.zeros(p), np.ones(p)
         if len(Z):
@@ -687,3 +744,12 @@ class Regression(DensityEmission):
         log_sd = 0.5 * np.log(np.maximum(square, LEAST)) + np.log(self._unit[0])
         u[:, -1] = np.where(empty, u[:, -1], log_sd)
         return np.where(self.varies(), self._values(u), before)
+
+
+def _is_fitted(transformer):
+    """Whether a transformer knows what to do, as one that is frozen does."""
+    try:
+        check_is_fitted(transformer)
+    except NotFittedError:
+        return False
+    return True
