@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.hmm._input import observed_names, ready, split_columns
-from skvrem.hmm.emissions._discrete import Multinomial
+from skvrem.hmm.emissions.discrete._categories import Multinomial
 
 # Points of a density; rows that one is averaged over where it depends on rows.
 POINTS, ROWS = 200, 200
