@@ -425,9 +425,8 @@ def _open_families(estimator, sequences):
     fitted = vars(estimator).get("transitions_") if estimator.warm_start else None
     transitions.prepare(sequences.inputs, fitted)
     order = estimator.emission_.given_order if fitted is not None else None
-    if (
-        order is not None and len(order) == n
-    ):  # what is given moves with the states of the last fit
+    # What is given moves with the states of the last fit.
+    if order is not None and len(order) == n:
         emission.reorder(order)
         transitions.reorder(order)
     return emission, transitions

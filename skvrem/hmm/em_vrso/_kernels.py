@@ -284,7 +284,7 @@ def _chain_gradient(
     xi,
     out,
 ):
-    """Gradient of H_t (Eq. 33): of first states, or of the pair's transition."""
+    """Gradient of H_t (Eqs. 32, 33): of first states, or of the pair's transition."""
     if first_row:
         n_each, total = gamma.size // n, 0.0
         for k in range(gamma.size):

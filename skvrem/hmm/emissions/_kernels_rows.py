@@ -388,7 +388,7 @@ def _slope(code, d, m, Z, t, z, v, s, constants, c, w, a, weight, slots, out):
 
 @kernel(**INLINED)
 def add_slopes(pieces, piece, Z, t, slots, constants, v, w, gamma, out):
-    """Add to out the gradient of minus the expected log-density (Eq. 32).
+    """Add to out the gradient of minus the expected log-density (Eq. 31).
 
     Coordinate k stands in ``out[slots[k]]``, which several may share.
     """
