@@ -3,12 +3,14 @@
     python -m tests.site doc/_build/html
 
 `make site-check` builds and checks it. Widths are checked where playwright and a
-browser are installed (``pip install playwright; playwright install chromium``).
+browser are installed: ``pip install playwright``, and chromium of the system's or by
+``playwright install chromium``.
 """
 
 import argparse
 import json
 import re
+import shutil
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -97,7 +99,8 @@ def too_wide(folder):
     wide = []
     with sync_playwright() as driver:
         try:
-            browser = driver.chromium.launch()
+            own = shutil.which("chromium") or shutil.which("google-chrome")
+            browser = driver.chromium.launch(executable_path=own)
         except Error:
             return None
         for width in WIDTHS:

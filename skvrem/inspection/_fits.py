@@ -49,7 +49,8 @@ class ConvergenceDisplay:
     An epoch's objective is that of the point at which the epoch began. For "saga" and
     "incremental" it is a lower bound that the objective meets at convergence, for
     "stochastic" the average of what the minibatches saw while the point moved; the
-    last entry of every history is exact.
+    last entry of every history is exact. The passes of a start (k-means, short runs)
+    count, and a curve begins after them.
 
     Examples
     --------
@@ -187,7 +188,11 @@ class ConvergenceDisplay:
 
 @dataclass(eq=False, repr=False)
 class GradientVarianceDisplay:
-    """Variances of gradient estimates, as bars.
+    """Variances of gradient estimates, a dot each.
+
+    Grey are the parts of the naive estimate's variance, where "V(rows)" and "V(draws)"
+    are what is left of it once draws or rows are exact; blue are the estimates
+    themselves, of which "cv" corrects for the draws and "joint" for the rows too.
 
     Parameters
     ----------
@@ -199,7 +204,7 @@ class GradientVarianceDisplay:
     ----------
     ax_ : matplotlib.axes.Axes
     figure_ : matplotlib.figure.Figure
-    bars_ : matplotlib.container.BarContainer
+    points_ : matplotlib.collections.PathCollection
 
     Examples
     --------
@@ -243,19 +248,19 @@ class GradientVarianceDisplay:
         return cls(estimator.gradient_variance(X, y, **kwargs)).plot(ax=ax)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw a bar for each variance, on a logarithmic scale.
+        """Draw a dot for each variance, on a logarithmic scale.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             Drawn on a new figure if None.
         **kwargs : dict
-            Passed to :meth:`matplotlib.axes.Axes.barh`.
+            Passed to :meth:`matplotlib.axes.Axes.scatter`.
 
         Returns
         -------
         display : GradientVarianceDisplay
-            With the attributes ``ax_``, ``figure_`` and ``bars_``.
+            With the attributes ``ax_``, ``figure_`` and ``points_``.
 
         Raises
         ------
@@ -270,8 +275,14 @@ class GradientVarianceDisplay:
         names = list(self.variances)
         colors = ["C7" if name.startswith("V(") else "C0" for name in names]
         values = np.array(list(self.variances.values()))
-        self.bars_ = self.ax_.barh(names, values, **{"color": colors, **kwargs})
+        # Dots: on a logarithmic scale the length of a bar says nothing.
+        kwargs = {"color": colors, "zorder": 2, **kwargs}
+        self.points_ = self.ax_.scatter(values, names, **kwargs)
         self.ax_.set(xscale="log", xlabel="variance of the gradient (trace)")
+        self.ax_.grid(axis="y", alpha=0.3)
+        # Labels of ticks between the decades would overlap.
+        if values.max() > 100.0 * values.min():
+            self.ax_.xaxis.set_minor_formatter("")
         self.ax_.invert_yaxis()
         return self
 

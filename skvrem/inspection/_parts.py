@@ -162,6 +162,8 @@ class ComponentsDisplay:
         for one, row in zip(self.axes_, rows, strict=True):
             self.images_.append(one.imshow(row.reshape(height, width), **kwargs))
             one.set(xticks=[], yticks=[])
+        if ax is None:
+            self.figure_.colorbar(self.images_[0], ax=list(self.axes_))
         return self
 
 

@@ -150,7 +150,13 @@ class StatesDisplay:
             labels=[f"state {k}" for k in range(n_states)],
         )
         self.axes_[-1].set(xlabel="row", ylabel="probability", ylim=(0.0, 1.0))
-        self.axes_[-1].legend(loc="upper right", fontsize="small", ncols=n_states)
+        # Above the panel, which the probabilities fill.
+        place = {
+            "loc": "lower right",
+            "bbox_to_anchor": (1.0, 1.0),
+            "borderaxespad": 0.2,
+        }
+        self.axes_[-1].legend(**place, fontsize="small", ncols=n_states)
         return self
 
 

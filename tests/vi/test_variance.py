@@ -81,7 +81,9 @@ def test_display(fitted):
     model, X, y = fitted
     display = GradientVarianceDisplay.from_estimator(model, X, y, n_draws=20)
     names = [label.get_text() for label in display.ax_.get_yticklabels()]
-    assert names == list(display.variances) and len(display.bars_) == len(names)
+    assert names == list(display.variances)
+    drawn = display.points_.get_offsets()[:, 0]
+    np.testing.assert_allclose(drawn, list(display.variances.values()))
     plt.close(display.figure_)
     with pytest.raises(ValueError, match="no variances"):
         GradientVarianceDisplay({}).plot()
