@@ -263,6 +263,11 @@ def test_components_are_drawn_as_images():
     limits = {image.get_clim() for image in display.images_}
     size = abs(mixture.means_[[2, 0]]).max()
     assert limits == {(-size, size)}
+    # A bar of colours on a figure of its own, none on the caller's.
+    assert len(display.figure_.axes) == 3
+    figure, axes = plt.subplots(1, 2)
+    display.plot(ax=axes)
+    assert len(figure.axes) == 2
 
 
 def test_components_display_says_what_is_wrong():
