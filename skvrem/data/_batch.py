@@ -34,6 +34,8 @@ class RowBatch(NamedTuple):
     weight : ndarray of float64, one for each row of the container; empty means 1
     block : int
         Number of the block in its partition.
+    targets, groups : ndarray of shape (n, ...), or None
+        What a model is told of the rows of the container beside their weights.
     """
 
     rows: Any
@@ -42,6 +44,8 @@ class RowBatch(NamedTuple):
     stop: int
     weight: np.ndarray
     block: int = 0
+    targets: Any = None
+    groups: Any = None
 
     @property
     def n_units(self):

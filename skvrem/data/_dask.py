@@ -1,51 +1,364 @@
-"""Rows of a dask array: passes travel to the blocks, minibatches come block-wise.
+"""Rows of dask containers: passes travel to the blocks, minibatches come block-wise.
 
-A full pass sends the model and its parameters to every block and reduces the
-statistics in a tree, so only statistics travel. An epoch of minibatches fetches every
-block once, the next two while the last two are at work: a task a minibatch would cost
-a round trip each. The array as a whole is never in one place.
+A full pass sends the model and its parameters to the blocks once, evaluates each where
+it lies and adds the statistics up in a tree, so that only statistics travel. What
+belongs to the rows (weights, targets, groups) is sent once and kept beside them. The
+engine is dask's, whichever scheduler it is told to use; the array as a whole is never
+in one place.
+
+An epoch of minibatches fetches every block once, the next two while the last two are at
+work: a task a minibatch would cost a round trip each.
 """
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextvars import copy_context
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from operator import getitem
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import dask
+import dask.array as da
 import numpy as np
+import scipy.sparse as sp
 
-from skvrem.data._batch import RowBatch
+from skvrem.data._batch import RowBatch, sparse
+from skvrem.data._source import csr_rows
 from skvrem.utils._algebra import accumulate, dense, read_only
+from skvrem.utils._remote import is_frame, of_dask
 
 # Blocks that are shuffled into each other, in case each holds rows of one kind.
 WINDOW = 2
+# Bytes of a message that brings what belongs to rows; dask warns of larger ones.
+MESSAGE = 1 << 22
+
+# Beside the rows
 
 
-class DaskSource:
-    """Rows of a two-dimensional dask array.
+class Columns(NamedTuple):
+    """What belongs to the rows of one block, or to those of all blocks (of each a list).
+
+    None is what there is not.
+    """
+
+    weight: Any = None
+    targets: Any = None
+    groups: Any = None
+
+
+def compute(*tasks):
+    """Return what tasks come to.
+
+    Raises
+    ------
+    RuntimeError
+        If the cluster went away that was to run them.
+    """
+    try:
+        return dask.compute(*tasks)
+    except (CancelledError, OSError, RuntimeError) as error:
+        name = type(error).__name__
+        lost = isinstance(error, CancelledError) or "Cancelled" in name
+        closed = "CommClosed" in name or "Client" in str(error)
+        if not (lost or closed):
+            raise
+        raise RuntimeError(
+            "The dask cluster was closed, or has lost the data, before the computation "
+            "ended. Connect to a cluster, load the array again and fit once more: a "
+            "fit that writes a skvrem.Checkpoint goes on from there."
+        ) from error
+
+
+def _delayed(function):
+    """Return a function to be called where its arguments are, under a name of its own.
+
+    Hashing what it is called with would take as long as sending it.
+    """
+    return dask.delayed(function, pure=False, traverse=False)
+
+
+def _sent(thing):
+    """Return a thing that many tasks need, which travels once."""
+    name = f"skvrem-{type(thing).__name__}-{uuid4().hex}"
+    return dask.delayed(thing, name=name, traverse=False)
+
+
+def _kept(tasks):
+    """Make what tasks come to now, and keep it where it was made.
+
+    In messages that are not too long, where they carry arrays.
+    """
+    return list(dask.persist(*tasks)) if tasks else []
+
+
+def _kept_slices(array, edges):
+    """Send parts of an array to where the rows are, and keep them there."""
+    kept, some, size = [], [], 0
+    for start, stop in pairwise(edges):
+        part = array[start:stop]
+        some.append(_delayed(np.array)(part, copy=True))
+        size += part.nbytes
+        if size > MESSAGE:
+            kept, some, size = kept + _kept(some), [], 0
+    return kept + _kept(some)
+
+
+# Blocks of containers
+
+
+def as_rows(X):
+    """Return a container of dask as an array of whole rows in every block.
 
     Parameters
     ----------
-    X : dask.array.Array of shape (n_units, n_features)
-        Of floats, with known sizes, and whole rows in every block.
-    sample_weight : ndarray of shape (n_units,), or None
+    X : dask array, DataFrame or Series
+        Sizes of the blocks may be unknown; columns may be cut.
+
+    Raises
+    ------
+    ValueError
+        If it is not two-dimensional, or how many columns it has is not known.
+    """
+    if is_frame(X):
+        if X.ndim != 2:
+            raise ValueError(
+                f"X must have two dimensions, got a dask {type(X).__name__}: pass a "
+                "DataFrame, as X.to_frame()."
+            )
+        X = X.to_dask_array()
+    if not hasattr(X, "numblocks"):
+        raise TypeError(
+            f"X must be a dask array or DataFrame, got a dask {type(X).__name__}: its "
+            "partitions, one by one, go to partial_fit."
+        )
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected a 2-dimensional dask array, got {X.ndim} dimensions."
+        )
+    if np.isnan(X.shape[1]):
+        raise ValueError(
+            "X does not know how many columns its chunks have: call "
+            "X.compute_chunk_sizes() first."
+        )
+    if X.shape[0] == 0:
+        raise ValueError("Found array with 0 sample(s): X has no rows.")
+    return X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+
+
+def _sized(X):
+    """Return an array of blocks whose sizes are known, the caller's as it was."""
+    known = not any(np.isnan(size) for size in X.chunks[0])
+    return X if known else X.copy().compute_chunk_sizes()
+
+
+def as_column(values, X, name):
+    """Return what belongs to the rows of X, one by one, in the blocks of X.
+
+    Parameters
+    ----------
+    values : array-like, dask array or Series of shape (n,), or None
+    X : dask array
+        Of whole rows.
+    name : str
+        For messages.
+
+    Returns
+    -------
+    values : dask array or None
+    X : dask array
+        With the sizes of its blocks, where these had to be found.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many as rows.
+    """
+    if values is None:
+        return None, X
+    if of_dask(values):
+        if hasattr(values, "to_dask_array"):
+            values = values.to_dask_array()
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        unknown = np.isnan(values.shape[0]) or np.isnan(X.shape[0])
+        if unknown and values.numblocks[0] == X.numblocks[0]:
+            return values, X  # whose blocks are compared one by one
+        values, X = _sized(values), _sized(X)
+    else:
+        X = _sized(X)
+        values = values if isinstance(values, np.ndarray) else np.asarray(values)
+    if values.ndim != 1 or values.shape[0] != X.shape[0]:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: {name} must "
+            f"have one value for each of the {int(X.shape[0])} rows of X, got shape "
+            f"{tuple(values.shape)}."
+        )
+    if of_dask(values):
+        return values.rechunk((X.chunks[0],)), X
+    return values, X
+
+
+def _blocks_of(column, X):
+    """Return the blocks of a column, in memory sent to where the rows are."""
+    if column is None:
+        return None
+    if of_dask(column):
+        return list(column.to_delayed())
+    edges = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(int)
+    return _kept_slices(column, edges)
+
+
+def open_blocks(X, look, columns=None, dtype=True):
+    """Look at every block of rows once, and return what has been seen and a source.
+
+    Parameters
+    ----------
+    X : dask array or DataFrame
+    look : callable
+        ``look(rows, columns)`` returns what is to be known of a block, or raises what
+        is wrong with it; called where the block lies, also for one without rows.
+    columns : Columns of array-likes or dask arrays, default=None
+        What belongs to the rows. Weights have been checked where they are in memory.
+    dtype : bool, default=True
+        Make numbers of rows float64, but for float32.
+
+    Returns
+    -------
+    source : DaskSource
+    seen : list
+        What `look` returned of each block.
+    """
+    X, columns = as_rows(X), Columns() if columns is None else columns
+    if dtype:
+        X = _floats(X)
+    found = []
+    for name, values in zip(Columns._fields, columns, strict=True):
+        values, X = as_column(values, X, NAMES.get(name, name))
+        found.append(values)
+    blocks = Columns(*(_blocks_of(values, X) for values in found))
+    rows = [block for row in X.to_delayed() for block in row]
+    check = _sent(partial(_look, look))
+    tasks = [
+        _delayed(_call)(check, block, *parts)
+        for block, parts in zip(rows, _rowwise(blocks, len(rows)), strict=True)
+    ]
+    seen = compute(*tasks)
+    source = DaskSource(rows, blocks, [one[0] for one in seen], X.shape[1], X.dtype)
+    return source, [one[1] for one in seen]
+
+
+#: Names of arguments, for messages.
+NAMES = {"weight": "sample_weight", "targets": "y"}
+
+
+def _floats(X):
+    if X.dtype.kind not in "fiubO":
+        raise ValueError(f"X must be numeric, got dtype {X.dtype}.")
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+
+
+def _rowwise(columns, n_blocks):
+    """Yield the columns of each block."""
+    nothing = [None] * n_blocks
+    return zip(*(nothing if part is None else part for part in columns), strict=True)
+
+
+def _call(function, *arguments):
+    return function(*arguments)
+
+
+class Facts(NamedTuple):
+    """Of the rows of a block: how many, their entries, weights, and how many of these.
+
+    `entries` are None but for sparse rows.
+    """
+
+    n_rows: int
+    entries: int | None
+    weight: float
+    n_weighted: int
+
+
+def _look(look, rows, *columns):
+    """Return the facts of a block, and what else is to be known of it."""
+    columns, n = Columns(*columns), rows.shape[0]
+    for name, values in zip(Columns._fields, columns, strict=True):
+        if values is not None and len(values) != n:
+            raise ValueError(
+                f"Found input variables with inconsistent numbers of samples: a block "
+                f"of X has {n} rows, and that of {NAMES.get(name, name)} {len(values)}."
+            )
+    weight = columns.weight
+    facts = Facts(
+        n,
+        int(rows.nnz) if sp.issparse(rows) else None,
+        float(n if weight is None else weight.sum()),
+        int(n if weight is None else np.count_nonzero(weight)),
+    )
+    return facts, look(rows, columns)
+
+
+# Sources and partitions
+
+
+class DaskSource:
+    """Rows that lie in the blocks of dask, and what belongs to them.
+
+    Parameters
+    ----------
+    rows : list of dask.delayed.Delayed
+        Whole rows, an array or a CSR matrix each.
+    columns : Columns of lists of dask.delayed.Delayed
+    facts : list of Facts
+    n_features : int
+    dtype : dtype
+        Of the rows.
     """
 
     remote = True
 
-    def __init__(self, X, sample_weight):
-        self.n_units, self.n_features = X.shape
-        self.parts = [block for row in X.to_delayed() for block in row]
-        self.edges = np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(int)
-        self.weight = weight = np.empty(0) if sample_weight is None else sample_weight
-        self.total_weight = float(weight.sum() if weight.size else self.n_units)
-        self.n_weighted = np.count_nonzero(weight) if weight.size else self.n_units
+    def __init__(self, rows, columns, facts, n_features, dtype):
+        self.parts, self.columns, self.facts = rows, columns, facts
+        self.n_features, self.dtype = n_features, np.dtype(dtype)
+        self.edges = np.cumsum([0, *(one.n_rows for one in facts)])
+        self.n_units = int(self.edges[-1])
+        self.sparse = any(one.entries is not None for one in facts)
+        self.n_entries = (
+            sum(one.entries or 0 for one in facts)
+            if self.sparse
+            else self.n_units * n_features
+        )
+        self.total_weight = float(sum(one.weight for one in facts))
+        self.n_weighted = sum(one.n_weighted for one in facts)
 
-    def any(self, function):
-        """Whether ``function(rows)`` holds of any block; errors come through."""
-        check = dask.delayed(function)
-        return any(dask.compute(*map(check, self.parts)))
+    def with_columns(self, function):
+        """Return the source with other columns, made of these block by block, and kept.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(columns)`` returns the `Columns` of a block.
+        """
+        make = _sent(partial(_made, function))
+        made = _kept(
+            [
+                _delayed(_call)(make, facts, *parts)
+                for facts, parts in zip(
+                    self.facts, _rowwise(self.columns, len(self.parts)), strict=True
+                )
+            ]
+        )
+        found = compute(*(_delayed(getitem)(one, 0) for one in made))
+        present = found[0][1] if found else ()
+        columns = Columns(
+            *(
+                [_delayed(_part)(one, name) for one in made] if name in present else None
+                for name in Columns._fields
+            )
+        )
+        facts = [one[0] for one in found]
+        return DaskSource(self.parts, columns, facts, self.n_features, self.dtype)
 
     def chunks(self):
         """All units, a block at a time."""
@@ -61,22 +374,54 @@ class DaskSource:
         return DaskPartition(self, counts, int(rng.integers(2**31)))
 
     def sample(self, n_units, rng):
-        """Fetch at most `n_units` random rows."""
+        """Fetch at most `n_units` random units, the same as of rows in memory."""
         n_units = min(n_units, self.n_units)
-        rows = np.sort(rng.choice(self.n_units, n_units, replace=False, shuffle=False))
+        return self.fetch(draw(self.n_units, n_units, rng))
+
+    def every(self, step):
+        """Fetch every `step`-th row, as a batch in memory."""
+        return self.fetch(np.arange(0, self.n_units, step))
+
+    def fetch(self, rows):
+        """Fetch rows of increasing numbers, as a batch in memory."""
         cuts = np.searchsorted(rows, self.edges)
         tasks = [
-            dask.delayed(getitem)(part, rows[cuts[i] : cuts[i + 1]] - self.edges[i])
-            for i, part in enumerate(self.parts)
+            _delayed(_take)(rows[cuts[i] : cuts[i + 1]] - self.edges[i], block, *parts)
+            for i, (block, parts) in enumerate(
+                zip(self.parts, _rowwise(self.columns, len(self.parts)), strict=True)
+            )
+            if cuts[i] < cuts[i + 1]
         ]
-        fetched = np.concatenate(dask.compute(*tasks))
-        weight = self.weight[rows] if self.weight.size else self.weight
-        index = np.arange(n_units, dtype=np.int32)
-        return _batch(fetched, weight, index, 0, n_units, 0)
+        fetched = list(zip(*compute(*tasks), strict=True))
+        stack = sp.vstack if sp.issparse(fetched[0][0]) else np.concatenate
+        columns = (
+            None if parts[0] is None else np.concatenate(parts) for parts in fetched[1:]
+        )
+        index = np.arange(len(rows), dtype=np.int32)
+        return _batch(stack(fetched[0]), Columns(*columns), index, 0, len(rows), 0)
+
+
+def _made(function, facts, *columns):
+    columns = function(Columns(*columns))
+    weight = columns.weight
+    if weight is not None:
+        facts = facts._replace(
+            weight=float(weight.sum()), n_weighted=int(np.count_nonzero(weight))
+        )
+    present = [name for name in Columns._fields if getattr(columns, name) is not None]
+    return (facts, present), columns
+
+
+def _part(made, name):
+    return getattr(made[1], name)
+
+
+def _take(rows, block, *columns):
+    return block[rows], *(None if part is None else part[rows] for part in columns)
 
 
 class DaskPartition:
-    """Minibatches of the blocks of a dask array.
+    """Minibatches of the blocks of a source.
 
     Parameters
     ----------
@@ -92,33 +437,39 @@ class DaskPartition:
         self.source = source
         self.total_weight = source.total_weight
         self.n_batches, self.specs = 0, []
-        for part, count in enumerate(counts):
+        for part, n in enumerate(counts):
             seeds = None if seed is None else [seed, part]
-            weight = source.weight[source.edges[part] : source.edges[part + 1]]
-            self.specs.append((count, self.n_batches, seeds, weight))
-            self.n_batches += count
+            self.specs.append((n, self.n_batches, seeds))
+            self.n_batches += n
 
     def __len__(self):
         return self.n_batches
 
     def map(self, function):
         """Yield ``function(batch)`` in the order of the batches."""
-        for results in dask.compute(*self._tasks(_map, function)):
+        for results in compute(*self._tasks(_map, function)):
             yield from results
 
     def sum(self, function):
         """Return the sum of ``function(batch)``, reduced in a tree near the rows."""
-        layer, add = self._tasks(_sum, function), dask.delayed(_add)
+        layer, add = self._tasks(_sum, function), _delayed(_add)
         while len(layer) > 1:
             pairs = [add(*layer[i : i + 2]) for i in range(0, len(layer) - 1, 2)]
             layer = pairs + layer[2 * len(pairs) :]
-        return layer[0].compute()
+        return compute(layer[0])[0]
 
     def _tasks(self, what, function):
         """One for each block, to be made where its rows are."""
+        what, function, source = _delayed(what), _sent(function), self.source
         return [
-            dask.delayed(what)(part, function, *spec)
-            for part, spec in zip(self.source.parts, self.specs, strict=True)
+            what(function, spec, block, *parts)
+            for spec, block, parts in zip(
+                self.specs,
+                source.parts,
+                _rowwise(source.columns, len(source.parts)),
+                strict=True,
+            )
+            if spec[0]
         ]
 
     def shuffled(self, rng):
@@ -136,47 +487,144 @@ class DaskPartition:
                     yield batches[i]
 
     def _fetch(self, window):
-        blocks = dask.compute(*[self.source.parts[part] for part in window])
+        columns = list(_rowwise(self.source.columns, len(self.specs)))
+        blocks = compute(
+            *[(self.source.parts[part], *columns[part]) for part in window]
+        )
         return [
             batch
             for part, block in zip(window, blocks, strict=True)
-            for batch in _batches(block, *self.specs[part])
+            for batch in _batches(self.specs[part], *block)
         ]
 
 
-def _batch(rows, weight, index, start, stop, block):
-    rows = np.ascontiguousarray(rows)
-    return RowBatch(
-        read_only(rows), read_only(index), start, stop, read_only(weight), block
-    )
+def _batch(rows, columns, index, start, stop, block):
+    if sp.issparse(rows):
+        rows = csr_rows(rows)
+    elif not sparse(rows):
+        rows = read_only(np.ascontiguousarray(rows))
+    weight = np.empty(0) if columns.weight is None else columns.weight
+    ends = read_only(index), start, stop, read_only(np.asarray(weight, float)), block
+    return RowBatch(rows, *ends, columns.targets, columns.groups)
 
 
-def _batches(rows, count, first, seed, weight):
-    """Cut the rows of one dask block into batches."""
-    if count == 0:
+def _batches(spec, rows, *columns):
+    """Cut the rows of one block into batches."""
+    n_batches, first, seed = spec
+    if n_batches == 0:
         return []
-    n_rows = len(rows)
+    n_rows, columns = rows.shape[0], Columns(*columns)
     index = np.empty(0, np.int32)
-    edges = [n_rows * i // count for i in range(count + 1)]
+    edges = [n_rows * i // n_batches for i in range(n_batches + 1)]
     if seed is not None:
         index = np.arange(n_rows, dtype=np.int32)
         np.random.default_rng(seed).shuffle(index)
         for start, stop in pairwise(edges):
             index[start:stop].sort()
     return [
-        _batch(rows, weight, index, start, stop, first + i)
+        _batch(rows, columns, index, start, stop, first + i)
         for i, (start, stop) in enumerate(pairwise(edges))
     ]
 
 
-def _map(rows, function, *spec):
-    return [function(batch) for batch in _batches(rows, *spec)]
+def _map(function, spec, *block):
+    return [function(batch) for batch in _batches(spec, *block)]
 
 
-def _sum(rows, function, *spec):
-    return reduce(accumulate, _map(rows, function, *spec), None)
+def _sum(function, spec, *block):
+    return reduce(accumulate, _map(function, spec, *block), None)
 
 
 def _add(a, b):
     # A copy, as a task must not write to what another has made.
     return accumulate(dense(a), b)
+
+
+# Answers
+
+
+def answers(function, X, columns, trailing, dtype):
+    """Return what a function says of rows, lazily, block by block.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(rows, **columns)`` returns an array of shape (n, *trailing).
+    X : dask array
+        Of whole rows.
+    columns : dict of str to array-like or dask array of shape (n,)
+    trailing : tuple of int
+    dtype : dtype
+
+    Returns
+    -------
+    answer : dask array of shape (n, *trailing)
+    """
+    names, parts = [], []
+    for name, values in columns.items():
+        values, X = as_column(values, X, name)
+        if values is None:
+            continue
+        names.append(name)
+        values = values if of_dask(values) else da.from_array(values, (X.chunks[0],))
+        parts += [values, "i"]
+    axes = tuple(f"k{i}" for i in range(len(trailing)))
+    return da.blockwise(
+        partial(_answer, function, names, trailing),
+        ("i", *axes),
+        X,
+        ("i", "j"),
+        *((part if of_dask(part) else ("i",)) for part in parts),
+        new_axes=dict(zip(axes, trailing, strict=True)),
+        dtype=dtype,
+        meta=np.empty((0,) * (1 + len(trailing)), dtype),
+        concatenate=True,
+        align_arrays=False,
+    )
+
+
+def _answer(function, names, trailing, rows, *columns):
+    if not rows.shape[0]:
+        return np.empty((0, *trailing))
+    return function(rows, **dict(zip(names, columns, strict=True)))
+
+
+def total(function, X, columns):
+    """Return the sum over blocks of what a function says of them.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(rows, **columns)`` returns an array of numbers.
+    X : dask array
+        Of whole rows.
+    columns : dict of str to array-like or dask array of shape (n,), or None
+    """
+    given = {}
+    for name, values in columns.items():
+        given[name], X = as_column(values, X, name)
+    parts = {name: _blocks_of(values, X) for name, values in given.items()}
+    rows = [block for row in X.to_delayed() for block in row]
+    function, names = _sent(partial(_part_of_total, function, list(parts))), parts
+    nothing = [None] * len(rows)
+    blocks = zip(*(parts[name] or nothing for name in names), strict=True)
+    blocks = blocks if parts else [()] * len(rows)
+    layer = [
+        _delayed(_call)(function, block, *own)
+        for block, own in zip(rows, blocks, strict=True)
+    ]
+    add = _delayed(np.add)
+    while len(layer) > 1:
+        pairs = [add(*layer[i : i + 2]) for i in range(0, len(layer) - 1, 2)]
+        layer = pairs + layer[2 * len(pairs) :]
+    return compute(layer[0])[0]
+
+
+def _part_of_total(function, names, rows, *columns):
+    for name, values in zip(names, columns, strict=True):
+        if values is not None and len(values) != rows.shape[0]:
+            raise ValueError(
+                f"Found input variables with inconsistent numbers of samples: a block "
+                f"of X has {rows.shape[0]} rows, and that of {name} {len(values)}."
+            )
+    return function(rows, **dict(zip(names, columns, strict=True)))

@@ -38,16 +38,19 @@ class ArraySource:
     run : int
         Rows that stay together when blocks are drawn: 1 where any row is as cheap
         to reach as its neighbour.
+    targets, groups : ndarray of shape (n_units, ...), or None
+        What a model is told of the rows beside their weights.
     """
 
     #: Rows live elsewhere: full passes travel light, minibatches do not.
     remote = False
 
-    def __init__(self, rows, n_units, weight, run=1):
+    def __init__(self, rows, n_units, weight, run=1, targets=None, groups=None):
         self.rows = rows
         self.n_units = n_units
         self.weight = weight
         self.run = run
+        self.targets, self.groups = targets, groups
         self.total_weight = float(weight.sum()) if weight.size else float(n_units)
         self.n_weighted = int(np.count_nonzero(weight)) if weight.size else n_units
         self.n_features = rows.n_features if sparse(rows) else rows.shape[1]
@@ -57,7 +60,8 @@ class ArraySource:
         if index is None:
             index = np.empty(0, self._index_dtype)
         # Always read-only: a writable index would be another type to compile for.
-        return RowBatch(self.rows, read_only(index), start, stop, self.weight, block)
+        ends = read_only(index), start, stop, self.weight, block
+        return RowBatch(self.rows, *ends, self.targets, self.groups)
 
     def chunks(self):
         """All units in storage order."""
@@ -130,7 +134,17 @@ def _numbers(array, most):
     return read_only(array.astype(dtype, copy=False))
 
 
-def as_source(X, sample_weight=None, dask=True):
+def csr_rows(X):
+    """Return a CSR matrix or array as kernels take it."""
+    return CSRRows(
+        read_only(np.asarray(X.data)),
+        _numbers(X.indices, X.shape[1]),
+        _numbers(X.indptr, X.nnz),
+        X.shape[1],
+    )
+
+
+def as_source(X, sample_weight=None, targets=None, groups=None):
     """Return the source for X, chosen by its type.
 
     Parameters
@@ -138,36 +152,23 @@ def as_source(X, sample_weight=None, dask=True):
     X : validated ndarray, memmap, CSR matrix or array, or dask array
     sample_weight : array-like of shape (n_units,), or None
         One positive weight a unit.
-    dask : bool
-        Whether the model can take a dask array.
-
-    Raises
-    ------
-    TypeError
-        If X is a dask array and the model cannot take one.
+    targets, groups : ndarray of shape (n_units, ...), default=None
+        What the model is told of the rows beside their weights.
     """
     if is_dask(X):
-        if not dask:
-            raise TypeError(
-                "This model takes rows in memory, not a dask array: pass X.compute(), "
-                "or its blocks one by one to partial_fit."
-            )
-        from skvrem.data._dask import DaskSource
+        from skvrem.data._dask import Columns, open_blocks
 
-        return DaskSource(X, sample_weight)
+        columns = Columns(sample_weight, targets, groups)
+        return open_blocks(X, lambda rows, columns: None, columns)[0]
     weight = read_only(
         np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
     )
+    beside = {"targets": targets, "groups": groups}
     if sp.issparse(X):
-        mapped = is_memmap(X.data)
-        rows = CSRRows(
-            read_only(np.asarray(X.data)),
-            _numbers(X.indices, X.shape[1]),
-            _numbers(X.indptr, X.nnz),
-            X.shape[1],
-        )
+        mapped, rows = is_memmap(X.data), csr_rows(X)
         row_bytes = X.nnz * (X.data.itemsize + rows.indices.itemsize) // X.shape[0]
         run = max(1, MEMMAP_RUN_BYTES // max(1, row_bytes)) if mapped else 1
-        return ArraySource(rows, X.shape[0], weight, run)
+        return ArraySource(rows, X.shape[0], weight, run, **beside)
     run = max(1, MEMMAP_RUN_BYTES // max(1, X.strides[0])) if is_memmap(X) else 1
-    return ArraySource(read_only(np.asarray(X)), X.shape[0], weight, run)
+    rows = read_only(np.asarray(X))
+    return ArraySource(rows, X.shape[0], weight, run, **beside)

@@ -71,7 +71,7 @@ def open_rows(estimator, X, y, sample_weight, reset, classes=None):
             sample_weight=counts.astype(np.float64),
         )
         weight = factors[numbers] * (1.0 if weight is None else weight)
-    return LabelledRows(as_source(X, weight, dask=False), numbers, classes, X.dtype)
+    return LabelledRows(as_source(X, weight), numbers, classes, X.dtype)
 
 
 def _is_as_before(estimator, X, y):

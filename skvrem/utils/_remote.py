@@ -1,19 +1,25 @@
 """Dask's containers, known without importing dask."""
 
 
+def of_dask(X):
+    """Whether X is a container of dask."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
 def is_dask(X):
     """Whether X is a dask array, found out without importing dask."""
-    return _of_dask(X) and hasattr(X, "to_delayed") and hasattr(X, "dtype")
+    return of_dask(X) and hasattr(X, "to_delayed") and hasattr(X, "dtype")
 
 
-def _of_dask(X):
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+def is_frame(X):
+    """Whether X is a frame, or a series, of dask."""
+    return of_dask(X) and hasattr(X, "to_dask_array")
 
 
 def refuse_dask(*containers):
     """Raise a TypeError for a container of dask, which numpy would load in silence."""
     for X in containers:
-        if _of_dask(X):
+        if of_dask(X):
             raise TypeError(
                 f"This method takes data in memory, not a dask {type(X).__name__}: "
                 "pass X.compute(), or its partitions one by one (fit them with "

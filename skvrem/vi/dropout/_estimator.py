@@ -368,7 +368,7 @@ class GaussianDropoutClassifier(
         targets = numbers.astype(np.float64) if k == 2 else numbers
         sizes = (rows.shape[1], *hidden_sizes(self), family.n_predictors)
         network = Network(sizes, self.activation, self.dropout_scale)
-        data = as_source(rows, weight, dask=False)
+        data = as_source(rows, weight)
         return DropoutModel(family, targets, network, self.alpha, data)
 
     def _steps(self, model, plan):

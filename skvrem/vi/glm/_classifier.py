@@ -223,7 +223,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         X, y = checked(self, X, y, reset=reset, accept_sparse="csr")
         weight = check_weight(sample_weight, X.shape[0])
         targets = self._targets(y, weight, given, known)
-        return as_source(X, weight, dask=False), targets, X.dtype
+        return as_source(X, weight), targets, X.dtype
 
     def _targets(self, y, weight, given, known=None):
         known = known if given is self else self.classes_

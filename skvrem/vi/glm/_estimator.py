@@ -389,7 +389,7 @@ class GaussianPosterior(
             z, noise = self._group_draws(X, groups, n_samples, rng)
             return self._draw_at(z + offset, noise, rng)
         self._check_no_groups(groups)
-        data = as_source(checked(self, X, accept_sparse="csr"), dask=False)
+        data = as_source(checked(self, X, accept_sparse="csr"))
         rng = check_random_state(random_state)
         draws, times = self._sample(n_samples, rng)
         model = self._posterior_model(data.n_units)
@@ -458,7 +458,7 @@ class GaussianPosterior(
         if self._grouped:
             return self._group_predictors(X, groups, answer)
         self._check_no_groups(groups)
-        data = as_source(checked(self, X, accept_sparse="csr"), dask=False)
+        data = as_source(checked(self, X, accept_sparse="csr"))
         model = self._posterior_model(data.n_units)
         parameters = model.point_of(self.posterior_).parameters
 

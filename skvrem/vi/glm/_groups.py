@@ -128,7 +128,7 @@ class ByGroup:
         rows, y, ids = open_groups(self, X, y, groups, column, reset=not go_on)
         weight = check_weight(sample_weight, len(rows))
         targets = self._targets(y, weight, self, **more)
-        data = as_source(rows, weight, dask=False)
+        data = as_source(rows, weight)
         if not go_on and self.fit_intercept:
             check_columns(rows)
         labels, group = np.unique(ids, return_inverse=True)

@@ -84,7 +84,7 @@ class Gram(NamedTuple):
         """Return the stream's prior, a source of all rows or what they are, targets."""
         rows = _joined(self.rows, _container(data.rows))
         weight = _joined(self.weight, _weight(data))
-        source = as_source(rows, weight, dask=False)
+        source = as_source(rows, weight)
         return self.prior, source, _joined(self.targets, targets)
 
 
@@ -139,7 +139,7 @@ class Memory(NamedTuple):
         """Return a source of the rows kept and of new ones, and their targets."""
         weight = _joined(self._weight, _weight(data))
         rows = _joined(self.rows, _container(data.rows))
-        return as_source(rows, weight, dask=False), _joined(self.targets, targets)
+        return as_source(rows, weight), _joined(self.targets, targets)
 
     @property
     def _weight(self):
@@ -176,7 +176,7 @@ class Memory(NamedTuple):
         Where the sample has more curvature than the posterior, as it errs, next to none
         is left, and what the rows kept lack of balance at the mean is made up for.
         """
-        data = as_source(self.rows, self._weight, dask=False)
+        data = as_source(self.rows, self._weight)
         about = posterior, family, intercept
         slope, curvature = _sums(*about, data, self.targets)
         mean = posterior.mean

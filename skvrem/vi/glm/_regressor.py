@@ -399,7 +399,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         X, y = checked(self, X, y, reset=reset, **options)
         weight = check_weight(sample_weight, X.shape[0])
         targets = self._targets(y, weight, given, offset)
-        return as_source(X, weight, dask=False), targets, X.dtype
+        return as_source(X, weight), targets, X.dtype
 
     def _targets(self, y, weight, given, offset=None):
         check_in_memory(offset=offset)

@@ -598,7 +598,7 @@ class HierarchicalSoftmaxClassifier(
         check_is_fitted(self)
         check_method(method)
         rows, _, group = self._open_fitted(X, None, groups)
-        data = as_source(rows, dask=False)
+        data = as_source(rows)
         predictors, k = self.posterior_.predictor(), len(self.classes_)
         noise = np.random.default_rng(0).standard_normal((DRAWS, k))
 
@@ -842,7 +842,7 @@ class HierarchicalSoftmaxClassifier(
 
 def _begin_mean_field(rows, y, weight, place, labels, classes, prior, past):
     """Return a model of independent coefficients, its data, and the passes made."""
-    data = as_source(rows, weight, dask=False)
+    data = as_source(rows, weight)
     # Coefficients of a group vary too much for nodes to be trusted so far.
     family = Softmax(len(classes), data.n_units, by_root=False)
     known = len(labels), prior, data.total_weight, past
