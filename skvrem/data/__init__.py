@@ -1,6 +1,24 @@
 """Sources of rows: arrays, CSR matrices, memory maps and dask arrays."""
 
+from skvrem.data._lazy import (
+    averaged,
+    check_full_passes,
+    lazily,
+    open_remote,
+    streamed,
+    total_over_blocks,
+)
 from skvrem.data._source import as_source
-from skvrem.utils._remote import is_dask
+from skvrem.utils._remote import is_dask, of_dask
 
-__all__ = ["as_source", "is_dask"]
+__all__ = [
+    "as_source",
+    "averaged",
+    "check_full_passes",
+    "is_dask",
+    "lazily",
+    "of_dask",
+    "open_remote",
+    "streamed",
+    "total_over_blocks",
+]

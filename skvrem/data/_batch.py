@@ -78,6 +78,10 @@ class RowBatch(NamedTuple):
         index = read_only(self.ids[draw(self.n_units, n_units, rng)])
         return self._replace(index=index, start=0, stop=n_units)
 
+    def some(self, n_units, rng):
+        """Return the same."""
+        return self.sample(n_units, rng)
+
 
 class MemoryPartition:
     """Blocks in memory, together all units of a source."""

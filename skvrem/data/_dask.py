@@ -23,7 +23,7 @@ import dask.array as da
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._batch import RowBatch, sparse
+from skvrem.data._batch import RowBatch, draw, sparse
 from skvrem.data._source import csr_rows
 from skvrem.utils._algebra import accumulate, dense, read_only
 from skvrem.utils._remote import is_frame, of_dask
@@ -37,7 +37,7 @@ MESSAGE = 1 << 22
 
 
 class Columns(NamedTuple):
-    """What belongs to the rows of one block, or to those of all blocks (of each a list).
+    """What belongs to the rows of a block, or to those of all blocks (lists of each).
 
     None is what there is not.
     """
@@ -237,7 +237,7 @@ def open_blocks(X, look, columns=None, dtype=True):
         values, X = as_column(values, X, NAMES.get(name, name))
         found.append(values)
     blocks = Columns(*(_blocks_of(values, X) for values in found))
-    rows = [block for row in X.to_delayed() for block in row]
+    rows = list(X.to_delayed()[:, 0])
     check = _sent(partial(_look, look))
     tasks = [
         _delayed(_call)(check, block, *parts)
@@ -282,21 +282,21 @@ class Facts(NamedTuple):
 
 def _look(look, rows, *columns):
     """Return the facts of a block, and what else is to be known of it."""
-    columns, n = Columns(*columns), rows.shape[0]
-    for name, values in zip(Columns._fields, columns, strict=True):
-        if values is not None and len(values) != n:
-            raise ValueError(
-                f"Found input variables with inconsistent numbers of samples: a block "
-                f"of X has {n} rows, and that of {NAMES.get(name, name)} {len(values)}."
-            )
-    weight = columns.weight
-    facts = Facts(
+    columns = Columns(*columns)
+    named = zip(Columns._fields, columns, strict=True)
+    _check_lengths(rows, {NAMES.get(name, name): values for name, values in named})
+    return _facts((rows, *columns)), look(rows, columns)
+
+
+def _facts(block):
+    rows, weight = block[:2]
+    n = rows.shape[0]
+    return Facts(
         n,
         int(rows.nnz) if sp.issparse(rows) else None,
         float(n if weight is None else weight.sum()),
         int(n if weight is None else np.count_nonzero(weight)),
     )
-    return facts, look(rows, columns)
 
 
 # Sources and partitions
@@ -344,19 +344,16 @@ class DaskSource:
         made = _kept(
             [
                 _delayed(_call)(make, facts, *parts)
-                for facts, parts in zip(
-                    self.facts, _rowwise(self.columns, len(self.parts)), strict=True
-                )
+                for facts, parts in zip(self.facts, self._columns, strict=True)
             ]
         )
         found = compute(*(_delayed(getitem)(one, 0) for one in made))
         present = found[0][1] if found else ()
-        columns = Columns(
-            *(
-                [_delayed(_part)(one, name) for one in made] if name in present else None
-                for name in Columns._fields
-            )
+        columns = (
+            [_delayed(_part)(one, name) for one in made] if name in present else None
+            for name in Columns._fields
         )
+        columns = Columns(*columns)
         facts = [one[0] for one in found]
         return DaskSource(self.parts, columns, facts, self.n_features, self.dtype)
 
@@ -378,6 +375,33 @@ class DaskSource:
         n_units = min(n_units, self.n_units)
         return self.fetch(draw(self.n_units, n_units, rng))
 
+    def some(self, n_units, rng):
+        """Return a source of as many random units, which are kept where all lie."""
+        rows = draw(self.n_units, min(n_units, self.n_units), rng)
+        cuts = np.searchsorted(rows, self.edges)
+        taken = _kept(
+            [
+                _delayed(_take)(rows[start:stop] - edge, block, *parts)
+                for (start, stop), edge, block, parts in zip(
+                    pairwise(cuts), self.edges, self.parts, self._columns, strict=False
+                )
+            ]
+        )
+        facts = compute(*(_delayed(_facts)(one) for one in taken))
+        parts = [[_delayed(getitem)(one, i) for one in taken] for i in range(4)]
+        columns = (
+            None if part is None else own
+            for part, own in zip(self.columns, parts[1:], strict=True)
+        )
+        return DaskSource(
+            parts[0], Columns(*columns), list(facts), self.n_features, self.dtype
+        )
+
+    @property
+    def _columns(self):
+        """The columns of each block."""
+        return list(_rowwise(self.columns, len(self.parts)))
+
     def every(self, step):
         """Fetch every `step`-th row, as a batch in memory."""
         return self.fetch(np.arange(0, self.n_units, step))
@@ -388,7 +412,7 @@ class DaskSource:
         tasks = [
             _delayed(_take)(rows[cuts[i] : cuts[i + 1]] - self.edges[i], block, *parts)
             for i, (block, parts) in enumerate(
-                zip(self.parts, _rowwise(self.columns, len(self.parts)), strict=True)
+                zip(self.parts, self._columns, strict=True)
             )
             if cuts[i] < cuts[i + 1]
         ]
@@ -464,10 +488,7 @@ class DaskPartition:
         return [
             what(function, spec, block, *parts)
             for spec, block, parts in zip(
-                self.specs,
-                source.parts,
-                _rowwise(source.columns, len(source.parts)),
-                strict=True,
+                self.specs, source.parts, source._columns, strict=True
             )
             if spec[0]
         ]
@@ -487,7 +508,7 @@ class DaskPartition:
                     yield batches[i]
 
     def _fetch(self, window):
-        columns = list(_rowwise(self.source.columns, len(self.specs)))
+        columns = self.source._columns
         blocks = compute(
             *[(self.source.parts[part], *columns[part]) for part in window]
         )
@@ -505,7 +526,13 @@ def _batch(rows, columns, index, start, stop, block):
         rows = read_only(np.ascontiguousarray(rows))
     weight = np.empty(0) if columns.weight is None else columns.weight
     ends = read_only(index), start, stop, read_only(np.asarray(weight, float)), block
-    return RowBatch(rows, *ends, columns.targets, columns.groups)
+    return RowBatch(rows, *ends, _own(columns.targets), _own(columns.groups))
+
+
+def _own(values):
+    """Return an array that could be written to: what came by wire is another type."""
+    writeable = values is None or values.flags.writeable
+    return values if writeable else values.copy()
 
 
 def _batches(spec, rows, *columns):
@@ -550,9 +577,8 @@ def answers(function, X, columns, trailing, dtype):
     ----------
     function : callable
         ``function(rows, **columns)`` returns an array of shape (n, *trailing).
-    X : dask array
-        Of whole rows.
-    columns : dict of str to array-like or dask array of shape (n,)
+    X : dask array or DataFrame
+    columns : dict of str to array-like or dask array of shape (n,), or None
     trailing : tuple of int
     dtype : dtype
 
@@ -560,21 +586,31 @@ def answers(function, X, columns, trailing, dtype):
     -------
     answer : dask array of shape (n, *trailing)
     """
-    names, parts = [], []
+    rows = as_rows(X)
+    given = {}
     for name, values in columns.items():
-        values, X = as_column(values, X, name)
-        if values is None:
-            continue
-        names.append(name)
-        values = values if of_dask(values) else da.from_array(values, (X.chunks[0],))
-        parts += [values, "i"]
+        values, rows = as_column(values, rows, name)
+        if values is not None:
+            chunks = (rows.chunks[0],)
+            given[name] = values if of_dask(values) else da.from_array(values, chunks)
+    function = partial(_answer, function, list(given), trailing, dtype)
+    if is_frame(X):  # whose parts know the names of their columns
+        parts = [values.to_delayed() for values in given.values()]
+        blocks = zip(X.to_delayed(), *parts, strict=True)
+        blocks = [_delayed(function)(*block) for block in blocks]
+        sizes = rows.chunks[0]
+        arrays = [
+            da.from_delayed(block, (size, *trailing), dtype)
+            for block, size in zip(blocks, sizes, strict=True)
+        ]
+        return da.concatenate(arrays, allow_unknown_chunksizes=True)
     axes = tuple(f"k{i}" for i in range(len(trailing)))
     return da.blockwise(
-        partial(_answer, function, names, trailing),
+        function,
         ("i", *axes),
-        X,
+        rows,
         ("i", "j"),
-        *((part if of_dask(part) else ("i",)) for part in parts),
+        *(part for values in given.values() for part in (values, ("i",))),
         new_axes=dict(zip(axes, trailing, strict=True)),
         dtype=dtype,
         meta=np.empty((0,) * (1 + len(trailing)), dtype),
@@ -583,9 +619,9 @@ def answers(function, X, columns, trailing, dtype):
     )
 
 
-def _answer(function, names, trailing, rows, *columns):
+def _answer(function, names, trailing, dtype, rows, *columns):
     if not rows.shape[0]:
-        return np.empty((0, *trailing))
+        return np.empty((0, *trailing), dtype)
     return function(rows, **dict(zip(names, columns, strict=True)))
 
 
@@ -596,22 +632,13 @@ def total(function, X, columns):
     ----------
     function : callable
         ``function(rows, **columns)`` returns an array of numbers.
-    X : dask array
-        Of whole rows.
+    X : dask array or DataFrame
     columns : dict of str to array-like or dask array of shape (n,), or None
     """
-    given = {}
-    for name, values in columns.items():
-        given[name], X = as_column(values, X, name)
-    parts = {name: _blocks_of(values, X) for name, values in given.items()}
-    rows = [block for row in X.to_delayed() for block in row]
-    function, names = _sent(partial(_part_of_total, function, list(parts))), parts
-    nothing = [None] * len(rows)
-    blocks = zip(*(parts[name] or nothing for name in names), strict=True)
-    blocks = blocks if parts else [()] * len(rows)
+    blocks, names, parts = _opened(X, columns)
+    function = _sent(partial(_part_of_total, function, names))
     layer = [
-        _delayed(_call)(function, block, *own)
-        for block, own in zip(rows, blocks, strict=True)
+        _delayed(_call)(function, *block) for block in zip(blocks, *parts, strict=True)
     ]
     add = _delayed(np.add)
     while len(layer) > 1:
@@ -621,10 +648,48 @@ def total(function, X, columns):
 
 
 def _part_of_total(function, names, rows, *columns):
-    for name, values in zip(names, columns, strict=True):
+    columns = dict(zip(names, columns, strict=True))
+    _check_lengths(rows, columns)
+    return function(rows, **columns)
+
+
+def fetched(X, columns):
+    """Yield the blocks of X that have rows, in memory, one after the other.
+
+    Parameters
+    ----------
+    X : dask array or DataFrame
+    columns : dict of str to array-like or dask array of shape (n,), or None
+
+    Yields
+    ------
+    rows : ndarray, sparse matrix or pandas.DataFrame
+    columns : dict of str to ndarray, those that are not None
+    """
+    blocks, names, parts = _opened(X, columns)
+    for block, *own in zip(blocks, *parts, strict=True):
+        rows, *own = compute(block, *own)
+        if rows.shape[0]:
+            given = dict(zip(names, own, strict=True))
+            _check_lengths(rows, given)
+            yield rows, given
+
+
+def _opened(X, columns):
+    """Return the blocks of X, the names of its columns, and their blocks."""
+    rows, given = as_rows(X), {}
+    for name, values in columns.items():
+        values, rows = as_column(values, rows, name)
+        if values is not None:
+            given[name] = values
+    blocks = X.to_delayed() if is_frame(X) else rows.to_delayed()[:, 0]
+    return list(blocks), list(given), [_blocks_of(v, rows) for v in given.values()]
+
+
+def _check_lengths(rows, columns):
+    for name, values in columns.items():
         if values is not None and len(values) != rows.shape[0]:
             raise ValueError(
                 f"Found input variables with inconsistent numbers of samples: a block "
                 f"of X has {rows.shape[0]} rows, and that of {name} {len(values)}."
             )
-    return function(rows, **dict(zip(names, columns, strict=True)))

@@ -53,7 +53,9 @@ class ArraySource:
         self.targets, self.groups = targets, groups
         self.total_weight = float(weight.sum()) if weight.size else float(n_units)
         self.n_weighted = int(np.count_nonzero(weight)) if weight.size else n_units
-        self.n_features = rows.n_features if sparse(rows) else rows.shape[1]
+        self.sparse = sparse(rows)
+        self.n_features = rows.n_features if self.sparse else rows.shape[1]
+        self.n_entries = rows.data.size if self.sparse else rows.size
 
     def batch(self, start, stop, block=0, index=None):
         """Return rows `index[start:stop]`, or `start:stop` without an index."""
@@ -112,6 +114,20 @@ class ArraySource:
         n_units = min(n_units, self.n_units)
         index = draw(self.n_units, n_units, rng).astype(self._index_dtype, copy=False)
         return self.batch(0, n_units, index=index)
+
+    def some(self, n_units, rng):
+        """Return a source of random units, which lie where all do."""
+        return self.sample(n_units, rng)
+
+    def every(self, step):
+        """Return every `step`-th unit of dense rows, as a batch."""
+        columns = (self.weight, self.targets, self.groups)
+        weight, targets, groups = (
+            part if part is None else part[::step] for part in columns
+        )
+        rows, index = self.rows[::step], np.empty(0, self._index_dtype)
+        ends = read_only(index), 0, len(rows), weight, 0
+        return RowBatch(rows, *ends, targets, groups)
 
 
 def is_memmap(X):

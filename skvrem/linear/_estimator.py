@@ -14,6 +14,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
+from skvrem.data import averaged, check_full_passes, lazily, of_dask, streamed
 from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
 from skvrem.linear._input import check_precision, find_center, open_rows
 from skvrem.linear._model import Parameters, Statistics
@@ -30,7 +31,6 @@ from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._classes import PredictsByProba, stream_classes
 from skvrem.utils._columns import MatrixLike, Weights
 from skvrem.utils._parallel import one_blas_thread, threads
-from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -328,7 +328,7 @@ class SBMLogisticRegression(
         try:
             yield
         except FloatingPointError as error:
-            if not sp.issparse(X):
+            if not sp.issparse(X) and not of_dask(X):
                 X = np.asarray(X)
                 assert_all_finite(X, input_name="X", estimator_name=type(self).__name__)
             raise ValueError(
@@ -341,6 +341,7 @@ class SBMLogisticRegression(
         data, classes = rows.data, rows.classes
         center = find_center(self, rows)
         model, plan = plan_fit(self, solver, rows, C, center=center)
+        check_full_passes(data, plan.name)
         random_state = None  # solvers without minibatches repeat, as the twin's do
         if self.random_state is not None or plan.name in ("stochastic", "svrg"):
             random_state = check_random_state(self.random_state)
@@ -399,7 +400,7 @@ class SBMLogisticRegression(
                 return model.about_center(theta), 0.0
         rows = start_rows(shape[0], data.n_units)
         cold = name in ("batch", "stochastic") or not rows or model.metric_cost > DEAR
-        sample = None if cold else data.sample(rows, rng)
+        sample = None if cold else data.some(rows, rng)
         if sample is None or not sample.total_weight > 0.0:
             return np.zeros(shape), 0.0
         tol = START_PRECISION * shape[0] * shape[1] / (2.0 * rows)
@@ -451,6 +452,7 @@ class SBMLogisticRegression(
             "intercept_std_": std[d] if self.fit_intercept else np.zeros(std.shape[1]),
         }
 
+    @streamed
     def partial_fit(
         self,
         X: MatrixLike,
@@ -564,6 +566,10 @@ class SBMLogisticRegression(
 
     # Answers
 
+    predict = lazily(PredictsByProba.predict)
+    predict_log_proba = lazily(PredictsByProba.predict_log_proba)
+
+    @lazily
     def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Return the logits of rows.
 
@@ -588,6 +594,7 @@ class SBMLogisticRegression(
         Z = self.decision_function(X)
         return (Z > 0).astype(int) if Z.ndim == 1 else Z.argmax(axis=1)
 
+    @lazily
     def predict_proba(self, X: MatrixLike) -> np.ndarray:
         """Return the probabilities of the classes.
 
@@ -613,6 +620,7 @@ class SBMLogisticRegression(
             return np.stack([log_expit(-Z), log_expit(Z)], axis=1)
         return log_softmax(Z, axis=1)
 
+    @averaged
     def score(
         self, X: MatrixLike, y: ArrayLike, sample_weight: Weights = None
     ) -> float:
@@ -632,7 +640,6 @@ class SBMLogisticRegression(
         score : float
             Share of the rows whose class is predicted.
         """
-        refuse_dask(y, sample_weight)
         return super().score(X, y, sample_weight)
 
     def densify(self) -> Self:

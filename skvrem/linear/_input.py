@@ -1,13 +1,22 @@
 """Rows, classes and weights: checked, and as the model wants them."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.class_weight import compute_class_weight
 
-from skvrem.data import as_source
-from skvrem.utils._classes import count_classes, number_classes
+from skvrem.data import as_source, open_remote
+from skvrem.utils._blocks import (
+    check_block,
+    check_columns_of,
+    check_weighted,
+    classes_of,
+    numbered,
+)
+from skvrem.utils._classes import count_classes, number_classes, smallest_type
+from skvrem.utils._remote import of_dask
 from skvrem.utils._validation import check_weight, validate_data
 
 # Rows that tell where the columns are; deviations from zero that are far, where a
@@ -25,22 +34,21 @@ class LabelledRows(NamedTuple):
     Attributes
     ----------
     data : source
-        Rows and weights.
-    numbers : ndarray of shape (n_samples,)
-        Numbers of the rows' classes, of a small type.
+        Rows and weights, and the numbers of the rows' classes as targets.
     classes : ndarray of shape (n_classes,)
     dtype : dtype
         Of the rows, and of what is fitted.
     """
 
     data: Any
-    numbers: np.ndarray
     classes: np.ndarray
     dtype: Any
 
 
 def open_rows(estimator, X, y, sample_weight, reset, classes=None):
     """Return the rows of a fit, or of a batch of a stream with given classes."""
+    if any(map(of_dask, (X, y, sample_weight))):
+        return _open_blocks(estimator, X, y, sample_weight, reset)
     if reset or not _is_as_before(estimator, X, y):
         X, y = validate_data(
             estimator,
@@ -62,16 +70,37 @@ def open_rows(estimator, X, y, sample_weight, reset, classes=None):
                 "class_weight='balanced' is not for partial_fit, which does not know "
                 "how frequent the classes will be: give a dict, or sample_weight."
             )
-        # One row of each class, with the weight of all: no copy of y is made.
-        counts = count_classes(numbers, len(classes), weight)
-        factors = compute_class_weight(
-            estimator.class_weight,
-            classes=classes,
-            y=classes,
-            sample_weight=counts.astype(np.float64),
+        factors = _factors(
+            estimator, classes, count_classes(numbers, len(classes), weight)
         )
         weight = factors[numbers] * (1.0 if weight is None else weight)
-    return LabelledRows(as_source(X, weight), numbers, classes, X.dtype)
+    return LabelledRows(as_source(X, weight, numbers), classes, X.dtype)
+
+
+def _factors(estimator, classes, counts):
+    """Return the factors of the weights of classes with so much weight."""
+    # One row of each class, with the weight of all: no copy of y is made.
+    return compute_class_weight(
+        estimator.class_weight,
+        classes=classes,
+        y=classes,
+        sample_weight=counts.astype(np.float64),
+    )
+
+
+def _open_blocks(estimator, X, y, sample_weight, reset):
+    """Return the rows of a fit that lie in the blocks of dask."""
+    y, weight = check_columns_of(estimator, X, y, sample_weight, reset=reset)
+    look = partial(check_block, sparse=True, power=None, y="labels")
+    data, seen = open_remote(X, look, weight, y)
+    check_weighted(data)
+    classes, counts = classes_of(estimator, seen)
+    factors = None
+    if estimator.class_weight is not None:
+        factors = _factors(estimator, classes, counts)
+    dtype = smallest_type(len(classes))
+    data = data.with_columns(partial(numbered, classes, dtype=dtype, factors=factors))
+    return LabelledRows(data, classes, data.dtype)
 
 
 def _is_as_before(estimator, X, y):
@@ -113,7 +142,7 @@ def find_center(estimator, rows):
         without an intercept or with a penalty on it.
     """
     data, dtype = rows.data, np.dtype(rows.dtype)
-    sparse = hasattr(data.rows, "indptr")
+    sparse = data.sparse
     free = estimator.fit_intercept and not estimator.penalize_intercept
     mean, deviation = _spread_of_sparse(data) if sparse else _spread(data)
     away = np.abs(mean)
@@ -142,7 +171,7 @@ def find_center(estimator, rows):
 def _spread(data):
     """Return mean and deviation of the columns, zero where they are not finite."""
     step = max(1, data.n_units // CENTER_ROWS)
-    rows = np.asarray(data.rows[::step], np.float64)
+    rows = np.asarray(data.every(step).rows, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         apart = rows - rows[0]  # exactly zero in columns that do not vary
         shift = apart.mean(axis=0)

@@ -103,6 +103,12 @@ class Online(NamedTuple):
     thin: int = 1
 
 
+class Grams(NamedTuple):
+    """Weighted products of rows, of shape (n_pairs, p, p)."""
+
+    grams: np.ndarray
+
+
 def _weight(batch, where):
     """Weights of rows; empty for ones."""
     return batch.weight[where] if batch.weight.size else batch.weight
@@ -114,9 +120,8 @@ class LogisticModel:
 
     Parameters
     ----------
-    y : ndarray of int8, or of a larger type for more classes
-        Class numbers of the rows of the container.
     n_classes : int
+        Batches bring the numbers of their rows' classes as targets.
     penalty : ndarray of shape (p,)
         1 / C, and for the intercept 0 or the same.
     total_weight : float
@@ -140,7 +145,6 @@ class LogisticModel:
         hardly to be told from it.
     """
 
-    y: np.ndarray
     n_classes: int
     penalty: np.ndarray
     total_weight: float
@@ -210,7 +214,7 @@ class LogisticModel:
             if every:
                 curvature = self._curvature_sums(theta, batch, *chunk)
             for tile, where in self._tiles(batch, *chunk):
-                y, weight = self.y[where], _weight(batch, where)
+                y, weight = batch.targets[where], _weight(batch, where)
                 if tile.sparse:
                     rows = *tile.parts, self.intercept, theta.astype(tile.dtype)
                     objective -= _kernels.csr_sums(*rows, y, weight, gradient)
@@ -230,7 +234,7 @@ class LogisticModel:
         out = self.curvature.zeros()
         stop = start + -(-(stop - start) // thin)
         for tile, where in self._tiles(batch, start, stop):
-            y, weight = self.y[where], _weight(batch, where)
+            y, weight = batch.targets[where], _weight(batch, where)
             weights = self._row_weights(tile.times(theta), y, weight)
             self.curvature.add(tile, weights, out, y)
         out *= thin
@@ -348,16 +352,7 @@ class LogisticModel:
         theta = point.parameters.theta
         p, k = theta.shape
         pairs = [(a, b) for a in range(k) for b in range(a, k)]
-        grams = np.zeros((len(pairs), p, p))
-        for batch in data.chunks().batches:
-            for tile, where in self._tiles(batch, batch.start, batch.stop):
-                Z = tile.times(theta)
-                P = np.empty(Z.shape)
-                _kernels.probabilities(Z, P)
-                weight = _weight(batch, where) if batch.weight.size else 1.0
-                for out, (a, b) in zip(grams, pairs, strict=True):
-                    other = 1.0 - P[:, a] if a == b else P[:, b]
-                    tile.add_gram(weight * P[:, a] * other, out)
+        (grams,) = data.chunks().sum(partial(self._grams, theta, pairs))
         hessian = np.zeros((k, p, k, p))
         for gram, (a, b) in zip(grams, pairs, strict=True):
             hessian[a, :, b] = hessian[b, :, a] = gram if a == b else -gram
@@ -382,6 +377,20 @@ class LogisticModel:
             forth = np.kron(np.eye(k), forth)
             hessian = forth.T @ hessian @ forth
         return hessian, np.sqrt(np.maximum(variance, 0.0)).T
+
+    def _grams(self, theta, pairs, batch):
+        """Return the weighted products of a batch's rows, for pairs of classes."""
+        p = len(theta)
+        grams = np.zeros((len(pairs), p, p))
+        for tile, where in self._tiles(batch, batch.start, batch.stop):
+            Z = tile.times(theta)
+            P = np.empty(Z.shape)
+            _kernels.probabilities(Z, P)
+            weight = _weight(batch, where) if batch.weight.size else 1.0
+            for out, (a, b) in zip(grams, pairs, strict=True):
+                other = 1.0 - P[:, a] if a == b else P[:, b]
+                tile.add_gram(weight * P[:, a] * other, out)
+        return Grams(grams)
 
     # What the solvers ask for
 
@@ -416,8 +425,9 @@ class LogisticModel:
 
     def recondition(self, point, data, rng):
         """Return the point with the curvature of a sample of rows, and its cost."""
-        sample = data.sample(self.sample_rows, rng)
-        sums = self.statistics(point, sample, 1.0, every=True)
+        sample = data.some(self.sample_rows, rng)
+        evaluate = partial(self.statistics, point, beta=1.0, every=True)
+        sums = sample.chunks().sum(evaluate)
         mean = scale(sums, 1.0 / max(sample.total_weight, np.finfo(float).tiny))
         return (
             point._replace(metric=self.metric(mean.curvature)),

@@ -60,7 +60,7 @@ def choose_curvature(estimator, p, k, data, *, own, stream=False, joint=False):
     if rank is not None:
         return Curvature("sketch", p, 1, min(rank, p))
     if p > MOST_FEATURES or (p > n_rows and p > 200 and not stream):
-        if hasattr(data.rows, "indptr"):
+        if data.sparse:
             return Curvature("diagonal", p, k if own else 1)
         return Curvature("sketch", p, 1, min(AUTO_RANK, p))
     if joint and 1 < k and k * p <= JOINT_PARAMETERS:
@@ -90,8 +90,8 @@ def curvature_rows(curvature, p, k, n_rows, row_entries):
 
 def row_entries(data):
     """Return the mean number of entries of a row that are not zero."""
-    if hasattr(data.rows, "indptr"):
-        return 1.0 + len(data.rows.data) / max(1, data.n_units)
+    if data.sparse:
+        return 1.0 + data.n_entries / max(1, data.n_units)
     return data.n_features
 
 
@@ -175,7 +175,6 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
     if stream:
         online = Online(estimator.gradient_memory, factor, 1.0 / n_blocks)
     model = LogisticModel(
-        rows.numbers,
         len(rows.classes),
         penalty,
         data.total_weight if n_total is None else n_total,
@@ -220,7 +219,7 @@ def _cost(curvature, p, k, data):
     rows = curvature_rows(curvature, p, k, n_rows, entries)
     if curvature.kind == "gram":
         speed = SPEED if k == 1 else SPEED_CLASSES
-        speed = SPEED_CSR if hasattr(data.rows, "indptr") else speed
+        speed = SPEED_CSR if data.sparse else speed
         passes = rows * entries * curvature.columns / (n_rows * k * speed)
     else:
         passes = rows / n_rows

@@ -10,22 +10,29 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source, is_dask
+from skvrem.data import (
+    as_source,
+    averaged,
+    lazily,
+    of_dask,
+    open_remote,
+    total_over_blocks,
+)
 from skvrem.mixture._inference import (
     ConditionalGaussian,
-    check_block,
     condition_on,
     dense_covariances,
     evaluate_rows,
     find_missing,
+    look,
     number_features,
-    refuse_sparse_chunks,
 )
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, Statistics
 from skvrem.mixture._search import can_search, search
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, feature_names, fit_facts, summary_table
+from skvrem.utils._blocks import check_columns_of, check_weighted
 from skvrem.utils._columns import Weights
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
@@ -339,30 +346,6 @@ class VRGaussianMixture(
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def _check_X(self, X, reset):
-        """Validate X without loading a dask array."""
-        if is_dask(X) and hasattr(X, "numblocks"):
-            if X.ndim != 2:
-                raise ValueError(
-                    f"Expected a 2-dimensional dask array, got {X.ndim} dimensions."
-                )
-            if np.isnan(X.shape[1]):
-                raise ValueError(
-                    "X does not know how many columns its chunks have: call "
-                    "X.compute_chunk_sizes() first."
-                )
-            if X.shape[0] == 0:
-                raise ValueError("Found array with 0 sample(s): X has no rows.")
-            refuse_sparse_chunks(X._meta)
-            if X.dtype.kind not in "fiub":
-                raise ValueError(f"X must be numeric, got dtype {X.dtype}.")
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            X = X.rechunk({1: -1})
-            return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-        if hasattr(X, "to_dask_array"):
-            raise TypeError(
-                f"{type(self).__name__} takes dask arrays, not a dask "
-                f"{type(X).__name__}: pass X.to_dask_array(lengths=True)."
-            )
         return validate_data(
             self,
             X,
@@ -374,16 +357,15 @@ class VRGaussianMixture(
 
     def _open(self, X, sample_weight, reset):
         """Validate rows and weights; return their source, dtype and missingness."""
-        X = self._check_X(X, reset)
-        if is_dask(X) and np.isnan(X.shape[0]):
-            X = X.copy().compute_chunk_sizes()
-        if is_dask(sample_weight):
-            sample_weight = sample_weight.compute()
-        data = as_source(X, check_weight(sample_weight, X.shape[0]))
-        if is_dask(X):
-            missing = data.any(partial(check_block, self.covariance_type))
+        if of_dask(X) or of_dask(sample_weight):
+            _, weight = check_columns_of(self, X, None, sample_weight, reset=reset)
+            data, seen = open_remote(X, partial(look, self.covariance_type), weight)
+            check_weighted(data)
+            dtype, missing = data.dtype, any(seen)
         else:
-            missing = find_missing(X, self.covariance_type)
+            X = self._check_X(X, reset)
+            data = as_source(X, check_weight(sample_weight, X.shape[0]))
+            dtype, missing = X.dtype, find_missing(X, self.covariance_type)
         n_rows = data.n_weighted
         if reset and n_rows < self.n_components:
             raise ValueError(
@@ -391,7 +373,7 @@ class VRGaussianMixture(
                 f"{self.n_components}, n_samples = {n_rows}"
                 f"{' of positive weight' if n_rows < data.n_units else ''}."
             )
-        return data, X.dtype, missing
+        return data, dtype, missing
 
     @property
     def _dense(self):
@@ -545,22 +527,13 @@ class VRGaussianMixture(
         covariances = np.asarray(self.covariances_, np.float64)
         return dense_covariances(self.means_, covariances, self._of_fit.covariance_type)
 
-    def _evaluate(self, X, what, columns=()):
+    def _evaluate(self, X, what):
         parameters, kind = self._parameters(), self._of_fit.covariance_type
         X = self._check_X(X, reset=False)
-        evaluate = partial(evaluate_rows, what, parameters, kind)
-        if is_dask(X):
-            chunks = (X.chunks[0], *((c,) for c in columns))
-            return X.map_blocks(
-                evaluate,
-                chunks=chunks,
-                dtype=np.int64 if what == "labels" else X.dtype,
-                drop_axis=None if columns else 1,
-                meta=np.empty((0,) * len(chunks), X.dtype),
-            )
         with threads(self.n_jobs):
-            return evaluate(X)
+            return evaluate_rows(what, parameters, kind, X)
 
+    @lazily
     def predict(self, X: ArrayLike) -> Any:
         """Return the most probable component of each row.
 
@@ -576,6 +549,7 @@ class VRGaussianMixture(
         """
         return self._evaluate(X, "labels")
 
+    @lazily
     def predict_proba(self, X: ArrayLike) -> Any:
         """Return the probability of each component for each row.
 
@@ -589,8 +563,9 @@ class VRGaussianMixture(
         probabilities : ndarray or dask array of shape (n_samples, n_components)
             Each row sums to 1; lazy where X is a dask array.
         """
-        return self._evaluate(X, "probabilities", (len(self._parameters().weights),))
+        return self._evaluate(X, "probabilities")
 
+    @lazily
     def score_samples(self, X: ArrayLike) -> Any:
         """Return the log-density of each row, in nats.
 
@@ -606,6 +581,7 @@ class VRGaussianMixture(
         """
         return self._evaluate(X, "log_density")
 
+    @averaged
     def score(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> float:
         """Return the average log-density of the rows, in nats a row.
 
@@ -624,11 +600,6 @@ class VRGaussianMixture(
             The higher, the better.
         """
         log_density = self.score_samples(X)
-        if is_dask(log_density):
-            # Only the numbers a row travel, never the rows.
-            log_density = log_density.compute()
-        if is_dask(sample_weight):
-            sample_weight = sample_weight.compute()
         weight = check_weight(sample_weight, len(log_density))
         return float(np.average(log_density, weights=weight))
 
@@ -641,9 +612,8 @@ class VRGaussianMixture(
 
     def _criterion(self, X, price):
         """Twice the negative log-likelihood, and a price for each parameter."""
-        log_density = np.asarray(self.score_samples(X))
-        penalty = self._n_parameters() * price(len(log_density))
-        return float(-2.0 * log_density.sum(dtype=float) + penalty)
+        total, n_rows = total_over_blocks(self, _total, X)
+        return float(-2.0 * total + self._n_parameters() * price(n_rows))
 
     def bic(self, X: ArrayLike) -> float:
         """Return the Bayesian information criterion on X.
@@ -778,3 +748,9 @@ class VRGaussianMixture(
         facts |= fit_facts(self, self.objective_)
         index = [f"component {k}" for k in range(len(self.weights_))]
         return summary_table(columns, index, facts)
+
+
+def _total(mixture, X):
+    """Return the log-likelihood of rows, and their number."""
+    log_density = mixture.score_samples(X)
+    return np.array([log_density.sum(dtype=float), len(log_density)])

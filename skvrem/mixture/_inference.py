@@ -4,12 +4,12 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.utils import check_array
 
 from skvrem.data import as_source
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, precisions_cholesky
+from skvrem.utils._blocks import check_block
 from skvrem.utils._parallel import map_chunks, row_chunks
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._validation import check_magnitude
@@ -44,26 +44,14 @@ def find_missing(X, covariance_type):
     return missing
 
 
-def check_block(covariance_type, X):
-    """Check a block of a dask array as scikit-learn checks an array."""
-    refuse_sparse_chunks(X)
-    X = check_array(X, dtype=None, ensure_all_finite="allow-nan", ensure_min_samples=0)
-    return find_missing(X, covariance_type)
-
-
-def refuse_sparse_chunks(block):
-    """Raise a TypeError for a sparse block of a dask array."""
-    if sp.issparse(block) or hasattr(block, "todense"):
-        raise TypeError(
-            f"The chunks of X are sparse ({type(block).__name__}), and a mixture of "
-            "Gaussians needs dense ones: pass "
-            "X.map_blocks(lambda block: block.toarray())."
-        )
+def look(covariance_type, rows, columns):
+    """Check a block of rows that lies elsewhere; return whether it holds NaN."""
+    check_block(rows, columns, missing=True, power=None)
+    return bool(rows.shape[0]) and find_missing(np.asarray(rows), covariance_type)
 
 
 def evaluate_rows(what, parameters, covariance_type, X):
     """Labels, probabilities or log-densities of the rows of an array in memory."""
-    refuse_sparse_chunks(X)
     model = GaussianMixtureModel(covariance_type, 0.0, find_missing(X, covariance_type))
     source = as_source(X)
     n, k = X.shape[0], len(parameters.weights)

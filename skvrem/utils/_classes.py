@@ -118,7 +118,7 @@ def _classes(y):
 def _numbers(y, classes):
     """Return the number of each label among the classes."""
     last = len(classes) - 1
-    numbers = np.empty(len(y), np.min_scalar_type(-(last + 1)))
+    numbers = np.empty(len(y), smallest_type(last + 1))
     for labels, out in _pieces(y, numbers):
         place = np.minimum(np.searchsorted(classes, labels), last)
         unseen = classes[place] != labels
@@ -130,6 +130,11 @@ def _numbers(y, classes):
             )
         out[:] = place
     return numbers
+
+
+def smallest_type(n_classes):
+    """Return the smallest signed type that holds the numbers of classes."""
+    return np.min_scalar_type(-n_classes)
 
 
 def count_classes(numbers, n_classes, weight=None):

@@ -25,3 +25,20 @@ def refuse_dask(*containers):
                 "pass X.compute(), or its partitions one by one (fit them with "
                 "partial_fit)."
             )
+
+
+def check_chunks(rows, sparse):
+    """Check that a block is of numpy or, where `sparse` rows can be, a CSR matrix.
+
+    Raises
+    ------
+    TypeError
+        If it is not.
+    """
+    csr = hasattr(rows, "tocsr")
+    if hasattr(rows, "todense") and not (csr and sparse):
+        raise TypeError(
+            f"The chunks of X are sparse ({type(rows).__name__}), and this model needs "
+            f"{'CSR matrices or ' if sparse else ''}dense ones: pass "
+            "X.map_blocks(lambda block: block.toarray())."
+        )

@@ -189,7 +189,7 @@ def logistic(
     curvature = Curvature(kind, p, k if star else 1, rank=2)
     total = 300 if weight is None else weight.sum()
     model = LogisticModel(
-        y, max(2, k), ridge, total, intercept, curvature, sample_rows=300
+        max(2, k), ridge, total, intercept, curvature, sample_rows=300
     )
     model.kind = "star" if star else "bound"
     theta = 0.1 * rng.normal(size=(p, k))

@@ -226,11 +226,11 @@ def model_and_data(k=2, **options):
     curvature = Curvature("gram", 5, 1)
     ridge = np.array([1.0, 1.0, 1.0, 1.0, 0.0])
     y = y.astype(np.int32)
-    model = LogisticModel(y, k, ridge, 60, True, curvature, **options)
+    model = LogisticModel(k, ridge, 60, True, curvature, **options)
     theta = 0.3 * np.random.default_rng(3).normal(size=(5, columns))
     if k > 2:
         theta -= theta.mean(axis=1, keepdims=True)
-    return model, as_source(X), theta, X, y
+    return model, as_source(X, targets=y), theta, X, y
 
 
 @pytest.mark.parametrize("k", [2, 3])

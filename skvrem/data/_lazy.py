@@ -1,0 +1,215 @@
+"""Answers for containers of dask: an estimator's own, block by block.
+
+A method that says something of each row says it of a block as of an array in memory.
+`lazily` makes a lazy dask array of its answers, `averaged` one number of scores that
+are means over rows.
+"""
+
+import copy
+import inspect
+import warnings
+from functools import partial, wraps
+
+import numpy as np
+
+from skvrem.utils._remote import check_chunks, is_frame, of_dask, refuse_dask
+
+#: Arguments with one value for each row of X.
+PER_ROW = ("y", "sample_weight", "groups", "offset")
+
+
+def lazily(method):
+    """Let a method of an estimator, that answers row by row, take X of dask.
+
+    Its answer is a lazy dask array then. What it raises of an example (not fitted,
+    other columns) it raises at once; what is wrong with rows, when they are computed.
+    """
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def answer(self, X, *args, **kwargs):
+        if not any(map(of_dask, (X, *args, *kwargs.values()))):
+            return method(self, X, *args, **kwargs)
+        X, columns, others = _split(signature, self, X, args, kwargs)
+        example = _example(self, X, columns)
+        with warnings.catch_warnings():
+            # Of a single row, there may be more to say than of many.
+            warnings.filterwarnings("ignore", category=RuntimeWarning)
+            like = np.asarray(method(self, **example, **others))
+        function = partial(_answer_of_block, method, _light(self, X), others)
+        from skvrem.data._dask import answers
+
+        return answers(function, X, columns, like.shape[1:], like.dtype)
+
+    return answer
+
+
+def averaged(score):
+    """Let a score, a mean over rows, take X of dask, y and weights of either kind."""
+    signature = inspect.signature(score)
+
+    @wraps(score)
+    def mean(self, X, *args, **kwargs):
+        if not any(map(of_dask, (X, *args, *kwargs.values()))):
+            return score(self, X, *args, **kwargs)
+        X, columns, others = _split(signature, self, X, args, kwargs)
+        function = partial(_score_of_block, others, score)
+        value, weight = total_over_blocks(self, function, X, **columns)
+        if not weight > 0.0:
+            raise ValueError(
+                "sample_weight is zero for every sample: nothing to score."
+            )
+        return float(value / weight)
+
+    return mean
+
+
+def total_over_blocks(estimator, function, X, **columns):
+    """Return the sum of what a function of an estimator and rows returns.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted.
+    function : callable
+        ``function(estimator, rows, **columns)`` returns an array.
+    X : dask array or DataFrame, or rows in memory, which are one block
+    **columns : array-like or dask array of shape (n_rows,), or None
+    """
+    if not of_dask(X):
+        refuse_dask(*columns.values())
+        return function(estimator, X, **columns)
+    if not is_frame(X):
+        from skvrem.data._dask import as_rows
+
+        X = as_rows(X)
+    _check_example(estimator, X)
+    from skvrem.data._dask import total
+
+    return total(partial(_of_block, function, _light(estimator, X)), X, columns)
+
+
+def _split(signature, estimator, X, args, kwargs):
+    """Return X, what belongs to its rows, and other arguments."""
+    given = signature.bind(estimator, X, *args, **kwargs).arguments
+    names = list(given)
+    X = given[names[1]]
+    others = {name: given[name] for name in names[2:]}
+    columns = {name: others.pop(name) for name in PER_ROW if name in others}
+    if not of_dask(X):
+        refuse_dask(*columns.values())
+    if not is_frame(X):
+        from skvrem.data._dask import as_rows
+
+        X = as_rows(X)
+    return X, columns, others
+
+
+def _light(estimator, X):
+    """Return a copy that travels: nothing but what answers need."""
+    light = copy.copy(estimator)
+    for name in ("_rows", "history_", *(() if is_frame(X) else ("feature_names_in_",))):
+        vars(light).pop(name, None)
+    for name in [name for name in vars(light) if name.startswith(("_skl_", "_callb"))]:
+        del vars(light)[name]
+    if hasattr(light, "n_jobs"):
+        light.n_jobs = 1  # blocks run side by side
+    return light
+
+
+def _example(estimator, X, columns):
+    """Return arguments for a row or two that could be of X."""
+    if is_frame(X):
+        rows = X._meta_nonempty
+    elif hasattr(estimator, "_example_rows"):
+        rows = estimator._example_rows()
+    else:
+        dtype = X.dtype if X.dtype.kind in "fiub" else np.float64
+        rows = np.zeros((1, X.shape[1]), dtype)
+    known = {"groups": vars(estimator).get("groups_", np.zeros(1))}
+    found = {"X": rows}
+    for name, values in columns.items():
+        like = np.resize(known.get(name, np.zeros(1)), len(rows))
+        found[name] = None if values is None else like
+    return found
+
+
+def _check_example(estimator, X):
+    """Check, by a method that answers, that X has the columns of the fit."""
+    ask = getattr(estimator, "predict", None) or estimator.transform
+    ask(_example(estimator, X, {})["X"])
+
+
+def _answer_of_block(method, estimator, others, rows, **columns):
+    check_chunks(rows, _takes_sparse(estimator))
+    return np.asarray(method(estimator, rows, **columns, **others))
+
+
+def _of_block(function, estimator, rows, **columns):
+    check_chunks(rows, _takes_sparse(estimator))
+    return function(estimator, rows, **columns)
+
+
+def _score_of_block(others, score, estimator, rows, **columns):
+    """Return the score of a block times its weight, and the weight."""
+    weight = columns.get("sample_weight")
+    n = float(rows.shape[0] if weight is None else np.sum(weight))
+    value = score(estimator, rows, **columns, **others) if n > 0.0 else 0.0
+    return np.array([n * value, n])
+
+
+def _takes_sparse(estimator):
+    return estimator.__sklearn_tags__().input_tags.sparse
+
+
+def open_remote(X, look, weight=None, targets=None, groups=None):
+    """Return a source of rows of dask, and what `look` has seen of each block.
+
+    See :func:`skvrem.data._dask.open_blocks`.
+    """
+    from skvrem.data._dask import Columns, open_blocks
+
+    return open_blocks(X, look, Columns(weight, targets, groups))
+
+
+def check_full_passes(data, solver, full=("batch",)):
+    """Check that a solver does not visit minibatches of rows that lie elsewhere.
+
+    Raises
+    ------
+    ValueError
+        If it does.
+    """
+    if data.remote and not solver.startswith(full):
+        raise ValueError(
+            f"solver={solver!r} visits minibatches, and each epoch would fetch the "
+            "whole of a dask array: choose solver='auto', which makes full passes "
+            "where the rows lie, or give its blocks to partial_fit."
+        )
+
+
+def streamed(partial_fit):
+    """Let `partial_fit` take X of dask: its blocks are batches, one after the other."""
+    signature = inspect.signature(partial_fit)
+
+    @wraps(partial_fit)
+    def learn(self, X, *args, **kwargs):
+        if not any(map(of_dask, (X, *args, *kwargs.values()))):
+            return partial_fit(self, X, *args, **kwargs)
+        X, columns, others = _split(signature, self, X, args, kwargs)
+        from skvrem.data._dask import fetched
+
+        before, n_blocks = dict(vars(self)), 0
+        try:
+            for rows, own in fetched(X, columns):
+                partial_fit(self, rows, **own, **others)
+                n_blocks += 1
+            if not n_blocks:
+                raise ValueError("Found array with 0 sample(s): X has no rows.")
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    return learn
