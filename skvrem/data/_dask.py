@@ -209,7 +209,7 @@ def _blocks_of(column, X):
     return _kept_slices(column, edges)
 
 
-def open_blocks(X, look, columns=None, dtype=True):
+def open_blocks(X, look, columns=None, numbers=True):
     """Look at every block of rows once, and return what has been seen and a source.
 
     Parameters
@@ -220,8 +220,8 @@ def open_blocks(X, look, columns=None, dtype=True):
         is wrong with it; called where the block lies, also for one without rows.
     columns : Columns of array-likes or dask arrays, default=None
         What belongs to the rows. Weights have been checked where they are in memory.
-    dtype : bool, default=True
-        Make numbers of rows float64, but for float32.
+    numbers : bool, default=True
+        Rows are numbers, and made float64 where they are not float32.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def open_blocks(X, look, columns=None, dtype=True):
         What `look` returned of each block.
     """
     X, columns = as_rows(X), Columns() if columns is None else columns
-    if dtype:
+    if numbers:
         X = _floats(X)
     found = []
     for name, values in zip(Columns._fields, columns, strict=True):
@@ -359,7 +359,8 @@ class DaskSource:
 
     def chunks(self):
         """All units, a block at a time."""
-        return DaskPartition(self, [1] * len(self.parts), None)
+        sizes = [one.n_rows for one in self.facts]
+        return DaskPartition(self, [min(1, size) for size in sizes], None)
 
     def blocks(self, n_blocks, rng):
         """Cut every dask block into minibatches, about `n_blocks` in all."""
@@ -476,11 +477,14 @@ class DaskPartition:
 
     def sum(self, function):
         """Return the sum of ``function(batch)``, reduced in a tree near the rows."""
-        layer, add = self._tasks(_sum, function), _delayed(_add)
-        while len(layer) > 1:
-            pairs = [add(*layer[i : i + 2]) for i in range(0, len(layer) - 1, 2)]
-            layer = pairs + layer[2 * len(pairs) :]
-        return compute(layer[0])[0]
+        return _joined(self._tasks(_sum, function), _add)
+
+    def reduce(self, function, merge):
+        """Return what ``merge(a, b)`` makes of ``function(batch)`` of chunks, in order.
+
+        Neither may change what it is given.
+        """
+        return _joined(self._tasks(_map_one, function), merge)
 
     def _tasks(self, what, function):
         """One for each block, to be made where its rows are."""
@@ -562,6 +566,11 @@ def _sum(function, spec, *block):
     return reduce(accumulate, _map(function, spec, *block), None)
 
 
+def _map_one(function, spec, *block):
+    (batch,) = _batches(spec, *block)
+    return function(batch)
+
+
 def _add(a, b):
     # A copy, as a task must not write to what another has made.
     return accumulate(dense(a), b)
@@ -640,9 +649,14 @@ def total(function, X, columns):
     layer = [
         _delayed(_call)(function, *block) for block in zip(blocks, *parts, strict=True)
     ]
-    add = _delayed(np.add)
+    return _joined(layer, np.add)
+
+
+def _joined(layer, merge):
+    """Return what tasks come to, merged in a tree near to where these are done."""
+    merge = _delayed(merge)
     while len(layer) > 1:
-        pairs = [add(*layer[i : i + 2]) for i in range(0, len(layer) - 1, 2)]
+        pairs = [merge(*layer[i : i + 2]) for i in range(0, len(layer) - 1, 2)]
         layer = pairs + layer[2 * len(pairs) :]
     return compute(layer[0])[0]
 

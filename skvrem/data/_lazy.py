@@ -31,11 +31,11 @@ def lazily(method):
         if not any(map(of_dask, (X, *args, *kwargs.values()))):
             return method(self, X, *args, **kwargs)
         X, columns, others = _split(signature, self, X, args, kwargs)
-        example = _example(self, X, columns)
+        rows, own = _example(self, X, columns)
         with warnings.catch_warnings():
             # Of a single row, there may be more to say than of many.
             warnings.filterwarnings("ignore", category=RuntimeWarning)
-            like = np.asarray(method(self, **example, **others))
+            like = np.asarray(method(self, rows, **own, **others))
         function = partial(_answer_of_block, method, _light(self, X), others)
         from skvrem.data._dask import answers
 
@@ -127,17 +127,17 @@ def _example(estimator, X, columns):
         dtype = X.dtype if X.dtype.kind in "fiub" else np.float64
         rows = np.zeros((1, X.shape[1]), dtype)
     known = {"groups": vars(estimator).get("groups_", np.zeros(1))}
-    found = {"X": rows}
+    found = {}
     for name, values in columns.items():
         like = np.resize(known.get(name, np.zeros(1)), len(rows))
         found[name] = None if values is None else like
-    return found
+    return rows, found
 
 
 def _check_example(estimator, X):
     """Check, by a method that answers, that X has the columns of the fit."""
     ask = getattr(estimator, "predict", None) or estimator.transform
-    ask(_example(estimator, X, {})["X"])
+    ask(_example(estimator, X, {})[0])
 
 
 def _answer_of_block(method, estimator, others, rows, **columns):
@@ -162,14 +162,14 @@ def _takes_sparse(estimator):
     return estimator.__sklearn_tags__().input_tags.sparse
 
 
-def open_remote(X, look, weight=None, targets=None, groups=None):
+def open_remote(X, look, weight=None, targets=None, groups=None, numbers=True):
     """Return a source of rows of dask, and what `look` has seen of each block.
 
     See :func:`skvrem.data._dask.open_blocks`.
     """
     from skvrem.data._dask import Columns, open_blocks
 
-    return open_blocks(X, look, Columns(weight, targets, groups))
+    return open_blocks(X, look, Columns(weight, targets, groups), numbers)
 
 
 def check_full_passes(data, solver, full=("batch",)):

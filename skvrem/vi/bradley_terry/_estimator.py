@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
+from skvrem.data import averaged, lazily
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
@@ -25,6 +26,7 @@ from skvrem.utils._validation import check_options, check_parameters
 from skvrem.vi.bradley_terry._input import (
     aggregate,
     count_groups,
+    numbered_labels,
     open_labels,
     open_matches,
 )
@@ -372,15 +374,7 @@ class BradleyTerry(
 
     def _number_items(self, labels, go_on):
         """Return all items, those known first, and the numbers (n, 2) of the labels."""
-        try:
-            found, where = np.unique(labels, return_inverse=True)
-        except TypeError:
-            kinds = sorted({type(label).__name__ for label in labels.ravel()})
-            raise ValueError(
-                f"Labels of items must be of one type that can be sorted, got "
-                f"{' and '.join(kinds)}: make them all strings."
-            ) from None
-        where = where.reshape(labels.shape)
+        found, where = numbered_labels(labels)
         if not go_on:
             return found, where
         numbers = self._numbers_of(found)
@@ -460,6 +454,7 @@ class BradleyTerry(
 
     # Matches
 
+    @lazily
     def predict_proba(self, X: ArrayLike, method: str = "quadrature") -> np.ndarray:
         """Return the probabilities of the results of matches.
 
@@ -489,6 +484,12 @@ class BradleyTerry(
             )
         return self._outcomes(*open_labels(self, X, reset=False), method)
 
+    def _example_rows(self):
+        """Return a match, as X has them."""
+        match = self.items_[:2].tolist()
+        more = [1] * (self.n_features_in_ - 2)
+        return np.array([match + more], self.items_.dtype if not more else object)
+
     def _outcomes(self, labels, home, method="quadrature"):
         """Return the probabilities of the results of matches that have been opened."""
         codes = self._known(labels, self.handle_unknown)
@@ -503,6 +504,7 @@ class BradleyTerry(
             for node, weight in zip(*rule, strict=True)
         )
 
+    @lazily
     def predict_log_proba(self, X: ArrayLike, method: str = "quadrature") -> np.ndarray:
         """Return the logarithms of the probabilities of the results of matches.
 
@@ -521,6 +523,7 @@ class BradleyTerry(
         with np.errstate(divide="ignore"):  # a probability of zero has one too
             return np.log(self.predict_proba(X, method))
 
+    @lazily
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable result of matches.
 
@@ -537,6 +540,7 @@ class BradleyTerry(
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(axis=1)]
 
+    @averaged
     def score(
         self, X: ArrayLike, y: Given = None, sample_weight: Given = None
     ) -> float:

@@ -1,12 +1,18 @@
 """Matches as they come in: labels, results and weights; and as the model wants them."""
 
 import contextlib
+from copy import copy
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_array
 
+from skvrem.data import of_dask, open_remote
+from skvrem.utils._blocks import check_columns_of, check_weighted
+from skvrem.utils._remote import check_chunks
 from skvrem.utils._validation import check_weight, validate_data
 from skvrem.vi.bradley_terry._model import Matches
 from skvrem.vi.gaussian._guards import check_in_memory
@@ -113,7 +119,8 @@ def open_matches(estimator, X, y, sample_weight, ties, reset):
     ValueError
         As `open_labels`, or for a result out of range, with its row.
     """
-    check_in_memory(y=y, sample_weight=sample_weight)
+    if any(map(of_dask, (X, y, sample_weight))):
+        return _open_blocks(estimator, X, y, sample_weight, ties, reset)
     labels, home = open_labels(estimator, X, reset)
     n = len(labels)
     result = np.ones(n) if y is None else _results(y, n, ties)
@@ -122,6 +129,83 @@ def open_matches(estimator, X, y, sample_weight, ties, reset):
         return labels, home, result, np.ones(n)
     kept = weight > 0.0
     return labels[kept], home[kept], result[kept], weight[kept]
+
+
+class Counted(NamedTuple):
+    """Different matches (labels, who is at home, result), and what each of them weighs.
+
+    A row of weight that is zero for all is none.
+    """
+
+    labels: np.ndarray
+    home: np.ndarray
+    result: np.ndarray
+    weight: np.ndarray
+
+    @classmethod
+    def of(cls, labels, home, result, weight):
+        """Return the matches of some, each once."""
+        items, codes = numbered_labels(labels)
+        keys = np.column_stack([codes, home, result])
+        keys, where = np.unique(keys, axis=0, return_inverse=True)
+        weight = np.bincount(where.ravel(), weight, len(keys))
+        return cls(items[keys[:, :2].astype(int)], keys[:, 2], keys[:, 3], weight)
+
+    def merged(self, other):
+        """Return the matches of both."""
+        return Counted.of(*map(_appended, self, other))
+
+
+def _appended(a, b):
+    if len(a) and len(b) and (a.dtype.kind in "US") != (b.dtype.kind in "US"):
+        a, b = a.astype(object), b.astype(object)  # which are told of, not converted
+    return b if not len(a) else a if not len(b) else np.concatenate([a, b])
+
+
+def numbered_labels(labels):
+    """Return all labels in order, and the number of each.
+
+    Raises
+    ------
+    ValueError
+        If they are of types that have no order.
+    """
+    try:
+        found, where = np.unique(labels, return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in labels.ravel()})
+        raise ValueError(
+            f"Labels of items must be of one type that can be sorted, got "
+            f"{' and '.join(kinds)}: make them all strings."
+        ) from None
+    return found, where.reshape(labels.shape)
+
+
+def _open_blocks(estimator, X, y, sample_weight, ties, reset):
+    """Return matches that lie in the blocks of dask, counted where they lie."""
+    y, weight = check_columns_of(estimator, X, y, sample_weight, reset=reset)
+    light = copy(estimator)
+    vars(light).pop("_rows", None)
+    vars(light).pop("feature_names_in_", None)
+    light.n_features_in_ = X.shape[1]
+    count = partial(_counted, light, ties, reset)
+    data, _ = open_remote(X, _look, weight, y, numbers=False)
+    check_weighted(data)
+    return tuple(data.chunks().reduce(count, Counted.merged))
+
+
+def _look(rows, columns):
+    check_chunks(rows, sparse=False)
+
+
+def _counted(estimator, ties, reset, batch):
+    """Return the `Counted` matches of a block."""
+    weight = batch.weight if batch.weight.size else None
+    if weight is not None and not weight.any():
+        labels = np.empty((0, 2), batch.rows.dtype)
+        return Counted(labels, *(np.empty(0) for _ in range(3)))
+    given = batch.rows, batch.targets, weight, ties
+    return Counted.of(*open_matches(copy(estimator), *given, reset=reset))
 
 
 def _results(y, n, ties):

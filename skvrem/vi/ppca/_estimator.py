@@ -1,6 +1,7 @@
 """Principal components with uncertainty: the scikit-learn shell."""
 
 import time
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -10,12 +11,14 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
+from skvrem.data import averaged, lazily, of_dask, open_remote
 from skvrem.utils._base import (
     ComponentsMixin,
     VersionedPickle,
     feature_names,
     summary_table,
 )
+from skvrem.utils._blocks import check_block, check_columns_of, check_weighted
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -29,7 +32,7 @@ from skvrem.utils._validation import (
     validate_data,
 )
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
-from skvrem.vi.gaussian._guards import CENTRE, SCALES, check_in_memory, whole_fit
+from skvrem.vi.gaussian._guards import CENTRE, SCALES, whole_fit
 from skvrem.vi.gaussian._model_posterior import LowRank, MeanField
 from skvrem.vi.ppca._model import (
     PPCAModel,
@@ -50,6 +53,21 @@ DRAWN, PAIRS = 100_000, (4, 32)
 MOST_LOADINGS = 1000
 # Variance of all columns under which noise would have an infinite precision.
 LEAST_TRACE = 1e-75
+
+
+def _moments_of_block(batch):
+    """Return the moments of a block of rows."""
+    weight = batch.weight if batch.weight.size else None
+    if weight is not None and not weight.any():
+        return None
+    return SecondMoments.of(batch.rows, weight)
+
+
+def _merged(a, b):
+    """Return the moments of two blocks, None of one that has no weight."""
+    if a is None or b is None:
+        return a if b is None else b
+    return a.merged(b)
 
 
 class BayesianPPCA(
@@ -262,16 +280,13 @@ class BayesianPPCA(
     @with_callbacks
     def _fit(self, X, y, sample_weight, go_on=False):
         began = time.perf_counter()
-        check_in_memory(X=X, sample_weight=sample_weight)
-        X = self._rows(X, reset=not go_on, ensure_min_samples=1 if go_on else 2)
-        d, k = X.shape[1], int(self.n_components)
+        moments, n_rows, dtype = self._moments_of(X, sample_weight, go_on)
+        d, k = moments.d, int(self.n_components)
         if k > d:
             raise ValueError(
                 f"n_components={k} must be at most n_features={d}, the number of "
                 "columns of X."
             )
-        moments = SecondMoments.of(X, check_weight(sample_weight, len(X)))
-        n_rows, dtype = len(X), X.dtype
         if go_on:
             moments = SecondMoments(*self._moments).merged(moments)
             n_rows, dtype = n_rows + self.n_samples_seen_, self.components_.dtype
@@ -315,6 +330,21 @@ class BayesianPPCA(
             scale = np.sqrt(np.einsum("ij,ij->i", root, root))
             scale = scale.reshape(self.components_.shape).astype(dtype)
             self.components_std_ = scale
+
+    def _moments_of(self, X, sample_weight, go_on):
+        """Return the moments of rows, their number and their dtype."""
+        least = 1 if go_on else 2
+        if not (of_dask(X) or of_dask(sample_weight)):
+            X = self._rows(X, reset=not go_on, ensure_min_samples=least)
+            moments = SecondMoments.of(X, check_weight(sample_weight, len(X)))
+            return moments, len(X), X.dtype
+        _, weight = check_columns_of(self, X, None, sample_weight, reset=not go_on)
+        data, _ = open_remote(X, partial(check_block, power=4), weight)
+        check_weighted(data)
+        if data.n_units < least:
+            raise ValueError(f"X has {data.n_units} sample(s), at least 2 are needed.")
+        moments = data.chunks().reduce(_moments_of_block, _merged)
+        return moments, data.n_units, data.dtype
 
     def _run(self, model, began, report):
         """Find means and standard deviations in turns, until neither moves."""
@@ -387,6 +417,7 @@ class BayesianPPCA(
         noise = self.noise_variance_ + variance.sum(axis=0)
         return LowRank(self.mean_, noise, self.components_.T)
 
+    @lazily
     def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the posterior means of the latent variables of rows.
 
@@ -406,6 +437,7 @@ class BayesianPPCA(
         projection = q.precision_times(q.factor.T).T
         return (X - self.mean_) @ projection.astype(X.dtype)
 
+    @lazily
     def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
         """Return the rows that latent variables stand for.
 
@@ -420,7 +452,6 @@ class BayesianPPCA(
             Without noise.
         """
         check_is_fitted(self)
-        check_in_memory(Z=Z)
         Z = check_array(Z, dtype=(np.float64, np.float32), input_name="Z")
         k = self.components_.shape[0]
         if Z.shape[1] != k:
@@ -451,6 +482,7 @@ class BayesianPPCA(
         """
         return self._predictive().precision
 
+    @lazily
     def score_samples(self, X: ArrayLike) -> np.ndarray:
         """Return the log density of rows, in nats.
 
@@ -472,6 +504,7 @@ class BayesianPPCA(
         (found,) = log_densities(rows, [q.factor.T / root], 1.0)
         return found - np.log(root).sum()
 
+    @averaged
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean log density of rows, in nats a row.
 
