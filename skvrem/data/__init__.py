@@ -8,6 +8,7 @@ from skvrem.data._lazy import (
     streamed,
     total_over_blocks,
 )
+from skvrem.data._moments import column_moments
 from skvrem.data._source import as_source
 from skvrem.utils._remote import is_dask, of_dask
 
@@ -15,6 +16,7 @@ __all__ = [
     "as_source",
     "averaged",
     "check_full_passes",
+    "column_moments",
     "is_dask",
     "lazily",
     "of_dask",

@@ -160,12 +160,24 @@ def check_columns(X):
     least = np.abs(X[0].astype(np.float64) - X[-1]) / np.sqrt(2.0 * len(X))
     for j in np.flatnonzero(np.abs(mean) > FAR * least):
         column = np.asarray(X[:, j], np.float64)
-        if column.max() > column.min() and np.abs(mean[j]) > FAR * column.std():
-            raise ValueError(
-                f"Column {j} of X lies about {mean[j]:.3g} and varies by "
-                f"{column.std():.3g} only, which is too far from zero for its "
-                f"coefficient to be told from the intercept. {CENTRE}"
-            )
+        if column.max() > column.min():
+            _check_column(j, mean[j], column.std())
+
+
+def check_moments(moments):
+    """Check the same by the moments of columns."""
+    for j, column in enumerate(zip(moments.mean, moments.deviation, strict=True)):
+        if column[1] > 0.0:
+            _check_column(j, *column)
+
+
+def _check_column(j, mean, deviation):
+    if np.abs(mean) > FAR * deviation:
+        raise ValueError(
+            f"Column {j} of X lies about {mean:.3g} and varies by {deviation:.3g} "
+            "only, which is too far from zero for its coefficient to be told from the "
+            f"intercept. {CENTRE}"
+        )
 
 
 def check_pivots(precision):

@@ -213,8 +213,9 @@ class GaussianModel(PlainModel):
     ----------
     family : object
         Of ``_model_families.py``.
-    y : ndarray
-        Targets of the rows of the container, as the family wants them.
+    y : ndarray or None
+        Targets of the rows of the container, as the family wants them; None: batches
+        bring theirs.
     prior : MeanField, FullRank or LowRank
         Over all D coefficients.
     total_weight : float
@@ -328,6 +329,10 @@ class GaussianModel(PlainModel):
         chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
         return reduce(accumulate, parallel_map(evaluate, chunks), None)
 
+    def targets_of(self, batch):
+        """Return the targets of the rows of a batch's container."""
+        return batch.targets if self.y is None else self.y
+
     def _sums(self, parameters, batch, chunk):
         p, k = parameters.mean.shape
         rank = 0 if self.full else parameters.factor.shape[2]
@@ -337,9 +342,8 @@ class GaussianModel(PlainModel):
         for tile, where in tiles(batch, *chunk, self.intercept):
             weight = batch.weight[where] if batch.weight.size else batch.weight
             a, low, half = self._predictors(parameters, tile)
-            loss, residual, curve = self.family.expectations(
-                a, half, self.y[where], weight
-            )
+            y = self.targets_of(batch)[where]
+            loss, residual, curve = self.family.expectations(a, half, y, weight)
             objective -= loss
             tile.add_transposed(residual, gradient)
             self._add_curvature(tile, curve, curvature)
@@ -420,7 +424,7 @@ class GaussianModel(PlainModel):
     def log_likelihoods(self, draws, batch):
         """Return log p(y | x, theta) of draws (s, D) for each row, of shape (s, m)."""
         z = self.draws_of_predictors(draws, batch)
-        return self.family.log_likelihood(z, self.y[batch.ids])
+        return self.family.log_likelihood(z, self.targets_of(batch)[batch.ids])
 
     def draws_of_predictors(self, draws, batch):
         """Return the predictors of rows at draws (s, D), of shape (s, m, k)."""

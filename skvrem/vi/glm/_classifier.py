@@ -1,6 +1,7 @@
 """Bayesian logistic regression: the scikit-learn shell."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,12 +12,13 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.data import as_source
+from skvrem.data import as_source, averaged, lazily, of_dask, streamed
+from skvrem.utils._blocks import classes_of, numbered
 from skvrem.utils._classes import number_classes, stream_classes
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._validation import check_weight
 from skvrem.vi.gaussian._answers import BLOCK, check_method, noisy_predictors, tail_of
-from skvrem.vi.gaussian._guards import check_in_memory, checked
+from skvrem.vi.gaussian._guards import checked
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model_families import (
     Logistic,
@@ -25,6 +27,7 @@ from skvrem.vi.gaussian._model_families import (
     probabilities,
 )
 from skvrem.vi.glm._estimator import GaussianPosterior
+from skvrem.vi.glm._input import few_in_memory, open_blocks
 
 # Draws of the predictors for intervals, and of coefficients for method="mc".
 DRAWS = 1000
@@ -220,10 +223,20 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         self.verbose_interval = verbose_interval
 
     def _open(self, X, y, sample_weight, given, reset, known=None):
+        if any(map(of_dask, (X, y, sample_weight))):
+            return self._open_blocks(X, y, sample_weight, reset)
         X, y = checked(self, X, y, reset=reset, accept_sparse="csr")
         weight = check_weight(sample_weight, X.shape[0])
         targets = self._targets(y, weight, given, known)
         return as_source(X, weight), targets, X.dtype
+
+    def _open_blocks(self, X, y, sample_weight, reset):
+        """Return what `_open` does, of the rows of a fit on dask."""
+        data, seen = open_blocks(self, X, y, sample_weight, reset, "labels")
+        self.classes_, _ = classes_of(self, seen)
+        dtype = np.float64 if len(self.classes_) == 2 else np.int32
+        data = data.with_columns(partial(numbered, self.classes_, dtype=dtype))
+        return *few_in_memory(self, data), data.dtype
 
     def _targets(self, y, weight, given, known=None):
         known = known if given is self else self.classes_
@@ -261,6 +274,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         labels = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return [f"{label}" for label in labels]
 
+    @streamed
     def partial_fit(
         self,
         X: MatrixLike,
@@ -336,6 +350,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         numbers = self._sample_predictive(X, n_samples, random_state, groups)
         return self.classes_[numbers.astype(int)]
 
+    @averaged
     def score(
         self,
         X: MatrixLike,
@@ -361,10 +376,10 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         accuracy : float
             Between 0 and 1.
         """
-        check_in_memory(y=y, sample_weight=sample_weight)
         labels = self.predict(X, groups)
         return float(accuracy_score(y, labels, sample_weight=sample_weight))
 
+    @lazily
     def predict(self, X: MatrixLike, groups: ArrayLike | None = None) -> np.ndarray:
         """Return the most probable class of rows.
 
@@ -383,6 +398,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         check_is_fitted(self)
         return self.classes_[self.predict_proba(X, groups=groups).argmax(axis=1)]
 
+    @lazily
     def predict_log_proba(
         self, X: MatrixLike, groups: ArrayLike | None = None
     ) -> np.ndarray:
@@ -405,6 +421,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
 
     # Predictions
 
+    @lazily
     def predict_proba(
         self,
         X: MatrixLike,
@@ -453,6 +470,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
 
         return self._predictors(X, answer, groups)
 
+    @lazily
     def predict_proba_interval(
         self, X: MatrixLike, level: float = 0.95, groups: ArrayLike | None = None
     ) -> np.ndarray:

@@ -1,7 +1,8 @@
 """What the estimators of generalised linear models share: fit, stream, posterior."""
 
 import time
-from typing import Self
+from functools import partial
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,10 +10,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import as_source
+from skvrem.data import as_source, check_full_passes, column_moments
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import MatrixLike
-from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
+from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -31,6 +32,7 @@ from skvrem.vi.gaussian._guards import (
     StreamsWithoutBound,
     check_columns,
     check_in_memory,
+    check_moments,
     check_pivots,
     check_prior_scale,
     check_unchanged,
@@ -57,6 +59,24 @@ POSITIVE = (
     "concentration",
     "population_scale",
 )
+
+
+class LogLikelihoods(NamedTuple):
+    """Log-likelihoods of all rows at draws of the coefficients, of shape (n_draws,)."""
+
+    total: np.ndarray
+
+
+def _log_likelihoods(model, draws, batch):
+    """Return those of a batch, some rows and draws at a time."""
+    total = np.zeros(len(draws))
+    for start, stop in row_chunks(batch.start, batch.stop, PREDICT_ROWS):
+        part = batch._replace(start=start, stop=stop)
+        weight = batch.weight[part.ids] if batch.weight.size else np.ones(stop - start)
+        some = np.array_split(draws, max(1, len(draws) // DRAWS_AT_ONCE))
+        each = [model.log_likelihoods(one, part) @ weight for one in some]
+        total += np.concatenate(each)
+    return LogLikelihoods(total)
 
 
 class GaussianPosterior(
@@ -142,8 +162,9 @@ class GaussianPosterior(
             check_parameters(self, **dict.fromkeys(POSITIVE, SCALES))
             check_steps(self)
             check_prior_scale(self, self._prior_options)
-            check_in_memory(X=X, y=y, sample_weight=sample_weight, groups=groups)
             grouped = groups is not None or self.groups is not None
+            if grouped:
+                check_in_memory(X=X, y=y, sample_weight=sample_weight, groups=groups)
             if "stream" in stream and hasattr(self, "posterior_"):
                 self._check_same(grouped)
             elif not grouped:
@@ -168,8 +189,11 @@ class GaussianPosterior(
         given = X, y, sample_weight, self, not go_on
         data, targets, dtype = self._open(*given, **more)
         # Columns of a later batch may hardly vary: what was before tells them apart.
-        if not go_on and self.fit_intercept and isinstance(data.rows, np.ndarray):
-            check_columns(data.rows)
+        if not go_on and self.fit_intercept and not data.sparse:
+            if data.remote:
+                check_moments(column_moments(data).plain)
+            else:
+                check_columns(data.rows)
         last = vars(self).get("posterior_") if go_on or self.warm_start else None
         new, memory, known = (data, targets), None, seen
         if go_on:
@@ -191,6 +215,8 @@ class GaussianPosterior(
             about = prior, family, self.fit_intercept
             prior, data, targets = memory.beneath(*about, data, targets)
         plan = plan_fit(self, prior.n_dim, family.n_predictors)
+        if plan.name != "batch":
+            check_full_passes(data, plan.name)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         rng = np.random.default_rng(seed)
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
@@ -259,13 +285,13 @@ class GaussianPosterior(
         """Return what is kept of the rows before a batch."""
         if "_memory" in vars(self):
             return self._memory
-        if "_rows" in vars(self):
+        if "_rows" in vars(self) and not self._rows[0].remote:
             return self._memory_of(*self._rows)
         return Memory.nothing(self.posterior_)  # rows of a fit do not travel
 
     def _stepping(self, model, data, plan, point):
         """Return the model of minibatch steps, and the plan with what they are."""
-        if not isinstance(data.rows, np.ndarray):
+        if data.sparse:
             raise ValueError(
                 f"solver={plan.name!r} needs dense rows: pass X.toarray(), or choose "
                 "solver='batch', which takes sparse ones."
@@ -427,15 +453,8 @@ class GaussianPosterior(
         data, targets, prior = self._rows
         model = self._posterior_model(data.n_units, targets)
 
-        def total(chunk):
-            batch, weight = data.batch(*chunk), data.weight[slice(*chunk)]
-            parts = np.array_split(draws, max(1, len(draws) // DRAWS_AT_ONCE))
-            each = (model.log_likelihoods(part, batch) for part in parts)
-            sums = (one @ weight if weight.size else one.sum(axis=1) for one in each)
-            return np.concatenate(list(sums))
-
         with threads(self.n_jobs), one_blas_thread():
-            found = sum(parallel_map(total, row_chunks(0, data.n_units, PREDICT_ROWS)))
+            found = data.chunks().sum(partial(_log_likelihoods, model, draws)).total
         return found + prior.logpdf(draws)
 
     def _open_fitted(self, X, y, sample_weight, **more):

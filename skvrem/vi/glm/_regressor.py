@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize_scalar
-from scipy.special import betainc, pdtr
+from scipy.special import betainc, pdtr, xlogy
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score, r2_score
 from sklearn.preprocessing import StandardScaler
@@ -20,11 +20,18 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from skvrem.data import as_source
+from skvrem.data import (
+    as_source,
+    column_moments,
+    lazily,
+    of_dask,
+    streamed,
+    total_over_blocks,
+)
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._validation import among, check_magnitude, check_weight
 from skvrem.vi.gaussian._answers import deviation, quantile, tail_of
-from skvrem.vi.gaussian._guards import check_in_memory, checked, feature_scales
+from skvrem.vi.gaussian._guards import checked, feature_scales
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import (
@@ -34,6 +41,7 @@ from skvrem.vi.gaussian._model_families import (
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.glm._estimator import GaussianPosterior
+from skvrem.vi.glm._input import few_in_memory, open_blocks
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
 
@@ -59,6 +67,17 @@ TAU_STEP, LEAST_DF = 1e-2, 3.0
 COUNT_NODES, MOST_COUNT_NODES, COUNT_ROWS = 64, 4096, 1024
 
 
+def _targets_of_block(estimator, columns):
+    """Return the columns of a block with targets as the family wants them."""
+    weight, y, offset = columns
+    if len(y):
+        estimator._check_targets(y)
+        y = estimator._targets(y, weight, estimator, offset)
+    elif offset is not None and estimator.family in COUNTS:
+        y = np.empty((0, 2))
+    return columns._replace(targets=np.asarray(y, np.float64), groups=None)
+
+
 class ConcentrationModel(GaussianModel):
     """Negative binomial counts whose concentration is that of the highest bound.
 
@@ -76,10 +95,39 @@ class ConcentrationModel(GaussianModel):
 
     def refined(self, point):
         """Return the model with the best concentration at a point."""
+        if self.data.remote:
+            # The rows stay where they are, and are asked again.
+            travels = self.changed(data=None), point.parameters
+            chunks = self.data.chunks()
+
+            def loss(log_r):
+                return chunks.sum(partial(_loss_of_block, *travels, log_r)).loss
+
+            return self.changed(family=_counts_of_least(loss))
         batch = self.data.batch(0, self.data.n_units)
         a, v = self.predictors(point.parameters, batch)
+        y = self.targets_of(batch)
+        return self.changed(family=best_concentration(a, v, y, self.data.weight))
 
-        return self.changed(family=best_concentration(a, v, self.y, self.data.weight))
+    def changed(self, **changes):
+        """Return the model with other attributes; see `GaussianModel`."""
+        return super().changed(**({"data": self.data} | changes))
+
+    def __getstate__(self):
+        return vars(self) | {"data": None}  # rows stay where they are
+
+
+class Loss(NamedTuple):
+    """Of some rows."""
+
+    loss: float
+
+
+def _loss_of_block(model, parameters, log_r, batch):
+    a, v = model.predictors(parameters, batch)
+    family = OverdispersedCounts(np.exp(log_r))
+    y = model.targets_of(batch)
+    return Loss(family.expectations(a, v, y, batch.weight)[0])
 
 
 def best_concentration(a, v, y, weight):
@@ -92,9 +140,43 @@ def best_concentration(a, v, y, weight):
         family = OverdispersedCounts(np.exp(log_r))
         return family.expectations(a, v, y, weight)[0]
 
+    return _counts_of_least(loss)
+
+
+def _counts_of_least(loss):
+    """Return the counts of the least loss, of the logarithm of the concentration."""
     ends = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION])
     best = minimize_scalar(loss, bounds=ends, method="bounded").x
     return OverdispersedCounts(float(np.exp(best)))
+
+
+def _log_rate_of(data, targets=None):
+    """Return `_log_rate` of a source, whose batches may bring the targets."""
+    if data.remote:
+        top = data.chunks().reduce(_top_of_block, max)
+        sums = data.chunks().sum(partial(_rates_of_block, top))
+        rate = sums.counts / sums.exposure
+        return float(np.log(max(rate, LEAST_RATE)) - top)
+    return _log_rate(targets, data.weight if data.weight.size else None)
+
+
+class Rates(NamedTuple):
+    """Sums of counts, and of what they were counted in."""
+
+    counts: float
+    exposure: float
+
+
+def _top_of_block(batch):
+    return float(batch.targets[:, 1].max()) if batch.targets.ndim > 1 else 0.0
+
+
+def _rates_of_block(top, batch):
+    y, weight = batch.targets, batch.weight if batch.weight.size else 1.0
+    exposure, counts = np.ones(len(y)), y
+    if y.ndim > 1:
+        exposure, counts = np.exp(y[:, 1] - top), y[:, 0]
+    return Rates(float(np.sum(weight * counts)), float(np.sum(weight * exposure)))
 
 
 def _log_rate(targets, weight):
@@ -393,7 +475,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return self._see(X, y, sample_weight, groups, offset=offset)
 
     def _open(self, X, y, sample_weight, given, reset, offset=None):
-        check_in_memory(offset=offset)
+        if any(map(of_dask, (X, y, sample_weight, offset))):
+            return self._open_blocks(X, y, sample_weight, reset, offset)
         self._check_targets(y)
         options = {"accept_sparse": "csr", "y_numeric": True}
         X, y = checked(self, X, y, reset=reset, **options)
@@ -401,8 +484,20 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         targets = self._targets(y, weight, given, offset)
         return as_source(X, weight), targets, X.dtype
 
+    def _open_blocks(self, X, y, sample_weight, reset, offset):
+        """Return what `_open` does, of the rows of a fit on dask."""
+        if y is None or not of_dask(y):
+            self._check_targets(y)
+        given = self, X, y, sample_weight, reset, "numbers"
+        data, _ = open_blocks(*given, beside=offset)
+        data = data.with_columns(partial(_targets_of_block, self._of_parameters()))
+        return *few_in_memory(self, data), data.dtype
+
+    def _of_parameters(self):
+        """Return an estimator of the same parameters, which travels light."""
+        return type(self)(**self.get_params(deep=False))
+
     def _targets(self, y, weight, given, offset=None):
-        check_in_memory(offset=offset)
         y = np.asarray(y, np.float64)
         check_magnitude(y, "y")
         counts = given.family in COUNTS
@@ -443,6 +538,13 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def _units(self, data, targets):
         """Return the targets' mean and deviation, and those of the features."""
+        if data.remote:
+            moments = column_moments(data, targets=True).weighted
+            deviations = np.where(moments.deviation > 0.0, moments.deviation, 1.0)
+            known = moments.mean[:-1], deviations[:-1]
+            if self.family == "gaussian":
+                return moments.mean[-1], deviations[-1], *known
+            return _log_rate_of(data), 1.0, *known
         rows = data.rows
         csr = hasattr(rows, "indptr")
         if csr:
@@ -597,8 +699,13 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         cross = axes.T @ solve_triangular(root, sums.gradient[:, 0], lower=True)
         # The log-likelihood with noise 1 is -|y - X mu|^2 / 2 and a constant.
         n = data.total_weight
-        weight = data.weight if data.weight.size else None
-        of_targets = square = float(np.average(np.square(y), weights=weight))
+        if data.remote:
+            moments = column_moments(data, targets=True).weighted
+            of_targets = moments.square[-1] / n + np.square(moments.mean[-1])
+        else:
+            weight = data.weight if data.weight.size else None
+            of_targets = np.average(np.square(y), weights=weight)
+        of_targets = square = float(of_targets)
         if prior.mean.any():
             square = max(0.0, -2.0 * float(sums.objective) / n - np.log(2.0 * np.pi))
         # Rows that fit exactly, or are all zero, would leave no noise at all.
@@ -637,8 +744,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _first_mean(self, model, data, prior):
         mean = super()._first_mean(model, data, prior)
         if self.family in COUNTS and self.fit_intercept:
-            weight = data.weight if data.weight.size else None
-            mean[-1] = _log_rate(model.y, weight)
+            mean[-1] = _log_rate_of(data, model.y)
         return mean
 
     def _attributes(self, posterior, k, dtype):
@@ -709,6 +815,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _labels(self):
         return ["coefficient"]
 
+    @streamed
     def partial_fit(
         self,
         X: MatrixLike,
@@ -786,6 +893,12 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         std : ndarray of shape (n_samples,)
             If asked for: of what is not known and of the noise together.
         """
+        both = self._means_and_deviations(X, offset=offset, groups=groups)
+        return (both[:, 0], both[:, 1]) if return_std else both[:, 0]
+
+    @lazily
+    def _means_and_deviations(self, X, *, offset=None, groups=None):
+        """Return means and standard deviations of new targets, (n_samples, 2)."""
         a, v = self._moments(X, offset, groups)
         if self._of_fit.family == "gaussian":
             mean, variance = a, (v + self._noise) * deviation(self._df) ** 2
@@ -794,8 +907,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             variance = mean + mean**2 * np.expm1(v)
             if self._of_fit.family == "negative-binomial":
                 variance += mean**2 * np.exp(v) / self.concentration_
-        return (mean, np.sqrt(variance)) if return_std else mean
+        return np.column_stack([mean, np.sqrt(variance)])
 
+    @lazily
     def predict_mean_interval(
         self,
         X: MatrixLike,
@@ -829,6 +943,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         ends = a[:, None] + np.sqrt(v)[:, None] * ends
         return ends if self._of_fit.family == "gaussian" else np.exp(ends)
 
+    @lazily
     def predict_interval(
         self,
         X: MatrixLike,
@@ -938,7 +1053,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             are all the same, 1 if they are predicted exactly and 0 otherwise; of a
             single row NaN, with a warning.
         """
-        check_in_memory(y=y, sample_weight=sample_weight)
+        given = X, y, sample_weight, offset, groups
+        if any(map(of_dask, given)):
+            return self._score_blocks(*given)
         mean = self.predict(X, offset=offset, groups=groups)
         if self._of_fit.family == "gaussian" or len(mean) < 2:
             return r2_score(y, mean, sample_weight=sample_weight)
@@ -947,8 +1064,49 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return float(np.array_equal(y, mean))
         return d2_tweedie_score(y, mean, sample_weight=sample_weight, power=1)
 
+    def _score_blocks(self, X, y, sample_weight, offset, groups):
+        """Return the score of rows of dask, by two passes over them."""
+        given = {"y": y, "sample_weight": sample_weight}
+        given |= {"offset": offset, "groups": groups}
+        n, weight, mean = total_over_blocks(self, _targets_summed, X, **given)
+        if not weight > 0.0:
+            raise ValueError("sample_weight is zero for every sample of X.")
+        mean /= weight
+        about = partial(_losses, float(mean))
+        lost, total = total_over_blocks(self, about, X, **given)
+        if n < 2.0:
+            return r2_score([0.0], [0.0])  # which warns, and says NaN
+        if total == 0.0:
+            return 1.0 if lost == 0.0 else 0.0
+        return float(1.0 - lost / total)
+
     def _moments(self, X, offset, groups):
         """Return means and variances of the linear predictors of rows."""
         both = self._predictors(X, lambda a, v, *_: np.column_stack([a, v]), groups)
         a, v = both.T
         return a + _checked_offset(offset, len(a)), v
+
+
+def _targets_summed(estimator, X, y, sample_weight=None, **given):
+    """Return the number of rows of a block, their weight, and weighted targets."""
+    weight = np.ones(len(y)) if sample_weight is None else sample_weight
+    y = np.asarray(y, np.float64)
+    return np.array([len(y), np.sum(weight), np.sum(weight * y)])
+
+
+def _losses(mean, estimator, X, y, sample_weight=None, **given):
+    """Return what predictions of a block lose, and what the mean of all targets does.
+
+    Squares; of counts, Poisson's deviance.
+    """
+    if not len(y):
+        return np.zeros(2)
+    weight = np.ones(len(y)) if sample_weight is None else sample_weight
+    y, found = np.asarray(y, np.float64), estimator.predict(X, **given)
+
+    def lost(about):
+        if estimator._of_fit.family == "gaussian":
+            return np.sum(weight * np.square(y - about))
+        return np.sum(weight * 2.0 * (xlogy(y, y / about) - y + about))
+
+    return np.array([lost(found), lost(mean) if mean else 0.0])
