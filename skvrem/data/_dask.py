@@ -332,6 +332,10 @@ class DaskSource:
         self.total_weight = float(sum(one.weight for one in facts))
         self.n_weighted = sum(one.n_weighted for one in facts)
 
+    def beside(self, fresh):
+        """Return numbers of each row, ``fresh(n_rows)`` of a block; see `Beside`."""
+        return Beside(fresh)
+
     def with_columns(self, function):
         """Return the source with other columns, made of these block by block, and kept.
 
@@ -476,7 +480,14 @@ class DaskPartition:
             yield from results
 
     def sum(self, function):
-        """Return the sum of ``function(batch)``, reduced in a tree near the rows."""
+        """Return the sum of ``function(batch)``, reduced in a tree near the rows.
+
+        Fields of named tuples that `function` was made of may be `Beside`: it sees the
+        numbers of the batch's own rows in their place.
+        """
+        places = _places(function)
+        if places:
+            return self._sum_beside(function, places)
         return _joined(self._tasks(_sum, function), _add)
 
     def reduce(self, function, merge):
@@ -485,6 +496,33 @@ class DaskPartition:
         Neither may change what it is given.
         """
         return _joined(self._tasks(_map_one, function), merge)
+
+    def _sum_beside(self, function, places):
+        """Return the sum of a function that reads and writes what is beside rows."""
+        besides = [getattr(function.args[i], name) for i, name in places]
+        written = [name in function.args[i].written for i, name in places]
+        function = _without(function, places)
+        states = zip(*(one.of_blocks(len(self.specs)) for one in besides), strict=True)
+        how = places, written, [one.fresh for one in besides]
+        what, function = _delayed(_sum_of_both), _sent(function)
+        source = self.source
+        blocks = zip(source.parts, source._columns, states, strict=True)
+        kept = [
+            what(function, how, list(state), block, *parts)
+            for block, parts, state in blocks
+        ]
+        kept = _kept(kept)
+        layer = [
+            _delayed(getitem)(one, 0)
+            for one, spec in zip(kept, self.specs, strict=True)
+            if spec[0]
+        ]
+        total, number = _joined(layer, _add), 0
+        for beside, own in zip(besides, written, strict=True):
+            if own:
+                beside.blocks = [_delayed(_state_of)(one, number) for one in kept]
+                number += 1
+        return total
 
     def _tasks(self, what, function):
         """One for each block, to be made where its rows are."""
@@ -569,6 +607,72 @@ def _sum(function, spec, *block):
 def _map_one(function, spec, *block):
     (batch,) = _batches(spec, *block)
     return function(batch)
+
+
+class Beside:
+    """Numbers of each row that live beside the rows, where these lie.
+
+    What a pass writes to is kept there for the next one. dask makes it again where it
+    is lost. It does not travel: a copy that has been pickled begins anew.
+
+    Parameters
+    ----------
+    fresh : callable
+        ``fresh(n_rows)`` returns what a block begins with.
+    blocks : list of dask.delayed.Delayed, default=None
+    """
+
+    def __init__(self, fresh, blocks=None):
+        self.fresh, self.blocks = fresh, blocks
+
+    def copy(self):
+        """Return the same numbers, to be written to."""
+        return Beside(self.fresh, self.blocks)
+
+    def of_blocks(self, n_blocks):
+        """Return what there is of each block, None where it begins."""
+        return [None] * n_blocks if self.blocks is None else self.blocks
+
+    def __getstate__(self):
+        return {"fresh": self.fresh, "blocks": None}
+
+
+def _places(function):
+    """Return where arguments of a function have what lives beside rows."""
+    return [
+        (number, name)
+        for number, argument in enumerate(getattr(function, "args", ()))
+        for name in getattr(argument, "_fields", ())
+        if isinstance(getattr(argument, name), Beside)
+    ]
+
+
+def _without(function, places, values=None):
+    """Return a function whose arguments have other values there, by default None."""
+    values, arguments = values or [None] * len(places), list(function.args)
+    for (number, name), value in zip(places, values, strict=True):
+        arguments[number] = arguments[number]._replace(**{name: value})
+    return partial(function.func, *arguments, **function.keywords)
+
+
+def _sum_of_both(function, how, states, rows, *columns):
+    """Return the sum over a block, and what it has written beside the rows."""
+    places, written, fresh = how
+    n = rows.shape[0]
+    # Copies, as a task must not write to what another has made.
+    own = [
+        make(n) if state is None else state.copy()
+        for make, state in zip(fresh, states, strict=True)
+    ]
+    found = None
+    if n:
+        function = _without(function, places, own)
+        found = _sum(function, (1, 0, None), rows, *columns)
+    return found, [one for one, new in zip(own, written, strict=True) if new]
+
+
+def _state_of(kept, number):
+    return kept[1][number]
 
 
 def _add(a, b):

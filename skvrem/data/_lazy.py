@@ -120,7 +120,7 @@ def _light(estimator, X):
 def _example(estimator, X, columns):
     """Return arguments for a row or two that could be of X."""
     if is_frame(X):
-        rows = X._meta_nonempty
+        rows = X._meta_nonempty.iloc[:1]
     elif hasattr(estimator, "_example_rows"):
         rows = estimator._example_rows()
     else:

@@ -115,6 +115,10 @@ class ArraySource:
         index = draw(self.n_units, n_units, rng).astype(self._index_dtype, copy=False)
         return self.batch(0, n_units, index=index)
 
+    def beside(self, fresh):
+        """Return numbers of each row, ``fresh(n_rows)``, which passes may write to."""
+        return fresh(self.n_units)
+
     def some(self, n_units, rng):
         """Return a source of random units, which lie where all do."""
         return self.sample(n_units, rng)

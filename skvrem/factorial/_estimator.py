@@ -10,7 +10,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source
+from skvrem.data import (
+    as_source,
+    averaged,
+    check_full_passes,
+    lazily,
+    of_dask,
+    open_remote,
+    streamed,
+)
 from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.factorial._model import FactorialModel
 from skvrem.factorial._model_bound import Parameters
@@ -28,6 +36,7 @@ from skvrem.utils._base import (
     fit_facts,
     summary_table,
 )
+from skvrem.utils._blocks import check_block, check_columns_of, check_weighted
 from skvrem.utils._columns import Weights
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
@@ -355,6 +364,11 @@ class FactorialMixture(
 
     def _open(self, X, sample_weight, reset):
         """Validate rows and weights; return their source and dtype."""
+        if of_dask(X) or of_dask(sample_weight):
+            _, weight = check_columns_of(self, X, None, sample_weight, reset=reset)
+            data, _ = open_remote(X, check_block, weight)
+            check_weighted(data)
+            return data, data.dtype
         X = self._check_X(X, reset)
         return as_source(X, check_weight(sample_weight, X.shape[0])), X.dtype
 
@@ -401,6 +415,7 @@ class FactorialMixture(
         plan = solvers.plan_em(
             self, data.n_units, k * d, solver=solver, most_blocks=blocks
         )
+        check_full_passes(data, plan.name)
         keep_sums = plan.keeps_sums(blocks)
         warm = self.warm_start and hasattr(self, "components_")
         total, variance = data.total_weight, found.variance
@@ -414,10 +429,10 @@ class FactorialMixture(
         def start(rng):
             model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
             if warm:
-                point = resume(self, model, data.n_units, d)
+                point = resume(self, model, data, d)
                 point, passes = model.refill(point, data)
             else:
-                point = model.start(starting_parameters(self, found, rng), data.n_units)
+                point = model.start(starting_parameters(self, found, rng), data)
                 passes = 0.0
             first = next(left)
             if first == "auto":
@@ -464,6 +479,7 @@ class FactorialMixture(
             "_sums": tuple(point.statistics[:5]),
         }
 
+    @streamed
     def partial_fit(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Self:
         """Update the components with one batch of a stream.
 
@@ -510,7 +526,7 @@ class FactorialMixture(
             if first:
                 point = model.start(starting_parameters(self, found, rng))
             else:
-                point = resume(self, model, 0, data.n_features)
+                point = resume(self, model, None, data.n_features)
             step = solvers.stream_step(self, model, point, data, seen / data.n_units)
             moved = model.reseed(step.point, data, rng)
             found = self._attributes(moved, dtype) | {
@@ -538,6 +554,7 @@ class FactorialMixture(
         with one_blas_thread(), threads(self.n_jobs):
             return model.evaluate(parameters, X, codes)
 
+    @lazily
     def transform(self, X: ArrayLike) -> np.ndarray:
         r"""Return the probabilities that the components are active in each row.
 
@@ -559,6 +576,7 @@ class FactorialMixture(
         """
         return self._evaluate(X)[0]
 
+    @lazily
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the binary codes of rows: which components are active.
 
@@ -574,6 +592,7 @@ class FactorialMixture(
         """
         return (self._evaluate(X)[0] > 0.5).astype(np.int64)
 
+    @lazily
     def inverse_transform(self, X: ArrayLike) -> np.ndarray:
         """Return the rows that codes, or activation probabilities, stand for.
 
@@ -590,6 +609,7 @@ class FactorialMixture(
         check_is_fitted(self)
         return self._mix(X, self.components_, "components")
 
+    @lazily
     def score_samples(self, X: ArrayLike) -> np.ndarray:
         r"""Return a lower bound of the predictive log-likelihood of each row.
 
@@ -611,6 +631,7 @@ class FactorialMixture(
         """
         return self._evaluate(X, codes=False)[1]
 
+    @averaged
     def score(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> float:
         """Return the average of :meth:`score_samples`, in nats a row.
 

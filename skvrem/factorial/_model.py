@@ -62,9 +62,10 @@ class FactorialPoint(NamedTuple):
 
     `codes` (n_rows, K) are ν of the rows as 16-bit fractions, where a visit begins
     them. They stand still within an epoch; what the visits find goes to `after`, and
-    `recentre` lets the two change places. Without rows a visit begins at π.
-    `tempered`: the last estimate was of a temperature above 1. The statistics, an
-    average, would not say so of an update at once.
+    `recentre` lets the two change places. Without rows a visit begins at π. Those of
+    rows that lie elsewhere lie there, too. `tempered`: the last estimate was of a
+    temperature above 1. The statistics, an average, would not say so of an update at
+    once.
     """
 
     parameters: Parameters
@@ -75,6 +76,9 @@ class FactorialPoint(NamedTuple):
     trials: int = 0
     repaired: tuple = ()
     tempered: bool = False
+
+    #: What a pass writes to.
+    written = ("after",)
 
 
 @dataclass(eq=False)
@@ -382,8 +386,8 @@ class FactorialModel(Averaging):
 
     # What the solvers ask for
 
-    def start(self, parameters, n_rows=0):
-        """Return the point of the given parameters, with codes for `n_rows` rows.
+    def start(self, parameters, data=None):
+        """Return the point of the given parameters, with codes for the rows of `data`.
 
         Its statistics are those of independent activations, and give the same means;
         where there is no covariance, it is the one that they give.
@@ -391,7 +395,7 @@ class FactorialModel(Averaging):
         activation = parameters.activation
         sum_zz = np.outer(activation, activation)
         np.fill_diagonal(sum_zz, activation)
-        codes = self.codes(activation, n_rows)
+        codes = self.codes_of(activation, data)
         sum_zx = self._sum_zx(sum_zz, parameters)
         if parameters.covariance is None:
             _, covariance = self._posterior(sum_zz, sum_zx, parameters)
@@ -400,6 +404,13 @@ class FactorialModel(Averaging):
         square = parameters.noise * sum_zx.shape[1] - residual(parameters, statistics)
         statistics = statistics._replace(sum_xx=square)
         return FactorialPoint(parameters, statistics, codes, codes.copy())
+
+    @classmethod
+    def codes_of(cls, activation, data):
+        """Return codes of the rows of a source, or of none."""
+        if data is None:
+            return cls.codes(activation, 0)
+        return data.beside(partial(cls.codes, activation))
 
     @staticmethod
     def codes(activation, n_rows):
@@ -423,7 +434,7 @@ class FactorialModel(Averaging):
 
     def refill(self, point, data):
         """Return the point with codes that its parameters lead to, and passes made."""
-        codes = self.codes(point.parameters.activation, data.n_units)
+        codes = self.codes_of(point.parameters.activation, data)
         point = point._replace(codes=codes, after=codes.copy())
         for _ in range(REFILL):
             data.chunks().sum(partial(self.statistics, point, beta=1.0))

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvrem.data import column_moments
 from skvrem.factorial._model import FactorialPoint
 from skvrem.factorial._model_bound import Parameters, Statistics, calibration
 from skvrem.schedules import LearnedTemperature
@@ -42,6 +43,10 @@ def moments(data):
     ValueError
         If all rows are the same.
     """
+    if data.remote:
+        found = column_moments(data).weighted
+        variance = found.square.sum() / (found.weight * data.n_features)
+        return _checked(data, found.mean, float(variance), data.dtype)
     X, weight, n = data.rows, data.weight, data.n_units
     size = max(1, TILE_SIZE // X.shape[1])
     tiles = row_chunks(0, n, size)
@@ -58,12 +63,16 @@ def moments(data):
         apart = X[slice(*tile)] - mean
         square += weighed(tile, np.einsum("nd,nd->n", apart, apart))
     variance = float(square / (data.total_weight * X.shape[1]))
+    return _checked(data, mean, variance, X.dtype)
+
+
+def _checked(data, mean, variance, dtype):
     if 0.0 < variance < LEAST_VARIANCE:
         raise ValueError(
             f"The variance of X is {variance:.3g}, too small for floating point: "
             "scale X."
         )
-    if not variance > np.square(10.0 * np.finfo(X.dtype).eps * np.abs(mean).max()):
+    if not variance > np.square(10.0 * np.finfo(dtype).eps * np.abs(mean).max()):
         raise ValueError(
             "X has zero variance: all rows (n_samples = "
             f"{data.n_weighted}) are the same, and there are no factors to find."
@@ -92,7 +101,7 @@ def starting_parameters(estimator, moments, rng):
     return Parameters(means, None, activation, noise, float(spread))
 
 
-def resume(estimator, model, n_rows, n_features):
+def resume(estimator, model, data, n_features):
     """Return the point where an earlier fit or stream has ended.
 
     Raises
@@ -117,7 +126,7 @@ def resume(estimator, model, n_rows, n_features):
             like = getattr(parameters, name)
             value = np.broadcast_to(np.asarray(value, float), np.shape(like))[()]
             parameters = parameters._replace(**{name: value})
-    codes = model.codes(parameters.activation, n_rows)
+    codes = model.codes_of(parameters.activation, data)
     sums = Statistics(*estimator._sums, 0.0, 0.0)
     return FactorialPoint(parameters, sums, codes, codes.copy())
 

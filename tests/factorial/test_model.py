@@ -36,7 +36,7 @@ def build(parts, weighted=True, **options):
     X, weight, parameters = parts
     data = as_source(X, weight if weighted else None)
     model = FactorialModel(data.total_weight, X.dtype, inner_tol=0.0, **options)
-    return model, model.start(parameters, N), data
+    return model, model.start(parameters, data), data
 
 
 def codes_of(parts, point, beta, n_sweeps):
@@ -152,7 +152,7 @@ def test_components_that_became_one_are_told_apart(parts, rng):
     model, point, data = build(parts)
     means = point.parameters.means.copy()
     means[2] = means[0] * (1.0 + 1e-6)
-    point = model.start(point.parameters._replace(means=means), N)
+    point = model.start(point.parameters._replace(means=means), data)
     reseeded = model.reseed(point, data, rng)
     assert reseeded.repaired == (2,)
     np.testing.assert_array_equal(reseeded.parameters.means[:2], means[:2])
@@ -163,6 +163,6 @@ def test_components_that_became_one_are_told_apart(parts, rng):
     np.testing.assert_allclose(again.means, reseeded.parameters.means, rtol=1e-8)
     # At a temperature of 1 not for ever.
     for _ in range(K):
-        point = model.start(point.parameters, N)
+        point = model.start(point.parameters, data)
         last = model.reseed(point, data, rng)
     assert last.repaired == ()

@@ -108,7 +108,7 @@ def test_components_part_below_the_critical_temperature(rng, mean, spread, full)
     batch = Batch()
     batch.start(model, data, rng)
     for edge in (0.02, -0.02):
-        point, lengths = model.start(alike._replace(means=place + apart), n), []
+        point, lengths = model.start(alike._replace(means=place + apart), data), []
         for _ in range(40):
             hot = (1.0 + edge) * critical
             anchor = batch.certify(model.recentre(point), 1.0 / hot)

@@ -199,7 +199,7 @@ def logistic(
     return Case(
         model,
         point,
-        as_source(X, weight),
+        as_source(X, weight, y),
         X,
         "linear",
         # A star is no bound.

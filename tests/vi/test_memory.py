@@ -85,7 +85,7 @@ def test_a_sample_taken_out_and_put_back_changes_nothing():
         kept = kept._replace(keys=kept.keys[some], n_seen=100)
         q, about = model.posterior_, (model._family(100, model), True)
         left = kept._without(q, *about)
-        source = as_source(kept.rows, None, dask=False)
+        source = as_source(kept.rows, None)
         slope, curvature = _memory._sums(q, *about, source, kept.targets)
         if posterior == "meanfield":
             curvature = np.diag(curvature)

@@ -9,7 +9,11 @@ from skvrem.vi.gaussian.nested import _model as nested
 from skvrem.vi.gaussian.nested._model import Quadratic
 from skvrem.vi.hierarchical import _model_nested
 from skvrem.vi.hierarchical._model import HierarchicalPrior
-from skvrem.vi.hierarchical._model_nested import NestedSoftmax, predictors
+from skvrem.vi.hierarchical._model_nested import (
+    NestedSoftmax,
+    SoftmaxRows,
+    predictors,
+)
 
 M, N_CLASSES = 4, 3
 
@@ -32,7 +36,8 @@ def small(weighted=True, past=False, d=2, p=3, seed=0):
         curvature = root @ root.swapaxes(1, 2)
         none = np.zeros(0), np.zeros((M, J, 0)), np.zeros((0, 0))
         past = Quadratic(at, none[0], -1.5, slope, curvature, *none)
-    model = NestedSoftmax(X, y, weight, bounds, N_CLASSES, prior, past or None)
+    rows = SoftmaxRows(X, y, weight, bounds, (len(prior.variance), N_CLASSES))
+    model = NestedSoftmax(rows, len(bounds) - 1, prior, past or None)
     return model, rng.normal(size=(2, M, J)), rng
 
 

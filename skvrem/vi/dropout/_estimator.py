@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from numbers import Integral
 from typing import Literal, Self
 
@@ -13,9 +14,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import as_source
+from skvrem.data import (
+    as_source,
+    averaged,
+    check_full_passes,
+    lazily,
+    of_dask,
+    open_remote,
+    streamed,
+)
 from skvrem.solvers._protocols import Anchor
 from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._blocks import (
+    check_block,
+    check_columns_of,
+    check_weighted,
+    classes_of,
+    numbered,
+)
 from skvrem.utils._classes import (
     PredictsByProba,
     check_known,
@@ -37,7 +53,6 @@ from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
     CENTRE,
     MOST_SCALE,
-    check_in_memory,
     check_unchanged,
     checked,
     whole_fit,
@@ -285,17 +300,36 @@ class GaussianDropoutClassifier(
 
     def _open(self, X, y, sample_weight, reset, known=None):
         """Return rows, numbers of classes and weights."""
-        check_in_memory(y=y, sample_weight=sample_weight)
         X, y = checked(self, X, y, reset=reset)
         weight = check_weight(sample_weight, len(X))
         self.classes_, numbers = number_classes(self, y, weight, known)
         return X, numbers.astype(np.int32), weight
 
+    def _open_blocks(self, X, y, sample_weight):
+        """Return a source of rows of dask, with the numbers of their classes."""
+        if self.early_stopping:
+            raise ValueError(
+                "early_stopping=True holds rows out of X in memory: choose "
+                "early_stopping=False for a dask array."
+            )
+        y, weight = check_columns_of(self, X, y, sample_weight, reset=True)
+        data, seen = open_remote(X, partial(check_block, y="labels"), weight, y)
+        check_weighted(data)
+        self.classes_, _ = classes_of(self, seen)
+        dtype = np.float64 if len(self.classes_) == 2 else np.int32
+        return data.with_columns(partial(numbered, self.classes_, dtype=dtype))
+
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         began = time.perf_counter()
         before = vars(self).get("classes_")
-        rows, numbers, weight = self._open(X, y, sample_weight, reset=True)
+        remote = any(map(of_dask, (X, y, sample_weight)))
+        if remote:
+            data = self._open_blocks(X, y, sample_weight)
+            n_rows, dtype = data.n_units, data.dtype
+        else:
+            rows, numbers, weight = self._open(X, y, sample_weight, reset=True)
+            n_rows, dtype = len(rows), rows.dtype
         random = check_random_state(self.random_state)
         rng = np.random.default_rng(random.randint(2**31 - 1))
         held_out = None
@@ -309,14 +343,18 @@ class GaussianDropoutClassifier(
             )
             held_out = rows[test], numbers[test]
             rows, numbers = rows[train], numbers[train]
-            weight = None if weight is None else weight[train]
-        plan = plan_dropout(self, len(rows), len(self.classes_))
-        model = self._model(rows, numbers, weight)
+            weight, n_rows = None if weight is None else weight[train], len(rows)
+        plan = plan_dropout(self, n_rows, len(self.classes_), remote=remote)
+        if remote:
+            check_full_passes(data, plan.name)
+            model = self._model_of(data, None)
+        else:
+            model = self._model(rows, numbers, weight)
         point = Point(Weights(self._first(model.network, before, rng)))
         fitted = model if plan.name == "batch" else self._steps(model, plan)
 
         def describe(parameters, objective):
-            found = self._attributes(model.network, parameters, rows.dtype)
+            found = self._attributes(model.network, parameters, dtype)
             objectives = {"loss_": -objective, "objective_": objective}
             return found | objectives | plan.attributes()
 
@@ -364,11 +402,15 @@ class GaussianDropoutClassifier(
     def _model(self, rows, numbers, weight):
         """Return the model of rows."""
         k = len(self.classes_)
-        family = Logistic() if k == 2 else ScatteredSoftmax(k, len(rows))
         targets = numbers.astype(np.float64) if k == 2 else numbers
-        sizes = (rows.shape[1], *hidden_sizes(self), family.n_predictors)
+        return self._model_of(as_source(rows, weight), targets)
+
+    def _model_of(self, data, targets):
+        """Return the model of a source."""
+        k = len(self.classes_)
+        family = Logistic() if k == 2 else ScatteredSoftmax(k, data.n_units)
+        sizes = (data.n_features, *hidden_sizes(self), family.n_predictors)
         network = Network(sizes, self.activation, self.dropout_scale)
-        data = as_source(rows, weight)
         return DropoutModel(family, targets, network, self.alpha, data)
 
     def _steps(self, model, plan):
@@ -399,6 +441,7 @@ class GaussianDropoutClassifier(
             "n_layers_": len(network.sizes),
         }
 
+    @streamed
     def partial_fit(
         self,
         X: ArrayLike,
@@ -472,6 +515,10 @@ class GaussianDropoutClassifier(
 
     # Answers
 
+    predict = lazily(PredictsByProba.predict)
+    predict_log_proba = lazily(PredictsByProba.predict_log_proba)
+
+    @lazily
     def predict_proba(
         self, X: ArrayLike, method: Literal["quadrature", "mc", "plugin"] = "quadrature"
     ) -> np.ndarray:
@@ -515,6 +562,7 @@ class GaussianDropoutClassifier(
 
         return in_chunks(self, evaluate, len(X), PREDICT_ROWS)
 
+    @averaged
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
@@ -540,7 +588,6 @@ class GaussianDropoutClassifier(
             If y has a class that was not in the fit.
         """
         check_is_fitted(self)
-        check_in_memory(y=y, sample_weight=sample_weight)
         check_known(y, self.classes_)
         return super().score(X, y, sample_weight)
 

@@ -30,6 +30,7 @@ are unbiased, for a network as well: its layers before the last are linear in wh
 back from it.
 """
 
+from copy import copy
 from functools import cached_property, partial, reduce
 from typing import NamedTuple
 
@@ -184,38 +185,74 @@ class Network:
         return self.vector(pairs[::-1])
 
 
+class Products(NamedTuple):
+    """Sums of squares and products of rows with a one behind them."""
+
+    square: np.ndarray
+    gram: np.ndarray
+
+
+def _products(d, total_weight, batch):
+    """Return those of a batch of d features, as shares of the weight of all."""
+    square, gram = np.zeros(d + 1), np.zeros((d + 1, d + 1))
+    for start, stop in row_chunks(batch.start, batch.stop, PASS_ROWS):
+        X = np.ones((stop - start, d + 1))
+        X[:, :d] = batch.rows[start:stop]
+        some = np.ones(1)
+        if batch.weight.size:
+            some = batch.weight[start:stop, None]
+        some = some / total_weight
+        square += np.sum(some * np.square(X), axis=0)
+        if d <= MATRIX:
+            gram += X.T @ (some * X)
+    return Products(square, gram)
+
+
 class DropoutModel(PlainModel):
     """Rows and a network: sums over them, and steps along these.
 
     Parameters
     ----------
     family : Logistic or ScatteredSoftmax
-    y : ndarray of shape (n,)
-        As the family wants them.
+    y : ndarray of shape (n,), or None
+        As the family wants them; None where batches bring them.
     network : Network
     alpha : float
         Strength of the L2 penalty.
     data : source
-        Dense rows in memory.
+        Dense rows. Minibatches want them in memory.
     """
 
     def __init__(self, family, y, network, alpha, data):
         self.family = family
-        self.y = y
         self.network = network
         self.data = data
-        self.weight = data.weight if data.weight.size else np.ones(data.n_units)
         self.total_weight = data.total_weight
-        self.sets = None
-        if family.n_predictors > 1:
-            chunks = row_chunks(0, data.n_units, PASS_ROWS)
-            parts = [family.sets_of(data.rows[slice(*chunk)]) for chunk in chunks]
-            self.sets = np.concatenate(parts)
+        self.y = self.weight = self.sets = None
+        if not data.remote:
+            self._take(data, y)
         #: What a weight's square costs a row; biases are free.
         self.penalty = network.vector(
             [(np.full(s, alpha), np.zeros(s[1])) for s in network.shapes]
         )
         self.penalty /= self.total_weight
+
+    def _take(self, data, y):
+        """Take rows, of a source in memory or a batch, for those of the model."""
+        n = len(data.rows)
+        self.data, self.y = data, y
+        self.weight = data.weight if data.weight.size else np.ones(n)
+        if self.family.n_predictors > 1:
+            chunks = row_chunks(0, n, PASS_ROWS)
+            parts = [self.family.sets_of(data.rows[slice(*one)]) for one in chunks]
+            self.sets = np.concatenate(parts)
+
+    def __getstate__(self):
+        if self.y is not None:
+            return vars(self)
+        return {k: v for k, v in vars(self).items() if k != "curvature"} | {
+            "data": None  # rows stay where they are
+        }
 
     @cached_property
     def curvature(self):
@@ -225,17 +262,10 @@ class DropoutModel(PlainModel):
         """
         if len(self.network.shapes) > 1:
             return None
-        share = self.weight / self.total_weight
         most = 0.25 if self.family.n_predictors == 1 else 0.5
         d, variance = self.network.sizes[0], self.network.noise_variance
-        square, gram = np.zeros(d + 1), np.zeros((d + 1, d + 1))
-        for start, stop in row_chunks(0, self.data.n_units, PASS_ROWS):
-            X = np.ones((stop - start, d + 1))
-            X[:, :d] = self.data.rows[start:stop]
-            some = share[start:stop, None]
-            square += np.sum(some * np.square(X), axis=0)
-            if d <= MATRIX:
-                gram += X.T @ (some * X)
+        products = partial(_products, d, self.total_weight)
+        square, gram = self.data.chunks().sum(products)
         diagonal = most * variance * square + self.penalty[:: self.network.sizes[1]]
         diagonal[d] = 0.0  # the bias sees no noise
         # A column of zeros has no curvature, nor have some of collinear ones.
@@ -250,6 +280,10 @@ class DropoutModel(PlainModel):
 
     def statistics(self, point, batch, beta):
         """Return the sums of a batch, without noise."""
+        if self.y is None:  # the rows are those of the batch
+            model = copy(self)
+            model._take(batch, batch.targets)
+            return model.total(point.parameters.vector, batch.ids, "full")
         return self.total(point.parameters.vector, batch.ids, "full")
 
     def total(self, vector, ids, kind):

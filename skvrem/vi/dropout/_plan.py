@@ -22,8 +22,10 @@ def hidden_sizes(estimator):
     return tuple(sizes) if np.iterable(sizes) else (sizes,)
 
 
-def plan_dropout(estimator, n_rows, n_classes, stream=False):
+def plan_dropout(estimator, n_rows, n_classes, stream=False, remote=False):
     """Return the `PosteriorPlan` of an estimator whose parameters have been checked.
+
+    remote: rows lie elsewhere, so that "auto" makes full passes.
 
     Raises
     ------
@@ -42,7 +44,7 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False):
     if solver == "auto":
         # Full passes fit a network to the last row, and it generalises worse; where
         # a minibatch would be all rows, there is no difference but in speed.
-        full = not hidden or n_rows <= BATCH_ROWS
+        full = remote or not hidden or n_rows <= BATCH_ROWS
         full = (full or optimizer == "lbfgs") and not asks_for_minibatches(steps)
         solver = "batch" if full else "stochastic"
     if expectation == "auto":

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import as_source
+from skvrem.data import as_source, averaged, lazily, of_dask, streamed
 from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._classes import check_known, number_classes, stream_classes
@@ -39,7 +39,6 @@ from skvrem.vi.gaussian._guards import (
     CENTRE,
     SCALES,
     StreamsWithoutBound,
-    check_in_memory,
     check_prior_scale,
     check_unchanged,
     feature_scales,
@@ -57,13 +56,13 @@ from skvrem.vi.gaussian.nested._input import (
     wide_groups,
     widest,
 )
+from skvrem.vi.hierarchical._input import GroupedBlocks, GroupedRows
 from skvrem.vi.hierarchical._model import (
     HierarchicalModel,
     HierarchicalPrior,
     Past,
     Sums,
 )
-from skvrem.vi.hierarchical._model_nested import NestedSoftmax
 
 #: What may be left out.
 Given = ArrayLike | None
@@ -351,6 +350,7 @@ class HierarchicalSoftmaxClassifier(
         if text is not None:
             warnings.warn(text, FewGroupsWarning, stacklevel=3)
 
+    @streamed
     def partial_fit(self, X, y, classes=None, groups=None, sample_weight=None):
         """Update the posterior with further rows, of groups that may be new.
 
@@ -410,46 +410,28 @@ class HierarchicalSoftmaxClassifier(
     def _fit(self, X, y, groups, sample_weight, known=None):
         began = time.perf_counter()
         go_on = known is not None and hasattr(self, "posterior_")
-        check_in_memory(X=X, y=y, groups=groups, sample_weight=sample_weight)
-        column = self.groups
-        rows, targets, ids = open_groups(self, X, y, groups, column, reset=not go_on)
-        weight = check_weight(sample_weight, len(rows))
-        classes, numbers = number_classes(self, targets, weight, known)
-        if known is not None and not go_on:
-            warn_one_class(self, numbers, classes)
-        if go_on and (ids is None) != self._alone:
-            raise ValueError(
-                "groups must be there for all batches of a stream or for none: "
-                f"{'the first had none' if self._alone else 'this one has none'}."
-            )
-        alone = ids is None
-        if alone:
-            ids = np.zeros(len(rows), int)
-        labels, past, counts = np.unique(ids), None, 0
+        given = X, y, groups, sample_weight
+        if any(map(of_dask, given)):
+            seen = self._open_blocks(*given)
+        else:
+            seen = self._open(*given, known, go_on)
+        labels, classes, past, counts = seen.labels, seen.classes, None, 0
         if go_on:
-            labels, past, counts = self._with_past(labels, rows.shape[1])
-        group = np.searchsorted(labels, ids)
-        order = np.argsort(group, kind="stable")  # a group's rows together
-        weight = None if weight is None else weight[order]
-        rows, numbers, place = (
-            np.ascontiguousarray(part[order])
-            for part in (rows, numbers.astype(np.int32), group.astype(np.int64))
-        )
-        nested = self._is_nested(labels, rows, classes, go_on)
-        begin = _begin_nested if nested else _begin_mean_field
-        scale = self._intercept_scale(numbers, weight, len(classes), go_on)
-        prior = self._prior(rows.shape[1], scale)
-        known = numbers, weight, place, labels, classes, prior, past
-        model, data, passes = begin(rows, *known)
+            labels, past, counts = self._with_past(labels, seen.n_features)
+        nested = self._is_nested(len(labels), seen, go_on)
+        scale = self._intercept_scale(seen.class_weights, go_on)
+        prior = self._prior(seen.n_features, scale)
+        begin = seen.begin_nested if nested else seen.begin_mean_field
+        model, data, passes = begin(labels, prior, past)
         attributes = partial(
             self._attributes,
-            dtype=self.group_coef_.dtype if go_on else rows.dtype,
+            dtype=self.group_coef_.dtype if go_on else seen.dtype,
             classes_=classes,
             groups_=labels,
-            n_group_samples_=np.bincount(place, minlength=len(labels)) + counts,
+            n_group_samples_=seen.count(labels) + counts,
             posterior_kind_="nested" if nested else "meanfield",
             intercept_prior_scale_=scale,
-            _alone=alone,
+            _alone=seen.alone,
         )
         point = self._start(model, data, classes, labels, go_on)
         solver = solvers.QuasiNewton(self.tol)
@@ -479,11 +461,31 @@ class HierarchicalSoftmaxClassifier(
                 vars(self).pop(name, None)
         vars(self).update(found, **result.attributes())
 
-    def _is_nested(self, labels, rows, classes, go_on):
+    def _open(self, X, y, groups, sample_weight, known, go_on):
+        """Return the `GroupedRows` of a fit, or of a batch of a stream."""
+        column = self.groups
+        rows, targets, ids = open_groups(self, X, y, groups, column, reset=not go_on)
+        weight = check_weight(sample_weight, len(rows))
+        classes, numbers = number_classes(self, targets, weight, known)
+        if known is not None and not go_on:
+            warn_one_class(self, numbers, classes)
+        if go_on and (ids is None) != self._alone:
+            raise ValueError(
+                "groups must be there for all batches of a stream or for none: "
+                f"{'the first had none' if self._alone else 'this one has none'}."
+            )
+        alone = ids is None
+        return GroupedRows.of(rows, numbers, classes, weight, ids, alone, self)
+
+    def _open_blocks(self, X, y, groups, sample_weight):
+        """Return the `GroupedBlocks` of a fit to rows of dask."""
+        return GroupedBlocks.of(self, X, y, groups, sample_weight)
+
+    def _is_nested(self, n_groups, seen, go_on):
         """Whether the scales of the population are integrated out last."""
         if go_on:
             return self.posterior_kind_ == "nested"
-        square = np.einsum("nj,nj->j", rows, rows, dtype=np.float64) / len(rows)
+        square = seen.mean_square
         near = bool((square <= MOST_SPREAD**2).all())
         if self.posterior == "nested" and not near:
             column = self._feature_names(self)[int(square.argmax())]
@@ -494,17 +496,16 @@ class HierarchicalSoftmaxClassifier(
             )
         if self.posterior != "auto":
             return self.posterior == "nested"
-        size = (rows.shape[1] + self.fit_intercept) * len(classes)
-        few = size <= MOST_COEFFICIENTS and len(labels) * size**2 <= MOST_NUMBERS
+        size = (seen.n_features + self.fit_intercept) * len(seen.classes)
+        few = size <= MOST_COEFFICIENTS and n_groups * size**2 <= MOST_NUMBERS
         return few and near
 
-    def _intercept_scale(self, y, weight, n_classes, go_on):
+    def _intercept_scale(self, counts, go_on):
         """Return the prior scale of the intercept."""
         if self.intercept_prior_scale != "auto":
             return float(self.intercept_prior_scale)
         if go_on:
             return self.intercept_prior_scale_
-        counts = np.bincount(y, weight, n_classes)
         return float(1.0 + np.log(counts + 1.0).std())
 
     def _prior(self, n_features, intercept_scale):
@@ -574,6 +575,7 @@ class HierarchicalSoftmaxClassifier(
 
     # Rows
 
+    @lazily
     def predict_proba(self, X, groups=None, method="quadrature"):
         """Return the probabilities of the classes, averaged over the posterior.
 
@@ -615,6 +617,7 @@ class HierarchicalSoftmaxClassifier(
 
         return in_chunks(self, evaluate, data.n_units)
 
+    @lazily
     def predict_log_proba(self, X: ArrayLike, groups: Given = None) -> np.ndarray:
         """Return the logarithms of the probabilities.
 
@@ -633,6 +636,7 @@ class HierarchicalSoftmaxClassifier(
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, groups))
 
+    @lazily
     def predict(self, X: ArrayLike, groups: Given = None) -> np.ndarray:
         """Return the most probable class of rows.
 
@@ -651,6 +655,7 @@ class HierarchicalSoftmaxClassifier(
         check_is_fitted(self)
         return self.classes_[self.predict_proba(X, groups).argmax(axis=1)]
 
+    @averaged
     def score(self, X, y, groups=None, sample_weight=None):
         """Return the share of rows whose class is the most probable one.
 
@@ -676,7 +681,6 @@ class HierarchicalSoftmaxClassifier(
             If y has a class that was not in the fit.
         """
         check_is_fitted(self)
-        check_in_memory(y=y, sample_weight=sample_weight)
         check_known(y, self.classes_)
         return accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight)
 
@@ -838,23 +842,6 @@ class HierarchicalSoftmaxClassifier(
             "converged": self.converged_,
         }
         return summary_table(columns, index, facts)
-
-
-def _begin_mean_field(rows, y, weight, place, labels, classes, prior, past):
-    """Return a model of independent coefficients, its data, and the passes made."""
-    data = as_source(rows, weight)
-    # Coefficients of a group vary too much for nodes to be trusted so far.
-    family = Softmax(len(classes), data.n_units, by_root=False)
-    known = len(labels), prior, data.total_weight, past
-    return HierarchicalModel(family, y, place, *known), data, 1.0
-
-
-def _begin_nested(rows, y, weight, place, labels, classes, prior, past):
-    """Return a model that integrates over the scales last, which holds its rows."""
-    bounds = np.searchsorted(place, np.arange(len(labels) + 1))
-    weight = np.empty(0) if weight is None else weight
-    how = len(classes), prior, past
-    return NestedSoftmax(rows, y, weight, bounds, *how), solvers.Whole(), 0.0
 
 
 def _columns(parts, given):

@@ -197,10 +197,10 @@ class HierarchicalModel(PlainModel):
     Parameters
     ----------
     family : Softmax
-    y : ndarray of int32 of shape (n_rows,)
+    y : ndarray of int32 of shape (n_rows,), or None
         Numbers of classes.
-    group : ndarray of int64 of shape (n_rows,)
-        Numbers of groups.
+    group : ndarray of int64 of shape (n_rows,), or None
+        Numbers of groups. None: batches bring both, as their targets and groups.
     n_groups : int
     prior : HierarchicalPrior
     total_weight : float
@@ -237,7 +237,7 @@ class HierarchicalModel(PlainModel):
             few + prior.log_scale,
             few - 0.5 * np.log(2.0 * self.n_groups + prior.log_scale_std**-2.0),
         )
-        sums = data.chunks().sum(lambda batch: self.statistics(Point(q), batch, 1.0))
+        sums = data.chunks().sum(partial(self.statistics, Point(q), beta=1.0))
         # The best scales of groups and means for that curvature.
         curvature, precision = sums.curvature, q.precision
         of_mean = curvature * precision / (curvature + precision)
@@ -267,13 +267,16 @@ class HierarchicalModel(PlainModel):
     def statistics(self, point, batch, beta):
         """Return the sums of a batch, of its own groups only."""
         rows = np.asarray(batch.ids, np.int64)
-        touched, place = np.unique(self.group[rows], return_inverse=True)
+        y, group = self.y, self.group
+        if group is None:
+            y, group = batch.targets, batch.groups
+        touched, place = np.unique(group[rows], return_inverse=True)
         q = point.parameters
         part = q.among(touched)
         place = place.astype(np.int64, copy=False)
         a, spread = predictors(part.group_mean, part.group_variance, batch, place)
         weight = batch.weight[rows] if batch.weight.size else batch.weight
-        loss, first, second = self.family.expectations(a, spread, self.y[rows], weight)
+        loss, first, second = self.family.expectations(a, spread, y[rows], weight)
         gradient, curvature = (np.zeros(part.group_mean.shape) for _ in range(2))
         _kernels.add_group_sums(
             batch.rows, rows, place, first, second, gradient, curvature

@@ -207,29 +207,74 @@ class SoftmaxRows:
         return out, np.zeros(shared.shape)
 
 
+class SoftmaxBlocks:
+    """Rows of groups that lie in blocks elsewhere, in any order; as `SoftmaxRows`.
+
+    Parameters
+    ----------
+    data : source
+        Whose batches bring numbers of classes and groups.
+    n_groups : int
+    shape : tuple
+        (p, k)
+    """
+
+    def __init__(self, data, n_groups, shape):
+        self.data, self.n_groups, self.shape = data, n_groups, shape
+        self.n_rows = data.n_units
+
+    def local(self, groups, shared):
+        """Return the `Local` of groups (s, n_groups, J)."""
+        return self._sum("local", groups, shared)
+
+    def skewness(self, groups, shared, *about):
+        """Return the gradient of tr(Sigma H) by groups, and that by none."""
+        return tuple(self._sum("skewness", groups, shared, *about))
+
+    def _sum(self, what, *given):
+        function = partial(_sum_of_block, what, self.n_groups, self.shape, given)
+        return self.data.chunks().sum(function)
+
+
+class Skewness(NamedTuple):
+    """Gradients of tr(Sigma H), by groups and by what they share."""
+
+    groups: np.ndarray
+    shared: np.ndarray
+
+
+def _sum_of_block(what, n_groups, shape, given, batch):
+    """Return what the rows of a block add to a sum."""
+    order = np.argsort(batch.groups, kind="stable")
+    bounds = np.searchsorted(batch.groups[order], np.arange(n_groups + 1))
+    weight = batch.weight[order] if batch.weight.size else batch.weight
+    rows = SoftmaxRows(batch.rows[order], batch.targets[order], weight, bounds, shape)
+    found = getattr(rows, what)(*given)
+    return found if what == "local" else Skewness(*found)
+
+
 class NestedSoftmax(NestedModel):
     """The marginal of the scales of softmax regressions.
 
     Parameters
     ----------
-    rows, y, weight, bounds : ndarray
-        As of `SoftmaxRows`.
-    n_classes : int
+    rows : SoftmaxRows or SoftmaxBlocks
+    n_groups : int
     prior : HierarchicalPrior
     past : Quadratic, default=None
         What other rows have said.
     """
 
-    def __init__(self, rows, y, weight, bounds, n_classes, prior, past=None):
-        self.shape = len(prior.variance), n_classes
-        J = self.shape[0] * n_classes
+    def __init__(self, rows, n_groups, prior, past=None):
+        self.shape = rows.shape
+        p, n_classes = rows.shape
+        J = p * n_classes
         variance = np.repeat(prior.variance.ravel(), n_classes)
         log_scale = np.full(J, prior.log_scale)
         of_population = NestedPrior(
             np.zeros(J), variance, log_scale, prior.log_scale_std
         )
-        of_rows = SoftmaxRows(rows, y, weight, bounds, self.shape)
-        super().__init__(of_rows, of_population, len(bounds) - 1, past)
+        super().__init__(rows, of_population, n_groups, past)
 
     def resume(self, point, before, mean, old):
         """Return the point that another fit has led to; `mean` are the groups'."""

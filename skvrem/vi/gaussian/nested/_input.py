@@ -53,10 +53,11 @@ def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
             )
         groups = ids
     check_magnitude(rows)
-    return rows, y, None if groups is None else _check_ids(groups, len(rows))
+    return rows, y, None if groups is None else check_ids(groups, len(rows))
 
 
-def _check_ids(ids, n_rows):
+def check_ids(ids, n_rows):
+    """Return ids of groups as an array: one a row, of one type, none missing."""
     ids = np.asarray(ids)
     if ids.shape != (n_rows,):
         raise ValueError(

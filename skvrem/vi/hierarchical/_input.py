@@ -1,0 +1,230 @@
+"""Rows of groups as the two posteriors want them: here, or in the blocks of dask."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skvrem import solvers
+from skvrem.data import as_source, column_moments, open_remote
+from skvrem.utils._blocks import (
+    check_block,
+    check_columns_of,
+    check_weighted,
+    classes_of,
+    numbered,
+)
+from skvrem.utils._columns import column_number
+from skvrem.utils._remote import is_frame, of_dask
+from skvrem.vi.gaussian._model_families import Softmax
+from skvrem.vi.gaussian.nested._input import check_ids, check_kind
+from skvrem.vi.hierarchical._model import HierarchicalModel
+from skvrem.vi.hierarchical._model_nested import (
+    NestedSoftmax,
+    SoftmaxBlocks,
+    SoftmaxRows,
+)
+
+
+class GroupedRows(NamedTuple):
+    """Rows in memory, in any order, and the groups that they belong to.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_rows, n_features)
+    numbers : ndarray of shape (n_rows,)
+        Of classes.
+    classes : ndarray of shape (k,)
+    weight : ndarray of shape (n_rows,), or None
+    ids : ndarray of shape (n_rows,)
+    alone : bool
+        There are no groups: all rows are of one.
+    fit_intercept : bool
+    """
+
+    rows: np.ndarray
+    numbers: np.ndarray
+    classes: np.ndarray
+    weight: Any
+    ids: np.ndarray
+    alone: bool
+    fit_intercept: bool
+
+    @classmethod
+    def of(cls, rows, numbers, classes, weight, ids, alone, estimator):
+        """Return them; without ids all are of one group."""
+        ids = np.zeros(len(rows), int) if alone else ids
+        return cls(rows, numbers, classes, weight, ids, alone, estimator.fit_intercept)
+
+    @property
+    def labels(self):
+        """Ids of the groups, each once."""
+        return np.unique(self.ids)
+
+    @property
+    def n_features(self):
+        """Number of features."""
+        return self.rows.shape[1]
+
+    @property
+    def dtype(self):
+        """Of the rows."""
+        return self.rows.dtype
+
+    @property
+    def mean_square(self):
+        """Of each feature."""
+        rows = self.rows
+        return np.einsum("nj,nj->j", rows, rows, dtype=np.float64) / len(rows)
+
+    @property
+    def class_weights(self):
+        """What the rows of each class weigh."""
+        return np.bincount(self.numbers, self.weight, len(self.classes))
+
+    def count(self, labels):
+        """Return how many rows groups have."""
+        place = np.searchsorted(labels, self.ids)
+        return np.bincount(place, minlength=len(labels))
+
+    def _sorted(self, labels):
+        """Return rows, classes, weights or none and groups, those of a group together.
+
+        Groups are numbered among all labels.
+        """
+        group = np.searchsorted(labels, self.ids)
+        order = np.argsort(group, kind="stable")
+        weight = None if self.weight is None else self.weight[order]
+        parts = self.rows, self.numbers.astype(np.int32), group.astype(np.int64)
+        rows, numbers, place = (np.ascontiguousarray(part[order]) for part in parts)
+        return rows, numbers, weight, place
+
+    def begin_mean_field(self, labels, prior, past):
+        """Return a model of independent coefficients, its data, and passes made."""
+        rows, numbers, weight, place = self._sorted(labels)
+        data = as_source(rows, weight, numbers, place)
+        return mean_field(data, len(self.classes), len(labels), prior, past)
+
+    def begin_nested(self, labels, prior, past):
+        """Return a model that integrates over scales last, its data, and no passes."""
+        rows, numbers, weight, place = self._sorted(labels)
+        bounds = np.searchsorted(place, np.arange(len(labels) + 1))
+        weight = np.empty(0) if weight is None else weight
+        shape = len(prior.variance), len(self.classes)
+        rows = SoftmaxRows(rows, numbers, weight, bounds, shape)
+        return NestedSoftmax(rows, len(labels), prior, past), solvers.Whole(), 0.0
+
+
+def mean_field(data, n_classes, n_groups, prior, past):
+    """Return a model of independent coefficients, its data, and passes made."""
+    # Coefficients of a group vary too much for nodes to be trusted so far.
+    family = Softmax(n_classes, data.n_units, by_root=False)
+    known = n_groups, prior, data.total_weight, past
+    return HierarchicalModel(family, None, None, *known), data, 1.0
+
+
+class GroupedBlocks(NamedTuple):
+    """Rows in the blocks of dask, and the groups that they belong to; of a fit.
+
+    Attributes
+    ----------
+    data : source
+        With numbers of classes and groups.
+    classes, class_weights : ndarray of shape (k,)
+    labels, counts : ndarray of shape (n_groups,)
+    alone : bool
+    mean_square : ndarray of shape (n_features,)
+    """
+
+    data: Any
+    classes: np.ndarray
+    class_weights: np.ndarray
+    labels: np.ndarray
+    counts: np.ndarray
+    alone: bool
+    mean_square: np.ndarray
+
+    @classmethod
+    def of(cls, estimator, X, y, groups, sample_weight):
+        """Return them, checked where they lie."""
+        y, weight = check_columns_of(estimator, X, y, sample_weight, reset=True)
+        if estimator.groups is not None:
+            X, groups = _parted(X, estimator.groups, groups)
+        alone = groups is None
+        if not alone and not of_dask(groups):
+            groups = check_ids(groups, len(groups))
+        data, seen = open_remote(X, _look, weight, y, groups)
+        check_weighted(data)
+        classes, class_weights = classes_of(estimator, [one for one, _ in seen])
+        parts = [ids for _, ids in seen if ids is not None]
+        labels, counts = np.zeros(1, int), np.array([data.n_units])
+        if not alone:
+            for ids, _ in parts[1:]:
+                check_kind(ids, parts[0][0])
+            labels, place = np.unique(
+                np.concatenate([ids for ids, _ in parts]), return_inverse=True
+            )
+            each = np.concatenate([n for _, n in parts])
+            counts = np.bincount(place, each, len(labels)).astype(int)
+        data = data.with_columns(partial(_numbered, classes, labels))
+        moments = column_moments(data).plain
+        square = np.square(moments.mean) + moments.square / moments.weight
+        return cls(data, classes, class_weights, labels, counts, alone, square)
+
+    @property
+    def n_features(self):
+        """Number of features."""
+        return self.data.n_features
+
+    @property
+    def dtype(self):
+        """Of the rows."""
+        return self.data.dtype
+
+    def count(self, labels):
+        """Return how many rows groups have."""
+        return self.counts
+
+    def begin_mean_field(self, labels, prior, past):
+        """Return a model of independent coefficients, its data, and passes made."""
+        return mean_field(self.data, len(self.classes), len(labels), prior, past)
+
+    def begin_nested(self, labels, prior, past):
+        """Return a model that integrates over scales last, its data, and no passes."""
+        shape = len(prior.variance), len(self.classes)
+        rows = SoftmaxBlocks(self.data, len(labels), shape)
+        return NestedSoftmax(rows, len(labels), prior, past), solvers.Whole(), 0.0
+
+
+def _look(rows, columns):
+    """Check a block; return what was seen, its ids and how many rows each has."""
+    seen = check_block(rows, columns, y="labels")
+    if columns.groups is None or not len(columns.groups):
+        return seen, None
+    return seen, np.unique(check_ids(columns.groups, len(rows)), return_counts=True)
+
+
+def _numbered(classes, labels, columns):
+    columns = numbered(classes, columns)
+    if columns.groups is None:
+        place = np.zeros(len(columns.targets), np.int64)
+    else:
+        place = np.searchsorted(labels, columns.groups).astype(np.int64)
+    return columns._replace(groups=place)
+
+
+def _parted(X, column, groups):
+    """Return the features of X and its column of ids."""
+    if groups is not None:
+        raise ValueError(
+            f"Groups are given twice, by the column {column!r} and by groups: give one "
+            "of the two."
+        )
+    names = list(X.columns) if is_frame(X) else []
+    at = column_number(column, "groups", names, X.shape[1])
+    rest = [j for j in range(X.shape[1]) if j != at]
+    if not rest:
+        raise ValueError("X has no columns of features beside the ids of groups.")
+    if is_frame(X):
+        return X[[names[j] for j in rest]], X[names[at]]
+    return X[:, rest], X[:, at]
