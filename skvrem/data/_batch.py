@@ -22,6 +22,36 @@ class CSRRows(NamedTuple):
     n_features: int
 
 
+def is_memmap(X):
+    """Whether X is a memory map or a view of one."""
+    while isinstance(X, np.ndarray):
+        if isinstance(X, np.memmap):
+            return True
+        X = X.base
+    return False
+
+
+def _numbers(array, most):
+    """Return columns or positions of a CSR matrix as kernels take them.
+
+    Of one type, so that kernels compile once; but those of a memory map as they are.
+    """
+    if is_memmap(array):
+        return read_only(np.asarray(array))
+    dtype = np.int32 if most < 2**31 else np.int64
+    return read_only(array.astype(dtype, copy=False))
+
+
+def csr_rows(X):
+    """Return a CSR matrix or array as kernels take it."""
+    return CSRRows(
+        read_only(np.asarray(X.data)),
+        _numbers(X.indices, X.shape[1]),
+        _numbers(X.indptr, X.nnz),
+        X.shape[1],
+    )
+
+
 class RowBatch(NamedTuple):
     """Some units: rows `index[start:stop]`, or `start:stop` where index is empty.
 

@@ -23,8 +23,7 @@ import dask.array as da
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._batch import RowBatch, draw, sparse
-from skvrem.data._source import csr_rows
+from skvrem.data._batch import RowBatch, csr_rows, draw, sparse
 from skvrem.utils._algebra import accumulate, dense, read_only
 from skvrem.utils._remote import is_frame, of_dask
 

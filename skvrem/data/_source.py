@@ -16,7 +16,14 @@ from itertools import pairwise
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._batch import CSRRows, MemoryPartition, RowBatch, draw, sparse
+from skvrem.data._batch import (
+    MemoryPartition,
+    RowBatch,
+    csr_rows,
+    draw,
+    is_memmap,
+    sparse,
+)
 from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import row_chunks
 from skvrem.utils._remote import is_dask
@@ -132,36 +139,6 @@ class ArraySource:
         rows, index = self.rows[::step], np.empty(0, self._index_dtype)
         ends = read_only(index), 0, len(rows), weight, 0
         return RowBatch(rows, *ends, targets, groups)
-
-
-def is_memmap(X):
-    """Whether X is a memory map or a view of one."""
-    while isinstance(X, np.ndarray):
-        if isinstance(X, np.memmap):
-            return True
-        X = X.base
-    return False
-
-
-def _numbers(array, most):
-    """Return columns or positions of a CSR matrix as kernels take them.
-
-    Of one type, so that kernels compile once; but those of a memory map as they are.
-    """
-    if is_memmap(array):
-        return read_only(np.asarray(array))
-    dtype = np.int32 if most < 2**31 else np.int64
-    return read_only(array.astype(dtype, copy=False))
-
-
-def csr_rows(X):
-    """Return a CSR matrix or array as kernels take it."""
-    return CSRRows(
-        read_only(np.asarray(X.data)),
-        _numbers(X.indices, X.shape[1]),
-        _numbers(X.indptr, X.nnz),
-        X.shape[1],
-    )
 
 
 def as_source(X, sample_weight=None, targets=None, groups=None):

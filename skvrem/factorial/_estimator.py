@@ -36,7 +36,6 @@ from skvrem.utils._base import (
     fit_facts,
     summary_table,
 )
-from skvrem.utils._blocks import check_block, check_columns_of, check_weighted
 from skvrem.utils._columns import Weights
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
@@ -50,12 +49,15 @@ from skvrem.utils._reports import (
 from skvrem.utils._validation import (
     all_or_nothing,
     among,
+    check_block,
+    check_columns_of,
     check_em,
     check_integer,
     check_magnitude,
     check_order,
     check_real,
     check_weight,
+    check_weighted,
     validate_data,
 )
 

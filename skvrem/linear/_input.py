@@ -8,16 +8,17 @@ import scipy.sparse as sp
 from sklearn.utils.class_weight import compute_class_weight
 
 from skvrem.data import as_source, open_remote
-from skvrem.utils._blocks import (
+from skvrem.utils._classes import count_classes, number_classes, smallest_type
+from skvrem.utils._remote import of_dask
+from skvrem.utils._validation import (
     check_block,
     check_columns_of,
+    check_weight,
     check_weighted,
     classes_of,
     numbered,
+    validate_data,
 )
-from skvrem.utils._classes import count_classes, number_classes, smallest_type
-from skvrem.utils._remote import of_dask
-from skvrem.utils._validation import check_weight, validate_data
 
 # Rows that tell where the columns are; deviations from zero that are far, where a
 # column's own spread is lost in sums of squares; and as many that are too far where

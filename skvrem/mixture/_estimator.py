@@ -32,7 +32,6 @@ from skvrem.mixture._search import can_search, search
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, feature_names, fit_facts, summary_table
-from skvrem.utils._blocks import check_columns_of, check_weighted
 from skvrem.utils._columns import Weights
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
@@ -45,9 +44,11 @@ from skvrem.utils._reports import (
 )
 from skvrem.utils._validation import (
     all_or_nothing,
+    check_columns_of,
     check_em,
     check_order,
     check_weight,
+    check_weighted,
     validate_data,
 )
 

@@ -9,10 +9,9 @@ from sklearn.utils import check_array
 
 from skvrem.data import as_source
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, precisions_cholesky
-from skvrem.utils._blocks import check_block
 from skvrem.utils._parallel import map_chunks, row_chunks
 from skvrem.utils._remote import refuse_dask
-from skvrem.utils._validation import check_magnitude
+from skvrem.utils._validation import check_block, check_magnitude
 
 # Rows scored at a time, so that their joint densities stay in the cache.
 SCORE_ROWS = 8192

@@ -11,9 +11,13 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_array
 
 from skvrem.data import of_dask, open_remote
-from skvrem.utils._blocks import check_columns_of, check_weighted
 from skvrem.utils._remote import check_chunks
-from skvrem.utils._validation import check_weight, validate_data
+from skvrem.utils._validation import (
+    check_columns_of,
+    check_weight,
+    check_weighted,
+    validate_data,
+)
 from skvrem.vi.bradley_terry._model import Matches
 from skvrem.vi.gaussian._guards import check_in_memory
 

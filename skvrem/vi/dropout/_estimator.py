@@ -25,13 +25,6 @@ from skvrem.data import (
 )
 from skvrem.solvers._protocols import Anchor
 from skvrem.utils._base import VersionedPickle, summary_table
-from skvrem.utils._blocks import (
-    check_block,
-    check_columns_of,
-    check_weighted,
-    classes_of,
-    numbered,
-)
 from skvrem.utils._classes import (
     PredictsByProba,
     check_known,
@@ -45,7 +38,15 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import check_parameters, check_weight
+from skvrem.utils._validation import (
+    check_block,
+    check_columns_of,
+    check_parameters,
+    check_weight,
+    check_weighted,
+    classes_of,
+    numbered,
+)
 from skvrem.vi.dropout._model import DropoutModel, DropoutSteps, Network, Weights
 from skvrem.vi.dropout._plan import Watch, hidden_sizes, plan_dropout
 from skvrem.vi.gaussian._answers import check_method, in_chunks

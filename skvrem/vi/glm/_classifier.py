@@ -13,10 +13,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_source, averaged, lazily, of_dask, streamed
-from skvrem.utils._blocks import classes_of, numbered
 from skvrem.utils._classes import number_classes, stream_classes
 from skvrem.utils._columns import MatrixLike
-from skvrem.utils._validation import check_weight
+from skvrem.utils._validation import check_weight, classes_of, numbered
 from skvrem.vi.gaussian._answers import BLOCK, check_method, noisy_predictors, tail_of
 from skvrem.vi.gaussian._guards import checked
 from skvrem.vi.gaussian._minibatch import MinibatchSteps

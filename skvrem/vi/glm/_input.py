@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from skvrem.data import as_source, open_remote
 from skvrem.data._batch import sparse
-from skvrem.utils._blocks import check_block, check_columns_of, check_weighted
+from skvrem.utils._validation import check_block, check_columns_of, check_weighted
 
 
 def open_blocks(estimator, X, y, sample_weight, reset, kind, beside=None):

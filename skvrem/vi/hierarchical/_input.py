@@ -7,15 +7,15 @@ import numpy as np
 
 from skvrem import solvers
 from skvrem.data import as_source, column_moments, open_remote
-from skvrem.utils._blocks import (
+from skvrem.utils._columns import column_number
+from skvrem.utils._remote import is_frame, of_dask
+from skvrem.utils._validation import (
     check_block,
     check_columns_of,
     check_weighted,
     classes_of,
     numbered,
 )
-from skvrem.utils._columns import column_number
-from skvrem.utils._remote import is_frame, of_dask
 from skvrem.vi.gaussian._model_families import Softmax
 from skvrem.vi.gaussian.nested._input import check_ids, check_kind
 from skvrem.vi.hierarchical._model import HierarchicalModel

@@ -18,7 +18,6 @@ from skvrem.utils._base import (
     feature_names,
     summary_table,
 )
-from skvrem.utils._blocks import check_block, check_columns_of, check_weighted
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -26,9 +25,12 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import (
+    check_block,
+    check_columns_of,
     check_magnitude,
     check_parameters,
     check_weight,
+    check_weighted,
     validate_data,
 )
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
