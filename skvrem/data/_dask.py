@@ -56,11 +56,12 @@ def compute(*tasks):
     """
     try:
         return dask.compute(*tasks)
-    except (CancelledError, OSError, RuntimeError) as error:
-        name = type(error).__name__
+    except (CancelledError, OSError, RuntimeError, ValueError) as error:
+        name, text = type(error).__name__, str(error)
         lost = isinstance(error, CancelledError) or "Cancelled" in name
-        closed = "CommClosed" in name or "Client" in str(error)
-        if not (lost or closed):
+        closed = "CommClosed" in name or "Client" in text or "Scheduler" in name
+        # What was kept by a cluster, asked of another scheduler.
+        if not (lost or closed or text.startswith("Missing dependency")):
             raise
         raise RuntimeError(
             "The dask cluster was closed, or has lost the data, before the computation "

@@ -119,10 +119,12 @@ def _light(estimator, X):
 
 def _example(estimator, X, columns):
     """Return arguments for a row or two that could be of X."""
-    if is_frame(X):
-        rows = X._meta_nonempty.iloc[:1]
-    elif hasattr(estimator, "_example_rows"):
+    if hasattr(estimator, "_example_rows"):
         rows = estimator._example_rows()
+        if is_frame(X):
+            rows = type(X._meta)(rows, columns=X.columns)
+    elif is_frame(X):
+        rows = X._meta_nonempty.iloc[:1]
     else:
         dtype = X.dtype if X.dtype.kind in "fiub" else np.float64
         rows = np.zeros((1, X.shape[1]), dtype)

@@ -184,11 +184,16 @@ def _spread(data):
 
 def _spread_of_sparse(data):
     """Return mean and deviation of the columns of CSR rows without zeros, else 0."""
-    (values, columns, indptr, d), n = data.rows, data.n_units
-    some = np.arange(0, n, max(1, n // CENTER_ROWS))
-    where = [np.arange(indptr[i], indptr[i + 1]) for i in some]
-    where, n = np.concatenate(where), len(some)
-    values, columns = values[where].astype(np.float64), columns[where]
+    n, step = data.n_units, max(1, data.n_units // CENTER_ROWS)
+    if data.remote:
+        (values, columns, _, d), some = data.every(step).rows, range(0, n, step)
+        values = values.astype(np.float64)
+    else:
+        values, columns, indptr, d = data.rows
+        some = np.arange(0, n, step)
+        where = np.concatenate([np.arange(indptr[i], indptr[i + 1]) for i in some])
+        values, columns = values[where].astype(np.float64), columns[where]
+    n = len(some)
     # A column with zeros among its entries is not far from zero for its spread.
     full = np.bincount(columns, minlength=d) == n
     if not full.any():
@@ -202,9 +207,20 @@ def _spread_of_sparse(data):
         mean, deviation = first + shift, np.sqrt(square / n)
     far = np.flatnonzero(full & (np.abs(mean) > FAR * deviation))
     if far.size:
-        counts = count_classes(data.rows.indices, d)
+        (counts,) = data.chunks().sum(_entries) if data.remote else _entries(data)
         full[far] = counts[far] == data.n_units
     return np.where(full, mean, 0.0), np.where(full, deviation, 0.0)
+
+
+class Entries(NamedTuple):
+    """How many entries columns have, of shape (n_features,)."""
+
+    counts: np.ndarray
+
+
+def _entries(data):
+    """Return how many entries the columns of CSR rows have, of all of a container."""
+    return Entries(count_classes(data.rows.indices, data.rows.n_features))
 
 
 def check_precision(center, theta, dtype):
