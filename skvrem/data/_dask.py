@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 from skvrem.data._batch import RowBatch, csr_rows, draw, sparse
 from skvrem.utils._algebra import accumulate, dense, read_only
-from skvrem.utils._remote import is_frame, of_dask
+from skvrem.utils._remote import check_table, is_frame, of_dask
 
 # Blocks that are shuffled into each other, in case each holds rows of one kind.
 WINDOW = 2
@@ -120,18 +120,9 @@ def as_rows(X):
     ValueError
         If it is not two-dimensional, or how many columns it has is not known.
     """
+    check_table(X)
     if is_frame(X):
-        if X.ndim != 2:
-            raise ValueError(
-                f"X must have two dimensions, got a dask {type(X).__name__}: pass a "
-                "DataFrame, as X.to_frame()."
-            )
         X = X.to_dask_array()
-    if not hasattr(X, "numblocks"):
-        raise TypeError(
-            f"X must be a dask array or DataFrame, got a dask {type(X).__name__}: its "
-            "partitions, one by one, go to partial_fit."
-        )
     if X.ndim != 2:
         raise ValueError(
             f"Expected a 2-dimensional dask array, got {X.ndim} dimensions."

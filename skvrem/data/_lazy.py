@@ -12,7 +12,13 @@ from functools import partial, wraps
 
 import numpy as np
 
-from skvrem.utils._remote import check_chunks, is_frame, of_dask, refuse_dask
+from skvrem.utils._remote import (
+    check_chunks,
+    check_table,
+    is_frame,
+    of_dask,
+    refuse_dask,
+)
 
 #: Arguments with one value for each row of X.
 PER_ROW = ("y", "sample_weight", "groups", "offset")
@@ -79,6 +85,7 @@ def total_over_blocks(estimator, function, X, **columns):
     if not of_dask(X):
         refuse_dask(*columns.values())
         return function(estimator, X, **columns)
+    check_table(X)
     if not is_frame(X):
         from skvrem.data._dask import as_rows
 
@@ -97,7 +104,8 @@ def _split(signature, estimator, X, args, kwargs):
     others = {name: given[name] for name in names[2:]}
     columns = {name: others.pop(name) for name in PER_ROW if name in others}
     if not of_dask(X):
-        refuse_dask(*columns.values())
+        refuse_dask(*columns.values())  # which are, then
+    check_table(X)
     if not is_frame(X):
         from skvrem.data._dask import as_rows
 

@@ -323,7 +323,7 @@ class FactorialMixture(
 
         Parameters
         ----------
-        X : {array-like, memmap} of shape (n_samples, n_features)
+        X : {array-like, memmap, dask array} of shape (n_samples, n_features)
             Rows.
         y : Ignored
             Present by convention.
@@ -340,8 +340,6 @@ class FactorialMixture(
         ValueError
             For parameters out of range, rows that are not finite numbers, or rows that
             are all the same. The estimator is then as it was before.
-        TypeError
-            If X is a dask array.
 
         Warns
         -----

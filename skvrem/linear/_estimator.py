@@ -290,7 +290,7 @@ class SBMLogisticRegression(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
             Their classes.
@@ -308,8 +308,6 @@ class SBMLogisticRegression(
             For parameters out of range, arguments of scikit-learn's without an
             equivalent, a single class, or rows that are not finite. The estimator is
             then as it was before.
-        TypeError
-            For a dask array.
 
         Warns
         -----
@@ -470,7 +468,7 @@ class SBMLogisticRegression(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
             The batch.
         y : array-like of shape (n_samples,)
             Classes of its rows.
@@ -575,7 +573,7 @@ class SBMLogisticRegression(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
             Rows.
 
         Returns
@@ -600,7 +598,7 @@ class SBMLogisticRegression(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
             Rows.
 
         Returns
@@ -628,7 +626,7 @@ class SBMLogisticRegression(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
             Their classes.

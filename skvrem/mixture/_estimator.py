@@ -342,7 +342,7 @@ class VRGaussianMixture(
         Returns
         -------
         labels : ndarray or dask array of int of shape (n_samples,)
-            Lazy where X is a dask array.
+            Lazy where X is of dask.
         """
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
@@ -546,7 +546,7 @@ class VRGaussianMixture(
         Returns
         -------
         labels : ndarray or dask array of int of shape (n_samples,)
-            Lazy where X is a dask array.
+            Lazy where X is of dask.
         """
         return self._evaluate(X, "labels")
 
@@ -578,7 +578,7 @@ class VRGaussianMixture(
         Returns
         -------
         log_density : ndarray or dask array of shape (n_samples,)
-            Lazy where X is a dask array.
+            Lazy where X is of dask.
         """
         return self._evaluate(X, "log_density")
 

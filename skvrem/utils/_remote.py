@@ -42,3 +42,26 @@ def check_chunks(rows, sparse):
             f"{'CSR matrices or ' if sparse else ''}dense ones: pass "
             "X.map_blocks(lambda block: block.toarray())."
         )
+
+
+def check_table(X):
+    """Check that a container of dask has rows and columns.
+
+    Raises
+    ------
+    ValueError
+        If it is a Series, say.
+    TypeError
+        If it is no array and no DataFrame.
+    """
+    if is_frame(X):
+        if X.ndim != 2:
+            raise ValueError(
+                f"X must have two dimensions, got a dask {type(X).__name__}: pass a "
+                "DataFrame, as X.to_frame()."
+            )
+    elif not hasattr(X, "numblocks"):
+        raise TypeError(
+            f"X must be a dask array or DataFrame, got a dask {type(X).__name__}: its "
+            "partitions, one by one, go to partial_fit."
+        )

@@ -16,7 +16,13 @@ from sklearn.utils.validation import validate_data as _validate_data
 
 from skvrem.utils._classes import number_classes
 from skvrem.utils._columns import naming_columns, native
-from skvrem.utils._remote import check_chunks, is_frame, of_dask, refuse_dask
+from skvrem.utils._remote import (
+    check_chunks,
+    check_table,
+    is_frame,
+    of_dask,
+    refuse_dask,
+)
 
 
 @contextmanager
@@ -473,10 +479,10 @@ def check_columns_of(estimator, X, y=None, sample_weight=None, *, reset):
             "X lies in memory, and what belongs to its rows in a container of dask: "
             "pass both as arrays, or both as dask arrays."
         )
-    if is_frame(X) or hasattr(X, "numblocks"):
-        validate_data(
-            estimator, X._meta if is_frame(X) else X, reset=reset, skip_check_array=True
-        )
+    check_table(X)
+    named = X._meta if is_frame(X) else X
+    if named.ndim == 2:  # else dimensions are told of where blocks are opened
+        validate_data(estimator, named, reset=reset, skip_check_array=True)
     if y is not None and not of_dask(y):
         y = column_or_1d(y, warn=True)
     if sample_weight is not None and not of_dask(sample_weight):

@@ -4,6 +4,8 @@ import os
 import signal
 import threading
 import warnings
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,7 +140,7 @@ CASES = [
     Case(
         "logistic-classes",
         SBMLogisticRegression(solver="batch", class_weight="balanced"),
-        X + [0.0, 0.0, 0.0, 1e3],
+        X + np.array([0.0, 0.0, 0.0, 1e3]),
         Y,
         sparse=False,
         minibatch=("svrg", "stochastic"),
@@ -363,7 +365,7 @@ def test_a_bad_number_changes_nothing(case, value):
         return  # a label like another
     if case.name == "mixture-batch" and np.isnan(value):
         return  # is missing, which diagonal covariances integrate out
-    with pytest.raises(ValueError, match="NaN|inf|missing"):
+    with pytest.raises(ValueError, match=r"NaN|inf|missing"):
         model.fit(spoilt, **given, **case.beside)
     assert vars(model) == vars(clone(case.model))
 
@@ -417,7 +419,7 @@ def test_partial_fit_takes_block_by_block(case):
     if whole:
         here.partial_fit(case.X, **given, **more)
     else:
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        for start, stop in pairwise(edges):
             if stop > start:
                 some = {name: part[start:stop] for name, part in given.items()}
                 here.partial_fit(case.X[start:stop], **some, **more)
@@ -443,7 +445,7 @@ def test_answers_are_lazy_and_those_of_blocks(case, fitted):
         assert is_dask(answer)
         found = answer.compute()
         parts = []
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        for start, stop in pairwise(edges):
             if stop > start:
                 own = {name: part[start:stop] for name, part in case.beside.items()}
                 parts.append(ask(case.X[start:stop], **own))
@@ -477,6 +479,7 @@ def test_fewer_rows_than_coefficients():
     np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:Dask currently has limited support")
 def test_groups_in_a_column_of_a_frame():
     pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
     frame = pd.DataFrame(X, columns=list("wxyz")).assign(place=GROUPS)
@@ -489,7 +492,7 @@ def test_groups_in_a_column_of_a_frame():
 
 
 def test_groups_of_linear_models_are_refused():
-    with pytest.raises(TypeError, match="X: .* not a dask"):
+    with pytest.raises(TypeError, match=r"X: .* not a dask"):
         BayesianLogisticRegression().fit(
             da.from_array(X), binary(Y), groups=da.from_array(GROUPS)
         )
@@ -524,6 +527,42 @@ def test_a_checkpoint_goes_on_with_an_array_that_is_loaded_again(tmp_path):
             assert_same(case, whole, resumed, rtol=1e-4)
 
 
+# The table of the guide
+
+GUIDE = Path(__file__).parents[2] / "doc" / "user_guide" / "beyond_memory.rst"
+COLUMNS = "fit", "sparse chunks", "minibatches", "partial_fit", "lazy answers", "score"
+
+
+def table():
+    """Return rows of the guide's table, as the cases here have them."""
+    found = {}
+    for case in CASES:
+        kind = type(case.model)
+        known = found.setdefault(kind.__name__, dict.fromkeys(COLUMNS, ""))
+        counts = "of matches" if kind is BradleyTerry else "full passes"
+        known["fit"] = "of moments" if kind is BayesianPPCA else counts
+        known["sparse chunks"] = "yes" if case.sparse or known["sparse chunks"] else ""
+        fetched = "fetched" if kind is VRGaussianMixture else "refused"
+        known["minibatches"] = fetched if hasattr(case.model, "solver") else "none"
+        if hasattr(kind, "partial_fit"):
+            whole = kind in (BradleyTerry, BayesianPPCA, VRGaussianMixture)
+            known["partial_fit"] = "the whole" if whole else "by blocks"
+        asked = known["lazy answers"].split(", ") if known["lazy answers"] else []
+        asked += [f"``{name}``" for name in case.answers]
+        known["lazy answers"] = ", ".join(sorted(set(asked)))
+        known["score"] = "a number"
+    return found
+
+
+def test_the_guide_has_the_table_of_these_tests():
+    text = " ".join(GUIDE.read_text(encoding="utf-8").split())
+    for name, cells in sorted(table().items()):
+        row = f"* - :class:`~skvrem.{name}`"
+        for column in COLUMNS:
+            row += f" - {cells[column] or 'no'}"
+        assert row in text, row
+
+
 # What is sent, and faults
 
 
@@ -531,7 +570,9 @@ def test_a_checkpoint_goes_on_with_an_array_that_is_loaded_again(tmp_path):
 def cluster():
     distributed = pytest.importorskip("distributed")
     with (
-        dask.config.set({"distributed.comm.timeouts.connect": "60s", "scheduler": None}),
+        dask.config.set(
+            {"distributed.comm.timeouts.connect": "60s", "scheduler": None}
+        ),
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,

@@ -404,12 +404,6 @@ def test_what_is_not_fitted_says_so():
         fit.inverse_transform(np.zeros((2, 4)))
 
 
-def test_dask_arrays_are_refused_with_advice():
-    array = pytest.importorskip("dask.array")
-    with pytest.raises(TypeError, match="partial_fit"):
-        mixture().fit(array.ones((20, 3)))
-
-
 @pytest.mark.parametrize(
     "check",
     [

@@ -610,13 +610,6 @@ def test_a_stream_keeps_its_intercept():
         model.partial_fit(X, y)
 
 
-def test_dask_is_refused():
-    da = pytest.importorskip("dask.array")
-    X, y = draw(n=50)
-    with pytest.raises(TypeError, match=r"not a dask [aA]rray"):
-        SBMLogisticRegression().fit(da.from_array(X), y)
-
-
 def test_large_indices():
     X, y = draw(n=300)
     X = sp.csr_matrix(X)

@@ -306,8 +306,8 @@ def test_an_improper_posterior(pull, posterior):
 # Containers of dask
 
 
-@pytest.mark.parametrize("where", ["X", "y", "sample_weight", "groups"])
-def test_dask_is_refused_wherever_it_stands(where):
+@pytest.mark.parametrize("where", ["y", "sample_weight", "groups"])
+def test_dask_is_refused_beside_rows_in_memory(where):
     da = pytest.importorskip("dask.array")
     for model in (
         BayesianLogisticRegression(),

@@ -232,7 +232,7 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+        X : {array-like, dask array} of shape (n_matches, 2) or (n_matches, 3)
             Labels of the two items of each match: strings, integers or other things
             that can be sorted. With `home_advantage`, a third column may say who is
             at home: 1 the first, 0 neither, -1 the second.
@@ -275,7 +275,7 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+        X : {array-like, dask array} of shape (n_matches, 2) or (n_matches, 3)
             As in `fit`.
         y : array-like of shape (n_matches,), default=None
             As in `fit`.
@@ -460,7 +460,7 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+        X : {array-like, dask array} of shape (n_matches, 2) or (n_matches, 3)
             Labels of the two items of each match, with as many columns as in `fit`.
         method : {"quadrature", "plugin"}, default="quadrature"
             Average over the posterior, so that little-known items are not judged with
@@ -510,7 +510,7 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+        X : {array-like, dask array} of shape (n_matches, 2) or (n_matches, 3)
             Labels of the two items of each match, with as many columns as in `fit`.
         method : {"quadrature", "plugin"}, default="quadrature"
             As in `predict_proba`.
@@ -529,7 +529,7 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+        X : {array-like, dask array} of shape (n_matches, 2) or (n_matches, 3)
             Labels of the two items of each match, with as many columns as in `fit`.
 
         Returns
@@ -548,7 +548,7 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+        X : {array-like, dask array} of shape (n_matches, 2) or (n_matches, 3)
             Labels of the two items of each match, with as many columns as in `fit`.
         y : array-like of shape (n_matches,), default=None
             Results, as in `fit`.
@@ -584,7 +584,7 @@ class BradleyTerry(
 
         Parameters
         ----------
-        X : array-like of shape (n_matches, 2) or (n_matches, 3)
+        X : {array-like, dask array} of shape (n_matches, 2) or (n_matches, 3)
             Labels of the two items of each match, with as many columns as in `fit`.
         n_samples : int, default=1
             Draws of each; a draw has the same skills for all matches.

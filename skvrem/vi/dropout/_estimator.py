@@ -272,7 +272,7 @@ class GaussianDropoutClassifier(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows, with features on one scale.
         y : array-like of shape (n_samples,)
             Their classes.
@@ -289,8 +289,6 @@ class GaussianDropoutClassifier(
         ValueError
             For parameters out of range or that do not go together, a single class, and
             rows that are not finite. The estimator is then as it was before.
-        TypeError
-            For a dask array.
 
         Warns
         -----
@@ -461,7 +459,7 @@ class GaussianDropoutClassifier(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             The batch.
         y : array-like of shape (n_samples,)
             Classes of its rows.
@@ -527,7 +525,7 @@ class GaussianDropoutClassifier(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
         method : {"quadrature", "mc", "plugin"}, default="quadrature"
             "quadrature" integrates over the logits of a row, "mc" averages over 200
@@ -571,7 +569,7 @@ class GaussianDropoutClassifier(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
             Their classes.

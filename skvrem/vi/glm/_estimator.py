@@ -124,7 +124,7 @@ class GaussianPosterior(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
             Targets.
@@ -144,7 +144,7 @@ class GaussianPosterior(
             For parameters out of range or that do not go together, and rows or targets
             that the model cannot have. The estimator is then as it was before.
         TypeError
-            For a dask array.
+            For a dask array with groups.
 
         Warns
         -----

@@ -285,7 +285,7 @@ class HierarchicalSoftmaxClassifier(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
             Their classes.
@@ -306,8 +306,6 @@ class HierarchicalSoftmaxClassifier(
             one a row, rows that are not finite, and with ``posterior="nested"``
             features far from the scale of the priors. The estimator is then as it was
             before.
-        TypeError
-            For a dask array.
 
         Warns
         -----
@@ -360,7 +358,7 @@ class HierarchicalSoftmaxClassifier(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             The rows that are new.
         y : array-like of shape (n_samples,)
             Their classes.
@@ -581,7 +579,7 @@ class HierarchicalSoftmaxClassifier(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
         groups : array-like of shape (n_samples,), default=None
             Ids of their groups. A group that was not in the fit has the coefficients
@@ -623,7 +621,7 @@ class HierarchicalSoftmaxClassifier(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
         groups : array-like of shape (n_samples,), default=None
             As in `predict_proba`.
@@ -642,7 +640,7 @@ class HierarchicalSoftmaxClassifier(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
         groups : array-like of shape (n_samples,), default=None
             As in `predict_proba`.
@@ -661,7 +659,7 @@ class HierarchicalSoftmaxClassifier(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
             Their classes.

@@ -214,7 +214,7 @@ class BayesianPPCA(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
         y : None
             Ignored.
@@ -251,7 +251,7 @@ class BayesianPPCA(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             The rows that are new.
         y : None
             Ignored.
@@ -425,7 +425,7 @@ class BayesianPPCA(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
 
         Returns
@@ -490,7 +490,7 @@ class BayesianPPCA(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
 
         Returns
@@ -512,7 +512,7 @@ class BayesianPPCA(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, dask array} of shape (n_samples, n_features)
             Rows.
         y : None
             Ignored.
