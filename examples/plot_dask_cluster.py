@@ -3,14 +3,15 @@ Can the rows lie on other machines?
 ===================================
 
 An estimator that is given a dask array sends its model to the blocks and adds up what
-comes back. Here the other machines are two processes of this one; with the address of a
-scheduler in ``Client`` they are any.
+comes back. Here the other machines are two workers in this process, as a script without
+a main function wants it (``processes=True`` makes them processes of their own); with the
+address of a scheduler in ``Client`` they are any.
 """
 
 # %%
 # A cluster, and rows that it keeps
 # ---------------------------------
-# Each worker draws its own blocks, so that no process ever has all rows.
+# Each worker draws its own blocks; the client never has all rows.
 
 import dask.array as da
 import numpy as np
@@ -18,7 +19,9 @@ from distributed import Client, LocalCluster, wait
 
 from skvrem import SBMLogisticRegression, VRGaussianMixture
 
-cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+cluster = LocalCluster(
+    n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+)
 client = Client(cluster)
 
 n, d = 400_000, 6
