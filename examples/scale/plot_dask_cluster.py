@@ -3,9 +3,9 @@ Can the rows lie on other machines?
 ===================================
 
 An estimator that is given a dask array sends its model to the blocks and adds up what
-comes back. Here the other machines are two workers in this process, as a script without
-a main function wants it (``processes=True`` makes them processes of their own); with the
-address of a scheduler in ``Client`` they are any.
+comes back. Here the other machines are two workers in this process, as a script wants
+it that has no main function (``processes=True`` makes them processes of their own);
+with the address of a scheduler in ``Client`` they are any.
 """
 
 # %%
