@@ -117,9 +117,9 @@ def pass_(run, shape, dtype, n_sweeps):
     X, start = problem(n, d, k, dtype)
     learn = (False,) * 3
     model = FactorialModel(n, X.dtype, learn=learn, inner_iter=n_sweeps, inner_tol=0.0)
-    first = model.start(start, n)
-    batch = Batch()
-    batch.start(model, as_source(X), None)
+    data, batch = as_source(X), Batch()
+    first = model.start(start, data)
+    batch.start(model, data, None)
     nu = np.full((n, k), first.codes[0, 0] / 65535.0, dtype)
     at = {"ours": first, "NumPy": first.parameters}
 

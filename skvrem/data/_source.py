@@ -62,7 +62,11 @@ class ArraySource:
         self.n_weighted = int(np.count_nonzero(weight)) if weight.size else n_units
         self.sparse = sparse(rows)
         self.n_features = rows.n_features if self.sparse else rows.shape[1]
-        self.n_entries = rows.data.size if self.sparse else rows.size
+
+    @property
+    def n_entries(self):
+        """Numbers that the rows have, those of sparse rows that are not zero."""
+        return self.rows.data.size if self.sparse else self.rows.size
 
     def batch(self, start, stop, block=0, index=None):
         """Return rows `index[start:stop]`, or `start:stop` without an index."""

@@ -118,7 +118,7 @@ def factors(learn=True, full=True, keep_sums=True, weighted=False):
     )
     near = parts + 0.2 * rng.normal(size=parts.shape)
     parameters = FactorialParameters(near, None, np.full(3, 0.4), 0.3, 0.8)
-    return Case(model, model.start(parameters, 300), data, X, "factorial")
+    return Case(model, model.start(parameters, data), data, X, "factorial")
 
 
 def dirichlet_documents(weighted=False, words_of_topics=False, model=LDAModel):
