@@ -342,3 +342,10 @@ def test_dask_is_refused_beside_rows_in_memory(where):
             if where in some and hasattr(model, method):
                 with pytest.raises(TypeError, match="dask"):
                     getattr(model, method)(**some)
+
+
+def test_a_model_that_owns_its_data_takes_none_of_dask():
+    da = pytest.importorskip("dask.array")
+    model = VariationalInference(Improper(np.zeros(2)), random_state=0)
+    with pytest.raises(TypeError, match="its model owns the data"):
+        model.fit(da.arange(10))

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
 from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._remote import of_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -366,7 +367,11 @@ class VariationalInference(
     @with_callbacks
     def _fit(self, X, sample_weight, before=None):
         began = time.perf_counter()
-        check_in_memory(X=X, sample_weight=sample_weight)
+        if of_dask(X) or of_dask(sample_weight):
+            raise TypeError(
+                "VariationalInference takes no dask array: its model owns the data, "
+                "and X are but numbers of rows."
+            )
         check_model(self.model)
         rows = check_rows(X, self.model)
         n_rows = rows.size
