@@ -8,7 +8,9 @@ are means over rows.
 import copy
 import inspect
 import warnings
+from collections.abc import Callable
 from functools import partial, wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -20,11 +22,12 @@ from skvrem.utils._remote import (
     refuse_dask,
 )
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 #: Arguments with one value for each row of X.
 PER_ROW = ("y", "sample_weight", "groups", "offset")
 
 
-def lazily(method):
+def lazily(method: Method) -> Method:
     """Let a method of an estimator, that answers row by row, take X of dask.
 
     Its answer is a lazy dask array then. What it raises of an example (not fitted,
@@ -47,10 +50,10 @@ def lazily(method):
 
         return answers(function, X, columns, like.shape[1:], like.dtype)
 
-    return answer
+    return cast(Method, answer)
 
 
-def averaged(score):
+def averaged(score: Method) -> Method:
     """Let a score, a mean over rows, take X of dask, y and weights of either kind."""
     signature = inspect.signature(score)
 
@@ -67,7 +70,7 @@ def averaged(score):
             )
         return float(value / weight)
 
-    return mean
+    return cast(Method, mean)
 
 
 def total_over_blocks(estimator, function, X, **columns):
@@ -198,7 +201,7 @@ def check_full_passes(data, solver, full=("batch",)):
         )
 
 
-def streamed(partial_fit):
+def streamed(partial_fit: Method) -> Method:
     """Let `partial_fit` take X of dask: its blocks are batches, one after the other."""
     signature = inspect.signature(partial_fit)
 
@@ -222,4 +225,4 @@ def streamed(partial_fit):
             raise
         return self
 
-    return learn
+    return cast(Method, learn)
