@@ -802,3 +802,57 @@ def _check_lengths(rows, columns):
                 f"Found input variables with inconsistent numbers of samples: a block "
                 f"of X has {rows.shape[0]} rows, and that of {name} {len(values)}."
             )
+
+
+# Blocks of any kind, and what is made of them
+
+
+def parts_of(X):
+    """Return the blocks of a container, frames as frames, and their sizes.
+
+    Parameters
+    ----------
+    X : dask array of shape (n,) or (n, n_columns), DataFrame or Series
+
+    Returns
+    -------
+    parts : list of dask.delayed.Delayed
+    sizes : tuple
+        Rows of each; NaN where that is not known.
+    """
+    if is_frame(X):
+        return list(X.to_delayed()), (np.nan,) * X.npartitions
+    if getattr(X, "ndim", 1) == 1 and hasattr(X, "numblocks"):
+        return list(X.to_delayed()), X.chunks[0]
+    X = as_rows(X)
+    return list(X.to_delayed()[:, 0]), X.chunks[0]
+
+
+def call(function, *arguments):
+    """Return the task of calling a function where what it takes is."""
+    return _delayed(function)(*arguments)
+
+
+def send(thing):
+    """Return a thing that many tasks need, which travels once."""
+    return _sent(thing)
+
+
+def keep(tasks):
+    """Make what tasks come to now, and keep it where it was made."""
+    return _kept(tasks)
+
+
+def add_up(tasks):
+    """Return the sum of the statistics that tasks come to, added up near them."""
+    return _joined(tasks, _add)
+
+
+def array_of(tasks, sizes, trailing, dtype):
+    """Return what tasks come to, of so many rows each, as a dask array."""
+    meta = np.empty((0,) * (1 + len(trailing)), dtype)
+    parts = [
+        da.from_delayed(task, (int(size), *trailing), meta=meta)
+        for task, size in zip(tasks, sizes, strict=True)
+    ]
+    return da.concatenate(parts)

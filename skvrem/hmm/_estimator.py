@@ -1,5 +1,6 @@
 """The scikit-learn shell of the hidden Markov model."""
 
+from functools import partial
 from itertools import chain, cycle, repeat
 from typing import Any, ClassVar, Literal, Self
 
@@ -10,7 +11,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.hmm import _inference
+from skvrem.hmm import _blocks, _inference
+from skvrem.hmm._blocks import open_blocks
 from skvrem.hmm._curves import emission_curves
 from skvrem.hmm._input import (
     attributes_of,
@@ -44,6 +46,7 @@ from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import check_column
 from skvrem.utils._parallel import threads
+from skvrem.utils._remote import of_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -439,11 +442,12 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
 
     @with_callbacks
     def _fit(self, X, y, *given):
-        sequences, data, model = open_rows(self, X, y, *given, fresh=True)
+        opened = open_blocks if of_dask(X) else partial(open_rows, fresh=True)
+        sequences, data, model = opened(self, X, y, *given)
         dtype = sequences.X.dtype
         warm = self.warm_start and hasattr(self, "transmat_")
         plan, visited, n_init = plan_fit(self, model, data, warm)
-        seen = len(sequences.X) + (self.n_samples_seen_ if warm else 0)
+        seen = int(sequences.bounds[-1]) + (self.n_samples_seen_ if warm else 0)
 
         def describe(point, objective):
             prior = model.log_prior(point.parameters) / model.total
@@ -509,7 +513,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
                 "features: use a new estimator, or warm_start=False."
             )
         try:
-            model.passes(parameters, data.whole()).forward()
+            model.log_likelihood(parameters, data)
         except Impossible:  # what the earlier rows did not hold
             return model.relax(parameters, data.rows)
         return parameters
@@ -638,6 +642,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             The most probable path of states, or with ``algorithm="map"`` the most
             probable state of each row.
         """
+        if of_dask(X):
+            return _blocks.answer(self, "predict", X, groups, lengths)
         return self.decode(X, groups=groups, lengths=lengths)[1]
 
     def decode(self, X, *, groups=None, lengths=None, algorithm=None):
@@ -701,6 +707,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         probabilities : ndarray of shape (n_samples, n_components)
             Smoothed probabilities, rows that sum to 1.
         """
+        if of_dask(X):
+            return _blocks.answer(self, "predict_proba", X, groups, lengths)
         return _inference.state_probabilities(self, X, groups, lengths, True)
 
     def filter_proba(self, X, *, groups=None, lengths=None):
@@ -720,6 +728,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         probabilities : ndarray of shape (n_samples, n_components)
             Filtered probabilities, rows that sum to 1.
         """
+        if of_dask(X):
+            return _blocks.answer(self, "filter_proba", X, groups, lengths)
         return _inference.state_probabilities(self, X, groups, lengths, False)
 
     def score_samples(self, X, *, groups=None, lengths=None):
@@ -739,6 +749,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         log_density : ndarray of shape (n_samples,)
             In nats; its sum is the log-likelihood.
         """
+        if of_dask(X):
+            return _blocks.answer(self, "score_samples", X, groups, lengths)
         sequences, passes = _inference.run(self, X, groups, lengths)
         shares = passes.shares_by_row()
         return shares.astype(sequences.X.dtype, copy=False)
@@ -772,12 +784,18 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         score : float
             The higher, the better.
         """
-        given = y, sample_weight, groups, lengths
+        if of_dask(X):
+            return _blocks.score(self, X, sample_weight, groups, lengths)
+        total, weight = self._log_likelihood(X, y, sample_weight, groups, lengths)
+        return total / weight
+
+    def _log_likelihood(self, X, *given):
+        """Return the log-likelihood of weighted sequences, and the weight of rows."""
         self = ready(self, X)
         sequences, data, model = open_rows(self, X, *given)
         with threads(self.n_jobs), naming_impossible(sequences):
-            total = model.passes(fitted_parameters(self), data.whole()).forward()
-        return float(total / data.total_weight)
+            total = model.log_likelihood(fitted_parameters(self), data)
+        return total, data.total_weight
 
     def aic(self, X, *, groups=None, lengths=None):
         """Return the Akaike information criterion on X.
@@ -796,9 +814,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         aic : float
             The lower, the better.
         """
-        self = ready(self, X)
         shares = self.score_samples(X, groups=groups, lengths=lengths)
-        return float(2.0 * self.n_parameters_ - 2.0 * shares.sum(dtype=float))
+        # What has answers without a fit has nothing free.
+        penalty = 2.0 * getattr(self, "n_parameters_", 0)
+        return float(penalty - 2.0 * shares.sum(dtype=float))
 
     def bic(self, X, *, groups=None, lengths=None):
         """Return the Bayesian information criterion on X.
@@ -817,9 +836,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         bic : float
             The lower, the better.
         """
-        self = ready(self, X)
         shares = self.score_samples(X, groups=groups, lengths=lengths)
-        penalty = self.n_parameters_ * np.log(len(shares))
+        penalty = getattr(self, "n_parameters_", 0) * np.log(len(shares))
         return float(penalty - 2.0 * shares.sum(dtype=float))
 
     def forecast(
@@ -900,6 +918,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         Zucchini, MacDonald, Langrock (2016). Hidden Markov Models for Time Series,
         section 6.2.
         """
+        if of_dask(X):
+            return _blocks.answer(self, "pseudo_residuals", X, groups, lengths)
         return _inference.pseudo_residuals(self, X, groups, lengths)
 
     def _emission_curves(self, X, groups=None, lengths=None):

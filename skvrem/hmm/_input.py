@@ -14,8 +14,10 @@ from sklearn.base import clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.data._sequences import bounds_of_ids, bounds_of_lengths, twice
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm.emissions._base import Emission, published
+from skvrem.hmm.emissions._facts import SomeRows, all_missing, n_rows
 from skvrem.hmm.forward_backward._model_passes import Impossible, stationary
 from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Initial, Transitions
@@ -219,20 +221,18 @@ def open_sequences(
     refuse_dask(X, y, groups, lengths, sample_weight, state_labels)
     X, inputs, ids = split_columns(estimator, parameters, X, reset)
     n_rows = len(X)
-    _check_ignored(y, n_rows)
+    check_ignored(y, n_rows)
     ways = (
-        ("lengths", _bounds_of_lengths, lengths),
-        ("groups", _bounds_of_ids, groups),
-        ("a column", _bounds_of_ids, ids),
+        ("lengths", bounds_of_lengths, lengths),
+        ("groups", bounds_of_ids, groups),
+        ("a column", bounds_of_ids, ids),
     )
     given = {name: find(own, n_rows) for name, find, own in ways if own is not None}
     if set(given) == {"groups", "a column"} and np.array_equal(*given.values()):
         # A search hands its groups on to whatever fits: no harm if they are the same.
         del given["groups"]
     if len(given) > 1:
-        raise ValueError(
-            f"Sequences are given twice, by {' and by '.join(given)}: give one of them."
-        )
+        raise ValueError(twice(given))
     bounds = next(iter(given.values()), np.array([0, n_rows]))
     weight = check_weight(sample_weight, n_rows)
     if weight is not None:
@@ -286,7 +286,7 @@ def _check_labels(labels, n_rows, n_states):
     return labels.astype(np.int64) if (labels >= 0).any() else None
 
 
-def _check_ignored(y, n_rows):
+def check_ignored(y, n_rows):
     """Let a y of one entry a row pass, as searches and pipelines hand one on."""
     if y is None:
         return
@@ -299,65 +299,6 @@ def _check_ignored(y, n_rows):
             "Lengths of sequences are given by name, lengths=..., and states that are "
             "known as state_labels=..."
         )
-
-
-def _bounds_of_lengths(lengths, n_rows):
-    lengths = np.asarray(lengths)
-    whole = lengths.ndim == 1 and lengths.size and lengths.dtype.kind in "iuf"
-    whole = whole and (lengths == np.floor(lengths)).all()
-    whole = whole and lengths.min() >= 1 and lengths.max() < np.inf
-    total = sum(map(int, lengths)) if whole else None  # an array's might wrap around
-    if total != n_rows:
-        raise ValueError(
-            f"lengths must be positive whole numbers that add up to the {n_rows} rows "
-            f"of X, got {lengths!r}{f', which add up to {total}' if whole else ''}. "
-            "Cross-validation does not cut lengths: give the ids of the sequences as "
-            "groups, or as a column of X that the constructor names."
-        )
-    return np.concatenate([[0], np.cumsum(lengths.astype(np.int64))])
-
-
-def _bounds_of_ids(ids, n_rows):
-    ids = np.asarray(ids)
-    if ids.shape != (n_rows,):
-        raise ValueError(
-            f"groups must have one id for each of the {n_rows} rows, got shape "
-            f"{ids.shape}."
-        )
-    missing = _missing(ids)
-    if missing.any():
-        raise ValueError(f"groups has no id in row {int(missing.argmax())}.")
-    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
-    first = ids[starts]
-    try:
-        values, counts = np.unique(first, return_counts=True)
-    except TypeError:
-        kinds = sorted({type(value).__name__ for value in first})
-        raise ValueError(
-            f"groups mixes ids of several types, {' and '.join(kinds)}: give them one "
-            "type, as text by astype(str)."
-        ) from None
-    if (counts > 1).any():
-        twice = values[counts > 1][0]
-        where = starts[first == twice]
-        raise ValueError(
-            f"The rows of a sequence must follow each other: id {twice} comes again in "
-            f"row {where[1]} after others. Sort X by sequence, then by time."
-        )
-    return np.concatenate([starts, [n_rows]])
-
-
-def _missing(ids):
-    """Which ids are None, NaN, NaT or NA."""
-    if ids.dtype.kind != "O":
-        return ids != ids
-    return np.array([_is_missing(value) for value in ids], bool)
-
-
-def _is_missing(value):
-    if isinstance(value, float):
-        return value != value
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def open_rows(estimator, X, *given, fresh=False, carried=None, **named):
@@ -383,17 +324,11 @@ def open_rows(estimator, X, *given, fresh=False, carried=None, **named):
     structure = estimator if fresh else estimator._of_fit
     sequences = open_sequences(estimator, structure, X, fresh, *given, **named)
     if fresh:
-        emission, transitions = _open_families(estimator, sequences)
+        emission, transitions = open_families(estimator, sequences)
     else:
         emission, transitions = estimator.emission_, estimator.transitions_
         emission.check(sequences.X)
-    initial = Initial(
-        _in_order(structure.startprob, emission.given_order),
-        _in_order(structure.startprob_init, emission.given_order),
-        structure.startprob_prior,
-        structure.n_components,
-        transitions.first,
-    )
+    initial = initial_of(structure, emission, transitions)
     rows = emission.enter(sequences.X)
     data = SequenceSource(sequences._replace(X=rows), emission, transitions, carried)
     model = HMMModel(
@@ -407,15 +342,26 @@ def open_rows(estimator, X, *given, fresh=False, carried=None, **named):
     return sequences, data, model
 
 
-def _open_families(estimator, sequences):
+def initial_of(structure, emission, transitions):
+    """Return the family of first states."""
+    return Initial(
+        _in_order(structure.startprob, emission.given_order),
+        _in_order(structure.startprob_init, emission.given_order),
+        structure.startprob_prior,
+        structure.n_components,
+        transitions.first,
+    )
+
+
+def open_families(estimator, sequences):
     """Return emission and transitions, opened on the rows of a fit."""
     X, n = sequences.X, estimator.n_components
-    if len(X) < n:
+    if n_rows(X) < n:
         raise ValueError(
             f"Expected n_samples >= n_components but got n_components = {n}, "
-            f"n_samples = {len(X)}."
+            f"n_samples = {n_rows(X)}."
         )
-    if np.isnan(X[0]).all() and np.isnan(X).all():
+    if all_missing(X):
         raise ValueError(
             "All values of X are NaN, which stands for missing: nothing has been "
             "observed that a model could be fitted to."
@@ -542,6 +488,13 @@ def _explain(row, sequences):
         f"Row {row} of X (row {inside} of sequence {sequence}) has probability zero "
         "given the rows before it"
     )
+    nothing = (
+        f"{where}: no state that can follow emits it. Look at the mask, at fixed or "
+        "zero transition and start probabilities, and at emission probabilities of "
+        "zero."
+    )
+    if isinstance(sequences.X, SomeRows):  # the others are elsewhere
+        return nothing
     # A value too far from the rest for sums of squares.
     size = np.abs(np.where(np.isnan(sequences.X), 0.0, sequences.X))
     top, middle = size.max(axis=0), np.median(size, axis=0)
@@ -554,8 +507,4 @@ def _explain(row, sequences):
             f"{sequences.X[row, column]:g} in row {sequences.place(row)[0]}, too far "
             "from all other values. Look for outliers."
         )
-    return (
-        f"{where}: no state that can follow emits it. Look at the mask, at fixed or "
-        "zero transition and start probabilities, and at emission probabilities of "
-        "zero."
-    )
+    return nothing

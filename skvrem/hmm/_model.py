@@ -60,6 +60,12 @@ class Statistics(NamedTuple):
     entropy: float
 
 
+class Likelihood(NamedTuple):
+    """The weighted log-likelihood of some sequences."""
+
+    value: float
+
+
 class HMMModel(Averaging):
     """Hidden Markov model whose units are sequences, and means are a row.
 
@@ -132,6 +138,14 @@ class HMMModel(Averaging):
     def passes(self, parameters, batch, beta=1.0, by_row=False):
         """Return the forward and backward passes over a batch, not yet run."""
         return batch.rows.passes(batch, self.chain(parameters, beta), by_row)
+
+    def log_likelihood(self, parameters, data):
+        """Return the weighted log-likelihood of all sequences, by a forward pass."""
+        total = data.chunks().sum(partial(self._forward, parameters))
+        return float(total.value)
+
+    def _forward(self, parameters, batch):
+        return Likelihood(self.passes(parameters, batch).forward())
 
     def statistics(self, point, batch, beta):
         """Return the statistics of a batch of sequences (Algorithm 1)."""
@@ -243,8 +257,7 @@ class HMMModel(Averaging):
         emission, collected = self.emission, ()
         follows, n = emission.follows, emission.n_states_
         if follows:
-            every = np.broadcast_to(1.0 / len(rows.X), (len(rows.X), n))
-            collected = (rows.collect(slice(None), every, packed),)
+            collected = (rows.mean_collected(n, packed),)
         mean = rows.mean_features(packed if follows else None)
         sums = np.repeat(mean[None], n * emission.n_parts, axis=0)
         return emission.complete(self.features.expand(sums), packed, *collected)

@@ -87,7 +87,7 @@ def plan_fit(estimator, model, data, warm):
     if n_init == STARTS and estimator.n_init == "auto":
         rungs = RUNGS if solver == "batch" else ONE_LEFT
     step_size = schedules.Constant(1.0)
-    rows, batch_size = len(data.rows.X), estimator.batch_size
+    rows, batch_size = int(data.rows.bounds[-1]), estimator.batch_size
     n_blocks = int(np.clip(rows // BLOCK_ROWS, FEWEST, MOST))
     if batch_size != "auto":
         n_blocks = max(1, round(rows / batch_size))

@@ -95,7 +95,7 @@ def starting_parameters(model, data, method, rng, sample=None):
     inside = np.delete(np.arange(1, len(picked)), edges[1:] - 1)
     phases, parts = model.transitions.phases, emission.n_parts
     if phases is not None and known is None:
-        segments = _segments(inputs[:, 0] > 0.0, picked, edges, rows.bounds)
+        segments = _segments(inputs, picked, edges, rows.bounds)
         labels = _in_segments(Z, *segments, phases, method, rng)
     else:
         standard, counts = windows
@@ -138,13 +138,14 @@ def _runs(bounds, rng):
     return runs
 
 
-def _segments(flags, picked, edges, bounds):
+def _segments(inputs, picked, edges, bounds):
     """Return where segments start among the picked rows, and which are whole."""
-    after = np.flatnonzero(flags[picked[:-1]]) + 1
-    edges = np.union1d(edges, after)
-    first, last = picked[edges], picked[np.append(edges[1:], len(picked)) - 1]
-    begins = np.isin(first, bounds) | flags[np.maximum(first - 1, 0)]
-    return edges, begins & flags[last]
+    ends = inputs[picked][:, 0] > 0.0
+    edges = np.union1d(edges, np.flatnonzero(ends[:-1]) + 1)
+    first = picked[edges]
+    before = inputs[np.maximum(first - 1, 0)][:, 0] > 0.0
+    begins = np.isin(first, bounds) | before
+    return edges, begins & ends[np.append(edges[1:], len(picked)) - 1]
 
 
 def _in_segments(Z, edges, whole, phases, method, rng):

@@ -15,18 +15,12 @@ from skvrem.hmm.emissions._coordinates import (
     numbered,
     rescale,
 )
+from skvrem.hmm.emissions._facts import fill
 
 # Draws a state of what has no closed form, and the step of central differences.
 DRAWS, STEP = 2000, 1e-5
 # What a logarithm does not move by in an M step that has a maximum.
 FAR = 30.0
-
-
-def fill(X):
-    """Return X with the mean of its column for every NaN, 0 where there is no other."""
-    seen = ~np.isnan(X)
-    sums = np.where(seen, X, 0.0).sum(axis=0)
-    return np.where(seen, X, sums / np.maximum(seen.sum(axis=0), 1))
 
 
 def given(emission, name, shape):
@@ -185,7 +179,8 @@ class Emission(BaseEstimator):
     which are numerical, or averages over draws, otherwise. All else is there for
     families that need more:
 
-    - ``prepare(X)`` looks at the rows of a fit, ``check(X)`` at those of any use;
+    - ``prepare(X)`` looks at the rows of a fit (of dask arrays at some of them),
+      ``check(X)`` at those of any use;
     - ``blank()``, ``start_columns(X)`` and ``window`` are about starting values;
     - ``_kinds``, ``_seen(X)``, ``_pairs()``: features that are products of columns, and
       what is known of rows that are missing in part;
@@ -237,6 +232,8 @@ class Emission(BaseEstimator):
     window = 1
     #: Whether parameters can make values impossible that rows may hold.
     excludes = False
+    #: Whether features depend on which values of a row are missing.
+    patterned = False
     #: Parts of a mixture, for each of which coefficients and features have a row.
     n_parts = 1
     #: Groups of first features that say what was seen and add up to 1; 0 is none, and

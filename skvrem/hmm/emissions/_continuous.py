@@ -13,8 +13,9 @@ from scipy.special import (
     polygamma,
 )
 
-from skvrem.hmm.emissions._base import Emission, fill, ratio
+from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
+from skvrem.hmm.emissions._facts import fill, filled_moments
 from skvrem.utils._validation import check_options
 
 TWO_PI = 2.0 * np.pi
@@ -379,10 +380,8 @@ class LogNormal(Emission):
     def prepare(self, X):
         self._check_given("mean", np.finfo(float).min, np.finfo(float).max)
         self._check_given("sd", np.finfo(float).tiny, np.finfo(float).max)
-        with np.errstate(all="ignore"):  # `check` says what is wrong
-            logs = fill(np.log(np.where(X > 0.0, X, np.nan)))
-        sd = logs.std(axis=0)
-        self._centre, self._least = logs.mean(axis=0), LEAST * np.where(sd > 0, sd, 1.0)
+        self._centre, sd = filled_moments(X, logs=True)  # `check` says what is wrong
+        self._least = LEAST * np.where(sd > 0, sd, 1.0)
 
     def check(self, X):
         """Raise a ValueError where X holds anything but positive numbers."""

@@ -23,8 +23,9 @@ A parameter without a design has one of ones.
 
 import numpy as np
 
-from skvrem.hmm.emissions._base import Emission, fill
+from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, SCALES, rescale
+from skvrem.hmm.emissions._facts import extremes, fill, filled_moments
 from skvrem.utils._parallel import row_chunks
 
 # Step of differences, of second ones too, in coordinates of the size of 1.
@@ -92,20 +93,20 @@ class DensityEmission(Emission):
         ends = {"positive": (tiny, largest), "probability": (0.0, 1.0)}
         for name, scale in self.parameter_scales.items():
             self._check_given(name, *ends.get(scale, (-largest, largest)))
-        filled = fill(np.asarray(X, float))
-        self._typical = filled[len(X) // 2]
-        located = [scale == "location" for scale in self.parameter_scales.values()]
         with np.errstate(over="ignore", invalid="ignore"):
-            width = filled.std(axis=0)
+            mean, width = filled_moments(X)
+        typical = np.asarray(X[len(X) // 2], float)
+        self._typical = np.where(np.isnan(typical), mean, typical)
+        located = [scale == "location" for scale in self.parameter_scales.values()]
         if any(located) and not np.isfinite(width).all():
             j = int((~np.isfinite(width)).argmax())
             raise ValueError(
                 f"Column {j} of {type(self).__name__} emissions holds values as large "
-                f"as {np.abs(filled[:, j]).max():.3g}: their squares are beyond "
-                "floating point. Look for outliers, or scale the data "
+                f"as {np.nanmax(np.abs(extremes(X)), axis=0)[j]:.3g}: their squares "
+                "are beyond floating point. Look for outliers, or scale the data "
                 "(sklearn.preprocessing.StandardScaler)."
             )
-        self._zero = np.outer(located, filled.mean(axis=0))
+        self._zero = np.outer(located, mean)
         self._unit = np.ones_like(self._zero)
         self._unit[located] = np.where(width > 0.0, width, 1.0)
 

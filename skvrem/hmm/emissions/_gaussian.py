@@ -9,14 +9,12 @@ from scipy.special import ndtr
 
 from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import EDGE, SCALES, RowPieces, numbered
+from skvrem.hmm.emissions._facts import extremes, moments, n_rows
 from skvrem.hmm.emissions._patterns import Patterns
-from skvrem.utils._parallel import row_chunks
 from skvrem.utils._reports import ROUNDING
 from skvrem.utils._validation import among, check_options, check_real
 
 LOG_2PI = float(np.log(2.0 * np.pi))
-# Rows that are looked at together, so that no copy of all is made.
-BLOCK = 8192
 # Values, and variances, beyond which squares, and inverses, may be infinite.
 LARGEST, SMALLEST = 1e140, 1e-200
 # Of the least variance of a column, what is added to those of the states.
@@ -101,13 +99,17 @@ class Gaussian(Emission):
     def _dense(self):
         return self.covariance_type in ("full", "tied")
 
+    @property
+    def patterned(self):
+        """Whether features depend on which values of a row are missing."""
+        return self._dense
+
     def prepare(self, X):
         check_options(self, covariance_type=("diag", "full", "tied", "spherical"))
         check_real(self, "reg_covar", options=("auto",))
         # Second moments about a common centre: what far-away data would cancel.
         with np.errstate(over="ignore", invalid="ignore"):
-            self._centre = _means(X)
-            self._variance = _means(X, lambda x: np.square(x - self._centre))
+            self._centre, self._variance = moments(X)
         #: `reg_covar`, as a number.
         self.added = self._number_added()
         self._check_size(X)
@@ -171,11 +173,11 @@ class Gaussian(Emission):
     def _check_size(self, X):
         """Raise a ValueError where squares leave what floating point can hold."""
         large = ~(np.abs(self._centre) < LARGEST)
-        large |= ~(self._variance * len(X) < LARGEST**2)
+        large |= ~(self._variance * n_rows(X) < LARGEST**2)
         small = (self._variance > 0.0) & (self._variance + self.added < SMALLEST)
         if large.any() or small.any():
             j = int((large | small).argmax())
-            most = f"{np.nanmax(np.abs(X[:, j])):.3g}"
+            most = f"{np.nanmax(np.abs(extremes(X)), axis=0)[j]:.3g}"
             raise ValueError(
                 f"Column {j} of Gaussian emissions holds values as large as {most}: "
                 "their squares are beyond floating point. Look for outliers, or scale "
@@ -666,13 +668,3 @@ def _dense_theta(mean, covariance):
     products[:, range(d), range(d)] *= 0.5
     products = products[:, *np.triu_indices(d)]
     return np.hstack([-0.5 * constant[:, None], linear, products])
-
-
-def _means(X, of=np.asarray):
-    """Return column means of what a function makes of X, over what is not missing."""
-    counts, sums = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for a, b in row_chunks(0, len(X), BLOCK):
-        seen, ones = ~np.isnan(X[a:b]), np.ones(b - a)  # as a product, it is quicker
-        counts += ones @ seen
-        sums += ones @ np.where(seen, of(X[a:b]), 0.0)
-    return sums / np.maximum(counts, 1.0)

@@ -107,6 +107,11 @@ class MixtureGaussian(Emission):
         return np.shape(self.mean)[2]
 
     @property
+    def patterned(self):
+        """Whether features depend on which values of a row are missing."""
+        return self._inner.patterned
+
+    @property
     def n_parts(self):
         """Components of a state."""
         return self.n_mix

@@ -253,6 +253,11 @@ class Product(Emission):
         for family, places in zip(self._each(), self._places.values(), strict=True):
             family.check(X[:, places])
 
+    @property
+    def patterned(self):
+        """Whether features depend on which values of a row are missing."""
+        return any(family.patterned for family in self._each())
+
     def bound(self, X):
         """Return the families for the values that are missing in X."""
         family = copy(self)

@@ -56,6 +56,9 @@ class Impossible(ValueError, FloatingPointError):
         super().__init__(f"row {row} has probability zero")
         self.row = row
 
+    def __reduce__(self):
+        return type(self), (self.row,)
+
 
 class Chain(NamedTuple):
     """A Markov chain and the log-densities of its states, as kernels take them.

@@ -86,7 +86,7 @@ class SequenceRows:
         columns = self.columns(self.X[selection], parameters=parameters)
         if self.labels is None:
             return columns
-        labels = self.labels[selection, None]
+        labels = self.labels[selection][:, None]
         others = (labels >= 0) & (labels != np.arange(self.n_states))
         return np.hstack([columns, others])
 
@@ -108,6 +108,11 @@ class SequenceRows:
             sums = (self.features(part, parameters).sum(axis=0) for part in parts)
             self._mean = sum(sums) / n
         return self._mean
+
+    def mean_collected(self, n_states, parameters):
+        """Return the means of what families collect, the same in every state."""
+        every = np.broadcast_to(1.0 / len(self.X), (len(self.X), n_states))
+        return self.collect(slice(None), every, parameters)
 
     def forget(self):
         """Drop the layouts."""
@@ -154,13 +159,20 @@ class SequenceSource(ArraySource):
         The same; needed where they depend on inputs.
     carried : ndarray of shape (n_inputs,), default=None
         Inputs of the row before, where the first sequence goes on from another.
+    missing : bool, default=None
+        Whether something is, of rows that the emission is for already. None: that is
+        to be found out.
     """
 
-    def __init__(self, sequences, emission, transitions=None, carried=None):
+    def __init__(
+        self, sequences, emission, transitions=None, carried=None, missing=None
+    ):
         X, bounds, weight, labels, inputs, _ = sequences
-        missing = has_missing(X)
+        if missing is None:
+            missing = has_missing(X)
+            emission = emission.bound(X if missing else X[:0])
         #: The family, for what is missing in these rows.
-        self.emission = emission = emission.bound(X if missing else X[:0])
+        self.emission = emission
         self.features = emission.features(missing)
         columns = partial(emission.columns, missing=missing)
         first, second, _ = self.features

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, numbered
+from skvrem.hmm.emissions._facts import extremes, filled_moments
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
 from skvrem.utils._validation import check_integer, check_parameters
 
@@ -137,9 +138,10 @@ class Covariates(Transitions):
             self._centre, self._scale = fitted._centre, fitted._scale
             self._reach = fitted._reach
             return
-        self._centre, scale = inputs.mean(axis=0), inputs.std(axis=0)
+        self._centre, scale = filled_moments(inputs)
         self._scale = np.where(scale > 0.0, scale, 1.0)
-        self._reach = np.abs(self._design(inputs)).max(axis=0)
+        ends = np.vstack(extremes(inputs))
+        self._reach = np.abs(self._design(ends)).max(axis=0)
 
     def _design(self, inputs):
         scaled = (inputs - self._centre) / self._scale

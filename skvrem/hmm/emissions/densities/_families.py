@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, digamma, gamma, gammaln, polygamma, stdtr
 
 from skvrem.hmm.emissions._density import DensityEmission
+from skvrem.hmm.emissions._facts import filled_moments
 from skvrem.hmm.emissions.densities._responses import counts_only
 
 LOG_PI, TWO_PI = float(np.log(np.pi)), 2.0 * np.pi
@@ -246,10 +247,7 @@ class Weibull(DensityEmission):
     def prepare(self, X):
         """Look at the rows of a fit: units, and what users gave."""
         super().prepare(X)
-        with np.errstate(all="ignore"):  # `check` says what is wrong
-            logs = np.where(np.isnan(X), 0.0, np.log(X))
-        middle = logs.sum(axis=0) / np.maximum((~np.isnan(X)).sum(axis=0), 1)
-        self._middle = np.exp(np.nan_to_num(middle))
+        self._middle = np.exp(filled_moments(X, logs=True)[0])
 
     def blank(self):
         """Return parameters for states that have no rows at all."""

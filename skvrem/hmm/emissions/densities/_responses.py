@@ -13,6 +13,7 @@ from scipy.special import (
 )
 
 from skvrem.hmm.emissions._density import DensityEmission
+from skvrem.hmm.emissions._facts import extremes
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 
@@ -203,7 +204,8 @@ class Choice(DensityEmission):
                 f"Categories are one column of codes, got {X.shape[1]} columns."
             )
         self._reject(X, counts_only(X), "codes 0, 1, 2, ...")
-        self.n_categories_ = self.n_categories or int(np.nanmax(X, initial=1)) + 1
+        largest = np.nanmax(extremes(X)[1], initial=1)
+        self.n_categories_ = self.n_categories or int(largest) + 1
         names = [f"logit_{code}" for code in range(1, self.n_categories_)]
         self.parameter_scales = dict.fromkeys(names, "real")
         super().prepare(X)

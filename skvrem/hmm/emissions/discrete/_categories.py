@@ -7,10 +7,10 @@ from scipy.special import gammaln
 from skvrem.hmm.emissions._base import (
     Emission,
     check_shares,
-    fill,
     given_shares,
 )
 from skvrem.hmm.emissions._coordinates import RowPieces, bounded_log, draw_codes
+from skvrem.hmm.emissions._facts import extremes, fill
 from skvrem.hmm.emissions.discrete._numbers import binomial_tails, whole
 from skvrem.utils._validation import check_integer
 
@@ -75,7 +75,7 @@ class Categorical(Emission):
                 "columns."
             )
         self._reject(X, ~whole(X), "codes 0, 1, 2, ...")
-        largest = np.nanmax(X, initial=0)
+        largest = np.nanmax(extremes(X)[1], initial=0)
         rows = np.shape(self.probability if self.n_categories is None else None)
         many = rows[1] if len(rows) > 1 else int(largest) + 1
         if self.n_categories is None and many > LARGEST_CODE:

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from skvrem.hmm.emissions._base import Emission, fill, ratio
+from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
+from skvrem.hmm.emissions._facts import extremes, fill
 from skvrem.hmm.emissions.discrete._numbers import binomial_tails, whole
 from skvrem.utils._columns import column_number
 from skvrem.utils._validation import check_integer
@@ -194,7 +195,7 @@ class Binomial(Emission):
         self._check_given("probability", 0.0, 1.0)
         trials = self._trials(X)
         #: Trials of a row that is drawn without saying how many.
-        self._typical = int(np.nanmax(trials, initial=1))
+        self._typical = int(np.nanmax(extremes(trials)[1], initial=1))
 
     def _trials(self, X):
         return X[:, self._of] if self._of else np.full((len(X), 1), float(self.trials))
