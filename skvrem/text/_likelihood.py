@@ -190,6 +190,17 @@ def document_completion(
     >>> print(f"{document_completion(lda, X[1::2]):.1f} nats a token")
     -1.7 nats a token
     """
+    options = {"random_state": random_state, "smoothing": smoothing, "n_jobs": n_jobs}
+    total, n_tokens = completion_sums(estimator, X, **options)
+    if n_tokens == 0.0:
+        raise ValueError(
+            "No token is left to score: X needs documents of several tokens."
+        )
+    return float(total / n_tokens)
+
+
+def completion_sums(estimator, X, *, random_state=0, smoothing=0.0, n_jobs=None):
+    """Return the sum of `document_completion`, in nats, and of how many tokens."""
     if not (isinstance(smoothing, Real) and 0.0 <= smoothing <= 1.0):
         raise ValueError(f"smoothing must be between 0 and 1, got {smoothing!r}.")
     model, X = last_step(estimator, X)
@@ -199,14 +210,11 @@ def document_completion(
     observed, scored = completion_split(counts, np.random.default_rng(seed))
     n_tokens = scored.sum(dtype=np.float64)
     if n_tokens == 0.0:
-        raise ValueError(
-            "No token is left to score: X needs documents of several tokens, got "
-            f"{counts.sum(dtype=np.float64):g} tokens in {counts.shape[0]} documents."
-        )
+        return 0.0, 0.0
     theta = model.transform(_like(observed, X))
     with threads(n_jobs):
         total = log_likelihood(theta, components, scored, smoothing).sum()
-    return float(total / n_tokens)
+    return float(total), float(n_tokens)
 
 
 def document_completion_scorer(

@@ -10,9 +10,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from skvrem import solvers
+from skvrem.data import check_full_passes, is_dask, of_dask, streamed
 from skvrem.exceptions import FractionalCountsWarning
 from skvrem.text._topics import check_size_of_counts, refuse_text
 from skvrem.text._words import top_words
+from skvrem.topics._blocks import open_documents
 from skvrem.topics._documents import as_documents
 from skvrem.topics._number import BATCH_FACTOR, find_number, with_tokens
 from skvrem.utils._base import (
@@ -21,6 +23,7 @@ from skvrem.utils._base import (
     fit_facts,
     summary_table,
 )
+from skvrem.utils._blocks import check_columns_of
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
 from skvrem.utils._remote import refuse_dask
@@ -69,6 +72,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
     _word_default = None  # as that of the shares, 1 / n_components
     _of_a_fit = ()  # attributes that a stream does not keep
     _decay = None  # as the parameters say
+    _remote = False  # of the last fit: where its documents lay
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -140,9 +144,15 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             If there is not a token of positive weight, unless `empty`; or too little of
             them to compute with.
         """
-        X = self._check_X(X, reset=first)
-        weight = check_weight(sample_weight, X.shape[0])
-        data = as_documents(X, weight, self._dtype(X, first))
+        weight = sample_weight
+        if of_dask(X):
+            _, weight = check_columns_of(self, X, sample_weight=weight, reset=first)
+            dtype = self._dtype(X if is_dask(X) else X.to_dask_array(), first)
+            data = open_documents(X, weight, dtype, self._check_counts)
+        else:
+            X = self._check_X(X, reset=first)
+            weight = check_weight(weight, X.shape[0])
+            data = as_documents(X, weight, self._dtype(X, first))
         if 0.0 < data.total_weight < LEAST_TOKENS:
             raise ValueError(
                 f"X has {data.total_weight:.3g} tokens in all, which is lost in "
@@ -154,14 +164,11 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                 f"{'' if weight is None else ' and a positive weight'}."
             )
         if first and data.total_weight:
-            self._warn_of_fractions(data.X)
+            self._warn_of_fractions(data.mean_count, data.usual_length)
         return data
 
-    def _warn_of_fractions(self, X):
-        """Warn of weights in place of counts, CSR, which the priors would drown."""
-        mean = X.data.mean(dtype=np.float64)
-        tokens = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
-        length = np.median(tokens[tokens > 0.0])
+    def _warn_of_fractions(self, mean, length):
+        """Warn of weights in place of counts, which the priors would drown."""
         if mean < LEAST_COUNT or length < 1.0 - 1e-6:
             warnings.warn(
                 f"X looks like weights (TF-IDF, shares), not counts of words: its "
@@ -178,9 +185,13 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         refuse_dask(X)
         refuse_text(X)
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
-        check_non_negative(X, f"{type(self).__name__} (X must be word counts)")
-        check_size_of_counts(X)
+        self._check_counts(X)
         return X
+
+    @classmethod
+    def _check_counts(cls, X):
+        check_non_negative(X, f"{cls.__name__} (X must be word counts)")
+        check_size_of_counts(X)
 
     def _dtype(self, X, reset=False):
         """Return the dtype to compute in: float32 is exact for counts."""
@@ -241,8 +252,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Word counts, integers or not, but no TF-IDF: priors are counts.
+        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
+            Word counts, integers or not, but no TF-IDF: priors are counts. Chunks of
+            a dask array may be sparse; documents are evaluated where they lie.
         y : Ignored
             Present by convention.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -275,6 +287,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
 
     @with_callbacks
     def _fit(self, X, y, sample_weight):
+        self._check_remote(X)
         data = self._open(X, sample_weight, first=True, empty=False)
         warm = self.warm_start and hasattr(self, "components_")
         given, passes = self._given_topics(data.n_features, warm), 0.0
@@ -296,10 +309,26 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             self._take(alive)
             self.n_components_ = len(alive)
 
+    def _check_remote(self, X):
+        """Remember whether documents lie elsewhere, and check that a fit can be made.
+
+        Raises
+        ------
+        ValueError
+            If parameters need them in memory.
+        """
+        self._remote = of_dask(X)
+        if self._remote and self.n_components == "auto":
+            raise ValueError(
+                "n_components='auto' splits documents in memory: on a dask array give "
+                "a number, as one found on some of the documents."
+            )
+
     def _fit_to(self, data, given, random_state, progress, passes=0.0, warm=False):
         """Find so many topics as `n_components_` says, and set what is found."""
         priors = self._check_priors(data.n_features)
         plan = self._plan(data.n_units, given is None)
+        check_full_passes(data, plan.name)
         constants = self._constants(priors, data, warm)
 
         def start(rng):
@@ -372,6 +401,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             "_sums": np.ascontiguousarray(point.sums.toarray()[:, :k]),
         }
 
+    @streamed
     def partial_fit(
         self, X: MatrixLike, y: Any = None, sample_weight: ArrayLike | None = None
     ) -> Self:

@@ -98,6 +98,17 @@ class Documents:
         self.total_weight = _tokens(X.data, X.indptr, weight)
 
     @property
+    def mean_count(self):
+        """Mean of the counts."""
+        return self.X.data.mean(dtype=np.float64)
+
+    @property
+    def usual_length(self):
+        """Half of the documents that are not empty are as long."""
+        tokens = np.asarray(self.X.sum(axis=1, dtype=np.float64)).ravel()
+        return float(np.median(tokens[tokens > 0.0]))
+
+    @property
     def word_totals(self):
         """Tokens of every word, each weighing as its document."""
         weight = self.weight if self.weight.size else np.ones(self.n_units)

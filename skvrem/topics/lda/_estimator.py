@@ -1,13 +1,16 @@
 """The scikit-learn shell of LDA."""
 
 import warnings
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import psi
+from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
+from skvrem.data import lazily, total_over_blocks
 from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.topics._base import TopicModel
 from skvrem.topics._model import pad
@@ -381,6 +384,8 @@ class TemperedLDA(TopicModel):
     def _e_step(self):
         if self.e_step != "auto":
             return self.e_step
+        if self._remote:  # counts of every document would have to be kept
+            return "mean_field"
         collapsed = self.learning_method is None and self._untempered
         return "collapsed" if collapsed else "mean_field"
 
@@ -413,7 +418,7 @@ class TemperedLDA(TopicModel):
             solver, least = "batch", FEWEST_BLOCKS * size
             if collapsed and self.batch_size == "auto":
                 least = FEWEST_BLOCKS * few
-            if n_documents >= least:
+            if n_documents >= least and not self._remote:
                 reduced = self.max_iter >= FEWEST_EPOCHS and self.tempering != "local"
                 decreasing = (offset, decay) != (DEFAULT_OFFSET, DEFAULT_DECAY)
                 solver = "svrg" if reduced and not decreasing else "stochastic"
@@ -429,6 +434,20 @@ class TemperedLDA(TopicModel):
         steps = {"step_size": step_size, "step_decay": decay, "step_offset": offset}
         chosen = {"solver": solver, "batch_size": size, "pilot": pilot} | steps
         return solvers.plan_em(self, n_documents, 1, **chosen)
+
+    def _check_remote(self, X):
+        super()._check_remote(X)
+        if self._remote and "collapsed" in (self.e_step, self._e_step):
+            raise ValueError(
+                "e_step='collapsed' keeps the counts of every document in memory: on a "
+                "dask array choose e_step='auto', which is 'mean_field' there, or give "
+                "its blocks to partial_fit."
+            )
+        if self._remote and self.tempering == "local":
+            raise ValueError(
+                "tempering='local' has a temperature of every document in memory: on a "
+                "dask array choose another tempering."
+            )
 
     def _new_model(self, priors, mass, dtype, plan=None):
         rounds = self.max_doc_update_iter, self.mean_change_tol
@@ -528,8 +547,7 @@ class TemperedLDA(TopicModel):
             with threads(self.n_jobs):
                 bound = model.lower_bound(best.point, *data.chunks().batches)
         else:
-            _, bound, divergence = self._evaluate(data)
-            bound -= divergence
+            bound = np.subtract(*self._bound(data))
             self.objective_ = float(bound / data.total_weight)
         vars(self).update(
             lower_bound_=float(bound / data.total_weight),
@@ -590,16 +608,20 @@ class TemperedLDA(TopicModel):
         is_bound = self.e_step_ == "mean_field"  # of a batch of a stream, too
         return _perplexity_of(self.objective_ if is_bound else self.lower_bound_)
 
-    def _evaluate(self, data):
-        """Return γ of documents, their bound, and the divergence of the topics."""
+    def _posterior(self):
+        """Return the model of mean field, and the topics as it takes them."""
         self._check_rounds()
         rounds = self.max_doc_update_iter, self.mean_change_tol
         given = self.n_tokens_seen_, self.components_.dtype, *rounds
         model = LDAModel(*self._fitted_priors(), *given)
-        topics = pad(self.components_.T, model.dtype)
-        (batch,) = data.chunks().batches
+        return model, pad(self.components_.T, model.dtype)
+
+    def _bound(self, data):
+        """Return the bound of documents, and the divergence of the topics."""
+        model, topics = self._posterior()
         with threads(self.n_jobs):
-            return *model.posteriors(topics, batch), model.divergence(topics)
+            bound = data.chunks().sum(partial(model.bound_of, topics))
+            return float(bound.value), model.divergence(topics)
 
     def fit_transform(self, X, y=None, *, normalize=True, **fit_params):
         """Fit the model and return the topics' shares of its documents.
@@ -623,6 +645,7 @@ class TemperedLDA(TopicModel):
         """
         return self.fit(X, y, **fit_params).transform(X, normalize=normalize)
 
+    @lazily
     def transform(self, X: MatrixLike, *, normalize: bool = True) -> np.ndarray:
         """Return the topics' shares of documents, seen before or not.
 
@@ -650,7 +673,9 @@ class TemperedLDA(TopicModel):
             with threads(self.n_jobs):
                 gamma = model.posteriors(topics, batch)
         else:
-            gamma, *_ = self._evaluate(data)
+            (batch,), (model, topics) = data.chunks().batches, self._posterior()
+            with threads(self.n_jobs):
+                gamma, _ = model.posteriors(topics, batch)
         return gamma / gamma.sum(axis=1, keepdims=True) if normalize else gamma.copy()
 
     def score(self, X: MatrixLike, y: Any = None) -> float:
@@ -677,9 +702,13 @@ class TemperedLDA(TopicModel):
             In nats, of all documents together. To compare models of different kinds
             use :func:`skvrem.text.document_completion`.
         """
-        data = self._new_documents(X)
-        _, bound, divergence = self._evaluate(data)
-        return bound - divergence * data.total_weight / self.n_tokens_seen_
+        return self._score(X)[0]
+
+    def _score(self, X):
+        """Return what `score` does, and the tokens of X."""
+        check_is_fitted(self)
+        score, tokens = total_over_blocks(self, _score_of_block, X)
+        return float(score), float(tokens)
 
     def perplexity(self, X: MatrixLike, sub_sampling: bool = False) -> float:
         """Return the perplexity of documents, from the bound of `score`.
@@ -697,10 +726,20 @@ class TemperedLDA(TopicModel):
         perplexity : float
             ``exp(-score(X) / X.sum())``, the lower the better.
         """
-        tokens = self._new_documents(X).total_weight
+        score, tokens = self._score(X)
         if tokens == 0.0:
             raise ValueError("X has no counts: there is nothing to be perplexed by.")
-        return _perplexity_of(self.score(X) / tokens)
+        return _perplexity_of(score / tokens)
+
+
+def _score_of_block(estimator, rows):
+    """Return the score of documents, and their tokens."""
+    if not rows.shape[0]:
+        return np.zeros(2)
+    data = estimator._new_documents(rows)
+    bound, divergence = estimator._bound(data)
+    tokens = data.total_weight
+    return np.array([bound - divergence * tokens / estimator.n_tokens_seen_, tokens])
 
 
 def _perplexity_of(bound):

@@ -64,6 +64,12 @@ class Parameters(NamedTuple):
     topics: np.ndarray
 
 
+class Bound(NamedTuple):
+    """The documents' share of the bound, in nats."""
+
+    value: float
+
+
 class LDAModel(WordModel):
     """Variational posterior of topics from counts.
 
@@ -151,6 +157,10 @@ class LDAModel(WordModel):
         logs, top = self.expect_log(own, self.psi_totals(topics))
         gamma, bound, _, _ = self.infer(self.temper(logs, 1.0), top, batch, 1.0)
         return gamma[:, : self.n_components], bound
+
+    def bound_of(self, topics, batch):
+        """Return the bound of documents, as `posteriors` finds it, to be added up."""
+        return Bound(self.posteriors(topics, batch)[1])
 
     def expect_log(self, topics, psi_totals):
         """Return E log β relative to its largest entry over topics, and that entry."""

@@ -7,8 +7,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
+from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.text import document_completion
+from skvrem.text._likelihood import completion_sums
 from skvrem.topics._base import TopicModel
+from skvrem.topics.plsa._blocks import BlockPLSAModel
 from skvrem.topics.plsa._model import PLSAModel
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
@@ -247,7 +250,8 @@ class VRPLSA(TopicModel):
         n_blocks = max(1, round(n_documents / batch_size))
         solver = self.solver
         if solver == "auto":
-            solver = "svrg" if n_blocks >= FEWEST_BLOCKS else "batch"
+            reduced = n_blocks >= FEWEST_BLOCKS and not self._remote
+            solver = "svrg" if reduced else "batch"
         step_size = self.step_size
         pilot = PILOT if step_size == "auto" and random else 0
         if step_size == "auto":
@@ -263,7 +267,8 @@ class VRPLSA(TopicModel):
         steps = self.inner_iter
         if steps == "auto":
             steps = 1 if plan.name == "batch" else DOC_STEPS
-        return PLSAModel(*priors, mass, dtype, steps)
+        kind = BlockPLSAModel if self._remote else PLSAModel
+        return kind(*priors, mass, dtype, steps)
 
     def _start(self, model, topics, n_documents, stream=False):
         if stream:
@@ -300,6 +305,7 @@ class VRPLSA(TopicModel):
         tokens = data.total_weight
         return seen / tokens if tokens else 0.0, seen + tokens, {}
 
+    @lazily
     def transform(self, X: MatrixLike) -> np.ndarray:
         """Return the topics' shares of documents, seen before or not.
 
@@ -329,8 +335,9 @@ class VRPLSA(TopicModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Word counts of held-out documents.
+        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
+            Word counts of held-out documents. The coin falls the same way for every
+            chunk of a dask array, and so otherwise than for all documents at once.
         y : Ignored
             Present by convention.
 
@@ -340,6 +347,11 @@ class VRPLSA(TopicModel):
             In nats a token.
         """
         check_is_fitted(self)
+        if of_dask(X):
+            total, n_tokens = total_over_blocks(self, _completion_of_block, X)
+            if not n_tokens:
+                raise ValueError("No token is left to score.")
+            return float(total / n_tokens)
         self._check_X(X, reset=False)
         return document_completion(self, X, n_jobs=self.n_jobs)
 
@@ -357,3 +369,11 @@ class VRPLSA(TopicModel):
             The lower the better; the size of the vocabulary for a uniform guess.
         """
         return float(np.exp(-self.score(X)))
+
+
+def _completion_of_block(estimator, rows):
+    """Return what `score` adds up of a block: nats, and tokens."""
+    if not rows.shape[0]:
+        return np.zeros(2)
+    estimator._check_X(rows, reset=False)
+    return np.array(completion_sums(estimator, rows, n_jobs=estimator.n_jobs))

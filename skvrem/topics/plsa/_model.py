@@ -83,10 +83,15 @@ class PLSAModel(WordModel):
             Of shapes (n_features, n_components) and (n_documents, n_components), or
             padded already.
         """
-        topics, theta = (pad(part, self.dtype) for part in parameters)
+        topics, theta = parameters
+        topics = pad(topics, self.dtype)
         sums = WordSums.of(topics, 1.0 / self.n_components, given=topics)
-        own = theta, theta.copy()
+        own = self._before_and_after(theta)
         return TopicPoint(sums, own, self.of_topics(sums), settled=True)
+
+    def _before_and_after(self, theta):
+        theta = pad(theta, self.dtype)
+        return theta, theta.copy()
 
     def resume(self, sums, n_documents):
         """Return the point of statistics, for documents never seen.
@@ -112,17 +117,20 @@ class PLSAModel(WordModel):
     def refill(self, point, data):
         """Return the point with θ that are best for its topics, and the passes made."""
         (batch,) = data.chunks().batches
+        own = self.found_anew(point, batch)
+        return point._replace(own=(own, np.empty_like(own))), 1.0
+
+    def found_anew(self, point, batch):
+        """Return θ that are best for the topics of a point."""
         phi = self._topics(point.sums, batch.rows.words, 1.0, seen=True)
-        theta = self.uniform(data.n_units)
+        theta = PLSAModel.uniform(self, batch.n_units)
         after = theta.copy()
         self._e_step(phi, theta, after, batch, 1.0, REFILL)
-        return point._replace(own=(after, theta)), 1.0
+        return after
 
     def uniform(self, n_documents):
         """Return θ of documents that nothing is known of."""
-        theta = padded_zeros(n_documents, self.n_components, self.dtype)
-        theta[:, : self.n_components] = 1.0 / self.n_components
-        return theta
+        return uniform_shares(self.n_components, self.dtype, n_documents)
 
     def statistics(self, point, batch, beta):
         """Return the sums of a batch after EM steps on its documents' own θ."""
@@ -207,6 +215,13 @@ class PLSAModel(WordModel):
     def parameters(self, point):
         """Return the topics and shares of a point."""
         return Parameters(self._topics(point.sums, NO_WORDS, 1.0), point.own[0])
+
+
+def uniform_shares(n_components, dtype, n_documents):
+    """Return the same shares of all topics for documents, padded."""
+    theta = padded_zeros(n_documents, n_components, dtype)
+    theta[:, :n_components] = 1.0 / n_components
+    return theta
 
 
 def _temper(rows, beta):
