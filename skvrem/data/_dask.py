@@ -856,3 +856,10 @@ def array_of(tasks, sizes, trailing, dtype):
         for task, size in zip(tasks, sizes, strict=True)
     ]
     return da.concatenate(parts)
+
+
+def stacked(frames):
+    """Return the rows of frames, one after another."""
+    from dask.dataframe import methods
+
+    return methods.concat(frames)

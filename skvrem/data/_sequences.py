@@ -323,8 +323,6 @@ def _join(places, *parts):
     ]
     if len(taken) == 1:
         return taken[0]
-    if frames:
-        import pandas
+    from skvrem.data import _dask
 
-        return pandas.concat(taken)
-    return np.concatenate(taken)
+    return _dask.stacked(taken) if frames else np.concatenate(taken)

@@ -1,6 +1,7 @@
 """Fits and answers where sequences lie in the blocks of dask."""
 
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -323,7 +324,16 @@ def _lay_for(estimator, X, groups, lengths, weight=None):
     laid = _lay(estimator, structure, X, groups, lengths, weight)
     if not hasattr(estimator, "transmat_"):
         estimator = ready(estimator, _head(laid))
-    return estimator, laid
+    return _light(estimator), laid
+
+
+def _light(estimator):
+    """Return a copy that travels: without those who watch a fit, and in one thread."""
+    made = copy(estimator)
+    for name in [name for name in vars(made) if name.startswith(("_skl_", "_callb"))]:
+        del vars(made)[name]
+    made.n_jobs = 1  # blocks run side by side
+    return made
 
 
 def _answer(estimator, method, by_lengths, dtype, block, beside):

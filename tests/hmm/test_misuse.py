@@ -200,29 +200,6 @@ def test_probabilities_that_cannot_sum_to_1(given):
         VRHMM(2, emission=emission).fit([[0], [1], [2]])
 
 
-# Containers of dask
-
-
-@pytest.mark.parametrize(
-    "method", ["fit", "partial_fit", "predict", "score", "sample_weight", "groups"]
-)
-def test_nothing_of_dask_is_loaded(fitted, method):
-    dask = pytest.importorskip("dask.array")
-    model, X = fitted
-
-    def load(block):
-        raise AssertionError("a block was loaded")
-
-    lazy = dask.from_array(X, chunks=50).map_blocks(load, dtype=float, meta=X[:0])
-    with pytest.raises(TypeError, match="not a dask Array"):
-        if method in ("sample_weight", "groups"):
-            model.score(X, **{method: lazy[:, 0]})
-        else:
-            getattr(model, method)(lazy)
-    with pytest.raises(TypeError, match="not a dask Array"):
-        VRHMM(2, groups=0).fit(lazy)
-
-
 # Fitted answers
 
 

@@ -459,15 +459,6 @@ def test_other_widths_and_numbers_of_topics_than_before(kind, fitted):
 
 
 @KINDS
-def test_dask_arrays_are_refused(kind, fitted):
-    da = pytest.importorskip("dask.array")
-    X, new, old = da.from_array(X_BAD), make(kind), fitted[kind]
-    for method in (new.fit, new.partial_fit, old.transform, old.score):
-        with pytest.raises(TypeError, match="in memory, not a dask"):
-            method(X)
-
-
-@KINDS
 def test_unfitted_use_says_so(kind):
     for method in ("transform", "inverse_transform", "score", "perplexity"):
         with pytest.raises(NotFittedError):

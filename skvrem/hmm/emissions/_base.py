@@ -15,7 +15,7 @@ from skvrem.hmm.emissions._coordinates import (
     numbered,
     rescale,
 )
-from skvrem.hmm.emissions._facts import fill
+from skvrem.hmm.emissions._facts import SomeRows, fill
 
 # Draws a state of what has no closed form, and the step of central differences.
 DRAWS, STEP = 2000, 1e-5
@@ -297,8 +297,10 @@ class Emission(BaseEstimator):
     def _reject(self, X, wrong, expected):
         rows, columns = np.nonzero(wrong)
         if rows.size:
+            # Rows of a sample have other numbers than those of X.
+            row = "" if isinstance(X, SomeRows) else f"row {rows[0]}, "
             raise ValueError(
-                f"{type(self).__name__} emissions need {expected}: row {rows[0]}, "
+                f"{type(self).__name__} emissions need {expected}: {row}"
                 f"column {columns[0]} holds {X[rows[0], columns[0]]:g}."
             )
 

@@ -734,7 +734,7 @@ class TemperedLDA(TopicModel):
 
 def _score_of_block(estimator, rows):
     """Return the score of documents, and their tokens."""
-    if not rows.shape[0]:
+    if hasattr(rows, "shape") and not rows.shape[0]:
         return np.zeros(2)
     data = estimator._new_documents(rows)
     bound, divergence = estimator._bound(data)

@@ -1,0 +1,218 @@
+"""Documents in the blocks of dask: the answers of memory for the same passes."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from skvrem import VRPLSA, TemperedLDA
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+N, V, K = 400, 90, 4
+CHUNKS = (100, 0, 180, 120)
+PLAIN = {"random_state": 0, "max_iter": 8, "tol": 0.0, "solver": "batch"}
+MAKE = {
+    "plsa": lambda **more: VRPLSA(K, **PLAIN | more),
+    "lda": lambda **more: TemperedLDA(K, **PLAIN | {"e_step": "mean_field"} | more),
+}
+KINDS = pytest.mark.parametrize("kind", list(MAKE))
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    with dask.config.set(scheduler="threads"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    topics, shares = rng.dirichlet(np.full(V, 0.1), K), rng.dirichlet(np.ones(K), N)
+    counts = [rng.multinomial(rng.integers(10, 60), own @ topics) for own in shares]
+    counts = np.stack(counts).astype(float)  # in which sums are made in double
+    counts[7] = 0.0
+    return counts
+
+
+def blocks(X, kind="sparse"):
+    if kind == "dense":
+        return da.from_array(X, chunks=(CHUNKS, 40))
+    lazy = da.from_array(X, chunks=(CHUNKS, V)).map_blocks(sp.csr_matrix)
+    if kind == "unknown":
+        lazy = lazy.map_blocks(lambda block: block, chunks=((np.nan,) * 4, (V,)))
+    return lazy
+
+
+def assert_same(here, there, rtol=1e-9):
+    assert there.solver_ == here.solver_ and there.n_iter_ == here.n_iter_
+    for name in ("components_", "topic_shares_", "objective_", "n_tokens_seen_"):
+        one, other = getattr(here, name), getattr(there, name)
+        np.testing.assert_allclose(
+            other, one, rtol=rtol, atol=rtol * np.max(np.abs(one))
+        )
+
+
+@KINDS
+@pytest.mark.parametrize("blocks_of", ["sparse", "dense", "unknown"])
+def test_fits_are_those_of_memory(X, kind, blocks_of):
+    here = MAKE[kind]().fit(X)
+    assert_same(here, MAKE[kind]().fit(blocks(X, blocks_of)))
+
+
+@KINDS
+@pytest.mark.parametrize("weights", ["numpy", "dask"])
+def test_weights(X, kind, weights):
+    weight = np.random.default_rng(1).integers(0, 3, N) + 0.0
+    remote = weight if weights == "numpy" else da.from_array(weight, chunks=150)
+    here = MAKE[kind]().fit(X, sample_weight=weight)
+    assert_same(here, MAKE[kind]().fit(blocks(X), sample_weight=remote))
+
+
+@KINDS
+def test_tempered_fits_and_starts(X, kind):
+    more = {"tempering": "annealed", "annealing_iter": 4, "n_init": 2}
+    here = MAKE[kind](**more).fit(X)
+    assert_same(here, MAKE[kind](**more).fit(blocks(X)), rtol=1e-8)
+
+
+@KINDS
+def test_frames_keep_names(X, kind):
+    pandas = pytest.importorskip("pandas")
+    frames = pytest.importorskip("dask.dataframe")
+    frame = pandas.DataFrame(X, columns=[f"w{v}" for v in range(V)])
+    lazy = frames.from_pandas(frame, npartitions=3)
+    here, there = MAKE[kind]().fit(frame), MAKE[kind]().fit(lazy)
+    assert_same(here, there)
+    assert list(there.feature_names_in_) == list(frame)
+
+
+@KINDS
+def test_answers(X, kind):
+    model, lazy = MAKE[kind]().fit(X), blocks(X)
+    loaded = []
+
+    def load(block):
+        loaded.append(block.shape)
+        return block
+
+    seen = lazy.map_blocks(load, dtype=float, meta=sp.csr_matrix((0, 0)))
+    answer = model.transform(seen)
+    assert not loaded and isinstance(answer, da.Array)
+    np.testing.assert_allclose(answer.compute(), model.transform(X), rtol=1e-9)
+    score, perplexity = model.score(lazy), model.perplexity(lazy)
+    assert isinstance(score, float) and isinstance(perplexity, float)
+    # pLSA tosses the same coins in every block.
+    rtol = 0.05 if kind == "plsa" else 1e-9
+    np.testing.assert_allclose(score, model.score(X), rtol=rtol)
+    np.testing.assert_allclose(perplexity, model.perplexity(X), rtol=4 * rtol)
+
+
+def test_completion_of_blocks_is_the_sum_of_blocks(X):
+    model = MAKE["plsa"]().fit(X)
+    one = da.from_array(X, chunks=(N, V))
+    np.testing.assert_allclose(model.score(one), model.score(X), rtol=1e-12)
+
+
+@KINDS
+def test_warm_starts_and_streams(X, kind):
+    model = MAKE[kind]().fit(blocks(X))
+    before = model.objective_
+    model.set_params(warm_start=True, max_iter=4).fit(blocks(X))
+    assert model.n_iter_ == 4 and model.objective_ > before - 1e-9
+    here, there = MAKE[kind](), MAKE[kind]()
+    there.partial_fit(blocks(X))
+    for start, size in zip(np.cumsum((0, *CHUNKS[:-1])), CHUNKS, strict=True):
+        if size:
+            here.partial_fit(X[start : start + size])
+    np.testing.assert_allclose(there.components_, here.components_, rtol=1e-6)
+
+
+def test_shares_that_are_lost_are_found_anew(X):
+    """A resumed fit, whose shares are nowhere, ends where an unbroken one does."""
+    model = MAKE["plsa"](max_iter=200, tol=1e-6).fit(blocks(X))
+    again = MAKE["plsa"](max_iter=200, tol=1e-6, components_init=model.components_)
+    again.components_ = model.components_
+    again.set_params(warm_start=True).fit(blocks(X))
+    assert abs(again.objective_ - model.objective_) < 1e-3
+
+
+def test_auto_makes_full_passes(X):
+    many = np.tile(X, (8, 1))
+    lazy = da.from_array(many, chunks=(800, V)).map_blocks(sp.csr_matrix)
+    plsa = VRPLSA(K, random_state=0, max_iter=3).fit(lazy)
+    lda = TemperedLDA(K, random_state=0, max_iter=3).fit(lazy)
+    assert plsa.solver_ == lda.solver_ == "batch" and lda.e_step_ == "mean_field"
+
+
+@pytest.mark.parametrize(
+    "parameters, message",
+    [
+        ({"e_step": "collapsed"}, "'mean_field' there"),
+        ({"solver": "svrg"}, "minibatches"),
+        ({"tempering": "local"}, "choose another tempering"),
+        ({"n_components": "auto"}, "give a number"),
+    ],
+)
+def test_what_needs_documents_in_memory_is_refused(X, parameters, message):
+    model = TemperedLDA(**{"n_components": K} | parameters)
+    with pytest.raises(ValueError, match=message):
+        model.fit(blocks(X))
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@KINDS
+def test_bad_blocks(X, kind):
+    negative, nothing, nan = X.copy(), np.zeros_like(X), X.copy()
+    negative[150, 3], nan[250, 2] = -1.0, np.nan
+    for rows, message in (
+        (negative, "Negative values"),
+        (nothing, "no counts"),
+        (nan, "NaN"),
+    ):
+        model = MAKE[kind]()
+        with pytest.raises(ValueError, match=message):
+            model.fit(blocks(rows))
+        assert not [name for name in vars(model) if name.endswith("_")]
+    with pytest.raises(ValueError, match="features"):
+        MAKE[kind]().fit(X).transform(blocks(X[:, :50], "dense"))
+
+
+class Killing:
+    """A callback that kills a worker after the second epoch."""
+
+    def __init__(self, client):
+        self.client, self.epochs = client, 0
+
+    def setup(self, estimator, context):
+        """Begin."""
+
+    teardown = on_fit_task_begin = setup
+
+    def on_fit_task_end(self, estimator, context, **kwargs):
+        if context.task_name == "epoch":
+            self.epochs += 1
+            if self.epochs == 2:
+                pid = next(iter(self.client.run(os.getpid).values()))
+                os.kill(pid, signal.SIGKILL)
+        return False
+
+
+@pytest.mark.slow
+def test_a_killed_worker_changes_nothing(X):
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        lazy = blocks(X, "dense").persist()
+        distributed.wait(lazy)
+        there = MAKE["plsa"]()
+        there.set_callbacks(Killing(client))
+        there.fit(lazy)
+    assert_same(MAKE["plsa"]().fit(X), there)
