@@ -106,6 +106,7 @@ OPTIONAL_PLACES = {"estimator", "inspection", "utils"}
 # import from their own room only; a folder's own modules stand above its rooms.
 SHARED_ROOMS = {
     "hmm": (
+        "clusters",
         "emissions",
         "emissions/discrete",
         "emissions/densities",

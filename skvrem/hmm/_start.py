@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
 from skvrem.hmm._model import Parameters
-from skvrem.hmm._model_clusters import nearest
+from skvrem.hmm.clusters._model import nearest
 
 # Rows that a start looks at, in runs.
 MOST_ROWS, RUN_ROWS = 20_000, 100

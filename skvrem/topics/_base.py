@@ -23,7 +23,6 @@ from skvrem.utils._base import (
     fit_facts,
     summary_table,
 )
-from skvrem.utils._blocks import check_columns_of
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import threads
 from skvrem.utils._remote import refuse_dask
@@ -37,6 +36,7 @@ from skvrem.utils._reports import (
 )
 from skvrem.utils._validation import (
     all_or_nothing,
+    check_columns_of,
     check_em,
     check_given,
     check_integer,

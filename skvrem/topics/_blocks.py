@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from skvrem.data import open_remote
 from skvrem.topics._documents import as_documents
-from skvrem.utils._blocks import check_block
+from skvrem.utils._validation import check_block
 
 # Documents of a block whose lengths are looked at.
 LENGTHS = 1000

@@ -1,14 +1,12 @@
 """Fits and answers on dask arrays: the same as in memory, and nothing is loaded."""
 
 import threading
-import warnings
 import weakref
 from collections import Counter
 
 import numpy as np
 import pytest
 
-import skvrem
 from skvrem import VRGaussianMixture
 from skvrem.data import as_source, is_dask
 from skvrem.utils._parallel import effective_threads
@@ -506,30 +504,3 @@ def test_unknown_sizes_of_columns(X, optimum):
     lazy = lazy[:, da.from_array(np.ones(X.shape[1], bool))]
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
         optimum.predict(lazy)
-
-
-REFUSING = {
-    skvrem.VRPLSA: ("transform", "score", "perplexity", "inverse_transform"),
-    skvrem.TemperedLDA: ("transform", "score", "perplexity", "inverse_transform"),
-}
-
-
-@pytest.mark.parametrize("kind", REFUSING, ids=lambda kind: kind.__name__)
-def test_models_in_memory_refuse_every_container(kind):
-    dd = pytest.importorskip("dask.dataframe")
-    pd = pytest.importorskip("pandas")
-    rows = np.random.default_rng(0).integers(1, 9, size=(40, 3)).astype(float)
-    model = kind(tol=1.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of convergence, which is not asked for
-        model.fit(rows)
-    lazy = da.from_array(rows, chunks=20)
-    frame = dd.from_pandas(pd.DataFrame(rows), npartitions=2)
-    for X in (lazy, frame):
-        for method in ("fit", "partial_fit", *REFUSING[kind]):
-            with pytest.raises(TypeError, match="in memory, not a dask"):
-                getattr(model, method)(X)
-    weight = da.from_array(np.ones(40))
-    for method in ("fit", "partial_fit"):
-        with pytest.raises(TypeError, match="in memory, not a dask"):
-            getattr(model, method)(rows, sample_weight=weight)

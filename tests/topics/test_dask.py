@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from skvrem import VRPLSA, TemperedLDA
+from skvrem import VRPLSA, Checkpoint, TemperedLDA
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

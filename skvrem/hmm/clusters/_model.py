@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skvrem.hmm._kernels import assign
+from skvrem.hmm.clusters._kernels import assign
 
 
 def nearest(Z, centres, known=None):
