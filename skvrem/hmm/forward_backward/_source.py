@@ -81,11 +81,6 @@ class SequenceRows:
         """Number of sequences and of observed features."""
         return len(self.bounds) - 1, self.X.shape[1]
 
-    @property
-    def size(self):
-        """Number of values."""
-        return self.X.size
-
     def take(self, selection, parameters=None):
         """Return the columns of some rows."""
         columns = self.columns(self.X[selection], parameters=parameters)
