@@ -240,8 +240,8 @@ def test_second_start_fails(X, monkeypatch):
     untouched.check()
 
 
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
 def test_a_warning_made_an_error_is_a_failure(X):
-    # pytest turns ConvergenceWarning into an error; so may a user.
     estimator = make("fitted", X)
     untouched = Untouched(estimator)
     with pytest.raises(ConvergenceWarning):

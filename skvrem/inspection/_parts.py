@@ -17,7 +17,6 @@ from skvrem.text._topics import (
     largest,
     word_probabilities,
 )
-from skvrem.text._words import top_words
 from skvrem.utils._base import optional
 
 
@@ -395,7 +394,9 @@ class TopicStabilityDisplay:
         ['0: rain goal', '1: goal rain']
         """
         stability = topic_stability(models)
-        words = top_words(models[0], feature_names, n_words)
+        components, _ = find_topics(models[0], None)
+        names = check_names(feature_names, components.shape[1], models[0])
+        words = names[largest(components, n_words)]
         labels = [f"{k}: {' '.join(map(str, row))}" for k, row in enumerate(words)]
         return cls(stability.similarity, labels).plot(ax=ax, **kwargs)
 

@@ -8,7 +8,7 @@ from skvrem.text._topics import (
     check_counts,
     check_names,
     check_size,
-    find_topics,
+    find_used_topics,
     largest,
 )
 from skvrem.utils._columns import MatrixLike
@@ -109,7 +109,8 @@ def coherence(
     topics : estimator, array-like, or list of lists of str
         A fitted model with ``components_``, a fitted pipeline that ends with one,
         topics of shape (n_topics, n_features) in any scale, or the top words
-        themselves, the first one first.
+        themselves, the first one first. Of a model of this package, topics without
+        tokens are left out.
     X : {array-like, sparse matrix} of shape (n_documents, n_features)
         Counts of the reference documents: those of the fit, or others. Of a count only
         matters whether it is zero. Of a pipeline, what its first step takes.
@@ -137,6 +138,11 @@ def coherence(
     ValueError
         If X holds negative numbers, NaN or infinity, has other columns than the
         topics, or a parameter is out of range.
+
+    Warns
+    -----
+    CollapsedComponentWarning
+        If topics are left out, with their numbers.
 
     Notes
     -----
@@ -176,7 +182,7 @@ def coherence(
         names = check_names(feature_names, counts.shape[1])
         words = _find_words(topics, names, n_words)
     else:
-        components, X = find_topics(topics, X)
+        components, X = find_used_topics(topics, X)
         counts = check_counts(X, components.shape[1])
         if components.shape[1] < 2:
             raise ValueError("Topics of a single word have no pairs of words.")

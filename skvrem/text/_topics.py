@@ -1,5 +1,6 @@
 """What the functions of this package read from models, counts and vectorizers."""
 
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -8,11 +9,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.utils._columns import native
 from skvrem.utils._remote import refuse_dask
+from skvrem.utils._reports import outside
 
 # Tokens are counted in 64 bits.
 MOST_COUNT = 2.0**62
+# A topic without tokens has less than so many of them.
+NO_TOKENS = 0.5
 
 
 def refuse_text(X):
@@ -94,6 +99,34 @@ def find_topics(topics, X):
         model, X = last_step(topics, X)
         return check_components(model.components_), X
     return check_components(topics), X
+
+
+def with_tokens(shares, n_tokens):
+    """Return the numbers of the topics that have tokens, one at least."""
+    alive = np.flatnonzero(shares * n_tokens >= NO_TOKENS)
+    return alive if alive.size else np.array([np.argmax(shares)])
+
+
+def find_used_topics(topics, X=None):
+    """Return as `find_topics`, without topics that have no tokens, and warn of those.
+
+    Of an array, and of models that do not tell, all topics.
+    """
+    components, X = find_topics(topics, X)
+    if hasattr(topics, "fit"):
+        model, _ = last_step(topics)
+        if hasattr(model, "topic_shares_") and hasattr(model, "n_tokens_seen_"):
+            alive = with_tokens(model.topic_shares_, model.n_tokens_seen_)
+            gone = np.setdiff1d(np.arange(len(components)), alive)
+            if gone.size:
+                components = components[alive]
+                warnings.warn(
+                    "Topics without tokens are left out, the others keep their order: "
+                    f"{', '.join(map(str, gone))}. Pass components_ for all of them.",
+                    CollapsedComponentWarning,
+                    stacklevel=outside(),
+                )
+    return components, X
 
 
 def check_counts(X, n_features=None):

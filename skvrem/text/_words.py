@@ -13,7 +13,7 @@ from skvrem.text._topics import (
     check_names,
     check_size,
     document_shares,
-    find_topics,
+    find_used_topics,
     largest,
     last_step,
     word_probabilities,
@@ -35,7 +35,8 @@ def top_words(
     ----------
     topics : estimator or array-like of shape (n_topics, n_features)
         A fitted model with ``components_``, a fitted pipeline that ends with one, or
-        topics in any scale.
+        topics in any scale. Of a model of this package, topics without tokens are left
+        out; of an array none are.
     feature_names : array-like of str, fitted vectorizer or Pipeline, default=None
         The words of the columns. Of a pipeline that ends with a topic model, those that
         enter its last step. None asks the pipeline given as `topics`, or the model's
@@ -63,6 +64,11 @@ def top_words(
     ValueError
         If there is not one name for each column, `n` is no positive integer, or
         `ranking` or `weight` is none of these.
+
+    Warns
+    -----
+    CollapsedComponentWarning
+        If topics are left out, with their numbers.
 
     References
     ----------
@@ -94,7 +100,7 @@ def top_words(
         raise ValueError("weight is of ranking='relevance' and 'frex'.")
     if usual is not None and not 0.0 <= weight <= 1.0:
         raise ValueError(f"weight must lie between 0 and 1, got {weight!r}.")
-    components, _ = find_topics(topics, None)
+    components, _ = find_used_topics(topics)
     names = check_names(feature_names, components.shape[1], topics)
     if ranking != "probability":
         components = SCORES[ranking](components, weight)
@@ -149,6 +155,11 @@ def topic_diversity(topics: Any, n: int = 25) -> float:
     ValueError
         As :func:`top_words`.
 
+    Warns
+    -----
+    CollapsedComponentWarning
+        As :func:`top_words`.
+
     Examples
     --------
     >>> from skvrem.text import topic_diversity
@@ -156,7 +167,7 @@ def topic_diversity(topics: Any, n: int = 25) -> float:
     0.75
     """
     check_size("n", n)
-    components, _ = find_topics(topics, None)
+    components, _ = find_used_topics(topics)
     top = largest(components, n)
     return len(np.unique(top)) / top.size
 

@@ -12,11 +12,16 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative
 from skvrem import solvers
 from skvrem.data import check_full_passes, is_dask, of_dask, streamed
 from skvrem.exceptions import FractionalCountsWarning
-from skvrem.text._topics import check_size_of_counts, refuse_text
+from skvrem.text._topics import (
+    check_names,
+    check_size_of_counts,
+    refuse_text,
+    with_tokens,
+)
 from skvrem.text._words import top_words
 from skvrem.topics._blocks import open_documents
 from skvrem.topics._documents import as_documents
-from skvrem.topics._number import BATCH_FACTOR, find_number, with_tokens
+from skvrem.topics._number import BATCH_FACTOR, find_number
 from skvrem.utils._base import (
     ComponentsMixin,
     VersionedPickle,
@@ -620,16 +625,18 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             text ends with them.
         """
         check_is_fitted(self)
-        words = top_words(self, feature_names, n_words)
         alive = with_tokens(self.topic_shares_, self.n_tokens_seen_)
+        names = check_names(feature_names, self.n_features_in_, self)
+        words = top_words(self.components_[alive], names, n_words)
         columns = {
             "share": self.topic_shares_[alive],
-            "words": [" ".join(map(str, row)) for row in words[alive]],
+            "words": [" ".join(map(str, row)) for row in words],
         }
         # Of the starts before the last step, which may have gained a little more.
         best = np.nanmax(getattr(self, "init_scores_", self.objective_))
         facts = {"objective": self.objective_} | fit_facts(self, best)
-        if len(alive) < len(words):
-            facts["topics_without_tokens"] = len(words) - len(alive)
+        n_topics = len(self.components_)
+        if len(alive) < n_topics:
+            facts["topics_without_tokens"] = n_topics - len(alive)
         index = [f"topic {k}" for k in alive]
         return summary_table(columns, index, facts)

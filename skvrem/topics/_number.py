@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.text._likelihood import completion_split, log_likelihood
-from skvrem.text._topics import check_counts, word_probabilities
+from skvrem.text._topics import check_counts, with_tokens, word_probabilities
 from skvrem.topics._documents import as_documents
 
 # The first number of topics, doubled until held-out documents gain no more than
@@ -26,8 +26,6 @@ LEAST_DOCUMENTS = 20
 NEIGHBOURS, LEAST_SHARE = 3, 1e-3
 # At a time at most so much of the topics goes; that less is left of does not matter.
 MOST_GONE, LEAST_GONE = 1 / 3, 1 / 20
-# Tokens that a topic without tokens has less than.
-NO_TOKENS = 0.5
 # Nonzeros at a time, and a probability in place of rounding.
 PART, TINY = 1 << 14, 1e-30
 
@@ -57,12 +55,6 @@ class _Trial(NamedTuple):
     shares: np.ndarray
     theta: np.ndarray
     completion: float
-
-
-def with_tokens(shares, n_tokens):
-    """Return the numbers of the topics that have tokens, one at least."""
-    alive = np.flatnonzero(shares * n_tokens >= NO_TOKENS)
-    return alive if alive.size else np.array([np.argmax(shares)])
 
 
 def find_number(fit, data, rng, factor=1):

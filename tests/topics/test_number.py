@@ -9,9 +9,16 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from skvrem import VRPLSA, TemperedLDA
-from skvrem.text import document_completion_scorer, top_words
+from skvrem import VRPLSA, TemperedLDA, TopicStabilityDisplay
+from skvrem.exceptions import CollapsedComponentWarning
+from skvrem.text import (
+    coherence,
+    document_completion_scorer,
+    top_words,
+    topic_diversity,
+)
 from skvrem.text._likelihood import log_likelihood
+from skvrem.text._topics import with_tokens
 from skvrem.topics import _number
 from skvrem.topics._documents import as_documents
 from tests.documents import N_TOPICS, planted
@@ -168,4 +175,24 @@ def test_topics_without_tokens_are_not_summed_up(X):
     table = model.summary()
     assert len(table) == 7 and table.attrs["topics_without_tokens"] == 1
     assert "topics_without_tokens" not in TemperedLDA(2).fit(X).summary().attrs
-    assert _number.with_tokens(np.array([0.0, 1.0]), 0.1).tolist() == [1]
+    assert with_tokens(np.array([0.0, 1.0]), 0.1).tolist() == [1]
+
+
+def test_topics_without_tokens_are_left_out_everywhere(X):
+    """And said to be, by number; what says nothing of tokens keeps all."""
+    model = TemperedLDA(8, random_state=0).fit(X)
+    model.topic_shares_ = np.where(np.arange(8) == 2, 1e-9, model.topic_shares_)
+    kept = np.delete(np.arange(8), 2)
+    measures = [
+        lambda topics: top_words(topics, n=3),
+        lambda topics: top_words(topics, n=3, ranking="frex"),
+        lambda topics: coherence(topics, X, n_words=3),
+        lambda topics: topic_diversity(topics, n=3),
+    ]
+    for measure in measures:
+        with pytest.warns(CollapsedComponentWarning, match="keep their order: 2. "):
+            found = measure(model)
+        np.testing.assert_array_equal(found, measure(model.components_[kept]))
+    assert len(top_words(model.components_, n=3)) == 8
+    display = TopicStabilityDisplay.from_estimators([model, model])
+    assert len(display.labels) == 8
