@@ -14,6 +14,7 @@ from skvrem.data import as_source, check_full_passes, column_moments
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
+from skvrem.utils._remote import of_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -31,7 +32,6 @@ from skvrem.vi.gaussian._guards import (
     SCALES,
     StreamsWithoutBound,
     check_columns,
-    check_in_memory,
     check_moments,
     check_pivots,
     check_prior_scale,
@@ -163,8 +163,12 @@ class GaussianPosterior(
             check_steps(self)
             check_prior_scale(self, self._prior_options)
             grouped = groups is not None or self.groups is not None
-            if grouped:
-                check_in_memory(X=X, y=y, sample_weight=sample_weight, groups=groups)
+            if grouped and any(map(of_dask, (X, y, sample_weight, groups))):
+                raise TypeError(
+                    f"Groups of {type(self).__name__} need rows in memory, not a dask "
+                    "array: pass X.compute(), or leave groups out. "
+                    "HierarchicalSoftmaxClassifier takes groups of rows on dask."
+                )
             if "stream" in stream and hasattr(self, "posterior_"):
                 self._check_same(grouped)
             elif not grouped:
