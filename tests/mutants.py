@@ -262,7 +262,7 @@ EXPLAINED = (
         "skvrem/linear/_model.py",
         "LogisticModel.recondition",
         "constant",
-        "sums = self.statistics(point, sample, 1.0, every=True)",
+        "evaluate = partial(self.statistics, point, beta=1.0, every=True)",
         "there is nothing latent to temper: the 1.0 makes no difference",
     ),
 )

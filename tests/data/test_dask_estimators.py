@@ -492,7 +492,7 @@ def test_groups_in_a_column_of_a_frame():
 
 
 def test_groups_of_linear_models_are_refused():
-    with pytest.raises(TypeError, match="Groups of Bayes.* need rows in memory"):
+    with pytest.raises(TypeError, match="need rows in memory"):
         BayesianLogisticRegression().fit(
             da.from_array(X), binary(Y), groups=da.from_array(GROUPS)
         )
