@@ -11,10 +11,7 @@ from skvrem.utils._reports import outside
 from skvrem.utils._validation import (
     all_or_nothing,
     among,
-    check_integer,
     check_magnitude,
-    check_options,
-    check_real,
     validate_data,
 )
 
@@ -125,19 +122,6 @@ def check_unchanged(estimator, *names):
                 f"{name} has changed since the first rows, from {before!r} to {now!r}: "
                 "fit anew."
             )
-
-
-def check_of_fit(estimator):
-    """Check the parameters that say how a fit is made, and when it ends."""
-    check_integer(estimator, "max_iter", "verbose")
-    check_integer(estimator, "verbose_interval", least=1)
-    check_real(estimator, "tol")
-    check_options(estimator, warm_start=(True, False))
-
-
-def check_scales(estimator, *names, options=()):
-    """Check that scales are positive numbers that can be squared twice."""
-    check_real(estimator, *names, **SCALES, options=options)
 
 
 def check_columns(X):

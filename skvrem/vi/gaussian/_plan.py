@@ -19,7 +19,6 @@ MOVES = {
 # Of posteriors whose expectations are averages over draws, which know the curvature
 # roughly.
 MOVES_BY_DRAWS = MOVES | {"meanfield": ("lbfgs",)}
-STOCHASTIC = ("stochastic", "svrg", "saga")
 
 
 @dataclass(frozen=True)
