@@ -51,6 +51,7 @@ def all_or_nothing(estimator):
 LEAST_WEIGHT, MOST_WEIGHT = 1e-30, 1e30
 # Numbers whose squares can be added up.
 MOST_VALUE = {"f": 1e17, "d": 1e150}
+PRODUCTS = {2: "squares", 4: "products of squares"}
 # Largest whole number that a parameter can be.
 MOST_INTEGER = int(np.iinfo(np.int64).max)
 
@@ -400,8 +401,8 @@ def check_magnitude(X, name="X", power=2):
     largest = max(abs(float(highest)), abs(float(lowest)))
     if largest > most:
         raise ValueError(
-            f"{name} holds {largest:.3g}: squares of numbers above {most:g} are "
-            f"infinite in {X.dtype.name}. Scale it "
+            f"{name} holds {largest:.3g}: {PRODUCTS[power]} of numbers above {most:g} "
+            f"are infinite in {X.dtype.name}. Scale it "
             "(sklearn.preprocessing.StandardScaler), or look for outliers."
         )
 

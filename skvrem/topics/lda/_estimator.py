@@ -469,7 +469,7 @@ class TemperedLDA(TopicModel):
         doc = n_documents >= LEARNED_FROM if doc is None else doc
         if stream:
             # Little enough to be forgotten: of few tokens, as much as the twin's start.
-            share = min(1.0, topics.size / model.n_tokens)
+            share = topics.size / max(model.n_tokens, topics.size)
             return model.start((topics,), n_documents, share=share)
         return model.start((topics,), n_documents, (doc, bool(word)))
 

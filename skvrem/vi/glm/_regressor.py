@@ -499,7 +499,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def _targets(self, y, weight, given, offset=None):
         y = np.asarray(y, np.float64)
-        check_magnitude(y, "y")
+        check_magnitude(y, "y", power=4)
         counts = given.family in COUNTS
         if counts and y.min() < 0.0:
             raise ValueError(
