@@ -231,7 +231,7 @@ def open_blocks(X, look, columns=None, numbers=True):
     rows = list(X.to_delayed()[:, 0])
     check = _sent(partial(_look, look))
     tasks = [
-        _delayed(_call)(check, block, *parts)
+        _delayed(apply)(check, block, *parts)
         for block, parts in zip(rows, _rowwise(blocks, len(rows)), strict=True)
     ]
     seen = compute(*tasks)
@@ -255,11 +255,12 @@ def _rowwise(columns, n_blocks):
     return zip(*(nothing if part is None else part for part in columns), strict=True)
 
 
-def _call(function, *arguments):
+def apply(function, *arguments):
+    """Return what a function, which a task may have made, says of its arguments."""
     return function(*arguments)
 
 
-class Facts(NamedTuple):
+class BlockFacts(NamedTuple):
     """Of the rows of a block: how many, their entries, weights, and how many of these.
 
     `entries` are None but for sparse rows.
@@ -282,7 +283,7 @@ def _look(look, rows, *columns):
 def _facts(block):
     rows, weight = block[:2]
     n = rows.shape[0]
-    return Facts(
+    return BlockFacts(
         n,
         int(rows.nnz) if sp.issparse(rows) else None,
         float(n if weight is None else weight.sum()),
@@ -301,7 +302,7 @@ class DaskSource:
     rows : list of dask.delayed.Delayed
         Whole rows, an array or a CSR matrix each.
     columns : Columns of lists of dask.delayed.Delayed
-    facts : list of Facts
+    facts : list of BlockFacts
     n_features : int
     dtype : dtype
         Of the rows.
@@ -324,8 +325,8 @@ class DaskSource:
         self.n_weighted = sum(one.n_weighted for one in facts)
 
     def beside(self, fresh):
-        """Return numbers of each row, ``fresh(n_rows)`` of a block; see `Beside`."""
-        return Beside(fresh)
+        """Return numbers of each row, ``fresh(n_rows)`` of a block; see `RowState`."""
+        return RowState(fresh)
 
     def with_columns(self, function):
         """Return the source with other columns, made of these block by block, and kept.
@@ -338,7 +339,7 @@ class DaskSource:
         make = _sent(partial(_made, function))
         made = _kept(
             [
-                _delayed(_call)(make, facts, *parts)
+                _delayed(apply)(make, facts, *parts)
                 for facts, parts in zip(self.facts, self._columns, strict=True)
             ]
         )
@@ -473,8 +474,8 @@ class DaskPartition:
     def sum(self, function):
         """Return the sum of ``function(batch)``, reduced in a tree near the rows.
 
-        Fields of named tuples that `function` was made of may be `Beside`: it sees the
-        numbers of the batch's own rows in their place.
+        Fields of named tuples that `function` was made of may be `RowState`: it sees
+        the numbers of the batch's own rows in their place.
         """
         places = _places(function)
         if places:
@@ -600,7 +601,7 @@ def _map_one(function, spec, *block):
     return function(batch)
 
 
-class Beside:
+class RowState:
     """Numbers of each row that live beside the rows, where these lie.
 
     What a pass writes to is kept there for the next one. dask makes it again where it
@@ -618,7 +619,7 @@ class Beside:
 
     def copy(self):
         """Return the same numbers, to be written to."""
-        return Beside(self.fresh, self.blocks)
+        return RowState(self.fresh, self.blocks)
 
     def of_blocks(self, n_blocks):
         """Return what there is of each block, None where it begins."""
@@ -634,7 +635,7 @@ def _places(function):
         (number, name)
         for number, argument in enumerate(getattr(function, "args", ()))
         for name in getattr(argument, "_fields", ())
-        if isinstance(getattr(argument, name), Beside)
+        if isinstance(getattr(argument, name), RowState)
     ]
 
 
@@ -742,7 +743,7 @@ def total(function, X, columns):
     blocks, names, parts = _opened(X, columns)
     function = _sent(partial(_part_of_total, function, names))
     layer = [
-        _delayed(_call)(function, *block) for block in zip(blocks, *parts, strict=True)
+        _delayed(apply)(function, *block) for block in zip(blocks, *parts, strict=True)
     ]
     return _joined(layer, np.add)
 

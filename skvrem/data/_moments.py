@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from skvrem.data._batch import sparse
 
 
-class Moments(NamedTuple):
+class ColumnMoments(NamedTuple):
     """Weight, mean and sum of squares about it of the columns of some rows."""
 
     weight: float
@@ -24,7 +24,7 @@ class Moments(NamedTuple):
         apart, share = other.mean - self.mean, other.weight / total
         between = np.square(apart) * (self.weight * share)
         square = self.square + other.square + between
-        return Moments(total, self.mean + share * apart, square)
+        return ColumnMoments(total, self.mean + share * apart, square)
 
     @property
     def deviation(self):
@@ -39,8 +39,8 @@ class Moments(NamedTuple):
 class BothMoments(NamedTuple):
     """Those of rows as they are, and as they are weighed."""
 
-    plain: Moments
-    weighted: Moments
+    plain: ColumnMoments
+    weighted: ColumnMoments
 
     def merged(self, other):
         """Return those of all rows of two blocks."""
@@ -71,7 +71,7 @@ def _moments(batch, weight, targets):
     w = np.ones(n) if weight is None else weight
     if not total > 0.0:
         d = rows.shape[1] + targets
-        return Moments(0.0, np.zeros(d), np.zeros(d))
+        return ColumnMoments(0.0, np.zeros(d), np.zeros(d))
     mean = (w @ rows) / total
     if sp.issparse(rows):
         filled = w @ (rows != 0).astype(float)
@@ -86,4 +86,4 @@ def _moments(batch, weight, targets):
         center = float(w @ y) / total
         mean = np.append(mean, center)
         square = np.append(square, w @ np.square(y - center))
-    return Moments(total, mean, square)
+    return ColumnMoments(total, mean, square)

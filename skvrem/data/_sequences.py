@@ -95,7 +95,7 @@ def _is_missing(value):
 # In blocks
 
 
-class Beside(NamedTuple):
+class BlockColumns(NamedTuple):
     """What belongs to a block.
 
     Attributes
@@ -119,7 +119,7 @@ class Laid(NamedTuple):
     Attributes
     ----------
     blocks, beside : list of dask.delayed.Delayed
-        Rows, and the `Beside` of each.
+        Rows, and the `BlockColumns` of each.
     sizes : list of int
         Rows of the blocks.
     bounds : ndarray of int of shape (n_sequences + 1,)
@@ -168,7 +168,10 @@ def lay(X, column, groups, lengths, weight=None, labels=None):
     if by_block or any(size != size for size in sizes):
         ids = _parts_beside(groups if of_dask(groups) else None, sizes, "groups")
         look = _dask.send(partial(_look_at_ids, column))
-        tasks = [_dask.call(call, look, *pair) for pair in zip(parts, ids, strict=True)]
+        tasks = [
+            _dask.call(_dask.apply, look, *pair)
+            for pair in zip(parts, ids, strict=True)
+        ]
         seen = _dask.compute(*tasks)
         sizes = [own[0] for own in seen]
     edges = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
@@ -195,7 +198,7 @@ def lay(X, column, groups, lengths, weight=None, labels=None):
     for a, b, *own in zip(cuts[:-1], cuts[1:], *columns, strict=True):
         first, last = np.searchsorted(bounds, [a, b])
         inside = np.diff(bounds[first : last + 1])
-        beside.append(_dask.call(Beside, inside, *own, int(a)))
+        beside.append(_dask.call(BlockColumns, inside, *own, int(a)))
     return Laid(
         _cut(parts, pieces, cuts),
         _dask.keep(beside),
@@ -203,10 +206,6 @@ def lay(X, column, groups, lengths, weight=None, labels=None):
         bounds,
         column is None,
     )
-
-
-def call(function, *arguments):
-    return function(*arguments)
 
 
 def _look_at_ids(column, block, ids):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.data._sequences import call, lay
+from skvrem.data._sequences import lay
 from skvrem.hmm._input import (
     Sequences,
     check_ignored,
@@ -19,7 +19,7 @@ from skvrem.hmm._input import (
 )
 from skvrem.hmm._model import HMMModel
 from skvrem.hmm.emissions._base import Emission
-from skvrem.hmm.emissions._facts import Facts, SomeRows
+from skvrem.hmm.emissions._facts import ColumnFacts, SomeRows
 from skvrem.hmm.forward_backward._block_source import BlockSource, Prepared
 from skvrem.hmm.forward_backward._model_passes import Impossible
 from skvrem.utils._columns import column_number
@@ -112,7 +112,7 @@ class Look(NamedTuple):
     labelled : bool
     rows, inputs : ndarray or None
         Some of them.
-    facts, input_facts : Facts or None
+    facts, input_facts : ColumnFacts or None
         Of all.
     """
 
@@ -122,7 +122,7 @@ class Look(NamedTuple):
     labelled: bool
     rows: np.ndarray
     inputs: Any
-    facts: Facts
+    facts: ColumnFacts
     input_facts: Any
 
 
@@ -139,8 +139,8 @@ def _look(opener, most, block, beside):
         labels is not None,
         X[every].copy(),
         None if inputs is None else inputs[every].copy(),
-        Facts.of(X),
-        None if inputs is None else Facts.of(inputs),
+        ColumnFacts.of(X),
+        None if inputs is None else ColumnFacts.of(inputs),
     )
 
 
@@ -243,7 +243,7 @@ def _everywhere(laid, function, some=None):
     function, chosen = _dask.send(function), some or [True] * len(laid.blocks)
     pairs = zip(laid.blocks, laid.beside, chosen, strict=True)
     tasks = [
-        _dask.call(call, function, block, beside) if own else None
+        _dask.call(_dask.apply, function, block, beside) if own else None
         for block, beside, own in pairs
     ]
     return _dask.compute(*tasks)
@@ -254,11 +254,11 @@ def _some(laid, looks):
     kept = _kept(laid, looks)
     looks = [look for look in looks if look is not None]
     X = np.concatenate([look.rows for look in looks])
-    X = SomeRows.of(X, Facts.pooled([look.facts for look in looks]))
+    X = SomeRows.of(X, ColumnFacts.pooled([look.facts for look in looks]))
     inputs = None
     if looks[0].inputs is not None:
         inputs = np.concatenate([look.inputs for look in looks])
-        facts = Facts.pooled([look.input_facts for look in looks])
+        facts = ColumnFacts.pooled([look.input_facts for look in looks])
         inputs = SomeRows.of(inputs, facts)
     lengths = np.concatenate([look.lengths for look in looks])
     bounds = np.concatenate([[0], np.cumsum(lengths)])
@@ -309,7 +309,7 @@ def answer(estimator, method, X, groups, lengths):
         dtype = np.float64 if is_frame(X) or X.dtype != np.float32 else np.float32
     function = _dask.send(partial(_answer, estimator, method, laid.by_lengths, dtype))
     tasks = [
-        _dask.call(call, function, *own)
+        _dask.call(_dask.apply, function, *own)
         for own in zip(laid.blocks, laid.beside, strict=True)
     ]
     return _dask.array_of(tasks, laid.sizes, trailing(estimator), dtype)

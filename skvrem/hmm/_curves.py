@@ -67,7 +67,9 @@ def emission_curves(estimator, X, groups, lengths):
         values = values[~np.isnan(values)]
         discrete = emission.is_discrete(j)
         points = _points(values, discrete)
-        density = (_probabilities if discrete else _densities)(below, points)
+        density = (_middle_probabilities if discrete else _mean_densities)(
+            below, points
+        )
         for part, value in zip(
             drawn, (values, points, density, discrete, names[column]), strict=True
         ):
@@ -88,7 +90,7 @@ def _points(values, discrete):
     return points[points != 0.0] if low == 0.0 else points
 
 
-def _densities(below, points):
+def _mean_densities(below, points):
     step = STEP * (points[-1] - points[0])
     low, high = (
         np.maximum(points - step, points[0]),
@@ -97,7 +99,7 @@ def _densities(below, points):
     return (below(high) - below(low)) / (high - low)[:, None]
 
 
-def _probabilities(below, points):
+def _middle_probabilities(below, points):
     """Return probabilities from those of less than a number, and half that of it."""
     masses = below(points)
     reached = np.zeros(masses.shape[1])

@@ -239,7 +239,7 @@ def sample(estimator, n_samples, random_state, inputs, covariates, lengths, curr
         places, edges = input_places(estimator), start
         for t in range(n_samples):
             edges = start if t in first else edges
-            states[t] = _pick(edges, u[t], first.get(t))
+            states[t] = _interval(edges, u[t], first.get(t))
             at = None if rows is None else rows[t : t + 1]
             X[t] = _draw(emission, parameters, states[t : t + 1], rng, at)
             tables, which = transitions.tables(packed, X[t : t + 1, places])
@@ -251,7 +251,7 @@ def sample(estimator, n_samples, random_state, inputs, covariates, lengths, curr
     after, edges = np.cumsum(tables, axis=2), start
     for t in range(n_samples):
         edges = start if t in first else edges
-        states[t] = _pick(edges, u[t], first.get(t))
+        states[t] = _interval(edges, u[t], first.get(t))
         edges = after[which[t] if which.size else 0, states[t]]
     return _draw(emission, parameters, states, rng, rows), states
 
@@ -305,7 +305,7 @@ def _check_inputs(transitions, inputs, n_samples, bounds):
     return check_inputs(transitions, inputs, bounds, ends=False)
 
 
-def _pick(edges, u, known=None):
+def _interval(edges, u, known=None):
     """Number of the interval that u, in [0, 1), falls into, where it is not known."""
     if known is not None:
         return known

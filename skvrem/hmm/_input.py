@@ -479,10 +479,10 @@ def naming_impossible(sequences):
     try:
         yield
     except Impossible as error:
-        raise ValueError(_explain(error.row, sequences)) from None
+        raise ValueError(_reason(error.row, sequences)) from None
 
 
-def _explain(row, sequences):
+def _reason(row, sequences):
     row, sequence, inside = sequences.place(row)
     where = (
         f"Row {row} of X (row {inside} of sequence {sequence}) has probability zero "

@@ -60,7 +60,7 @@ class Statistics(NamedTuple):
     entropy: float
 
 
-class Likelihood(NamedTuple):
+class LogLikelihood(NamedTuple):
     """The weighted log-likelihood of some sequences."""
 
     value: float
@@ -145,7 +145,7 @@ class HMMModel(Averaging):
         return float(total.value)
 
     def _forward(self, parameters, batch):
-        return Likelihood(self.passes(parameters, batch).forward())
+        return LogLikelihood(self.passes(parameters, batch).forward())
 
     def statistics(self, point, batch, beta):
         """Return the statistics of a batch of sequences (Algorithm 1)."""

@@ -99,14 +99,14 @@ def starting_parameters(model, data, method, rng, sample=None):
         labels = _in_segments(Z, *segments, phases, method, rng)
     else:
         standard, counts = windows
-        labels, _ = _means(standard, n, method, known, rng)
+        labels, _ = _lloyd(standard, n, method, known, rng)
         labels = np.repeat(labels, counts)
     if parts > 1 and known is None and method == "kmeans":
         labels = _by_company(_standard(Z), inside, n, parts, rng)
     if model.transitions.ordered and known is None:
         sequence = np.searchsorted(rows.bounds, picked, side="right") - 1
         place = picked - rows.bounds[sequence]
-        labels = _in_order(labels, place / np.diff(rows.bounds)[sequence], n)
+        labels = _ordered_clusters(labels, place / np.diff(rows.bounds)[sequence], n)
     inner = labels
     if parts > 1:
         inner = _parts(_standard(Z), labels, n, parts, rng)
@@ -118,7 +118,7 @@ def starting_parameters(model, data, method, rng, sample=None):
     return Parameters(model.initial.start(), pairs, packed)
 
 
-def _in_order(labels, place, n):
+def _ordered_clusters(labels, place, n):
     """Number clusters by where their rows lie on average."""
     total = np.bincount(labels, weights=place, minlength=n)
     mean = total / np.maximum(np.bincount(labels, minlength=n), 1)
@@ -162,15 +162,15 @@ def _in_segments(Z, edges, whole, phases, method, rng):
     spread = np.sqrt(spread / counts[:, None])
     about = _standard(np.hstack([mean, spread, np.log(counts)[:, None]]))
     some = about[whole] if whole.sum() >= phases[0] else about
-    _, centres = _means(some, phases[0], method, None, rng)
+    _, centres = _lloyd(some, phases[0], method, None, rng)
     kinds = nearest(about, centres)[0][segment]
     place = (np.arange(len(Z)) - edges[segment] + 0.5) / counts[segment]
     Z = np.hstack([Z, _standard(place[:, None])])
     labels = np.empty(len(Z), np.int64)
     for kind in np.unique(kinds):
         rows = np.flatnonzero(kinds == kind)
-        found, _ = _means(Z[rows], phases[1], method, None, rng)
-        phase = _in_order(found, place[rows], phases[1])
+        found, _ = _lloyd(Z[rows], phases[1], method, None, rng)
+        phase = _ordered_clusters(found, place[rows], phases[1])
         labels[rows] = kind * phases[1] + phase
     return labels
 
@@ -180,12 +180,12 @@ def _by_company(Z, inside, n, parts, rng):
 
     Clusters of a state are followed by much the same clusters.
     """
-    fine, _ = _means(Z, n * parts, "kmeans", None, rng)
+    fine, _ = _lloyd(Z, n * parts, "kmeans", None, rng)
     counts = np.full((n * parts, n * parts), 1.0 / (n * parts))
     np.add.at(counts, (fine[inside - 1], fine[inside]), 1.0)
     after = counts / counts.sum(axis=1, keepdims=True)
     before = counts.T / counts.sum(axis=0)[:, None]
-    states, _ = _means(np.hstack([after, before]), n, "kmeans", None, rng)
+    states, _ = _lloyd(np.hstack([after, before]), n, "kmeans", None, rng)
     return states[fine]
 
 
@@ -195,7 +195,7 @@ def _parts(Z, labels, n, parts, rng):
     for state in range(n):
         rows = np.flatnonzero(labels == state)
         if rows.size:
-            inner[rows] += _means(Z[rows], parts, "kmeans", None, rng)[0]
+            inner[rows] += _lloyd(Z[rows], parts, "kmeans", None, rng)[0]
     return inner
 
 
@@ -204,7 +204,7 @@ def _standard(Z):
     return (Z - Z.mean(axis=0)) / np.where(scale > 0.0, scale, 1.0)
 
 
-def _means(Z, n, method, known, rng):
+def _lloyd(Z, n, method, known, rng):
     """Return labels and centres of n clusters by Lloyd's algorithm."""
     seed = int(rng.integers(2**31 - 1))
     if method == "random" or len(Z) < n:

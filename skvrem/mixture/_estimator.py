@@ -613,7 +613,7 @@ class VRGaussianMixture(
 
     def _criterion(self, X, price):
         """Twice the negative log-likelihood, and a price for each parameter."""
-        total, n_rows = total_over_blocks(self, _total, X)
+        total, n_rows = total_over_blocks(self, _total_score, X)
         return float(-2.0 * total + self._n_parameters() * price(n_rows))
 
     def bic(self, X: ArrayLike) -> float:
@@ -751,7 +751,7 @@ class VRGaussianMixture(
         return summary_table(columns, index, facts)
 
 
-def _total(mixture, X):
+def _total_score(mixture, X):
     """Return the log-likelihood of rows, and their number."""
     log_density = mixture.score_samples(X)
     return np.array([log_density.sum(dtype=float), len(log_density)])

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvrem.mixture import _kernels, _kernels_m_step
-from skvrem.utils._algebra import Flat, accumulate
+from skvrem.utils._algebra import Packed, accumulate
 from skvrem.utils._averaging import Averaging, AveragingPoint
 from skvrem.utils._parallel import parallel_map, row_chunks
 
@@ -59,7 +59,7 @@ class Parameters(NamedTuple):
     precisions_cholesky: np.ndarray
 
 
-class Statistics(Flat):
+class Statistics(Packed):
     """Sums over rows; see the solvers' protocol for the two numbers."""
 
     __slots__ = ()

@@ -38,7 +38,7 @@ def search(estimator, make, data, n_parameters, rng):
 
     Returns
     -------
-    found : skvrem.solvers.Found
+    found : skvrem.solvers.SearchResult
     point : AveragingPoint
     passes : float
         Passes over all rows that it cost.

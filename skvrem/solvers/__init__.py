@@ -5,7 +5,7 @@ from skvrem.solvers._journal import checkpointed, remembered
 from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
 from skvrem.solvers._run import Run, run
 from skvrem.solvers._runs import Runs, Whole
-from skvrem.solvers._search import STARTS, Found, search
+from skvrem.solvers._search import STARTS, SearchResult, search
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stream import stream_step
 from skvrem.solvers._switch import After, Slow, Switch
@@ -27,12 +27,12 @@ __all__ = [
     "After",
     "Ascent",
     "Batch",
-    "Found",
     "Incremental",
     "Plan",
     "QuasiNewton",
     "Run",
     "Runs",
+    "SearchResult",
     "Slow",
     "Squarem",
     "Start",

@@ -105,7 +105,7 @@ class Model(Protocol):
     def statistics(self, point, batch, beta) -> NamedTuple:
         """Return sums over the batch's units at inverse temperature `beta`.
 
-        Additive over units; a NamedTuple, or :class:`~skvrem.utils._algebra.Flat`,
+        Additive over units; a NamedTuple, or :class:`~skvrem.utils._algebra.Packed`,
         its like in one array, which costs a step less. Two fields are numbers that
         solvers know: `objective` is the units' objective; `entropy`, only needed by
         solvers with a table, is what it exceeds the surrogate by at this point (the

@@ -15,7 +15,7 @@ STARTS, EPOCHS, MORE = 4, 6, 15
 TRIALS, FAILURES, TRIAL_EPOCHS = 12, 5, 6
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search has come to.
 
     Attributes
@@ -57,7 +57,7 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
 
     Returns
     -------
-    found : Found
+    found : SearchResult
     """
 
     def run(model, point, n_epochs, seed, passes=0.0):
@@ -101,4 +101,4 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
     scores[first] = best.anchor.objective
     epochs[first] += sum(fit.n_iter for fit in tried)
     passes = sum(fit.passes for fit in entered + tried)
-    return Found(best.anchor.point, passes, scores, epochs, first)
+    return SearchResult(best.anchor.point, passes, scores, epochs, first)

@@ -15,7 +15,7 @@ from skvrem.utils._validation import check_block
 LENGTHS = 1000
 
 
-class Seen(NamedTuple):
+class DocumentFacts(NamedTuple):
     """What has been seen of a block of documents.
 
     Attributes
@@ -36,10 +36,10 @@ class Seen(NamedTuple):
 
 
 def look_at(check, rows, columns):
-    """Check a block of documents; return what has been `Seen`."""
+    """Check a block of documents; return its `DocumentFacts`."""
     check_block(rows, columns, sparse=True, power=None)
     if not rows.shape[0]:
-        return Seen(0.0, 0.0, 0, np.empty(0))
+        return DocumentFacts(0.0, 0.0, 0, np.empty(0))
     check(rows)
     X = sp.csr_array(rows)
     lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
@@ -48,7 +48,7 @@ def look_at(check, rows, columns):
     some = lengths[lengths > 0.0]
     some = some[:: max(1, len(some) // LENGTHS)]
     counted, n_nonzeros = float(lengths.sum()), int(np.count_nonzero(X.data))
-    return Seen(float(tokens), counted, n_nonzeros, some)
+    return DocumentFacts(float(tokens), counted, n_nonzeros, some)
 
 
 def open_documents(X, weight, dtype, check):
@@ -75,7 +75,7 @@ class DocumentBlocks:
     Parameters
     ----------
     source : DaskSource
-    seen : list of Seen
+    seen : list of DocumentFacts
     dtype : dtype
     """
 
@@ -122,11 +122,11 @@ class DocumentPartition:
         """Return the sum of ``function(batch)``, reduced in a tree near the rows.
 
         What `function`, a partial of a method of a model, is told first may be a point
-        whose own are `Shares`.
+        whose own are `RowShares`.
         """
         point, *others = function.args
         shares = getattr(point, "own", None)
-        if not isinstance(shares, Shares):
+        if not isinstance(shares, RowShares):
             shares = None
         else:
             point = point._replace(own=None)
@@ -134,12 +134,12 @@ class DocumentPartition:
         return self.partition.sum(partial(_visit, point, shares or NOTHING, how))
 
 
-class Shares(NamedTuple):
+class RowShares(NamedTuple):
     """What lives beside documents: shares before a visit, and after it.
 
     Attributes
     ----------
-    before, after : skvrem.data._dask.Beside
+    before, after : skvrem.data._dask.RowState
         Where a block is evaluated, arrays of shape (n_documents, K); before a first
         visit NaN where they are not known.
     """
@@ -166,16 +166,16 @@ def shares_beside(fresh):
     fresh : callable
         ``fresh(n_documents)`` returns those of a block.
     """
-    from skvrem.data._dask import Beside
+    from skvrem.data._dask import RowState
 
-    return Shares(Beside(fresh), Beside(fresh))
+    return RowShares(RowState(fresh), RowState(fresh))
 
 
 def later(shares):
     """Return the shares as last visited, and room for the next visits."""
-    from skvrem.data._dask import Beside
+    from skvrem.data._dask import RowState
 
-    return Shares(shares.after, Beside(shares.after.fresh))
+    return RowShares(shares.after, RowState(shares.after.fresh))
 
 
 def in_memory(dtype, batch):
@@ -194,7 +194,7 @@ def _visit(point, shares, how, batch):
     method, others, keywords, dtype = how
     (documents,) = in_memory(dtype, batch).chunks().batches
     point, model = writeable(point), writeable(method.__self__)
-    if isinstance(shares, Shares):
+    if isinstance(shares, RowShares):
         before, after = shares
         if np.isnan(before[:1]).any():
             before[:] = model.found_anew(point, documents)

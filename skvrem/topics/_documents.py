@@ -72,7 +72,7 @@ class DocumentBatch(NamedTuple):
         return _tokens(self.rows.counts, self.rows.indptr, self.weight)
 
 
-class Documents:
+class DocumentSource:
     """A source of documents in memory.
 
     Parameters
@@ -198,4 +198,4 @@ def as_documents(X, sample_weight=None, dtype=np.float64):
         X = X.copy()
         X.eliminate_zeros()
     weight = np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
-    return Documents(X, read_only(weight), np.dtype(dtype))
+    return DocumentSource(X, read_only(weight), np.dtype(dtype))

@@ -30,7 +30,7 @@ MOST_GONE, LEAST_GONE = 1 / 3, 1 / 20
 PART, TINY = 1 << 14, 1e-30
 
 
-class Found(NamedTuple):
+class StartingTopics(NamedTuple):
     """Topics for a fit to begin with.
 
     Attributes
@@ -72,7 +72,7 @@ def find_number(fit, data, rng, factor=1):
 
     Returns
     -------
-    found : Found
+    found : StartingTopics
 
     Raises
     ------
@@ -85,7 +85,7 @@ def find_number(fit, data, rng, factor=1):
     tried = {"n_components": search.numbers, "completion": search.values}
     path = {name: np.array(values) for name, values in tried.items()}
     topics = trial.topics * trial.shares[:, None]
-    return Found(topics, search.passes / data.total_weight, path)
+    return StartingTopics(topics, search.passes / data.total_weight, path)
 
 
 def _hold_out(data, rng):

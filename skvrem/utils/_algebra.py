@@ -7,7 +7,7 @@ add, subtract, combine. The leaves of a NamedTuple are
 - :class:`Rows`, an array that is zero outside a few of its rows. A minibatch of
   documents touches few words, and its statistics cost what it touches.
 
-Where all are dense, :class:`Flat` has them in one array: one leaf, which costs a fifth.
+Where all are dense, :class:`Packed` has them in one array: one leaf, a fifth the cost.
 """
 
 import math
@@ -54,7 +54,7 @@ class Rows:
         return full
 
 
-class Flat:
+class Packed:
     """Arrays and numbers of names side by side in one array; a base class.
 
     To read, it is like a NamedTuple: parts by name, number, or one after the other are
@@ -101,7 +101,7 @@ class Flat:
 
 
 def _map(function, first, *others):
-    if isinstance(first, Flat):
+    if isinstance(first, Packed):
         values = [other.values for other in others]
         return type(first)(function(first.values, *values), first.shapes)
     return type(first)(*map(function, first, *others))
@@ -141,7 +141,7 @@ def accumulate(total, part, factor=1.0):
     """
     if total is None:
         return dense(part)
-    if isinstance(total, Flat):
+    if isinstance(total, Packed):
         _accumulate_leaf(total.values, part.values, factor)
         return total
     return _map(lambda *leaves: _accumulate_leaf(*leaves, factor), total, part)

@@ -156,7 +156,7 @@ def _fit_a_few(estimator_class):
         "VariationalInference": (),
     }
     name = estimator_class.__name__
-    model = (_Normal(),) if name == "VariationalInference" else ()
+    model = (_NormalModel(),) if name == "VariationalInference" else ()
     estimator = estimator_class(*model)
     # Mixtures and the like ignore targets.
     given = rows.get(name, (X, y))
@@ -167,7 +167,7 @@ def _fit_a_few(estimator_class):
             getattr(estimator, method)(given[0], **groups)
 
 
-class _Normal:
+class _NormalModel:
     """Rows with a normal distribution about one mean."""
 
     n_parameters, n_samples = 1, 20

@@ -448,7 +448,7 @@ def check_order(order, n_parts):
 FLOATS = (np.float64, np.float32)
 
 
-class Seen(NamedTuple):
+class CheckedBlock(NamedTuple):
     """What has been seen of a block.
 
     Attributes
@@ -497,7 +497,7 @@ def check_columns_of(estimator, X, y=None, sample_weight=None, *, reset):
 def check_block(
     rows, columns, *, sparse=False, missing=False, power=2, y=None, name="X"
 ):
-    """Check a block of rows, and what belongs to them; return what was `Seen`.
+    """Check a block of rows, and what belongs to them; return the `CheckedBlock`.
 
     Parameters
     ----------
@@ -514,7 +514,7 @@ def check_block(
     """
     check_chunks(rows, sparse)
     if not rows.shape[0]:
-        return Seen()
+        return CheckedBlock()
     rows = check_array(
         rows,
         accept_sparse="csr" if sparse else False,
@@ -527,7 +527,7 @@ def check_block(
     weight = columns.weight
     if weight is not None:
         weight = _check_weights(weight)
-    seen = Seen(bool(missing and np.isnan(rows.sum()) and np.isnan(rows).any()))
+    seen = CheckedBlock(bool(missing and np.isnan(rows.sum()) and np.isnan(rows).any()))
     if y == "labels":
         return seen._replace(**_labels(columns.targets, weight))
     if y == "numbers":
@@ -577,7 +577,7 @@ def classes_of(estimator, seen, known=None):
     ----------
     estimator : BaseEstimator
         Named in messages.
-    seen : list of Seen
+    seen : list of CheckedBlock
     known : ndarray of shape (n_classes,), default=None
         The classes of a stream.
 

@@ -9,7 +9,7 @@ from skvrem.hmm import VRHMM, Gaussian, Homogeneous
 from skvrem.hmm.forward_backward import _model_layout, _model_sums
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Chain, Impossible, Passes
-from skvrem.hmm.forward_backward._model_sums import Sums
+from skvrem.hmm.forward_backward._model_sums import SummedPasses
 from skvrem.hmm.forward_backward._source import SequenceRows
 from skvrem.utils._parallel import threads
 from tests.hmm.oracle import enumerate_paths
@@ -29,7 +29,7 @@ def many_lanes(monkeypatch):
 
 
 def run(layout, chain):
-    sums = Sums(layout, chain)
+    sums = SummedPasses(layout, chain)
     found = sums.forward(), *sums.backward()
     assert sums.passes is None
     return found
@@ -199,11 +199,11 @@ def test_impossible_row():
     chain = Chain(theta, np.array([0.5, 0.5]), np.eye(2))
     assert run(whole(rows), chain)[0] == pytest.approx(np.log(0.5))
     with pytest.raises(Impossible) as error:
-        Sums(whole(rows), chain._replace(start=np.array([0.0, 1.0]))).forward()
+        SummedPasses(whole(rows), chain._replace(start=np.array([0.0, 1.0]))).forward()
     assert error.value.row == 820
     nowhere = chain._replace(theta=np.array([[0.0, -1e100]] * 2))
     with pytest.raises(Impossible):
-        Sums(whole(rows), nowhere).forward()
+        SummedPasses(whole(rows), nowhere).forward()
 
 
 def test_messages_that_leave_the_numbers_are_taken_in_logarithms():
@@ -213,7 +213,7 @@ def test_messages_that_leave_the_numbers_are_taken_in_logarithms():
     rows, chain = series(mean, sd, [[1.0, 0.0], [0.0, 1.0]], X)
     chain = chain._replace(start=np.array([0.0, 1.0]))
     wanted = 3000 * (-0.5 * 90.0**2 - 0.5 * np.log(2.0 * np.pi))
-    for passes in (Passes(whole(rows), chain), Sums(whole(rows), chain)):
+    for passes in (Passes(whole(rows), chain), SummedPasses(whole(rows), chain)):
         assert passes.forward() == pytest.approx(wanted, rel=1e-12)
         start, pairs, _ = passes.backward()
         np.testing.assert_allclose(start, [0.0, 1.0])
@@ -224,7 +224,7 @@ def test_messages_that_leave_the_numbers_are_taken_in_logarithms():
 def test_rare_transitions_and_narrow_states(rare):
     n = 3
     rows, chain, joint = narrow(n, rare, [2000, 300], runs=40)
-    sums = Sums(whole(rows), chain)
+    sums = SummedPasses(whole(rows), chain)
     found = sums.forward(), *sums.backward()
     total, start, pairs, *_, gamma = expected(rows, chain, joint)
     products = gamma.T @ rows.features(slice(None))

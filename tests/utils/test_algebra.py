@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skvrem.utils._algebra import (
-    Flat,
+    Packed,
     Rows,
     accumulate,
     combination,
@@ -76,7 +76,7 @@ def test_rescaling_is_in_place():
     np.testing.assert_allclose(flat(found), 0.5 * before)
 
 
-class Side(Flat):
+class Side(Packed):
     """Three parts side by side."""
 
     __slots__ = ()

@@ -23,7 +23,7 @@ from skvrem.vi.blackbox._model import (
 from skvrem.vi.blackbox._model_density import DensityBatch, Target
 from skvrem.vi.blackbox._model_steps import Earlier, TargetSteps
 from skvrem.vi.gaussian._model import Diagonal, Full, Point
-from skvrem.vi.gaussian._model_posterior import Flat, MeanField
+from skvrem.vi.gaussian._model_posterior import FlatPrior, MeanField
 from tests.own_models import STEPS, Logistic, RichLogistic, logistic_problem
 from tests.watching import Untouched
 
@@ -246,7 +246,7 @@ def expected():
 
 def steps_of(X, y, kind, control, scale, model_class=RichLogistic):
     target = Target(model_class(X, y, 0.7), np.arange(len(X)))
-    model = DrawnModel(target, Flat(2), "diagonal", np.zeros((1, 2)))
+    model = DrawnModel(target, FlatPrior(2), "diagonal", np.zeros((1, 2)))
     return TargetSteps(model, kind, control, scale, "natural", 4)
 
 

@@ -15,7 +15,7 @@ from skvrem.vi.blackbox._model_density import Target
 from skvrem.vi.blackbox._model_low_rank import LowRankModel, Stretched, nearest_low_rank
 from skvrem.vi.blackbox._model_steps import MeanSteps
 from skvrem.vi.gaussian._model import Point
-from skvrem.vi.gaussian._model_posterior import Flat, FullRank, LowRank, MeanField
+from skvrem.vi.gaussian._model_posterior import FlatPrior, FullRank, LowRank, MeanField
 from tests.own_models import Logistic, RichLogistic, WideSkills, skills_problem
 
 
@@ -244,7 +244,7 @@ def test_estimates_by_the_mean_are_unbiased(kind, control, problem):
     X, y, exact = problem
     q, rng = exact.posterior_, np.random.default_rng(1)
     target = Target(RichLogistic(X, y, 0.7), np.arange(300))
-    model = DrawnModel(target, Flat(5), "full", np.zeros((1, 5)))
+    model = DrawnModel(target, FlatPrior(5), "full", np.zeros((1, 5)))
     steps = MeanSteps(model, kind, control, True, "natural", 30)
     assert not steps.control_scale
     found, naive = [], []

@@ -72,7 +72,7 @@ class SweepState:
         self.messages: Any = anchor.memory
 
 
-class _Sweeps:
+class _SweptModel:
     """What both kinds share.
 
     Parameters
@@ -137,7 +137,7 @@ class _Sweeps:
         return work.point._replace(parameters=parameters)
 
 
-class RowSweeps(_Sweeps):
+class RowSweeps(_SweptModel):
     """Sweeps over single rows, for models that kernels of rows know.
 
     Parameters
@@ -220,7 +220,7 @@ class RowSweeps(_Sweeps):
         return super().close(work)
 
 
-class BlockSweeps(_Sweeps):
+class BlockSweeps(_SweptModel):
     """Sweeps over blocks of consecutive rows, for every model.
 
     Parameters

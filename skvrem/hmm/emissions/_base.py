@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from skvrem.hmm.emissions._coordinates import (
     IMPOSSIBLE,
     RowPieces,
-    Shares,
+    SimplexRows,
     bounded_log,
     numbered,
     rescale,
@@ -63,7 +63,7 @@ def check_shares(value, what, shape):
 
 
 def given_shares(emission, name, prior=1.0):
-    """Return the `Shares` of what the user gave of probabilities, NaN where free.
+    """Return the `SimplexRows` of what the user gave of probabilities, NaN where free.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def given_shares(emission, name, prior=1.0):
             f"prior of {type(emission).__name__} must be at least 1, one number or an "
             f"array of shape {shape}, got {emission.prior!r}."
         )
-    return Shares(np.isnan(fixed), None, np.nan_to_num(fixed), prior - 1.0)
+    return SimplexRows(np.isnan(fixed), None, np.nan_to_num(fixed), prior - 1.0)
 
 
 def check_given_shares(fixed, what):

@@ -117,7 +117,7 @@ def numbered(varies):
     return np.where(varies, np.cumsum(varies).reshape(varies.shape) - 1, -1)
 
 
-class Shares:
+class SimplexRows:
     """Rows of shares that sum to 1, free as in Eq. 2 but for what is given of them.
 
     Parameters
@@ -150,7 +150,9 @@ class Shares:
         """Return the same of rows in another order."""
         prior = np.broadcast_to(self.prior, self.allowed.shape)
         reference = self.reference[1][order]
-        return Shares(self.allowed[order], reference, self.given[order], prior[order])
+        return SimplexRows(
+            self.allowed[order], reference, self.given[order], prior[order]
+        )
 
     def maximize(self, counts, before):
         """Return the shares that are likeliest; those without counts are as before."""

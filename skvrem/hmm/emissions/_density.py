@@ -259,7 +259,7 @@ class DensityEmission(Emission):
         b -= np.einsum("nkmd,nmd->nkd", C, u)
         i, j = np.triu_indices(n_coordinates)
         packed = C[:, i, j]
-        a = total - (b * u).sum(axis=1) - (packed * _products(u, i, j)).sum(axis=1)
+        a = total - (b * u).sum(axis=1) - (packed * _half_products(u, i, j)).sum(axis=1)
         sums = np.concatenate([weight[:, None], a[:, None], b, packed], axis=1)
         return sums.reshape(n, -1)
 
@@ -312,7 +312,7 @@ class DensityEmission(Emission):
         """Return the coefficients of a, b and C; those of masks are 0."""
         u = self._coordinates(parameters)
         zeros = np.zeros((len(u), 1, self.n_columns_))
-        square = _products(u, *np.triu_indices(u.shape[1]))
+        square = _half_products(u, *np.triu_indices(u.shape[1]))
         theta = np.concatenate([zeros, np.ones_like(zeros), u, square], axis=1)
         return theta.reshape(len(u), -1)
 
@@ -426,7 +426,7 @@ class DensityEmission(Emission):
         return below, 1.0 - below
 
 
-def _products(u, i, j):
+def _half_products(u, i, j):
     """What the upper triangle of C is multiplied by in the expansion."""
     return np.where(i == j, 0.5, 1.0)[:, None] * u[:, i] * u[:, j]
 

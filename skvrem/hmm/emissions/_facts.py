@@ -14,7 +14,7 @@ from skvrem.utils._parallel import row_chunks
 BLOCK = 8192
 
 
-class Moments(NamedTuple):
+class ObservedMoments(NamedTuple):
     """Numbers of values that are not missing, their means and squares about these."""
 
     count: np.ndarray
@@ -40,21 +40,21 @@ class Moments(NamedTuple):
         return cls(total, middle, scatter.sum(axis=0) + between)
 
 
-class Facts(NamedTuple):
+class ColumnFacts(NamedTuple):
     """What is known of the columns of rows.
 
     Attributes
     ----------
     n_rows : int
-    values, logs : Moments
+    values, logs : ObservedMoments
         Of the values, and of the logarithms of those that are positive.
     least, largest : ndarray of shape (n_columns,)
         NaN where nothing is observed.
     """
 
     n_rows: int
-    values: Moments
-    logs: Moments
+    values: ObservedMoments
+    logs: ObservedMoments
     least: np.ndarray
     largest: np.ndarray
 
@@ -64,7 +64,7 @@ class Facts(NamedTuple):
         X = np.asarray(X, float)
         with np.errstate(all="ignore"):
             logs = np.log(np.where(X > 0.0, X, np.nan))
-            moments = Moments.of(X), Moments.of(logs)
+            moments = ObservedMoments.of(X), ObservedMoments.of(logs)
         ends = np.fmin.reduce(X, initial=np.nan), np.fmax.reduce(X, initial=np.nan)
         return cls(len(X), *moments, *ends)
 
@@ -73,14 +73,16 @@ class Facts(NamedTuple):
         """Return those of all rows from those of parts of them."""
         sizes, values, logs, least, largest = zip(*parts, strict=True)
         with np.errstate(all="ignore"):
-            moments = Moments.pooled(values), Moments.pooled(logs)
+            moments = ObservedMoments.pooled(values), ObservedMoments.pooled(logs)
         ends = np.fmin.reduce(np.stack(least)), np.fmax.reduce(np.stack(largest))
         return cls(sum(sizes), *moments, *ends)
 
     def take(self, columns):
         """Return those of some columns."""
-        moments = (Moments(*(part[columns] for part in own)) for own in self[1:3])
-        return Facts(self.n_rows, *moments, *(own[columns] for own in self[3:]))
+        moments = (
+            ObservedMoments(*(part[columns] for part in own)) for own in self[1:3]
+        )
+        return ColumnFacts(self.n_rows, *moments, *(own[columns] for own in self[3:]))
 
 
 class SomeRows(np.ndarray):
@@ -89,7 +91,7 @@ class SomeRows(np.ndarray):
     An array like others, of whose columns the facts are those of its own.
     """
 
-    facts: Facts | None
+    facts: ColumnFacts | None
 
     @classmethod
     def of(cls, X, facts):

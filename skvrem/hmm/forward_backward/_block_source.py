@@ -198,7 +198,7 @@ class Column:
         return self.picked.fetch(rows)[self.part]
 
 
-class Sums(NamedTuple):
+class BlockTotal(NamedTuple):
     """An array that is added up over blocks."""
 
     values: np.ndarray
@@ -221,8 +221,10 @@ class BlockRows(SequenceRows):
 
 
 def _sum_features(parameters, batch):
-    return Sums(batch.rows.mean_features(parameters) * len(batch.rows.X))
+    return BlockTotal(batch.rows.mean_features(parameters) * len(batch.rows.X))
 
 
 def _sum_collected(n_states, parameters, batch):
-    return Sums(batch.rows.mean_collected(n_states, parameters) * len(batch.rows.X))
+    return BlockTotal(
+        batch.rows.mean_collected(n_states, parameters) * len(batch.rows.X)
+    )

@@ -21,7 +21,7 @@ NOWHERE = -1e89
 
 
 def suits(layout, chain):
-    """Whether `Sums` can pass over a layout, and is worth its compilation."""
+    """Whether `SummedPasses` can pass over a layout, and is worth its compilation."""
     n = len(chain.start)
     special = chain.other, chain.coefficients, chain.follows
     return (
@@ -32,7 +32,7 @@ def suits(layout, chain):
     )
 
 
-class Sums:
+class SummedPasses:
     """The E step, as of `Passes`, without what concerns single rows.
 
     Parameters

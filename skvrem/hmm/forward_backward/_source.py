@@ -9,7 +9,7 @@ from skvrem.data._source import ArraySource, is_memmap
 from skvrem.hmm.forward_backward._model_blocks import BlockChain, RowBlock
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Passes
-from skvrem.hmm.forward_backward._model_sums import Sums, suits
+from skvrem.hmm.forward_backward._model_sums import SummedPasses, suits
 from skvrem.utils._algebra import read_only
 
 # Numbers made at a time where all rows are looked at.
@@ -122,7 +122,7 @@ class SequenceRows:
         """Return the passes over a batch, not yet run."""
         layout = self.layout(batch)
         if not by_row and suits(layout, chain):
-            return Sums(layout, chain)
+            return SummedPasses(layout, chain)
         return Passes(layout, chain, by_row)
 
     def layout(self, batch):

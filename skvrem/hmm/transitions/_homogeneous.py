@@ -8,7 +8,7 @@ from scipy import optimize
 from sklearn.base import BaseEstimator
 
 from skvrem.hmm.emissions._base import check_shares
-from skvrem.hmm.emissions._coordinates import Shares, bounded_log
+from skvrem.hmm.emissions._coordinates import SimplexRows, bounded_log
 from skvrem.hmm.forward_backward._model_passes import stationary
 
 # How far a state can go on, where not to any later one.
@@ -222,7 +222,7 @@ class Homogeneous(Transitions):
                 "prior of Homogeneous must be at least 1, one number or an array of "
                 f"shape {(n, n)}, got {self.prior!r}."
             )
-        self._shares = Shares(free, np.arange(n), fixed, prior - 1.0)
+        self._shares = SimplexRows(free, np.arange(n), fixed, prior - 1.0)
         if self.init is not None:
             check_shares(self.init, "init of Homogeneous", (n, n))
         self.ordered = n > 1 and not np.tril(free | (fixed > 0.0), -1).any()
@@ -322,7 +322,7 @@ class Homogeneous(Transitions):
         """Put what has been opened into another order."""
         both, own = np.ix_(order, order), self._shares
         allowed, given, prior = own.allowed[both], own.given[both], own.prior[both]
-        self._shares = Shares(allowed, np.arange(len(order)), given, prior)
+        self._shares = SimplexRows(allowed, np.arange(len(order)), given, prior)
 
     def row_logits(self):
         """Return what kernels of single rows take, or None where a prior is."""
@@ -363,7 +363,7 @@ class Initial:
             fixed = np.asarray(startprob, float)
         self.prior = prior - 1.0
         free = (np.isnan(fixed) & allowed)[None]
-        self._shares = Shares(free, None, np.nan_to_num(fixed), self.prior)
+        self._shares = SimplexRows(free, None, np.nan_to_num(fixed), self.prior)
         self._first = allowed / allowed.sum() if init is None else init
 
     def start(self):

@@ -55,7 +55,7 @@ FIRST_LEARNED, PAUSE, STILL, DOC_STEPS, WORD_STEPS = 4, 2, 0.05, 5, 3
 LEAST_PRIOR = 1e-4
 
 
-class Documents(NamedTuple):
+class CollapsedState(NamedTuple):
     """What a point has of documents and priors.
 
     Attributes
@@ -138,7 +138,7 @@ class CollapsedLDAModel(WordModel):
 
     def _point(self, sums, n_documents, learn=(False, False)):
         shape, dtype = (n_documents, sums.shape[1]), self.dtype
-        own = Documents(
+        own = CollapsedState(
             np.zeros(shape, dtype),
             np.zeros(shape, dtype),
             np.empty((0, shape[1]), dtype),

@@ -48,7 +48,7 @@ from skvrem.vi.gaussian._minibatch import (
     check_steps,
     steps_of,
 )
-from skvrem.vi.gaussian._model_posterior import Flat, MeanField
+from skvrem.vi.gaussian._model_posterior import FlatPrior, MeanField
 from skvrem.vi.gaussian._plan import FULL_RANK, as_structure, plan_fit
 
 #: What may be left out.
@@ -453,14 +453,14 @@ class VariationalInference(
                     f"the model has {d} parameters, and the posterior {before.n_dim}: "
                     "partial_fit goes on with the same ones; use fit."
                 )
-            return before if target.prior is None else Flat(d)
+            return before if target.prior is None else FlatPrior(d)
         if target.has_prior:
             if self.prior_scale is not None:
                 raise ValueError(
                     f"the model has a log_prior of its own: leave prior_scale {name} "
                     f"to None, got {self.prior_scale!r}."
                 )
-            return Flat(d)
+            return FlatPrior(d)
         scale = 1.0 if self.prior_scale is None else self.prior_scale
         scale = check_vector(scale, d, f"prior_scale {name}")
         if not ((scale >= LEAST_SCALE) & (scale <= MOST_SCALE)).all():

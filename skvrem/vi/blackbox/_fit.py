@@ -8,7 +8,7 @@ from skvrem.vi.blackbox._input import check_names
 from skvrem.vi.blackbox._model import convex, opposite_draws, probed_curvature
 from skvrem.vi.blackbox._model_steps import MeanSteps, TargetSteps
 from skvrem.vi.gaussian._minibatch import steps_of
-from skvrem.vi.gaussian._model_posterior import Flat
+from skvrem.vi.gaussian._model_posterior import FlatPrior
 from skvrem.vi.gaussian._plan import FULL_RANK
 
 # Pairs of draws of full passes: fewer where rows are many, as these leave the log
@@ -130,11 +130,11 @@ def fit_full(fit, point):
     """Fit by full passes, with a control variate that follows the point."""
     model, target = fit.model, fit.model.target
     whole, curvature = model.full or target.n_dim <= FULL_RANK, None
-    centre = _mode(model, fit.start) if point is None else mean_of(point)
+    centre = _mode(model, fit.start) if point is None else means_of(point)
     for _ in range(TURNS):
         if curvature is None or model.distance(point, centre) > FAR:
             if curvature is not None:
-                centre = mean_of(point)
+                centre = means_of(point)
             curvature = _curvature(model, centre, fit.rng, whole)
             if whole and not model.full:
                 model.scale_by(curvature)
@@ -180,7 +180,7 @@ def fit_alternating(fit, point):
             curvature = see(model.typical(point))
         if fit.controlled:
             model.control(curvature, point)
-        centre = mean_of(point)
+        centre = means_of(point)
         point = fit.go_on(point)
         if model.distance(point, centre) < FAR or fit.runs.ended:
             break
@@ -198,7 +198,7 @@ def fit_minibatch(fit, point):
     return fit.go_on(point), fit.moved.curvature
 
 
-def mean_of(point):
+def means_of(point):
     """Return the means (d,) of a point."""
     return point.parameters.mean[:, 0]
 
@@ -227,7 +227,7 @@ def _mode(model, start):
     mode = minimize(
         lack, start, jac=True, method="L-BFGS-B", options={"maxiter": MODE_STEPS}
     ).x
-    if isinstance(prior, Flat) and target.knows_hessian:
+    if isinstance(prior, FlatPrior) and target.knows_hessian:
         _check_proper(target, mode)
     return mode
 

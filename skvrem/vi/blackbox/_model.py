@@ -170,7 +170,7 @@ class DrawnModel(GaussianModel):
     Parameters
     ----------
     target : Target
-    prior : MeanField or Flat
+    prior : MeanField or FlatPrior
         What is not in the target's own log density.
     structure : {"full", "diagonal"}
     draws : ndarray of shape (n_pairs, n_parameters)

@@ -93,7 +93,7 @@ def nearest_low_rank(curvature, prior, rank, rng, near=None):
     Parameters
     ----------
     curvature : DensityCurvature
-    prior : MeanField or Flat
+    prior : MeanField or FlatPrior
     rank : int
         At most the number of dimensions.
     rng : numpy.random.Generator
@@ -200,7 +200,7 @@ class LowRankModel(DrawnModel):
     Parameters
     ----------
     target : Target
-    prior : MeanField or Flat
+    prior : MeanField or FlatPrior
     rank : int
     draws : ndarray of shape (n_pairs, d)
     """

@@ -25,7 +25,7 @@ from scipy.linalg import block_diag, solve_triangular
 LOG_2PI = np.log(2.0 * np.pi)
 
 
-class _Gaussian:
+class _GaussianDensity:
     """What all Gaussians have in common."""
 
     def __eq__(self, other):
@@ -116,7 +116,7 @@ class _Gaussian:
         return 0.5 * (prior.precision_trace(self) + distance - self.n_dim + ratio)
 
 
-class MeanField(_Gaussian):
+class MeanField(_GaussianDensity):
     """Independent Gaussians.
 
     Parameters
@@ -175,7 +175,7 @@ class MeanField(_Gaussian):
         return np.sqrt(self.variance) * rng.standard_normal((n_samples, self.n_dim))
 
 
-class FullRank(_Gaussian):
+class FullRank(_GaussianDensity):
     """A Gaussian with any covariance, held by its Cholesky factor.
 
     Parameters
@@ -242,7 +242,7 @@ class FullRank(_Gaussian):
         return rng.standard_normal((n_samples, self.n_dim)) @ self.factor.T
 
 
-class LowRank(_Gaussian):
+class LowRank(_GaussianDensity):
     """A Gaussian whose covariance is a diagonal plus, or minus, a low rank.
 
     Parameters
@@ -349,7 +349,7 @@ class LowRank(_Gaussian):
         return own * np.sqrt(self.diagonal)
 
 
-class Flat:
+class FlatPrior:
     """No prior at all: a density that is 1 everywhere.
 
     The divergence of a Gaussian to it is minus its entropy.
@@ -364,7 +364,7 @@ class Flat:
         self.mean = self.precision_diagonal = np.zeros(n_dim)
         self.log_determinant = -n_dim * LOG_2PI
 
-    precision = _Gaussian.precision
+    precision = _GaussianDensity.precision
 
     def logpdf(self, Z):
         """Return the logarithms of the density."""

@@ -58,10 +58,10 @@ from skvrem.vi.gaussian.nested._input import (
 )
 from skvrem.vi.hierarchical._input import GroupedBlocks, GroupedRows
 from skvrem.vi.hierarchical._model import (
+    GroupSums,
     HierarchicalModel,
     HierarchicalPrior,
     Past,
-    Sums,
 )
 
 #: What may be left out.
@@ -536,7 +536,9 @@ class HierarchicalSoftmaxClassifier(
             known = len(q.group_mean), prior, 1.0, before
             model = HierarchicalModel(None, None, None, *known)
             # What the rows' expected log-likelihood was.
-            level = self.objective_ - model.objective(Point(q), Sums(None, None, 0.0))
+            level = self.objective_ - model.objective(
+                Point(q), GroupSums(None, None, 0.0)
+            )
             past = Past(*map(spread, before[:3]), level)
         return every, past, spread(self.n_group_samples_)
 

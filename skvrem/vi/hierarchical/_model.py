@@ -175,7 +175,7 @@ class Past(NamedTuple):
         return float(total + self.level)
 
 
-class Sums(NamedTuple):
+class GroupSums(NamedTuple):
     """Sums over rows, of expectations under q, by group.
 
     Attributes
@@ -282,7 +282,7 @@ class HierarchicalModel(PlainModel):
             batch.rows, rows, place, first, second, gradient, curvature
         )
         gradient = Rows(touched, gradient, self.n_groups)
-        return Sums(gradient, Rows(touched, curvature, self.n_groups), -loss)
+        return GroupSums(gradient, Rows(touched, curvature, self.n_groups), -loss)
 
     # What the solvers ask for
 

@@ -142,7 +142,7 @@ def _centred(X, mean, root):
     return rows if root is None else rows * root[:, None].astype(X.dtype)
 
 
-class Likelihood(NamedTuple):
+class LoadingsLikelihood(NamedTuple):
     """The log-likelihood of a row at stacked loadings W (..., d, k), and its parts.
 
     Attributes
@@ -171,7 +171,7 @@ class Likelihood(NamedTuple):
 
 
 def likelihood(moments, W, noise):
-    """Return the `Likelihood` of loadings.
+    """Return the `LoadingsLikelihood` of loadings.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def likelihood(moments, W, noise):
     Q = Wt @ b
     trace_b = (misfit - np.trace(Q, axis1=-2, axis2=-1)) / noise
     by_noise = -0.5 * noise * (trace_a - trace_b)
-    return Likelihood(value, b - a, by_noise, a, b, P, Q, SW)
+    return LoadingsLikelihood(value, b - a, by_noise, a, b, P, Q, SW)
 
 
 def hessian_times(moments, W, noise, at, V):
@@ -210,7 +210,7 @@ def hessian_times(moments, W, noise, at, V):
     moments : SecondMoments
     W : ndarray of shape (d, k)
     noise : float
-    at : Likelihood
+    at : LoadingsLikelihood
         At W.
     V : ndarray of shape (..., d, k)
     """

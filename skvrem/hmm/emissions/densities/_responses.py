@@ -227,12 +227,12 @@ class Choice(DensityEmission):
 
     def log_density(self, x, *logits):
         with np.errstate(divide="ignore"):
-            return np.log(_pick(self.probabilities(*logits), x))
+            return np.log(_entries(self.probabilities(*logits), x))
 
     def derivatives(self, x, *logits):
         shares = self.probabilities(*logits)
         with np.errstate(divide="ignore"):
-            log_f = np.log(_pick(shares, x))
+            log_f = np.log(_entries(shares, x))
         shares, pairs = shares[1:], zip(*np.triu_indices(len(logits)), strict=True)
         slopes = [(x == code + 1) - p for code, p in enumerate(shares)]
         curves = [shares[k] * shares[m] - (k == m) * shares[k] for k, m in pairs]
@@ -245,7 +245,7 @@ class Choice(DensityEmission):
         return mean, (codes**2 * shares).sum(axis=0) - mean**2
 
     def cdf(self, x, *logits):
-        return _pick(np.cumsum(self.probabilities(*logits), axis=0), x)
+        return _entries(np.cumsum(self.probabilities(*logits), axis=0), x)
 
     def sample(self, rng, *logits):
         edges = np.cumsum(self.probabilities(*logits), axis=0)[:-1]
@@ -256,7 +256,7 @@ class Choice(DensityEmission):
         return (np.rint(X) == np.arange(self.n_categories_)) + 0.0
 
 
-def _pick(table, x):
+def _entries(table, x):
     """Values of a table (n_categories, ...) at codes x."""
     shape = np.broadcast_shapes(table.shape[1:], x.shape)
     table = np.broadcast_to(table, (len(table), *shape))

@@ -209,7 +209,7 @@ class Quadratic(NamedTuple):
         return Quadratic(*self[:2], self.level + float(first), *parts)
 
 
-class Sums(NamedTuple):
+class ScaleSums(NamedTuple):
     """What a pass finds: L, and its gradient by the logarithms of the scales."""
 
     objective: float
@@ -549,7 +549,7 @@ class NestedModel(PlainModel):
         slope = self.slope(modes)[0]
         if self._noise_is_least(modes) and slope[-1] < 0.0:
             slope[-1] = 0.0
-        return Sums(float(modes.objective[0]), slope)
+        return ScaleSums(float(modes.objective[0]), slope)
 
     def _noise_is_least(self, modes):
         """Whether less noise than there is could not be."""
