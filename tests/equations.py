@@ -7,7 +7,15 @@ import inspect
 import re
 from pathlib import Path
 
-from tests.test_doc_equations import BENCHMARK, NAME, PAGES, cited, find, rows, rows_of
+from tests.test_doc_equations import (
+    PAGES,
+    cited,
+    find,
+    names_in,
+    rows,
+    rows_of,
+    said,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "doc" / "extending" / "equations.rst"
@@ -46,18 +54,22 @@ def place(name):
 
 def places_of(function):
     """Return the files and functions that a cell of the guide names."""
-    return [place(n) for n in NAME.findall(function) + BENCHMARK.findall(function)]
+    return [place(name) for name in names_in(function)]
 
 
 def by_number():
-    """Return, by paper, kind and number, the places that compute it, in order."""
+    """Return, by paper, kind and number, the places that compute it, in order.
+
+    Of the functions of a row these are those that say so themselves.
+    """
     found = {paper: {} for paper in PAPERS}
     for row in rows():
         paper, equation, function = row.values
-        for own, kind, number in cited(paper, equation):
+        for cite in cited(paper, equation):
+            own, *number = cite
             if own in found:
-                places = found[own].setdefault((kind, number), [])
-                places += places_of(function)
+                places = found[own].setdefault(tuple(number), [])
+                places += [place(n) for n in names_in(function) if said(n, *cite)]
     return found
 
 

@@ -133,6 +133,11 @@ def cited(paper, cell):
     return {(own or paper, *number) for own, *number in numbers(cell)}
 
 
+def names_in(function):
+    """The full names in a cell of functions."""
+    return NAME.findall(function) + BENCHMARK.findall(function)
+
+
 def docstrings(name):
     """Return the text of a function and its class, and with the module's as well."""
     if name.startswith("benchmarks."):
@@ -165,7 +170,7 @@ def complaints(paper, equation, function):
         return []
     if any(own is None for own, *_ in cites):
         return [f"of which paper? {equation}"]
-    names = NAME.findall(function) + BENCHMARK.findall(function)
+    names = names_in(function)
     if len(names) != len(CODE.findall(function)) + function.count("~"):
         return [f"not all full names: {function}"]
     has = {name: {cite for cite in cites if said(name, *cite)} for name in names}

@@ -27,8 +27,6 @@ from skvrem.utils._algebra import scale
 from skvrem.utils._control import controlled
 
 LIPSCHITZ = 100.0 / 3.0
-# Gradients below are not searched along; what a loss may be off, relatively.
-SHORT, MOST_DOUBLINGS, ROUNDING = 1e-8, 60, 1e-13
 NO_ESTIMATES = np.empty((0, 0))
 
 
@@ -119,7 +117,11 @@ class _SweptModel:
         """Return None: there is none."""
 
     def renewed(self, known):
-        """Let what an epoch saw take the place of what was known."""
+        """Let what an epoch saw take the place of what was known.
+
+        The mean of the gradients moves by Eq. 25 of Sidrow et al. (2023), for all that
+        the visits of the epoch have brought at once.
+        """
         mean = known.fresh.mean(axis=0)
         return known._replace(mean=mean, table=known.fresh, fresh=known.table)
 
@@ -270,7 +272,7 @@ class BlockSweeps(_SweptModel):
         return work
 
     def sweep(self, work, known, blocks, noise, sizes):
-        """Make steps for some blocks (Algorithm 4, Eqs. 23-25); none is rejected."""
+        """Make steps for some blocks (Algorithm 4, Eqs. 23 and 24); none is rejected."""
         model, cut = self.model, self.model.n_chain_coordinates()
         parts = (
             (slice(0, cut), model.bind_chain, model.chain_surrogate),
@@ -307,11 +309,12 @@ class BlockSweeps(_SweptModel):
     def _search(self, number, bind, surrogate, parameters, share, u, slope):
         """Double one part's Lipschitz estimate until Eq. 30 holds."""
         square = float(slope @ slope)
-        if square < SHORT**2:
+        if square < kernels.SHORT**2:
             return
         here = surrogate(parameters, share)
-        slack = ROUNDING * abs(here)
-        for _ in range(MOST_DOUBLINGS):
+        # A sum of many rows is off by more than one of them.
+        slack = 10.0 * kernels.ROUNDING * abs(here)
+        for _ in range(kernels.MOST_DOUBLINGS):
             there = bind(u + slope / self.lipschitz[number], parameters)
             gain = surrogate(there, share) - here
             if gain >= 0.5 * square / self.lipschitz[number] - slack:

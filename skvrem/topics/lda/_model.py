@@ -287,7 +287,8 @@ class LDAModel(WordModel):
 
         With posterior means :math:`\bar\theta, \bar\beta` (Mandt et al. 2016, Eq. 9,
         with the partition function of the model where it stands instead of the
-        prior's):
+        prior's, and of tokens and topics together, as the energy is, where supplement
+        B.1 has that of tokens):
 
         .. math:: e = \frac1N \sum_{dn} E_q[\log \bar\theta_{dz} \bar\beta_{zw}],
            \qquad c(b) = \frac1N \sum_d n_d \log \sum_k

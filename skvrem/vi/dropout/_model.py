@@ -18,7 +18,9 @@ A draw has :math:`(\epsilon \circ x) r^T` and :math:`\epsilon \circ W r` in thei
 :math:`r = \nabla \log p(y | z)`. Taylor's approximation about :math:`\epsilon = 1`
 (Eq. 57, with the point of expansion held) has :math:`\tilde r = r(a) - V_y (z - a)`,
 with the variance :math:`V_y` of y at a, for r. What it is on average (Eq. 58) are the
-first formulas, with R = r(a) and C = :math:`V_y`. So with the same noise
+first formulas, with R = r(a) and C = :math:`V_y`. The paper prints
+:math:`N(1, \sigma I)` below Eq. 56, but :math:`\sigma^2` in Eq. 58: here, too, is
+:math:`\sigma` the standard deviation. So with the same noise
 
 ====================  ===================================================
 naive                 g(w; n, ε)
@@ -148,7 +150,11 @@ class Network:
         return noise
 
     def by_moments(self, layers, x, R, C):
-        """Return gradients by the last layer and its inputs, noise integrated out."""
+        """Return gradients by the last layer and its inputs, noise integrated out.
+
+        Those of Taylor's approximation on average (Eq. 58), where R and C are at its
+        centre.
+        """
         W = layers[-1][0]
         d, k = W.shape
         square = (np.square(x).T @ C).reshape(d, k, k)
