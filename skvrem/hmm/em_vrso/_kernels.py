@@ -596,9 +596,10 @@ def sweep(
     Gradients (Eqs. 31-35) follow Eq. 23, with the `mean` (p) of those that are known:
     by a `table` that is not empty (SAGA; Eq. 24, but that what the visits of an epoch
     see goes to `fresh`, and the mean moves behind it), or else by the coordinates u0
-    and posteriors gamma0, xi0 of the anchor, at which they are made again (SVRG). With `partial` the row's
-    messages (Eqs. 19, 20) and posteriors (Eqs. 21, 22) are renewed first. `lipschitz`
-    (2) are estimates for transitions and emissions, whose coordinates begin at `cut`.
+    and posteriors gamma0, xi0 of the anchor, at which they are made again (SVRG). With
+    `partial` the row's messages (Eqs. 19, 20) and posteriors (Eqs. 21, 22) are renewed
+    first. `lipschitz` (2) are estimates for transitions and emissions, whose
+    coordinates begin at `cut`.
     No step is made where `estimates` (m, p) is not empty: it is filled with what the
     steps would follow, for tests.
     """

@@ -272,7 +272,7 @@ class BlockSweeps(_SweptModel):
         return work
 
     def sweep(self, work, known, blocks, noise, sizes):
-        """Make steps for some blocks (Algorithm 4, Eqs. 23 and 24); none is rejected."""
+        """Make steps for some blocks (Algorithm 4, Eqs. 23, 24); none is rejected."""
         model, cut = self.model, self.model.n_chain_coordinates()
         parts = (
             (slice(0, cut), model.bind_chain, model.chain_surrogate),
