@@ -174,6 +174,11 @@ def open_blocks(estimator, X, y, sample_weight, groups, lengths, state_labels):
     if not of_dask(y):
         check_ignored(y, int(laid.bounds[-1]))
     split_columns(estimator, estimator, _head(laid), reset=True)
+    if estimator.levels_:
+        raise ValueError(
+            f"Covariates that are text, {list(estimator.levels_)}, need a fit to rows "
+            "in memory, whose levels are all known: of a dask array make them numbers."
+        )
     opener = Opener(_unfitted(estimator), _unfitted(estimator), laid.by_lengths)
     most = max(1, MOST_ROWS // len(laid.blocks))
     looks = _everywhere(laid, partial(_look, opener, most))

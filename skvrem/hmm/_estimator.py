@@ -16,6 +16,7 @@ from skvrem.hmm._blocks import open_blocks
 from skvrem.hmm._curves import emission_curves
 from skvrem.hmm._input import (
     attributes_of,
+    emitted_columns,
     fitted_parameters,
     naming_impossible,
     observed_names,
@@ -228,6 +229,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         What was used.
     n_samples_seen_ : int
         Rows of all fits since the last start.
+    levels_ : dict of ndarray
+        Of columns of text that transitions or emissions depend on, by name or number:
+        their levels, of which the first is the reference of the others.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where X has string column names.
@@ -921,6 +925,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         if of_dask(X):
             return _blocks.answer(self, "pseudo_residuals", X, groups, lengths)
         return _inference.pseudo_residuals(self, X, groups, lengths)
+
+    def _emitted_columns(self):
+        """What displays name."""
+        return emitted_columns(self)
 
     def _emission_curves(self, X, groups=None, lengths=None):
         """What `EmissionsDisplay` draws."""

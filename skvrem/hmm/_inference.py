@@ -78,14 +78,14 @@ def forecast(estimator, X, horizon, groups, lengths, inputs, covariates):
     emission, transitions = estimator.emission_, estimator.transitions_
     parameters = fitted_parameters(estimator)
     rows = np.repeat(passes.layout.rows.X[ends], horizon, axis=0)
+    future = _future_inputs(transitions, inputs, len(ends), horizon)
     if covariates is not None:
         if inputs is not None:
             raise ValueError("Give covariates or inputs of a forecast, not both.")
-        rows, inputs = _rows_ahead(estimator, covariates, len(ends), horizon)
+        rows, future = _rows_ahead(estimator, covariates, len(ends), horizon)
     moments = emission.moments_at(parameters.emission, rows)
     shape = len(ends), horizon
     mean, variance = (part.reshape(*shape, *part.shape[1:]) for part in moments)
-    future = _future_inputs(transitions, inputs, len(ends), horizon)
     # What states emit of what transitions depend on.
     emitted = None
     if transitions.observed:
@@ -149,13 +149,14 @@ def _future_inputs(transitions, inputs, n_sequences, horizon):
     if inputs is None:
         return None
     shape = n_sequences, horizon - 1, len(transitions.columns)
-    inputs = np.asarray(inputs, float)
+    inputs = np.asarray(inputs, dtype=object if transitions.text_levels else float)
     if shape[2] == 0 or inputs.shape not in (shape, shape[1:]):
         raise ValueError(
             "inputs of a forecast are what transitions depend on in the rows ahead "
             f"but the last, of shape {shape} or {shape[1:]}, got {inputs.shape}."
         )
-    inputs = np.broadcast_to(inputs, shape)
+    inputs = transitions.read(inputs.reshape(-1, shape[2]), "inputs")
+    inputs = np.broadcast_to(inputs.reshape(-1, *shape[1:]), shape)
     transitions.check_inputs(inputs.reshape(-1, shape[2]))
     return inputs
 
@@ -175,7 +176,8 @@ def pseudo_residuals(estimator, X, groups, lengths):
     predicted[sequences.bounds[:-1]] = parameters.startprob
     rows = np.asarray(passes.layout.rows.X, np.float64)
     known = np.where(np.isnan(rows), 0.0, rows)
-    residuals = np.asarray(sequences.X[:, list(emission.emits)], float)
+    # Missing is as well what depends on a covariate that is.
+    residuals = rows[:, emission.value_places()]
     for j, column in enumerate(residuals.T):
         tails = emission.tails_at(known, j, parameters.emission)
         # Of each tail the one that keeps its digits.
@@ -246,7 +248,9 @@ def sample(estimator, n_samples, random_state, inputs, covariates, lengths, curr
             edges = np.cumsum(tables[which[0], states[t]])
         return X, states
     if transitions.columns:
-        inputs = _check_inputs(transitions, inputs, n_samples, bounds)
+        if covariates is None:
+            inputs = _read_inputs(transitions, inputs, n_samples)
+        inputs = check_inputs(transitions, inputs, bounds, ends=False)
     tables, which = transitions.tables(packed, inputs)
     after, edges = np.cumsum(tables, axis=2), start
     for t in range(n_samples):
@@ -293,16 +297,19 @@ def _check_states(currstate, n_sequences, n):
     return np.broadcast_to(states, n_sequences).tolist()
 
 
-def _check_inputs(transitions, inputs, n_samples, bounds):
+def _read_inputs(transitions, inputs, n_samples):
     shape = n_samples, len(transitions.columns)
-    inputs = np.asarray(np.nan if inputs is None else inputs, float)
+    text = transitions.text_levels
+    inputs = np.asarray(inputs, dtype=object if text else float)
     inputs = inputs[:, None] if inputs.ndim == 1 else inputs
+    if inputs.shape == shape:
+        inputs = transitions.read(inputs, "inputs")
     if inputs.shape != shape or np.isnan(inputs).all():
         raise ValueError(
             f"Transitions depend on the columns {list(transitions.columns)} of X: "
             f"give them as inputs, an array of shape {shape}."
         )
-    return check_inputs(transitions, inputs, bounds, ends=False)
+    return inputs
 
 
 def _interval(edges, u, known=None):
@@ -331,16 +338,11 @@ def along(estimator, covariates, function, X, level, given):
 
 def _inputs_along(transitions, covariates):
     """Return inputs of transitions, checked."""
-    columns = list(transitions.columns)
-    if not columns:
+    if not transitions.columns:
         if covariates is not None:
             raise ValueError("These transitions depend on no columns of X.")
         return np.zeros((1, 0))
-    named = hasattr(covariates, "columns") and all(isinstance(c, str) for c in columns)
-    Z = np.asarray(covariates[columns] if named else covariates, float)
-    if Z.ndim != 2 or Z.shape[1] != len(columns) or not np.isfinite(Z).all():
-        raise ValueError(
-            f"covariates must be finite, with a column for each of {columns}, got "
-            f"shape {Z.shape}."
-        )
+    Z = transitions.read(covariates, "covariates")
+    if not np.isfinite(Z).all():
+        raise ValueError("covariates must be finite, and not missing.")
     return transitions.check_inputs(Z)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.data._sequences import bounds_of_ids, bounds_of_lengths, twice
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm.emissions._base import Emission, published
+from skvrem.hmm.emissions._factors import codes_of, column_of, find_levels
 from skvrem.hmm.emissions._facts import SomeRows, all_missing, n_rows
 from skvrem.hmm.forward_backward._model_passes import Impossible, stationary
 from skvrem.hmm.forward_backward._source import SequenceSource
@@ -46,11 +47,14 @@ class Places(NamedTuple):
         Of what transitions depend on.
     observed : list of int
         Of the features that states emit.
+    factors : list of int
+        Of what may be text.
     """
 
     ids: int | None
     inputs: list
     observed: list
+    factors: list
 
 
 def find_places(parameters, names, n_columns):
@@ -89,9 +93,14 @@ def find_places(parameters, names, n_columns):
     hidden = {ids} if not columns or transitions.observed else {ids, *inputs}
     rest = [j for j in range(n_columns) if j not in hidden]
     emission = parameters.emission
-    if isinstance(emission, Emission):
-        return Places(ids, inputs, emission.reads(names, n_columns, rest))
-    return Places(ids, inputs, rest)
+    if not isinstance(emission, Emission):
+        text = inputs if inputs and transitions.takes_text else []
+        return Places(ids, inputs, rest, sorted({*text} - {*rest}))
+    observed = emission.reads(names, n_columns, rest)
+    text = {*emission.factors(names, n_columns)}
+    if inputs and transitions.takes_text:
+        text |= {*inputs} - ({*observed} - text)
+    return Places(ids, inputs, observed, sorted(text))
 
 
 def _reads_all(emission):
@@ -111,6 +120,9 @@ def split_columns(estimator, parameters, X, reset):
     """
     options = {"order": "C", "ensure_all_finite": "allow-nan"}
     floats = {"dtype": (np.float64, np.float32), **options}
+    known = _levels_known(estimator, reset)
+    if reset:
+        estimator.levels_ = {}
     transitions = parameters.transitions
     whole = transitions is None or not transitions.columns
     if whole and parameters.groups is None and _reads_all(parameters.emission):
@@ -119,21 +131,70 @@ def split_columns(estimator, parameters, X, reset):
         return X, None, None
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if not hasattr(X, "columns"):
+        if isinstance(X, list | tuple):  # text would make text of all
+            X = _as_array(X)
         X = check_array(X, dtype=None, ensure_all_finite="allow-nan")
     names = list(getattr(estimator, "feature_names_in_", getattr(X, "columns", ())))
-    places = find_places(parameters, names, X.shape[1])
-    source = X.iloc if hasattr(X, "iloc") else X
-    every = len(places.observed) == X.shape[1] and not hasattr(X, "iloc")
-    observed = X if every else source[:, places.observed]
-    with naming(observed, numbers=places.observed):
-        observed = check_array(observed, estimator=estimator, **floats)
-    ids = None if places.ids is None else np.asarray(source[:, places.ids])
+    places, levels = find_places(parameters, names, X.shape[1]), {}
+    keys = getattr(estimator, "feature_names_in_", range(X.shape[1]))
+    for j in places.factors:
+        own = known.get(keys[j])
+        if own is None and reset:
+            own = find_levels(column_of(X, j), f"Column {keys[j]!r}")
+        if own is not None:
+            levels[j] = own
+            estimator.levels_[keys[j]] = own
+    numbers = partial(_numbers, X, levels=levels, names=keys)
+    observed = numbers(places.observed, estimator=estimator, **floats)
+    ids = None if places.ids is None else np.asarray(column_of(X, places.ids))
     inputs = None
     if places.inputs:
-        inputs = source[:, places.inputs]
-        with naming(inputs, numbers=places.inputs):
-            inputs = check_array(inputs, dtype=np.float64, **options)
+        inputs = numbers(places.inputs, dtype=np.float64, **options)
     return observed, inputs, ids
+
+
+def _as_array(X):
+    try:
+        objects = np.array(X, dtype=object)
+    except ValueError:  # ragged
+        return X
+    text = objects.ndim == 2 and any(isinstance(value, str) for value in objects.flat)
+    return objects if text else X
+
+
+def _levels_known(estimator, reset):
+    """Return the levels that coefficients are of already, by name of the column."""
+    if reset and not (hasattr(estimator, "transmat_") and estimator.warm_start):
+        return {}
+    return dict(getattr(estimator, "levels_", {}))
+
+
+def _numbers(X, places, levels, names, **options):
+    """Return some columns of X as numbers, of text the codes."""
+    plain = [j for j in places if j not in levels]
+    kept = len(plain) == X.shape[1] and not hasattr(X, "iloc")
+    found, text = None, len(plain) < len(places)
+    if plain or not text:
+        found = X if kept else (X.iloc if hasattr(X, "iloc") else X)[:, plain]
+        with naming(found, numbers=plain):
+            found = check_array(found, **options)
+    if not text:
+        return found
+    whole = np.empty((X.shape[0], len(places)), float if found is None else found.dtype)
+    rest = iter(() if found is None else found.T)
+    for column, j in zip(whole.T, places, strict=True):
+        if j in levels:
+            column[:] = codes_of(column_of(X, j), levels[j], f"Column {names[j]!r}")
+        else:
+            column[:] = next(rest)
+    return whole
+
+
+def _levels_by_number(estimator):
+    """Return the levels of columns of text by their numbers in X."""
+    names = list(getattr(estimator, "feature_names_in_", ()))
+    levels = getattr(estimator, "levels_", {})
+    return {names.index(name) if names else name: levels[name] for name in levels}
 
 
 def check_inputs(transitions, inputs, bounds, ends=True):
@@ -367,7 +428,14 @@ def open_families(estimator, sequences):
             "observed that a model could be fitted to."
         )
     emission = _open_emission(estimator, X)
-    transitions = clone(estimator.transitions or Homogeneous()).open(n)
+    transitions = clone(estimator.transitions or Homogeneous())
+    levels, inputs = (
+        _levels_by_number(estimator),
+        find_columns(estimator, estimator).inputs,
+    )
+    own = {place: levels[j] for place, j in enumerate(inputs) if j in levels}
+    transitions.text_levels = own
+    transitions.open(n)
     fitted = vars(estimator).get("transitions_") if estimator.warm_start else None
     transitions.prepare(sequences.inputs, fitted)
     order = estimator.emission_.given_order if fitted is not None else None
@@ -389,7 +457,9 @@ def _open_emission(estimator, X):
     """Return the emission family, opened on observed columns."""
     names = observed_names(estimator, estimator)
     numbers = find_columns(estimator, estimator).observed
-    return estimator._family().open(X, estimator.n_components, names, numbers)
+    family = estimator._family()
+    family.text_levels = _levels_by_number(estimator)
+    return family.open(X, estimator.n_components, names, numbers)
 
 
 def attributes_of(model, point, dtype):
@@ -471,6 +541,13 @@ def observed_names(estimator, parameters=None):
     if names is None:
         names = [f"x{j}" for j in range(estimator.n_features_in_)]
     return [names[j] for j in find_columns(estimator, parameters).observed]
+
+
+def emitted_columns(estimator):
+    """Return numbers and names of the columns of X that states emit."""
+    emits, names = estimator.emission_.emits, observed_names(estimator)
+    numbers = find_columns(estimator).observed
+    return [numbers[j] for j in emits], [names[j] for j in emits]
 
 
 @contextmanager

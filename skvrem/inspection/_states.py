@@ -74,7 +74,7 @@ class StatesDisplay:
         X : array-like of shape (n_samples, n_features)
             Rows as for its `predict`.
         values : array-like of shape (n_samples, n_drawn), default=None
-            What to draw instead of the columns of X.
+            What to draw instead of the columns that states emit.
         names : list of str, default=None
             Names of what is drawn.
         **kwargs : dict
@@ -98,9 +98,12 @@ class StatesDisplay:
         check_is_fitted(estimator)
         states = estimator.predict(X, **kwargs)
         probabilities = estimator.predict_proba(X, **kwargs)
-        if names is None and values is None:
-            names = getattr(estimator, "feature_names_in_", None)
-        values = np.asarray(X if values is None else values)
+        if values is None:
+            numbers, own_names = estimator._emitted_columns()
+            source = X.iloc if hasattr(X, "iloc") else np.asarray(X, dtype=object)
+            values = np.asarray(source[:, numbers], float)
+            names = own_names if names is None else names
+        values = np.asarray(values)
         if names is None:
             names = [f"x{j}" for j in range(values.shape[1])]
         return cls(values, states, probabilities, list(names)).plot()
@@ -244,7 +247,7 @@ class ResidualsDisplay:
         """
         check_is_fitted(estimator)
         residuals = estimator.pseudo_residuals(X, groups=groups, lengths=lengths)
-        names = [f"x{j}" for j in range(residuals.shape[1])]
+        _, names = estimator._emitted_columns()
         numbers = sequence_numbers(estimator, X, groups, lengths)
         return cls(residuals, names, numbers).plot(kind=kind, ax=ax)
 
@@ -317,7 +320,7 @@ class StationaryDisplay:
     Parameters
     ----------
     values : ndarray of shape (n_points,)
-        Of the covariate.
+        Of the covariate: numbers, or levels of text.
     estimate : ndarray of shape (n_points, n_states)
         Probabilities of the states.
     lower, upper : ndarray of shape (n_points, n_states), default=None
@@ -368,7 +371,8 @@ class StationaryDisplay:
             Fitted, with `Covariates` as transitions.
         X : array-like of shape (n_samples, n_features)
             Rows that it was fitted to: the covariate goes through their range, and the
-            others stay at their means.
+            others stay at their means, text at the most frequent level. Of a column
+            of text it goes through the levels.
         column : str or int, default=None
             Which of ``transitions_.columns`` is varied; None is the first.
         n_points : int, default=50
@@ -411,26 +415,33 @@ class StationaryDisplay:
                 f"column must be one that transitions depend on, {columns}, got "
                 f"{column!r}."
             )
-        whole = hasattr(X, "columns")
+        whole, place = hasattr(X, "columns"), columns.index(column)
+        levels = estimator.transitions_.text_levels
+        X_array = None if whole else np.asarray(X, dtype=object)
 
         def values_of(name):
             if isinstance(name, str):
-                return np.asarray(X[name], float)
-            return np.asarray(
-                X.iloc[:, name] if whole else np.asarray(X)[:, name], float
-            )
+                return np.asarray(X[name])
+            return np.asarray(X.iloc[:, name]) if whole else X_array[:, name]
 
-        given = np.column_stack([values_of(name) for name in columns])
-        place = columns.index(column)
-        points = np.tile(np.nanmean(given, axis=0), (n_points, 1))
-        ends = np.nanmin(given[:, place]), np.nanmax(given[:, place])
-        points[:, place] = np.linspace(*ends, n_points)
+        others = [
+            _typical(values_of(name), levels.get(j)) for j, name in enumerate(columns)
+        ]
+        if place in levels:
+            along = levels[place]
+        else:
+            varied = values_of(column).astype(float)
+            along = np.linspace(np.nanmin(varied), np.nanmax(varied), n_points)
+        points = np.empty((len(along), len(columns)), dtype=object)
+        points[:] = others
+        points[:, place] = along
+        points = points if levels else points.astype(float)
         band = estimator.stationary_proba(points, X=X, level=level, **kwargs)
         name = column
         if not isinstance(column, str):
             names = getattr(estimator, "feature_names_in_", None)
             name = f"x{column}" if names is None else str(names[column])
-        made = cls(points[:, place], band.estimate, band.lower, band.upper, name)
+        made = cls(along, band.estimate, band.lower, band.upper, name)
         return made.plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
@@ -452,18 +463,38 @@ class StationaryDisplay:
             If matplotlib is not installed.
         """
         self.ax_, self.figure_ = one_axis(self, ax)
+        text = np.asarray(self.values).dtype.kind in "OU"
+        places = np.arange(len(self.values)) if text else self.values
         for state, curve in enumerate(self.estimate.T):
-            (line,) = self.ax_.plot(self.values, curve, label=f"state {state}")
+            if text:
+                ends = None
+                if self.lower is not None and self.upper is not None:
+                    ends = curve - self.lower[:, state], self.upper[:, state] - curve
+                beside = places + 0.1 * (state - 0.5 * (self.estimate.shape[1] - 1))
+                style = {"fmt": "o", "capsize": 3, "label": f"state {state}"}
+                self.ax_.errorbar(beside, curve, ends, **style)
+                continue
+            (line,) = self.ax_.plot(places, curve, label=f"state {state}")
             if self.lower is not None and self.upper is not None:
                 self.ax_.fill_between(
-                    self.values,
+                    places,
                     self.lower[:, state],
                     self.upper[:, state],
                     color=line.get_color(),
                     alpha=0.2,
                     linewidth=0.0,
                 )
+        if text:
+            self.ax_.set_xticks(places, [str(value) for value in self.values])
         self.ax_.set(xlabel=self.name, ylabel="probability in the long run")
         self.ax_.set_ylim(0.0, 1.0)
         self.ax_.legend()
         return self
+
+
+def _typical(values, levels):
+    """Return the mean of numbers, of text the most frequent level."""
+    if levels is None:
+        return np.nanmean(values.astype(float))
+    counts = [np.count_nonzero(values.astype(object) == level) for level in levels]
+    return levels[int(np.argmax(counts))]

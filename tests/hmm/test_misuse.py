@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skvrem import VRHMM
-from skvrem.hmm import Categorical, Covariates, Gaussian, Product
+from skvrem.hmm import Categorical, Covariates, Gaussian, Hierarchical, Product
 from skvrem.hmm._input import Sequences, naming_impossible
 from skvrem.hmm.forward_backward._model_passes import Impossible
 from skvrem.utils._base import PREDICTION_PARAMETERS
@@ -141,7 +141,10 @@ def test_columns_that_hold_no_numbers_are_named(fitted):
     with pytest.raises(ValueError, match="column 'time' holds dates or times"):
         VRHMM(2).fit(frame[["time"]])
     with pytest.raises(ValueError, match="column 'tag' holds 's1'"):
-        VRHMM(2, transitions=Covariates(["tag"])).fit(frame[["a", "tag"]])
+        transitions = Covariates(["tag"], observed=True)
+        VRHMM(2, transitions=transitions).fit(frame[["a", "tag"]])
+    with pytest.raises(ValueError, match="column 'tag' holds 's1'"):
+        VRHMM(2, transitions=Hierarchical(1, 2, "tag")).fit(frame[["a", "tag"]])
     with pytest.raises(ValueError, match="column 1 holds 's1'"):
         VRHMM(2).fit(frame[["a", "tag"]].to_numpy())
 

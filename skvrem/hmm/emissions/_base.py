@@ -1,5 +1,6 @@
 """What a family of emission distributions must say, and what all of them share."""
 
+from collections.abc import Mapping
 from copy import copy
 from typing import NamedTuple
 
@@ -236,6 +237,8 @@ class Emission(BaseEstimator):
     patterned = False
     #: Parts of a mixture, for each of which coefficients and features have a row.
     n_parts = 1
+    #: Levels of the columns that hold text, by number in X; rows hold their codes.
+    text_levels: Mapping = {}
     #: Groups of first features that say what was seen and add up to 1; 0 is none, and
     #: then masks are the first features.
     _kinds = 0
@@ -248,6 +251,10 @@ class Emission(BaseEstimator):
         `rest` are those that are neither ids nor inputs of transitions.
         """
         return list(rest)
+
+    def factors(self, names, n_columns):
+        """Return the numbers of the columns of X that may hold text."""
+        return []
 
     @property
     def emits(self):

@@ -131,6 +131,17 @@ class Product(Emission):
         taken = self._resolve(names, n_columns, rest)
         return sorted({j for columns in taken.values() for j in columns})
 
+    def factors(self, names, n_columns):
+        """Return the numbers of the columns of X that may hold text."""
+        text, others = set(), set()
+        for _, family, columns in self.parts:
+            own = {*family.factors(names, n_columns)}
+            use = "A column of a part"
+            numbers = [column_number(c, use, names, n_columns) for c in columns]
+            text |= own
+            others |= {*family.reads(names, n_columns, numbers)} - own
+        return sorted(text - others)
+
     def open(self, X, n_states, names=None, numbers=None):
         """Open every part on its columns."""
         self.n_states_, self.n_columns_ = n_states, X.shape[1]
@@ -143,8 +154,9 @@ class Product(Emission):
         for name, family, _ in self.parts:
             self._places[name] = places = [numbers.index(j) for j in taken[name]]
             own_names = [names[j] for j in places] if names else None
-            own = clone(family).open(X[:, places], n_states, own_names, taken[name])
-            self.parts_[name] = own
+            self.parts_[name] = own = clone(family)
+            own.text_levels = self.text_levels
+            own.open(X[:, places], n_states, own_names, taken[name])
         mixed = [name for name, family in self.parts_.items() if family.n_parts > 1]
         if len(mixed) > 1:
             raise ValueError(

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, numbered
+from skvrem.hmm.emissions._factors import indicator_names, indicators
 from skvrem.hmm.emissions._facts import extremes, filled_moments
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
 from skvrem.utils._validation import check_integer, check_parameters
@@ -37,7 +38,8 @@ class Covariates(Transitions):
     ----------
     columns : list of str or int
         Names or numbers of the columns of X that hold the covariates. Those of a row
-        have to do with the transition to the next row.
+        have to do with the transition to the next row. Of text, or of a categorical
+        dtype, each level but the first has an indicator.
     mask : {"left-right", "upper-triangular"} or array-like of bool, default=None
         Which transitions there are, as of :class:`Homogeneous`. Where a state cannot
         stay, the first that can follow takes its place as reference.
@@ -59,6 +61,8 @@ class Covariates(Transitions):
     coef_ : ndarray of shape (n_states, n_states, n_covariates)
         :math:`\beta_{ij}`, in units of the columns. The estimator's ``transmat_`` is
         the matrix at the mean of the covariates.
+    terms_ : list of str
+        Names of the covariates, of text with a level, as the last axis of ``coef_``.
 
     References
     ----------
@@ -103,6 +107,7 @@ class Covariates(Transitions):
         self.observed = observed
 
     scale = "real"
+    takes_text = True
 
     def open(self, n):
         """Check the parameters for n states."""
@@ -135,15 +140,31 @@ class Covariates(Transitions):
     def prepare(self, inputs, fitted=None):
         """Remember how covariates are scaled, as in an earlier fit or as these are."""
         if isinstance(fitted, Covariates):
+            if fitted.terms_ != self.terms_:
+                raise ValueError(
+                    "The earlier fit cannot be gone on from with other covariates, "
+                    f"{self.terms_} after {fitted.terms_}: use a new estimator, or "
+                    "warm_start=False."
+                )
             self._centre, self._scale = fitted._centre, fitted._scale
             self._reach = fitted._reach
             return
+        inputs = indicators(inputs, self.text_levels)
         self._centre, scale = filled_moments(inputs)
         self._scale = np.where(scale > 0.0, scale, 1.0)
         ends = np.vstack(extremes(inputs))
-        self._reach = np.abs(self._design(ends)).max(axis=0)
+        self._reach = np.abs(self._scaled(ends)).max(axis=0)
+
+    @property
+    def terms_(self):
+        """Names of the covariates, as the last axis of ``coef_`` has them."""
+        names = [c if isinstance(c, str) else f"x{c}" for c in self.columns]
+        return indicator_names(names, self.text_levels)
 
     def _design(self, inputs):
+        return self._scaled(indicators(inputs, self.text_levels))
+
+    def _scaled(self, inputs):
         scaled = (inputs - self._centre) / self._scale
         return np.column_stack([np.ones(len(inputs)), scaled])
 
@@ -187,13 +208,7 @@ class Covariates(Transitions):
         matrices : ndarray of shape (n_rows, n_states, n_states)
             Rows sum to 1.
         """
-        Z = np.asarray(Z, float)
-        if Z.ndim != 2 or Z.shape[1] != len(self.columns):
-            raise ValueError(
-                f"Z must have a column for each of {list(self.columns)}, got shape "
-                f"{Z.shape}."
-            )
-        return self.matrices(self.parameters(None), Z)
+        return self.matrices(self.parameters(None), self.read(Z))
 
     def steps(self, packed, states, inputs):
         """Return the states' probabilities a row further."""
@@ -260,7 +275,7 @@ class Covariates(Transitions):
     def start(self, before, after, inputs):
         """Return the starting values, from a guess of states that follow each other."""
         matrix = self._plain.start(before, after, None)
-        packed = np.zeros((*matrix.shape, inputs.shape[1] + 1))
+        packed = np.zeros((*matrix.shape, len(self._reach)))
         logs = np.log(np.maximum(matrix, 1e-12))
         logs -= logs[self._reference][:, None]
         packed[self._varies, 0] = logs[self._varies]
@@ -298,7 +313,7 @@ class Covariates(Transitions):
 
     def n_parameters(self):
         """Return the number of free parameters."""
-        return int(self._varies.sum()) * (1 + len(self.columns))
+        return int(self._varies.sum()) * (1 + len(self.terms_))
 
     # Free coordinates are the coefficients
 

@@ -1,5 +1,6 @@
 """How states follow each other, and which comes first."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.base import BaseEstimator
 
 from skvrem.hmm.emissions._base import check_shares
 from skvrem.hmm.emissions._coordinates import SimplexRows, bounded_log
+from skvrem.hmm.emissions._factors import as_numbers
 from skvrem.hmm.forward_backward._model_passes import stationary
 
 # How far a state can go on, where not to any later one.
@@ -51,6 +53,10 @@ class Transitions(BaseEstimator):
     phases = None
     #: Whether starting values need no guess of the states.
     starts_given = False
+    #: Whether inputs may be text, and levels of those that are, by place in `columns`;
+    #: inputs are their codes.
+    takes_text = False
+    text_levels: Mapping = {}
 
     def enter(self, inputs, bounds, carried=None):
         """Return what rows must know of their inputs."""
@@ -106,6 +112,27 @@ class Transitions(BaseEstimator):
     def check_inputs(self, inputs):
         """Return inputs, or raise a ValueError where they are none."""
         return inputs
+
+    def read(self, Z, what="Z"):
+        """Return rows of inputs that users give apart, as numbers.
+
+        Raises
+        ------
+        ValueError
+            If they are not the columns that transitions depend on.
+        """
+        columns = list(self.columns)
+        if hasattr(Z, "columns") and all(isinstance(c, str) for c in columns):
+            absent = [column for column in columns if column not in Z.columns]
+            if absent:
+                raise ValueError(f"{what} has no columns {absent}.")
+            Z = Z[columns]
+        shape = np.shape(Z)
+        if len(shape) != 2 or shape[1] != len(columns):
+            raise ValueError(
+                f"{what} must have a column for each of {columns}, got shape {shape}."
+            )
+        return as_numbers(Z, self.text_levels, columns)
 
     def natural(self, packed):
         """Return the parameters as fitted attributes have them."""

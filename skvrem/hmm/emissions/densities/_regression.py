@@ -8,7 +8,7 @@ least squares. For Gaussian rows sums of :math:`z z^T`, :math:`z y` and :math:`y
 all, and the M step is weighted least squares in closed form.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 
 import numpy as np
@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.hmm.emissions._base import given
 from skvrem.hmm.emissions._coordinates import SCALES
 from skvrem.hmm.emissions._density import DensityEmission
+from skvrem.hmm.emissions._factors import as_levels, indicator_names, indicators
 from skvrem.hmm.emissions.densities._responses import (
     LOG_2PI,
     Angle,
@@ -62,13 +63,16 @@ class Regression(DensityEmission):
         density, as ``NegativeBinomial()`` or one of your own.
     covariates : list of str or int
         Names or numbers of the columns of X that the values depend on. States do not
-        emit them. Where one is missing, so is what depends on it.
+        emit them. Where one is missing, so is what depends on it. Of text, or of a
+        categorical dtype, each level but the first has an indicator, if no transformer
+        makes something else of them.
     depends : list of str, default=None
         Parameters of the family that depend on them; None is the first, as the mean,
         and of categories all.
     transformer : scikit-learn transformer, default=None
         Makes regressors of the covariates, as ``SplineTransformer`` or
         ``OneHotEncoder``. Fitted to the rows of the fit, and applied to all others.
+        Text is handed to it as it is.
     offset : str or int, default=None
         Name or number of a column that is added to the first linear predictor, as the
         logarithm of an exposure.
@@ -101,6 +105,8 @@ class Regression(DensityEmission):
         ``sd_``.
     transformer_ : transformer or None
         Fitted.
+    terms_ : list of str
+        Names of the regressors, the last axis of ``coef_``.
 
     References
     ----------
@@ -123,6 +129,7 @@ class Regression(DensityEmission):
 
     required = ()  # they are the family's
     window = 5
+    _factors: Mapping = {}  # levels of covariates that are text, by their places
 
     def __init__(
         self,
@@ -193,6 +200,15 @@ class Regression(DensityEmission):
         inputs = self._named_columns(names, n_columns)
         return sorted({*rest, *inputs})
 
+    def factors(self, names, n_columns):
+        """Return the numbers of the columns of X that may hold text."""
+        return self._named_columns(names, n_columns)[: len(self.covariates)]
+
+    @property
+    def terms_(self):
+        """Names of the regressors."""
+        return self._terms
+
     def open(self, X, n_states, names=None, numbers=None):
         """Remember what concerns the data: columns, family, regressors, scales."""
         check_real(self, "alpha")
@@ -216,6 +232,8 @@ class Regression(DensityEmission):
             )
         self.n_states_, self.n_columns_ = n_states, len(self._own)
         self._terms = [str(names[j]) if names else f"x{numbers[j]}" for j in self._from]
+        levels = [self.text_levels.get(numbers[j]) for j in self._from]
+        self._factors = {i: own for i, own in enumerate(levels) if own is not None}
         self.family_ = self._family()
         values = X[:, self._own]
         if self.is_given():  # then rows say nothing of it
@@ -292,8 +310,16 @@ class Regression(DensityEmission):
         self.transformer_ = None
         if self.transformer is not None:
             self.transformer_ = clone(self.transformer)
+        elif self._factors:
+            if self.is_given():
+                raise ValueError(
+                    "Coefficients of text that are given without a fit need a "
+                    "transformer that has been fitted, in a FrozenEstimator: which "
+                    "of them is of which level is not known."
+                )
+            self._terms = indicator_names(self._terms, self._factors)
         if self.transformer_ is not None and len(inputs):
-            self.transformer_.fit(inputs, None)
+            self.transformer_.fit(as_levels(inputs, self._factors), None)
             try:
                 terms = self.transformer_.get_feature_names_out(self._terms)
                 self._terms = [str(term) for term in terms]
@@ -319,8 +345,8 @@ class Regression(DensityEmission):
 
     def _regressors(self, inputs):
         if self.transformer_ is None:
-            return np.asarray(inputs, float)
-        Z = self.transformer_.transform(inputs)
+            return indicators(np.asarray(inputs, float), self._factors)
+        Z = self.transformer_.transform(as_levels(inputs, self._factors))
         return np.asarray(Z.toarray() if hasattr(Z, "toarray") else Z, float)
 
     def _n_outputs(self):
