@@ -122,21 +122,49 @@ def test_a_track_by_state(series):
 
 def test_autocorrelations_stay_within_sequences():
     x = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
-    assert autocorrelations(x, None, 1)[0] == pytest.approx(-5 / 6)
-    assert autocorrelations(x, np.array([0, 0, 0, 1, 1, 1]), 1)[0] == pytest.approx(
-        -4 / 6
-    )
-    x[2] = np.nan
-    assert np.isfinite(autocorrelations(x, None, 3)).all()
+    values, pairs = autocorrelations(x, None, 2)
+    np.testing.assert_allclose(values, [-1.0, 1.0])
+    assert pairs.tolist() == [5, 4]
+    values, pairs = autocorrelations(x, np.array([0, 0, 0, 1, 1, 1]), 3)
+    np.testing.assert_allclose(values, [-1.0, 1.0, np.nan])
+    assert pairs.tolist() == [4, 2, 0]
+
+
+def test_pairs_of_which_one_is_missing_do_not_count():
+    x = np.array([1.0, -1.0, np.nan, -1.0, 1.0, np.nan, 1.0, -1.0])
+    values, pairs = autocorrelations(x, None, 3)
+    np.testing.assert_allclose(values, [-1.0, 1.0, -1.0])
+    assert pairs.tolist() == [3, 2, 4]
+
+
+@pytest.mark.parametrize("kind", ["missing", "short"])
+def test_the_size_of_the_test_with_few_pairs(kind):
+    rng = np.random.default_rng(0)
+    ids = np.repeat(np.arange(50), 8) if kind == "short" else None
+    found = []
+    for _ in range(400):
+        x = rng.normal(size=400)
+        if kind == "missing":
+            x[rng.random(400) < 0.5] = np.nan
+        found.append(_independence(x, ids, 5))
+    assert 0.025 < np.mean([p < 0.05 for p, _ in found]) < 0.085
+    assert 60 < found[0][1] <= 150
 
 
 def test_tests_have_the_p_values_of_scipy():
     rng = np.random.default_rng(0)
     x = rng.gamma(5.0, size=400)
     assert _normality(x) == pytest.approx(stats.jarque_bera(x).pvalue)
-    sizes = [_independence(rng.normal(size=200), None, 10) < 0.05 for _ in range(300)]
+    z = rng.normal(size=200)
+    c, k = z - z.mean(), np.arange(1, 11)
+    rho = np.array([np.sum(c[lag:] * c[:-lag]) for lag in k]) / np.sum(c * c)
+    wanted = stats.chi2.sf(200 * 202 * np.sum(rho**2 / (200 - k)), 10)
+    assert _independence(z, None, 10) == (pytest.approx(wanted), 190)
+    sizes = [
+        _independence(rng.normal(size=200), None, 10)[0] < 0.05 for _ in range(300)
+    ]
     assert 0.02 < np.mean(sizes) < 0.09
-    assert _independence(np.cumsum(x - x.mean()), None, 10) < 1e-10
+    assert _independence(np.cumsum(x - x.mean()), None, 10)[0] < 1e-10
 
 
 def test_residuals_by_lag(series):
@@ -160,6 +188,7 @@ def test_models_side_by_side(series):
     models = {n: VRHMM(n, random_state=0).fit(X) for n in (1, 2)}
     table = compare_models({f"{n} states": model for n, model in models.items()}, X)
     assert list(table.index) == ["2 states", "1 states"]
+    assert table["pairs"].tolist() == [230.0, 230.0]
     best = table.loc["2 states"]
     assert best["AIC"] == pytest.approx(models[2].aic(X))
     assert best["BIC"] == pytest.approx(models[2].bic(X))
@@ -215,4 +244,4 @@ def test_ids_in_a_column_part_sequences(column):
     z = hmm.pseudo_residuals(X)[:, 0]
     expected = _independence(z, ids.astype(int), 10)
     row = compare_models([hmm], X).iloc[0]
-    assert row["uncorrelated p"] == pytest.approx(expected)
+    assert (row["uncorrelated p"], row["pairs"]) == pytest.approx(expected)

@@ -43,7 +43,9 @@ def compare_models(
         difference; of models with pseudo-residuals the p-values of Jarque and Bera's
         test that these are normal and of Ljung and Box's that they are not correlated,
         the smallest of the columns times their number. A small one says that the model
-        misses something; NaN is what a model does not have.
+        misses something. "pairs" is the fewest values that have one so many rows before
+        in their sequence, over columns and lags: what the latter test rests on. NaN is
+        what a model does not have.
 
     Raises
     ------
@@ -54,6 +56,8 @@ def compare_models(
     References
     ----------
     Burnham, Anderson (2002). Model Selection and Multimodel Inference. Springer.
+    Stoffer, Toloi (1992). A note on the Ljung-Box-Pierce portmanteau statistic with
+    missing data. Statistics & Probability Letters, 13.
     Zucchini, MacDonald, Langrock (2016). Hidden Markov Models for Time Series, ch. 6.
 
     Examples
@@ -98,7 +102,8 @@ def compare_models(
     return summary_table(found, list(rows), {})
 
 
-_KEYS = "parameters", "log-likelihood", "AIC", "BIC", "normal p", "uncorrelated p"
+_KEYS = "parameters", "log-likelihood", "AIC", "BIC"
+_KEYS += "normal p", "uncorrelated p", "pairs"
 
 
 def _name(model, number):
@@ -132,17 +137,19 @@ def _row(name, model, X, groups, lengths, n_lags):
         "BIC": bic,
         "normal p": np.nan,
         "uncorrelated p": np.nan,
+        "pairs": np.nan,
         "columns": model.n_features_in_,
     }
     if residual:
         numbers = sequence_numbers(model, X, groups, lengths)
-        tests = [
-            (_normality(column), _independence(column, numbers, n_lags))
-            for column in np.transpose(model.pseudo_residuals(X, **given))
-        ]
-        row["columns"] = len(tests)
-        for key, values in zip(_KEYS[4:], np.transpose(tests), strict=True):
+        residuals = np.transpose(model.pseudo_residuals(X, **given))
+        row["columns"] = len(residuals)
+        normal = [_normality(column) for column in residuals]
+        tests = [_independence(column, numbers, n_lags) for column in residuals]
+        independent, pairs = zip(*tests, strict=True)
+        for key, values in zip(_KEYS[4:6], (normal, independent), strict=True):
             row[key] = min(1.0, float(np.nanmin(values)) * len(values))
+        row["pairs"] = float(min(pairs))
     return row
 
 
@@ -159,14 +166,22 @@ def _normality(column):
 
 
 def _independence(column, sequences, n_lags):
-    """P-value of Ljung and Box's test, within sequences."""
+    r"""P-value of Ljung and Box's test within sequences, and the fewest pairs of a lag.
+
+    With :math:`m_k` pairs at lag k that are both seen and correlations r over these,
+    the statistic is :math:`(n + 2) / n \sum_k m_k r_k^2`: where nothing is missing that
+    of Ljung and Box, else Stoffer and Toloi's.
+    """
     n = int(np.isfinite(column).sum())
     n_lags = min(n_lags, n - 2)
     if n_lags < 1:
-        return np.nan
-    rho = np.nan_to_num(autocorrelations(column, sequences, n_lags))
-    lags = np.arange(1, n_lags + 1)
-    return float(chdtrc(n_lags, n * (n + 2.0) * np.sum(rho**2 / (n - lags))))
+        return np.nan, 0
+    values, pairs = autocorrelations(column, sequences, n_lags)
+    seen = np.isfinite(values)
+    if not seen.any():
+        return np.nan, 0
+    statistic = (n + 2.0) / n * np.sum(pairs[seen] * values[seen] ** 2)
+    return float(chdtrc(seen.sum(), statistic)), int(pairs.min())
 
 
 def autocorrelations(column, sequences, n_lags):
@@ -183,16 +198,24 @@ def autocorrelations(column, sequences, n_lags):
     Returns
     -------
     values : ndarray of shape (n_lags,)
+        Means of products over the pairs of values that are both seen, divided by the
+        mean of squares; NaN where there are none.
+    pairs : ndarray of int of shape (n_lags,)
+        How many pairs there are.
     """
     known = np.isfinite(column)
     centred = np.where(known, column - column[known].mean(), 0.0)
-    scale, found = np.sum(centred**2), []
+    scale = np.mean(centred[known] ** 2)
+    values, pairs = np.full(n_lags, np.nan), np.zeros(n_lags, int)
     for lag in range(1, n_lags + 1):
-        products = centred[lag:] * centred[:-lag]
+        both = known[lag:] & known[:-lag]
         if sequences is not None:
-            products = products[sequences[lag:] == sequences[:-lag]]
-        found.append(products.sum() / scale if scale else np.nan)
-    return np.array(found)
+            both &= sequences[lag:] == sequences[:-lag]
+        pairs[lag - 1] = both.sum()
+        if pairs[lag - 1] and scale:
+            products = centred[lag:] * centred[:-lag]
+            values[lag - 1] = products[both].mean() / scale
+    return values, pairs
 
 
 def sequence_numbers(estimator, X, groups, lengths):

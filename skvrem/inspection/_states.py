@@ -267,7 +267,8 @@ class ResidualsDisplay:
         kind : {"quantiles", "autocorrelation"}, default="quantiles"
             What is drawn.
         n_lags : int, default=20
-            Lags of autocorrelations. Bounds are two standard errors of what has none.
+            Lags of autocorrelations, over pairs of values that are both seen. Bounds
+            are two standard errors of what has none.
 
         Returns
         -------
@@ -286,29 +287,31 @@ class ResidualsDisplay:
                 f"kind must be 'quantiles' or 'autocorrelation', got {kind!r}."
             )
         self.ax_, self.figure_ = one_axis(self, ax)
-        draw = self._quantiles if kind == "quantiles" else self._autocorrelations
-        for name, column in zip(self.names, np.transpose(self.residuals), strict=True):
-            draw(name, column, n_lags)
+        columns = zip(self.names, np.transpose(self.residuals), strict=True)
         if kind == "quantiles":
+            for name, column in columns:
+                self._quantiles(name, column)
             self.ax_.axline((0.0, 0.0), slope=1.0, color="0.5", lw=1.0)
             self.ax_.set(xlabel="normal quantiles", ylabel="pseudo-residuals")
         else:
-            count = max(1, np.isfinite(self.residuals).all(axis=1).sum())
+            lags, found = np.arange(1, n_lags + 1), []
+            for name, column in columns:
+                values, pairs = autocorrelations(column, self.sequences, n_lags)
+                self.ax_.plot(lags, values, "o", ms=4, label=name)
+                found.append(pairs)
+            # Of the column that is seen least.
+            error = 1.0 / np.sqrt(np.maximum(1, np.min(found, axis=0)))
             for bound in (-2.0, 0.0, 2.0):
                 style = "--" if bound else "-"
-                self.ax_.axhline(bound / np.sqrt(count), color="0.5", lw=1.0, ls=style)
+                self.ax_.plot(lags, bound * error, color="0.5", lw=1.0, ls=style)
             self.ax_.set(xlabel="lag", ylabel="autocorrelation")
         self.ax_.legend()
         return self
 
-    def _quantiles(self, name, column, _):
+    def _quantiles(self, name, column):
         column = np.sort(column[np.isfinite(column)])
         expected = ndtri((np.arange(len(column)) + 0.5) / max(1, len(column)))
         self.ax_.plot(expected, column, ".", ms=3, label=name)
-
-    def _autocorrelations(self, name, column, n_lags):
-        values = autocorrelations(column, self.sequences, n_lags)
-        self.ax_.plot(np.arange(1, n_lags + 1), values, "o", ms=4, label=name)
 
 
 @dataclass(eq=False, repr=False)
