@@ -147,21 +147,28 @@ class Run:
         self.task.scale = np.exp(self.w[n : 2 * n].reshape(self.shape))
         self.own = self.w[2 * n :]
 
-    def step(self):
-        """Go one step."""
+    #: Epochs of joint before its first anchor, which are naive.
+    naive_epochs = 1
+
+    def gradient(self):
+        """Return an estimate of the gradient, by the next batch."""
         task, kind = self.task, self.kind
         if not self.left:
             order, end = self.rng.permutation(task.n), task.n - task.n % BATCH
             self.left = list(order[:end].reshape(-1, BATCH))
             if kind == "joint" and self.n_steps:
                 task.refresh()
-        if self.n_steps < task.n // BATCH and kind == "joint":
+        if self.n_steps < self.naive_epochs * (task.n // BATCH) and kind == "joint":
             kind = "naive"
         ours = task.step(kind, self.left.pop(), self.rng)
         priors = self.prior.gradient(task.mean, task.scale, self.own)
         sums = [ours[0] + priors[0], ours[1] + priors[1], priors[2]]
         self.n_steps += 1
-        gradient = np.concatenate(sums, axis=None)
+        return np.concatenate(sums, axis=None)
+
+    def step(self):
+        """Go one step."""
+        gradient = self.gradient()
         adam(self.w, gradient, *self.moments, self.n_steps, self.size)
         self._place()
 

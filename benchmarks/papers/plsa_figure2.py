@@ -24,10 +24,12 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
+from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import Unavailable
+from benchmarks.harness import Unavailable, quiet
 from benchmarks.papers import measured
 from benchmarks.papers.gradient import GradientDescent
+from benchmarks.papers.online_lda import ONLINE
 from benchmarks.peers import topics as peers
 from benchmarks.problems import corpora, evaluation
 from benchmarks.problems.curves import (
@@ -37,6 +39,7 @@ from benchmarks.problems.curves import (
     seconds_an_epoch,
     try_grid,
 )
+from skvrem import TemperedLDA
 from skvrem.text import left_to_right, perplexity
 
 FIGURES = Path(__file__).resolve().parent / "figures"
@@ -70,6 +73,11 @@ GRADIENTS = {
     }
     for method, reduced in product(("SMD", "RSGD"), (0, 1))
 }
+#: Of GOEM and SSVI: what their authors use, and what is near it.
+ONLINE_STEPS = [
+    {"step_size": 1.0, "step_offset": t0, "step_decay": kappa}
+    for t0, kappa in product((0, 10, 100), (0.5, 0.75))
+]
 #: Documents and tokens of each that left-to-right sees, and its particles.
 FEW_DOCUMENTS, FEW_TOKENS, PARTICLES = 100, 200, 10
 #: Epochs of batch EM that are written down.
@@ -158,6 +166,38 @@ class Problem:
                 )
                 yield epoch, seconds, value
 
+    def online(self, name, steps, looks, seed=0):
+        """Yield epochs, seconds and topics of GOEM or SSVI."""
+        run = ONLINE[name](
+            self.X, self.n_topics, self.alpha, self.beta, self.n_batches, seed, **steps
+        )
+        seconds = 0.0
+        for epoch in range(1, max(looks) + 1):
+            began = time.process_time()
+            run.epoch()
+            seconds += time.process_time() - began
+            if epoch in looks:
+                yield epoch, seconds, run.topics
+
+    def collapsed(self, n_iter, seed):
+        """Return seconds and topics of the package's collapsed E step."""
+        model = TemperedLDA(
+            self.n_topics,
+            e_step="collapsed",
+            doc_topic_prior=self.alpha,
+            topic_word_prior=self.beta,
+            max_iter=n_iter,
+            tol=0.0,
+            n_jobs=1,
+            random_state=seed,
+        )
+        began = time.process_time()
+        with quiet(), threadpool_limits(1):
+            model.fit(self.X)
+        seconds = time.process_time() - began
+        topics = model.components_
+        return seconds, topics / topics.sum(axis=1, keepdims=True)
+
 
 def choose_priors(problem):
     """Return the total alpha and beta of the best document completion of batch EM."""
@@ -184,8 +224,15 @@ def choose_steps(problem, name):
         *_, (_, _, objective) = problem.descend(name, steps, [n_iter])
         return objective
 
+    def online(steps, n_iter):
+        *_, (_, _, topics) = problem.online(name, steps, [n_iter])
+        halves = evaluation.halve(problem.corpus.test)
+        return evaluation.complete(halves, topics, problem.alpha)
+
     grid = {"sEM": SEM, "sEM-vr": [{"step_size": rate} for rate in RATES]}
-    if name in GRADIENTS:
+    if name in ONLINE:
+        grid, value, survivors = ONLINE_STEPS, online, 2
+    elif name in GRADIENTS:
         grid, value, survivors = GRADIENT[name.removesuffix("-vr")], gradient, 2
     else:
         grid, value, survivors = grid[name], ours, 5
@@ -194,7 +241,7 @@ def choose_steps(problem, name):
     return grid[max(found[1], key=found[1].get)], table
 
 
-def choose(problem, path, gradients=(), smaller=None):
+def choose(problem, path, further=(), smaller=None):
     """Return priors and steps, from the file or by the grids.
 
     More topics take the priors and steps of fewer. What is chosen goes to the file at
@@ -209,7 +256,7 @@ def choose(problem, path, gradients=(), smaller=None):
         known.keep()
     choice = known[key]
     problem.set_priors(*choice["priors"])
-    for name in ("sEM", "sEM-vr", *gradients):
+    for name in ("sEM", "sEM-vr", *further):
         if name not in choice["steps"]:
             choice["steps"][name], choice["grid"][name] = choose_steps(problem, name)
             known.keep()
@@ -295,6 +342,15 @@ def lda_rows(problem, choice, n_seeds):
                 seconds, passes = cost(model)
                 score = value(model.components_, prior)
                 yield (*common, name, label, seed, n, passes, seconds, score)
+        for name in ONLINE:
+            for n, seconds, topics in problem.online(
+                name, choice["steps"][name], marks(problem.n_epochs), seed
+            ):
+                label, score = steps_name(choice["steps"][name]), value(topics, prior)
+                yield (*common, name, label, seed, n, n, seconds, score)
+        for n in marks(problem.n_epochs):
+            seconds, topics = problem.collapsed(n, seed)
+            yield (*common, COLLAPSED, "", seed, n, n, seconds, value(topics, prior))
         curve = peers.online_lda_curve(
             problem.corpus, problem.n_topics, problem.n_epochs, seed
         )
@@ -306,6 +362,7 @@ def lda_rows(problem, choice, n_seeds):
                 yield (*common, "SVI", "scikit-learn", seed, n, n, seconds, score)
 
 
+COLLAPSED = "TemperedLDA"
 STYLES = {
     "bEM": "0.35",
     "sEM": "C5",
@@ -315,6 +372,9 @@ STYLES = {
     "RSGD": "C2",
     "RSGD-vr": "C8",
     "SVI": "C4",
+    "GOEM": "C3",
+    "SSVI": "C6",
+    COLLAPSED: "k",
 }
 
 
@@ -427,6 +487,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpora", nargs="+", default=list(corpora.CORPORA))
     parser.add_argument("--topics", nargs="+", type=int, default=[50, 100])
+    parser.add_argument("--lda-topics", nargs="+", type=int, default=[10])
     parser.add_argument("--only", choices=("plsa", "lda"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="500 documents, 5 epochs")
@@ -440,7 +501,8 @@ def main():
     rows = measured.load(options.csv, TYPES)
     jobs = []
     if not options.draw:
-        tasks = [("plsa", n) for n in options.topics] + [("lda", 10)]
+        tasks = [("plsa", n) for n in options.topics]
+        tasks += [("lda", n) for n in options.lda_topics]
         jobs = [
             (model, key, n_topics)
             for key in options.corpora
@@ -454,8 +516,9 @@ def main():
         except Unavailable as error:
             print(f"left out: {error}", file=sys.stderr)
             continue
-        gradients = GRADIENTS if (model, key) == ("plsa", "nips") else ()
-        choice = choose(problem, options.choices, gradients, known.get((model, key)))
+        further = GRADIENTS if (model, key) == ("plsa", "nips") else ()
+        further = ONLINE if model == "lda" else further
+        choice = choose(problem, options.choices, further, known.get((model, key)))
         known.setdefault((model, key), choice)
         told = {name: steps_name(steps) for name, steps in choice["steps"].items()}
         print(key, n_topics, "priors", choice["priors"], told, file=sys.stderr)
