@@ -163,6 +163,32 @@ TABLE = {
             ("tests/linear/test_logistic_regression.py", "tests/linear/test_bound.py"),
         ),
     ),
+    "checkpoint": Row(
+        ("skvrem/checkpoint.py", "skvrem/solvers/_journal.py"),
+        (("tests/test_checkpoint.py",),),
+    ),
+    "logarithms": Row(
+        (
+            "skvrem/hmm/forward_backward/_model_logs.py",
+            "skvrem/hmm/forward_backward/_kernels_logs.py",
+        ),
+        (("tests/hmm/test_logs.py",), ("tests/hmm/test_families.py",)),
+    ),
+    "discrete emissions": Row(
+        ("skvrem/hmm/emissions/discrete/_*.py",),
+        (
+            ("tests/hmm/test_emissions.py",),
+            ("tests/hmm/test_families.py", "tests/hmm/test_gradient.py"),
+        ),
+    ),
+    "blocks": Row(
+        ("skvrem/data/_dask.py", "skvrem/data/_lazy.py", "skvrem/data/_sequences.py"),
+        (
+            ("tests/data/test_dask.py",),
+            ("tests/data/test_dask_estimators.py",),
+            ("tests/hmm/test_dask.py", "tests/topics/test_dask.py"),
+        ),
+    ),
     "solvers": Row(
         ("skvrem/solvers/**/_*.py", "skvrem/utils/_control*.py"),
         (
