@@ -1,6 +1,9 @@
 """What watches a fit: whether it leaves traces, what it tells its callbacks."""
 
+import contextlib
 import copy
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -83,3 +86,31 @@ class Recorder:
         if n_epochs == self.fail_at:
             raise KeyboardInterrupt
         return n_epochs == self.stop_at
+
+
+class Killing(Recorder):
+    """Kills a worker of a cluster after the second epoch."""
+
+    def __init__(self, client):
+        super().__init__()
+        self.client, self.killed = client, False
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        super().on_fit_task_end(estimator, context)
+        if not self.killed and self.events.count(("end", "epoch")) == 2:
+            pid = next(iter(self.client.run(os.getpid).values()))
+            os.kill(pid, signal.SIGKILL)
+            self.killed = True
+        return False
+
+
+@contextlib.contextmanager
+def two_workers():
+    """A client of a cluster of two processes."""
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client

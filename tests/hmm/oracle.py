@@ -1,9 +1,12 @@
-"""Hidden Markov models by enumeration of all paths, and by plain recursions."""
+"""Hidden Markov models by enumeration of all paths, recursions and differences."""
 
 from itertools import product
 
 import numpy as np
 from scipy.special import logsumexp
+
+from skvrem.hmm._input import fitted_parameters, open_rows
+from skvrem.hmm._model_gradient import differences
 
 
 def enumerate_paths(joint, start, transitions, beta=1.0):
@@ -60,3 +63,28 @@ def recursions(joint, start, transitions):
     sums = logsumexp(alpha, axis=1)
     filtered = np.exp(alpha - sums[:, None])
     return np.diff(sums, prepend=0.0), filtered, gamma, pairs
+
+
+def check_gradient(model, X):
+    """Compare the gradient of a fitted model with differences of its objective."""
+    _, data, inner = open_rows(model, X)
+    parameters = fitted_parameters(model)
+    point, vector = inner.start(parameters), inner.free(parameters)
+
+    def value(moved):
+        at = point._replace(parameters=inner.bind(moved, parameters))
+        return np.array([inner.objective(at, inner.mean(at, data))])
+
+    found = inner.gradient(point, inner.mean(point, data))
+    np.testing.assert_allclose(found, differences(value, vector)[0], atol=2e-6)
+
+
+def enumerate_sequences(rows, chain, joint, beta):
+    """Sums over sequences of what all their paths say, and posteriors of the rows."""
+    found = [
+        enumerate_paths(joint[a:b], chain.start, chain.transitions, beta)
+        for a, b in zip(rows.bounds[:-1], rows.bounds[1:], strict=True)
+    ]
+    totals, gammas, pairs, *_ = zip(*found, strict=True)
+    start = sum(gamma[0] for gamma in gammas)
+    return sum(totals), start, sum(pairs), np.concatenate(gammas)

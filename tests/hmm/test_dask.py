@@ -1,7 +1,5 @@
 """Sequences in the blocks of dask: the answers of memory, and nothing is loaded."""
 
-import os
-import signal
 import warnings
 
 import numpy as np
@@ -24,6 +22,7 @@ from skvrem.hmm import (
     Weibull,
     _blocks,
 )
+from tests.watching import Killing, two_workers
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -385,45 +384,14 @@ def test_rows_that_no_path_reaches_are_numbered_as_in_memory():
 
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(X):
-    distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with (
-        distributed.LocalCluster(**options) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        rows = lazily(X).persist()
-        distributed.wait(rows)
-        killed = []
-
-        def kill(estimator):
-            pid = next(iter(client.run(os.getpid).values()))
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
-
+    with two_workers() as client:
+        rows, watch = client.persist(lazily(X)), Killing(client)
+        client.compute(rows.sum()).result()
         here = VRHMM(3, **PLAIN).fit(X, lengths=LENGTHS)
         there = VRHMM(3, **PLAIN)
-        there.set_callbacks(Killing(kill))
+        there.set_callbacks(watch)
         there.fit(rows, lengths=LENGTHS)
-        assert killed
+        assert watch.killed
         assert_same(here, there)
         answer = there.predict(rows, lengths=LENGTHS).compute()
     np.testing.assert_array_equal(answer, here.predict(X, lengths=LENGTHS))
-
-
-class Killing:
-    """A callback that acts after the second epoch."""
-
-    def __init__(self, act):
-        self.act, self.epochs = act, 0
-
-    def setup(self, estimator, context):
-        """Begin."""
-
-    teardown = on_fit_task_begin = setup
-
-    def on_fit_task_end(self, estimator, context, **kwargs):
-        if context.task_name == "epoch":
-            self.epochs += 1
-            if self.epochs == 2:
-                self.act(estimator)
-        return False

@@ -26,8 +26,7 @@ from skvrem.hmm import (
     ZeroInflatedPoisson,
 )
 from skvrem.hmm._input import fitted_parameters, open_rows
-from skvrem.hmm._model_gradient import differences
-from tests.hmm.oracle import recursions
+from tests.hmm.oracle import check_gradient, recursions
 
 SOLVERS = "batch", "stochastic", "svrg", "saga", "incremental"
 STATES = np.random.default_rng(0).integers(2, size=60).repeat(20)
@@ -158,19 +157,7 @@ def test_parameters_are_found_again(name):
 @EACH
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_gradient_is_that_of_the_likelihood(name):
-    model, X = fit(name, max_iter=3), rows(name)
-    _, data, inner = open_rows(model, X)
-    parameters = fitted_parameters(model)
-    point, vector = inner.start(parameters), inner.free(parameters)
-
-    def at(moved):
-        return point._replace(parameters=inner.bind(moved, parameters))
-
-    def value(moved):
-        return np.array([inner.objective(at(moved), inner.mean(at(moved), data))])
-
-    found = inner.gradient(point, inner.mean(point, data))
-    np.testing.assert_allclose(found, differences(value, vector)[0], atol=2e-6)
+    check_gradient(fit(name, max_iter=3), rows(name))
 
 
 @EACH

@@ -87,30 +87,27 @@ def test_gaussian_as_hmmlearn(kind):
         np.testing.assert_allclose(variances, answer["var"], **close)
 
 
-def test_poisson_as_hmmlearn():
-    X, answer = counts(), ANSWERS["poisson"]
-    model = as_hmmlearn(Poisson(rate_init=START["rates"]), 2).fit(X, lengths=LENGTHS)
+def of_counts(emission, X, answer):
+    """A fit of eight epochs, whose scores and transitions are hmmlearn's."""
+    model = as_hmmlearn(emission, 2).fit(X, lengths=LENGTHS)
     score = 60 * model.score(X, lengths=LENGTHS)
     assert score == pytest.approx(answer["score_before"], rel=1e-8)
     model = fit_quietly(model.set_params(max_iter=8), X, lengths=LENGTHS)
-    assert 60 * model.score(X, lengths=LENGTHS) == pytest.approx(
-        answer["score"], rel=1e-8
-    )
+    score = 60 * model.score(X, lengths=LENGTHS)
+    assert score == pytest.approx(answer["score"], rel=1e-8)
     np.testing.assert_allclose(model.transmat_, answer["trans"], rtol=1e-7)
+    return model
+
+
+def test_poisson_as_hmmlearn():
+    answer = ANSWERS["poisson"]
+    model = of_counts(Poisson(rate_init=START["rates"]), counts(), answer)
     np.testing.assert_allclose(model.lambdas_.ravel(), answer["lam"], rtol=1e-7)
 
 
 def test_categorical_as_hmmlearn():
     X, answer = np.minimum(counts(), 3), ANSWERS["categorical"]
-    emission = Categorical(probability_init=START["categories"])
-    model = as_hmmlearn(emission, 2).fit(X, lengths=LENGTHS)
-    score = 60 * model.score(X, lengths=LENGTHS)
-    assert score == pytest.approx(answer["score_before"], rel=1e-8)
-    model = fit_quietly(model.set_params(max_iter=8), X, lengths=LENGTHS)
-    assert 60 * model.score(X, lengths=LENGTHS) == pytest.approx(
-        answer["score"], rel=1e-8
-    )
-    np.testing.assert_allclose(model.transmat_, answer["trans"], rtol=1e-7)
+    model = of_counts(Categorical(probability_init=START["categories"]), X, answer)
     np.testing.assert_allclose(model.emissionprob_, answer["prob"], atol=1e-9)
     posterior = model.predict_proba(X, lengths=LENGTHS)
     np.testing.assert_allclose(posterior[:3], answer["post"], atol=1e-8)

@@ -17,7 +17,7 @@ from skvrem.hmm.forward_backward._model_viterbi import (
 )
 from skvrem.hmm.forward_backward._source import SequenceRows
 from skvrem.utils._parallel import threads
-from tests.hmm.oracle import enumerate_paths, recursions
+from tests.hmm.oracle import enumerate_paths, enumerate_sequences, recursions
 
 
 def make(lengths, n=3, d=2, seed=0, sticky=0.9, mask=None):
@@ -84,18 +84,10 @@ def test_enumeration(n, beta):
     rows, chain, joint = make([1, 6, 2, 5], n=n)
     hot = Chain(chain.theta * beta, chain.start**beta, chain.transitions**beta)
     found, _ = run(whole(rows), hot)
-    total, start, pairs = 0.0, np.zeros(n), np.zeros((n, n))
-    gammas = []
-    for a, b in zip(rows.bounds[:-1], rows.bounds[1:], strict=True):
-        one = enumerate_paths(joint[a:b], chain.start, chain.transitions, beta)
-        total += one[0]
-        start += one[1][0]
-        pairs += one[2]
-        gammas.append(one[1])
+    total, *others = enumerate_sequences(rows, chain, joint, beta)
     assert found[0] / beta == pytest.approx(total, rel=1e-12)
-    np.testing.assert_allclose(found[1], start, atol=1e-12)
-    np.testing.assert_allclose(found[2], pairs, atol=1e-12)
-    np.testing.assert_allclose(found[5], np.concatenate(gammas), atol=1e-12)
+    for own, other in zip((found[1], found[2], found[5]), others, strict=True):
+        np.testing.assert_allclose(own, other, atol=1e-12)
 
 
 def test_oracles_agree():

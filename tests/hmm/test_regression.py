@@ -23,9 +23,7 @@ from skvrem.hmm import (
     StudentT,
     add_lags,
 )
-from skvrem.hmm._input import fitted_parameters, open_rows
-from skvrem.hmm._model_gradient import differences
-from tests.hmm.oracle import enumerate_paths, recursions
+from tests.hmm.oracle import check_gradient, enumerate_paths, recursions
 
 SOLVERS = "batch", "stochastic", "svrg", "saga", "incremental"
 N = 1500
@@ -126,19 +124,7 @@ def test_states_are_found_again(name):
 @pytest.mark.parametrize("alpha", [0.0, 5.0])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_gradient_is_that_of_the_likelihood(name, alpha):
-    model, X = fit(name, alpha=alpha, max_iter=2), rows(name)
-    _, data, inner = open_rows(model, X)
-    parameters = fitted_parameters(model)
-    point, vector = inner.start(parameters), inner.free(parameters)
-
-    def at(moved):
-        return point._replace(parameters=inner.bind(moved, parameters))
-
-    def value(moved):
-        return np.array([inner.objective(at(moved), inner.mean(at(moved), data))])
-
-    found = inner.gradient(point, inner.mean(point, data))
-    np.testing.assert_allclose(found, differences(value, vector)[0], atol=2e-6)
+    check_gradient(fit(name, alpha=alpha, max_iter=2), rows(name))
 
 
 @EACH

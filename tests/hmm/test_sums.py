@@ -12,7 +12,7 @@ from skvrem.hmm.forward_backward._model_passes import Chain, Impossible, Passes
 from skvrem.hmm.forward_backward._model_sums import SummedPasses
 from skvrem.hmm.forward_backward._source import SequenceRows
 from skvrem.utils._parallel import threads
-from tests.hmm.oracle import enumerate_paths
+from tests.hmm.oracle import enumerate_sequences
 from tests.hmm.test_passes import LENGTHS, expected, make, narrow, whole
 
 
@@ -100,15 +100,9 @@ def test_enumeration(n, beta):
     rows, chain, joint = make([1, 6, 2, 5], n=n)
     hot = Chain(chain.theta * beta, chain.start**beta, chain.transitions**beta)
     found = run(whole(rows), hot)
-    total, start, pairs, gammas = 0.0, np.zeros(n), np.zeros((n, n)), []
-    for a, b in zip(rows.bounds[:-1], rows.bounds[1:], strict=True):
-        one = enumerate_paths(joint[a:b], chain.start, chain.transitions, beta)
-        total += one[0]
-        start += one[1][0]
-        pairs += one[2]
-        gammas.append(one[1])
-    features = np.concatenate(gammas).T @ rows.features(slice(None))
-    agree((found[0] / beta, *found[1:]), (total, start, pairs, features))
+    *sums, gamma = enumerate_sequences(rows, chain, joint, beta)
+    features = gamma.T @ rows.features(slice(None))
+    agree((found[0] / beta, *found[1:]), (*sums, features))
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 8])

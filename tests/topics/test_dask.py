@@ -1,13 +1,11 @@
 """Documents in the blocks of dask: the answers of memory for the same passes."""
 
-import os
-import signal
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from skvrem import VRPLSA, Checkpoint, TemperedLDA
+from tests.watching import Killing, two_workers
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -185,37 +183,13 @@ def test_bad_blocks(X, kind):
         MAKE[kind]().fit(X).transform(blocks(X[:, :50], "dense"))
 
 
-class Killing:
-    """A callback that kills a worker after the second epoch."""
-
-    def __init__(self, client):
-        self.client, self.epochs = client, 0
-
-    def setup(self, estimator, context):
-        """Begin."""
-
-    teardown = on_fit_task_begin = setup
-
-    def on_fit_task_end(self, estimator, context, **kwargs):
-        if context.task_name == "epoch":
-            self.epochs += 1
-            if self.epochs == 2:
-                pid = next(iter(self.client.run(os.getpid).values()))
-                os.kill(pid, signal.SIGKILL)
-        return False
-
-
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(X):
-    distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with (
-        distributed.LocalCluster(**options) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        lazy = blocks(X, "dense").persist()
-        distributed.wait(lazy)
+    with two_workers() as client:
+        lazy, watch = client.persist(blocks(X, "dense")), Killing(client)
+        client.compute(lazy.sum()).result()
         there = MAKE["plsa"]()
-        there.set_callbacks(Killing(client))
+        there.set_callbacks(watch)
         there.fit(lazy)
+        assert watch.killed
     assert_same(MAKE["plsa"]().fit(X), there)
