@@ -172,7 +172,10 @@ TABLE = {
             "skvrem/hmm/forward_backward/_model_logs.py",
             "skvrem/hmm/forward_backward/_kernels_logs.py",
         ),
-        (("tests/hmm/test_logs.py",), ("tests/hmm/test_families.py",)),
+        (
+            ("tests/hmm/test_logs.py",),
+            ("tests/hmm/test_given.py", "tests/hmm/test_families.py"),
+        ),
     ),
     "discrete emissions": Row(
         ("skvrem/hmm/emissions/discrete/_*.py",),
@@ -248,6 +251,13 @@ EXPLAINED = (
         "half",
         "pred += alpha[t - 1, i] * transitions[i * n + j]",
         "what is scaled to sum one may have any scale",
+    ),
+    (
+        "skvrem/hmm/emissions/discrete/_categories.py",
+        "Categorical.prepare",
+        "comparison",
+        "self.follows = self.exact = self.n_categories_ > FEW",
+        "which of two ways to the same sums is taken for so many categories",
     ),
     (
         "skvrem/topics/_model.py",

@@ -494,9 +494,7 @@ def check_columns_of(estimator, X, y=None, sample_weight=None, *, reset):
     return y, sample_weight
 
 
-def check_block(
-    rows, columns, *, sparse=False, missing=False, power=2, y=None, name="X"
-):
+def check_block(rows, columns, *, sparse=False, missing=False, power=2, y=None):
     """Check a block of rows, and what belongs to them; return the `CheckedBlock`.
 
     Parameters
@@ -520,7 +518,7 @@ def check_block(
         accept_sparse="csr" if sparse else False,
         dtype=None if getattr(rows, "dtype", None) in FLOATS else FLOATS,
         ensure_all_finite="allow-nan" if missing else True,
-        input_name=name,
+        input_name="X",
     )
     if power is not None:
         check_magnitude(rows, power=power)
@@ -570,7 +568,7 @@ def check_weighted(data):
         raise ValueError("sample_weight is zero for every sample: nothing to fit.")
 
 
-def classes_of(estimator, seen, known=None):
+def classes_of(estimator, seen):
     """Return the classes that blocks have, and the weights of their rows.
 
     Parameters
@@ -578,8 +576,6 @@ def classes_of(estimator, seen, known=None):
     estimator : BaseEstimator
         Named in messages.
     seen : list of CheckedBlock
-    known : ndarray of shape (n_classes,), default=None
-        The classes of a stream.
 
     Raises
     ------
@@ -591,7 +587,7 @@ def classes_of(estimator, seen, known=None):
     weight = np.concatenate([one.counts for one in parts]).astype(float)
     with warnings.catch_warnings():  # that there are as many classes as rows
         warnings.simplefilter("ignore", UserWarning)
-        classes, numbers = number_classes(estimator, labels, weight, known)
+        classes, numbers = number_classes(estimator, labels, weight)
     return classes, np.bincount(numbers, weight, len(classes))
 
 

@@ -79,9 +79,9 @@ def _softmax(u, places, at, n_rows, n, n_inputs, design, t, out):
 
 
 @kernel(**INLINED)
-def _transitions(u, places, n, n_inputs, which, design, t, fixed, rest, shares, into):
+def _transitions(u, places, n, which, design, t, fixed, rest, shares, into):
     """Fill the softmax, and the probabilities, of transitions into row t."""
-    m = which[t] if which.size else 0
+    n_inputs, m = max(1, design.shape[1]), which[t] if which.size else 0
     at = m * n * n
     if not fixed.size:
         _softmax(u, places, at * n_inputs, n, n, n_inputs, design, t, into)
@@ -221,19 +221,16 @@ def messages(
 ):
     """The full E step: fill messages and posteriors of all rows (Eqs. 5-8)."""
     (n_rows, n), n_parts = alpha.shape, gamma.shape[1]
-    n_inputs = max(1, design.shape[1])
     moves = places.size > n * n
     f, b, now, pair = np.empty(n_parts), np.empty(n), np.empty(n), np.empty(n * n)
     own, delta, into = np.empty(n_parts), np.empty(n), np.empty(n * n)
     v, w = np.empty(slots.size), np.empty(n_derived)
     derive_all(pieces, slots, constants, u, v, w)
     _softmax(u, first, 0, 1, n, 1, design, 0, delta)
-    _transitions(u, places, n, n_inputs, which, design, 0, fixed, rest, pair, into)
+    _transitions(u, places, n, which, design, 0, fixed, rest, pair, into)
     for t in range(n_rows):
         if moves and not begins[t]:
-            _transitions(
-                u, places, n, n_inputs, which, design, t, fixed, rest, pair, into
-            )
+            _transitions(u, places, n, which, design, t, fixed, rest, pair, into)
         _densities(Z, t, pieces, v, w, f, b)
         _alpha(begins, t, alpha, delta, into, n, b, now)
         _put(now, alpha, t)
@@ -241,26 +238,14 @@ def messages(
         if not ends[t]:
             if moves:
                 _transitions(
-                    u,
-                    places,
-                    n,
-                    n_inputs,
-                    which,
-                    design,
-                    t + 1,
-                    fixed,
-                    rest,
-                    pair,
-                    into,
+                    u, places, n, which, design, t + 1, fixed, rest, pair, into
                 )
             _densities(Z, t + 1, pieces, v, w, f, b)
         _beta(ends, t, beta, into, n, b, now)
         _put(now, beta, t)
     for t in range(n_rows):
         if moves and not begins[t]:
-            _transitions(
-                u, places, n, n_inputs, which, design, t, fixed, rest, pair, into
-            )
+            _transitions(u, places, n, which, design, t, fixed, rest, pair, into)
         _densities(Z, t, pieces, v, w, f, b)
         _posteriors(begins, t, alpha, beta, into, n, f, b, own, pair)
         _settle(t, which, weight, fixed, n, own, pair)
@@ -517,19 +502,17 @@ def fill_table(
     table,
 ):
     """Fill the gradients of all rows (n_rows, p)."""
-    n, p, n_inputs = first.size, table.shape[1], max(1, design.shape[1])
+    n, p = first.size, table.shape[1]
     moves, g = places.size > n * n, np.empty(u.size)
     v, w, delta = np.empty(slots.size), np.empty(n_derived), np.empty(n)
     into, shares = np.empty(n * n), np.empty(n * n)
     shares = shares if fixed.size else into
     derive_all(pieces, slots, constants, u, v, w)
     _softmax(u, first, 0, 1, n, 1, design, 0, delta)
-    _transitions(u, places, n, n_inputs, which, design, 0, fixed, rest, shares, into)
+    _transitions(u, places, n, which, design, 0, fixed, rest, shares, into)
     for t in range(len(gamma)):
         if moves and not begins[t]:
-            _transitions(
-                u, places, n, n_inputs, which, design, t, fixed, rest, shares, into
-            )
+            _transitions(u, places, n, which, design, t, fixed, rest, shares, into)
         _gradient(
             Z,
             t,
@@ -604,8 +587,7 @@ def sweep(
     steps would follow, for tests.
     """
     (n_rows, n), n_parts, p = alpha.shape, gamma.shape[1], mean.size
-    n_inputs, moves = max(1, design.shape[1]), places.size > n * n
-    saga = table.size > 0
+    saga, moves = table.size > 0, places.size > n * n
     shrink = exp(-log(2.0) / n_rows)
     v, w, delta = np.empty(slots.size), np.empty(n_derived), np.empty(n)
     v0, w0, delta0 = np.empty(slots.size), np.empty(n_derived), np.empty(n)
@@ -618,7 +600,7 @@ def sweep(
     g, old = np.empty(u.size), np.empty(u.size)
     derive_all(pieces, slots, constants, u0, v0, w0)
     _softmax(u0, first, 0, 1, n, 1, design, 0, delta0)
-    _transitions(u0, places, n, n_inputs, which, design, 0, fixed, rest, shares0, into0)
+    _transitions(u0, places, n, which, design, 0, fixed, rest, shares0, into0)
     n_failed = 0
     for m in range(order.size):
         t = order[m]
@@ -630,17 +612,7 @@ def sweep(
             _take(xi0, t, xi_t)
             if moves and not begins[t]:
                 _transitions(
-                    u0,
-                    places,
-                    n,
-                    n_inputs,
-                    which,
-                    design,
-                    t,
-                    fixed,
-                    rest,
-                    shares0,
-                    into0,
+                    u0, places, n, which, design, t, fixed, rest, shares0, into0
                 )
             _gradient(
                 Z,
@@ -668,32 +640,17 @@ def sweep(
         if begins[t]:
             _softmax(u, first, 0, 1, n, 1, design, 0, delta)
         else:
-            _transitions(
-                u, places, n, n_inputs, which, design, t, fixed, rest, shares, into
-            )
+            _transitions(u, places, n, which, design, t, fixed, rest, shares, into)
         if partial:
             if not ends[t]:
                 _densities(Z, t + 1, pieces, v, w, f, b)
-                if (
-                    not begins[t]
-                    and n_inputs == 1
-                    and (not which.size or which[t] == which[t + 1])
-                ):
+                same = not which.size or which[t] == which[t + 1]
+                if same and design.shape[1] < 2 and not begins[t]:
                     for k in range(n * n):
                         after[k] = into[k]
                 else:
                     _transitions(
-                        u,
-                        places,
-                        n,
-                        n_inputs,
-                        which,
-                        design,
-                        t + 1,
-                        fixed,
-                        rest,
-                        room,
-                        after,
+                        u, places, n, which, design, t + 1, fixed, rest, room, after
                     )
             if _beta(ends, t, beta, after, n, b, now):
                 _put(now, beta, t)
