@@ -36,7 +36,7 @@ from skvrem.utils._base import (
     fit_facts,
     summary_table,
 )
-from skvrem.utils._columns import Weights
+from skvrem.utils._columns import Given
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -264,7 +264,7 @@ class FactorialMixture(
         temperature: float | Literal["auto"] = "auto",
         annealing_iter: int | Literal["auto"] = "auto",
         n_init: int | Literal["auto"] = "auto",
-        components_init: ArrayLike | None = None,
+        components_init: Given = None,
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
@@ -318,7 +318,7 @@ class FactorialMixture(
         check_integer(self, "max_inner_iter", least=1)
         check_real(self, "inner_tol")
 
-    def fit(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Self:
+    def fit(self, X: ArrayLike, y=None, sample_weight: Given = None) -> Self:
         """Find the components of rows.
 
         Parameters
@@ -480,7 +480,7 @@ class FactorialMixture(
         }
 
     @streamed
-    def partial_fit(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y=None, sample_weight: Given = None) -> Self:
         """Update the components with one batch of a stream.
 
         One step of stochastic variational inference at a temperature of 1: the
@@ -632,7 +632,7 @@ class FactorialMixture(
         return self._evaluate(X, codes=False)[1]
 
     @averaged
-    def score(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> float:
+    def score(self, X: ArrayLike, y=None, sample_weight: Given = None) -> float:
         """Return the average of :meth:`score_samples`, in nats a row.
 
         Parameters

@@ -9,14 +9,15 @@ from scipy.special import chdtrc
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.utils._base import summary_table
+from skvrem.utils._columns import Given
 
 
 def compare_models(
     models: Mapping[str, Any] | Sequence[Any],
     X: ArrayLike,
     *,
-    groups: ArrayLike | None = None,
-    lengths: ArrayLike | None = None,
+    groups: Given = None,
+    lengths: Given = None,
     n_lags: int = 10,
 ) -> Any:
     """Return a table of fitted models by what they say of the same rows.

@@ -18,6 +18,7 @@ from skvrem.text._topics import (
     word_probabilities,
 )
 from skvrem.utils._base import optional
+from skvrem.utils._columns import Given
 
 
 @dataclass(eq=False, repr=False)
@@ -61,7 +62,7 @@ class ComponentsDisplay:
         estimator: Any,
         image_shape: tuple[int, int],
         *,
-        components: ArrayLike | None = None,
+        components: Given = None,
         titles: Sequence[str] | None = None,
         ax: Any = None,
         n_columns: int = 8,
@@ -208,7 +209,7 @@ class TopicsDisplay:
         *,
         feature_names: Any = None,
         n_words: int = 10,
-        topics: ArrayLike | None = None,
+        topics: Given = None,
         titles: Sequence[str] | None = None,
         ax: Any = None,
         n_columns: int = 5,

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.inspection._axes import one_axis, state_colours
 from skvrem.inspection._comparison import sequence_numbers
 from skvrem.utils._base import optional
+from skvrem.utils._columns import Given
 
 
 @dataclass(eq=False, repr=False)
@@ -57,8 +58,8 @@ class TrackDisplay:
         X: ArrayLike,
         track: ArrayLike,
         *,
-        groups: ArrayLike | None = None,
-        lengths: ArrayLike | None = None,
+        groups: Given = None,
+        lengths: Given = None,
         ax: Any = None,
     ) -> Self:
         """Draw a track by the states that a fitted model gives to rows of X.
@@ -205,8 +206,8 @@ class EmissionsDisplay:
         estimator: Any,
         X: ArrayLike,
         *,
-        groups: ArrayLike | None = None,
-        lengths: ArrayLike | None = None,
+        groups: Given = None,
+        lengths: Given = None,
         axes: Any = None,
     ) -> Self:
         """Draw the emissions of a fitted model over the values of rows.

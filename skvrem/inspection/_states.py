@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem.inspection._axes import one_axis, state_colours
 from skvrem.inspection._comparison import autocorrelations, sequence_numbers
 from skvrem.utils._base import optional
+from skvrem.utils._columns import Given
 
 
 @dataclass(eq=False, repr=False)
@@ -61,7 +62,7 @@ class StatesDisplay:
         estimator: Any,
         X: ArrayLike,
         *,
-        values: ArrayLike | None = None,
+        values: Given = None,
         names: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> Self:
@@ -210,8 +211,8 @@ class ResidualsDisplay:
         *,
         kind: Literal["quantiles", "autocorrelation"] = "quantiles",
         ax: Any = None,
-        groups: ArrayLike | None = None,
-        lengths: ArrayLike | None = None,
+        groups: Given = None,
+        lengths: Given = None,
     ) -> Self:
         """Draw the pseudo-residuals of X under a fitted model.
 

@@ -29,7 +29,7 @@ from skvrem.linear._plan import (
 from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._classes import PredictsByProba, stream_classes
-from skvrem.utils._columns import MatrixLike, Weights
+from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -285,7 +285,7 @@ class SBMLogisticRegression(
 
     # Fits
 
-    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: Weights = None) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: Given = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -456,7 +456,7 @@ class SBMLogisticRegression(
         X: MatrixLike,
         y: ArrayLike,
         classes: ArrayLike | None = None,
-        sample_weight: Weights = None,
+        sample_weight: Given = None,
     ) -> Self:
         r"""Update the model with one batch of a stream.
 
@@ -619,9 +619,7 @@ class SBMLogisticRegression(
         return log_softmax(Z, axis=1)
 
     @averaged
-    def score(
-        self, X: MatrixLike, y: ArrayLike, sample_weight: Weights = None
-    ) -> float:
+    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: Given = None) -> float:
         """Return the accuracy.
 
         Parameters

@@ -32,7 +32,7 @@ from skvrem.mixture._search import can_search, search
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, feature_names, fit_facts, summary_table
-from skvrem.utils._columns import Weights
+from skvrem.utils._columns import Given
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -217,9 +217,9 @@ class VRGaussianMixture(
         init_params: Literal[
             "kmeans", "k-means++", "random", "random_from_data"
         ] = "kmeans",
-        weights_init: ArrayLike | None = None,
-        means_init: ArrayLike | None = None,
-        precisions_init: ArrayLike | None = None,
+        weights_init: Given = None,
+        means_init: Given = None,
+        precisions_init: Given = None,
         random_state: int | np.random.RandomState | None = None,
         warm_start: bool = False,
         verbose: int = 0,
@@ -287,7 +287,7 @@ class VRGaussianMixture(
             )
         warn_annealing_too_long(self)
 
-    def fit(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Self:
+    def fit(self, X: ArrayLike, y=None, sample_weight: Given = None) -> Self:
         """Estimate the mixture.
 
         Parameters
@@ -327,7 +327,7 @@ class VRGaussianMixture(
                 self._fit(X, y, sample_weight)
         return self
 
-    def fit_predict(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Any:
+    def fit_predict(self, X: ArrayLike, y=None, sample_weight: Given = None) -> Any:
         """Estimate the mixture and return the most probable component of each row.
 
         Parameters
@@ -470,7 +470,7 @@ class VRGaussianMixture(
             "_sums": tuple(sums[:3]),
         }
 
-    def partial_fit(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y=None, sample_weight: Given = None) -> Self:
         r"""Update the mixture with one batch of a stream.
 
         One step of stochastic EM (Cappé and Moulines 2009): the statistics move by
@@ -583,7 +583,7 @@ class VRGaussianMixture(
         return self._evaluate(X, "log_density")
 
     @averaged
-    def score(self, X: ArrayLike, y=None, sample_weight: Weights = None) -> float:
+    def score(self, X: ArrayLike, y=None, sample_weight: Given = None) -> float:
         """Return the average log-density of the rows, in nats a row.
 
         Parameters

@@ -10,8 +10,8 @@ from scipy.sparse import sparray, spmatrix
 
 #: Rows as users pass them, frames among them.
 MatrixLike = ArrayLike | sparray | spmatrix
-#: Weights of the rows, None where all are 1.
-Weights = ArrayLike | None
+#: What may be given for rows or parameters, or not.
+Given = ArrayLike | None
 
 
 def check_column(estimator, name):

@@ -1,7 +1,6 @@
 """Emissions of positive numbers and of angles."""
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import (
     digamma,
     gammainc,
@@ -16,6 +15,7 @@ from scipy.special import (
 from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.emissions._facts import fill, filled_moments
+from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_options
 
 TWO_PI = 2.0 * np.pi
@@ -71,12 +71,12 @@ class Gamma(Emission):
         self,
         zero_inflated: bool = False,
         *,
-        mean: ArrayLike | None = None,
-        sd: ArrayLike | None = None,
-        zero: ArrayLike | None = None,
-        mean_init: ArrayLike | None = None,
-        sd_init: ArrayLike | None = None,
-        zero_init: ArrayLike | None = None,
+        mean: Given = None,
+        sd: Given = None,
+        zero: Given = None,
+        mean_init: Given = None,
+        sd_init: Given = None,
+        zero_init: Given = None,
     ):
         self.zero_inflated = zero_inflated
         self.mean = mean
@@ -272,9 +272,7 @@ class Exponential(Emission):
 
     parameter_scales = {"rate": "positive"}
 
-    def __init__(
-        self, rate: ArrayLike | None = None, *, rate_init: ArrayLike | None = None
-    ):
+    def __init__(self, rate: Given = None, *, rate_init: Given = None):
         self.rate = rate
         self.rate_init = rate_init
 
@@ -366,11 +364,11 @@ class LogNormal(Emission):
 
     def __init__(
         self,
-        mean: ArrayLike | None = None,
-        sd: ArrayLike | None = None,
+        mean: Given = None,
+        sd: Given = None,
         *,
-        mean_init: ArrayLike | None = None,
-        sd_init: ArrayLike | None = None,
+        mean_init: Given = None,
+        sd_init: Given = None,
     ):
         self.mean = mean
         self.sd = sd
@@ -499,11 +497,11 @@ class VonMises(Emission):
 
     def __init__(
         self,
-        mean: ArrayLike | None = None,
+        mean: Given = None,
         *,
-        concentration: ArrayLike | None = None,
-        mean_init: ArrayLike | None = None,
-        concentration_init: ArrayLike | None = None,
+        concentration: Given = None,
+        mean_init: Given = None,
+        concentration_init: Given = None,
     ):
         self.mean = mean
         self.concentration = concentration

@@ -4,13 +4,13 @@ from copy import copy
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import EDGE, SCALES, RowPieces, numbered
 from skvrem.hmm.emissions._facts import extremes, moments, n_rows
 from skvrem.hmm.emissions._patterns import Patterns
+from skvrem.utils._columns import Given
 from skvrem.utils._reports import ROUNDING
 from skvrem.utils._validation import among, check_options, check_real
 
@@ -73,13 +73,13 @@ class Gaussian(Emission):
         covariance_type: Literal["diag", "full", "tied", "spherical"] = "diag",
         *,
         reg_covar: float | Literal["auto"] = "auto",
-        mean: ArrayLike | None = None,
-        covariance: ArrayLike | None = None,
-        mean_init: ArrayLike | None = None,
-        covariance_init: ArrayLike | None = None,
-        mean_prior: ArrayLike | None = None,
+        mean: Given = None,
+        covariance: Given = None,
+        mean_init: Given = None,
+        covariance_init: Given = None,
+        mean_prior: Given = None,
         mean_weight: float = 0.0,
-        covariance_prior: ArrayLike | None = None,
+        covariance_prior: Given = None,
         covariance_weight: float = 0.0,
     ):
         self.covariance_type = covariance_type

@@ -4,7 +4,6 @@ from copy import copy
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from skvrem.hmm.emissions._base import (
     Emission,
@@ -19,6 +18,7 @@ from skvrem.hmm.emissions._coordinates import (
 )
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.utils._algebra import pieces
+from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_integer
 
 
@@ -78,12 +78,12 @@ class MixtureGaussian(Emission):
         covariance_type: Literal["diag", "full", "tied", "spherical"] = "diag",
         *,
         reg_covar: float | Literal["auto"] = "auto",
-        weight: ArrayLike | None = None,
-        mean: ArrayLike | None = None,
-        covariance: ArrayLike | None = None,
-        weight_init: ArrayLike | None = None,
-        mean_init: ArrayLike | None = None,
-        covariance_init: ArrayLike | None = None,
+        weight: Given = None,
+        mean: Given = None,
+        covariance: Given = None,
+        weight_init: Given = None,
+        mean_init: Given = None,
+        covariance_init: Given = None,
     ):
         self.n_mix = n_mix
         self.covariance_type = covariance_type

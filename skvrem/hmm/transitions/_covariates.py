@@ -21,6 +21,7 @@ from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, numbered
 from skvrem.hmm.emissions._factors import indicator_names, indicators
 from skvrem.hmm.emissions._facts import extremes, filled_moments
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
+from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_integer, check_parameters
 
 
@@ -94,7 +95,7 @@ class Covariates(Transitions):
         columns: Sequence[str | int],
         *,
         mask: ArrayLike | Literal["left-right", "upper-triangular"] | None = None,
-        init: ArrayLike | None = None,
+        init: Given = None,
         alpha: float = 1e-3,
         reference: int | None = None,
         observed: bool = False,

@@ -12,6 +12,7 @@ from skvrem.hmm.emissions._base import check_shares
 from skvrem.hmm.emissions._coordinates import SimplexRows, bounded_log
 from skvrem.hmm.emissions._factors import as_numbers
 from skvrem.hmm.forward_backward._model_passes import stationary
+from skvrem.utils._columns import Given
 
 # How far a state can go on, where not to any later one.
 MASKS = {"left-right": 1, "upper-triangular": None}
@@ -192,8 +193,8 @@ class Homogeneous(Transitions):
         self,
         mask: ArrayLike | Literal["left-right", "upper-triangular"] | None = None,
         *,
-        fixed: ArrayLike | None = None,
-        init: ArrayLike | None = None,
+        fixed: Given = None,
+        init: Given = None,
         prior: float | ArrayLike = 1.0,
     ):
         self.mask = mask

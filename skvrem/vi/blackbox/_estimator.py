@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
 from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._columns import Given
 from skvrem.utils._remote import of_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -50,9 +51,6 @@ from skvrem.vi.gaussian._minibatch import (
 )
 from skvrem.vi.gaussian._model_posterior import FlatPrior, MeanField
 from skvrem.vi.gaussian._plan import FULL_RANK, as_structure, plan_fit
-
-#: What may be left out.
-Given = ArrayLike | None
 
 ADVICE = (
     "The posterior may be improper, as with a flat log_prior and a likelihood that has "
@@ -232,7 +230,7 @@ class VariationalInference(
         model: Any = None,
         *,
         prior_mean: float | ArrayLike = 0.0,
-        prior_scale: float | ArrayLike | None = None,
+        prior_scale: float | Given = None,
         posterior: Literal["auto", "fullrank", "lowrank", "meanfield"] = "auto",
         rank: int | None = None,
         solver: Literal["auto", "batch", "stochastic", "svrg", "saga"] = "auto",
@@ -475,11 +473,7 @@ class VariationalInference(
         return {"posterior_": q, "mean_": q.mean, "std_": q.scale}
 
     def sample_posterior(
-        self,
-        n_samples: int = 1,
-        random_state: Any = None,
-        *,
-        corrected: bool = False,
+        self, n_samples: int = 1, random_state: Any = None, *, corrected: bool = False
     ) -> dict:
         """Draw parameters from the posterior.
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import solvers
 from skvrem.data import averaged, lazily
 from skvrem.utils._base import VersionedPickle, summary_table
+from skvrem.utils._columns import Given
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -41,9 +42,6 @@ from skvrem.vi.gaussian._guards import (
     whole_fit,
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
-
-#: What may be left out.
-Given = ArrayLike | None
 
 # posterior="auto" keeps the whole covariance of so many parameters.
 MOST_FULL = 1000

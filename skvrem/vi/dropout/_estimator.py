@@ -31,6 +31,7 @@ from skvrem.utils._classes import (
     number_classes,
     stream_classes,
 )
+from skvrem.utils._columns import Given
 from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -265,9 +266,7 @@ class GaussianDropoutClassifier(
                 f"from 1 to at most {MOST_UNITS}, got {self.hidden_layer_sizes!r}."
             )
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: Given = None) -> Self:
         """Fit the weights.
 
         Parameters
@@ -445,8 +444,8 @@ class GaussianDropoutClassifier(
         self,
         X: ArrayLike,
         y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        classes: Given = None,
+        sample_weight: Given = None,
     ) -> Self:
         """Make an epoch of minibatch steps over one batch of a stream.
 
@@ -562,9 +561,7 @@ class GaussianDropoutClassifier(
         return in_chunks(self, evaluate, len(X), PREDICT_ROWS)
 
     @averaged
-    def score(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: Given = None) -> float:
         """Return the share of rows whose class is the most probable one.
 
         Parameters

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem.data import as_source, averaged, lazily, of_dask, streamed
 from skvrem.utils._classes import number_classes, stream_classes
-from skvrem.utils._columns import MatrixLike
+from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._validation import check_weight, classes_of, numbered
 from skvrem.vi.gaussian._answers import BLOCK, check_method, noisy_predictors, tail_of
 from skvrem.vi.gaussian._guards import checked
@@ -278,9 +278,9 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         self,
         X: MatrixLike,
         y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        classes: Given = None,
+        sample_weight: Given = None,
+        groups: Given = None,
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
@@ -325,7 +325,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         X: MatrixLike,
         n_samples: int = 1,
         random_state: Any = None,
-        groups: ArrayLike | None = None,
+        groups: Given = None,
     ) -> np.ndarray:
         """Draw new labels of rows, their chance and the posterior's.
 
@@ -354,8 +354,8 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         self,
         X: MatrixLike,
         y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        sample_weight: Given = None,
+        groups: Given = None,
     ) -> float:
         """Return the share of rows whose class is the most probable one.
 
@@ -379,7 +379,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         return float(accuracy_score(y, labels, sample_weight=sample_weight))
 
     @lazily
-    def predict(self, X: MatrixLike, groups: ArrayLike | None = None) -> np.ndarray:
+    def predict(self, X: MatrixLike, groups: Given = None) -> np.ndarray:
         """Return the most probable class of rows.
 
         Parameters
@@ -398,9 +398,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         return self.classes_[self.predict_proba(X, groups=groups).argmax(axis=1)]
 
     @lazily
-    def predict_log_proba(
-        self, X: MatrixLike, groups: ArrayLike | None = None
-    ) -> np.ndarray:
+    def predict_log_proba(self, X: MatrixLike, groups: Given = None) -> np.ndarray:
         """Return the logarithms of the probabilities.
 
         Parameters
@@ -425,7 +423,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         self,
         X: MatrixLike,
         method: Literal["quadrature", "mc", "plugin"] = "quadrature",
-        groups: ArrayLike | None = None,
+        groups: Given = None,
     ) -> np.ndarray:
         r"""Return the probabilities of the classes, averaged over the posterior.
 
@@ -471,7 +469,7 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
 
     @lazily
     def predict_proba_interval(
-        self, X: MatrixLike, level: float = 0.95, groups: ArrayLike | None = None
+        self, X: MatrixLike, level: float = 0.95, groups: Given = None
     ) -> np.ndarray:
         """Return central credible intervals of the probabilities of the classes.
 

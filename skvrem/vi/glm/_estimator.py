@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import solvers
 from skvrem.data import as_source, check_full_passes, column_moments
 from skvrem.utils._base import VersionedPickle, summary_table
-from skvrem.utils._columns import MatrixLike
+from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
 from skvrem.utils._remote import of_dask
 from skvrem.utils._reports import (
@@ -117,8 +117,8 @@ class GaussianPosterior(
         self,
         X: MatrixLike,
         y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        sample_weight: Given = None,
+        groups: Given = None,
     ) -> Self:
         """Fit the posterior.
 

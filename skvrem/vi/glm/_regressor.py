@@ -28,7 +28,7 @@ from skvrem.data import (
     streamed,
     total_over_blocks,
 )
-from skvrem.utils._columns import MatrixLike
+from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._validation import among, check_magnitude, check_weight
 from skvrem.vi.gaussian._answers import deviation, quantile, tail_of
 from skvrem.vi.gaussian._guards import checked, feature_scales
@@ -431,9 +431,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         self,
         X: MatrixLike,
         y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        offset: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        sample_weight: Given = None,
+        offset: Given = None,
+        groups: Given = None,
     ) -> Self:
         """Fit the posterior.
 
@@ -820,9 +820,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         self,
         X: MatrixLike,
         y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        offset: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        sample_weight: Given = None,
+        offset: Given = None,
+        groups: Given = None,
     ) -> Self:
         """Update the posterior with one batch of a stream.
 
@@ -869,8 +869,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         X: MatrixLike,
         return_std: bool = False,
         *,
-        offset: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        offset: Given = None,
+        groups: Given = None,
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the expected target of rows, averaged over the posterior.
 
@@ -915,8 +915,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         X: MatrixLike,
         level: float = 0.95,
         *,
-        offset: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        offset: Given = None,
+        groups: Given = None,
     ) -> np.ndarray:
         """Return central credible intervals of the mean of rows, without its noise.
 
@@ -949,8 +949,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         X: MatrixLike,
         level: float = 0.95,
         *,
-        offset: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        offset: Given = None,
+        groups: Given = None,
     ) -> np.ndarray:
         """Return central intervals of new targets of rows, their noise included.
 
@@ -994,8 +994,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         n_samples: int = 1,
         random_state: Any = None,
         *,
-        offset: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        offset: Given = None,
+        groups: Given = None,
     ) -> np.ndarray:
         """Draw new targets of rows, by their noise and by the posterior.
 
@@ -1026,9 +1026,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         self,
         X: MatrixLike,
         y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        offset: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        sample_weight: Given = None,
+        offset: Given = None,
+        groups: Given = None,
     ) -> float:
         """Return the explained share of the deviance, which is R^2 for "gaussian".
 

@@ -18,7 +18,7 @@ from skvrem.data import as_source, averaged, lazily, of_dask, streamed
 from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._classes import check_known, number_classes, stream_classes
-from skvrem.utils._columns import check_column, column_number
+from skvrem.utils._columns import Given, check_column, column_number
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -63,9 +63,6 @@ from skvrem.vi.hierarchical._model import (
     HierarchicalPrior,
     Past,
 )
-
-#: What may be left out.
-Given = ArrayLike | None
 
 # Where "auto" is "nested": coefficients of a group, and numbers in their matrices.
 MOST_COEFFICIENTS, MOST_NUMBERS = 100, 4_000_000

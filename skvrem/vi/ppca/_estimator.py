@@ -18,6 +18,7 @@ from skvrem.utils._base import (
     feature_names,
     summary_table,
 )
+from skvrem.utils._columns import Given
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -43,9 +44,6 @@ from skvrem.vi.ppca._model import (
     log_densities,
     start_loadings,
 )
-
-#: What may be left out.
-Given = ArrayLike | None
 
 # Turns of means and standard deviations, at most; so many with whole steps.
 TURNS, BOLD_TURNS = 50, 8

@@ -1,12 +1,12 @@
 """Families without closed forms, with derivatives that are exact."""
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import betainc, digamma, gamma, gammaln, polygamma, stdtr
 
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._facts import filled_moments
 from skvrem.hmm.emissions.densities._responses import counts_only
+from skvrem.utils._columns import Given
 
 LOG_PI, TWO_PI = float(np.log(np.pi)), 2.0 * np.pi
 
@@ -45,11 +45,11 @@ class NegativeBinomial(DensityEmission):
 
     def __init__(
         self,
-        mean: ArrayLike | None = None,
-        size: ArrayLike | None = None,
+        mean: Given = None,
+        size: Given = None,
         *,
-        mean_init: ArrayLike | None = None,
-        size_init: ArrayLike | None = None,
+        mean_init: Given = None,
+        size_init: Given = None,
     ):
         self.mean = mean
         self.size = size
@@ -130,13 +130,13 @@ class StudentT(DensityEmission):
 
     def __init__(
         self,
-        location: ArrayLike | None = None,
-        scale: ArrayLike | None = None,
-        df: ArrayLike | None = None,
+        location: Given = None,
+        scale: Given = None,
+        df: Given = None,
         *,
-        location_init: ArrayLike | None = None,
-        scale_init: ArrayLike | None = None,
-        df_init: ArrayLike | None = None,
+        location_init: Given = None,
+        scale_init: Given = None,
+        df_init: Given = None,
     ):
         self.location = location
         self.scale = scale
@@ -228,11 +228,11 @@ class Weibull(DensityEmission):
 
     def __init__(
         self,
-        scale: ArrayLike | None = None,
-        shape: ArrayLike | None = None,
+        scale: Given = None,
+        shape: Given = None,
         *,
-        scale_init: ArrayLike | None = None,
-        shape_init: ArrayLike | None = None,
+        scale_init: Given = None,
+        shape_init: Given = None,
     ):
         self.scale = scale
         self.shape = shape
@@ -322,11 +322,11 @@ class WrappedCauchy(DensityEmission):
 
     def __init__(
         self,
-        mean: ArrayLike | None = None,
-        concentration: ArrayLike | None = None,
+        mean: Given = None,
+        concentration: Given = None,
         *,
-        mean_init: ArrayLike | None = None,
-        concentration_init: ArrayLike | None = None,
+        mean_init: Given = None,
+        concentration_init: Given = None,
     ):
         self.mean = mean
         self.concentration = concentration

@@ -31,7 +31,7 @@ from skvrem.hmm.emissions.densities._responses import (
     Positive,
 )
 from skvrem.hmm.emissions.discrete._categories import Categorical
-from skvrem.utils._columns import column_number
+from skvrem.utils._columns import Given, column_number
 from skvrem.utils._validation import check_real
 
 FAMILIES = {
@@ -140,10 +140,10 @@ class Regression(DensityEmission):
         transformer: BaseEstimator | None = None,
         offset: str | int | None = None,
         alpha: float = 1e-3,
-        coef: ArrayLike | None = None,
-        intercept: ArrayLike | None = None,
-        coef_init: ArrayLike | None = None,
-        intercept_init: ArrayLike | None = None,
+        coef: Given = None,
+        intercept: Given = None,
+        coef_init: Given = None,
+        intercept_init: Given = None,
         fixed: dict[str, ArrayLike] | None = None,
     ):
         self.family = family

@@ -12,6 +12,7 @@ from skvrem.hmm.emissions._base import (
 from skvrem.hmm.emissions._coordinates import RowPieces, bounded_log, draw_codes
 from skvrem.hmm.emissions._facts import extremes, fill
 from skvrem.hmm.emissions.discrete._numbers import binomial_tails, whole
+from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_integer
 
 # Categories that have a feature of rows each; columns of them to find a start by; and
@@ -59,8 +60,8 @@ class Categorical(Emission):
         n_categories: int | None = None,
         *,
         prior: float | ArrayLike = 1.0,
-        probability: ArrayLike | None = None,
-        probability_init: ArrayLike | None = None,
+        probability: Given = None,
+        probability_init: Given = None,
     ):
         self.n_categories = n_categories
         self.prior = prior
@@ -300,8 +301,8 @@ class Multinomial(Emission):
         self,
         *,
         prior: float | ArrayLike = 1.0,
-        probability: ArrayLike | None = None,
-        probability_init: ArrayLike | None = None,
+        probability: Given = None,
+        probability_init: Given = None,
         trials: int | None = None,
     ):
         self.prior = prior

@@ -8,6 +8,7 @@ from skvrem.hmm.emissions._base import Emission, given, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.emissions._facts import fill
 from skvrem.hmm.emissions.discrete._numbers import whole
+from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_real
 
 
@@ -47,9 +48,9 @@ class Poisson(Emission):
 
     def __init__(
         self,
-        rate: ArrayLike | None = None,
+        rate: Given = None,
         *,
-        rate_init: ArrayLike | None = None,
+        rate_init: Given = None,
         rate_prior: float | ArrayLike = 1.0,
         rate_weight: float = 0.0,
     ):
@@ -186,11 +187,11 @@ class ZeroInflatedPoisson(Emission):
 
     def __init__(
         self,
-        rate: ArrayLike | None = None,
-        zero: ArrayLike | None = None,
+        rate: Given = None,
+        zero: Given = None,
         *,
-        rate_init: ArrayLike | None = None,
-        zero_init: ArrayLike | None = None,
+        rate_init: Given = None,
+        zero_init: Given = None,
     ):
         self.rate = rate
         self.zero = zero

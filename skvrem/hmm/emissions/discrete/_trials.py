@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.emissions._facts import extremes, fill
 from skvrem.hmm.emissions.discrete._numbers import binomial_tails, whole
-from skvrem.utils._columns import column_number
+from skvrem.utils._columns import Given, column_number
 from skvrem.utils._validation import check_integer
 
 
@@ -43,12 +42,7 @@ class Bernoulli(Emission):
     parameter_scales = {"probability": "probability"}
     window, excludes, _kinds, row_kernel = 5, True, 2, "events"
 
-    def __init__(
-        self,
-        probability: ArrayLike | None = None,
-        *,
-        probability_init: ArrayLike | None = None,
-    ):
+    def __init__(self, probability: Given = None, *, probability_init: Given = None):
         self.probability = probability
         self.probability_init = probability_init
 
@@ -152,8 +146,8 @@ class Binomial(Emission):
         self,
         trials: int | Sequence[str | int] = 1,
         *,
-        probability: ArrayLike | None = None,
-        probability_init: ArrayLike | None = None,
+        probability: Given = None,
+        probability_init: Given = None,
     ):
         self.trials = trials
         self.probability = probability
