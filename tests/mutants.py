@@ -260,6 +260,13 @@ EXPLAINED = (
         "which of two ways to the same sums is taken for so many categories",
     ),
     (
+        "skvrem/hmm/emissions/discrete/_counts.py",
+        "_truncated_rate",
+        "arithmetic",
+        "if np.all(np.abs(new - rate) <= 1e-14 * rate):",
+        "a tolerance of Newton's steps, of which there are enough anyway",
+    ),
+    (
         "skvrem/topics/_model.py",
         "cut_words",
         "comparison",

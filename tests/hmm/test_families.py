@@ -27,6 +27,7 @@ from skvrem.hmm import (
 )
 from skvrem.hmm._input import fitted_parameters, open_rows
 from tests.hmm.oracle import check_gradient, recursions
+from tests.hmm.test_emissions import features
 
 SOLVERS = "batch", "stochastic", "svrg", "saga", "incremental"
 STATES = np.random.default_rng(0).integers(2, size=60).repeat(20)
@@ -142,6 +143,26 @@ def test_the_likelihood_is_that_of_recursions(name):
     joint = CASES[name][2](model.emission_, X)
     total, *_ = recursions(joint, model.startprob_, model.transmat_)
     assert model.score(X) == pytest.approx(total.sum() / len(X), rel=1e-9)
+
+
+CLOSED = "exponential", "log-normal", "zero-inflated poisson", "binomial", "multinomial"
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_means_and_deviations_of_features_are_those_of_draws(name):
+    family, n = fit(name).emission_, 40_000
+    packed, states = family.parameters(), np.repeat([0, 1], n)
+    drawn = family.draw(packed, states, np.random.default_rng(0))
+    found = features(family, drawn).reshape(2, n, -1)
+    # What tells the states apart; the others are of no account.
+    told = np.ptp(family.theta(packed), axis=0) > 0.0
+    assert told.any()
+    mean, sd = found.mean(axis=1)[:, told], found.std(axis=1)[:, told]
+    expected, spread = family.expected(packed), family.spread(packed)
+    assert (np.abs(expected[:, told] - mean) < 5.0 * sd / np.sqrt(n) + 1e-12).all()
+    varies = sd > 0.0
+    ratio = spread[:, told][varies] / sd[varies]
+    np.testing.assert_allclose(np.log(ratio), 0.0, atol=1.0)
 
 
 @EACH
