@@ -64,7 +64,7 @@ def column_number(column, use, names, n_columns):
 
 
 @contextmanager
-def naming_columns(X, needs, advice):
+def naming_columns(X, needs, advice, numbers=None):
     """Say which columns of X hold something else than numbers, where some do.
 
     Parameters
@@ -75,6 +75,8 @@ def naming_columns(X, needs, advice):
         Who takes numbers, as a clause.
     advice : str
         What to do with such columns.
+    numbers : sequence of int, default=None
+        Of the columns, where X is a part of what the caller passed.
 
     Raises
     ------
@@ -88,7 +90,7 @@ def naming_columns(X, needs, advice):
             raise ValueError("dates")
         yield
     except (TypeError, ValueError) as error:
-        wrong = _not_numbers(X)
+        wrong = _not_numbers(X, numbers)
         if wrong:
             raise ValueError(f"{needs}, but {', '.join(wrong)}. {advice}") from None
         if isinstance(X, str | bytes):
@@ -100,7 +102,7 @@ def naming_columns(X, needs, advice):
         raise
 
 
-def _not_numbers(X):
+def _not_numbers(X, numbers):
     """Describe the columns of a container that hold no numbers."""
     if isinstance(X, list | tuple):
         try:
@@ -115,7 +117,8 @@ def _not_numbers(X):
         return []
     names, wrong = getattr(X, "columns", None), []
     for j, column in enumerate(columns):
-        name = f"column {j if names is None else repr(names[j])}"
+        name = numbers[j] if names is None and numbers is not None else j
+        name = f"column {name if names is None else repr(names[j])}"
         if column.dtype.kind in "mM":
             wrong.append(f"{name} holds dates or times")
         elif column.dtype.kind in "OUS":
