@@ -92,10 +92,8 @@ def _points(values, discrete):
 
 def _mean_densities(below, points):
     step = STEP * (points[-1] - points[0])
-    low, high = (
-        np.maximum(points - step, points[0]),
-        np.minimum(points + step, points[-1]),
-    )
+    low = np.maximum(points - step, points[0])
+    high = np.minimum(points + step, points[-1])
     return (below(high) - below(low)) / (high - low)[:, None]
 
 

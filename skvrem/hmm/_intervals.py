@@ -108,16 +108,21 @@ def probability_bands(estimator, function, covariates, X, level, given):
         packed = model.bind(moved, parameters).transmat
         return rescale(value(packed).ravel(), scales, "to")
 
-    flat = estimate.ravel()
-    errors = _errors(on_scale, vector, hessian, len(flat))
+    errors = _errors(on_scale, vector, hessian, estimate.size)
+    found = _interval(estimate.ravel(), scales, errors, level)
+    return Band(estimate, *(part.reshape(estimate.shape) for part in found))
+
+
+def _interval(values, scales, errors, level):
+    """Return lower and upper ends, and standard errors, from those on the scales."""
     reach = ndtri(0.5 + 0.5 * level) * errors
-    centre = rescale(flat, scales, "to")
-    ends = [
-        np.where(reach == 0.0, flat, rescale(centre + way, scales, "back"))
+    centre = rescale(values, scales, "to")
+    # Of what is fixed nothing but itself, not what a scale makes of it.
+    low, high = (
+        np.where(reach == 0.0, values, rescale(centre + way, scales, "back"))
         for way in (-reach, reach)
-    ]
-    errors = errors * rescale(flat, scales, "rate")
-    return Band(estimate, *(np.reshape(e, estimate.shape) for e in (*ends, errors)))
+    )
+    return low, high, errors * rescale(values, scales, "rate")
 
 
 def confidence_intervals(estimator, X, level, sample_weight, groups, lengths):
@@ -135,15 +140,8 @@ def confidence_intervals(estimator, X, level, sample_weight, groups, lengths):
             UserWarning,
             stacklevel=3,
         )
-    reach = ndtri(0.5 + 0.5 * level) * errors
-    centre = rescale(values, scales, "to")
-    # Of what is fixed nothing but itself, not what a scale makes of it.
-    ends = [
-        np.where(reach == 0.0, values, rescale(centre + way, scales, "back"))
-        for way in (-reach, reach)
-    ]
-    on_scale = errors * rescale(values, scales, "rate")
-    return Intervals(*(_limits(model, parameters, v) for v in (*ends, on_scale)))
+    found = _interval(values, scales, errors, level)
+    return Intervals(*(_limits(model, parameters, part) for part in found))
 
 
 def _limits(model, parameters, values):

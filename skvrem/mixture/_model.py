@@ -255,11 +255,8 @@ class GaussianMixtureModel(Averaging):
 
     def norm(self, point, sums):
         """Return the length of a change of statistics in units of the components."""
-        weights, factors = (
-            point.parameters.weights,
-            point.parameters.precisions_cholesky,
-        )
-        factors = self.by_component(factors)
+        weights = point.parameters.weights
+        factors = self.by_component(point.parameters.precisions_cholesky)
         sum_w, sum_x, sum_xx = sums[:3]
         if self.dense:
             x = (sum_x[:, None] @ factors)[:, 0]

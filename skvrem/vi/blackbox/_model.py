@@ -236,11 +236,8 @@ class DrawnModel(GaussianModel):
         q = point.parameters
         V, mean = self._away(q), q.mean[:, 0]
         density, slope = self.target.log_density, self.target.gradient
-        even, odd, objective = (
-            np.zeros(mean.size),
-            np.zeros(V.shape),
-            -self._control.level,
-        )
+        even, odd = np.zeros(mean.size), np.zeros(V.shape)
+        objective = -self._control.level
         for s, v in enumerate(V):
             objective += 0.5 * (density(mean + v) + density(mean - v)) / len(V)
             ahead, behind = slope(mean + v), slope(mean - v)

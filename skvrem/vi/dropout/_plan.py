@@ -32,11 +32,8 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False, remote=False):
     ValueError
         For parameters that do not go together.
     """
-    steps, solver, hidden = (
-        steps_of(estimator),
-        estimator.solver,
-        hidden_sizes(estimator),
-    )
+    steps, solver = steps_of(estimator), estimator.solver
+    hidden = hidden_sizes(estimator)
     expectation, optimizer = steps.expectation, steps.optimizer
     if stream:  # one batch after the other, so that full passes have no place
         solver = "stochastic" if solver in ("auto", "batch") else solver

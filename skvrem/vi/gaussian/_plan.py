@@ -69,11 +69,8 @@ def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
     ValueError
         For parameters that do not go together.
     """
-    steps, solver, posterior = (
-        steps_of(estimator),
-        estimator.solver,
-        estimator.posterior,
-    )
+    steps, solver = steps_of(estimator), estimator.solver
+    posterior = estimator.posterior
     expectation, optimizer = steps.expectation, steps.optimizer
     if solver == "auto":
         solver = "svrg" if asks_for_minibatches(steps) else "batch"

@@ -290,10 +290,8 @@ def joint_root(moments, W, noise, prior_scale, learned):
         pairs = np.triu_indices(k, 1)
         turns = np.zeros((len(pairs[0]), d, k))
         numbers = np.arange(len(turns))
-        turns[numbers, :, pairs[0]], turns[numbers, :, pairs[1]] = (
-            W[:, pairs[1]].T,
-            -W[:, pairs[0]].T,
-        )
+        turns[numbers, :, pairs[0]] = W[:, pairs[1]].T
+        turns[numbers, :, pairs[1]] = -W[:, pairs[0]].T
         basis, _, _ = np.linalg.svd(turns.reshape(len(turns), -1).T)
         apart = basis[:, len(turns) :]
     values, vectors = np.linalg.eigh(apart.T @ H @ apart)
