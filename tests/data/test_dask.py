@@ -14,6 +14,7 @@ from skvrem.utils._parallel import effective_threads
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
+_dask = pytest.importorskip("skvrem.data._dask")
 
 MINIBATCH = ("svrg", "saga", "incremental", "stochastic")
 N, D, K = 6000, 3, 3
@@ -504,3 +505,15 @@ def test_unknown_sizes_of_columns(X, optimum):
     lazy = lazy[:, da.from_array(np.ones(X.shape[1], bool))]
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
         optimum.predict(lazy)
+
+
+@pytest.mark.parametrize("longest", [1, 64, 1 << 22])
+def test_parts_that_are_sent_in_several_messages_are_all_of_the_array(
+    monkeypatch, longest
+):
+    monkeypatch.setattr(_dask, "MESSAGE", longest)
+    array, edges = np.arange(40.0).reshape(20, 2), [0, 3, 4, 11, 11, 20]
+    with dask.config.set(scheduler="synchronous"):
+        sent = dask.compute(*_dask._kept_slices(array, edges))
+    assert [len(part) for part in sent] == np.diff(edges).tolist()
+    np.testing.assert_array_equal(np.concatenate(sent), array)
