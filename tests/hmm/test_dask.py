@@ -297,8 +297,11 @@ def test_models_that_need_no_fit(X):
 
 def test_a_sequence_that_is_too_long_is_refused(X, monkeypatch):
     monkeypatch.setattr(_sequences, "LARGEST", 24 * 1000)
-    with pytest.raises(ValueError, match=rf"A sequence of {N} rows lies in many"):
-        VRHMM(3).fit(lazily(X))
+    for lengths in (None, [150, N - 150]):
+        longest = N if lengths is None else max(lengths)
+        message = rf"A sequence of {longest} rows lies in many"
+        with pytest.raises(ValueError, match=message):
+            VRHMM(3).fit(lazily(X), lengths=lengths)
     # Its user says that it fits.
     VRHMM(3, **PLAIN).fit(lazily(X).rechunk({0: -1}))
     assert_same(*both(X, {}, {"lengths": LENGTHS}))
