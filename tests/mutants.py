@@ -253,6 +253,13 @@ EXPLAINED = (
         "what is scaled to sum one may have any scale",
     ),
     (
+        "skvrem/data/_lazy.py",
+        "_score_of_block",
+        "constant",
+        "value = score(estimator, rows, **columns, **others) if n > 0.0 else 0.0",
+        "what no rows score is multiplied by their number",
+    ),
+    (
         "skvrem/hmm/emissions/discrete/_categories.py",
         "Categorical.prepare",
         "comparison",
