@@ -185,7 +185,7 @@ def open_remote(X, look, weight=None, targets=None, groups=None, numbers=True):
     return open_blocks(X, look, Columns(weight, targets, groups), numbers)
 
 
-def check_full_passes(data, solver):
+def check_full_passes(data, solver, full=("batch",)):
     """Check that a solver does not visit minibatches of rows that lie elsewhere.
 
     Raises
@@ -193,7 +193,7 @@ def check_full_passes(data, solver):
     ValueError
         If it does.
     """
-    if data.remote and not solver.startswith("batch"):
+    if data.remote and not solver.startswith(full):
         raise ValueError(
             f"solver={solver!r} visits minibatches, and each epoch would fetch the "
             "whole of a dask array: choose solver='auto', which makes full passes "
