@@ -14,6 +14,7 @@ from skvrem.hmm import (
     Product,
     VonMises,
 )
+from skvrem.hmm.emissions._facts import minus_row
 
 
 def gaussian_density(family, X):
@@ -328,3 +329,14 @@ def test_numbers_are_no_codes(largest):
     X = np.array([[0.0], [1.0], [largest]])
     with pytest.raises(ValueError, match="OrdinalEncoder"):
         VRHMM(2, emission=Categorical()).fit(X)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 63, 64, 200])
+@pytest.mark.parametrize("d", [1, 3, 70])
+def test_rows_less_their_centre(n_rows, d):
+    rng = np.random.default_rng(0)
+    X, row = rng.normal(size=(n_rows, d)), rng.normal(size=d)
+    for rows in (X, X.astype(np.float32), np.asfortranarray(X), X[::-1]):
+        found = minus_row(rows, row)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, rows.astype(float) - row)

@@ -318,3 +318,50 @@ def test_the_columns_of_a_memory_map_are_lent(tmp_path, many_lanes):
     assert all(not group.columns.size for group in layout.groups)
     Passes(layout, chain).forward()
     assert all(group.columns.size for group in layout.groups)
+
+
+@pytest.mark.parametrize(
+    ("sticky", "flat", "laid"),
+    [(0.6, 1.0, 2), (0.8, 0.1, 2), (0.999, 0.0, 4)],
+    ids=["forgets", "slowly", "hardly"],
+)
+@pytest.mark.parametrize(
+    "lengths", [[20000], [9000, 7, 4000, 1, 1, 3000, 3991]], ids=str
+)
+def test_the_ends_of_lanes_are_enough(
+    monkeypatch, tmp_path, sticky, flat, laid, lengths
+):
+    monkeypatch.setattr(_model_layout, "GROUP_ROWS", 10_000)
+    rows, chain, _ = make(lengths, sticky=sticky)
+    chain = chain._replace(theta=flat * chain.theta)
+    np.save(tmp_path / "X.npy", rows.X)
+    X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    mapped = SequenceRows(X, rows.bounds, rows.columns, rows.first, rows.second)
+    calls, columns = [], Layout._columns
+    monkeypatch.setattr(
+        Layout, "_columns", lambda *given: calls.append(1) or columns(*given)
+    )
+    found = run(whole(mapped), chain)
+    # Once in a pass a group, and before where its ends do not say enough.
+    assert len(calls) == laid
+    for own, other in zip(found, run(whole(rows), chain), strict=True):
+        np.testing.assert_array_equal(own, other)
+
+
+@pytest.mark.parametrize("lengths", [[5000], [2000, 3, 1, 1500, 1496]], ids=str)
+def test_ends_are_those_of_the_lanes(lengths, many_lanes):
+    rows, _, _ = make(lengths)
+    layout = whole(rows)
+    for number, group in enumerate(layout.groups):
+        columns, halves = layout.ends(number, 2)
+        size = len(columns) // 4
+        np.testing.assert_array_equal(columns[: 2 * size], group.columns[: 2 * size])
+        np.testing.assert_array_equal(columns[2 * size :], group.columns[-2 * size :])
+        steps = layout.n_tiles * _model_layout.STEPS
+        for half, every in zip(halves, layout.halves(number), strict=True):
+            step, lane, *_ = every.events
+            first, last = step < 16, step >= steps - 16
+            wanted = np.append(step[first], step[last] - steps + 32)
+            np.testing.assert_array_equal(half.events[0], wanted)
+            wanted = np.append(lane[first], lane[last])
+            np.testing.assert_array_equal(half.events[1], wanted)

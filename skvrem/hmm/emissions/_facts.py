@@ -12,6 +12,8 @@ from skvrem.utils._parallel import row_chunks
 
 # Rows looked at at a time.
 BLOCK = 8192
+# Rows that are taken as one.
+TOGETHER = 64
 
 
 class ObservedMoments(NamedTuple):
@@ -182,3 +184,19 @@ def fill(X):
     seen = ~np.isnan(X)
     sums = np.where(seen, X, 0.0).sum(axis=0)
     return np.where(seen, X, sums / np.maximum(seen.sum(axis=0), 1))
+
+
+def minus_row(X, row):
+    """Return X - row in float64, quick where there are few columns.
+
+    There numpy goes through rows one by one, which takes three times as long.
+    """
+    X = np.asarray(X)
+    whole, wide = len(X) // TOGETHER * TOGETHER, (-1, TOGETHER * len(row))
+    if not (whole and X.flags.c_contiguous and len(row) < TOGETHER):
+        return np.subtract(X, row, dtype=np.float64)
+    out = np.empty(X.shape)
+    together = X[:whole].reshape(wide), np.tile(row, TOGETHER)
+    np.subtract(*together, out=out[:whole].reshape(wide))
+    np.subtract(X[whole:], row, out=out[whole:])
+    return out

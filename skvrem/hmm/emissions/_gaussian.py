@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import EDGE, SCALES, RowPieces, numbered
-from skvrem.hmm.emissions._facts import extremes, moments, n_rows
+from skvrem.hmm.emissions._facts import extremes, minus_row, moments, n_rows
 from skvrem.hmm.emissions._patterns import Patterns
 from skvrem.utils._columns import Given
 from skvrem.utils._reports import ROUNDING
@@ -241,7 +241,7 @@ class Gaussian(Emission):
         """Return the columns of some rows."""
         if self._patterns is None:
             return super().columns(X, missing)
-        return self._patterns.columns(np.asarray(X, np.float64) - self._centre)
+        return self._patterns.columns(minus_row(X, self._centre))
 
     def kernel_theta(self, parameters):
         """Return the coefficients of the features that rows are made into."""
@@ -258,7 +258,7 @@ class Gaussian(Emission):
         return self._patterns.complete(sums, mean - self._centre, covariance)
 
     def sufficient(self, X):
-        return X - self._centre
+        return minus_row(X, self._centre)
 
     def _seen(self, X):
         seen = ~np.isnan(X)

@@ -51,9 +51,16 @@ U_TILE = np.uint64(TILE)
 @kernel
 def lay_out(rows, bounds, out):
     """Put rows bounds[lane]..bounds[lane + 1] into lanes, and zeros behind them."""
-    n = rows.shape[1]
+    n, shortest = rows.shape[1], bounds[1] - bounds[0]
+    for lane in range(1, LANES):
+        shortest = min(shortest, bounds[lane + 1] - bounds[lane])
     for step in range(out.size // (n * LANES)):
         to = step // STEPS * (n * TILE) + step % STEPS * LANES
+        if step < shortest:  # almost always
+            for j in range(n):
+                for lane in range(LANES):
+                    out[to + j * TILE + lane] = rows[bounds[lane] + step, j]
+            continue
         for lane in range(LANES):
             row = bounds[lane] + step
             there = row < bounds[lane + 1]

@@ -71,6 +71,8 @@ SAME = 1e-14
 # Powers of two that messages are scaled by go no farther.
 FARTHEST = 1000.0
 LOG_2 = math.log(2.0)
+# What `products` says of the steps at the ends of lanes.
+ENOUGH, ALL, FEW = 0, 1, 2
 ONE, THREE = (0,), (0, 0, 0)
 
 
@@ -202,12 +204,13 @@ def _is_forgotten(products, which, n):
 
 
 @kernel
-def products(rows, chain, events, n_steps, room, out, exponents, states):
+def products(rows, chain, events, n_steps, most, room, out, exponents, states):
     """Products of A diag(b_t) over enough steps at both ends of eight lanes.
 
     `out` (2, n_states, n_states, WIDTH) are those of the last and of the first steps,
     with rows that sum to 1, times two to the `exponents` (2, n_states, WIDTH). Returns
-    true where the last are all steps, and the first are not looked at.
+    ALL where the last are all steps, and the first are not looked at, and FEW where
+    `most` steps are not enough.
     """
     n, alpha, counts = len(states), room[0], room[3]
     for which in range(2):
@@ -233,9 +236,11 @@ def products(rows, chain, events, n_steps, room, out, exponents, states):
             if steps == n_steps or _is_forgotten(out, which, n):
                 break
             steps = 2 * steps if 3 * steps < n_steps else n_steps
+            if steps > most:
+                return FEW
         if steps == n_steps:
-            return which == 0
-    return False
+            return ENOUGH if which else ALL
+    return ENOUGH
 
 
 @kernel

@@ -191,21 +191,43 @@ class Layout:
         start, stop = group.start[some], group.stop[some]
         if start.size and (start[1:] == stop[:-1]).all():
             return self.select(start[0], stop[-1])
-        at = np.concatenate(list(map(np.arange, group.start, group.stop)))
-        return self.row_numbers(at)
+        return self.row_numbers(_rows_between(group.start, group.stop))
 
     def halves(self, number):
         """Return both halves of a group."""
         if number not in self._halves:
-            group, found = self.groups[number], []
-            for first in (0, WIDTH):
-                own = (group.lane >= first) & (group.lane < first + WIDTH)
-                events = group.step, group.lane - first, group.ends, group.begins
-                step, lane, ends, begins = (part[own] for part in events)
-                weight = group.weight[first : first + WIDTH]
-                found.append(Half(first, (step, lane, ends, ends - begins), weight))
-            self._halves[number] = found
+            self._halves[number] = _halves(self.groups[number])
         return self._halves[number]
+
+    def ends(self, number, n_tiles):
+        """Lay out the first and then the last tiles of a group, alone.
+
+        Returns
+        -------
+        columns : ndarray
+            As of a group that has these tiles only.
+        halves : list of Half
+        """
+        parts, halves, at = self._kept_ends(number, n_tiles)
+        rows, columns, begin = self.rows.take(at), [], 0
+        for part in parts:
+            end = begin + int((part.stop - part.start).sum())
+            columns.append(self._lay(rows[begin:end], part, n_tiles=n_tiles))
+            begin = end
+        return np.concatenate(columns), halves
+
+    def _kept_ends(self, number, n_tiles):
+        """Both ends of a group, their halves, and which rows they are."""
+        key = number, n_tiles
+        if key not in self._halves:
+            group, last = self.groups[number], self.n_tiles - n_tiles
+            parts = [self._slice(group, at, at + n_tiles) for at in (0, last)]
+            later = parts[1]._replace(step=parts[1].step + n_tiles * STEPS)
+            both = zip(parts[0], later, strict=True)
+            halves = _halves(Group(*(np.append(*pair) for pair in both)))
+            at = [_rows_between(part.start, part.stop) for part in parts]
+            self._halves[key] = parts, halves, self.row_numbers(np.concatenate(at))
+        return self._halves[key]
 
     def cut(self, n_parts):
         """Cut the lanes into parts of about as many tiles each."""
@@ -286,11 +308,12 @@ class Layout:
         rows = self.rows.take(self.select(group.start[0], group.stop[-1]))
         return self._lay(rows, group, out)
 
-    def _lay(self, rows, part, out=None):
+    def _lay(self, rows, part, out=None, n_tiles=None):
         """Lay out rows (n_rows, n_columns) that are those of lanes."""
         rows = np.ascontiguousarray(rows, float)
         steps = part.stop - part.start
-        out = np.empty(self.n_tiles * rows.shape[1] * TILE) if out is None else out
+        if out is None:
+            out = np.empty((n_tiles or self.n_tiles) * rows.shape[1] * TILE)
         lay_out(rows, np.append(0, np.cumsum(steps)), out)
         return out
 
@@ -361,6 +384,23 @@ class Layout:
             for lane, (a, b) in enumerate(zip(group.start, group.stop, strict=True)):
                 out[a:b] = part[lane, : b - a]
         return out
+
+
+def _rows_between(start, stop):
+    """Numbers of the rows of all lanes."""
+    return np.concatenate(list(map(np.arange, start, stop)))
+
+
+def _halves(group):
+    """Return both halves of a group."""
+    found = []
+    for first in (0, WIDTH):
+        own = (group.lane >= first) & (group.lane < first + WIDTH)
+        events = group.step, group.lane - first, group.ends, group.begins
+        step, lane, ends, begins = (part[own] for part in events)
+        weight = group.weight[first : first + WIDTH]
+        found.append(Half(first, (step, lane, ends, ends - begins), weight))
+    return found
 
 
 def _lanes(laid, n_tiles, n):

@@ -16,6 +16,8 @@ from skvrem.utils._simd import WIDTH
 # States that registers hold. Every number of them is compiled for, in seconds, which
 # fewer rows would not repay.
 MOST_STATES, FEWEST_ROWS = 8, 50_000
+# Tiles at the ends of lanes where chains have mostly forgotten what was before.
+ENDS = 6, 24
 # Log-likelihoods below are of something impossible.
 NOWHERE = -1e89
 
@@ -100,12 +102,12 @@ class SummedPasses:
         features[:, self.ones] = (start + pairs.sum(axis=0))[:, None]
         return start, pairs, features
 
-    def _halves(self, g, columns):
+    def _halves(self, g, columns, halves, n_steps):
         """Yield what kernels take of both halves of a group, with their numbers."""
-        n_columns = columns.size // (self.steps * LANES)
-        for at, half in enumerate(self.layout.halves(g)):
+        n_columns = columns.size // (n_steps * LANES)
+        for at, half in enumerate(halves):
             rows = columns, n_columns, *self.features, half.first
-            yield 2 * g + at, (rows, self.pairs, half.events, self.steps), half.weight
+            yield 2 * g + at, (rows, self.pairs, half.events, n_steps), half.weight
 
     def _room(self):
         """Memory for kernels: of messages, and of posteriors and sums."""
@@ -123,14 +125,30 @@ class SummedPasses:
         shape = len(self.left), 2, n
         products, exponents = np.empty((*shape, n, WIDTH)), np.empty((*shape, WIDTH))
 
-        def run(g):
-            spare = layout.spare(n, self._room)
-            with layout.columns(g) as columns, spare as (room, _):
-                for number, about, _ in self._halves(g, columns):
+        def suffice(g, columns, halves, n_steps, most):
+            """Whether so many steps are enough, which are as at the ends of lanes."""
+            with layout.spare(n, self._room) as (room, _):
+                for number, about, _ in self._halves(g, columns, halves, n_steps):
                     found = products[number], exponents[number]
-                    if kernels.products(*about, room, *found, self.states):
+                    said = kernels.products(*about, most, room, *found, self.states)
+                    if said == kernels.FEW:
+                        return False
+                    if said == kernels.ALL:
                         for part in found:
                             part[1] = part[0]
+            return True
+
+        def run(g):
+            for n_tiles in ENDS if layout.rows.streamed else ():
+                # Rows that are not kept are laid out where they are needed.
+                steps = n_tiles * STEPS
+                if 3 * steps < self.steps:
+                    ends = layout.ends(g, n_tiles)
+                    if suffice(g, *ends, 2 * steps, steps):
+                        return
+            with layout.columns(g) as columns:
+                halves = layout.halves(g)
+                suffice(g, columns, halves, self.steps, self.steps)
 
         list(parallel_map(run, range(len(layout.groups))))
         continues = np.append(layout.continues.ravel(), False)
@@ -145,7 +163,8 @@ class SummedPasses:
         to = *to[:2], to[2].reshape(n, -1)
         spare = layout.spare(n, self._room)
         with layout.columns(g) as columns, spare as room:
-            for number, about, weight in self._halves(g, columns):
+            halves = layout.halves(g)
+            for number, about, weight in self._halves(g, columns, halves, self.steps):
                 ends = self.left[number], self.right[number], weight
                 share += kernels.add_up(*about, *ends, *room, *to, self.states)
         return share, sums
