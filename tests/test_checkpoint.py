@@ -20,6 +20,7 @@ import skvrem
 from skvrem import VRPLSA, Checkpoint, VRGaussianMixture
 from skvrem.checkpoint import FORMAT, MAGIC
 from skvrem.exceptions import CheckpointWarning
+from skvrem.hmm import _plan
 from skvrem.utils.discovery import all_estimators
 from tests.own_models import RichLogistic
 from tests.watching import needs_callbacks
@@ -167,6 +168,17 @@ def test_a_fit_goes_on_from_any_epoch(name, tmp_path):
             assert abs(resumed.objective_ - whole.objective_) < 10.0 * estimator.tol
         else:
             check_equal(fitted(resumed), fitted(whole))
+
+
+@pytest.mark.parametrize("max_iter", [5, 12])
+def test_a_race_that_begins_on_a_sample_goes_on(max_iter, tmp_path, monkeypatch):
+    monkeypatch.setattr(_plan, "FEWEST_SAMPLED", 20)
+    estimator = skvrem.VRHMM(3, random_state=0, max_iter=max_iter)
+    alone = clone(estimator).fit(X)
+    checkpoint = Copying(str(tmp_path / "fit"))
+    check_equal(fitted(checkpoint.fit(clone(estimator), X)), fitted(alone))
+    for copy in checkpoint.copies[::3]:
+        check_equal(fitted(warm(copy).fit(X)), fitted(alone))
 
 
 @pytest.mark.parametrize("name", CASES)

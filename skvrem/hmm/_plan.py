@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from skvrem import schedules, solvers
-from skvrem.hmm._start import given_start
+from skvrem.hmm._start import given_start, pick_runs
 from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
 from skvrem.hmm.em_vrso._model_rows import row_model
 from skvrem.hmm.forward_backward._source import RowBlockSource
@@ -15,6 +15,8 @@ from skvrem.hmm.forward_backward._source import RowBlockSource
 # known late, so that two go to their ends; steps of minibatches, which cost more, are
 # for one. L-BFGS begins where the metric is worth something: after some epochs.
 STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (6, 2)), ((3, 4), (6, 1)), 6
+# Of long data the first rung sees one row of so many, though not few, in stretches.
+SAMPLED, FEWEST_SAMPLED, STRETCHES = 4, 25_000, 64
 # Rows of a block of "incremental", how many of them there may be, and sweeps between
 # two passes that certify.
 BLOCK_ROWS, FEWEST, MOST, SWEEPS = 4096, 8, 100, 2
@@ -122,8 +124,25 @@ def plan_fit(estimator, model, data, warm):
             step_size = replace(step_size, most=LONGEST_STEP)
     else:
         made = solvers.Batch()
-    plan = solvers.Plan(name, made, step_size, lead=lead, rungs=rungs)
+    sample = None
+    if rungs is RUNGS and estimator.max_iter > RUNGS[0][0]:
+        sample = _sample(model, data, rows)
+    plan = solvers.Plan(name, made, step_size, lead=lead, rungs=rungs, sample=sample)
     return plan, data, n_init
+
+
+def _sample(model, data, rows):
+    """Return the part of long data that starts are compared on, None where it is all.
+
+    Its sequences are stretches, which states must be able to begin.
+    """
+    size = max(FEWEST_SAMPLED, rows // SAMPLED)
+    if 2 * size > rows or not hasattr(data, "stretches") or data.inputs is not None:
+        return None
+    if model.transitions.ordered or not model.initial.is_free():
+        return None
+    bounds, rng = data.rows.bounds, np.random.default_rng(0)
+    return data.stretches(pick_runs(bounds, rng, size, max(1, size // STRETCHES)))
 
 
 def _make_sweeps(model, data, rng, *, batch_size, **options):

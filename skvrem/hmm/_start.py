@@ -54,7 +54,7 @@ class Sample(NamedTuple):
 def take_sample(model, data, rng):
     """Return the `Sample` of the starts of a fit."""
     rows, emission = data.rows, model.emission
-    runs = _runs(rows.bounds, rng)
+    runs = pick_runs(rows.bounds, rng, MOST_ROWS, RUN_ROWS)
     picked = np.concatenate([np.arange(a, b) for a, b in runs])
     edges = np.cumsum([0] + [b - a for a, b in runs])[:-1]
     known = None if rows.labels is None else rows.labels[picked]
@@ -125,14 +125,14 @@ def _ordered_clusters(labels, place, n):
     return np.argsort(np.argsort(mean))[labels]
 
 
-def _runs(bounds, rng):
-    """Return stretches of sequences, of few rows altogether."""
+def pick_runs(bounds, rng, most_rows, run_rows):
+    """Return stretches of sequences, of about so many rows altogether."""
     runs = []
     for a, b in pairwise(bounds):
-        edges = np.arange(a, b, RUN_ROWS)
-        runs += [(start, min(start + RUN_ROWS, b)) for start in edges]
-    most = max(1, MOST_ROWS // RUN_ROWS)
-    if bounds[-1] > MOST_ROWS and len(runs) > most:
+        edges = np.arange(a, b, run_rows)
+        runs += [(start, min(start + run_rows, b)) for start in edges]
+    most = max(1, most_rows // run_rows)
+    if bounds[-1] > most_rows and len(runs) > most:
         chosen = rng.choice(len(runs), most, replace=False)
         runs = [runs[i] for i in np.sort(chosen)]
     return runs

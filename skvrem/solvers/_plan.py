@@ -79,6 +79,8 @@ class Plan:
     rungs : tuple of (int, int)
         A race of starts: epochs that all who are left make, and how many of them go
         on. Those whom the last rung leaves go to their ends; without rungs all do.
+    sample : see ``_protocols.py``, default=None
+        Some of the data, that the first rung looks at.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Plan:
     n_blocks: int | None = None
     lead: Any = None
     rungs: tuple = ()
+    sample: Any = None
 
     def keeps_sums(self, most_blocks):
         """Whether the sums of blocks are kept, of which so many fit in memory.

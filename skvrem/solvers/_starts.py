@@ -39,7 +39,8 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     """Run from several starts, to their ends or in a race.
 
     In a race all starts make a few epochs, some go on, and few to the end. Objectives
-    decide who goes on, and the first of equal ones; who is degenerate comes last.
+    decide who goes on, and the first of equal ones; who is degenerate comes last. The
+    first epochs may look at a sample of the data: history and `n_iter` leave them out.
 
     Parameters
     ----------
@@ -86,11 +87,13 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
         entrants = list(entrants)
         for entrant in entrants:
             entrant.advance(n_epochs)
-        entrants.sort(key=lambda entrant: see(entrant, entrant.run.result()))
+        entrants.sort(key=lambda entrant: see(entrant, entrant.pause()))
         for entrant in entrants[n_left:]:
             entrant.report.end()
             drop(entrant.slots)
         del entrants[n_left:]
+        for entrant in entrants:
+            entrant.see_all()
     best: Any = None
     describe: Any = None
     kept: list = []
@@ -124,7 +127,9 @@ class _Entrant:
         self, estimator, start, plan, data, progress, number, seed, stop, known
     ):
         self.number, self.plan, self.most = number, plan, estimator.max_iter
-        self.known = known
+        self.known, self.data = known, data
+        self.seen = data if plan.sample is None else plan.sample
+        self.paused: Any = None
         self.began, rng = time.perf_counter(), np.random.default_rng(seed)
         begin = start(rng)
         self.attributes, self.degenerate = begin.attributes, begin.degenerate
@@ -132,7 +137,6 @@ class _Entrant:
         self.open = partial(
             Run,
             begin.model,
-            data=data,
             step_size=plan.step_size,
             temperature=begin.temperature,
             tol=estimator.tol,
@@ -141,7 +145,7 @@ class _Entrant:
         )
         solver = plan.lead() if plan.rungs else plan.solver
         cost = {"passes": begin.passes, "seconds": time.perf_counter() - self.began}
-        self.run = self.open(solver, point=begin.point, **cost)
+        self.run = self.open(solver, self.seen, point=begin.point, **cost)
         self.slots = [self.run.slot]
 
     def describe(self, point, objective):
@@ -160,6 +164,29 @@ class _Entrant:
         """Make so many epochs more, of those that there may be."""
         self.run.advance(min(n_epochs, self.most - self.run.n_iter))
 
+    def pause(self):
+        """Return where the start has come to."""
+        self.paused = self.run.result()
+        return self.paused
+
+    def see_all(self):
+        """Go on with all of the data, if it was a sample so far."""
+        if self.seen is self.data:
+            return
+        led, share = self.paused, self.seen.total_weight / self.data.total_weight
+        self.seen, self.most = self.data, self.most - led.n_iter
+        cost = {
+            "passes": share * led.history[-1].passes,
+            "seconds": time.perf_counter() - self.began,
+        }
+        how = {"report": None} if led.stopped else {}  # what is not to be gone on from
+        self.run = self.open(
+            self.plan.lead(), self.data, point=led.point, **cost, **how
+        )
+        self.slots.append(self.run.slot)
+        if led.stopped:
+            self.run.advance(0).reason = led.reason
+
     def loss(self, result):
         """Return what is lower the better: what is degenerate counts for nothing."""
         degenerate = self.degenerate is not None and self.degenerate(result.point)
@@ -176,9 +203,8 @@ class _Entrant:
             return result
         seconds = time.perf_counter() - self.began
         passes = result.history[-1].passes
-        last = self.open(
-            plan.solver, point=result.point, passes=passes, seconds=seconds
-        )
+        cost = {"passes": passes, "seconds": seconds}
+        last = self.open(plan.solver, self.data, point=result.point, **cost)
         self.slots.append(last.slot)
         return joined([result, last.advance(left).result()])
 

@@ -1,13 +1,26 @@
 """Solvers of VRHMM: the same optimum, fixed points, blocks, bad combinations."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from skvrem import VRHMM
-from skvrem.hmm import Categorical, Gaussian, Homogeneous, Poisson
+from skvrem.hmm import (
+    Categorical,
+    Covariates,
+    Gaussian,
+    Homogeneous,
+    Poisson,
+    Regression,
+    _plan,
+)
+from skvrem.hmm._input import open_rows
+from skvrem.hmm._start import starting_parameters
 from skvrem.hmm.em_vrso._model import BlockSweeps
 from skvrem.hmm.forward_backward._source import RowBlockSource
 from tests.hmm.test_gradient import FAMILIES, make
+from tests.watching import needs_callbacks
 
 SOLVERS = {
     "squarem": {"acceleration": "squarem"},
@@ -241,3 +254,117 @@ def test_the_objective_is_what_the_history_ends_with(series):
     model.partial_fit(X, lengths=lengths)
     prior *= len(X) / model.n_samples_seen_
     assert model.objective_ == pytest.approx(model.log_likelihood_ + prior, abs=1e-3)
+
+
+# Starts that are compared on a sample
+
+
+@pytest.fixture
+def long_enough(monkeypatch):
+    """Let few rows be long data."""
+    monkeypatch.setattr(_plan, "FEWEST_SAMPLED", 100)
+
+
+def planned(model, X, **given):
+    model._check_parameters()
+    _, data, opened = open_rows(model, X, fresh=True, **given)
+    return _plan.plan_fit(model, opened, data, False)[0].sample, data, opened
+
+
+def test_a_race_that_begins_on_a_sample_ends_on_all_rows(series, long_enough):
+    X, lengths = series
+    model = VRHMM(3, random_state=0).fit(X, lengths=lengths)
+    assert model.objective_ == pytest.approx(model.score(X, lengths=lengths), rel=1e-9)
+    assert model.init_scores_.shape == (12,)
+    assert np.nanmax(model.init_scores_) == model.objective_
+    history = model.history_["objective"]
+    assert history[-1] == model.objective_ and len(history) == model.n_iter_ + 1
+    assert (np.diff(history) > -1e-9).all()
+    # Passes count what the sample is of all rows: more than half a pass, as the
+    # epochs of a start on a quarter of them are of several passes each.
+    assert 0.5 < model.history_["passes"][0] < 4.0
+    many = VRHMM(3, random_state=0, n_init=12).fit(X, lengths=lengths)
+    assert model.objective_ == pytest.approx(many.objective_, abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_epochs_on_a_sample_are_not_those_of_the_fit(series, long_enough):
+    X, _ = series
+    for most, made in ((1, 1), (3, 3), (5, 2)):
+        model = VRHMM(3, random_state=0, max_iter=most, tol=0.0).fit(X)
+        assert model.n_iter_ == made and not model.converged_
+        assert model.objective_ == pytest.approx(model.score(X), rel=1e-9)
+
+
+@needs_callbacks
+def test_a_callback_can_end_a_fit_on_its_sample(series, long_enough):
+    class Stop:
+        def setup(self, estimator, context):
+            """Begin."""
+
+        teardown = on_fit_task_begin = setup
+
+        def on_fit_task_end(self, estimator, context, **kwargs):
+            return context.task_name == "epoch"
+
+    X, _ = series
+    model = VRHMM(3, random_state=0).set_callbacks(Stop()).fit(X)
+    assert model.n_iter_ == 0
+    assert model.objective_ == pytest.approx(model.score(X), rel=1e-9)
+
+
+def test_what_a_sample_is(series, long_enough):
+    X, lengths = series
+    ids = np.repeat(np.arange(5), lengths)
+    weight, labels = np.array([1.0, 2.0, 3.0, 4.0, 5.0])[ids], ids % 3
+    given = {"lengths": lengths, "sample_weight": weight, "state_labels": labels}
+    sample, data, model = planned(VRHMM(3), X, **given)
+    rows, bounds = sample.rows, sample.rows.bounds
+    assert 0.2 * len(X) < len(rows.X) < 0.3 * len(X)
+    at = [np.flatnonzero((X == row).all(axis=1))[0] for row in rows.X]
+    for sequence, (a, b) in enumerate(pairwise(bounds)):
+        assert (np.diff(at[a:b]) == 1).all() and len({*ids[at[a:b]]}) == 1
+        assert sample.weight[sequence] == weight[at[a]]
+    np.testing.assert_array_equal(rows.labels, labels[at])
+    assert sample.total_weight == weight[at].sum()
+    # Its means are about those of all rows.
+    plain, data, model = planned(VRHMM(3), X)
+    point = model.start(starting_parameters(model, data, "kmeans", rng()))
+    some, every = model.mean(point, plain), model.mean(point, data)
+    assert abs(some.objective - every.objective) < 0.1 * abs(every.objective)
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        VRHMM(3, transitions=Homogeneous("left-right")),
+        VRHMM(3, startprob=[1.0, 0.0, 0.0]),
+        VRHMM(3, transitions=Covariates([1])),
+        VRHMM(3, n_init=12),
+        VRHMM(3, solver="svrg"),
+        VRHMM(3, tempering="annealed"),
+    ],
+    ids=["ordered", "start", "inputs", "number", "svrg", "annealed"],
+)
+def test_who_has_no_sample(series, long_enough, model):
+    assert planned(model, series[0])[0] is None
+
+
+@pytest.mark.parametrize(
+    "emission", ["gaussian", Gaussian("full"), Regression(covariates=[1])], ids=str
+)
+def test_missing_values_on_a_sample(series, long_enough, emission):
+    X = series[0].copy()
+    X[rng().random(X.shape) < 0.1] = np.nan
+    model = VRHMM(2, emission=emission, random_state=0, tol=1e-4)
+    assert planned(model, X)[0] is not None
+    model.fit(X)
+    assert model.objective_ >= model.score(X) - 1e-2
+
+
+def test_rows_that_are_few_have_no_sample(series):
+    assert planned(VRHMM(3), series[0])[0] is None

@@ -27,7 +27,7 @@ def suits(layout, chain):
     n = len(chain.start)
     special = chain.other, chain.coefficients, chain.follows
     return (
-        layout.n_rows >= FEWEST_ROWS
+        (layout.n_rows >= FEWEST_ROWS or layout.rows.sampled)
         and 1 < n <= MOST_STATES
         and len(chain.theta) == n
         and all(part is None for part in special)

@@ -56,6 +56,8 @@ class SequenceRows:
         collect=None,
     ):
         self.X = X
+        #: Some of long data, which the same kernels pass over.
+        self.sampled = False
         self._collect = collect
         #: Laid out anew in every pass, so that a memory map need not fit in memory.
         self.streamed = is_memmap(X)
@@ -172,7 +174,7 @@ class SequenceSource(ArraySource):
             missing = has_missing(X)
             emission = emission.bound(X if missing else X[:0])
         #: The family, for what is missing in these rows.
-        self.emission = emission
+        self.emission, self.missing = emission, missing
         self.features = emission.features(missing)
         columns = partial(emission.columns, missing=missing)
         first, second, _ = self.features
@@ -199,6 +201,21 @@ class SequenceSource(ArraySource):
     def batch(self, *where, **options):
         """Return some sequences, by number."""
         return SequenceBatch(*super().batch(*where, **options))
+
+    def stretches(self, runs):
+        """Return some stretches of sequences, from row to row, as sequences."""
+        rows, (start, stop) = self.rows, np.transpose(runs)
+        picked = np.concatenate([np.arange(a, b) for a, b in runs])
+        bounds, weight, labels = np.append(0, np.cumsum(stop - start)), None, None
+        if self.weight.size:
+            within = np.searchsorted(rows.bounds, start, side="right") - 1
+            weight = self.weight[within]
+        if rows.labels is not None:
+            labels = rows.labels[picked]
+        some = np.asarray(rows.X[picked]), bounds, weight, labels, None, None
+        found = SequenceSource(some, self.emission, missing=self.missing)
+        found.rows.sampled = True
+        return found
 
     def whole(self):
         """All sequences as one batch, which is cut for threads inside."""

@@ -394,6 +394,10 @@ class Initial:
         self._shares = SimplexRows(free, None, np.nan_to_num(fixed), self.prior)
         self._first = allowed / allowed.sum() if init is None else init
 
+    def is_free(self):
+        """Whether sequences may start in every state."""
+        return self.stationary or bool(self._shares.allowed.all())
+
     def start(self):
         """Return the starting values."""
         return self._shares.complete(np.asarray(self._first, float)[None])[0]
