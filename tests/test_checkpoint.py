@@ -173,6 +173,7 @@ def test_a_fit_goes_on_from_any_epoch(name, tmp_path):
 @pytest.mark.parametrize("max_iter", [5, 12])
 def test_a_race_that_begins_on_a_sample_goes_on(max_iter, tmp_path, monkeypatch):
     monkeypatch.setattr(_plan, "FEWEST_SAMPLED", 20)
+    monkeypatch.setattr(_plan, "ROWS_A_PARAMETER", 1)
     estimator = skvrem.VRHMM(3, random_state=0, max_iter=max_iter)
     alone = clone(estimator).fit(X)
     checkpoint = Copying(str(tmp_path / "fit"))

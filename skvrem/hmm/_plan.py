@@ -15,8 +15,9 @@ from skvrem.hmm.forward_backward._source import RowBlockSource
 # known late, so that two go to their ends; steps of minibatches, which cost more, are
 # for one. L-BFGS begins where the metric is worth something: after some epochs.
 STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (6, 2)), ((3, 4), (6, 1)), 6
-# Of long data the first rung sees one row of so many, though not few, in stretches.
-SAMPLED, FEWEST_SAMPLED, STRETCHES = 4, 25_000, 64
+# Of long data the first rung sees one row of so many, in stretches, but enough to tell
+# starts apart.
+SAMPLED, FEWEST_SAMPLED, ROWS_A_PARAMETER, STRETCHES = 4, 25_000, 1000, 64
 # Rows of a block of "incremental", how many of them there may be, and sweeps between
 # two passes that certify.
 BLOCK_ROWS, FEWEST, MOST, SWEEPS = 4096, 8, 100, 2
@@ -136,7 +137,8 @@ def _sample(model, data, rows):
 
     Its sequences are stretches, which states must be able to begin.
     """
-    size = max(FEWEST_SAMPLED, rows // SAMPLED)
+    parameters = ROWS_A_PARAMETER * model.n_parameters()
+    size = max(FEWEST_SAMPLED, rows // SAMPLED, parameters)
     if 2 * size > rows or not hasattr(data, "stretches") or data.inputs is not None:
         return None
     if model.transitions.ordered or not model.initial.is_free():

@@ -263,6 +263,7 @@ def test_the_objective_is_what_the_history_ends_with(series):
 def long_enough(monkeypatch):
     """Let few rows be long data."""
     monkeypatch.setattr(_plan, "FEWEST_SAMPLED", 100)
+    monkeypatch.setattr(_plan, "ROWS_A_PARAMETER", 1)
 
 
 def planned(model, X, **given):
@@ -366,5 +367,10 @@ def test_missing_values_on_a_sample(series, long_enough, emission):
     assert model.objective_ >= model.score(X) - 1e-2
 
 
-def test_rows_that_are_few_have_no_sample(series):
+def test_rows_that_are_few_have_no_sample(series, monkeypatch):
     assert planned(VRHMM(3), series[0])[0] is None
+    monkeypatch.setattr(_plan, "FEWEST_SAMPLED", 100)
+    monkeypatch.setattr(_plan, "ROWS_A_PARAMETER", 50)
+    assert planned(VRHMM(1, n_init="auto"), series[0])[0] is None  # one start
+    assert planned(VRHMM(2), series[0])[0] is not None  # 11 parameters, 1,671 rows
+    assert planned(VRHMM(3), series[0])[0] is None  # 20 parameters
