@@ -44,6 +44,7 @@ class Columns(NamedTuple):
     weight: Any = None
     targets: Any = None
     groups: Any = None
+    offset: Any = None
 
 
 def compute(*tasks):
@@ -385,7 +386,8 @@ class DaskSource:
             ]
         )
         facts = compute(*(_delayed(_facts)(one) for one in taken))
-        parts = [[_delayed(getitem)(one, i) for one in taken] for i in range(4)]
+        n = 1 + len(Columns._fields)
+        parts = [[_delayed(getitem)(one, i) for one in taken] for i in range(n)]
         columns = (
             None if part is None else own
             for part, own in zip(self.columns, parts[1:], strict=True)

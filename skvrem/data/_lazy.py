@@ -175,14 +175,16 @@ def _takes_sparse(estimator):
     return estimator.__sklearn_tags__().input_tags.sparse
 
 
-def open_remote(X, look, weight=None, targets=None, groups=None, numbers=True):
+def open_remote(
+    X, look, weight=None, targets=None, groups=None, numbers=True, offset=None
+):
     """Return a source of rows of dask, and what `look` has seen of each block.
 
     See :func:`skvrem.data._dask.open_blocks`.
     """
     from skvrem.data._dask import Columns, open_blocks
 
-    return open_blocks(X, look, Columns(weight, targets, groups), numbers)
+    return open_blocks(X, look, Columns(weight, targets, groups, offset), numbers)
 
 
 def check_full_passes(data, solver, full=("batch",)):

@@ -68,6 +68,11 @@ class ArraySource:
         """Numbers that the rows have, those of sparse rows that are not zero."""
         return self.rows.data.size if self.sparse else self.rows.size
 
+    @property
+    def dtype(self):
+        """Of the rows."""
+        return (self.rows.data if self.sparse else self.rows).dtype
+
     def batch(self, start, stop, block=0, index=None):
         """Return rows `index[start:stop]`, or `start:stop` without an index."""
         if index is None:

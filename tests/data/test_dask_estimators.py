@@ -484,18 +484,94 @@ def test_groups_in_a_column_of_a_frame():
     pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
     frame = pd.DataFrame(X, columns=list("wxyz")).assign(place=GROUPS)
     lazy = dd.from_pandas(frame, npartitions=4)
-    model = HierarchicalSoftmaxClassifier(groups="place")
-    here, there = clone(model).fit(frame, Y), clone(model).fit(lazy, Y)
-    np.testing.assert_allclose(there.group_coef_, here.group_coef_, rtol=1e-9)
-    assert there.groups_.tolist() == list("abcde")
-    np.testing.assert_array_equal(there.predict(lazy), here.predict(frame))
+    for model, y in (
+        (HierarchicalSoftmaxClassifier(groups="place"), Y),
+        (BayesianLogisticRegression(groups="place", varying=["x"]), binary(Y)),
+    ):
+        here, there = clone(model).fit(frame, y), clone(model).fit(lazy, y)
+        np.testing.assert_allclose(there.group_coef_, here.group_coef_, rtol=1e-9)
+        assert there.groups_.tolist() == list("abcde")
+        np.testing.assert_array_equal(there.predict(lazy), here.predict(frame))
 
 
-def test_groups_of_linear_models_are_refused():
-    with pytest.raises(TypeError, match="need rows in memory"):
-        BayesianLogisticRegression().fit(
-            da.from_array(X), binary(Y), groups=da.from_array(GROUPS)
+OVERDISPERSED = np.random.default_rng(1).negative_binomial(2, 0.3, N).astype(float)
+VARYING = {
+    "logistic": (BayesianLogisticRegression(varying="all"), binary(Y)),
+    "gaussian": (BayesianGLMRegressor(varying=[1]), X[:, 0] + COUNTS),
+    "known noise": (BayesianGLMRegressor(noise_scale=0.5), X[:, 0] + COUNTS),
+    "poisson": (BayesianGLMRegressor("poisson", varying=[0, 2]), COUNTS),
+    "counts": (BayesianGLMRegressor("negative-binomial"), OVERDISPERSED),
+}
+OF_GROUPS = (
+    "coef_",
+    "coef_std_",
+    "intercept_",
+    "group_coef_",
+    "group_intercept_",
+    "group_intercept_std_",
+    "population_scale_",
+    "population_intercept_scale_",
+    "log_marginal_likelihood_",
+    "groups_",
+    "n_group_samples_",
+    "n_iter_",
+)
+
+
+@pytest.mark.parametrize("kind", VARYING)
+@pytest.mark.parametrize("many", [False, True])
+def test_groups_of_linear_models_across_chunks(kind, many, monkeypatch):
+    """Groups lie in several blocks, and the answer is that of memory."""
+    if many:  # some of the groups are looked at first
+        monkeypatch.setattr("skvrem.vi.glm._groups.MANY_GROUPS", 5)
+        monkeypatch.setattr("skvrem.vi.glm._groups.ONE_IN", 2)
+    model, y = VARYING[kind]
+    # The search of a concentration ends sooner.
+    rtol = 1e-6 if kind == "counts" else 1e-9
+    beside = {"sample_weight": WEIGHT, "groups": GROUPS}
+    if kind in ("poisson", "known noise"):
+        beside["offset"] = 0.1 * X[:, 3]
+    there = {name: da.from_array(v, (CHUNKS,)) for name, v in beside.items()}
+    lazy = da.from_array(X, (CHUNKS, 2))
+    with dask.config.set(scheduler="synchronous"):
+        here, far = clone(model).fit(X, y, **beside), clone(model).fit(lazy, y, **there)
+        names = list(OF_GROUPS)
+        names += {"gaussian": ["noise_scale_"], "counts": ["concentration_"]}.get(
+            kind, []
         )
+        for name in names:
+            own, other = getattr(here, name), getattr(far, name)
+            if np.asarray(own).dtype.kind in "fi":
+                np.testing.assert_allclose(other, own, rtol=rtol, atol=rtol)
+            else:
+                np.testing.assert_array_equal(other, own)
+        np.testing.assert_allclose(
+            far.history_["objective"], here.history_["objective"], rtol=rtol
+        )
+        del beside["sample_weight"], there["sample_weight"]
+        found = far.predict(lazy, **there)
+        assert isinstance(found, da.Array)
+        answer = here.predict(X, **beside)
+        if kind == "logistic":
+            np.testing.assert_array_equal(found.compute(), answer)
+        else:
+            np.testing.assert_allclose(found.compute(), answer, rtol=10.0 * rtol)
+
+
+def test_groups_of_linear_models_that_blocks_cannot_have():
+    model, y = BayesianLogisticRegression(), binary(Y)
+    lazy = da.from_array(X, (CHUNKS, D))
+    with dask.config.set(scheduler="synchronous"):
+        with pytest.raises(TypeError, match="sparse"):
+            model.fit(lazy.map_blocks(sp.csr_matrix), y, groups=GROUPS)
+        ids = da.from_array(np.where(np.arange(N) == 300, np.nan, 1.0), (CHUNKS,))
+        with pytest.raises(ValueError, match="no id"):
+            model.fit(lazy, y, groups=ids)
+        with pytest.raises(ValueError, match="two classes"):
+            model.fit(lazy, Y, groups=GROUPS)
+        with pytest.raises(ValueError, match="given twice"):
+            clone(model).set_params(groups=1).fit(lazy, y, groups=GROUPS)
+    assert not hasattr(model, "posterior_")
 
 
 def test_classes_are_those_of_all_blocks():

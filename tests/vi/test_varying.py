@@ -19,7 +19,12 @@ from skvrem.vi.gaussian._model_families import (
 from skvrem.vi.gaussian.nested import _model as nested
 from skvrem.vi.gaussian.nested._model import NestedPrior, Quadratic
 from skvrem.vi.glm import _model_groups
-from skvrem.vi.glm._model_groups import Design, GroupedModel, VaryingPosterior
+from skvrem.vi.glm._model_groups import (
+    Design,
+    GroupedModel,
+    GroupRows,
+    VaryingPosterior,
+)
 
 M, P, Q = 5, 4, 2
 # The intercept and the second column differ by group.
@@ -58,7 +63,7 @@ def small(kind, past=False, seed=0):
         shared, of_shared = rng.normal(size=(2, P - Q))
         own = at, shared, -1.5, slope, parts[0], of_shared, *parts[1:]
         how["past"] = Quadratic(*own)
-    model = GroupedModel(family, design, y, weight, prior, **how)
+    model = GroupedModel(family, GroupRows(design, y, weight), prior, **how)
     h = model.n_scales
     point = 0.3 * rng.normal(size=(2, h)), rng.normal(size=(2, P))
     return model, (*point, rng.normal(size=(2, M, Q))), rng
@@ -66,13 +71,15 @@ def small(kind, past=False, seed=0):
 
 def log_likelihood(model, scales, mean, groups):
     """Return log p(y | Z, beta) of one point, from the family's definition."""
-    rows = np.column_stack([model.design.rows, np.ones(len(model.y))])[:, ORDER]
+    rows = np.column_stack([model.rows.design.rows, np.ones(len(model.rows.y))])[
+        :, ORDER
+    ]
     place = np.repeat(np.arange(M), np.diff(BOUNDS))
     eta = (rows[:, :Q] * groups[place]).sum(axis=1) + rows[:, Q:] @ mean[Q:]
     noisy, family = model.n_scales > Q, model.family
     if noisy:
         family = GaussianNoise(np.exp(2.0 * scales[-1]))
-    return model.weight @ family.log_likelihood(eta[:, None], model.y)
+    return model.rows.weight @ family.log_likelihood(eta[:, None], model.rows.y)
 
 
 def differences(function, x, h=1e-5):
@@ -206,16 +213,17 @@ def test_the_slope_and_where_modes_move(kind, past, monkeypatch):
 def test_gaussian_noise_has_its_exact_evidence():
     """With known noise Laplace's method is exact: the targets are one normal vector."""
     model, (scales, *_), _ = small("known noise")
-    model = GroupedModel(
-        model.family, model.design, model.y, np.empty(0), model.prior, n_rows=40.0
-    )
-    rows = np.column_stack([model.design.rows, np.ones(40)])[:, ORDER]
+    bare = GroupRows(model.rows.design, model.rows.y, np.empty(0))
+    model = GroupedModel(model.family, bare, model.prior, n_rows=40.0)
+    rows = np.column_stack([model.rows.design.rows, np.ones(40)])[:, ORDER]
     place = np.repeat(np.arange(M), np.diff(BOUNDS))
     tau = np.exp(scales[0])
     same = place[:, None] == place
     covariance = (rows * model.prior.variance) @ rows.T + 0.7 * np.eye(40)
     covariance += same * ((rows[:, :Q] * tau**2) @ rows[:, :Q].T)
-    exact = multivariate_normal(rows @ model.prior.mean, covariance).logpdf(model.y)
+    exact = multivariate_normal(rows @ model.prior.mean, covariance).logpdf(
+        model.rows.y
+    )
     away = (scales[0] - model.prior.log_scale) / 0.8
     found = settled(model, scales[:1]).objective[0]
     assert found == pytest.approx(exact - 0.5 * away @ away)

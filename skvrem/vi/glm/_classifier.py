@@ -170,6 +170,8 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
     (1, 2, 2)
     """
 
+    _target_kind = "labels"
+
     # Ids of groups that cross-validation cuts by are asked for, not taken.
     __metadata_request__fit: ClassVar = {"groups": False}
     __metadata_request__partial_fit: ClassVar = {"groups": False}
@@ -231,11 +233,15 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
 
     def _open_blocks(self, X, y, sample_weight, reset):
         """Return what `_open` does, of the rows of a fit on dask."""
-        data, seen = open_blocks(self, X, y, sample_weight, reset, "labels")
+        given = self, X, y, sample_weight, reset
+        data, seen = open_blocks(*given, self._target_kind)
+        data = self._with_targets(data, seen)
+        return *few_in_memory(self, data), data.dtype
+
+    def _with_targets(self, data, seen):
         self.classes_, _ = classes_of(self, seen)
         dtype = np.float64 if len(self.classes_) == 2 else np.int32
-        data = data.with_columns(partial(numbered, self.classes_, dtype=dtype))
-        return *few_in_memory(self, data), data.dtype
+        return data.with_columns(partial(numbered, self.classes_, dtype=dtype))
 
     def _targets(self, y, weight, given, known=None):
         known = known if given is self else self.classes_

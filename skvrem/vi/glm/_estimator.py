@@ -14,7 +14,6 @@ from skvrem.data import as_source, check_full_passes, column_moments
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
-from skvrem.utils._remote import of_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -144,7 +143,7 @@ class GaussianPosterior(
             For parameters out of range or that do not go together, and rows or targets
             that the model cannot have. The estimator is then as it was before.
         TypeError
-            For a dask array with groups.
+            For sparse chunks of a dask array with groups.
 
         Warns
         -----
@@ -163,12 +162,6 @@ class GaussianPosterior(
             check_steps(self)
             check_prior_scale(self, self._prior_options)
             grouped = groups is not None or self.groups is not None
-            if grouped and any(map(of_dask, (X, y, sample_weight, groups))):
-                raise TypeError(
-                    f"Groups of {type(self).__name__} need rows in memory, not a dask "
-                    "array: pass X.compute(), or leave groups out. "
-                    "HierarchicalSoftmaxClassifier takes groups of rows on dask."
-                )
             if "stream" in stream and hasattr(self, "posterior_"):
                 self._check_same(grouped)
             elif not grouped:

@@ -2,12 +2,14 @@
 
 import time
 import warnings
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source
+from skvrem.data import as_source, column_moments, of_dask
 from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import feature_names
 from skvrem.utils._columns import check_column, column_number
@@ -21,18 +23,30 @@ from skvrem.utils._validation import among, check_weight
 from skvrem.vi.diagnostics._arviz import Draws
 from skvrem.vi.gaussian._answers import in_chunks
 from skvrem.vi.gaussian._fit import fit_bound
-from skvrem.vi.gaussian._guards import check_columns, check_unchanged
+from skvrem.vi.gaussian._guards import (
+    check_columns,
+    check_moments,
+    check_unchanged,
+)
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian.nested._input import (
     check_kind,
     few_groups,
     number_groups,
+    numbered_groups,
+    open_group_blocks,
     open_groups,
     wide_groups,
     widest,
 )
 from skvrem.vi.gaussian.nested._model import NestedPrior, Scales
-from skvrem.vi.glm._model_groups import Design, GroupedModel, VaryingPosterior
+from skvrem.vi.glm._model_groups import (
+    Design,
+    GroupBlocks,
+    GroupedModel,
+    GroupRows,
+    VaryingPosterior,
+)
 
 # Standard deviation of the logarithms of the population's scales, in the prior.
 SPREAD = 1.0
@@ -57,13 +71,46 @@ OF_GROUPS = (
 MANY_GROUPS, ONE_IN = 2000, 16
 
 
+class Opened(NamedTuple):
+    """Rows of groups, here or in the blocks of dask.
+
+    Attributes
+    ----------
+    data : source
+        In memory rows of a group are together; batches of dask bring targets and
+        numbers of groups.
+    targets : ndarray of shape (n_rows, ...), or None where batches bring them
+    labels, counts : ndarray of shape (n_groups,)
+        Ids of the groups, sorted, and how many rows they have.
+    """
+
+    data: Any
+    targets: Any
+    labels: np.ndarray
+    counts: np.ndarray
+
+    def rows(self, order, q, at, n_groups):
+        """Return the rows for a model of groups of which these are the numbers at."""
+        counts = np.zeros(n_groups, np.int64)
+        counts[at] = self.counts
+        if self.data.remote:
+            return GroupBlocks(self.data, counts, order, q)
+        bounds = np.concatenate([[0], np.cumsum(counts)])
+        design = Design(self.data.rows, bounds, order, q)
+        return GroupRows(design, self.targets, self.data.weight)
+
+
 class ByGroup:
     """What estimators with coefficients by group do where they are given groups.
 
     A class that inherits this has ``_check_targets(y)``, ``_targets(y, weight, given,
-    **more)``, which returns targets as its family wants them, and ``_group_scales(data,
-    targets)``, the population's scales in the prior, of features and intercept.
+    **more)``, which returns targets as its family wants them, ``_with_targets(data,
+    seen)``, which does so where batches bring them, labels or numbers
+    (`_target_kind`), and ``_group_scales(data, targets)``, the population's scales in
+    the prior, of features and intercept.
     """
+
+    _target_kind: str
 
     #: Whether the fit had groups; not in older pickles.
     _grouped = False
@@ -121,55 +168,48 @@ class ByGroup:
         self._check_whole_passes()
         if go_on:
             check_unchanged(self, *self._lasting, "groups", "varying")
-        column = self.groups
-        if hasattr(X, "tocsr"):
-            raise ValueError("groups= needs dense rows: pass X.toarray().")
-        self._check_targets(y)
-        rows, y, ids = open_groups(self, X, y, groups, column, reset=not go_on)
-        weight = check_weight(sample_weight, len(rows))
-        targets = self._targets(y, weight, self, **more)
-        data = as_source(rows, weight)
+        if any(map(of_dask, (X, y, sample_weight, groups, *more.values()))):
+            opened = self._open_group_blocks(X, y, sample_weight, groups, **more)
+        else:
+            given = X, y, sample_weight, groups, not go_on
+            opened = self._open_group_rows(*given, **more)
+        data, targets, labels, counts = opened
         if not go_on and self.fit_intercept:
-            check_columns(rows)
-        labels, group = np.unique(ids, return_inverse=True)
+            if data.remote:
+                check_moments(column_moments(data).plain)
+            else:
+                check_columns(data.rows)
         before = self._group_state if go_on else None
-        counts, past = 0, None
+        now, past = np.arange(len(labels)), None
         if go_on:
             check_kind(labels, self.groups_)
             every = np.union1d(self.groups_, labels)
             at = np.searchsorted(every, self.groups_)
-            group, labels = np.searchsorted(every, labels)[group], every
+            now, labels = np.searchsorted(every, labels), every
             past = before["past"].spread(at, len(every))
-            counts = np.zeros(len(every), int)
-            counts[at] = self.n_group_samples_
             prior, order, q, scales = (before[name] for name in before["fixed"])
         else:
-            order, q = self._order(X, rows.shape[1])
+            order, q = self._order(X, data.n_features)
             beneath = self._prior(data, targets)
             scales = self._group_scales(data, targets)[order[:q]]
             centre, spread = beneath.mean[order], beneath.scale[order]
             prior = NestedPrior(centre, np.square(spread), np.log(scales), SPREAD)
-        # A group's rows together.
-        if (np.diff(group) < 0).any():
-            turn = np.argsort(group, kind="stable")
-            rows, targets, group = rows[turn], targets[turn], group[turn]
-            weight = None if weight is None else weight[turn]
-        bounds = np.searchsorted(group, np.arange(len(labels) + 1))
-        design = Design(np.ascontiguousarray(rows), bounds, order, q)
-        weight = np.empty(0) if weight is None else np.asarray(weight, np.float64)
-        n_rows = float(weight.sum()) if weight.size else float(len(rows))
+        rows = opened.rows(order, q, now, len(labels))
+        each = np.zeros(len(labels), int)
+        each[now] = counts
+        if go_on:
+            each[at] += self.n_group_samples_
+        n_rows = data.total_weight
         n_rows += before["n_rows"] if go_on else 0.0
-        known = prior, past, n_rows
-        model = self._grouped_model(design, targets, weight, *known, go_on=go_on)
-        point = self._group_start(model, targets, weight, labels, go_on)
+        given = data, targets, prior
+        model = self._grouped_model(rows, *given, past, n_rows, go_on=go_on)
+        point = self._group_start(model, data, targets, labels, go_on)
         solver = solvers.QuasiNewton(self.tol)
         passes = 0.0
         if not go_on and not self.warm_start and len(labels) >= MANY_GROUPS:
-            point, passes = self._found_on_some(
-                model, design, targets, weight, known, point
-            )
-        dtype = self.coef_.dtype if go_on else rows.dtype
-        seen = self.n_samples_seen_ if go_on else 0
+            point, passes = self._found_on_some(model, *given, n_rows, point)
+        dtype = self.coef_.dtype if go_on else data.dtype
+        seen, n_units = self.n_samples_seen_ if go_on else 0, data.n_units
 
         def describe(point, objective, model=model):
             found = model.posterior(point)
@@ -177,24 +217,24 @@ class ByGroup:
             state["least"] = model.least_noise
             state |= {"prior": prior, "order": order, "q": q, "scales": scales}
             state["fixed"] = "prior", "order", "q", "scales"
-            own = self._of_grouped_family(model, found, len(rows) / (seen + len(rows)))
+            own = self._of_grouped_family(model, found, n_units / (seen + n_units))
             return {
                 **self._group_attributes(
                     order,
                     dtype,
                     found,
                     groups_=labels,
-                    n_group_samples_=np.diff(bounds) + counts,
+                    n_group_samples_=each,
                 ),
                 **own,
                 "log_marginal_likelihood_": model.log_marginal(point, found),
                 "objective_": objective,
-                "n_samples_seen_": seen + len(rows),
+                "n_samples_seen_": seen + n_units,
                 "solver_": "batch",
                 "expectation_": "laplace",
                 "optimizer_": "lbfgs",
                 "step_size_": 1.0,
-                "batch_size_": len(rows),
+                "batch_size_": n_units,
                 "_group_state": state,
                 "_grouped": True,
             }
@@ -242,10 +282,39 @@ class ByGroup:
                     f"nested Gaussian by full passes: leave {name}='auto'."
                 )
 
-    def _grouped_model(self, design, targets, weight, prior, past, n_rows, go_on):
+    def _open_group_rows(self, X, y, sample_weight, groups, reset, **more):
+        """Return the `Opened` rows of a fit, or of a batch of a stream."""
+        if hasattr(X, "tocsr"):
+            raise ValueError("groups= needs dense rows: pass X.toarray().")
+        self._check_targets(y)
+        rows, y, ids = open_groups(self, X, y, groups, self.groups, reset=reset)
+        weight = check_weight(sample_weight, len(rows))
+        targets = self._targets(y, weight, self, **more)
+        labels, group = np.unique(ids, return_inverse=True)
+        # A group's rows together.
+        if (np.diff(group) < 0).any():
+            turn = np.argsort(group, kind="stable")
+            rows, targets = rows[turn], targets[turn]
+            weight = None if weight is None else weight[turn]
+        data = as_source(np.ascontiguousarray(rows), weight)
+        return Opened(data, targets, labels, np.bincount(group))
+
+    def _open_group_blocks(self, X, y, sample_weight, groups, offset=None):
+        """Return the `Opened` rows of a fit on dask."""
+        if y is None or not of_dask(y):
+            self._check_targets(y)
+        given = self, X, y, groups, sample_weight
+        data, seen, labels, counts = open_group_blocks(
+            *given, self._target_kind, offset
+        )
+        data = self._with_targets(data, seen)
+        data = data.with_columns(partial(numbered_groups, labels))
+        return Opened(data, None, labels, counts)
+
+    def _grouped_model(self, rows, data, targets, prior, past, n_rows, go_on):
         """Return the model of rows of groups."""
-        family = self._family(len(targets), self)
-        return GroupedModel(family, design, targets, weight, prior, past)
+        family = self._family(data.n_units, self)
+        return GroupedModel(family, rows, prior, past)
 
     def _of_grouped_family(self, model, found, share):
         """Return the fitted attributes of what the family has learnt.
@@ -254,15 +323,15 @@ class ByGroup:
         """
         return {}
 
-    def _first_intercept(self, targets, weight):
+    def _first_intercept(self, data, targets):
         """Return where a cold fit starts the intercept, None at its prior's mean."""
 
-    def _first_noise(self, targets, weight):
+    def _first_noise(self, data, targets):
         return 1.0
 
-    def _group_start(self, model, targets, weight, labels, go_on):
+    def _group_start(self, model, data, targets, labels, go_on):
         """Return the point to start from: the prior, or what is known of groups."""
-        prior, order = model.prior, model.design.order
+        prior, order = model.prior, model.rows.order
         last = vars(self).get("posterior_") if go_on or self.warm_start else None
         same = isinstance(last, VaryingPosterior) and np.array_equal(last.order, order)
         if same and last.q == model.q and last.parts.scales.size == model.n_scales:
@@ -271,27 +340,18 @@ class ByGroup:
             groups = np.where((old < 0)[:, None], mean, last.parts.groups[old])
             return Point(Scales(last.parts.scales, last.parts.mean, groups))
         mean = prior.mean.copy()
-        first = self._first_intercept(targets, weight)
+        first = self._first_intercept(data, targets)
         if first is not None and self.fit_intercept:
             mean[np.argmax(order)] = first
-        return model.start(None, mean, self._first_noise(targets, weight))
+        return model.start(None, mean, self._first_noise(data, targets))
 
-    def _found_on_some(self, model, design, targets, weight, known, point):
+    def _found_on_some(self, model, data, targets, prior, n_rows, point):
         """Return the point that some of the groups lead to, and passes made."""
-        prior, _, n_rows = known
-        some = np.arange(0, model.n_groups, ONE_IN)
-        sizes = np.diff(design.bounds)[some]
-        starts = np.repeat(design.bounds[some], sizes)
-        bounds = np.concatenate([[0], np.cumsum(sizes)])
-        rows = starts + np.arange(bounds[-1]) - np.repeat(bounds[:-1], sizes)
-        few = design._replace(rows=design.rows[rows], bounds=bounds)
-        share = bounds[-1] / len(design.rows)
-        own = weight[rows] if weight.size else weight
-        smaller = self._grouped_model(
-            few, targets[rows], own, prior, None, share * n_rows, go_on=False
-        )
+        few, share = model.rows.some(ONE_IN)
+        given = data, targets, prior, None, share * n_rows
+        smaller = self._grouped_model(few, *given, go_on=False)
         scales, mean, groups = point.parameters
-        start = Point(Scales(scales, mean, groups[some]))
+        start = Point(Scales(scales, mean, groups[::ONE_IN]))
         result = solvers.run(
             smaller,
             solvers.QuasiNewton(self.tol),

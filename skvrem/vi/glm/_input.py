@@ -10,14 +10,14 @@ from skvrem.data._batch import sparse
 from skvrem.utils._validation import check_block, check_columns_of, check_weighted
 
 
-def open_blocks(estimator, X, y, sample_weight, reset, kind, beside=None):
+def open_blocks(estimator, X, y, sample_weight, reset, kind, offset=None):
     """Return a source of rows that lie elsewhere, and what was seen of their blocks.
 
-    `kind` is that of targets, "labels" or "numbers"; `beside` has the place of groups.
+    `kind` is that of targets, "labels" or "numbers".
     """
     y, weight = check_columns_of(estimator, X, y, sample_weight, reset=reset)
     look = partial(check_block, sparse=True, y=kind)
-    data, seen = open_remote(X, look, weight, y, beside)
+    data, seen = open_remote(X, look, weight, y, offset=offset)
     check_weighted(data)
     return data, seen
 

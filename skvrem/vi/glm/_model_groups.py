@@ -1,21 +1,29 @@
 """Generalised linear models some of whose coefficients differ by group.
 
 The posterior is that of ``skvrem.vi.gaussian.nested``; rows are summed in
-``_kernels_groups.py``.
+``_kernels_groups.py``, here or in the blocks where they lie.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
+from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import map_chunks
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     OverdispersedCounts,
     PoissonCounts,
 )
-from skvrem.vi.gaussian.nested._model import Local, NestedModel, Parts, Quadratic
+from skvrem.vi.gaussian.nested._model import (
+    Local,
+    NestedModel,
+    Parts,
+    Quadratic,
+    Skewness,
+)
 from skvrem.vi.glm import _kernels_groups as kernels
 
 # Groups a thread takes at a time.
@@ -44,8 +52,20 @@ class Design(NamedTuple):
     q: int
 
 
-class PredictorRows:
-    """Rows of groups and their targets; see `NestedModel`.
+class Predictors:
+    """A likelihood of rows with a predictor each; see `NestedModel`."""
+
+    def quadratic(self, at, n_groups):
+        """Return rows of `NORMAL` as the quadratic that they are, about groups at."""
+        q = self.q
+        groups = np.tile(at[:q], (n_groups, 1))
+        found = self.local(groups[None], at[None, q:])
+        value, *rest = (part[0] for part in found)
+        return Quadratic(groups, at[q:].copy(), float(value), *rest)
+
+
+class PredictorRows(Predictors):
+    """Rows of groups and their targets, in memory.
 
     Parameters
     ----------
@@ -62,8 +82,10 @@ class PredictorRows:
     def __init__(self, design, code, y, trials, offset, constant=0.0):
         self.design, self.constant = design, constant
         self.n_rows, self.n_groups = len(design.rows), len(design.bounds) - 1
-        rows, bounds, order, _ = design
-        self._about = rows, order, y, trials, offset, code, bounds
+        rows, bounds, order, self.q = design
+        # Of one type to compile for, wherever they come from.
+        about = map(read_only, (rows, order, y, trials, offset))
+        self._about = *about, code, bounds
 
     def _sum(self, kernel, outputs, sums, *given):
         """Call a kernel for all groups, and return sums over them."""
@@ -96,14 +118,6 @@ class PredictorRows:
         sums = (shared.shape,)
         return out, self._sum(kernels.fill_skewness, [out], sums, *given)[0]
 
-    def quadratic(self, at):
-        """Return rows of `NORMAL` as the quadratic that they are, about groups at."""
-        q, n_groups = self.design.q, self.n_groups
-        groups = np.tile(at[:q], (n_groups, 1))
-        found = self.local(groups[None], at[None, q:])
-        value, *rest = (part[0] for part in found)
-        return Quadratic(groups, at[q:].copy(), float(value), *rest)
-
 
 def rows_of(family, design, y, weight):
     """Return the `PredictorRows` of a family.
@@ -134,20 +148,149 @@ def rows_of(family, design, y, weight):
     return PredictorRows(design, LOGISTIC, w * y, w, offset)
 
 
+class GroupRows:
+    """Rows of groups in memory.
+
+    Parameters
+    ----------
+    design : Design
+    y, weight : ndarray
+        As of `rows_of`.
+    """
+
+    def __init__(self, design, y, weight):
+        self.design, self.y, self.weight = design, y, weight
+        self.order, self.q = design.order, design.q
+        self.n_groups = len(design.bounds) - 1
+
+    def likelihood(self, family):
+        """Return the likelihood of a family."""
+        return rows_of(family, self.design, self.y, self.weight)
+
+    def loss(self, posterior):
+        """Return a function of families: minus the expected log-likelihood."""
+        place = np.repeat(np.arange(self.n_groups), np.diff(self.design.bounds))
+        a, v = posterior.predictors(self.design.rows, place)
+        about = a[:, None], v[:, None], self.y, self.weight
+        return lambda family: family.expectations(*about)[0]
+
+    def some(self, step):
+        """Return every `step`-th group, and their share of the rows."""
+        bounds = self.design.bounds
+        groups = np.arange(0, self.n_groups, step)
+        sizes = np.diff(bounds)[groups]
+        few = np.concatenate([[0], np.cumsum(sizes)])
+        rows = np.arange(few[-1]) + np.repeat(bounds[groups] - few[:-1], sizes)
+        design = self.design._replace(rows=self.design.rows[rows], bounds=few)
+        weight = self.weight[rows] if self.weight.size else self.weight
+        share = few[-1] / len(self.design.rows)
+        return GroupRows(design, self.y[rows], weight), share
+
+
+class GroupBlocks:
+    """Rows of groups that lie in blocks elsewhere, in any order; as `GroupRows`.
+
+    Parameters
+    ----------
+    data : source
+        Whose batches bring targets and numbers of groups.
+    counts : ndarray of int of shape (n_groups,)
+        Rows of all groups.
+    order, q : ndarray, int
+        As of `Design`.
+    step : int, default=1
+        Every so many groups are looked at.
+    """
+
+    def __init__(self, data, counts, order, q, step=1):
+        self.data, self.counts, self.order, self.q = data, counts, order, q
+        self.step = step
+        self.n_groups = len(counts[::step])
+
+    def likelihood(self, family):
+        """Return the likelihood of a family."""
+        return PredictorBlocks(self, family)
+
+    def loss(self, posterior):
+        """Return a function of families: minus the expected log-likelihood."""
+        return lambda family: self.sum(_loss_of_block, family, posterior).loss
+
+    def some(self, step):
+        """Return every `step`-th group, and their share of the rows."""
+        few = GroupBlocks(self.data, self.counts, self.order, self.q, step)
+        return few, self.counts[::step].sum() / self.counts.sum()
+
+    def sum(self, function, *given):
+        """Return the sum of a function of the `GroupRows` of blocks."""
+        about = self.n_groups, self.order, self.q, self.step
+        return self.data.chunks().sum(partial(_of_block, about, function, given))
+
+
+def _of_block(about, function, given, batch):
+    """Return what a function says of the rows of a block, those of a group together."""
+    n_groups, columns, q, step = about
+    order = np.argsort(batch.groups, kind="stable")
+    if step > 1:
+        order = order[batch.groups[order] % step == 0]
+    bounds = np.searchsorted(batch.groups[order] // step, np.arange(n_groups + 1))
+    weight = batch.weight[order] if batch.weight.size else batch.weight
+    design = Design(batch.rows[order], bounds, columns, q)
+    return function(GroupRows(design, batch.targets[order], weight), *given)
+
+
+class PredictorBlocks(Predictors):
+    """Rows of groups and their targets, in blocks elsewhere; as `PredictorRows`.
+
+    Parameters
+    ----------
+    blocks : GroupBlocks
+    family : object
+        As of `rows_of`.
+    """
+
+    def __init__(self, blocks, family):
+        self.blocks, self.family, self.q = blocks, family, blocks.q
+        self.n_rows = blocks.data.n_units
+
+    def local(self, groups, shared):
+        """Return the `Local` of groups (s, n_groups, q) and shared ones (s, p - q)."""
+        return self.blocks.sum(_local_of_block, self.family, groups, shared)
+
+    def skewness(self, *about):
+        """Return the gradient of tr(Sigma H) by groups and by shared ones."""
+        return tuple(self.blocks.sum(_skewness_of_block, self.family, *about))
+
+
+class Loss(NamedTuple):
+    """Of some rows."""
+
+    loss: float
+
+
+def _loss_of_block(rows, family, posterior):
+    return Loss(rows.loss(posterior)(family))
+
+
+def _local_of_block(rows, family, *about):
+    return rows.likelihood(family).local(*about)
+
+
+def _skewness_of_block(rows, family, *about):
+    return Skewness(*rows.likelihood(family).skewness(*about))
+
+
 class GroupedModel(NestedModel):
     """Rows of groups with a predictor each.
 
     Parameters
     ----------
     family : Logistic, PoissonCounts, OverdispersedCounts or GaussianNoise
-    design : Design
-    y, weight : ndarray
-        As of `rows_of`.
+    rows : GroupRows or GroupBlocks
     prior : NestedPrior
     past : Quadratic, default=None
         What other rows have said.
     fitted : callable, default=None
-        Returns the best family for means and variances (n_rows, 1) of the predictors.
+        Returns the best family for a function that returns the loss of one.
     n_rows : float, default=0.0
         Of Gaussian noise: rows of now and of the past, which is of noise one then.
     least_noise : float, default=None
@@ -157,20 +300,18 @@ class GroupedModel(NestedModel):
     def __init__(
         self,
         family,
-        design,
-        y,
-        weight,
+        rows,
         prior,
         past=None,
         fitted=None,
         n_rows=0.0,
         least_noise=None,
     ):
-        self.family, self.design, self.y, self.weight = family, design, y, weight
+        self.family, self.rows = family, rows
         self.fitted, noise, self.sums = fitted, {}, None
-        of_rows = rows_of(family, design, y, weight)
+        of_rows = rows.likelihood(family)
         if isinstance(family, GaussianNoise):
-            of_rows = of_rows.quadratic(prior.mean)
+            of_rows = of_rows.quadratic(prior.mean, rows.n_groups)
             self.sums = of_rows if past is None else of_rows.plus(past)
             of_rows, past = self.sums, None
             if least_noise is None:
@@ -178,18 +319,15 @@ class GroupedModel(NestedModel):
                 of_rows = of_rows.scaled(1.0 / family.variance, constant)
             else:
                 noise = {"n_noisy": n_rows, "least_noise": least_noise}
-        super().__init__(of_rows, prior, len(design.bounds) - 1, past, **noise)
+        super().__init__(of_rows, prior, rows.n_groups, past, **noise)
 
     def refined(self, point):
         """Return the model with the best family at a point, None where it is known."""
         if self.fitted is None:
             return None
-        place = np.repeat(np.arange(self.n_groups), np.diff(self.design.bounds))
-        posterior = VaryingPosterior(self.posterior(point, False), self.design.order)
-        a, v = posterior.predictors(self.design.rows, place)
-        family = self.fitted(a[:, None], v[:, None])
-        given = self.design, self.y, self.weight, self.prior, self.past, self.fitted
-        return GroupedModel(family, *given)
+        posterior = VaryingPosterior(self.posterior(point, False), self.rows.order)
+        family = self.fitted(self.rows.loss(posterior))
+        return GroupedModel(family, self.rows, self.prior, self.past, self.fitted)
 
     def seen(self, point):
         """Return what all rows say of groups, as the past of those to come.
@@ -281,7 +419,7 @@ class VaryingPosterior(NamedTuple):
         shared = np.ascontiguousarray(parts.covariance[:p, :p])
         cross = np.ascontiguousarray(parts.coupling[:, :, q:p])
         of_groups = parts.groups, parts.of_groups, cross, shared
-        about = rows, self.order, place, *of_groups, parts.mean, inner
+        about = read_only(rows), self.order, place, *of_groups, parts.mean, inner
         kernels.fill_moments(*about, a, v)
         return a, np.maximum(v, 0.0)
 

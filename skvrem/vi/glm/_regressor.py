@@ -43,7 +43,7 @@ from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.glm._estimator import GaussianPosterior
 from skvrem.vi.glm._input import few_in_memory, open_blocks
 from skvrem.vi.glm._memory import Gram, Memory
-from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
+from skvrem.vi.glm._model_groups import GroupedModel, Loss, VaryingPosterior
 
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
@@ -69,13 +69,13 @@ COUNT_NODES, MOST_COUNT_NODES, COUNT_ROWS = 64, 4096, 1024
 
 def _targets_of_block(estimator, columns):
     """Return the columns of a block with targets as the family wants them."""
-    weight, y, offset = columns
+    weight, y, offset = columns.weight, columns.targets, columns.offset
     if len(y):
         estimator._check_targets(y)
         y = estimator._targets(y, weight, estimator, offset)
     elif offset is not None and estimator.family in COUNTS:
         y = np.empty((0, 2))
-    return columns._replace(targets=np.asarray(y, np.float64), groups=None)
+    return columns._replace(targets=np.asarray(y, np.float64), offset=None)
 
 
 class ConcentrationModel(GaussianModel):
@@ -100,14 +100,18 @@ class ConcentrationModel(GaussianModel):
             travels = self.changed(data=None), point.parameters
             chunks = self.data.chunks()
 
-            def loss(log_r):
-                return chunks.sum(partial(_loss_of_block, *travels, log_r)).loss
+            def loss(family):
+                return chunks.sum(partial(_loss_of_block, *travels, family)).loss
 
-            return self.changed(family=_counts_of_least(loss))
+            return self.changed(family=counts_of_least(loss))
         batch = self.data.batch(0, self.data.n_units)
         a, v = self.predictors(point.parameters, batch)
-        y = self.targets_of(batch)
-        return self.changed(family=best_concentration(a, v, y, self.data.weight))
+        about = a, v, self.targets_of(batch), self.data.weight
+
+        def loss(family):
+            return family.expectations(*about)[0]
+
+        return self.changed(family=counts_of_least(loss))
 
     def changed(self, **changes):
         """Return the model with other attributes; see `GaussianModel`."""
@@ -117,36 +121,20 @@ class ConcentrationModel(GaussianModel):
         return vars(self) | {"data": None}  # rows stay where they are
 
 
-class Loss(NamedTuple):
-    """Of some rows."""
-
-    loss: float
-
-
-def _loss_of_block(model, parameters, log_r, batch):
+def _loss_of_block(model, parameters, family, batch):
     a, v = model.predictors(parameters, batch)
-    family = OverdispersedCounts(np.exp(log_r))
     y = model.targets_of(batch)
     return Loss(family.expectations(a, v, y, batch.weight)[0])
 
 
-def best_concentration(a, v, y, weight):
-    """Return negative binomial counts of the highest expected log-likelihood.
+def counts_of_least(loss):
+    """Return the negative binomial counts of the least loss, a function of these."""
 
-    Predictors have means a (m, 1) and variances v (m, 1).
-    """
+    def of_log(log_r):
+        return loss(OverdispersedCounts(np.exp(log_r)))
 
-    def loss(log_r):
-        family = OverdispersedCounts(np.exp(log_r))
-        return family.expectations(a, v, y, weight)[0]
-
-    return _counts_of_least(loss)
-
-
-def _counts_of_least(loss):
-    """Return the counts of the least loss, of the logarithm of the concentration."""
     ends = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION])
-    best = minimize_scalar(loss, bounds=ends, method="bounded").x
+    best = minimize_scalar(of_log, bounds=ends, method="bounded").x
     return OverdispersedCounts(float(np.exp(best)))
 
 
@@ -188,6 +176,16 @@ def _log_rate(targets, weight):
     rate = np.average(targets[:, 0], weights=weight)
     rate /= np.average(exposure, weights=weight)
     return float(np.log(max(rate, LEAST_RATE)) - top)
+
+
+def _mean_square(data, targets):
+    """Return that of the targets of a source, whose batches may bring them."""
+    if data.remote:
+        moments = column_moments(data, targets=True).weighted
+        square = moments.square[-1] / moments.weight + np.square(moments.mean[-1])
+        return float(square)
+    weight = data.weight if data.weight.size else None
+    return float(np.average(np.square(targets), weights=weight))
 
 
 def _checked_offset(offset, n_rows):
@@ -371,6 +369,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     _lasting = ("family", "fit_intercept")
     _prior_options = ("auto",)
+    _target_kind = "numbers"
 
     def __init__(
         self,
@@ -462,7 +461,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             For parameters out of range or that do not go together, and rows or targets
             that the model cannot have. The estimator is then as it was before.
         TypeError
-            For a dask array with groups.
+            For sparse chunks of a dask array with groups.
 
         Warns
         -----
@@ -488,10 +487,13 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         """Return what `_open` does, of the rows of a fit on dask."""
         if y is None or not of_dask(y):
             self._check_targets(y)
-        given = self, X, y, sample_weight, reset, "numbers"
-        data, _ = open_blocks(*given, beside=offset)
-        data = data.with_columns(partial(_targets_of_block, self._of_parameters()))
+        given = self, X, y, sample_weight, reset
+        data, seen = open_blocks(*given, self._target_kind, offset)
+        data = self._with_targets(data, seen)
         return *few_in_memory(self, data), data.dtype
+
+    def _with_targets(self, data, seen):
+        return data.with_columns(partial(_targets_of_block, self._of_parameters()))
 
     def _of_parameters(self):
         """Return an estimator of the same parameters, which travels light."""
@@ -589,15 +591,16 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         units = np.append(deviations, 1.0) if self.fit_intercept else deviations
         return SOME * unit / units
 
-    def _grouped_model(self, design, targets, weight, prior, past, n_rows, go_on):
-        given = design, targets, weight, prior, past
+    def _grouped_model(self, rows, data, targets, prior, past, n_rows, go_on):
+        given = rows, prior, past
         if self.family == "gaussian":
             if self.noise_scale != "learn":
                 family = GaussianNoise(float(self.noise_scale) ** 2)
                 return GroupedModel(family, *given, n_rows=n_rows)
-            w = weight if weight.size else None
-            rms = np.sqrt(np.average(np.square(targets), weights=w))
-            least = self._group_state["least"] if go_on else LEAST_NOISE * (rms or 1.0)
+            if go_on:
+                least = self._group_state["least"]
+            else:
+                least = LEAST_NOISE * (np.sqrt(_mean_square(data, targets)) or 1.0)
             how = {"n_rows": n_rows, "least_noise": float(least)}
             return GroupedModel(GaussianNoise(1.0), *given, **how)
         if self.family == "poisson":
@@ -606,20 +609,16 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if learned:
             concentration = self.concentration_ if go_on else 1.0
         family = OverdispersedCounts(float(concentration))
+        return GroupedModel(family, *given, counts_of_least if learned else None)
 
-        def fitted(a, v):
-            return best_concentration(a, v, targets, weight)
+    def _first_intercept(self, data, targets):
+        return _log_rate_of(data, targets) if self.family in COUNTS else None
 
-        return GroupedModel(family, *given, fitted if learned else None)
-
-    def _first_intercept(self, targets, weight):
-        if self.family in COUNTS:
-            return _log_rate(targets, weight if weight.size else None)
-        return None
-
-    def _first_noise(self, targets, weight):
+    def _first_noise(self, data, targets):
         if self.family != "gaussian":
             return 1.0
+        if data.remote:
+            return float(column_moments(data, targets=True).plain.deviation[-1]) or 1.0
         return float(np.std(targets)) or 1.0
 
     def _of_grouped_family(self, model, found, share):
@@ -632,7 +631,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return {}
         if model.n_noisy is None:
             return {"noise_scale_": float(self.noise_scale), "noise_df_": np.inf}
-        scale, spread = VaryingPosterior(found, model.design.order).noise
+        scale, spread = VaryingPosterior(found, model.rows.order).noise
         # Of the logarithm of a chi with so many degrees of freedom.
         df = max(0.5 / spread**2, LEAST_DF)
         return {"noise_scale_": scale, "noise_df_": df}
@@ -699,13 +698,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         cross = axes.T @ solve_triangular(root, sums.gradient[:, 0], lower=True)
         # The log-likelihood with noise 1 is -|y - X mu|^2 / 2 and a constant.
         n = data.total_weight
-        if data.remote:
-            moments = column_moments(data, targets=True).weighted
-            of_targets = moments.square[-1] / n + np.square(moments.mean[-1])
-        else:
-            weight = data.weight if data.weight.size else None
-            of_targets = np.average(np.square(y), weights=weight)
-        of_targets = square = float(of_targets)
+        of_targets = square = _mean_square(data, y)
         if prior.mean.any():
             square = max(0.0, -2.0 * float(sums.objective) / n - np.log(2.0 * np.pi))
         # Rows that fit exactly, or are all zero, would leave no noise at all.

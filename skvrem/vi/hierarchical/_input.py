@@ -6,18 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem import solvers
-from skvrem.data import as_source, column_moments, open_remote
-from skvrem.utils._columns import column_number
-from skvrem.utils._remote import is_frame, of_dask
-from skvrem.utils._validation import (
-    check_block,
-    check_columns_of,
-    check_weighted,
-    classes_of,
-    numbered,
-)
+from skvrem.data import as_source, column_moments
+from skvrem.utils._validation import classes_of, numbered
 from skvrem.vi.gaussian._model_families import Softmax
-from skvrem.vi.gaussian.nested._input import check_ids, check_kind
+from skvrem.vi.gaussian.nested._input import numbered_groups, open_group_blocks
 from skvrem.vi.hierarchical._model import HierarchicalModel
 from skvrem.vi.hierarchical._model_nested import (
     NestedSoftmax,
@@ -147,28 +139,15 @@ class GroupedBlocks(NamedTuple):
     @classmethod
     def of(cls, estimator, X, y, groups, sample_weight):
         """Return them, checked where they lie."""
-        y, weight = check_columns_of(estimator, X, y, sample_weight, reset=True)
-        if estimator.groups is not None:
-            X, groups = _parted(X, estimator.groups, groups)
-        alone = groups is None
-        if not alone and not of_dask(groups):
-            groups = check_ids(groups, len(groups))
-        data, seen = open_remote(X, _look, weight, y, groups)
-        check_weighted(data)
-        classes, class_weights = classes_of(estimator, [one for one, _ in seen])
-        parts = [ids for _, ids in seen if ids is not None]
-        labels, counts = np.zeros(1, int), np.array([data.n_units])
-        if not alone:
-            for ids, _ in parts[1:]:
-                check_kind(ids, parts[0][0])
-            labels, place = np.unique(
-                np.concatenate([ids for ids, _ in parts]), return_inverse=True
-            )
-            each = np.concatenate([n for _, n in parts])
-            counts = np.bincount(place, each, len(labels)).astype(int)
+        given = estimator, X, y, groups, sample_weight, "labels"
+        data, seen, labels, counts = open_group_blocks(*given)
+        classes, class_weights = classes_of(estimator, seen)
         data = data.with_columns(partial(_numbered, classes, labels))
         moments = column_moments(data).plain
         square = np.square(moments.mean) + moments.square / moments.weight
+        alone = labels is None
+        if alone:
+            labels, counts = np.zeros(1, int), np.array([data.n_units])
         return cls(data, classes, class_weights, labels, counts, alone, square)
 
     @property
@@ -196,35 +175,5 @@ class GroupedBlocks(NamedTuple):
         return NestedSoftmax(rows, len(labels), prior, past), solvers.Whole(), 0.0
 
 
-def _look(rows, columns):
-    """Check a block; return what was seen, its ids and how many rows each has."""
-    seen = check_block(rows, columns, y="labels")
-    if columns.groups is None or not len(columns.groups):
-        return seen, None
-    return seen, np.unique(check_ids(columns.groups, len(rows)), return_counts=True)
-
-
 def _numbered(classes, labels, columns):
-    columns = numbered(classes, columns)
-    if columns.groups is None:
-        place = np.zeros(len(columns.targets), np.int64)
-    else:
-        place = np.searchsorted(labels, columns.groups).astype(np.int64)
-    return columns._replace(groups=place)
-
-
-def _parted(X, column, groups):
-    """Return the features of X and its column of ids."""
-    if groups is not None:
-        raise ValueError(
-            f"Groups are given twice, by the column {column!r} and by groups: give one "
-            "of the two."
-        )
-    names = list(X.columns) if is_frame(X) else []
-    at = column_number(column, "groups", names, X.shape[1])
-    rest = [j for j in range(X.shape[1]) if j != at]
-    if not rest:
-        raise ValueError("X has no columns of features beside the ids of groups.")
-    if is_frame(X):
-        return X[[names[j] for j in rest]], X[names[at]]
-    return X[:, rest], X[:, at]
+    return numbered_groups(labels, numbered(classes, columns))

@@ -17,6 +17,7 @@ from skvrem.vi.gaussian.nested._model import (
     NestedPrior,
     Parts,
     Scales,
+    Skewness,
 )
 from skvrem.vi.hierarchical import _kernels_nested as kernels
 
@@ -234,13 +235,6 @@ class SoftmaxBlocks:
     def _sum(self, what, *given):
         function = partial(_sum_of_block, what, self.n_groups, self.shape, given)
         return self.data.chunks().sum(function)
-
-
-class Skewness(NamedTuple):
-    """Gradients of tr(Sigma H), by groups and by what they share."""
-
-    groups: np.ndarray
-    shared: np.ndarray
 
 
 def _sum_of_block(what, n_groups, shape, given, batch):

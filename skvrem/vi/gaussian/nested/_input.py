@@ -1,10 +1,20 @@
 """Rows and the groups they belong to: ids in a column of X, or beside X; few groups."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.utils import check_array, check_X_y
 
+from skvrem.data import open_remote
 from skvrem.utils._columns import column_number
-from skvrem.utils._validation import check_magnitude, validate_data
+from skvrem.utils._remote import is_frame, of_dask
+from skvrem.utils._validation import (
+    check_block,
+    check_columns_of,
+    check_magnitude,
+    check_weighted,
+    validate_data,
+)
 from skvrem.vi.gaussian._guards import check_in_memory
 
 # Groups that say something of what groups have in common; and how many times the prior
@@ -54,6 +64,82 @@ def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
         groups = ids
     check_magnitude(rows)
     return rows, y, None if groups is None else check_ids(groups, len(rows))
+
+
+def open_group_blocks(estimator, X, y, groups, sample_weight, kind, offset=None):
+    """Return a source of rows of dask, and the groups of all of its blocks.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose `groups` may be the column of ids.
+    X : dask array or DataFrame
+    y, groups, sample_weight, offset : array-like or dask array of shape (n,), or None
+    kind : {"labels", "numbers"}
+        Of the targets.
+
+    Returns
+    -------
+    data : source
+        Whose batches bring ids, but for a column of numbers: see `numbered_groups`.
+    seen : list of Seen
+        Of each block.
+    labels, counts : ndarray of shape (n_groups,), or None
+        Ids of the groups, each once, and how many rows they have.
+    """
+    y, weight = check_columns_of(estimator, X, y, sample_weight, reset=True)
+    if estimator.groups is not None:
+        X, groups = _parted(X, estimator.groups, groups)
+    if groups is not None and not of_dask(groups):
+        groups = check_ids(groups, len(groups))
+    look = partial(_look, kind)
+    data, both = open_remote(X, look, weight, y, groups, offset=offset)
+    check_weighted(data)
+    seen = [one for one, _ in both]
+    if groups is None:
+        return data, seen, None, None
+    parts = [ids for _, ids in both if ids is not None]
+    for ids, _ in parts[1:]:
+        check_kind(ids, parts[0][0])
+    labels, place = np.unique(
+        np.concatenate([ids for ids, _ in parts]), return_inverse=True
+    )
+    each = np.concatenate([n for _, n in parts])
+    return data, seen, labels, np.bincount(place, each, len(labels)).astype(int)
+
+
+def _look(kind, rows, columns):
+    """Check a block; return what was seen, its ids and how many rows each has."""
+    seen = check_block(rows, columns, y=kind)
+    if columns.groups is None or not len(columns.groups):
+        return seen, None
+    return seen, np.unique(check_ids(columns.groups, len(rows)), return_counts=True)
+
+
+def numbered_groups(labels, columns):
+    """Return the columns of a block with numbers of groups; of one without labels."""
+    if labels is None:
+        place = np.zeros(len(columns.targets), np.int64)
+    else:
+        place = np.searchsorted(labels, columns.groups).astype(np.int64)
+    return columns._replace(groups=place)
+
+
+def _parted(X, column, groups):
+    """Return the features of X and its column of ids."""
+    if groups is not None:
+        raise ValueError(
+            f"Groups are given twice, by the column {column!r} and by groups: give one "
+            "of the two."
+        )
+    names = list(X.columns) if is_frame(X) else []
+    at = column_number(column, "groups", names, X.shape[1])
+    rest = [j for j in range(X.shape[1]) if j != at]
+    if not rest:
+        raise ValueError("X has no columns of features beside the ids of groups.")
+    if is_frame(X):
+        return X[[names[j] for j in rest]], X[names[at]]
+    return X[:, rest], X[:, at]
 
 
 def check_ids(ids, n_rows):

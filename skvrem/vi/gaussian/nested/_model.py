@@ -136,6 +136,19 @@ class Local(NamedTuple):
     within_shared: np.ndarray
 
 
+class Skewness(NamedTuple):
+    """Gradients of tr(Sigma H), by groups and by what they share, at s points.
+
+    Attributes
+    ----------
+    groups : ndarray of shape (s, n_groups, q)
+    shared : ndarray of shape (s, p - q)
+    """
+
+    groups: np.ndarray
+    shared: np.ndarray
+
+
 class Quadratic(NamedTuple):
     """Rows whose log-likelihood is, or is taken for, a quadratic.
 
