@@ -68,7 +68,7 @@ RULES = {
     "data": Rule(
         {"data", "utils"},
         {"numpy", "scipy", "joblib", "threadpoolctl"},
-        "a data source uses utils; dask is imported in data/_dask.py only",
+        "a data source uses utils; dask is imported in data/_dask only",
     ),
     "text": Rule(
         {"text", "text kernels", "utils"},
@@ -234,8 +234,8 @@ def reason_against_package(module, name, lazy):
     if name in sys.stdlib_module_names:
         allowed = "kernels" not in module.place or name in KERNEL_STDLIB
     elif name in DASK:
-        if module.path != "skvrem/data/_dask.py":
-            return "dask is imported in data/_dask.py only"
+        if not module.path.startswith("skvrem/data/_dask/"):
+            return "dask is imported in data/_dask only"
         allowed = True
     elif name in OPTIONAL:
         if module.place in OPTIONAL_PLACES and not lazy:
@@ -261,8 +261,9 @@ def reason_against_module(module, name, lazy, modules):
         return None
     if name not in modules:
         return "there is no such module"
-    if name == "skvrem.data._dask" and not lazy:
-        return "dask is optional: import data/_dask.py in the function that uses it"
+    own = module.path.startswith("skvrem/data/_dask/")
+    if name.startswith("skvrem.data._dask") and not (lazy or own):
+        return "dask is optional: import data/_dask in the function that uses it"
     target = modules[name]
     place = target.place
     if target.folder is not None and module.place != "package":
@@ -328,7 +329,10 @@ CLEAN = {
     """,
     "schedules.py": "import numpy as np",
     "data/__init__.py": "from skvrem.data._source import as_source",
-    "data/_dask.py": "import dask.array as da\nfrom distributed import get_client",
+    "data/_dask/__init__.py": """
+        import dask.array as da
+        from distributed import get_client
+    """,
     "data/_source.py": """
         import scipy.sparse as sp
         from skvrem.utils._algebra import add
@@ -425,7 +429,7 @@ PLANTED = [
     ("inspection/_display.py", "import matplotlib", "matplotlib is optional"),
     ("inspection/_display.py", "from skvrem.mixture import Mixture", "displays see"),
     ("schedules.py", "import sklearn", "plain functions of a count"),
-    ("data/_source.py", "def f():\n    import dask", "in data/_dask.py only"),
+    ("data/_source.py", "def f():\n    import dask", "in data/_dask only"),
     ("data/_source.py", "from ._dask import DaskSource", "dask is optional"),
     ("data/_source.py", "from sklearn.utils import check_array", "a data source uses"),
     ("data/_source.py", "import requests", "a data source uses"),

@@ -1,6 +1,7 @@
 """Sources of rows: arrays, CSR matrices, memory maps and dask arrays."""
 
 from skvrem.data._lazy import (
+    SHORT_STEPS,
     averaged,
     check_full_passes,
     lazily,
@@ -13,6 +14,7 @@ from skvrem.data._source import as_source
 from skvrem.utils._remote import is_dask, of_dask
 
 __all__ = [
+    "SHORT_STEPS",
     "as_source",
     "averaged",
     "check_full_passes",

@@ -137,6 +137,34 @@ class MemoryPartition:
         for block in rng.permutation(len(self.batches)):
             yield self.batches[block]
 
+    def keep(self, function):
+        """Return the sum of the first that ``function(batch)`` returns, and a table.
+
+        That of the second, one a batch.
+        """
+        total, table = None, []
+        for sums, entry in self.map(function):
+            total = accumulate(total, sums)
+            table.append(entry)
+            del sums, entry  # before the next are made
+        return total, table
+
+    def visit(self, function, batch, entry=None):
+        """Return ``function(batch, entry)``, of a batch and its entry of a table."""
+        return function(batch, entry)
+
+    def renew(self, function, batch, entry):
+        """Return both that ``function(batch, entry)`` returns, a new entry behind."""
+        return function(batch, entry)
+
+    def mapped(self, function, table):
+        """Return the table of ``function(entry)``."""
+        return [function(entry) for entry in table]
+
+    def total(self, table):
+        """Return the sum of the entries of a table."""
+        return reduce(accumulate, table, None)
+
 
 def draw(n_units, size, rng):
     """Return `size` numbers below `n_units` in order, drawn without replacement.

@@ -187,8 +187,17 @@ def open_remote(
     return open_blocks(X, look, Columns(weight, targets, groups, offset), numbers)
 
 
-def check_full_passes(data, solver, full=("batch",)):
+def check_full_passes(data, solver, because, full=("batch",)):
     """Check that a solver does not visit minibatches of rows that lie elsewhere.
+
+    Parameters
+    ----------
+    data : source
+    solver : str
+    because : str
+        What visits would cost.
+    full : tuple of str
+        How solvers begin that make full passes.
 
     Raises
     ------
@@ -197,10 +206,14 @@ def check_full_passes(data, solver, full=("batch",)):
     """
     if data.remote and not solver.startswith(full):
         raise ValueError(
-            f"solver={solver!r} visits minibatches, and each epoch would fetch the "
-            "whole of a dask array: choose solver='auto', which makes full passes "
-            "where the rows lie, or give its blocks to partial_fit."
+            f"solver={solver!r} visits minibatches, and on a dask array {because}: "
+            "choose solver='auto', which makes full passes where the rows lie, or give "
+            "its blocks to partial_fit."
         )
+
+
+#: Of steps that one compiled loop makes.
+SHORT_STEPS = "each of its many short steps would be a journey to the rows and back"
 
 
 def streamed(partial_fit: Method) -> Method:

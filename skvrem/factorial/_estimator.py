@@ -13,7 +13,6 @@ from skvrem import schedules, solvers
 from skvrem.data import (
     as_source,
     averaged,
-    check_full_passes,
     lazily,
     of_dask,
     open_remote,
@@ -415,8 +414,8 @@ class FactorialMixture(
         plan = solvers.plan_em(
             self, data.n_units, k * d, solver=solver, most_blocks=blocks
         )
-        check_full_passes(data, plan.name)
-        keep_sums = plan.keeps_sums(blocks)
+        # Those of dask stay with the rows.
+        keep_sums = data.remote or plan.keeps_sums(blocks)
         warm = self.warm_start and hasattr(self, "components_")
         total, variance = data.total_weight, found.variance
         temperatures = self._first_temperatures(warm)

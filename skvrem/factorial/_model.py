@@ -441,6 +441,10 @@ class FactorialModel(Averaging):
             point = self.recentre(point)
         return point, float(REFILL)
 
+    def told(self, point):
+        """Return the point without the statistics, which sums are not made of."""
+        return point._replace(statistics=None)
+
     def recentre(self, point):
         """Begin the next visits where the last ones have left the codes."""
         return point._replace(codes=point.after, after=point.codes)

@@ -216,8 +216,9 @@ def check_passes(estimator):
     """Raise a ValueError for a solver that visits rows one after the other."""
     if estimator.solver not in ("auto", "batch"):
         raise ValueError(
-            f"solver={estimator.solver!r} visits rows in memory: on a dask array "
-            "VRHMM makes full passes, by solver='auto' or 'batch'."
+            f"solver={estimator.solver!r} visits minibatches, and on a dask array each "
+            "visit would lay out the sequences of its block anew: choose "
+            "solver='auto', which makes full passes where they lie."
         )
 
 

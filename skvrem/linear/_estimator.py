@@ -14,7 +14,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import averaged, check_full_passes, lazily, of_dask, streamed
+from skvrem.data import averaged, lazily, of_dask, streamed
 from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
 from skvrem.linear._input import check_precision, find_center, open_rows
 from skvrem.linear._model import Parameters, Statistics
@@ -339,7 +339,6 @@ class SBMLogisticRegression(
         data, classes = rows.data, rows.classes
         center = find_center(self, rows)
         model, plan = plan_fit(self, solver, rows, C, center=center)
-        check_full_passes(data, plan.name)
         random_state = None  # solvers without minibatches repeat, as the twin's do
         if self.random_state is not None or plan.name in ("stochastic", "svrg"):
             random_state = check_random_state(self.random_state)

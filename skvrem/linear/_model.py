@@ -170,6 +170,13 @@ class LogisticModel:
         gradient = np.zeros_like(parameters.theta)
         return Point(parameters, Statistics(gradient, self.curvature.zeros(), 0.0))
 
+    def told(self, point):
+        """Return the point with its parameters, which are all that sums are made of."""
+        return Point(point.parameters, None)
+
+    def __getstate__(self):
+        return vars(self) | {"_factored": (None, None)}  # others solve nothing
+
     # The origin
 
     def about_center(self, theta, sign=1.0):

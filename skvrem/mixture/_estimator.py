@@ -390,7 +390,8 @@ class VRGaussianMixture(
         passes = data.remote or data.n_units < VISITED_ROWS
         how = {"most_blocks": blocks, "visit_rows": VISIT_ROWS, "prefer_passes": passes}
         plan = solvers.plan_em(self, *sizes, **how)
-        keep_sums = plan.keeps_sums(blocks)
+        # Those of dask stay with the rows.
+        keep_sums = data.remote or plan.keeps_sums(blocks)
         random_state = check_random_state(self.random_state)
         length = 0 if self.tempering is None else self.annealing_iter
         temperature = schedules.Linear(self.temperature, length)

@@ -217,6 +217,10 @@ class GaussianMixtureModel(Averaging):
         statistics = Statistics.of(weights, np.zeros(shapes[1]), sum_xx, 0.0, 0.0)
         return AveragingPoint(parameters, statistics, means)
 
+    def told(self, point):
+        """Return the point without the statistics, which sums are not made of."""
+        return point._replace(statistics=None)
+
     def recentre(self, point):
         """Take statistics about the current means."""
         means = point.parameters.means

@@ -139,6 +139,12 @@ class Model(Protocol):
     def unpack(self, point):
         """Return a packed point with room for them. Only for models that pack."""
 
+    def told(self, point):
+        """Return the point with no more than sums of a batch are made of.
+
+        Only for models whose points have more, which would travel to each batch.
+        """
+
     def may_end(self, point, mean, tol) -> bool:
         """Whether a fit may end at `point`, where less than `tol` is left to gain.
 
@@ -299,7 +305,28 @@ class Partition(Protocol):
         """Return the sum of ``function(batch)`` over all blocks."""
 
     def shuffled(self, rng):
-        """Yield each batch once, in random order."""
+        """Yield each batch once, in random order: a `Visit` to where it lies."""
+
+    def keep(self, function):
+        """Return the sum of the first that ``function(batch)`` returns, and a table.
+
+        That of the second, one a batch. Entries stay with the batches.
+        """
+
+    def visit(self, function, visit, entry=None):
+        """Return ``function(batch, entry)``, of a visit and its entry of a table."""
+
+    def renew(self, function, visit, entry):
+        """Return the first of what ``function(batch, entry)`` returns, and an entry.
+
+        A new one, made of the second.
+        """
+
+    def mapped(self, function, table):
+        """Return the table of ``function(entry)``."""
+
+    def total(self, table):
+        """Return the sum of the entries of a table."""
 
 
 class Data(Protocol):

@@ -333,7 +333,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         """Find so many topics as `n_components_` says, and set what is found."""
         priors = self._check_priors(data.n_features)
         plan = self._plan(data.n_units, given is None)
-        check_full_passes(data, plan.name)
+        check_full_passes(
+            data, plan.name, "each visit would carry all topics to the documents"
+        )
         constants = self._constants(priors, data, warm)
 
         def start(rng):

@@ -375,7 +375,8 @@ class Tasks(dask.callbacks.Callback):
 
 @pytest.mark.parametrize("solver", MINIBATCH)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_tasks_of_an_epoch_go_by_blocks_not_minibatches(solver, synchronous, lazy):
+def test_tasks_of_an_epoch_go_by_visits(solver, synchronous, lazy):
+    """A few a visit, whatever has been visited before."""
     lazy = lazy + 0.0  # rows in the graph itself would be read without a task
 
     def count(batch_size, max_iter):
@@ -385,12 +386,12 @@ def test_tasks_of_an_epoch_go_by_blocks_not_minibatches(solver, synchronous, laz
         assert estimator.n_iter_ == max_iter
         return tasks.n
 
-    few, many = (count(size, 4) - count(size, 2) for size in (1000, 20))
-    # 6 minibatches an epoch, and 300.
-    assert 0 < few == many
-    # Reading a block, and what is done with it there; twice for svrg's two passes.
-    n_passes = 2 if solver == "svrg" else 1
-    assert many / 2 <= 3 * n_passes * lazy.numblocks[0]
+    for n_visits in (6, 60):
+        size = N // n_visits
+        first, later = count(size, 2), count(size, 4) - count(size, 2)
+        assert 0 < later <= 2 * first
+        # What a visit makes, keeps and moves; what is done with each block.
+        assert later / 2 <= 8 * n_visits + 15 * lazy.numblocks[0]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -436,8 +437,10 @@ def test_partition_of_a_dask_array(synchronous, X, lazy, rng):
     assert sorted(visited) == list(range(len(batches)))
     assert visited != sorted(visited)
     # A block is cut into the same minibatches wherever and whenever it is read.
-    for batch in partition.shuffled(rng):
-        known = batches[batch.block]
+    for visit in partition.shuffled(rng):
+        batch = partition.visit(lambda batch, entry: batch, visit)
+        known = batches[visit.block]
+        assert visit.total_weight == known.total_weight
         assert np.array_equal(batch.rows[batch.ids], known.rows[known.ids])
         assert np.array_equal(batch.weight[batch.ids], known.weight[known.ids])
 

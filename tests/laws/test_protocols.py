@@ -39,6 +39,7 @@ OPTIONAL = {
     "reseed",
     "slack",
     "surrogate",
+    "told",
     "translate",
     "unpack",
     "variance",

@@ -1,6 +1,6 @@
 """Incremental EM (Neal and Hinton 1998): replace a block's share, then maximize."""
 
-from functools import reduce
+from functools import partial
 
 from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.estimate._saga import SAGA
@@ -45,9 +45,10 @@ class Incremental(SAGA):
         self.anchor = Anchor(mean, objective, 1.0, point, memory)
         return self.anchor
 
-    def entry(self, memory, sums):
-        """Return the sums: a block's share is what the table is of."""
-        return sums
+    def remembered(self, point, beta):
+        """Return the sums of all blocks, and those of each, its share."""
+        shares = partial(_share, self.model, self.told(point), beta)
+        return self.partition.keep(shares)
 
     def visits(self, rng):
         """Each block once."""
@@ -55,12 +56,25 @@ class Incremental(SAGA):
         self.table, self.total = list(self.table), dense(self.total)
         for _ in range(max(1, self.sweeps)):
             yield from self.partition.shuffled(rng)
-        self.total = reduce(accumulate, self.table, None)  # forgets rounding
+        self.total = self.partition.total(self.table)  # forgets rounding
 
     def estimate(self, visit, point):
         """Return the mean of the table with this block's share renewed."""
-        share = self.model.statistics(point, visit, self.beta)
-        change = difference(share, self.table[visit.block])
+        replaced = partial(_replaced, self.model, self.told(point), self.beta)
+        block = visit.block
+        change, self.table[block] = self.partition.renew(
+            replaced, visit, self.table[block]
+        )
         self.total = accumulate(self.total, change)
-        self.table[visit.block] = share
         return scale(self.total, 1.0 / self.partition.total_weight), None
+
+
+def _share(model, point, beta, batch):
+    sums, _ = model.remember(point, batch, beta)
+    return sums, sums
+
+
+def _replaced(model, point, beta, batch, share):
+    """Return by how much a batch's share differs from what it was, and the new one."""
+    now = model.statistics(point, batch, beta)
+    return difference(now, share), now

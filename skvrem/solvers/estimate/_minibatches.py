@@ -3,7 +3,6 @@
 from functools import partial
 
 from skvrem.solvers.estimate._visiting import Visiting
-from skvrem.utils._algebra import accumulate
 
 
 class Minibatches(Visiting):
@@ -33,14 +32,9 @@ class Minibatches(Visiting):
 
     def remembered(self, point, beta):
         """Return the sums of all blocks, by a full pass, and what is kept of each."""
-        total, kept = None, []
-        evaluate = partial(self.model.remember, point, beta=beta)
-        for sums, memory in self.partition.map(evaluate):
-            total = accumulate(total, sums)
-            kept.append(self.entry(memory, sums))
-            del sums  # before the next are made
-        return total, kept
+        remember = partial(self.model.remember, self.told(point), beta=beta)
+        return self.partition.keep(remember)
 
-    def entry(self, memory, sums):
-        """Return what is kept of a visit."""
-        return memory
+    def told(self, point):
+        """Return what of a point goes to a batch."""
+        return self.model.told(point) if hasattr(self.model, "told") else point

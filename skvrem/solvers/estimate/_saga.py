@@ -5,7 +5,7 @@ from typing import Any
 
 from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.estimate._minibatches import Minibatches
-from skvrem.utils._algebra import accumulate, correction, scale
+from skvrem.utils._algebra import correction, scale
 
 
 class SAGA(Minibatches):
@@ -42,7 +42,7 @@ class SAGA(Minibatches):
             # A table made at another temperature belongs to another objective.
             self._fill(point, beta)
         self._follow(point)
-        self.fresh, self.fresh_total = list(self.table), None
+        self.fresh = list(self.table)
         mean = scale(self.total, 1.0 / self.partition.total_weight)
         top = self.model.update(point, mean, None, 1.0)
         bound = float(mean.entropy) + self.model.surrogate(top, mean)
@@ -62,24 +62,31 @@ class SAGA(Minibatches):
                 reference=self.reference,
                 new_reference=point.reference,
             )
-            self.table = [translate(memory) for memory in self.table]
+            self.table = self.partition.mapped(translate, self.table)
             self.total = translate(self.total)
             self.reference = point.reference
 
     def visits(self, rng):
         """Each block once, then the new table takes the place of the old."""
         yield from super().visits(rng)
-        self.table, self.total = self.fresh, self.fresh_total
+        self.table, self.total = self.fresh, self.partition.total(self.fresh)
 
     def estimate(self, visit, point):
         """Return the table's mean and the batch's scaled change since its visit."""
-        now, memory = self.model.remember(point, visit, self.beta)
-        then = self.model.recall(self.table[visit.block], point, visit)
-        self.fresh[visit.block] = memory
-        self.fresh_total = accumulate(self.fresh_total, now)
         factor = len(self.partition) / self.partition.total_weight
-        return self.anchor.mean, correction(now, then, factor)
+        renewed = partial(_renewed, self.model, self.told(point), self.beta, factor)
+        block = visit.block
+        change, self.fresh[block] = self.partition.renew(
+            renewed, visit, self.table[block]
+        )
+        return self.anchor.mean, change
 
     def restore(self, anchor):
         """Take the anchor's table back."""
         self.table, self.total, self.reference = anchor.memory
+
+
+def _renewed(model, point, beta, factor, batch, entry):
+    """Return what a batch has changed since its entry was made, and the next one."""
+    now, memory = model.remember(point, batch, beta)
+    return correction(now, model.recall(entry, point, batch), factor), memory

@@ -1,5 +1,6 @@
 """Stochastic: the mean of one batch, no memory."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,13 @@ class Stochastic(Minibatches):
 
     def estimate(self, visit, point):
         """Return the batch's own mean as the correction of nothing."""
-        sums = self.model.statistics(point, visit, self.beta)
         weight = visit.total_weight
-        mean = scale(sums, 1.0 / weight)
+        mean_of = partial(_mean, self.model, self.told(point), self.beta, weight)
+        mean = self.partition.visit(mean_of, visit)
         total, seen = self.seen
         self.seen = (total + weight * self.model.objective(point, mean), seen + weight)
         return None, mean
+
+
+def _mean(model, point, beta, weight, batch, entry):
+    return scale(model.statistics(point, batch, beta), 1.0 / weight)

@@ -1,5 +1,6 @@
 """SVRG: the mean at an anchor, corrected by what a batch has changed since."""
 
+from functools import partial
 from typing import Any
 
 from skvrem.solvers._protocols import Anchor
@@ -40,7 +41,13 @@ class SVRG(Minibatches):
 
     def estimate(self, visit, point):
         """Return the anchor's mean and the batch's scaled change since."""
-        now = self.model.statistics(point, visit, self.beta)
-        then = self.model.recall(self.memory[visit.block], point, visit)
         factor = len(self.partition) / self.partition.total_weight
-        return self.anchor.mean, correction(now, then, factor)
+        change = partial(_change, self.model, self.told(point), self.beta, factor)
+        memory = self.memory[visit.block]
+        return self.anchor.mean, self.partition.visit(change, visit, memory)
+
+
+def _change(model, point, beta, factor, batch, memory):
+    """Return what a batch has changed since it was remembered."""
+    now = model.statistics(point, batch, beta)
+    return correction(now, model.recall(memory, point, batch), factor)

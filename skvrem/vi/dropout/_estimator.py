@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
 from skvrem.data import (
+    SHORT_STEPS,
     as_source,
     averaged,
     check_full_passes,
@@ -344,7 +345,7 @@ class GaussianDropoutClassifier(
             weight, n_rows = None if weight is None else weight[train], len(rows)
         plan = plan_dropout(self, n_rows, len(self.classes_), remote=remote)
         if remote:
-            check_full_passes(data, plan.name)
+            check_full_passes(data, plan.name, SHORT_STEPS)
             model = self._model_of(data, None)
         else:
             model = self._model(rows, numbers, weight)

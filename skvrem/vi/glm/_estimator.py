@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import as_source, check_full_passes, column_moments
+from skvrem.data import SHORT_STEPS, as_source, check_full_passes, column_moments
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
@@ -213,7 +213,7 @@ class GaussianPosterior(
             prior, data, targets = memory.beneath(*about, data, targets)
         plan = plan_fit(self, prior.n_dim, family.n_predictors)
         if plan.name != "batch":
-            check_full_passes(data, plan.name)
+            check_full_passes(data, plan.name, SHORT_STEPS)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         rng = np.random.default_rng(seed)
         kind = as_structure(plan.posterior), plan.rank, plan.matrix

@@ -1,0 +1,426 @@
+"""Partitions: the batches of blocks, evaluated where they lie, and what stays there."""
+
+from functools import partial, reduce
+from itertools import pairwise
+from operator import getitem
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from skvrem.data._batch import RowBatch, csr_rows, sparse
+from skvrem.data._dask._containers import Columns
+from skvrem.data._dask._tasks import (
+    add,
+    call_with,
+    compute,
+    delayed,
+    joined,
+    keep,
+    send,
+)
+from skvrem.utils._algebra import accumulate, read_only
+
+# Blocks that are shuffled into each other, in case each holds rows of one kind.
+WINDOW = 2
+
+# Batches
+
+
+class Cut(NamedTuple):
+    """How the rows of a block are cut into batches.
+
+    Attributes
+    ----------
+    n_batches, first : int
+        How many, and the number of the first.
+    seed : list of int, or None
+        Orders the rows, the same wherever the block is read. None: as they are.
+    """
+
+    n_batches: int
+    first: int
+    seed: Any
+
+    def edges(self, n_rows):
+        """Return where batches begin, and the number of rows."""
+        return [n_rows * i // self.n_batches for i in range(self.n_batches + 1)]
+
+    def index(self, n_rows):
+        """Return the rows in the order of the batches; empty: as they are."""
+        if self.seed is None:
+            return np.empty(0, np.int32)
+        index = np.arange(n_rows, dtype=np.int32)
+        np.random.default_rng(self.seed).shuffle(index)
+        for start, stop in pairwise(self.edges(n_rows)):
+            index[start:stop].sort()
+        return index
+
+    def batch(self, number, index, rows, *columns):
+        """Return a batch of a block, of so many of its own before it."""
+        ends = self.edges(rows.shape[0])[number : number + 2]
+        return batch_of(rows, Columns(*columns), index, *ends, self.first + number)
+
+    def batches(self, rows, *columns):
+        """Return all batches of a block."""
+        if not self.n_batches:
+            return []
+        index, numbers = self.index(rows.shape[0]), range(self.n_batches)
+        return [self.batch(number, index, rows, *columns) for number in numbers]
+
+    def weights(self, n_rows, weight):
+        """Return the weights of the batches of a block."""
+        if not self.n_batches:
+            return []
+        index, edges = self.index(n_rows), self.edges(n_rows)
+        if index.size:
+            weight = weight[index]
+        return [float(weight[start:stop].sum()) for start, stop in pairwise(edges)]
+
+
+def batch_of(rows, columns, index, start, stop, block):
+    """Return some rows of a block as models take them."""
+    if sp.issparse(rows):
+        rows = csr_rows(rows)
+    elif not sparse(rows):
+        rows = read_only(np.ascontiguousarray(rows))
+    weight = np.empty(0) if columns.weight is None else columns.weight
+    ends = read_only(index), start, stop, read_only(np.asarray(weight, float)), block
+    return RowBatch(rows, *ends, _own(columns.targets), _own(columns.groups))
+
+
+def _own(values):
+    """Return an array that could be written to: what came by wire is another type."""
+    writeable = values is None or values.flags.writeable
+    return values if writeable else values.copy()
+
+
+class Visit(NamedTuple):
+    """A batch that lies elsewhere.
+
+    Attributes
+    ----------
+    block : int
+        Its number among all.
+    part, number : int
+        Number of the block of dask, and its own there.
+    total_weight : float
+    index, rows : dask.delayed.Delayed
+    columns : tuple of dask.delayed.Delayed or None
+    """
+
+    block: int
+    part: int
+    number: int
+    total_weight: float
+    index: Any
+    rows: Any
+    columns: tuple
+
+
+class DaskPartition:
+    """Batches of the blocks of a source.
+
+    A function of a batch is evaluated where the batch lies. Fields of named tuples that
+    it was made of (a partial) may be `Beside`: it sees the numbers of the block's own
+    rows in their place. What is kept of a batch (an entry of a table) stays there.
+
+    Parameters
+    ----------
+    source : DaskSource
+    counts : list of int
+        Batches of each block.
+    seed : int or None
+        Orders the rows within the blocks. None: as they are.
+    """
+
+    def __init__(self, source, counts, seed):
+        self.source = source
+        self.total_weight = source.total_weight
+        self.n_batches, self.cuts, self.weights = 0, [], None
+        for part, n in enumerate(counts):
+            seeds = None if seed is None else [seed, part]
+            self.cuts.append(Cut(n, self.n_batches, seeds))
+            self.n_batches += n
+
+    def __len__(self):
+        return self.n_batches
+
+    # Passes
+
+    def map(self, function):
+        """Yield ``function(batch)`` in the order of the batches."""
+        for results in compute(*self._tasks(_map, function)):
+            yield from results
+
+    def sum(self, function):
+        """Return the sum of ``function(batch)``, reduced in a tree near the rows."""
+        return joined(self._tasks(_sum, function), add)
+
+    def reduce(self, function, merge):
+        """Return what ``merge(a, b)`` makes of ``function(batch)`` of chunks, in order.
+
+        Neither may change what it is given.
+        """
+        return joined(self._tasks(_map_one, function), merge)
+
+    def keep(self, function):
+        """Return the sum of the first that ``function(batch)`` returns, and a table.
+
+        That of the second, one a batch.
+        """
+        tasks = keep(self._tasks(_sum_and_keep, function))
+        table, cuts = [], [cut for cut in self.cuts if cut.n_batches]
+        for task, cut in zip(tasks, cuts, strict=True):
+            table += [delayed(_entry)(task, i) for i in range(cut.n_batches)]
+        return joined([delayed(getitem)(task, 0) for task in tasks], add), table
+
+    def _tasks(self, what, function):
+        """One for each block with rows, to be made where these are."""
+        source, task, beside = self.source, delayed(what), BesideRows(function)
+        sent = send(beside.function)
+        blocks = zip(self.cuts, source.parts, source.by_block, strict=True)
+        if not beside:
+            return [task(sent, cut, *_both(block)) for cut, *block in blocks if cut[0]]
+        task, both = delayed(_with_beside), []
+        for part, (cut, *block) in enumerate(blocks):
+            how = what, sent, beside.how, beside.states(part)
+            both.append(task(*how, cut, *_both(block)))
+        both = keep(both)
+        for part, one in enumerate(both):
+            beside.set(part, delayed(getitem)(one, 1), len(both))
+        found = zip(self.cuts, both, strict=True)
+        return [delayed(getitem)(one, 0) for cut, one in found if cut[0]]
+
+    # Visits
+
+    def shuffled(self, rng):
+        """Yield a `Visit` for every batch, those of two blocks at a time.
+
+        These are kept where they lie until all of their batches have been visited, and
+        the two after them are made meanwhile: what is loaded lazily is loaded once.
+        """
+        order = rng.permutation(len(self.cuts))
+        windows = [order[i : i + WINDOW] for i in range(0, len(order), WINDOW)]
+        if self.weights is None:
+            self.weights = self._weights_of_batches()
+        coming = self._open(windows[0])
+        for following in [*windows[1:], []]:
+            visits = coming
+            coming = self._open(following)
+            for i in rng.permutation(len(visits)):
+                yield visits[i]
+
+    def _open(self, window):
+        """Return the visits of some blocks, which are kept."""
+        visits, by_block = [], self.source.by_block
+        for part in window:
+            cut, rows = self.cuts[part], self.source.parts[part]
+            if not cut.n_batches:
+                continue
+            given = [one for one in by_block[part] if one is not None]
+            rows, index, *given = keep([rows, delayed(_index)(cut, rows), *given])
+            given = iter(given)
+            columns = tuple(
+                one if one is None else next(given) for one in by_block[part]
+            )
+            for number in range(cut.n_batches):
+                block = cut.first + number
+                about = block, part, number, self.weights[block]
+                visits.append(Visit(*about, index, rows, columns))
+        return visits
+
+    def _weights_of_batches(self):
+        sizes, column = np.diff(self.source.edges), self.source.columns.weight
+        cuts = zip(self.cuts, sizes, strict=True)
+        if column is None:
+            return [
+                float(stop - start)
+                for cut, n in cuts
+                if cut.n_batches
+                for start, stop in pairwise(cut.edges(n))
+            ]
+        tasks = [
+            delayed(_weights)(cut, int(n), own)
+            for (cut, n), own in zip(cuts, column, strict=True)
+        ]
+        return [weight for found in compute(*tasks) for weight in found]
+
+    def visit(self, function, visit, entry=None):
+        """Return ``function(batch, entry)``, of a visit and its entry of a table."""
+        task, beside = self._task_of(function, visit, entry)
+        if not beside:
+            return compute(task)[0]
+        answer, states = keep([delayed(getitem)(task, i) for i in range(2)])
+        beside.set(visit.part, states, len(self.cuts))
+        return compute(answer)[0]
+
+    def renew(self, function, visit, entry):
+        """Return the first that ``function(batch, entry)`` returns.
+
+        And the second as a new entry, which stays where the batch is.
+        """
+        task, beside = self._task_of(function, visit, entry)
+        both = delayed(getitem)(task, 0) if beside else task
+        tasks = [delayed(getitem)(both, i) for i in range(2)]
+        if beside:
+            tasks.append(delayed(getitem)(task, 1))
+        answer, entry, *states = keep(tasks)
+        if beside:
+            beside.set(visit.part, states[0], len(self.cuts))
+        return compute(answer)[0], entry
+
+    def _task_of(self, function, visit, entry):
+        beside, cut = BesideRows(function), self.cuts[visit.part]
+        where = cut, visit.rows, *visit.columns, visit.number, visit.index, entry
+        if not beside:
+            return delayed(_visit)(beside.function, *where), beside
+        how = _visit, beside.function, beside.how, beside.states(visit.part)
+        return delayed(_with_beside)(*how, *where), beside
+
+    # Tables
+
+    def mapped(self, function, table):
+        """Return the table of ``function(entry)``."""
+        function = send(function)
+        return keep([delayed(call_with)(function, entry) for entry in table])
+
+    def total(self, table):
+        """Return the sum of the entries of a table."""
+        return joined(table, add)
+
+
+def _both(block):
+    """Return the rows of a block and its columns, one after the other."""
+    rows, columns = block
+    return rows, *columns
+
+
+def _index(cut, rows):
+    return cut.index(rows.shape[0])
+
+
+def _weights(cut, n_rows, weight):
+    return cut.weights(n_rows, np.asarray(weight, float))
+
+
+def _map(function, cut, *block):
+    return [function(batch) for batch in cut.batches(*block)]
+
+
+def _sum(function, cut, *block):
+    return reduce(accumulate, _map(function, cut, *block), None)
+
+
+def _sum_and_keep(function, cut, *block):
+    total, entries = None, []
+    for batch in cut.batches(*block):
+        sums, entry = function(batch)
+        total = accumulate(total, sums)
+        entries.append(entry)
+    return total, entries
+
+
+def _entry(kept, number):
+    return kept[1][number]
+
+
+def _map_one(function, cut, *block):
+    (batch,) = cut.batches(*block)
+    return function(batch)
+
+
+def _visit(function, cut, *where):
+    *block, number, index, entry = where
+    return function(cut.batch(number, index, *block), entry)
+
+
+# Beside the rows
+
+
+class Beside:
+    """Numbers of each row that live beside the rows, where these lie.
+
+    What a pass writes to is kept there for the next one. dask makes it again where it
+    is lost. It does not travel: a copy that has been pickled begins anew.
+
+    Parameters
+    ----------
+    fresh : callable
+        ``fresh(n_rows)`` returns what a block begins with.
+    blocks : list of dask.delayed.Delayed or None, default=None
+    """
+
+    def __init__(self, fresh, blocks=None):
+        self.fresh, self.blocks = fresh, blocks
+
+    def copy(self):
+        """Return the same numbers, to be written to."""
+        return Beside(self.fresh, None if self.blocks is None else list(self.blocks))
+
+    def __getstate__(self):
+        return {"fresh": self.fresh, "blocks": None}
+
+
+class BesideRows:
+    """What a function is told that lives beside rows; false where there is nothing.
+
+    Parameters
+    ----------
+    function : callable
+
+    Attributes
+    ----------
+    function : callable
+        Which is told none of it.
+    how : tuple
+        Where it is told it, what it writes to, and what blocks begin with.
+    """
+
+    def __init__(self, function):
+        places = [
+            (number, name)
+            for number, argument in enumerate(getattr(function, "args", ()))
+            for name in getattr(argument, "_fields", ())
+            if isinstance(getattr(argument, name), Beside)
+        ]
+        self.besides = [getattr(function.args[i], name) for i, name in places]
+        self.written = [name in function.args[i].written for i, name in places]
+        self.how = places, self.written, [one.fresh for one in self.besides]
+        self.function = _with(function, places) if places else function
+
+    def __bool__(self):
+        return bool(self.besides)
+
+    def states(self, part):
+        """Return what there is of a block, None where it begins."""
+        return [one.blocks and one.blocks[part] for one in self.besides]
+
+    def set(self, part, states, n_parts):
+        """Keep what has been written beside the rows of a block."""
+        written = zip(self.besides, self.written, strict=True)
+        for number, beside in enumerate(one for one, own in written if own):
+            if beside.blocks is None:
+                beside.blocks = [None] * n_parts
+            beside.blocks[part] = delayed(getitem)(states, number)
+
+
+def _with(function, places, values=None):
+    """Return a function whose arguments have other values there, by default None."""
+    values, arguments = values or [None] * len(places), list(function.args)
+    for (number, name), value in zip(places, values, strict=True):
+        arguments[number] = arguments[number]._replace(**{name: value})
+    return partial(function.func, *arguments, **function.keywords)
+
+
+def _with_beside(what, function, how, states, cut, rows, *more):
+    """Return what comes of a block, and what has been written beside its rows."""
+    places, written, fresh = how
+    n = rows.shape[0]
+    # Copies, as a task must not write to what another has made.
+    own = [
+        make(n) if state is None else state.copy()
+        for make, state in zip(fresh, states, strict=True)
+    ]
+    found = what(_with(function, places, own), cut, rows, *more) if n else None
+    return found, [one for one, new in zip(own, written, strict=True) if new]

@@ -1,0 +1,241 @@
+"""Sources: rows that lie in the blocks of dask, and what belongs to them."""
+
+from functools import partial
+from itertools import pairwise
+from operator import getitem
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from skvrem.data._batch import draw
+from skvrem.data._dask._containers import (
+    NAMES,
+    Columns,
+    as_column,
+    as_rows,
+    blocks_of,
+    check_lengths,
+    floats,
+    rowwise,
+)
+from skvrem.data._dask._partition import Beside, DaskPartition, batch_of
+from skvrem.data._dask._tasks import call_with, compute, delayed, keep, send
+
+
+def open_blocks(X, look, columns=None, numbers=True):
+    """Look at every block of rows once, and return what has been seen and a source.
+
+    Parameters
+    ----------
+    X : dask array or DataFrame
+    look : callable
+        ``look(rows, columns)`` returns what is to be known of a block, or raises what
+        is wrong with it; called where the block lies, also for one without rows.
+    columns : Columns of array-likes or dask arrays, default=None
+        What belongs to the rows. Weights have been checked where they are in memory.
+    numbers : bool, default=True
+        Rows are numbers, and made float64 where they are not float32.
+
+    Returns
+    -------
+    source : DaskSource
+    seen : list
+        What `look` returned of each block.
+    """
+    X, columns = as_rows(X), Columns() if columns is None else columns
+    if numbers:
+        X = floats(X)
+    found = []
+    for name, values in zip(Columns._fields, columns, strict=True):
+        values, X = as_column(values, X, NAMES.get(name, name))
+        found.append(values)
+    blocks = Columns(*(blocks_of(values, X) for values in found))
+    rows = list(X.to_delayed()[:, 0])
+    check = send(partial(_look, look))
+    tasks = [
+        delayed(call_with)(check, block, *parts)
+        for block, parts in zip(rows, rowwise(blocks, len(rows)), strict=True)
+    ]
+    seen = compute(*tasks)
+    source = DaskSource(rows, blocks, [one[0] for one in seen], X.shape[1], X.dtype)
+    return source, [one[1] for one in seen]
+
+
+class Facts(NamedTuple):
+    """Of the rows of a block: how many, their entries, weights, and how many of these.
+
+    `entries` are None but for sparse rows.
+    """
+
+    n_rows: int
+    entries: int | None
+    weight: float
+    n_weighted: int
+
+
+def _look(look, rows, *columns):
+    """Return the facts of a block, and what else is to be known of it."""
+    columns = Columns(*columns)
+    named = zip(Columns._fields, columns, strict=True)
+    check_lengths(rows, {NAMES.get(name, name): values for name, values in named})
+    return _facts((rows, *columns)), look(rows, columns)
+
+
+def _facts(block):
+    rows, weight = block[:2]
+    n = rows.shape[0]
+    return Facts(
+        n,
+        int(rows.nnz) if sp.issparse(rows) else None,
+        float(n if weight is None else weight.sum()),
+        int(n if weight is None else np.count_nonzero(weight)),
+    )
+
+
+class DaskSource:
+    """Rows that lie in the blocks of dask, and what belongs to them.
+
+    Parameters
+    ----------
+    rows : list of dask.delayed.Delayed
+        Whole rows, an array or a CSR matrix each.
+    columns : Columns of lists of dask.delayed.Delayed
+    facts : list of Facts
+    n_features : int
+    dtype : dtype
+        Of the rows.
+    """
+
+    remote = True
+
+    def __init__(self, rows, columns, facts, n_features, dtype):
+        self.parts, self.columns, self.facts = rows, columns, facts
+        self.n_features, self.dtype = n_features, np.dtype(dtype)
+        self.edges = np.cumsum([0, *(one.n_rows for one in facts)])
+        self.n_units = int(self.edges[-1])
+        self.sparse = any(one.entries is not None for one in facts)
+        self.n_entries = (
+            sum(one.entries or 0 for one in facts)
+            if self.sparse
+            else self.n_units * n_features
+        )
+        self.total_weight = float(sum(one.weight for one in facts))
+        self.n_weighted = sum(one.n_weighted for one in facts)
+
+    def beside(self, fresh):
+        """Return numbers of each row, ``fresh(n_rows)`` of a block; see `Beside`."""
+        return Beside(fresh)
+
+    def with_columns(self, function):
+        """Return the source with other columns, made of these block by block, and kept.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(columns)`` returns the `Columns` of a block.
+        """
+        make = send(partial(_made, function))
+        made = keep(
+            [
+                delayed(call_with)(make, facts, *parts)
+                for facts, parts in zip(self.facts, self.by_block, strict=True)
+            ]
+        )
+        found = compute(*(delayed(getitem)(one, 0) for one in made))
+        present = found[0][1] if found else ()
+        columns = (
+            [delayed(_part)(one, name) for one in made] if name in present else None
+            for name in Columns._fields
+        )
+        columns = Columns(*columns)
+        facts = [one[0] for one in found]
+        return DaskSource(self.parts, columns, facts, self.n_features, self.dtype)
+
+    def chunks(self):
+        """All units, a block at a time."""
+        sizes = [one.n_rows for one in self.facts]
+        return DaskPartition(self, [min(1, size) for size in sizes], None)
+
+    def blocks(self, n_blocks, rng):
+        """Cut every dask block into minibatches, about `n_blocks` in all."""
+        sizes = np.diff(self.edges)
+        counts = [
+            max(1, round(n_blocks * size / self.n_units)) if size else 0
+            for size in sizes
+        ]
+        return DaskPartition(self, counts, int(rng.integers(2**31)))
+
+    def sample(self, n_units, rng):
+        """Fetch at most `n_units` random units, the same as of rows in memory."""
+        n_units = min(n_units, self.n_units)
+        return self.fetch(draw(self.n_units, n_units, rng))
+
+    def some(self, n_units, rng):
+        """Return a source of as many random units, which are kept where all lie."""
+        rows = draw(self.n_units, min(n_units, self.n_units), rng)
+        cuts = np.searchsorted(rows, self.edges)
+        taken = keep(
+            [
+                delayed(_take)(rows[start:stop] - edge, block, *parts)
+                for (start, stop), edge, block, parts in zip(
+                    pairwise(cuts), self.edges, self.parts, self.by_block, strict=False
+                )
+            ]
+        )
+        facts = compute(*(delayed(_facts)(one) for one in taken))
+        n = 1 + len(Columns._fields)
+        parts = [[delayed(getitem)(one, i) for one in taken] for i in range(n)]
+        columns = (
+            None if part is None else own
+            for part, own in zip(self.columns, parts[1:], strict=True)
+        )
+        return DaskSource(
+            parts[0], Columns(*columns), list(facts), self.n_features, self.dtype
+        )
+
+    @property
+    def by_block(self):
+        """The columns of each block."""
+        return list(rowwise(self.columns, len(self.parts)))
+
+    def every(self, step):
+        """Fetch every `step`-th row, as a batch in memory."""
+        return self.fetch(np.arange(0, self.n_units, step))
+
+    def fetch(self, rows):
+        """Fetch rows of increasing numbers, as a batch in memory."""
+        cuts = np.searchsorted(rows, self.edges)
+        tasks = [
+            delayed(_take)(rows[cuts[i] : cuts[i + 1]] - self.edges[i], block, *parts)
+            for i, (block, parts) in enumerate(
+                zip(self.parts, self.by_block, strict=True)
+            )
+            if cuts[i] < cuts[i + 1]
+        ]
+        fetched = list(zip(*compute(*tasks), strict=True))
+        stack = sp.vstack if sp.issparse(fetched[0][0]) else np.concatenate
+        columns = (
+            None if parts[0] is None else np.concatenate(parts) for parts in fetched[1:]
+        )
+        index = np.arange(len(rows), dtype=np.int32)
+        return batch_of(stack(fetched[0]), Columns(*columns), index, 0, len(rows), 0)
+
+
+def _made(function, facts, *columns):
+    columns = function(Columns(*columns))
+    weight = columns.weight
+    if weight is not None:
+        facts = facts._replace(
+            weight=float(weight.sum()), n_weighted=int(np.count_nonzero(weight))
+        )
+    present = [name for name in Columns._fields if getattr(columns, name) is not None]
+    return (facts, present), columns
+
+
+def _part(made, name):
+    return getattr(made[1], name)
+
+
+def _take(rows, block, *columns):
+    return block[rows], *(None if part is None else part[rows] for part in columns)

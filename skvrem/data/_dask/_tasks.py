@@ -1,0 +1,100 @@
+"""Tasks of dask: made, sent, kept where they were made, joined in a tree."""
+
+from concurrent.futures import CancelledError
+from itertools import pairwise
+from uuid import uuid4
+
+import dask
+import numpy as np
+
+from skvrem.utils._algebra import accumulate, dense
+
+# Bytes of a message that brings what belongs to rows; dask warns of larger ones.
+MESSAGE = 1 << 22
+
+
+def compute(*tasks):
+    """Return what tasks come to.
+
+    Raises
+    ------
+    RuntimeError
+        If the cluster went away that was to run them.
+    """
+    try:
+        return dask.compute(*tasks)
+    except (CancelledError, OSError, RuntimeError, ValueError) as error:
+        name, text = type(error).__name__, str(error)
+        lost = isinstance(error, CancelledError) or "Cancelled" in name
+        closed = "CommClosed" in name or "Client" in text or "Scheduler" in name
+        # What was kept by a cluster, asked of another scheduler.
+        if not (lost or closed or text.startswith("Missing dependency")):
+            raise
+        raise RuntimeError(
+            "The dask cluster was closed, or has lost the data, before the computation "
+            "ended. Connect to a cluster, load the array again and fit once more: a "
+            "fit that writes a skvrem.Checkpoint goes on from there."
+        ) from error
+
+
+def delayed(function):
+    """Return a function to be called where its arguments are, under a name of its own.
+
+    Hashing what it is called with would take as long as sending it.
+    """
+    return dask.delayed(function, pure=False, traverse=False)
+
+
+def send(thing):
+    """Return a thing that many tasks need, which travels once."""
+    name = f"skvrem-{type(thing).__name__}-{uuid4().hex}"
+    return dask.delayed(thing, name=name, traverse=False)
+
+
+def keep(tasks):
+    """Make what tasks come to now, and keep it where it was made.
+
+    In messages that are not too long, where they carry arrays.
+    """
+    return list(dask.persist(*tasks)) if tasks else []
+
+
+def kept_slices(array, edges):
+    """Send parts of an array to where the rows are, and keep them there."""
+    kept, some, size = [], [], 0
+    for start, stop in pairwise(edges):
+        part = array[start:stop]
+        some.append(delayed(np.array)(part, copy=True))
+        size += part.nbytes
+        if size > MESSAGE:
+            kept, some, size = kept + keep(some), [], 0
+    return kept + keep(some)
+
+
+def call_with(function, *arguments):
+    return function(*arguments)
+
+
+def joined(layer, merge):
+    """Return what tasks come to, merged in a tree near to where these are done."""
+    merge = delayed(merge)
+    while len(layer) > 1:
+        pairs = [merge(*layer[i : i + 2]) for i in range(0, len(layer) - 1, 2)]
+        layer = pairs + layer[2 * len(pairs) :]
+    return compute(layer[0])[0]
+
+
+def add(a, b):
+    """Return the sum of statistics."""
+    # A copy, as a task must not write to what another has made.
+    return accumulate(dense(a), b)
+
+
+def call(function, *arguments):
+    """Return the task of calling a function where what it takes is."""
+    return delayed(function)(*arguments)
+
+
+def add_up(tasks):
+    """Return the sum of the statistics that tasks come to, added up near them."""
+    return joined(tasks, add)
