@@ -3,10 +3,13 @@
 from skvrem.data._lazy import (
     SHORT_STEPS,
     averaged,
+    beside_rows,
     check_full_passes,
     lazily,
+    lives_beside,
     open_remote,
     streamed,
+    sum_beside,
     total_over_blocks,
 )
 from skvrem.data._moments import column_moments
@@ -17,12 +20,15 @@ __all__ = [
     "SHORT_STEPS",
     "as_source",
     "averaged",
+    "beside_rows",
     "check_full_passes",
     "column_moments",
     "is_dask",
     "lazily",
+    "lives_beside",
     "of_dask",
     "open_remote",
     "streamed",
+    "sum_beside",
     "total_over_blocks",
 ]

@@ -187,6 +187,28 @@ def open_remote(
     return open_blocks(X, look, Columns(weight, targets, groups, offset), numbers)
 
 
+def beside_rows(fresh):
+    """Return numbers of each row of dask that stay there: ``fresh(n_rows)`` of a block.
+
+    See :class:`skvrem.data._dask.Beside`.
+    """
+    from skvrem.data._dask import Beside
+
+    return Beside(fresh)
+
+
+def lives_beside(numbers):
+    """Whether numbers are such."""
+    return hasattr(numbers, "fresh")
+
+
+def sum_beside(function, *numbers):
+    """Return the sum of ``function(*numbers)`` of blocks, found where they are."""
+    from skvrem.data._dask import sum_of_besides
+
+    return sum_of_besides(function, numbers)
+
+
 def check_full_passes(data, solver, because, full=("batch",)):
     """Check that a solver does not visit minibatches of rows that lie elsewhere.
 

@@ -2,7 +2,7 @@
 
 import copy
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -96,6 +96,11 @@ class DocumentBlocks:
         """All documents, a block at a time."""
         return DocumentPartition(self)
 
+    @property
+    def word_totals(self):
+        """Tokens of every word, each weighing as its document."""
+        return self.source.chunks().sum(partial(_word_totals, self.dtype)).tokens
+
     def sample(self, n_units, rng):
         """Return a batch of at most `n_units` random documents, the same as of memory.
 
@@ -122,33 +127,16 @@ class DocumentPartition:
         """Return the sum of ``function(batch)``, reduced in a tree near the rows.
 
         What `function`, a partial of a method of a model, is told first may be a point
-        whose own are `RowShares`.
+        whose own live beside the documents: a named tuple that says what is `written`.
         """
         point, *others = function.args
-        shares = getattr(point, "own", None)
-        if not isinstance(shares, RowShares):
-            shares = None
-        else:
+        own = getattr(point, "own", None)
+        if hasattr(own, "written"):
             point = point._replace(own=None)
+        else:
+            own = NOTHING
         how = function.func, others, function.keywords, self.documents.dtype
-        return self.partition.sum(partial(_visit, point, shares or NOTHING, how))
-
-
-class RowShares(NamedTuple):
-    """What lives beside documents: shares before a visit, and after it.
-
-    Attributes
-    ----------
-    before, after : skvrem.data._dask.RowState
-        Where a block is evaluated, arrays of shape (n_documents, K); before a first
-        visit NaN where they are not known.
-    """
-
-    before: Any
-    after: Any
-
-    #: What visits write to.
-    written = ("after",)
+        return self.partition.sum(partial(_visit, point, own, how))
 
 
 class Nothing(NamedTuple):
@@ -156,26 +144,6 @@ class Nothing(NamedTuple):
 
 
 NOTHING = Nothing()
-
-
-def shares_beside(fresh):
-    """Return the shares that documents begin with.
-
-    Parameters
-    ----------
-    fresh : callable
-        ``fresh(n_documents)`` returns those of a block.
-    """
-    from skvrem.data._dask import RowState
-
-    return RowShares(RowState(fresh), RowState(fresh))
-
-
-def later(shares):
-    """Return the shares as last visited, and room for the next visits."""
-    from skvrem.data._dask import RowState
-
-    return RowShares(shares.after, RowState(shares.after.fresh))
 
 
 def in_memory(dtype, batch):
@@ -189,16 +157,23 @@ def in_memory(dtype, batch):
     return as_documents(rows, weight, dtype)
 
 
-def _visit(point, shares, how, batch):
+class WordTotals(NamedTuple):
+    """Tokens of every word."""
+
+    tokens: np.ndarray
+
+
+def _word_totals(dtype, batch):
+    return WordTotals(in_memory(dtype, batch).word_totals)
+
+
+def _visit(point, own, how, batch):
     """Return what a method of a model says of a block of documents."""
     method, others, keywords, dtype = how
     (documents,) = in_memory(dtype, batch).chunks().batches
     point, model = writeable(point), writeable(method.__self__)
-    if isinstance(shares, RowShares):
-        before, after = shares
-        if np.isnan(before[:1]).any():
-            before[:] = model.found_anew(point, documents)
-        point = point._replace(own=(before, after))
+    if hasattr(own, "written"):
+        point = point._replace(own=model.own_of(writeable(own), point, documents))
     return method.__func__(model, point, *others, documents, **keywords)
 
 

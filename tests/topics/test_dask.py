@@ -17,6 +17,7 @@ PLAIN = {"random_state": 0, "max_iter": 8, "tol": 0.0, "solver": "batch"}
 MAKE = {
     "plsa": lambda **more: VRPLSA(K, **PLAIN | more),
     "lda": lambda **more: TemperedLDA(K, **PLAIN | {"e_step": "mean_field"} | more),
+    "collapsed": lambda **more: TemperedLDA(K, **PLAIN | more),
 }
 KINDS = pytest.mark.parametrize("kind", list(MAKE))
 
@@ -74,6 +75,8 @@ def test_weights(X, kind, weights):
 @KINDS
 def test_tempered_fits_and_starts(X, kind):
     more = {"tempering": "annealed", "annealing_iter": 4, "n_init": 2}
+    if kind == "collapsed":
+        more = {"n_init": 2}
     here = MAKE[kind](**more).fit(X)
     assert_same(here, MAKE[kind](**more).fit(blocks(X)), rtol=1e-8)
 
@@ -130,6 +133,33 @@ def test_warm_starts_and_streams(X, kind):
     np.testing.assert_allclose(there.components_, here.components_, rtol=1e-6)
 
 
+@pytest.mark.parametrize("learn", [(None, None), ("learn", "learn"), ("learn", 0.1)])
+def test_priors_are_learned_beside_documents(X, learn):
+    """Of counts that stay there, to the priors and the bound of memory."""
+    names = "doc_topic_prior", "topic_word_prior"
+    given = dict(zip(names, learn, strict=True)) | {"max_iter": 12}
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, N)
+    here = MAKE["collapsed"](**given).fit(X, sample_weight=weight)
+    there = MAKE["collapsed"](**given).fit(blocks(X), sample_weight=weight)
+    assert_same(here, there)
+    for name in (*(f"{one}_" for one in names), "lower_bound_"):
+        one, other = getattr(here, name), getattr(there, name)
+        np.testing.assert_allclose(other, one, rtol=1e-9)
+    if learn[0]:
+        assert np.ptp(there.doc_topic_prior_) > 1e-3
+
+
+def test_a_collapsed_fit_goes_on_from_a_checkpoint(X, tmp_path):
+    path, more = tmp_path / "lda.skvrem", {"max_iter": 300, "tol": 1e-4}
+    unbroken = MAKE["collapsed"](**more).fit(blocks(X))
+    begun = MAKE["collapsed"](**more)
+    Checkpoint(path, max_time=0.0).fit(begun, blocks(X))
+    assert begun.stop_reason_ == "time" and begun.n_iter_ < 5
+    resumed = Checkpoint.load(path).set_params(warm_start=True).fit(blocks(X))
+    assert resumed.n_iter_ > begun.n_iter_
+    assert abs(resumed.lower_bound_ - unbroken.lower_bound_) < 0.02
+
+
 def test_shares_that_are_lost_are_found_anew(X, tmp_path):
     """They are in no checkpoint: a resumed fit finds them by its topics."""
     path, more = tmp_path / "plsa.skvrem", {"max_iter": 300, "tol": 1e-6}
@@ -147,13 +177,12 @@ def test_auto_makes_full_passes(X):
     lazy = da.from_array(many, chunks=(800, V)).map_blocks(sp.csr_matrix)
     plsa = VRPLSA(K, random_state=0, max_iter=3).fit(lazy)
     lda = TemperedLDA(K, random_state=0, max_iter=3).fit(lazy)
-    assert plsa.solver_ == lda.solver_ == "batch" and lda.e_step_ == "mean_field"
+    assert plsa.solver_ == lda.solver_ == "batch" and lda.e_step_ == "collapsed"
 
 
 @pytest.mark.parametrize(
     "parameters, message",
     [
-        ({"e_step": "collapsed"}, "'mean_field' there"),
         ({"solver": "svrg"}, "minibatches"),
         ({"tempering": "local"}, "choose another tempering"),
         ({"n_components": "auto"}, "give a number"),

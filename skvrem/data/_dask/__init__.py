@@ -16,7 +16,7 @@ from skvrem.data._dask._containers import (
     parts_of,
     stacked,
 )
-from skvrem.data._dask._partition import Beside, DaskPartition
+from skvrem.data._dask._partition import Beside, DaskPartition, sum_of_besides
 from skvrem.data._dask._source import DaskSource, open_blocks
 from skvrem.data._dask._tasks import add_up, call, compute, keep, send
 
@@ -37,5 +37,6 @@ __all__ = [
     "parts_of",
     "send",
     "stacked",
+    "sum_of_besides",
     "total",
 ]

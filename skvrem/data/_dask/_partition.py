@@ -362,6 +362,13 @@ class Beside:
         return {"fresh": self.fresh, "blocks": None}
 
 
+def sum_of_besides(function, besides):
+    """Return the sum of a function of what lives beside the rows of each block."""
+    function = send(function)
+    states = zip(*(one.blocks for one in besides), strict=True)
+    return joined([delayed(call_with)(function, *own) for own in states], add)
+
+
 class BesideRows:
     """What a function is told that lives beside rows; false where there is nothing.
 

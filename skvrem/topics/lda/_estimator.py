@@ -14,6 +14,7 @@ from skvrem.data import lazily, total_over_blocks
 from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.topics._base import TopicModel
 from skvrem.topics._model import pad
+from skvrem.topics.lda._blocks import BlockCollapsedLDAModel
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
 from skvrem.topics.lda._model_collapsed import ROUNDS, CollapsedLDAModel
 from skvrem.utils._columns import MatrixLike
@@ -384,8 +385,6 @@ class TemperedLDA(TopicModel):
     def _e_step(self):
         if self.e_step != "auto":
             return self.e_step
-        if self._remote:  # counts of every document would have to be kept
-            return "mean_field"
         collapsed = self.learning_method is None and self._untempered
         return "collapsed" if collapsed else "mean_field"
 
@@ -437,12 +436,6 @@ class TemperedLDA(TopicModel):
 
     def _check_remote(self, X):
         super()._check_remote(X)
-        if self._remote and "collapsed" in (self.e_step, self._e_step):
-            raise ValueError(
-                "e_step='collapsed' keeps the counts of every document in memory: on a "
-                "dask array choose e_step='auto', which is 'mean_field' there, or give "
-                "its blocks to partial_fit."
-            )
         if self._remote and self.tempering == "local":
             raise ValueError(
                 "tempering='local' has a temperature of every document in memory: on a "
@@ -456,7 +449,8 @@ class TemperedLDA(TopicModel):
         if e_step == "collapsed" and plan is None:
             return CollapsedLDAModel(*priors, mass, dtype, *rounds, new=True)
         if e_step == "collapsed":
-            return CollapsedLDAModel(*priors, mass, dtype, ROUNDS)
+            kind = BlockCollapsedLDAModel if self._remote else CollapsedLDAModel
+            return kind(*priors, mass, dtype, ROUNDS)
         local = plan is not None and self.tempering == "local"
         kind = LocallyTemperedLDAModel if local else LDAModel
         return kind(*priors, mass, dtype, *rounds)
@@ -545,7 +539,7 @@ class TemperedLDA(TopicModel):
             priors, dtype = self._fitted_priors(), self.components_.dtype
             model = self._new_model(priors, data.total_weight, dtype, plan)
             with threads(self.n_jobs):
-                bound = model.lower_bound(best.point, *data.chunks().batches)
+                bound = model.lower_bound(best.point, data)
         else:
             bound = np.subtract(*self._bound(data))
             self.objective_ = float(bound / data.total_weight)

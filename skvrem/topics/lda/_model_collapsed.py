@@ -89,6 +89,30 @@ class CollapsedState(NamedTuple):
     next: int = FIRST_LEARNED
     moved: float = 0.0
 
+    #: What visits write to.
+    written = ("after", "chances", "weight")
+
+
+class Draws(NamedTuple):
+    """Expected times that priors have chosen topics: each of them, and any."""
+
+    of_topics: np.ndarray
+    all: float
+
+
+def draws_of(prior, after, chances, weight):
+    """Return the `Draws` of documents whose fields are those of `Documents`."""
+
+    def draws(*documents):
+        found = np.zeros(len(prior))
+        kernels.expect_draws(after, chances, prior, *documents, weight, found)
+        return found
+
+    total, lengths = prior.sum(dtype=float), after.sum(axis=1, dtype=float)
+    every = weight @ (digamma(lengths + total) - digamma(total))
+    found = sum(map_chunks(draws, len(after), TASK_WORDS), np.zeros(len(prior)))
+    return Draws(found, float(every))
+
 
 class CollapsedLDAModel(WordModel):
     """Expected counts of topics, every token's own share left out.
@@ -137,17 +161,44 @@ class CollapsedLDAModel(WordModel):
         return self.recentre(self._point(pad(sums, self.dtype), n_documents))
 
     def _point(self, sums, n_documents, learn=(False, False)):
-        shape, dtype = (n_documents, sums.shape[1]), self.dtype
+        width, dtype = sums.shape[1], self.dtype
         own = CollapsedState(
-            np.zeros(shape, dtype),
-            np.zeros(shape, dtype),
-            np.empty((0, shape[1]), dtype),
+            self._counts_of(n_documents, width),
+            self._counts_of(n_documents, width),
+            np.empty((0, width), dtype),
             np.empty(0, dtype),
             self.doc_prior,
             self.word_prior,
             learn,
         )
         return TopicPoint(WordSums.of(sums), own)
+
+    # What a point has of documents
+
+    def _counts_of(self, n_documents, width):
+        """Return n_d of documents that nothing is known of."""
+        return np.zeros((n_documents, width), self.dtype)
+
+    def _looked_at(self, own):
+        """Whether the last visits have noted what priors are learned from."""
+        return own.chances.size > 0
+
+    def _to_look_at(self, own):
+        """Return it with room for that."""
+        chances = np.zeros_like(own.before)
+        return own._replace(chances=chances, weight=np.zeros_like(chances[:, 0]))
+
+    def _not_looked_at(self, own):
+        """Return it without."""
+        return own._replace(chances=own.chances[:0], weight=own.weight[:0])
+
+    def _swapped(self, own):
+        """Return it with n_d as last visited, and room for the next visits."""
+        return own._replace(before=own.after, after=own.before)
+
+    def _draws(self, own, prior):
+        """Return the `Draws` of the topics of documents."""
+        return draws_of(prior, own.after, own.chances, own.weight)
 
     def pack(self, point):
         """Return the point without n_d that the next visits find."""
@@ -170,40 +221,28 @@ class CollapsedLDAModel(WordModel):
     def renew(self, own, sums):
         """Return counts as last visited, and priors that were due."""
         age = own.age + 1
-        if own.chances.size:
+        if self._looked_at(own):
             doc_prior = self._learned_doc_prior(own)
             moved = np.abs(doc_prior - own.doc_prior).sum() / doc_prior.sum()
-            own = own._replace(
+            own = self._not_looked_at(own)._replace(
                 doc_prior=doc_prior,
                 word_prior=self._learned_word_prior(own, sums),
                 moved=float(moved),
-                chances=own.chances[:0],
-                weight=own.weight[:0],
                 next=age + PAUSE if moved > STILL else max(age + PAUSE, age * 4 // 3),
             )
         elif any(own.learn) and age >= own.next:
-            chances = np.zeros_like(own.before)
-            own = own._replace(chances=chances, weight=np.zeros_like(chances[:, 0]))
-        return own._replace(before=own.after, after=own.before, age=age)
+            own = self._to_look_at(own)
+        return self._swapped(own)._replace(age=age)
 
     def _learned_doc_prior(self, own):
         """Return α after steps of Minka's fixed point, for soft counts."""
         prior, k = own.doc_prior, self.n_components
         if not own.learn[0]:
             return prior
-        lengths = own.after.sum(axis=1, dtype=float)
-
-        def draws(*documents):
-            found = np.zeros(len(prior))
-            given = own.after, own.chances, prior
-            kernels.expect_draws(*given, *documents, own.weight, found)
-            return found
-
         for _ in range(DOC_STEPS):
-            total = prior.sum(dtype=float)
-            all_draws = own.weight @ (digamma(lengths + total) - digamma(total))
-            found = sum(map_chunks(draws, len(own.after), TASK_WORDS))[:k]
-            learned = np.maximum(prior[:k] * (found / all_draws), LEAST_PRIOR)
+            draws = self._draws(own, prior)
+            share = draws.of_topics[:k] / draws.all
+            learned = np.maximum(prior[:k] * share, LEAST_PRIOR)
             prior = pad(learned[None], self.dtype)[0]
         return prior
 
@@ -332,12 +371,24 @@ class CollapsedLDAModel(WordModel):
         _, after = self._infer(*given, before[:0])
         return (after + self.doc_prior)[:, : self.n_components]
 
-    def lower_bound(self, point, batch):
+    def lower_bound(self, point, data):
         """Return a lower bound of the log-likelihood, by the shares of one more visit.
 
         Σ_d log B(α + n_d) / B(α) + Σ_k log B(η + N_k) / B(η) + Σ_dv c_dv H(γ_dv), the
         bound of mean field at the best posteriors of θ and β for these shares.
         """
+        sums = data.chunks().sum(partial(self.parts_of_bound, point))
+        own, k, counts = point.own, self.n_components, dense(sums, copy=False).sum_z
+        of_words = own.word_prior
+        totals = of_words.sum(axis=0, dtype=float)[:k]
+        if len(of_words) == 1:
+            totals = totals * len(counts)
+        of_topics = gammaln(totals) - gammaln(totals + column_sums(counts)[:k])
+        topics = of_topics.sum() + self._log_beta(counts, of_words, counts[:0, 0])
+        return float(sums.objective + topics)
+
+    def parts_of_bound(self, point, batch):
+        """Return the counts of words, and what documents have of the bound."""
         own, k = point.own, self.n_components
         rows = self._rows(point.sums, own, batch.rows.words)
         found = padded_zeros(*rows[0].shape, self.dtype)
@@ -355,15 +406,7 @@ class CollapsedLDAModel(WordModel):
         prior, lengths = own.doc_prior[:k].astype(float), after.sum(axis=1, dtype=float)
         documents = share @ (gammaln(prior.sum()) - gammaln(prior.sum() + lengths))
         documents += self._log_beta(after, own.doc_prior[None], weight)
-        of_words = own.word_prior
-        totals = of_words.sum(axis=0, dtype=float)[:k]
-        if len(of_words) == 1:
-            totals = totals * len(point.sums.deviation)
-        elif batch.rows.words.size:
-            of_words = of_words[batch.rows.words]
-        of_topics = gammaln(totals) - gammaln(totals + column_sums(found)[:k])
-        topics = of_topics.sum() + self._log_beta(found, of_words, weight[:0])
-        return float(documents + topics + sum(entropies))
+        return Statistics(word_rows(batch, found), float(documents + sum(entropies)))
 
     def _log_beta(self, counts, prior, weight):
         def part(*rows):

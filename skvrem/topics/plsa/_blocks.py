@@ -1,11 +1,34 @@
 """pLSA whose shares of topics live beside the documents."""
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvrem.topics._blocks import later, shares_beside
+from skvrem.data import beside_rows
 from skvrem.topics.plsa._model import PLSAModel, uniform_shares
+
+
+class Shares(NamedTuple):
+    """What lives beside documents: shares before a visit, and after it.
+
+    Attributes
+    ----------
+    before, after : skvrem.data._dask.Beside
+        Where a block is evaluated, arrays of shape (n_documents, K); before a first
+        visit NaN where they are not known.
+    """
+
+    before: Any
+    after: Any
+
+    #: What visits write to.
+    written = ("after",)
+
+    @classmethod
+    def of(cls, fresh):
+        """Return those that documents begin with, ``fresh(n_documents)`` of a block."""
+        return cls(beside_rows(fresh), beside_rows(fresh))
 
 
 class BlockPLSAModel(PLSAModel):
@@ -15,16 +38,23 @@ class BlockPLSAModel(PLSAModel):
     the visit that needs them.
     """
 
+    def own_of(self, own, point, documents):
+        """Return θ of the documents of a block, before a visit and after it."""
+        before, after = own
+        if np.isnan(before[:1]).any():
+            before[:] = self.found_anew(point, documents)
+        return before, after
+
     def uniform(self, n_documents):
         """Return θ of documents that nothing is known of."""
-        return shares_beside(partial(uniform_shares, self.n_components, self.dtype))
+        return Shares.of(partial(uniform_shares, self.n_components, self.dtype))
 
     def _before_and_after(self, theta):
         return theta
 
     def renew(self, own, sums):
         """Return θ as last visited, and room for those of the next visits."""
-        return later(own)
+        return Shares(own.after, beside_rows(own.after.fresh))
 
     def pack(self, point):
         """Return the point without θ, which do not travel."""
@@ -37,7 +67,7 @@ class BlockPLSAModel(PLSAModel):
     def refill(self, point, data):
         """Return the point with θ to be found anew, and no pass made."""
         fresh = partial(_unknown, len(self.doc_prior), self.dtype)
-        return point._replace(own=shares_beside(fresh)), 0.0
+        return point._replace(own=Shares.of(fresh)), 0.0
 
 
 def _unknown(width, dtype, n_documents):

@@ -10,6 +10,7 @@ from scipy.special import digamma, gammaln
 
 from skvrem import TemperedLDA
 from skvrem.solvers.estimate._svrg import SVRG
+from skvrem.data._batch import MemoryPartition
 from skvrem.topics._documents import as_documents
 from skvrem.topics.lda import _kernels_collapsed as kernels
 from skvrem.topics.lda._model_collapsed import CollapsedLDAModel
@@ -265,7 +266,9 @@ def test_the_lower_bound_is_what_it_says():
     for d, gamma in enumerate(expected.shares):
         for v, g in gamma.items():
             bound -= weight[d] * X[d, v] * (g * np.log(g)).sum()
-    assert model.lower_bound(point, batch) == pytest.approx(bound, rel=1e-9)
+    data = MemoryPartition([batch], 1.0)
+    data.chunks = lambda: data
+    assert model.lower_bound(point, data) == pytest.approx(bound, rel=1e-9)
 
 
 def stored_cvb0(X, k, alpha, eta, n_passes, seed):

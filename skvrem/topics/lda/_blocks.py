@@ -1,0 +1,58 @@
+"""Collapsed topics whose counts of documents live beside the documents."""
+
+from functools import partial
+
+import numpy as np
+
+from skvrem.data import beside_rows, lives_beside, sum_beside
+from skvrem.topics.lda._model_collapsed import CollapsedLDAModel, draws_of
+
+
+class BlockCollapsedLDAModel(CollapsedLDAModel):
+    """Collapsed topics of documents that lie in blocks elsewhere, and n_d with them."""
+
+    def own_of(self, own, point, documents):
+        """Return what a point has of the documents of a block."""
+        return own
+
+    def _counts_of(self, n_documents, width):
+        return beside_rows(partial(_zeros, width, self.dtype))
+
+    def _looked_at(self, own):
+        return lives_beside(own.chances)
+
+    def _to_look_at(self, own):
+        width, dtype = len(self.doc_prior), self.dtype
+        chances = beside_rows(partial(_zeros, width, dtype))
+        return own._replace(chances=chances, weight=beside_rows(partial(_flat, dtype)))
+
+    def _not_looked_at(self, own):
+        width = len(self.doc_prior)
+        nothing = np.empty((0, width), self.dtype), np.empty(0, self.dtype)
+        return own._replace(chances=nothing[0], weight=nothing[1])
+
+    def _swapped(self, own):
+        after = self._counts_of(None, len(self.doc_prior))
+        return own._replace(before=own.after, after=after)
+
+    def _draws(self, own, prior):
+        about = own.after, own.chances, own.weight
+        return sum_beside(partial(draws_of, prior), *about)
+
+    def pack(self, point):
+        """Return the point without what lives beside documents."""
+        own = self._not_looked_at(point.own)
+        return point._replace(own=own._replace(before=None, after=None))
+
+    def unpack(self, point):
+        """Return the point with counts to be found anew."""
+        none = self._counts_of(None, len(self.doc_prior))
+        return point._replace(own=point.own._replace(before=none, after=none.copy()))
+
+
+def _zeros(width, dtype, n_documents):
+    return np.zeros((n_documents, width), dtype)
+
+
+def _flat(dtype, n_documents):
+    return np.zeros(n_documents, dtype)
