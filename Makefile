@@ -18,6 +18,7 @@ help:
 	@echo "make demo      fit real and simulated data, print tables, save pictures (only=VRHMM)"
 	@echo "make test      lint, tests, doctests, tests with the oldest dependencies"
 	@echo "make thorough  laws and checks for every case, of which test takes one of a kind"
+	@echo "make kills     kills workers and clients of dask during fits, KILLS=50 times"
 	@echo "make lint      ruff check, ruff format --check, mypy of the solvers"
 	@echo "make fuzz      estimators, data and calls at random (SECONDS=600 SEED=100000)"
 	@echo "make mutants   errors made on purpose, which a test must see (COUNT=60 SEED=1)"
@@ -79,6 +80,11 @@ COUNT := 60
 # Every time others, unless SEED is given; at most 90 minutes on two cores.
 mutants: $(VENV)/.with-dev
 	$(BIN) -m tests.mutants --count $(COUNT) $(if $(filter-out file,$(origin SEED)),--seed $(SEED))
+
+# Fits on a cluster of dask, whose workers and clients are killed at random moments.
+KILLS := 50
+kills: $(VENV)/.with-dev
+	$(BIN) -m tests.kills --count $(KILLS) $(if $(filter-out file,$(origin SEED)),--seed $(SEED))
 
 # Without only= every table, which takes hours; quick=1 takes small sizes.
 bench: $(VENV)/.with-bench

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from scipy.special import digamma, gammaln
 
 from skvrem import TemperedLDA
-from skvrem.solvers.estimate._svrg import SVRG
 from skvrem.data._batch import MemoryPartition
+from skvrem.solvers.estimate._svrg import SVRG
 from skvrem.topics._documents import as_documents
 from skvrem.topics.lda import _kernels_collapsed as kernels
 from skvrem.topics.lda._model_collapsed import CollapsedLDAModel

@@ -1,0 +1,279 @@
+"""Kill workers and clients at random moments of fits on dask.
+
+    python -m tests.kills --count 50 --seed 0
+
+Every fit is made once without a fault. Then, in turn, a worker of a LocalCluster is
+killed at a random moment of a fit, which has to end where the unbroken one did; or the
+process that fits and writes a checkpoint is, and another goes on from there, with the
+array loaded again. All kills are by SIGKILL. Ends are compared by the objective, within
+the fit's own tolerance.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skvrem import (
+    VRPLSA,
+    BayesianLogisticRegression,
+    Checkpoint,
+    FactorialMixture,
+    HierarchicalSoftmaxClassifier,
+    SBMLogisticRegression,
+    TemperedLDA,
+    VRGaussianMixture,
+)
+
+N_WORKERS, N_CHUNKS, ROWS = 2, 6, 4000
+#: Seconds that a kill may come after a fit of known length has begun, as a share.
+LATEST = 0.9
+START = {"random_state": 0, "n_init": 1}
+
+
+class Fit(NamedTuple):
+    """An estimator, what it is fitted to, and how near its ends have to be."""
+
+    model: Any
+    rows: str
+    y: bool = False
+    groups: bool = False
+    within: float = 1e-5
+
+
+FITS = {
+    "mixture": Fit(
+        VRGaussianMixture(4, solver="batch", max_iter=60, tol=1e-7, **START), "points"
+    ),
+    "mixture, svrg": Fit(
+        VRGaussianMixture(4, solver="svrg", max_iter=30, tol=1e-7, **START), "points"
+    ),
+    "factorial": Fit(
+        FactorialMixture(3, tempering=None, max_iter=25, tol=1e-6, **START),
+        "points",
+        within=1e-3,  # codes of a checkpoint begin anew
+    ),
+    "logistic": Fit(SBMLogisticRegression(tol=1e-6), "points", True),
+    "logistic, svrg": Fit(
+        SBMLogisticRegression(solver="svrg", tol=1e-5, max_iter=50, random_state=0),
+        "points",
+        True,
+    ),
+    "groups": Fit(
+        BayesianLogisticRegression(varying="all"), "points", True, True, within=0.02
+    ),
+    "hierarchical": Fit(
+        HierarchicalSoftmaxClassifier(posterior="meanfield"),
+        "points",
+        True,
+        True,
+        within=0.02,
+    ),
+    "plsa": Fit(
+        VRPLSA(5, solver="batch", max_iter=25, tol=1e-5, random_state=0),
+        "documents",
+        within=1e-2,  # shares of a checkpoint are found anew
+    ),
+    "lda": Fit(
+        TemperedLDA(5, solver="batch", max_iter=40, tol=1e-5, random_state=0),
+        "documents",
+        within=1e-2,
+    ),
+}
+
+
+def load(fit):
+    """Return the dask arrays of a fit, kept by the workers."""
+    import dask.array as da
+    from distributed import wait
+
+    n, rng = N_CHUNKS * ROWS, np.random.default_rng(0)
+    normal = da.random.default_rng(0).normal
+    if fit.rows == "documents":
+        topics = rng.dirichlet(np.full(60, 0.1), 5)
+
+        def draw(block):
+            own = np.random.default_rng(int(1e6 * abs(block[0, 0])) % 2**31)
+            shares = own.dirichlet(np.full(5, 0.3), len(block))
+            return own.multinomial(40, shares @ topics).astype(float)
+
+        X = normal(size=(n // 4, 60), chunks=(ROWS // 4, 60)).map_blocks(
+            draw, dtype=float
+        )
+    else:
+        means = 1.5 * rng.normal(size=(4, 6))
+        labels = da.random.default_rng(1).integers(4, size=n, chunks=ROWS)
+        X = labels.map_blocks(
+            lambda own: means[own], chunks=((ROWS,) * N_CHUNKS, (6,)), new_axis=1
+        )
+        X = X + normal(size=(n, 6), chunks=(ROWS, 6))
+    given = {"X": X.persist()}
+    if fit.y:
+        noise = da.random.default_rng(2).logistic(size=n, chunks=ROWS)
+        given["y"] = (X[:, 0] - X[:, 1] + noise > 0.0).astype(int).persist()
+    if fit.groups:
+        given["groups"] = np.arange(n) % 12
+    wait([part for part in given.values() if hasattr(part, "dask")])
+    return given
+
+
+def fitted(model, given):
+    """Fit a model, in silence."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(**given)
+
+
+def objective(model):
+    """Return the objective that a fit has ended with."""
+    return float(model.history_["objective"][-1])
+
+
+def copy_of(fit):
+    """Return the estimator of a fit, as it was made."""
+    return type(fit.model)(**fit.model.get_params(deep=False))
+
+
+def kill_worker(client, delay, rng):
+    """Kill a worker so many seconds from now; return what ends the waiting."""
+    over = threading.Event()
+    pids = list(client.run(os.getpid).values())
+    pid = int(rng.choice(pids))
+
+    def strike():
+        if not over.wait(delay):
+            os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    return over, thread
+
+
+def worker_killed(fit, given, client, seconds, rng):
+    """Return the model of a fit of which a worker was killed, and whether it was."""
+    client.wait_for_workers(N_WORKERS, timeout=120)
+    over, thread = kill_worker(client, rng.uniform(0.0, LATEST) * seconds, rng)
+    try:
+        model = fitted(copy_of(fit), given)
+    finally:
+        struck = not thread.is_alive()
+        over.set()
+        thread.join()
+    return model, struck
+
+
+def client_killed(name, fit, client, seconds, rng, folder):
+    """Return the model of a fit whose process was killed, and whether it was."""
+    path = Path(folder) / f"{name}.skvrem"
+    path.unlink(missing_ok=True)
+    address = client.scheduler.address
+    command = [sys.executable, "-m", "tests.kills", "--fit", name, "--at", address]
+    process = subprocess.Popen(
+        [*command, "--path", str(path)], stdout=subprocess.PIPE, text=True
+    )
+    process.stdout.readline()  # it has begun
+    time.sleep(rng.uniform(0.0, LATEST) * seconds)
+    struck = process.poll() is None
+    process.kill()
+    process.wait()
+    given = load(fit)
+    if not path.exists():
+        return fitted(copy_of(fit), given), struck
+    return fitted(Checkpoint.load(path).set_params(warm_start=True), given), struck
+
+
+def fit_alone(name, address, path):
+    """Fit in a process of its own, and say when that begins."""
+    from distributed import Client
+
+    fit = FITS[name]
+    with Client(address):
+        given = load(fit)
+        print("began", flush=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            Checkpoint(path, every=1).fit(copy_of(fit), **given)
+
+
+def run(count, seed, only=""):
+    """Kill so often; return the fits that ended elsewhere, and how many were struck."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    rng, wrong, struck = np.random.default_rng(seed), [], 0
+    names = [name for name in FITS if only in name]
+    quiet = {"distributed.comm.timeouts.connect": "60s"}
+    with (
+        dask.config.set(quiet),
+        LocalCluster(
+            n_workers=N_WORKERS, threads_per_worker=1, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        unbroken, seconds = {}, {}
+        for name in names:
+            given = load(FITS[name])
+            fitted(copy_of(FITS[name]), given)  # kernels
+            began = time.perf_counter()
+            unbroken[name] = fitted(copy_of(FITS[name]), given)
+            seconds[name] = time.perf_counter() - began
+            print(f"{name}: {seconds[name]:.1f} s, {objective(unbroken[name]):.9g}")
+        for number in range(count):
+            name = names[number // 2 % len(names)]
+            fit, of_client = FITS[name], number % 2 == 1
+            try:
+                if of_client:
+                    how = name, fit, client, seconds[name], rng, folder
+                    model, hit = client_killed(*how)
+                else:
+                    how = fit, load(fit), client, seconds[name], rng
+                    model, hit = worker_killed(*how)
+                off = abs(objective(model) - objective(unbroken[name]))
+            except Exception as error:  # which the run goes on after
+                off, hit = np.inf, True
+                print(f"  {type(error).__name__}: {error}")
+            struck += hit
+            good = off <= fit.within
+            what = "client" if of_client else "worker"
+            late = "" if hit else ", too late"
+            print(
+                f"{number + 1}: {name}, {what} killed{late}: off by {off:.2g}"
+                f"{'' if good else ' WRONG'}",
+                flush=True,
+            )
+            if not good:
+                wrong.append((name, what, off))
+    return wrong, struck
+
+
+def main():
+    """Kill, or be killed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="fits whose name holds this")
+    for name in ("--fit", "--at", "--path"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.fit:
+        with contextlib.suppress(KeyboardInterrupt):
+            fit_alone(given.fit, given.at, given.path)
+        return
+    wrong, struck = run(given.count, given.seed, given.only)
+    print(f"{given.count} fits, {struck} struck, {len(wrong)} ended elsewhere")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
