@@ -207,7 +207,7 @@ class HMMModel(Averaging):
         )
         return AveragingPoint(parameters, statistics)
 
-    def fit_clusters(self, rows, picked, members, features=None):
+    def fit_clusters(self, rows, picked, members):
         """Return the emissions' parameters that rows of clusters are likeliest under.
 
         Parameters
@@ -216,24 +216,20 @@ class HMMModel(Averaging):
         picked : ndarray of int of shape (n_picked,)
         members : ndarray of shape (n_picked, n_states * n_parts)
             Which cluster each is in.
-        features : ndarray of shape (n_picked, n_merged), default=None
-            Of the picked rows, where they are known and do not follow the parameters.
         """
         emission, every = self.emission, np.full(members.shape, 1.0 / len(members))
         moves = emission.follows and not emission.exact
         weight = SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None]
         packed = emission.blank()
-        if features is None and not emission.follows:
-            features = rows.features(picked)
         for clusters in (False, True):  # all rows first
             for _ in range(START_STEPS if moves else 1):
                 # What no picked row holds must not be impossible in every state.
                 if emission.excludes:
                     sums = self._mean_sums(rows, packed)
                 else:
-                    sums = self._sums(rows, picked, every, packed, features)
+                    sums = self._sums(rows, picked, every, packed)
                 if clusters:
-                    own = self._sums(rows, picked, members, packed, features)
+                    own = self._sums(rows, picked, members, packed)
                     sums = own + weight * sums
                 before = packed
                 packed = emission.maximize(sums, before, True)
@@ -241,16 +237,15 @@ class HMMModel(Averaging):
                     break
         return packed
 
-    def _sums(self, rows, picked, members, packed, features=None):
+    def _sums(self, rows, picked, members, packed):
         """Return sums of the families' features over rows that states weigh so."""
         emission, collected = self.emission, ()
         if emission.follows:
             states = members.reshape(len(members), emission.n_states_, -1).sum(axis=2)
             collected = (rows.collect(picked, states, packed),)
-        if features is None:
-            features = rows.features(picked, packed if emission.follows else None)
-        sums = self.features.expand(members.T @ features)
-        return emission.complete(sums, packed, *collected)
+        parameters = packed if emission.follows else None
+        found = rows.weighted_features(picked, members, parameters)
+        return emission.complete(self.features.expand(found), packed, *collected)
 
     def _mean_sums(self, rows, packed):
         """Return means of the families' features over all rows, in every state."""

@@ -37,8 +37,6 @@ class Sample(NamedTuple):
         What is clustered to find a start.
     known : ndarray of int, or None
         States that are known, -1 where not.
-    features : ndarray, or None
-        Of families whose features do not follow the parameters.
     windows : tuple of ndarray
         Means of Z over windows, standardised, and how many rows a window has.
     """
@@ -47,7 +45,6 @@ class Sample(NamedTuple):
     edges: np.ndarray
     Z: np.ndarray
     known: np.ndarray | None
-    features: np.ndarray | None
     windows: tuple
 
 
@@ -64,8 +61,7 @@ def take_sample(model, data, rng):
     first = np.arange(0, len(Z), window)
     counts = np.diff(np.append(first, len(Z)))
     windows = _standard(np.add.reduceat(Z, first, axis=0) / counts[:, None]), counts
-    features = None if emission.follows else rows.features(picked)
-    return Sample(picked, edges, Z, known, features, windows)
+    return Sample(picked, edges, Z, known, windows)
 
 
 def starting_parameters(model, data, method, rng, sample=None):
@@ -91,7 +87,7 @@ def starting_parameters(model, data, method, rng, sample=None):
     rows, inputs = data.rows, data.inputs
     emission, n = model.emission, model.emission.n_states_
     sample = take_sample(model, data, rng) if sample is None else sample
-    picked, edges, Z, known, features, windows = sample
+    picked, edges, Z, known, windows = sample
     inside = np.delete(np.arange(1, len(picked)), edges[1:] - 1)
     phases, parts = model.transitions.phases, emission.n_parts
     if phases is not None and known is None:
@@ -111,7 +107,7 @@ def starting_parameters(model, data, method, rng, sample=None):
     if parts > 1:
         inner = _parts(_standard(Z), labels, n, parts, rng)
     members = (inner[:, None] == np.arange(n * parts)).astype(float)
-    packed = model.fit_clusters(rows, picked, members, features)
+    packed = model.fit_clusters(rows, picked, members)
     packed = emission.given_start(packed)
     before = None if inputs is None else inputs[picked[inside - 1]]
     pairs = model.transitions.start(labels[inside - 1], labels[inside], before)

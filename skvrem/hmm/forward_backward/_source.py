@@ -11,9 +11,12 @@ from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Passes
 from skvrem.hmm.forward_backward._model_sums import SummedPasses, suits
 from skvrem.utils._algebra import read_only
+from skvrem.utils._parallel import row_chunks
 
 # Numbers made at a time where all rows are looked at.
 BLOCK = 1 << 20
+# Rows whose features are made at a time where some rows are looked at.
+FEATURE_ROWS = 1024
 
 
 class SequenceRows:
@@ -101,6 +104,21 @@ class SequenceRows:
         columns = self.take(selection, parameters)
         columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
         return columns[:, self.first] * columns[:, self.second]
+
+    def weighted_features(self, selection, weights, parameters=None):
+        """Return the sums of features over rows that states have such weights in.
+
+        Weights are of shape (n_rows, n_states). Products of a few rows at a time: there
+        may be many of them.
+        """
+        columns = self.take(selection, parameters)
+        columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
+        total = np.zeros((weights.shape[1], len(self.first)))
+        for start, stop in row_chunks(0, len(columns), FEATURE_ROWS):
+            some = columns[start:stop]
+            products = some[:, self.first] * some[:, self.second]
+            total += weights[start:stop].T @ products
+        return total
 
     def mean_features(self, parameters=None):
         """Return the means of the features over all rows, of no parameters once."""
