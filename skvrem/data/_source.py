@@ -47,13 +47,24 @@ class ArraySource:
         to reach as its neighbour.
     targets, groups : ndarray of shape (n_units, ...), or None
         What a model is told of the rows beside their weights.
+    stands_for : int or None
+        How many rows have the same sums, where these were made of more.
     """
 
     #: Rows live elsewhere: full passes travel light, minibatches do not.
     remote = False
 
-    def __init__(self, rows, n_units, weight, run=1, targets=None, groups=None):
-        self.rows = rows
+    def __init__(
+        self,
+        rows,
+        n_units,
+        weight,
+        run=1,
+        targets=None,
+        groups=None,
+        stands_for=None,
+    ):
+        self.rows, self.stands_for = rows, stands_for
         self.n_units = n_units
         self.weight = weight
         self.run = run
@@ -150,7 +161,7 @@ class ArraySource:
         return RowBatch(rows, *ends, targets, groups)
 
 
-def as_source(X, sample_weight=None, targets=None, groups=None):
+def as_source(X, sample_weight=None, targets=None, groups=None, stands_for=None):
     """Return the source for X, chosen by its type.
 
     Parameters
@@ -160,6 +171,8 @@ def as_source(X, sample_weight=None, targets=None, groups=None):
         One positive weight a unit.
     targets, groups : ndarray of shape (n_units, ...), default=None
         What the model is told of the rows beside their weights.
+    stands_for : int, default=None
+        How many rows have the same sums, where these were made of more.
     """
     if is_dask(X):
         from skvrem.data._dask import Columns, open_blocks
@@ -169,7 +182,7 @@ def as_source(X, sample_weight=None, targets=None, groups=None):
     weight = read_only(
         np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
     )
-    beside = {"targets": targets, "groups": groups}
+    beside = {"targets": targets, "groups": groups, "stands_for": stands_for}
     if sp.issparse(X):
         mapped, rows = is_memmap(X.data), csr_rows(X)
         row_bytes = X.nnz * (X.data.itemsize + rows.indices.itemsize) // X.shape[0]

@@ -468,6 +468,38 @@ def test_a_regression_answers_with_deviations(fitted):
     np.testing.assert_allclose(deviation.compute(), expected[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize("posterior", ["auto", "meanfield"])
+def test_a_gaussian_regression_is_of_sums_over_blocks(posterior, monkeypatch):
+    """One pass makes them, and the fit goes on here, whatever its epochs."""
+    from skvrem.data._dask import DaskPartition
+
+    calls = []
+    for name in ("sum", "reduce"):
+        method = getattr(DaskPartition, name)
+
+        def counted(partition, *given, method=method):
+            calls.append(partition)
+            return method(partition, *given)
+
+        monkeypatch.setattr(DaskPartition, name, counted)
+    weight = WEIGHT * (np.arange(N) >= 250)  # the first block weighs nothing
+    y = X @ np.arange(4.0) + RNG.normal(size=N)
+    model = BayesianGLMRegressor(posterior=posterior)
+    here = clone(model).fit(X, y, sample_weight=weight)
+    with dask.config.set(scheduler="synchronous"):
+        there = clone(model).fit(da.from_array(X, (CHUNKS, 2)), y, sample_weight=weight)
+    assert len(calls) == 2  # of moments, which are checked, and of sums
+    assert there.n_samples_seen_ == there.batch_size_ == N
+    for name in ("coef_", "coef_std_", "intercept_std_", "noise_scale_", "elbo_"):
+        np.testing.assert_allclose(
+            getattr(there, name), getattr(here, name), rtol=1e-9, err_msg=name
+        )
+    # The sums go on with a stream.
+    for one in (here, there):
+        one.partial_fit(X[:100] + 0.1, y[:100])
+    np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-9)
+
+
 def test_fewer_rows_than_coefficients():
     rng = np.random.default_rng(1)
     rows, y = rng.normal(size=(30, 50)), np.arange(30) % 2
@@ -614,6 +646,8 @@ def table():
         kind = type(case.model)
         known = found.setdefault(kind.__name__, dict.fromkeys(COLUMNS, ""))
         counts = "of matches" if kind is BradleyTerry else "full passes"
+        if kind is BayesianGLMRegressor:
+            counts = "full passes; Gaussian of sums"
         known["fit"] = "of moments" if kind is BayesianPPCA else counts
         known["sparse chunks"] = "yes" if case.sparse or known["sparse chunks"] else ""
         visited = "visited" if kind in VISITED else "refused"

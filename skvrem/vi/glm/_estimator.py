@@ -186,7 +186,8 @@ class GaussianPosterior(
         given = X, y, sample_weight, self, not go_on
         data, targets, dtype = self._open(*given, **more)
         # Columns of a later batch may hardly vary: what was before tells them apart.
-        if not go_on and self.fit_intercept and not data.sparse:
+        seen_by_sums = getattr(data, "stands_for", None)
+        if not go_on and self.fit_intercept and not data.sparse and not seen_by_sums:
             if data.remote:
                 check_moments(column_moments(data).plain)
             else:
@@ -238,10 +239,10 @@ class GaussianPosterior(
         if point is None:
             point = model.start(mean, rows, rng)
 
-        moved, plan = model, plan.stepping(1.0, data.n_units)
+        moved, plan = model, plan.stepping(1.0, seen_by_sums or data.n_units)
         if plan.name != "batch":
             moved, plan = self._stepping(model, data, plan, point)
-        n_units = new[0].n_units
+        n_units = seen_by_sums or new[0].n_units
 
         def describe(point, objective):
             return {

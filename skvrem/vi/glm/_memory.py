@@ -65,6 +65,16 @@ class Gram(NamedTuple):
             before = cls(*parts, prior)._reduced()
         return before
 
+    @classmethod
+    def of_blocks(cls, data):
+        """Return the sums of rows that lie elsewhere, whose batches bring targets."""
+        return data.chunks().reduce(_gram_of_block, cls.joined)
+
+    def joined(self, other):
+        """Return the sums of these rows and others."""
+        parts = map(_joined, self[:3], other[:3])
+        return Gram(*parts, self.prior)._reduced()
+
     def _reduced(self):
         """Return as few rows as have these sums."""
         rows, targets, weight, prior = self
@@ -86,6 +96,10 @@ class Gram(NamedTuple):
         weight = _joined(self.weight, _weight(data))
         source = as_source(rows, weight)
         return self.prior, source, _joined(self.targets, targets)
+
+
+def _gram_of_block(batch):
+    return Gram.of(batch, batch.targets, None)
 
 
 class Memory(NamedTuple):

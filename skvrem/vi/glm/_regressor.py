@@ -31,7 +31,7 @@ from skvrem.data import (
 from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._validation import among, check_magnitude, check_weight
 from skvrem.vi.gaussian._answers import deviation, quantile, tail_of
-from skvrem.vi.gaussian._guards import checked, feature_scales
+from skvrem.vi.gaussian._guards import check_moments, checked, feature_scales
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import (
@@ -490,7 +490,20 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         given = self, X, y, sample_weight, reset
         data, seen = open_blocks(*given, self._target_kind, offset)
         data = self._with_targets(data, seen)
+        if self._has_sums(data):
+            if self.fit_intercept and not data.sparse:
+                check_moments(column_moments(data).plain)
+            sums, n_rows = Gram.of_blocks(data), data.n_units
+            few = as_source(sums.rows, sums.weight, stands_for=n_rows)
+            return few, sums.targets, data.dtype
         return *few_in_memory(self, data), data.dtype
+
+    def _has_sums(self, data):
+        """Whether few rows, with the sums of those elsewhere, have their posterior."""
+        passes = among(self.solver, ("auto", "batch"))
+        size = data.n_features + self.fit_intercept
+        small = size < MOST_IN_GRAM and size + 1 < data.n_units
+        return self.family == "gaussian" and passes and small
 
     def _with_targets(self, data, seen):
         return data.with_columns(partial(_targets_of_block, self._of_parameters()))
