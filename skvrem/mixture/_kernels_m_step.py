@@ -27,7 +27,8 @@ def translate(sums, delta, out):
     k, d = delta.shape
     squares = k + k * d
     dense = sums.size - squares - 2 > k * d
-    out[:] = sums
+    for i in range(sums.size):
+        out[i] = sums[i]
     for c in range(k):
         for i in range(d):
             at = k + c * d + i
@@ -125,6 +126,17 @@ def _factor(covariances, own, reg_covar, lower, factors):
 
 
 @kernel
+def _copy(before, own, after):
+    """Take over a matrix or a row: an assignment would take seconds to compile."""
+    for i in range(before.shape[1]):
+        if before.ndim == 3:
+            for j in range(before.shape[2]):
+                after[own, i, j] = before[own, i, j]
+        else:
+            after[own, i] = before[own, i]
+
+
+@kernel
 def maximize(sums, reference, reg_covar, least, repair, before, after, left):
     r"""M step: R of flat statistics, about a reference c.
 
@@ -162,7 +174,8 @@ def maximize(sums, reference, reg_covar, least, repair, before, after, left):
         if not (known and _factor(covariances, own, reg_covar, lower, factors)):
             if not repair:
                 return -1
-            covariances[own], factors[own] = before[2][own], before[3][own]
+            _copy(before[2], own, covariances)
+            _copy(before[3], own, factors)
             for c in range(k):
                 left[c] = left[c] or shared or c == own
     for c in range(k):
