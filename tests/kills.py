@@ -35,7 +35,7 @@ from skvrem import (
     VRGaussianMixture,
 )
 
-N_WORKERS, N_CHUNKS, ROWS = 2, 6, 4000
+N_WORKERS, N_CHUNKS, ROWS = 2, 4, 2000
 #: Seconds that a kill may come after a fit of known length has begun, as a share.
 LATEST = 0.9
 START = {"random_state": 0, "n_init": 1}
@@ -161,7 +161,6 @@ def kill_worker(client, delay, rng):
 
 def worker_killed(fit, given, client, seconds, rng):
     """Return the model of a fit of which a worker was killed, and whether it was."""
-    client.wait_for_workers(N_WORKERS, timeout=120)
     over, thread = kill_worker(client, rng.uniform(0.0, LATEST) * seconds, rng)
     try:
         model = fitted(copy_of(fit), given)
@@ -205,6 +204,16 @@ def fit_alone(name, address, path):
             Checkpoint(path, every=1).fit(copy_of(fit), **given)
 
 
+def repaired(cluster, client):
+    """Wait for the workers; start them all where one has not come back in time."""
+    try:
+        client.wait_for_workers(N_WORKERS, timeout=60)
+    except TimeoutError:  # a nanny that found the machine too slow
+        cluster.scale(0)
+        cluster.scale(N_WORKERS)
+        client.wait_for_workers(N_WORKERS, timeout=300)
+
+
 def run(count, seed, only=""):
     """Kill so often; return the fits that ended elsewhere, and how many were struck."""
     import dask
@@ -232,6 +241,7 @@ def run(count, seed, only=""):
         for number in range(count):
             name = names[number // 2 % len(names)]
             fit, of_client = FITS[name], number % 2 == 1
+            repaired(cluster, client)
             try:
                 if of_client:
                     how = name, fit, client, seconds[name], rng, folder
