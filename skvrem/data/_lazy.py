@@ -190,11 +190,11 @@ def open_remote(
 def beside_rows(fresh):
     """Return numbers of each row of dask that stay there: ``fresh(n_rows)`` of a block.
 
-    See :class:`skvrem.data._dask.Beside`.
+    See :class:`skvrem.data._dask.RowState`.
     """
-    from skvrem.data._dask import Beside
+    from skvrem.data._dask import RowState
 
-    return Beside(fresh)
+    return RowState(fresh)
 
 
 def lives_beside(numbers):

@@ -16,17 +16,18 @@ from skvrem.data._dask._containers import (
     parts_of,
     stacked,
 )
-from skvrem.data._dask._partition import Beside, DaskPartition, sum_of_besides
+from skvrem.data._dask._partition import DaskPartition, RowState, sum_of_besides
 from skvrem.data._dask._source import DaskSource, open_blocks
-from skvrem.data._dask._tasks import add_up, call, compute, keep, send
+from skvrem.data._dask._tasks import add_up, apply, call, compute, keep, send
 
 __all__ = [
-    "Beside",
     "Columns",
     "DaskPartition",
     "DaskSource",
+    "RowState",
     "add_up",
     "answers",
+    "apply",
     "array_of",
     "as_rows",
     "call",

@@ -11,7 +11,7 @@ from skvrem.data._dask._containers import (
     blocks_of,
     check_lengths,
 )
-from skvrem.data._dask._tasks import call_with, compute, delayed, joined, send
+from skvrem.data._dask._tasks import apply, compute, delayed, joined, send
 from skvrem.utils._remote import is_frame, of_dask
 
 
@@ -83,8 +83,7 @@ def total(function, X, columns):
     blocks, names, parts = _opened(X, columns)
     function = send(partial(_part_of_total, function, names))
     layer = [
-        delayed(call_with)(function, *block)
-        for block in zip(blocks, *parts, strict=True)
+        delayed(apply)(function, *block) for block in zip(blocks, *parts, strict=True)
     ]
     return joined(layer, np.add)
 

@@ -12,7 +12,7 @@ from skvrem.data._batch import RowBatch, csr_rows, sparse
 from skvrem.data._dask._containers import Columns
 from skvrem.data._dask._tasks import (
     add,
-    call_with,
+    apply,
     compute,
     delayed,
     joined,
@@ -122,7 +122,7 @@ class DaskPartition:
     """Batches of the blocks of a source.
 
     A function of a batch is evaluated where the batch lies. Fields of named tuples that
-    it was made of (a partial) may be `Beside`: it sees the numbers of the block's own
+    it was made of (a partial) may be `RowState`: it sees the numbers of the block's own
     rows in their place. What is kept of a batch (an entry of a table) stays there.
 
     Parameters
@@ -177,7 +177,7 @@ class DaskPartition:
 
     def _tasks(self, what, function):
         """One for each block with rows, to be made where these are."""
-        source, task, beside = self.source, delayed(what), BesideRows(function)
+        source, task, beside = self.source, delayed(what), RowStates(function)
         sent = send(beside.function)
         blocks = zip(self.cuts, source.parts, source.by_block, strict=True)
         if not beside:
@@ -271,7 +271,7 @@ class DaskPartition:
         return compute(answer)[0], entry
 
     def _task_of(self, function, visit, entry):
-        beside, cut = BesideRows(function), self.cuts[visit.part]
+        beside, cut = RowStates(function), self.cuts[visit.part]
         where = cut, visit.rows, *visit.columns, visit.number, visit.index, entry
         if not beside:
             return delayed(_visit)(beside.function, *where), beside
@@ -283,7 +283,7 @@ class DaskPartition:
     def mapped(self, function, table):
         """Return the table of ``function(entry)``."""
         function = send(function)
-        return keep([delayed(call_with)(function, entry) for entry in table])
+        return keep([delayed(apply)(function, entry) for entry in table])
 
     def total(self, table):
         """Return the sum of the entries of a table."""
@@ -338,7 +338,7 @@ def _visit(function, cut, *where):
 # Beside the rows
 
 
-class Beside:
+class RowState:
     """Numbers of each row that live beside the rows, where these lie.
 
     What a pass writes to is kept there for the next one. dask makes it again where it
@@ -356,7 +356,7 @@ class Beside:
 
     def copy(self):
         """Return the same numbers, to be written to."""
-        return Beside(self.fresh, None if self.blocks is None else list(self.blocks))
+        return RowState(self.fresh, None if self.blocks is None else list(self.blocks))
 
     def __getstate__(self):
         return {"fresh": self.fresh, "blocks": None}
@@ -366,10 +366,10 @@ def sum_of_besides(function, besides):
     """Return the sum of a function of what lives beside the rows of each block."""
     function = send(function)
     states = zip(*(one.blocks for one in besides), strict=True)
-    return joined([delayed(call_with)(function, *own) for own in states], add)
+    return joined([delayed(apply)(function, *own) for own in states], add)
 
 
-class BesideRows:
+class RowStates:
     """What a function is told that lives beside rows; false where there is nothing.
 
     Parameters
@@ -389,7 +389,7 @@ class BesideRows:
             (number, name)
             for number, argument in enumerate(getattr(function, "args", ()))
             for name in getattr(argument, "_fields", ())
-            if isinstance(getattr(argument, name), Beside)
+            if isinstance(getattr(argument, name), RowState)
         ]
         self.besides = [getattr(function.args[i], name) for i, name in places]
         self.written = [name in function.args[i].written for i, name in places]

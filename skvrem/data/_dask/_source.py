@@ -19,8 +19,8 @@ from skvrem.data._dask._containers import (
     floats,
     rowwise,
 )
-from skvrem.data._dask._partition import Beside, DaskPartition, batch_of
-from skvrem.data._dask._tasks import call_with, compute, delayed, keep, send
+from skvrem.data._dask._partition import DaskPartition, RowState, batch_of
+from skvrem.data._dask._tasks import apply, compute, delayed, keep, send
 
 
 def open_blocks(X, look, columns=None, numbers=True):
@@ -54,7 +54,7 @@ def open_blocks(X, look, columns=None, numbers=True):
     rows = list(X.to_delayed()[:, 0])
     check = send(partial(_look, look))
     tasks = [
-        delayed(call_with)(check, block, *parts)
+        delayed(apply)(check, block, *parts)
         for block, parts in zip(rows, rowwise(blocks, len(rows)), strict=True)
     ]
     seen = compute(*tasks)
@@ -62,7 +62,7 @@ def open_blocks(X, look, columns=None, numbers=True):
     return source, [one[1] for one in seen]
 
 
-class Facts(NamedTuple):
+class BlockFacts(NamedTuple):
     """Of the rows of a block: how many, their entries, weights, and how many of these.
 
     `entries` are None but for sparse rows.
@@ -85,7 +85,7 @@ def _look(look, rows, *columns):
 def _facts(block):
     rows, weight = block[:2]
     n = rows.shape[0]
-    return Facts(
+    return BlockFacts(
         n,
         int(rows.nnz) if sp.issparse(rows) else None,
         float(n if weight is None else weight.sum()),
@@ -101,7 +101,7 @@ class DaskSource:
     rows : list of dask.delayed.Delayed
         Whole rows, an array or a CSR matrix each.
     columns : Columns of lists of dask.delayed.Delayed
-    facts : list of Facts
+    facts : list of BlockFacts
     n_features : int
     dtype : dtype
         Of the rows.
@@ -124,8 +124,8 @@ class DaskSource:
         self.n_weighted = sum(one.n_weighted for one in facts)
 
     def beside(self, fresh):
-        """Return numbers of each row, ``fresh(n_rows)`` of a block; see `Beside`."""
-        return Beside(fresh)
+        """Return numbers of each row, ``fresh(n_rows)`` of a block; see `RowState`."""
+        return RowState(fresh)
 
     def with_columns(self, function):
         """Return the source with other columns, made of these block by block, and kept.
@@ -138,7 +138,7 @@ class DaskSource:
         make = send(partial(_made, function))
         made = keep(
             [
-                delayed(call_with)(make, facts, *parts)
+                delayed(apply)(make, facts, *parts)
                 for facts, parts in zip(self.facts, self.by_block, strict=True)
             ]
         )

@@ -71,7 +71,8 @@ def kept_slices(array, edges):
     return kept + keep(some)
 
 
-def call_with(function, *arguments):
+def apply(function, *arguments):
+    """Return what a function, which a task may have made, says of its arguments."""
     return function(*arguments)
 
 

@@ -101,7 +101,7 @@ class Draws(NamedTuple):
 
 
 def draws_of(prior, after, chances, weight):
-    """Return the `Draws` of documents whose fields are those of `Documents`."""
+    """Return the `Draws` of documents whose fields are those of `CollapsedState`."""
 
     def draws(*documents):
         found = np.zeros(len(prior))

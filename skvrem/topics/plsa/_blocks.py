@@ -9,12 +9,12 @@ from skvrem.data import beside_rows
 from skvrem.topics.plsa._model import PLSAModel, uniform_shares
 
 
-class Shares(NamedTuple):
+class RowShares(NamedTuple):
     """What lives beside documents: shares before a visit, and after it.
 
     Attributes
     ----------
-    before, after : skvrem.data._dask.Beside
+    before, after : skvrem.data._dask.RowState
         Where a block is evaluated, arrays of shape (n_documents, K); before a first
         visit NaN where they are not known.
     """
@@ -34,8 +34,8 @@ class Shares(NamedTuple):
 class BlockPLSAModel(PLSAModel):
     """pLSA of documents that lie in blocks elsewhere, and their θ with them.
 
-    A point's own are `Shares`. θ that are not known are found anew from the topics, by
-    the visit that needs them.
+    A point's own are `RowShares`. θ that are not known are found anew from the topics,
+    by the visit that needs them.
     """
 
     def own_of(self, own, point, documents):
@@ -47,14 +47,14 @@ class BlockPLSAModel(PLSAModel):
 
     def uniform(self, n_documents):
         """Return θ of documents that nothing is known of."""
-        return Shares.of(partial(uniform_shares, self.n_components, self.dtype))
+        return RowShares.of(partial(uniform_shares, self.n_components, self.dtype))
 
     def _before_and_after(self, theta):
         return theta
 
     def renew(self, own, sums):
         """Return θ as last visited, and room for those of the next visits."""
-        return Shares(own.after, beside_rows(own.after.fresh))
+        return RowShares(own.after, beside_rows(own.after.fresh))
 
     def pack(self, point):
         """Return the point without θ, which do not travel."""
@@ -67,7 +67,7 @@ class BlockPLSAModel(PLSAModel):
     def refill(self, point, data):
         """Return the point with θ to be found anew, and no pass made."""
         fresh = partial(_unknown, len(self.doc_prior), self.dtype)
-        return point._replace(own=Shares.of(fresh)), 0.0
+        return point._replace(own=RowShares.of(fresh)), 0.0
 
 
 def _unknown(width, dtype, n_documents):
