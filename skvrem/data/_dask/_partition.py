@@ -95,7 +95,7 @@ def _own(values):
     return values if writeable else values.copy()
 
 
-class Visit(NamedTuple):
+class RemoteBatch(NamedTuple):
     """A batch that lies elsewhere.
 
     Attributes
@@ -195,7 +195,7 @@ class DaskPartition:
     # Visits
 
     def shuffled(self, rng):
-        """Yield a `Visit` for every batch, those of two blocks at a time.
+        """Yield a `RemoteBatch` for every batch, those of two blocks at a time.
 
         These are kept where they lie until all of their batches have been visited, and
         the two after them are made meanwhile: what is loaded lazily is loaded once.
@@ -227,7 +227,7 @@ class DaskPartition:
             for number in range(cut.n_batches):
                 block = cut.first + number
                 about = block, part, number, self.weights[block]
-                visits.append(Visit(*about, index, rows, columns))
+                visits.append(RemoteBatch(*about, index, rows, columns))
         return visits
 
     def _weights_of_batches(self):

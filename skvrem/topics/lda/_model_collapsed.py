@@ -93,7 +93,7 @@ class CollapsedState(NamedTuple):
     written = ("after", "chances", "weight")
 
 
-class Draws(NamedTuple):
+class PriorDraws(NamedTuple):
     """Expected times that priors have chosen topics: each of them, and any."""
 
     of_topics: np.ndarray
@@ -101,7 +101,7 @@ class Draws(NamedTuple):
 
 
 def draws_of(prior, after, chances, weight):
-    """Return the `Draws` of documents whose fields are those of `CollapsedState`."""
+    """Return the `PriorDraws` of documents whose fields are those of `CollapsedState`."""
 
     def draws(*documents):
         found = np.zeros(len(prior))
@@ -111,7 +111,7 @@ def draws_of(prior, after, chances, weight):
     total, lengths = prior.sum(dtype=float), after.sum(axis=1, dtype=float)
     every = weight @ (digamma(lengths + total) - digamma(total))
     found = sum(map_chunks(draws, len(after), TASK_WORDS), np.zeros(len(prior)))
-    return Draws(found, float(every))
+    return PriorDraws(found, float(every))
 
 
 class CollapsedLDAModel(WordModel):
@@ -197,7 +197,7 @@ class CollapsedLDAModel(WordModel):
         return own._replace(before=own.after, after=own.before)
 
     def _draws(self, own, prior):
-        """Return the `Draws` of the topics of documents."""
+        """Return the `PriorDraws` of the topics of documents."""
         return draws_of(prior, own.after, own.chances, own.weight)
 
     def pack(self, point):
