@@ -412,7 +412,12 @@ class FactorialMixture(
         blocks = TABLE_BYTES // (8 * k * (1 + k + d))
         solver = "batch" if self.solver == "auto" else self.solver
         plan = solvers.plan_em(
-            self, data.n_units, k * d, solver=solver, most_blocks=blocks
+            self,
+            data.n_units,
+            k * d,
+            solver=solver,
+            most_blocks=blocks,
+            far=data.remote,
         )
         # Those of dask stay with the rows.
         keep_sums = data.remote or plan.keeps_sums(blocks)

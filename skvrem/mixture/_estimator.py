@@ -387,8 +387,9 @@ class VRGaussianMixture(
         scatter, square = ((d + 1) / 2, d * d) if self._dense else (1, d)
         blocks = TABLE_BYTES // (8 * k * (1 + d + square))
         sizes = data.n_units, k * (1 + d + d * scatter)
-        passes = data.remote or data.n_units < VISITED_ROWS
+        passes = data.n_units < VISITED_ROWS
         how = {"most_blocks": blocks, "visit_rows": VISIT_ROWS, "prefer_passes": passes}
+        how["far"] = data.remote
         plan = solvers.plan_em(self, *sizes, **how)
         # Those of dask stay with the rows.
         keep_sums = data.remote or plan.keeps_sums(blocks)

@@ -19,6 +19,8 @@ ONE = Constant(1.0)
 # parameter and such step is infeasible too often; fewer than 3 steps do not pay.
 STEPS_AN_EPOCH, ROWS_A_PARAMETER, WORTH_IT = 20.0, 3.0, 3.0
 BLOCKS, BLOCK_ROWS, FEWEST_BLOCKS = 100, 256, 20
+# Where a visit is a journey to rows that are far away.
+FAR_BLOCKS = 40
 
 BY_NAME = {
     "stochastic": Stochastic,
@@ -116,6 +118,7 @@ def plan_em(
     most_blocks=BLOCKS,
     visit_rows=BLOCK_ROWS,
     prefer_passes=False,
+    far=False,
     pilot=0,
     **chosen,
 ):
@@ -135,7 +138,9 @@ def plan_em(
         Units that take about as long as the rest of a visit: minibatches of variance
         reduction are no smaller where that leaves 20 of them.
     prefer_passes : bool
-        Rows are far away, so that "auto" makes full passes only.
+        "auto" makes full passes only.
+    far : bool
+        Rows are far away: visits are a journey each, and "auto" makes none.
     pilot : int, default=0
         First epochs of "svrg" without an anchor, which a random start is not worth:
         those of "stochastic", with its own constant step.
@@ -154,7 +159,8 @@ def plan_em(
     again = reduces_variance(solver) and not _has_table(BY_NAME[solver])
     if again and most_blocks < FEWEST_BLOCKS:
         most_blocks = BLOCKS  # it evaluates again what it cannot keep
-    n_blocks = max(1, min(BLOCKS, most_blocks, n_units // BLOCK_ROWS))
+    most = FAR_BLOCKS if far else BLOCKS
+    n_blocks = max(1, min(most, most_blocks, n_units // BLOCK_ROWS))
     if solver != "stochastic":
         n_blocks = min(n_blocks, max(FEWEST_BLOCKS, n_units // visit_rows))
     if batch_size != "auto":
@@ -163,7 +169,7 @@ def plan_em(
     accelerated = acceleration == "squarem"
     if solver == "auto":
         few = steps < WORTH_IT or n_blocks < FEWEST_BLOCKS
-        if few or prefer_passes or acceleration == "squarem":
+        if few or prefer_passes or far or acceleration == "squarem":
             solver, accelerated = "batch", acceleration is not None
         else:
             solver = "saga"

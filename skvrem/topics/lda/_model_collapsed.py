@@ -101,7 +101,7 @@ class PriorDraws(NamedTuple):
 
 
 def draws_of(prior, after, chances, weight):
-    """Return the `PriorDraws` of documents whose fields are those of `CollapsedState`."""
+    """Return the `PriorDraws` of documents, fields of a `CollapsedState`."""
 
     def draws(*documents):
         found = np.zeros(len(prior))
