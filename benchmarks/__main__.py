@@ -8,13 +8,15 @@ python -m benchmarks list topics
 python -m benchmarks readme
 python -m benchmarks compare HEAD~3 hmm             # stored then, and now
 python -m benchmarks compare old.json --new new.json
+python -m benchmarks stale hmm                      # measured with other code
 """
 
 import argparse
 import fnmatch
+from collections import Counter
 from pathlib import Path
 
-from benchmarks.harness import readme, results
+from benchmarks.harness import readme, results, stale
 from benchmarks.harness.compare import moved
 from benchmarks.harness.run import (
     FAILURES,
@@ -56,10 +58,17 @@ def main(arguments=None):
     command.add_argument("old", help="a file or folder of results, or a commit")
     command.add_argument("only", nargs="*")
     command.add_argument("--new", help="the same (benchmarks/results)")
+    command = commands.add_parser("stale", help="results of code that has changed")
+    command.add_argument("only", nargs="*")
+    command.add_argument("--files", action="store_true", help="say what has changed")
     options = parser.parse_args(arguments)
-    {"run": run, "list": show_list, "readme": write, "compare": compare}[
-        options.command
-    ](options)
+    {
+        "run": run,
+        "list": show_list,
+        "readme": write,
+        "compare": compare,
+        "stale": show_stale,
+    }[options.command](options)
 
 
 def chosen(patterns):
@@ -137,6 +146,23 @@ def compare(options):
             print(f"{table}: {len(moves)} moves in {len(both)} rows of both")
         for move in sorted(moves, key=lambda move: -abs(move.change)):
             print(f"    {move.change:+.1%} {move.place}: {move.text}")
+
+
+def show_stale(options):
+    """Print the groups of stored rows whose code has changed since, run by run."""
+    known, (tables, patterns) = {}, chosen(options.only)
+    for table in tables:
+        for old in stale.stale(table, known):
+            places = [place for place in old.places if wanted(place, patterns)]
+            counts = Counter("/".join(place.split("/")[:2]) for place in places)
+            for name, count in counts.items():
+                print(
+                    f"{name}: {count} rows of {old.date} at {old.commit}; changed: "
+                    f"{len(old.own)} files of the model, {len(old.kernels)} of them "
+                    f"kernels, {len(old.shared)} shared"
+                )
+            if options.files and places:
+                print("    " + "\n    ".join(old.own + old.shared))
 
 
 if __name__ == "__main__":

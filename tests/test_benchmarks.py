@@ -9,7 +9,7 @@ import pytest
 # The source distribution has no benchmarks.
 pytest.importorskip("benchmarks")
 
-from benchmarks.harness import readme, results, rows, run, timing
+from benchmarks.harness import readme, results, rows, run, stale, timing
 from benchmarks.harness.compare import moved
 from benchmarks.harness.rows import Row
 
@@ -190,3 +190,98 @@ def test_an_iteration_is_the_difference_of_fits(monkeypatch):
     row = found.row("label", 3.0)
     assert rows.ratio(row, "theirs") == pytest.approx(4.0)
     assert rows.meets(row)
+
+
+SOURCE = """
+'''A module.'''
+import numpy as np
+
+
+def double(x):
+    '''Twice.'''
+    return 2 * x
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("Twice.", "Two times.", True),
+        ("import numpy as np", "import numpy as np  # more", True),
+        ("import numpy as np", "import numpy", True),
+        ("double(x)", "double(x: float) -> float", True),
+        ("2 * x", "x * 2", False),
+        ("double", "twice", False),
+    ],
+)
+def test_code_is_what_runs(old, new, same):
+    changed = SOURCE.replace(old, new)
+    assert changed != SOURCE
+    assert (stale.code(changed) == stale.code(SOURCE)) == same
+
+
+def test_tables_know_whose_code_they_measure():
+    assert stale.rooms("hmm") == {"hmm"}
+    assert stale.rooms("logistic") == {"linear"}
+    assert stale.rooms("lda") == {"topics"}
+    assert {"mixture", "topics", "vi"} <= stale.rooms("epochs")
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A repository with a model and a result, and what commits it."""
+
+    def commit():
+        git("add", "-A")
+        git("commit", "-qm", "some")
+        return results.git("rev-parse", "--short", "HEAD").strip()
+
+    def git(*arguments):
+        name = "-c", "user.name=a", "-c", "user.email=a@b"
+        assert results.git(*name, *arguments) is not None
+
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    monkeypatch.setattr(results, "FOLDER", tmp_path / "results")
+    git("init", "-q")
+    for folder in ("hmm", "mixture", "utils"):
+        (tmp_path / "skvrem" / folder).mkdir(parents=True)
+        (tmp_path / "skvrem" / folder / "_kernels.py").write_text(SOURCE)
+    measured = {"hmm/iteration/N=3-d=3-diag": (Row("one", 2.0, "s"), 0.5)}
+    about = {**ABOUT, "commit": commit()}
+    results.add(tmp_path / "results" / "hmm.json", "hmm", about, measured)
+    return commit
+
+
+def test_results_are_stale_once_their_code_has_changed(checkout):
+    kernels = results.ROOT / "skvrem" / "hmm" / "_kernels.py"
+    assert stale.stale("hmm") == []
+    kernels.write_text(SOURCE.replace("Twice", "Two times"))
+    (results.ROOT / "skvrem" / "mixture" / "_kernels.py").write_text("x = 1")
+    checkout()
+    assert stale.stale("hmm") == []
+    # Moved, and the same; then another.
+    moved = kernels.rename(kernels.with_name("_kernels_row.py"))
+    checkout()
+    assert stale.stale("hmm") == []
+    moved.write_text(SOURCE.replace("2 * x", "x + x"))
+    (found,) = stale.stale("hmm")
+    assert found.places == ["hmm/iteration/N=3-d=3-diag"]
+    assert found.own == found.kernels == ["skvrem/hmm/_kernels_row.py"]
+    assert found.shared == []
+    (results.ROOT / "skvrem" / "utils" / "_kernels.py").unlink()
+    (found,) = stale.stale("hmm")
+    assert found.shared == ["skvrem/utils/_kernels.py"]
+
+
+@pytest.mark.parametrize(("year", "known"), [("2001", False), ("2090", True)])
+def test_a_commit_that_is_gone_is_told_by_its_date(checkout, year, known):
+    path = results.FOLDER / "hmm.json"
+    content = json.loads(path.read_text("utf-8"))
+    (about,) = content["runs"].values()
+    about.update(commit="0000000", date=f"{year}-01-01 00:00")
+    path.write_text(json.dumps(content), "utf-8")
+    if known:
+        assert stale.stale("hmm") == []
+    else:
+        with pytest.raises(ValueError, match="0000000 is unknown"):
+            stale.stale("hmm")

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.harness.rows import Row
 from benchmarks.harness.run import groups
 
-__all__ = ["FOLDER", "ROOT", "add", "at_commit", "describe_run", "load"]
+__all__ = ["FOLDER", "ROOT", "add", "at_commit", "describe_run", "git", "load"]
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "benchmarks" / "results"
@@ -47,15 +47,16 @@ def describe_run(quick):
     }
 
 
-def _git(*arguments):
+def git(*arguments):
+    """Return what a command of git prints, None where it fails."""
     command = ["git", "-C", str(ROOT), *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.stdout if done.returncode == 0 else None
 
 
 def _commit():
-    name = (_git("rev-parse", "--short", "HEAD") or "unknown").strip()
-    return name + ("+" if _git("status", "--porcelain", "--", "skvrem") else "")
+    name = (git("rev-parse", "--short", "HEAD") or "unknown").strip()
+    return name + ("+" if git("status", "--porcelain", "--", "skvrem") else "")
 
 
 def add(path, table, run, measured):
@@ -122,4 +123,4 @@ def load(path):
 
 def at_commit(table, revision):
     """Return the `Stored` rows of a table at a commit."""
-    return Stored(_git("show", f"{revision}:benchmarks/results/{table}.json"))
+    return Stored(git("show", f"{revision}:benchmarks/results/{table}.json"))
