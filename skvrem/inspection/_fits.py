@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.inspection._axes import one_axis
@@ -188,7 +190,7 @@ class ConvergenceDisplay:
 
 @dataclass(eq=False, repr=False)
 class GradientVarianceDisplay:
-    """Variances of gradient estimates, a dot each.
+    """Variances of gradient estimates, a dot each, and a line where they are ranges.
 
     Grey are the parts of the naive estimate's variance, where "V(rows)" and "V(draws)"
     are what is left of it once draws or rows are exact; blue are the estimates
@@ -196,15 +198,18 @@ class GradientVarianceDisplay:
 
     Parameters
     ----------
-    variances : dict of str to float
+    variances : dict of str to float, or to array-like of shape (n_repetitions,)
         What ``gradient_variance`` of an estimator returns: the decomposition, whose
-        names begin with "V", and the estimators.
+        names begin with "V", and the estimators. Of repetitions the median is the dot,
+        and a line goes from the least to the largest.
 
     Attributes
     ----------
     ax_ : matplotlib.axes.Axes
     figure_ : matplotlib.figure.Figure
     points_ : matplotlib.collections.PathCollection
+    ranges_ : matplotlib.collections.LineCollection
+        A line for each, of no length where there are no repetitions.
 
     Examples
     --------
@@ -214,7 +219,7 @@ class GradientVarianceDisplay:
     'log'
     """
 
-    variances: Mapping[str, float]
+    variances: Mapping[str, ArrayLike]
 
     @classmethod
     def from_estimator(
@@ -223,6 +228,8 @@ class GradientVarianceDisplay:
         X: ArrayLike,
         y: ArrayLike,
         *,
+        n_repetitions: int = 5,
+        random_state: int | np.random.RandomState | None = None,
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
@@ -236,6 +243,11 @@ class GradientVarianceDisplay:
             Rows.
         y : array-like of shape (n_samples,)
             Their targets.
+        n_repetitions : int, default=5
+            Times that they are measured, each with draws of its own: a line shows how
+            much of a difference is of the draws.
+        random_state : int, RandomState instance or None, default=None
+            Seeds the draws.
         ax : matplotlib Axes, default=None
             Drawn on a new figure if None.
         **kwargs : dict
@@ -244,8 +256,23 @@ class GradientVarianceDisplay:
         Returns
         -------
         display : GradientVarianceDisplay
+
+        Raises
+        ------
+        ValueError
+            If `n_repetitions` is not a positive integer.
         """
-        return cls(estimator.gradient_variance(X, y, **kwargs)).plot(ax=ax)
+        if not isinstance(n_repetitions, Integral) or n_repetitions < 1:
+            raise ValueError(
+                f"n_repetitions must be a positive integer, got {n_repetitions!r}."
+            )
+        rng = check_random_state(random_state)
+        runs = [
+            estimator.gradient_variance(X, y, random_state=rng, **kwargs)
+            for _ in range(n_repetitions)
+        ]
+        variances = {name: np.array([run[name] for run in runs]) for name in runs[0]}
+        return cls(variances).plot(ax=ax)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw a dot for each variance, on a logarithmic scale.
@@ -260,7 +287,7 @@ class GradientVarianceDisplay:
         Returns
         -------
         display : GradientVarianceDisplay
-            With the attributes ``ax_``, ``figure_`` and ``points_``.
+            With the attributes ``ax_``, ``figure_``, ``points_`` and ``ranges_``.
 
         Raises
         ------
@@ -269,15 +296,18 @@ class GradientVarianceDisplay:
         ValueError
             If there is nothing to draw.
         """
-        if not self.variances:
+        found = [np.atleast_1d(v).astype(float) for v in self.variances.values()]
+        if not all(v.size for v in found) or not found:
             raise ValueError("There are no variances to draw.")
         self.ax_, self.figure_ = one_axis(self, ax, layout="constrained")
         names = list(self.variances)
         colors = ["C7" if name.startswith("V(") else "C0" for name in names]
-        values = np.array(list(self.variances.values()))
+        values = np.array([np.median(v) for v in found])
         # Dots: on a logarithmic scale the length of a bar says nothing.
         kwargs = {"color": colors, "zorder": 2, **kwargs}
         self.points_ = self.ax_.scatter(values, names, **kwargs)
+        lows, highs = np.array([(v.min(), v.max()) for v in found]).T
+        self.ranges_ = self.ax_.hlines(names, lows, highs, colors=colors, zorder=1)
         self.ax_.set(xscale="log", xlabel="variance of the gradient (trace)")
         self.ax_.grid(axis="y", alpha=0.3)
         # Labels of ticks between the decades would overlap.

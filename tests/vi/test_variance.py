@@ -79,12 +79,33 @@ def test_other_families(fitted):
 
 def test_display(fitted):
     model, X, y = fitted
-    display = GradientVarianceDisplay.from_estimator(model, X, y, n_draws=20)
+    how = {"n_draws": 20, "random_state": 0}
+    display = GradientVarianceDisplay.from_estimator(
+        model, X, y, n_repetitions=4, **how
+    )
     names = [label.get_text() for label in display.ax_.get_yticklabels()]
     assert names == list(display.variances)
+    runs = np.array(list(display.variances.values()))
+    assert runs.shape == (len(names), 4)
     drawn = display.points_.get_offsets()[:, 0]
-    np.testing.assert_allclose(drawn, list(display.variances.values()))
-    plt.close(display.figure_)
+    np.testing.assert_allclose(drawn, np.median(runs, axis=1))
+    ends = [line[:, 0] for line in display.ranges_.get_segments()]
+    np.testing.assert_allclose(ends, np.stack([runs.min(1), runs.max(1)], axis=1))
+    # By draws the naive estimate differs, and rows integrated out do not.
+    assert np.ptp(display.variances["naive"]) > 0.0
+    assert np.ptp(display.variances["V(rows)"]) == 0.0
+    again = GradientVarianceDisplay.from_estimator(model, X, y, n_repetitions=4, **how)
+    np.testing.assert_array_equal(list(again.variances.values()), runs)
+    once = GradientVarianceDisplay(model.gradient_variance(X, y, **how)).plot()
+    np.testing.assert_allclose(
+        once.points_.get_offsets()[:, 0], list(once.variances.values())
+    )
+    for shown in (display, again, once):
+        plt.close(shown.figure_)
+    with pytest.raises(ValueError, match="n_repetitions must be a positive"):
+        GradientVarianceDisplay.from_estimator(model, X, y, n_repetitions=0)
+    with pytest.raises(ValueError, match="no variances"):
+        GradientVarianceDisplay({"naive": []}).plot()
     with pytest.raises(ValueError, match="no variances"):
         GradientVarianceDisplay({}).plot()
     with pytest.raises(ValueError, match="estimators are among"):
