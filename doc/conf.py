@@ -1,10 +1,13 @@
 """Sphinx configuration."""
 
+import http.client
 import importlib
 import inspect
-import os
 import re
+import time
 import tomllib
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from docutils import nodes
@@ -30,6 +33,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.linkcode",
     "sphinx.ext.mathjax",
     "sphinx_copybutton",
@@ -78,16 +82,40 @@ copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
 
 
-# Names of other projects lead to their pages where the builder has a network; without
-# one they are plain text, and no warning.
-if os.environ.get("READTHEDOCS") or os.environ.get("INTERSPHINX"):
-    extensions.append("sphinx.ext.intersphinx")
-    intersphinx_mapping = {
-        "python": ("https://docs.python.org/3", None),
-        "numpy": ("https://numpy.org/doc/stable", None),
-        "scipy": ("https://docs.scipy.org/doc/scipy", None),
-        "sklearn": ("https://scikit-learn.org/stable", None),
-    }
+def inventory(name, uri, timeout=5.0, days=5):
+    """Return where the names of another project are, None where nobody can say.
+
+    They are kept for some days. Sphinx would ask the network itself, and fail without.
+    """
+    path = ROOT / "doc" / "_build" / "inventories" / f"{name}.inv"
+    if path.exists() and time.time() - path.stat().st_mtime < 86400 * days:
+        return str(path)
+    try:
+        with urllib.request.urlopen(f"{uri}/objects.inv", timeout=timeout) as answer:
+            content = answer.read()
+    except (OSError, ValueError, http.client.HTTPException):
+        content = b""
+    if not content.startswith(b"# Sphinx inventory"):
+        return str(path) if path.exists() else None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return str(path)
+
+
+# Names of other projects lead to their pages; without a network they are plain text.
+PROJECTS = {
+    "python": "https://docs.python.org/3",
+    "numpy": "https://numpy.org/doc/stable",
+    "scipy": "https://docs.scipy.org/doc/scipy",
+    "sklearn": "https://scikit-learn.org/stable",
+}
+with ThreadPoolExecutor() as pool:
+    found = list(pool.map(inventory, PROJECTS, PROJECTS.values()))
+intersphinx_mapping = {
+    name: (uri, path)
+    for (name, uri), path in zip(PROJECTS.items(), found, strict=True)
+    if path
+}
 
 
 def linkcode_resolve(domain, info):
@@ -127,6 +155,18 @@ def link_included(app, doctree):
         node.replace_self(link)
 
 
+def leave_out_pictures(app, doctree):
+    """Drop pictures of the gallery that was not drawn (``-D plot_gallery=0``)."""
+    for image in list(doctree.findall(nodes.image)):
+        uri = image["uri"]
+        if uri.startswith("/auto_examples/") and not Path(app.srcdir, uri[1:]).exists():
+            shown = image
+            while not isinstance(shown, nodes.figure) and shown.parent is not None:
+                shown = shown.parent
+            shown = shown if isinstance(shown, nodes.figure) else image
+            shown.parent.remove(shown)
+
+
 def skip_inherited(app, what, name, obj, skip, options):
     """Leave out scikit-learn's methods whose docstrings point into its user guide."""
     pattern = r"get_metadata_routing|set_\w+_request|set_output"
@@ -136,3 +176,5 @@ def skip_inherited(app, what, name, obj, skip, options):
 def setup(app):
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("doctree-read", link_included)
+    # Before images are looked for.
+    app.connect("doctree-read", leave_out_pictures, priority=400)
