@@ -22,7 +22,7 @@ from numba import njit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from benchmarks.papers.rates import told
+from benchmarks.papers.measured import told
 from benchmarks.problems.posteriors import load
 
 FIGURES = Path(__file__).resolve().parent / "figures"

@@ -1,9 +1,11 @@
-"""Rows that were measured, kept in a file: what takes long is not measured twice."""
+"""What was measured: kept in a file, as it takes long, and told with its range."""
 
 import csv
 import json
 
-__all__ = ["Known", "load", "save"]
+import numpy as np
+
+__all__ = ["Known", "load", "save", "told"]
 
 
 def load(path, types):
@@ -52,3 +54,9 @@ class Known(dict):
         """Write the file."""
         if self.path:
             self.path.write_text(json.dumps(self, indent=1))
+
+
+def told(values, form="{:.3g}"):
+    """Return a median with its range as text."""
+    low, middle, high = (form.format(f(values)) for f in (min, np.median, max))
+    return f"{middle} ({low}, {high})"

@@ -27,6 +27,7 @@ from benchmarks.papers.hmm_simulation import (
     open_model,
     simulate,
 )
+from benchmarks.papers.measured import told
 from benchmarks.papers.sem_vr_toy import (
     draw,
     maximum_likelihood,
@@ -41,12 +42,6 @@ from skvrem.hmm._plan import _make_sweeps
 REPEATS = 5
 # Where runs on the toy begin: this far from the maximum.
 AWAY = 0.05
-
-
-def told(values, form="{:.3g}"):
-    """Return a median with its range as text."""
-    low, middle, high = (form.format(f(values)) for f in (min, np.median, max))
-    return f"{middle} ({low}, {high})"
 
 
 def slope(x, y):
