@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,6 +130,7 @@ class _Bare(ast.NodeTransformer):
         return ast.Assign(targets=[node.target], value=node.value)
 
 
+@cache
 def code(source):
     """Return what of a source runs, as text that can be compared.
 
