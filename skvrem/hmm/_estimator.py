@@ -174,10 +174,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         ``step_size * (t + step_offset) ** -step_decay``.
     n_init : int or "auto", default="auto"
         Starts, of which each goes to its end and the best is kept. "auto" is a race:
-        12 starts make 3 epochs (of long data on a quarter of the rows, not fewer than
-        25,000 or 1,000 a parameter), the best 4 of them 6 more, the best 2 (with
-        minibatches 1) go to the end; or one start where there is one state, or with
-        annealing.
+        12 starts make 3 epochs (of long data on a quarter of the rows, 25,000 to
+        200,000 of them, or 1,000 a parameter if that is more), the best 4 of them 6
+        more, the best 2 (with minibatches 1) go to the end; or one start where there is
+        one state, or with annealing.
     init_params : {"kmeans", "random"}, default="kmeans"
         The first start from clusters of rows and the others from randomly chosen rows,
         or every second one of a given number; or all from these.

@@ -16,8 +16,9 @@ from skvrem.hmm.forward_backward._source import RowBlockSource
 # for one. L-BFGS begins where the metric is worth something: after some epochs.
 STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (6, 2)), ((3, 4), (6, 1)), 6
 # Of long data the first rung sees one row of so many, in stretches, but enough to tell
-# starts apart.
-SAMPLED, FEWEST_SAMPLED, ROWS_A_PARAMETER, STRETCHES = 4, 25_000, 1000, 64
+# starts apart, and no more than fit in little memory beside a map.
+SAMPLED, FEWEST_SAMPLED, MOST_SAMPLED = 4, 25_000, 200_000
+ROWS_A_PARAMETER, STRETCHES = 1000, 64
 # Rows of a block of "incremental", how many of them there may be, and sweeps between
 # two passes that certify.
 BLOCK_ROWS, FEWEST, MOST, SWEEPS = 4096, 8, 100, 2
@@ -138,7 +139,7 @@ def _sample(model, data, rows):
     Its sequences are stretches, which states must be able to begin.
     """
     parameters = ROWS_A_PARAMETER * model.n_parameters()
-    size = max(FEWEST_SAMPLED, rows // SAMPLED, parameters)
+    size = max(FEWEST_SAMPLED, min(rows // SAMPLED, MOST_SAMPLED), parameters)
     if 2 * size > rows or not hasattr(data, "stretches") or data.inputs is not None:
         return None
     if model.transitions.ordered or not model.initial.is_free():

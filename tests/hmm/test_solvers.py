@@ -373,4 +373,8 @@ def test_rows_that_are_few_have_no_sample(series, monkeypatch):
     monkeypatch.setattr(_plan, "ROWS_A_PARAMETER", 50)
     assert planned(VRHMM(1, n_init="auto"), series[0])[0] is None  # one start
     assert planned(VRHMM(2), series[0])[0] is not None  # 11 parameters, 1,671 rows
+    monkeypatch.setattr(_plan, "ROWS_A_PARAMETER", 1)
+    monkeypatch.setattr(_plan, "MOST_SAMPLED", 150)
+    assert 130 <= len(planned(VRHMM(2), series[0])[0].rows.X) <= 150
+    monkeypatch.setattr(_plan, "ROWS_A_PARAMETER", 50)
     assert planned(VRHMM(3), series[0])[0] is None  # 20 parameters
