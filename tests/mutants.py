@@ -185,7 +185,12 @@ TABLE = {
         ),
     ),
     "blocks": Row(
-        ("skvrem/data/_dask.py", "skvrem/data/_lazy.py", "skvrem/data/_sequences.py"),
+        (
+            "skvrem/data/_dask*.py",
+            "skvrem/data/_dask/_*.py",
+            "skvrem/data/_lazy.py",
+            "skvrem/data/_sequences.py",
+        ),
         (
             ("tests/data/test_dask.py",),
             ("tests/data/test_dask_estimators.py", "-k", "not guide"),
