@@ -14,7 +14,7 @@ from skvrem.utils._parallel import effective_threads
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
-_dask = pytest.importorskip("skvrem.data._dask")
+_tasks = pytest.importorskip("skvrem.data._dask._tasks")
 
 MINIBATCH = ("svrg", "saga", "incremental", "stochastic")
 N, D, K = 6000, 3, 3
@@ -514,9 +514,9 @@ def test_unknown_sizes_of_columns(X, optimum):
 def test_parts_that_are_sent_in_several_messages_are_all_of_the_array(
     monkeypatch, longest
 ):
-    monkeypatch.setattr(_dask, "MESSAGE", longest)
+    monkeypatch.setattr(_tasks, "MESSAGE", longest)
     array, edges = np.arange(40.0).reshape(20, 2), [0, 3, 4, 11, 11, 20]
     with dask.config.set(scheduler="synchronous"):
-        sent = dask.compute(*_dask._kept_slices(array, edges))
+        sent = dask.compute(*_tasks.kept_slices(array, edges))
     assert [len(part) for part in sent] == np.diff(edges).tolist()
     np.testing.assert_array_equal(np.concatenate(sent), array)

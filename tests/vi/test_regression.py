@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 from skvrem import BayesianGLMRegressor
 from skvrem.vi import MinibatchSteps
 from skvrem.vi.gaussian._model_families import OverdispersedCounts
-from skvrem.vi.glm._regressor import count_quantile
+from skvrem.vi.glm._counts import count_quantile
 
 
 def rows(n=120):

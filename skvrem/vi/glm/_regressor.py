@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.linalg import solve_triangular
-from scipy.optimize import minimize_scalar
 from scipy.special import betainc, pdtr, xlogy
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score, r2_score
@@ -33,38 +31,32 @@ from skvrem.utils._validation import among, check_magnitude, check_weight
 from skvrem.vi.gaussian._answers import deviation, quantile, tail_of
 from skvrem.vi.gaussian._guards import check_moments, checked, feature_scales
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
-from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     OverdispersedCounts,
     PoissonCounts,
 )
 from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.glm._counts import (
+    ConcentrationModel,
+    count_quantile,
+    counts_of_least,
+    log_rate,
+    log_rate_of,
+)
 from skvrem.vi.glm._estimator import GaussianPosterior
 from skvrem.vi.glm._input import few_in_memory, open_blocks
 from skvrem.vi.glm._memory import Gram, Memory
-from skvrem.vi.glm._model_groups import GroupedModel, Loss, VaryingPosterior
+from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
+from skvrem.vi.glm._noise import LEAST_DF, LEAST_NOISE, mean_square, noise_of_rows
 
-# Rounds in which the noise is learnt, and the relative change that ends them.
-NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
 COUNTS = "poisson", "negative-binomial"
-# Concentrations that are learnt: beyond, counts vary as Poisson's do.
-LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-4, 1e6
-# Of the targets' root mean square the noise is at least this share.
-LEAST_NOISE = 1e-3
-# Prior standard deviations of standardised coefficients, in those of the targets; and
-# the least mean of counts.
-WIDE, LEAST_RATE = 2.5, 1e-3
+# Prior standard deviations of standardised coefficients, in those of the targets.
+WIDE = 2.5
 # Median of the prior of the population's scales, in the same unit.
 SOME = 0.5
 # Coefficients up to which a stream keeps sums of squares and products.
 MOST_IN_GRAM = 1000
-# Where the curvature of the evidence is taken, and the fewest degrees of freedom: below
-# 2 there would be no standard deviation.
-TAU_STEP, LEAST_DF = 1e-2, 3.0
-# Nodes of the quadrature for quantiles of counts, for each of their deviations that the
-# mean may be off; rows at once.
-COUNT_NODES, MOST_COUNT_NODES, COUNT_ROWS = 64, 4096, 1024
 
 
 def _targets_of_block(estimator, columns):
@@ -76,116 +68,6 @@ def _targets_of_block(estimator, columns):
     elif offset is not None and estimator.family in COUNTS:
         y = np.empty((0, 2))
     return columns._replace(targets=np.asarray(y, np.float64), offset=None)
-
-
-class ConcentrationModel(GaussianModel):
-    """Negative binomial counts whose concentration is that of the highest bound.
-
-    Parameters
-    ----------
-    data : source
-        Their rows.
-    *given
-        As of :class:`GaussianModel`.
-    """
-
-    def __init__(self, data, *given):
-        super().__init__(*given)
-        self.data = data
-
-    def refined(self, point):
-        """Return the model with the best concentration at a point."""
-        if self.data.remote:
-            # The rows stay where they are, and are asked again.
-            travels = self.changed(data=None), point.parameters
-            chunks = self.data.chunks()
-
-            def loss(family):
-                return chunks.sum(partial(_loss_of_block, *travels, family)).loss
-
-            return self.changed(family=counts_of_least(loss))
-        batch = self.data.batch(0, self.data.n_units)
-        a, v = self.predictors(point.parameters, batch)
-        about = a, v, self.targets_of(batch), self.data.weight
-
-        def loss(family):
-            return family.expectations(*about)[0]
-
-        return self.changed(family=counts_of_least(loss))
-
-    def changed(self, **changes):
-        """Return the model with other attributes; see `GaussianModel`."""
-        return super().changed(**({"data": self.data} | changes))
-
-    def __getstate__(self):
-        return vars(self) | {"data": None}  # rows stay where they are
-
-
-def _loss_of_block(model, parameters, family, batch):
-    a, v = model.predictors(parameters, batch)
-    y = model.targets_of(batch)
-    return Loss(family.expectations(a, v, y, batch.weight)[0])
-
-
-def counts_of_least(loss):
-    """Return the negative binomial counts of the least loss, a function of these."""
-
-    def of_log(log_r):
-        return loss(OverdispersedCounts(np.exp(log_r)))
-
-    ends = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION])
-    best = minimize_scalar(of_log, bounds=ends, method="bounded").x
-    return OverdispersedCounts(float(np.exp(best)))
-
-
-def _log_rate_of(data, targets=None):
-    """Return `_log_rate` of a source, whose batches may bring the targets."""
-    if data.remote:
-        top = data.chunks().reduce(_top_of_block, max)
-        sums = data.chunks().sum(partial(_rates_of_block, top))
-        rate = sums.counts / sums.exposure
-        return float(np.log(max(rate, LEAST_RATE)) - top)
-    return _log_rate(targets, data.weight if data.weight.size else None)
-
-
-class Rates(NamedTuple):
-    """Sums of counts, and of what they were counted in."""
-
-    counts: float
-    exposure: float
-
-
-def _top_of_block(batch):
-    return float(batch.targets[:, 1].max()) if batch.targets.ndim > 1 else 0.0
-
-
-def _rates_of_block(top, batch):
-    y, weight = batch.targets, batch.weight if batch.weight.size else 1.0
-    exposure, counts = np.ones(len(y)), y
-    if y.ndim > 1:
-        exposure, counts = np.exp(y[:, 1] - top), y[:, 0]
-    return Rates(float(np.sum(weight * counts)), float(np.sum(weight * exposure)))
-
-
-def _log_rate(targets, weight):
-    """Return the logarithm of the mean of counts where the offset is zero."""
-    if targets.ndim == 1:
-        return float(np.log(max(np.average(targets, weights=weight), LEAST_RATE)))
-    top = targets[:, 1].max()
-    exposure = np.exp(targets[:, 1] - top)
-    rate = np.average(targets[:, 0], weights=weight)
-    rate /= np.average(exposure, weights=weight)
-    return float(np.log(max(rate, LEAST_RATE)) - top)
-
-
-def _mean_square(data, targets):
-    """Return that of the targets of a source, whose batches may bring them."""
-    if data.remote:
-        moments = column_moments(data, targets=True).weighted
-        square = moments.square[-1] / moments.weight + np.square(moments.mean[-1])
-        return float(square)
-    weight = data.weight if data.weight.size else None
-    return float(np.average(np.square(targets), weights=weight))
 
 
 def _checked_offset(offset, n_rows):
@@ -200,37 +82,6 @@ def _checked_offset(offset, n_rows):
         )
     check_magnitude(offset, "offset")
     return offset
-
-
-def count_quantile(a, sd, distribution, p):
-    """Return the least counts (m,) that are not exceeded with probability p.
-
-    Of counts whose logarithmic means are normal, with means a (m,) and standard
-    deviations sd (m,); ``distribution(counts, mean)`` is that of a count.
-    """
-    # Where counts vary little about their means, the probability is nearly a step.
-    steps = COUNT_NODES * (1.0 + float(np.max(sd * np.exp(0.5 * a), initial=0.0)))
-    nodes = np.linspace(-8.0, 8.0, int(min(steps, MOST_COUNT_NODES)) + 1)
-    weights = np.exp(-0.5 * nodes**2)
-    weights /= weights.sum()
-    found = np.empty(a.shape)
-    for start in range(0, a.size, COUNT_ROWS):
-        some = slice(start, start + COUNT_ROWS)
-        rates = np.exp(a[some, None] + sd[some, None] * nodes)
-
-        def is_short(counts, rates=rates):
-            return distribution(counts[:, None], rates) @ weights < p
-
-        low, high = np.full(len(rates), -1.0), np.ceil(rates @ weights)
-        while (short := is_short(high)).any():
-            low, high = np.where(short, high, low), high + short * (high + 1.0)
-        while (high - low > 1.0).any():
-            middle = np.floor(0.5 * (low + high))
-            # Of ends that have met, the middle is the lower one.
-            short = is_short(middle) | (middle <= low)
-            low, high = np.where(short, middle, low), np.where(short, high, middle)
-        found[some] = high
-    return found
 
 
 class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
@@ -559,7 +410,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             known = moments.mean[:-1], deviations[:-1]
             if self.family == "gaussian":
                 return moments.mean[-1], deviations[-1], *known
-            return _log_rate_of(data), 1.0, *known
+            return log_rate_of(data), 1.0, *known
         rows = data.rows
         csr = hasattr(rows, "indptr")
         if csr:
@@ -575,7 +426,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if self.family == "gaussian":
             scaler = StandardScaler().fit(targets[:, None], sample_weight=weight)
             return scaler.mean_[0], scaler.scale_[0], of_rows.mean_, deviations
-        return _log_rate(targets, weight), 1.0, of_rows.mean_, deviations
+        return log_rate(targets, weight), 1.0, of_rows.mean_, deviations
 
     def _prior(self, data, targets):
         mean, unit, centre, deviations = self._units(data, targets)
@@ -613,7 +464,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             if go_on:
                 least = self._group_state["least"]
             else:
-                least = LEAST_NOISE * (np.sqrt(_mean_square(data, targets)) or 1.0)
+                least = LEAST_NOISE * (np.sqrt(mean_square(data, targets)) or 1.0)
             how = {"n_rows": n_rows, "least_noise": float(least)}
             return GroupedModel(GaussianNoise(1.0), *given, **how)
         if self.family == "poisson":
@@ -625,7 +476,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return GroupedModel(family, *given, counts_of_least if learned else None)
 
     def _first_intercept(self, data, targets):
-        return _log_rate_of(data, targets) if self.family in COUNTS else None
+        return log_rate_of(data, targets) if self.family in COUNTS else None
 
     def _first_noise(self, data, targets):
         if self.family != "gaussian":
@@ -682,59 +533,14 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return
         scale, df = self.noise_scale, np.inf
         if scale == "learn":
-            variance, df = self._noise_of_rows(data, targets, prior)
+            given = data, targets, prior, self.fit_intercept
+            variance, df = noise_of_rows(*given)
             if n_seen:
                 share = data.n_units / (data.n_units + n_seen)
                 variance = (1.0 - share) * self.noise_scale_**2 + share * variance
                 df += self.noise_df_
             scale = float(np.sqrt(variance))
         self.noise_scale_, self.noise_df_ = scale, df
-
-    def _noise_of_rows(self, data, y, prior):
-        r"""Return the variance of the largest evidence, and its degrees of freedom.
-
-        By EM on the sums over rows, along axes where prior and rows are diagonal. With
-        :math:`\tau = \log \sigma^2`, an inverse chi-square of n degrees of freedom,
-        the posterior of a normal's variance, has the curvature n / 2 at its top; here
-        they are those of the evidence, whose rows have been used up by coefficients.
-        """
-        model = GaussianModel(
-            GaussianNoise(1.0), y, prior, data.total_weight, self.fit_intercept, "full"
-        )
-        p = prior.n_dim
-        origin = Point(Full(prior.mean[:, None], np.zeros((p, p)), np.eye(p)))
-        sums = data.chunks().sum(partial(model.statistics, origin, beta=1.0))
-        root = np.linalg.cholesky(prior.precision)
-        half = solve_triangular(root, sums.curvature, lower=True)
-        strength, axes = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
-        strength = np.maximum(strength, 0.0)
-        cross = axes.T @ solve_triangular(root, sums.gradient[:, 0], lower=True)
-        # The log-likelihood with noise 1 is -|y - X mu|^2 / 2 and a constant.
-        n = data.total_weight
-        of_targets = square = _mean_square(data, y)
-        if prior.mean.any():
-            square = max(0.0, -2.0 * float(sums.objective) / n - np.log(2.0 * np.pi))
-        # Rows that fit exactly, or are all zero, would leave no noise at all.
-        least = LEAST_NOISE**2 * (of_targets or 1.0)
-        variance = max(square, least)
-        for _ in range(NOISE_ROUNDS):
-            mean = cross / (strength + variance)
-            fit = strength * mean**2 - 2.0 * mean * cross
-            fit += strength * variance / (strength + variance)
-            last, variance = variance, square + float(fit.sum()) / n
-            variance = max(variance, least)
-            if abs(variance - last) < NOISE_CHANGE * last:
-                break
-
-        def evidence(tau):
-            v = np.exp(tau)
-            left = n * square / v - float((cross**2 / (v * (strength + v))).sum())
-            return -0.5 * (n * tau + float(np.log1p(strength / v).sum()) + left)
-
-        tau = np.log(variance)
-        near = [evidence(tau + change) for change in (-TAU_STEP, 0.0, TAU_STEP)]
-        df = 2.0 * (2.0 * near[1] - near[0] - near[2]) / TAU_STEP**2
-        return variance, float(max(df, LEAST_DF))
 
     def _model(self, data, *given):
         if self.family == "negative-binomial" and self.concentration == "learn":
@@ -750,7 +556,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     def _first_mean(self, model, data, prior):
         mean = super()._first_mean(model, data, prior)
         if self.family in COUNTS and self.fit_intercept:
-            mean[-1] = _log_rate_of(data, model.y)
+            mean[-1] = log_rate_of(data, model.y)
         return mean
 
     def _attributes(self, posterior, k, dtype):

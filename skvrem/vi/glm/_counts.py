@@ -1,0 +1,150 @@
+"""Counts as targets: their rate, their concentration, their quantiles."""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from skvrem.vi.gaussian._model import GaussianModel
+from skvrem.vi.gaussian._model_families import OverdispersedCounts
+from skvrem.vi.glm._model_groups import Loss
+
+# Concentrations that are learnt: beyond, counts vary as Poisson's do.
+LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-4, 1e6
+# The least mean of counts.
+LEAST_RATE = 1e-3
+# Nodes of the quadrature for quantiles of counts, for each of their deviations that the
+# mean may be off; rows at once.
+COUNT_NODES, MOST_COUNT_NODES, COUNT_ROWS = 64, 4096, 1024
+
+
+class ConcentrationModel(GaussianModel):
+    """Negative binomial counts whose concentration is that of the highest bound.
+
+    Parameters
+    ----------
+    data : source
+        Their rows.
+    *given
+        As of :class:`GaussianModel`.
+    """
+
+    def __init__(self, data, *given):
+        super().__init__(*given)
+        self.data = data
+
+    def refined(self, point):
+        """Return the model with the best concentration at a point."""
+        if self.data.remote:
+            # The rows stay where they are, and are asked again.
+            travels = self.changed(data=None), point.parameters
+            chunks = self.data.chunks()
+
+            def loss(family):
+                return chunks.sum(partial(_loss_of_block, *travels, family)).loss
+
+            return self.changed(family=counts_of_least(loss))
+        batch = self.data.batch(0, self.data.n_units)
+        a, v = self.predictors(point.parameters, batch)
+        about = a, v, self.targets_of(batch), self.data.weight
+
+        def loss(family):
+            return family.expectations(*about)[0]
+
+        return self.changed(family=counts_of_least(loss))
+
+    def changed(self, **changes):
+        """Return the model with other attributes; see `GaussianModel`."""
+        return super().changed(**({"data": self.data} | changes))
+
+    def __getstate__(self):
+        return vars(self) | {"data": None}  # rows stay where they are
+
+
+def _loss_of_block(model, parameters, family, batch):
+    a, v = model.predictors(parameters, batch)
+    y = model.targets_of(batch)
+    return Loss(family.expectations(a, v, y, batch.weight)[0])
+
+
+def counts_of_least(loss):
+    """Return the negative binomial counts of the least loss, a function of these."""
+
+    def of_log(log_r):
+        return loss(OverdispersedCounts(np.exp(log_r)))
+
+    ends = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION])
+    best = minimize_scalar(of_log, bounds=ends, method="bounded").x
+    return OverdispersedCounts(float(np.exp(best)))
+
+
+def log_rate_of(data, targets=None):
+    """Return `log_rate` of a source, whose batches may bring the targets."""
+    if data.remote:
+        top = data.chunks().reduce(_top_of_block, max)
+        sums = data.chunks().sum(partial(_rates_of_block, top))
+        rate = sums.counts / sums.exposure
+        return float(np.log(max(rate, LEAST_RATE)) - top)
+    return log_rate(targets, data.weight if data.weight.size else None)
+
+
+class Rates(NamedTuple):
+    """Sums of counts, and of what they were counted in."""
+
+    counts: float
+    exposure: float
+
+
+def _top_of_block(batch):
+    return float(batch.targets[:, 1].max()) if batch.targets.ndim > 1 else 0.0
+
+
+def _rates_of_block(top, batch):
+    y, weight = batch.targets, batch.weight if batch.weight.size else 1.0
+    exposure, counts = np.ones(len(y)), y
+    if y.ndim > 1:
+        exposure, counts = np.exp(y[:, 1] - top), y[:, 0]
+    return Rates(float(np.sum(weight * counts)), float(np.sum(weight * exposure)))
+
+
+def log_rate(targets, weight):
+    """Return the logarithm of the mean of counts where the offset is zero."""
+    if targets.ndim == 1:
+        return float(np.log(max(np.average(targets, weights=weight), LEAST_RATE)))
+    top = targets[:, 1].max()
+    exposure = np.exp(targets[:, 1] - top)
+    rate = np.average(targets[:, 0], weights=weight)
+    rate /= np.average(exposure, weights=weight)
+    return float(np.log(max(rate, LEAST_RATE)) - top)
+
+
+def count_quantile(a, sd, distribution, p):
+    """Return the least counts (m,) that are not exceeded with probability p.
+
+    Of counts whose logarithmic means are normal, with means a (m,) and standard
+    deviations sd (m,); ``distribution(counts, mean)`` is that of a count.
+    """
+    # Where counts vary little about their means, the probability is nearly a step.
+    steps = COUNT_NODES * (1.0 + float(np.max(sd * np.exp(0.5 * a), initial=0.0)))
+    nodes = np.linspace(-8.0, 8.0, int(min(steps, MOST_COUNT_NODES)) + 1)
+    weights = np.exp(-0.5 * nodes**2)
+    weights /= weights.sum()
+    found = np.empty(a.shape)
+    for start in range(0, a.size, COUNT_ROWS):
+        some = slice(start, start + COUNT_ROWS)
+        rates = np.exp(a[some, None] + sd[some, None] * nodes)
+
+        def is_short(counts, rates=rates):
+            return distribution(counts[:, None], rates) @ weights < p
+
+        low, high = np.full(len(rates), -1.0), np.ceil(rates @ weights)
+        while (short := is_short(high)).any():
+            low, high = np.where(short, high, low), high + short * (high + 1.0)
+        while (high - low > 1.0).any():
+            middle = np.floor(0.5 * (low + high))
+            # Of ends that have met, the middle is the lower one.
+            short = is_short(middle) | (middle <= low)
+            low, high = np.where(short, middle, low), np.where(short, high, middle)
+        found[some] = high
+    return found
