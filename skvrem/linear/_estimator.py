@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import solvers
 from skvrem.data import averaged, lazily, of_dask, streamed
 from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
+from skvrem.linear._dual import dual_start, takes_dual
 from skvrem.linear._input import check_precision, find_center, open_rows
 from skvrem.linear._model import Parameters, Statistics
 from skvrem.linear._plan import (
@@ -102,7 +103,9 @@ class SBMLogisticRegression(
         "stochastic" its stochastic form [2]_ in blocks, at the level of the sampling
         error after one pass (``max_iter=1``); "svrg" has the bound as the
         preconditioner of a variance-reduced gradient.
-        "auto" is "batch" with ``acceleration="lbfgs"``. The choice is in ``solver_``.
+        "auto" is "batch" with ``acceleration="lbfgs"``, which begins with dual
+        coordinate ascent where rows are sparse, of two classes and more than 2,000
+        features. The choice is in ``solver_``.
     max_iter : int, default=500
         Epochs: passes for "batch", steps with "lbfgs", passes over the minibatches for
         the others.
@@ -388,13 +391,15 @@ class SBMLogisticRegression(
         """Return where to start, and the passes that finding it has cost.
 
         A cold start of the accelerated and the variance-reduced fit is the fit to a
-        sample, as precise as the sample deserves.
+        sample, as precise as the sample deserves; or dual coordinate ascent.
         """
         shape = (len(model.ridge), model.k)
         if self.warm_start and hasattr(self, "coef_"):
             theta = self._theta(classes, shape)
             if theta is not None:
                 return model.about_center(theta), 0.0
+        if name == "batch+lbfgs" and takes_dual(model, data):
+            return dual_start(model, data, self.tol, rng)
         rows = start_rows(shape[0], data.n_units)
         cold = name in ("batch", "stochastic") or not rows or model.metric_cost > DEAR
         sample = None if cold else data.some(rows, rng)

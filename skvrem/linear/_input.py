@@ -184,20 +184,24 @@ def _spread(data):
 
 def _spread_of_sparse(data):
     """Return mean and deviation of the columns of CSR rows without zeros, else 0."""
-    n, step = data.n_units, max(1, data.n_units // CENTER_ROWS)
-    if data.remote:
-        (values, columns, _, d), some = data.every(step).rows, range(0, n, step)
-        values = values.astype(np.float64)
-    else:
-        values, columns, indptr, d = data.rows
-        some = np.arange(0, n, step)
-        where = np.concatenate([np.arange(indptr[i], indptr[i + 1]) for i in some])
-        values, columns = values[where].astype(np.float64), columns[where]
+    d, step = data.n_features, max(1, data.n_units // CENTER_ROWS)
+    some = np.arange(0, data.n_units, step)
     n = len(some)
+    if data.remote:
+        values, columns, *_ = data.every(step).rows
+    else:
+        values, columns, indptr, _ = data.rows
+        start, sizes = indptr[some], indptr[some + 1] - indptr[some]
+        where = np.arange(sizes.sum()) + np.repeat(
+            start - sizes.cumsum() + sizes, sizes
+        )
+        values, columns = values[where], columns[where]
     # A column with zeros among its entries is not far from zero for its spread.
     full = np.bincount(columns, minlength=d) == n
     if not full.any():
         return np.zeros(d), np.zeros(d)
+    kept = full[columns]
+    values, columns = values[kept].astype(np.float64), columns[kept]
     with np.errstate(over="ignore", invalid="ignore"):
         first = np.zeros(d)
         first[columns[::-1]] = values[::-1]

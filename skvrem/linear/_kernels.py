@@ -32,6 +32,9 @@ SMALL = 1e-3
 FARTHEST = 700.0
 # CSR rows that are read for their logits, and again from the cache for the gradient.
 CACHED_ROWS = 64
+# A visit of the dual solves for its logit to this share of the change, by at most so
+# many steps of Newton's method in an interval that shrinks.
+CLOSE, MOST_NEWTON = 0.01, 30
 
 
 @kernel(fastmath=CONTRACT)
@@ -99,6 +102,124 @@ def csr_sums(data, indices, indptr, ids, intercept, theta, y, weight, gradient):
                 for j in range(k):
                     gradient[d, j] += Z[i, j]
     return total
+
+
+@kernel(fastmath=CONTRACT)
+def csr_row_times(data, indices, start, stop, theta):
+    """Return a row of a CSR matrix times theta (p,), and its squared length.
+
+    In four chains of sums: a visit waits for its logit, where products with many rows
+    overlap.
+    """
+    z0 = z1 = z2 = z3 = square = 0.0
+    middle = start + (stop - start) // 4 * 4
+    for at in range(start, middle, 4):
+        x0, x1 = np.float64(data[at]), np.float64(data[at + 1])
+        x2, x3 = np.float64(data[at + 2]), np.float64(data[at + 3])
+        z0 += x0 * theta[np.uint32(indices[at])]
+        z1 += x1 * theta[np.uint32(indices[at + 1])]
+        z2 += x2 * theta[np.uint32(indices[at + 2])]
+        z3 += x3 * theta[np.uint32(indices[at + 3])]
+        square += (x0 * x0 + x1 * x1) + (x2 * x2 + x3 * x3)
+    for at in range(middle, stop):
+        x = np.float64(data[at])
+        z0 += x * theta[np.uint32(indices[at])]
+        square += x * x
+    return (z0 + z1) + (z2 + z3), square
+
+
+@kernel(fastmath=CONTRACT)
+def dual_visits(
+    data,
+    indices,
+    indptr,
+    runs,
+    length,
+    intercept,
+    ridge,
+    y,
+    weight,
+    residuals,
+    theta,
+    sums,
+):
+    r"""Visit CSR rows of two classes, one by one: dual coordinate ascent.
+
+    At the optimum :math:`\theta = \Lambda^{-1} \sum_i r_i x_i` with the residuals
+    :math:`r_i = w_i (y_i - p_i)`, which are the dual's variables. A visit makes a row's
+    agree with its logit z, which follows it: with :math:`q = w\, x^T \Lambda^{-1} x`
+    the new logit solves
+
+    .. math:: t + q\, \sigma(t) = z + q\, (y - r / w)
+
+    and the new residual is :math:`w (y - \sigma(t))`.
+
+    Parameters
+    ----------
+    data, indices, indptr : ndarray
+        CSR rows, n of them.
+    runs : ndarray of shape (n_runs,)
+        Numbers of runs of `length` rows, in the order of the visits.
+    length : int
+    intercept : bool
+        Rows have a one behind them.
+    ridge : tuple of two floats
+        Of the features, and of the intercept; above zero.
+    y, weight : ndarray of shape (n,)
+    residuals : ndarray of float32 of shape (n,)
+    theta : ndarray of shape (p,)
+        These two are changed in step.
+    sums : ndarray of shape (3,)
+        What is added to: the loss that visits found, the squared gradient if rows are
+        at right angles, and the curvature :math:`w p (1 - p)`.
+    """
+    n = indptr.size - 1
+    d = theta.size - 1 if intercept else theta.size
+    for run in runs:
+        for i in range(run * length, min(n, (run + 1) * length)):
+            w = weight[i] if weight.size else 1.0
+            if w == 0.0:
+                continue
+            start, stop = np.int64(indptr[i]), np.int64(indptr[i + 1])
+            z, square = csr_row_times(data, indices, start, stop, theta)
+            q = w * square / ridge[0]
+            if intercept:
+                z += theta[d]
+                q += w / ridge[1]
+            old = np.float64(residuals[i])
+            e = exp(-abs(z))
+            p = (1.0 if z > 0 else e) / (1.0 + e)
+            sums[0] += w * (log(1.0 + e) + (abs(z) if (z > 0) != (y[i] > 0) else 0.0))
+            sums[1] += (w * (y[i] - p) - old) ** 2 * square
+            sums[2] += w * p * (1.0 - p)
+            high = z + q * (y[i] - old / w)
+            t, low, target = z, high - q, high
+            error = t + q * p - target
+            close, slow = CLOSE * abs(error), False
+            for _ in range(MOST_NEWTON):
+                if error > 0.0:
+                    high = t
+                else:
+                    low = t
+                t -= error / (1.0 + q * p * (1.0 - p))
+                # It may go to and fro about where the logistic function bends.
+                if slow or not low < t < high:
+                    t = 0.5 * (low + high)
+                e = exp(-abs(t))
+                p = (1.0 if t > 0 else e) / (1.0 + e)
+                before, error = error, t + q * p - target
+                if abs(error) <= close:
+                    break
+                slow = not slow and abs(error) > 0.5 * abs(before)
+            # What is small is told from e, not from one less what is nearly one.
+            far = (e if (t > 0) == (y[i] > 0) else 1.0) / (1.0 + e)
+            residuals[i] = w * far if y[i] else -w * far
+            change = np.float64(residuals[i]) - old
+            step = change / ridge[0]
+            for at in range(start, stop):
+                theta[np.uint32(indices[at])] += step * data[at]
+            if intercept:
+                theta[d] += change / ridge[1]
 
 
 @kernel(fastmath=CONTRACT)

@@ -103,6 +103,12 @@ class Online(NamedTuple):
     thin: int = 1
 
 
+class Taken(NamedTuple):
+    """A curvature without the rest of `Statistics`."""
+
+    curvature: np.ndarray
+
+
 class Grams(NamedTuple):
     """Weighted products of rows, of shape (n_pairs, p, p)."""
 
@@ -139,6 +145,8 @@ class LogisticModel:
         The time that this takes, in passes for the gradient.
     online : Online or None
         For the stochastic solver.
+    rounding : float
+        Of the rows' numbers, and so of their logits.
     center : ndarray of shape (n_features,) and the rows' dtype, or None
         Where the rows have their origin: the coefficients are the same about any, the
         free intercept is that of rows less this. Far from their origin the columns are
@@ -155,6 +163,7 @@ class LogisticModel:
     sample_rows: int = 0
     metric_cost: float = 0.0
     online: Online | None = None
+    rounding: float = 0.0
     center: np.ndarray | None = None
     #: `remember` keeps the sums.
     recall_passes: ClassVar[float] = 0
@@ -192,7 +201,7 @@ class LogisticModel:
     def _tiles(self, batch, start, stop):
         return tiles(batch, start, stop, self.intercept, self.center)
 
-    def statistics(self, point, batch, beta, every=None):
+    def statistics(self, point, batch, beta):
         """Return the sums of a batch.
 
         There is nothing latent to temper: `beta` makes no difference.
@@ -202,24 +211,26 @@ class LogisticModel:
         FloatingPointError
             If a row holds NaN or infinity, or its logits overflow.
         """
-        every = self.every if every is None else every
-        theta = point.parameters.theta
-        evaluate = partial(self._sums, theta, batch, every=every)
+        evaluate = partial(self._sums, point.parameters.theta, batch)
+        return self._over_chunks(evaluate, batch)
+
+    def _over_chunks(self, evaluate, batch):
+        """Sum what chunks of a batch come to, and see that it is finite."""
         chunks = row_chunks(batch.start, batch.stop, STEP_ROWS)
         sums = reduce(accumulate, parallel_map(evaluate, chunks), None)
         # A sum of many elements is finite only if all are.
         with np.errstate(over="ignore", invalid="ignore"):
-            total = sums.objective + sums.gradient.sum() + sums.curvature.sum()
+            total = sum(np.sum(part) for part in sums)
         if not np.isfinite(total):
             raise FloatingPointError("the rows or their logits are not finite")
         return sums
 
-    def _sums(self, theta, batch, chunk, every):
+    def _sums(self, theta, batch, chunk):
         gradient, objective, curvature = np.zeros_like(theta), 0.0, np.zeros(0)
         # What is not finite is found out of the sums.
         with np.errstate(over="ignore", invalid="ignore"):
-            if every:
-                curvature = self._curvature_sums(theta, batch, *chunk)
+            if self.every:
+                curvature = self._curvature_sums(theta, batch, chunk)
             for tile, where in self._tiles(batch, *chunk):
                 y, weight = batch.targets[where], _weight(batch, where)
                 if tile.sparse:
@@ -236,9 +247,9 @@ class LogisticModel:
                 tile.add_transposed(Z, gradient)
         return Statistics(gradient, curvature, objective)
 
-    def _curvature_sums(self, theta, batch, start, stop):
+    def _curvature_sums(self, theta, batch, chunk):
         thin = self.online.thin if self.online else 1
-        out = self.curvature.zeros()
+        out, (start, stop) = self.curvature.zeros(), chunk
         stop = start + -(-(stop - start) // thin)
         for tile, where in self._tiles(batch, start, stop):
             y, weight = batch.targets[where], _weight(batch, where)
@@ -272,6 +283,16 @@ class LogisticModel:
             # The trace, spread over the k - 1 directions that the matrix acts on.
             return p.sum(axis=1, keepdims=True) / (self.k - 1)
         return p
+
+    def _taken(self, point, batch):
+        """Return the curvature of a batch alone."""
+
+        def evaluate(chunk):
+            with np.errstate(over="ignore", invalid="ignore"):
+                return Taken(self._curvature_sums(theta, batch, chunk))
+
+        theta = point.parameters.theta
+        return self._over_chunks(evaluate, batch)
 
     def remember(self, point, batch, beta):
         """Return the sums of a batch, which are all that need be kept."""
@@ -420,6 +441,13 @@ class LogisticModel:
         """
         return bool(np.abs(self.gradient(point, mean)).max() <= tol)
 
+    def most_left(self, point, mean):
+        """Return what no point gains more than a unit: by the ridge's concavity."""
+        least = self.ridge.min()
+        with np.errstate(over="ignore"):
+            square = np.square(self.gradient(point, mean)).sum()
+            return float(0.5 * square / least) if least > 0.0 else np.inf
+
     def move(self, point, step):
         """Return the point with its parameters moved."""
         theta = point.parameters.theta
@@ -433,11 +461,10 @@ class LogisticModel:
     def recondition(self, point, data, rng):
         """Return the point with the curvature of a sample of rows, and its cost."""
         sample = data.some(self.sample_rows, rng)
-        evaluate = partial(self.statistics, point, beta=1.0, every=True)
-        sums = sample.chunks().sum(evaluate)
-        mean = scale(sums, 1.0 / max(sample.total_weight, np.finfo(float).tiny))
+        (curvature,) = sample.chunks().sum(partial(self._taken, point))
+        curvature /= max(sample.total_weight, np.finfo(float).tiny)
         return (
-            point._replace(metric=self.metric(mean.curvature)),
+            point._replace(metric=self.metric(curvature)),
             sample.n_units / data.n_units,
         )
 

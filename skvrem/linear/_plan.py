@@ -183,6 +183,7 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
         kind,
         every=stream or majorizes,
         online=online,
+        rounding=float(np.finfo(rows.dtype).eps),
         center=center,
         **_cost(curvature, p, k, data),
     )

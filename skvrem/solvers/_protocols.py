@@ -190,12 +190,18 @@ class Climbing(Model, Protocol):
     metric_cost: float
     #: How far a step may move a parameter. Only where there is a limit.
     longest_step: float
+    #: Error of the objective, as a share of it, by the rows' own precision. Only where
+    #: that is less than the objective's.
+    rounding: float
 
     def predicted_gain(self, point, mean) -> float:
         """Return what is left to gain a unit, about; infinity where nobody knows."""
 
     def gradient(self, point, mean):
         """Return the gradient of the objective a unit, an array of one dimension."""
+
+    def most_left(self, point, mean) -> float:
+        """Return what is proved to be the most left to gain. Only where it can be."""
 
     def move(self, point, step):
         """Return the point with its parameters moved by such an array."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import brentq
 from scipy.special import expit, log_softmax, logsumexp, softmax
 
 from skvrem.data import as_source
@@ -221,6 +222,74 @@ def test_sums_of_sparse_rows(dtype, weighted, intercept, k, rng):
     np.testing.assert_allclose(total, loss.sum(), **tol)
     expected = 1.0 + features[ids].T @ Z
     np.testing.assert_allclose(gradient, expected, **tol, atol=tol["rtol"])
+
+
+@DTYPES
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("ridge", [(1.0, 1.0), (1e-3, 1.0), (0.1, 1e-3)])
+def test_visits_of_the_dual(dtype, weighted, intercept, ridge, rng):
+    n, d = 40, 9
+    X = sp.random_array((n, d), density=0.5, rng=rng, format="csr", dtype=dtype)
+    y = rng.integers(2, size=n).astype(np.int8)
+    weight = rng.uniform(0.5, 2.0, n) if weighted else NONE
+    if weighted:
+        weight[7] = 0.0
+    w = weight if weighted else np.ones(n)
+    dense = X.toarray().astype(float)
+    ridges = np.full(d, ridge[0])
+    if intercept:
+        dense = np.column_stack([dense, np.ones(n)])
+        ridges = np.append(ridges, ridge[1])
+    residuals, sums, theta = np.zeros(n, np.float32), np.zeros(3), np.zeros(len(ridges))
+    rows = as_source(X, weight, y).rows
+
+    def visit(runs, length):
+        given = intercept, ridge, y, weight, residuals, theta, sums
+        _kernels.dual_visits(*rows[:3], np.array(runs, np.int32), length, *given)
+
+    for i in [*rng.permutation(n), *rng.permutation(n)]:
+        r, z, before = float(residuals[i]), dense[i] @ theta, theta.copy()
+        sums[:] = 0.0
+        visit([i], 1)
+        if w[i] == 0.0:
+            np.testing.assert_array_equal(theta, before)
+            continue
+        p = expit(z)
+        square = (w[i] * (y[i] - p) - r) ** 2 * (dense[i, :d] @ dense[i, :d])
+        expected = [
+            w[i] * (np.logaddexp(0.0, z) - y[i] * z),
+            square,
+            w[i] * p * (1.0 - p),
+        ]
+        np.testing.assert_allclose(sums, expected, rtol=1e-4, atol=1e-14)
+        # The root is found to a hundredth of the equation's error before.
+        q = w[i] * dense[i] @ (dense[i] / ridges)
+        target = z + q * (y[i] - r / w[i])
+        t = brentq(lambda t, q=q, target=target: t + q * expit(t) - target, -1e5, 1e5)
+        slack = 0.01 * abs(z + q * p - target)
+        low, high = w[i] * (y[i] - expit([t + slack, t - slack]))
+        assert low - 1e-7 <= residuals[i] <= high + 1e-7
+        # Parameters are in step with the residual as it is kept.
+        step = (float(residuals[i]) - r) / ridges * dense[i]
+        np.testing.assert_allclose(theta - before, step, rtol=1e-6, atol=1e-9)
+    # All rows of runs, the last of which is short.
+    residuals[:] = theta[:] = 0.0
+    visit(range(6), 7)
+    np.testing.assert_array_equal(residuals != 0.0, w > 0.0)
+
+
+def test_visits_of_the_dual_end_at_its_optimum(rng):
+    X = sp.random_array((60, 200), density=0.1, rng=rng, format="csr")
+    y, weight = rng.integers(2, size=60).astype(np.int8), rng.uniform(0.1, 3.0, 60)
+    residuals, theta, sums = np.zeros(60, np.float32), np.zeros(201), np.zeros(3)
+    rows, runs = as_source(X, weight, y).rows, np.arange(60, dtype=np.int32)
+    for _ in range(200):
+        given = runs, 1, True, (0.5, 2.0), y, weight, residuals, theta, sums
+        _kernels.dual_visits(*rows[:3], *given)
+    r = weight * (y - expit(X @ theta[:-1] + theta[-1]))
+    np.testing.assert_allclose(X.T @ r, 0.5 * theta[:-1], atol=1e-5)
+    np.testing.assert_allclose(r.sum(), 2.0 * theta[-1], atol=1e-5)
 
 
 @SPARSE

@@ -3,6 +3,7 @@
 import pickle
 import tracemalloc
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,13 +12,15 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
-from sklearn.preprocessing import scale
+from sklearn.preprocessing import normalize, scale
 
 from skvrem import SBMLogisticRegression
+from skvrem.data import as_source
 from skvrem.linear._arguments import OTHER_SOLVERS
 from skvrem.linear._model import LogisticModel, Online, Parameters
 from skvrem.linear._model_curvature import Curvature
 from skvrem.solvers import Batch, Stochastic
+from skvrem.utils._algebra import scale as scale_sums
 
 TIGHT = {"tol": 1e-15, "max_iter": 5000}
 SOLVERS = {
@@ -187,6 +190,112 @@ def test_many_features_for_the_rows(rng):
         assert_same_optimum(model, twin(X, y, solver="lbfgs", max_iter=5000))
     sparse = SBMLogisticRegression(**TIGHT).fit(sp.csr_matrix(X), y)
     assert_same_optimum(sparse, model)
+
+
+def draw_text(n=300, d=2500, seed=0, dtype=np.float64):
+    """Sparse rows of unit length, columns by Zipf's law, two classes."""
+    rng = np.random.default_rng(seed)
+    share = 1.0 / np.arange(20, d + 20)
+    columns = rng.choice(d, size=(n, 40), p=share / share.sum())
+    parts = (np.repeat(np.arange(n), 40), columns.ravel())
+    X = sp.csr_array((np.ones(40 * n), parts), shape=(n, d))
+    X.sum_duplicates()
+    X = normalize(X).astype(dtype)
+    theta = 4.0 * rng.normal(size=d)
+    return X, (X @ theta + rng.logistic(size=n) > 0.5).astype(int)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"fit_intercept": False},
+        {"penalize_intercept": True},
+        {"C": 0.1},
+        {"C": 30.0},
+        {"class_weight": "balanced"},
+    ],
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sparse_rows_of_two_classes(params, weighted, rng):
+    X, y = draw_text()
+    weight = rng.uniform(0.0, 3.0, len(y)) if weighted else None
+    if weighted:
+        weight[::7] = 0.0
+    model = SBMLogisticRegression(random_state=0, **params, **TIGHT)
+    model.fit(X, y, weight)
+    if "penalize_intercept" in params:
+        ones = sp.hstack([X, np.ones((len(y), 1))], format="csr")
+        other = twin(ones, y, weight, solver="newton-cg", fit_intercept=False)
+        coef = np.append(model.coef_, model.intercept_)
+        np.testing.assert_allclose(coef, other.coef_[0], atol=1e-6)
+        return
+    # Where rounding hides what is left, errors are C times those of the gradient.
+    atol = 1e-6 * max(1.0, params.get("C", 1.0))
+    assert_same_optimum(model, twin(X, y, weight, solver="newton-cg", **params), atol)
+
+
+def test_sparse_rows_take_few_passes():
+    X, y = draw_text(2000)
+    tight = SBMLogisticRegression(**TIGHT).fit(X, y)
+    for params in ({}, {"fit_intercept": False}):
+        tight.set_params(**params).fit(X, y)
+        model = SBMLogisticRegression(**params).fit(X, y)
+        assert model.converged_ and model.history_["passes"][-1] < 18.0
+        assert loss(model, X, y) < loss(tight, X, y) * (1.0 + 1e-6)
+        # The start was all that it took, which is known without a step.
+        if params:
+            assert model.n_iter_[0] == 1
+            assert model.history_["passes"][0] == model.history_["passes"][1]
+
+
+def test_sparse_rows_that_are_long_for_the_penalty():
+    X, y = draw_text()
+    model = SBMLogisticRegression(random_state=0, C=1e6).fit(X, y)
+    # The start was given up, and cost no more than it said.
+    assert model.history_["passes"][0] < 6.0
+    assert model.history_["objective"][0] == pytest.approx(-np.log(2.0))
+    free = SBMLogisticRegression(C=np.inf).fit(X, y)
+    assert free.history_["passes"][0] < 3.0
+
+
+def test_sparse_rows_by_any_number_of_threads_and_types():
+    X, y = draw_text(20_000)
+    a, b, other = (
+        SBMLogisticRegression(n_jobs=n, random_state=seed).fit(X, y)
+        for n, seed in ((1, 0), (3, 0), (1, 1))
+    )
+    np.testing.assert_array_equal(a.coef_, b.coef_)
+    assert (a.coef_ != other.coef_).any()  # another order of the rows
+    np.testing.assert_allclose(a.coef_, other.coef_, atol=1e-3)
+    low = SBMLogisticRegression(random_state=0).fit(X.astype(np.float32), y)
+    assert low.coef_.dtype == np.float32
+    np.testing.assert_allclose(low.coef_, a.coef_, atol=1e-3)
+
+
+def test_warm_starts_on_sparse_rows():
+    X, y = draw_text()
+    model = SBMLogisticRegression(warm_start=True, **TIGHT).fit(X, y)
+    passes = model.history_["passes"][-1]
+    again = model.fit(X, y)
+    assert again.history_["passes"][-1] < 0.5 * passes
+    assert_same_optimum(again, twin(X, y, solver="newton-cg"))
+
+
+def test_what_the_ridge_proves_is_left(rng):
+    X, y = draw(n=200, d=4)
+    penalty = np.full(4, 2.0)
+    model = LogisticModel(2, penalty, 200.0, False, Curvature("gram", 4, 1))
+    source = as_source(X, None, y.astype(np.int8))
+    best = -loss(twin(X, y, C=0.5, fit_intercept=False), X, y, C=0.5) / 200.0
+    for size in (0.0, 0.1, 3.0):
+        point = model.start(Parameters(size * rng.normal(size=(4, 1))))
+        sums = source.chunks().sum(partial(model.statistics, point, beta=1.0))
+        mean = scale_sums(sums, 1.0 / 200.0)
+        left = best - model.objective(point, mean)
+        assert 0.0 <= left <= model.most_left(point, mean)
+    free = LogisticModel(2, 0.0 * penalty, 200.0, False, model.curvature)
+    assert free.most_left(point, mean) == np.inf
 
 
 def test_float32(rng):

@@ -74,13 +74,21 @@ class QuasiNewton(Batch):
 
     def certify(self, point, beta):
         """Evaluate a point that no step has led to, with the metric taken there."""
+        anchor = super().certify(point, beta)
+        if hasattr(self.model, "most_left") and not self.age:
+            most = self.model.most_left(point, anchor.mean)
+            self.anchor = anchor._replace(predicted_gain=most)
+            if self._is_there(self.anchor):
+                return self.anchor
         point, cost = self.model.recondition(point, self.data, self.rng)
-        anchor, more = self._aim(super().certify(point, beta))
+        anchor, more = self._aim(anchor._replace(point=point))
         self.anchor = anchor._replace(passes=1.0 + cost + more)
         return self.anchor
 
     def epoch(self, anchor, pace, rng):
-        """Make one step, of a length that gains enough."""
+        """Make one step, of a length that gains enough, where there is one to make."""
+        if not self.age and self._is_there(anchor):
+            return Moved(anchor.point, 0.0, certified=anchor)
         after, passes = self._step(anchor)
         stalled = after is None and not self.pairs
         if after is None:
@@ -92,6 +100,13 @@ class QuasiNewton(Batch):
             passes += cost
         self.anchor = after
         return Moved(after.point, passes, certified=after, stalled=stalled)
+
+    def _is_there(self, anchor):
+        """Whether a fit that begins here is at its end: from a good start."""
+        may_end = getattr(self.model, "may_end", None)
+        if not self.trusted or may_end is None or not anchor.predicted_gain < self.tol:
+            return False
+        return may_end(anchor.point, anchor.mean, self.tol)
 
     def _aim(self, anchor):
         """Return the anchor with what its direction is to gain, and the passes made."""
@@ -115,6 +130,7 @@ class QuasiNewton(Batch):
         gradient, passes = self.gradient, 0.0
         slope, length = 2.0 * self.prediction, 1.0
         slack = 1e-15 * abs(before.objective)
+        rounding = getattr(self.model, "rounding", 0.0) * abs(before.objective)
         for _ in range(TRIALS):
             step = length * self.direction
             passes += 1.0
@@ -122,6 +138,10 @@ class QuasiNewton(Batch):
                 moved = self.model.move(before.point, step)
                 anchor = super().certify(moved, self.beta)
                 gain = anchor.objective - before.objective
+                if abs(gain) < rounding:
+                    # Both slopes tell what the objectives cannot.
+                    there = self.model.gradient(moved, anchor.mean)
+                    gain = 0.5 * (length * slope + float(step @ there))
             except FloatingPointError:  # too far for the model
                 gain = -math.inf
             if gain >= SUFFICIENT * length * slope - slack:
