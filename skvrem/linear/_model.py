@@ -26,7 +26,7 @@ import numpy as np
 
 from skvrem.linear import _kernels
 from skvrem.linear._model_curvature import Curvature, Factor
-from skvrem.utils._algebra import accumulate, scale
+from skvrem.utils._algebra import accumulate
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.utils._tiles import tiles
 
