@@ -245,7 +245,7 @@ def threads(run, key, n_topics, solver):
         name: (ours(corpus.train, n_topics, n, solver), 2, 22)
         for name, n in (("two threads", 2), ("one thread", 1))
     }
-    target = 1.6 if solver == "batch" else None
+    target = 1.6 if solver == "batch" else 1.5
     yield an_iteration(sides, run, 2).row(f"{corpus.name}, {solver}", target)
 
 

@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import solvers
 from skvrem.data import averaged, lazily, of_dask, streamed
 from skvrem.linear._arguments import OTHER_SOLVERS, check_twin_arguments
-from skvrem.linear._dual import dual_start, takes_dual
 from skvrem.linear._input import check_precision, find_center, open_rows
 from skvrem.linear._model import Parameters, Statistics
+from skvrem.linear._model_dual import dual_start, takes_dual
 from skvrem.linear._plan import (
     MANY_ROWS,
     count_blocks,

@@ -40,6 +40,7 @@ from numba.extending import intrinsic
 
 from skvrem.utils._jit import CONTRACT, REDUCE, kernel
 from skvrem.utils._math import exp, log
+from skvrem.utils._simd import CACHE_LINE, prefetch
 
 # Rows of a tile come in steps of 16; masked, LLVM sees it and leaves out the remainder.
 STEP = 16
@@ -150,6 +151,19 @@ def _fill(X, index, weight, start, stop, x, w, position):
                 x[to + t] = X[position[t], j]
             to += s
     return rows
+
+
+@kernel
+def _fetch(X, index, start, stop):
+    """Ask for rows X[index[start:stop]], far apart, before they are needed."""
+    size = np.uint64(X.shape[1] * X.itemsize)
+    for t in range(start, stop):
+        at = np.uint64(X.ctypes.data) + np.uint64(index[t]) * np.uint64(X.strides[0])
+        end = at + size
+        while at < end:
+            prefetch(at)
+            at += np.uint64(CACHE_LINE)
+        prefetch(end - np.uint64(1))
 
 
 @kernel(fastmath=CONTRACT)
@@ -538,11 +552,13 @@ def visit_rows(
     k, d = means.shape
     size = d + d % 2
     dtype = X.dtype
-    m, u, parts, constants = _parameters(weights, means, U, variances, dtype)
-    stride = np.int64(_stride(m))
+    stride = np.int64(_stride(X))
     tile = stride // 17 * 16
     while tile > 64 and tile * d * X.itemsize > TILE_BYTES:
         tile //= 2
+    if index.size:
+        _fetch(X, index, start, min(start + tile, stop))
+    m, u, parts, constants = _parameters(weights, means, U, variances, dtype)
     square = size * size if U.ndim == 3 else size
     x, joint = _zeros(size * stride, dtype), _zeros((k + k % 2) * stride, dtype)
     q, w = _zeros(stride, dtype), _zeros(stride, dtype)
@@ -559,7 +575,11 @@ def visit_rows(
     for first in range(start, stop, tile):
         last = min(first + tile, stop)
         rows = _fill(X, index, weight, first, last, x, w, position)
+        # Of the next tile's rows a few for each component: all at once would wait.
+        ahead = min(last + tile, stop) - last if index.size else 0
         for c in range(k):
+            if ahead > 0:
+                _fetch(X, index, last + ahead * c // k, last + ahead * (c + 1) // k)
             if U.ndim == 3:
                 _full_joint(x, rows, size, m, u, constants, c, z, y, q, joint)
             else:

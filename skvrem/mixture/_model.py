@@ -137,11 +137,14 @@ class GaussianMixtureModel(Averaging):
             # it is left out here: a feature that is never seen keeps its variance.
             variances = np.maximum(1.0 / np.square(factors) - self.reg_covar, 0.0)
             variances = np.ascontiguousarray(np.broadcast_to(variances, (k, d)))
-        size = k * (1 + d + (d * d if self.dense else d)) + 2
+        size, shapes = (
+            k * (1 + d + (d * d if self.dense else d)) + 2,
+            self._shapes(k, d),
+        )
         of_parameters = weights, means, factors, beta, variances
 
         def evaluate(rows):
-            sums = Statistics(np.zeros(size), self._shapes(k, d))
+            sums = Statistics(np.zeros(size), shapes)
             of_rows = batch.rows, batch.index, *rows, batch.weight
             how = *of_parameters, point.reference
             _kernels.visit_rows(*of_rows, *how, sums.values, None)

@@ -177,6 +177,10 @@ def correction(now, then, factor):
     mean, for sums: an update takes the two apart, as the mean is dense and touched once
     a step, the rest as sparse as a batch.
     """
+    if isinstance(now, Flat):
+        values = now.values - then.values
+        values *= factor
+        return type(now)(values, now.shapes)
     return rescale(difference(now, then), factor)
 
 

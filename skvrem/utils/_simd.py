@@ -14,6 +14,8 @@ registers: one of AVX-512, two of AVX2, four of SSE2 or Neon.
     spread(a, b, c, d, array, at, stride)   lane l of the four to at + l stride
 
 Positions are not checked.
+
+And ``prefetch(address)`` asks for a cache line before it is needed.
 """
 
 from functools import partial, reduce
@@ -519,3 +521,19 @@ def zero_without(typing_context, values, others):
         return _tuple(context, builder, found)
 
     return values(values, others), generate
+
+
+@intrinsic
+def prefetch(typing_context, address):
+    """Ask for the cache line of an address (uint64), which need not be anyone's."""
+
+    def generate(context, builder, signature, arguments):
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), kind)
+        # To read, for the second-level cache, data.
+        how = (number(0), number(2), number(1))
+        builder.call(ask, (builder.inttoptr(arguments[0], pointer), *how))
+        return context.get_dummy_value()
+
+    return types.void(types.uint64), generate

@@ -1,5 +1,7 @@
 """Values of a cache line of floats, against NumPy."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,23 @@ def test_spread(dtype, stride):
         for row in range(4):
             expected[2 + lane * stride + row] = x[row * width + lane]
     np.testing.assert_array_equal(out, expected)
+
+
+@kernel(cache=False)
+def ask(array, distance):
+    """Ask for lines of an array, and far beyond it; return its sum."""
+    total = 0.0
+    for at in range(array.size):
+        simd.prefetch(np.uint64(array.ctypes.data + 8 * at + distance))
+        total += array[at]
+    return total
+
+
+@pytest.mark.parametrize("distance", [0, 64, 1 << 40])
+def test_lines_that_are_asked_for_need_not_be_there(distance):
+    array = np.arange(1000.0)
+    assert ask(array, distance) == array.sum()
+    np.testing.assert_array_equal(array, np.arange(1000.0))
+    # It is in the code, where the compiler could leave out what has no effect.
+    (code,) = ask.inspect_asm().values()
+    assert re.search(r"prefetch|prfm", code)
