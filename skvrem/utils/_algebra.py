@@ -177,7 +177,7 @@ def correction(now, then, factor):
     mean, for sums: an update takes the two apart, as the mean is dense and touched once
     a step, the rest as sparse as a batch.
     """
-    if isinstance(now, Flat):
+    if isinstance(now, Packed):
         values = now.values - then.values
         values *= factor
         return type(now)(values, now.shapes)
