@@ -61,6 +61,17 @@ NOT_NEGATIVE = (
 )
 
 
+def scattered_tokens(n_topics, data, rng):
+    """Return counts of words by topic, every token at a topic of its own.
+
+    A start that knows nothing, far from the plateau of equal topics.
+    """
+    tokens = data.word_totals
+    n = np.maximum(np.rint(tokens), 1.0)
+    draws = rng.multinomial(n.astype(np.int64), np.full(n_topics, 1.0 / n_topics))
+    return (draws * (tokens / n)[:, None]).T
+
+
 class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEstimator):
     """Estimator of topics with ``components_``, ``topic_shares_`` and ``_sums``.
 
@@ -227,6 +238,10 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             )
         return given
 
+    def _search_topics(self, word_prior, data, rng):
+        """Return random topics for a search of their number."""
+        return self._random_topics(word_prior, data, rng)
+
     def _new_model(self, priors, mass, dtype, plan=None):
         """Return the model of a fit by a plan, or of a visit to documents."""
         rounds = (getattr(self, name) for name in self._rounds)
@@ -329,8 +344,14 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                 "a number, as one found on some of the documents."
             )
 
-    def _fit_to(self, data, given, random_state, progress, passes=0.0, warm=False):
-        """Find so many topics as `n_components_` says, and set what is found."""
+    def _fit_to(
+        self, data, given, random_state, progress, passes=0.0, warm=False, draw=None
+    ):
+        """Find so many topics as `n_components_` says, and set what is found.
+
+        Without given topics `draw` is what draws them, by default `_random_topics`.
+        """
+        draw = self._random_topics if draw is None else draw
         priors = self._check_priors(data.n_features)
         plan = self._plan(data.n_units, given is None)
         check_full_passes(
@@ -342,9 +363,12 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             model = self._new_model(priors, data.total_weight, data.dtype, plan)
             topics = given
             if topics is None:
-                topics = self._random_topics(priors[1], data, rng)
+                topics = draw(priors[1], data, rng)
             point, extra = self._start(model, topics.T, data.n_units), 0.0
-            if warm and hasattr(model, "refill"):
+            # A first pass by shares that know nothing would blur what topics know;
+            # "batch" is EM to the letter.
+            refilled = warm or (given is not None and plan.name != "batch")
+            if refilled and hasattr(model, "refill"):
                 point, extra = model.refill(point, data)
             return solvers.Start(
                 model,
@@ -377,7 +401,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
                 solvers.checkpointed(trial),
                 Progress(trial, None, None, 1) as progress,
             ):
-                trial._fit_to(part, given, rng, progress)
+                trial._fit_to(part, given, rng, progress, draw=trial._search_topics)
             return trial
 
         batch = self._plan(data.n_units, True).name == "batch"

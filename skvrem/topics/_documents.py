@@ -10,9 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data._batch import MemoryPartition
+from skvrem.data._batch import MemoryPartition, is_memmap
 from skvrem.utils._algebra import read_only
+from skvrem.utils._parallel import parallel_map
 from skvrem.utils._remote import refuse_dask
+
+# Nonzeros that are looked at at a time: what is derived from them is in memory.
+PIECE = 1 << 15
 
 
 class Counts(NamedTuple):
@@ -22,7 +26,7 @@ class Counts(NamedTuple):
     ----------
     counts : float array of shape (n_nonzeros,)
     index : int32 array of shape (n_nonzeros,)
-        Columns, as positions in `words`.
+        Columns, as positions in `words`. Of a memory map of whatever type it is.
     indptr : int64 array of shape (n_documents + 1,)
     words : int32 array of shape (n_words,)
         The words of the batch in the vocabulary, ascending; empty for all of it.
@@ -105,20 +109,28 @@ class DocumentSource:
     @property
     def usual_length(self):
         """Half of the documents that are not empty are as long."""
-        tokens = np.asarray(self.X.sum(axis=1, dtype=np.float64)).ravel()
+        tokens = _lengths(self.X.data, self.X.indptr)
         return float(np.median(tokens[tokens > 0.0]))
 
     @property
     def word_totals(self):
         """Tokens of every word, each weighing as its document."""
-        weight = self.weight if self.weight.size else np.ones(self.n_units)
-        return self.X.T @ weight
+        X, totals = self.X, np.zeros(self.n_features)
+        for first, last in _pieces(X.indptr):
+            start, stop = X.indptr[first], X.indptr[last]
+            counts = X.data[start:stop].astype(np.float64)
+            if self.weight.size:
+                each = np.diff(X.indptr[first : last + 1])
+                counts *= np.repeat(self.weight[first:last], each)
+            words = X.indices[start:stop]
+            totals += np.bincount(words, counts, minlength=self.n_features)
+        return totals
 
     def chunks(self):
         """All documents in storage order, as one batch."""
         ids = np.arange(self.n_units, dtype=np.int32)
         if self.X.nnz < self.n_features:
-            batch = self._compact(ids, 0, np.empty(self.n_features, np.int32))
+            batch = self._compact(ids, 0)
         else:
             batch = self._batch(self.X, ids, read_only(np.empty(0, np.int32)), 0)
         return MemoryPartition([batch], self.total_weight)
@@ -126,34 +138,38 @@ class DocumentSource:
     def blocks(self, n_blocks, rng):
         """Cut a random order of the documents into blocks, each a copy of its own.
 
-        Costs a count and an index a nonzero.
+        Costs a count and an index a nonzero; of a memory map nothing that lasts.
         """
         order = rng.permutation(self.n_units).astype(np.int32)
         edges = [self.n_units * i // n_blocks for i in range(n_blocks + 1)]
-        position = np.empty(self.n_features, np.int32)
         ids = [np.sort(order[a:b]) for a, b in pairwise(edges)]
-        batches = [self._compact(part, i, position) for i, part in enumerate(ids)]
+        if is_memmap(self.X.data):
+            return MappedPartition(self._compact, ids, self.total_weight)
+        batches = [self._compact(part, i) for i, part in enumerate(ids)]
         return MemoryPartition(batches, self.total_weight)
 
     def sample(self, n_units, rng):
         """Return a batch of at most `n_units` random documents."""
         n_units = min(n_units, self.n_units)
         ids = np.sort(rng.choice(self.n_units, n_units, replace=False))
-        return self._compact(ids.astype(np.int32), 0, np.empty(self.n_features, "i4"))
+        return self._compact(ids.astype(np.int32), 0)
 
-    def _compact(self, ids, block, position):
-        rows = self.X[ids]
-        seen = np.zeros(self.n_features, bool)
+    def _compact(self, ids, block):
+        rows, seen = _take(self.X, ids), np.zeros(self.n_features, bool)
         seen[rows.indices] = True
         words = np.flatnonzero(seen).astype(np.int32)
+        position = np.empty(self.n_features, np.int32)
         position[words] = np.arange(len(words), dtype=np.int32)
         rows.indices = position[rows.indices]
         return self._batch(rows, ids, read_only(words), block)
 
     def _batch(self, rows, ids, words, block):
+        # Of one type, so that kernels compile once; but those of a map as they are.
+        index = np.asarray(rows.indices)
+        index = index if is_memmap(index) else index.astype(np.int32, copy=False)
         counts = Counts(
-            read_only(rows.data.astype(self.dtype, copy=False)),
-            read_only(rows.indices.astype(np.int32, copy=False)),
+            read_only(np.asarray(rows.data).astype(self.dtype, copy=False)),
+            read_only(index),
             read_only(rows.indptr.astype(np.int64, copy=False)),
             words,
             self.n_features,
@@ -162,15 +178,81 @@ class DocumentSource:
         return DocumentBatch(counts, read_only(ids), weight, block)
 
 
+class MappedPartition(MemoryPartition):
+    """Blocks of documents of a memory map, read where they are visited.
+
+    Parameters
+    ----------
+    cut : callable
+        ``cut(ids, block)`` returns the batch of some documents.
+    ids : list of int32 arrays
+    total_weight : float
+    """
+
+    def __init__(self, cut, ids, total_weight):
+        super().__init__(ids, total_weight)
+        self.cut = cut
+
+    def map(self, function):
+        """Yield ``function(batch)`` in the order of the blocks."""
+        blocks = range(len(self))
+        return parallel_map(lambda i: function(self.cut(self.batches[i], i)), blocks)
+
+    def shuffled(self, rng):
+        """Yield every batch once, in random order."""
+        for block in rng.permutation(len(self)):
+            yield self.cut(self.batches[block], int(block))
+
+
 def _tokens(counts, indptr, weight):
     if not weight.size:
         return float(counts.sum(dtype=np.float64))
     return float(weight @ _lengths(counts, indptr))
 
 
+def _pieces(indptr):
+    """Yield ranges of documents, first and last, of some nonzeros each."""
+    targets = np.arange(int(indptr[0]) + PIECE, int(indptr[-1]), PIECE)
+    inner = np.searchsorted(indptr, targets)
+    return pairwise(np.unique([0, *inner, len(indptr) - 1]).tolist())
+
+
 def _lengths(counts, indptr):
-    sums = np.add.reduceat(np.append(counts, 0).astype(np.float64), indptr[:-1])
-    return np.where(np.diff(indptr) == 0, 0.0, sums)
+    lengths = np.empty(len(indptr) - 1)
+    for first, last in _pieces(indptr):
+        starts = indptr[first:last] - indptr[first]
+        some = counts[indptr[first] : indptr[last]].astype(np.float64)
+        lengths[first:last] = np.add.reduceat(np.append(some, 0.0), starts)
+    return np.where(np.diff(indptr) == 0, 0.0, lengths)
+
+
+def _take(X, ids):
+    """Return some rows, in memory. SciPy would copy positions of another type whole."""
+    starts = X.indptr[ids].astype(np.int64)
+    sizes = X.indptr[ids + 1] - starts
+    indptr = np.append(0, np.cumsum(sizes))
+    at = np.repeat(starts - indptr[:-1], sizes) + np.arange(indptr[-1])
+    return _csr(X.data[at], X.indices[at], indptr, (len(ids), X.shape[1]))
+
+
+def _csr(data, indices, indptr, shape):
+    """Return a CSR array of parts as they are."""
+    found = sp.csr_array(shape, dtype=data.dtype)
+    found.data, found.indices, found.indptr = data, indices, indptr
+    return found
+
+
+def _is_canonical(X):
+    """Whether words ascend within documents."""
+    for first, last in _pieces(X.indptr):
+        start, stop = X.indptr[first], X.indptr[last]
+        words = X.indices[start:stop]
+        ascends = np.append(words[1:] > words[:-1], True)
+        ends = X.indptr[first + 1 : last + 1] - start - 1
+        ascends[ends[ends >= 0]] = True
+        if not ascends.all():
+            return False
+    return True
 
 
 def as_documents(X, sample_weight=None, dtype=np.float64):
@@ -190,8 +272,11 @@ def as_documents(X, sample_weight=None, dtype=np.float64):
         If X is a dask array.
     """
     refuse_dask(X)
-    X = sp.csr_array(X)
-    if not X.has_canonical_format:  # the order of its words is not a document's
+    if sp.issparse(X) and X.format == "csr":
+        X = _csr(X.data, X.indices, X.indptr, X.shape)
+    else:
+        X = sp.csr_array(X)
+    if not _is_canonical(X):  # the order of its words is not a document's
         X = X.copy()
         X.sum_duplicates()
     if X.nnz and not X.data.all():

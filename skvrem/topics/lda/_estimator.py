@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvrem import schedules, solvers
 from skvrem.data import lazily, total_over_blocks
 from skvrem.exceptions import CollapsedComponentWarning
-from skvrem.topics._base import TopicModel
+from skvrem.topics._base import TopicModel, scattered_tokens
 from skvrem.topics._model import pad
 from skvrem.topics.lda._blocks import BlockCollapsedLDAModel
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
@@ -492,13 +492,7 @@ class TemperedLDA(TopicModel):
             # Parameters near 1, as scikit-learn's: soon forgotten.
             topics = rng.gamma(100.0, 0.01, (k, n_features))
             return topics + (word_prior - word_prior.min())  # what seeds have more
-        # Tokens at topics of their own: a start that knows nothing, far from the
-        # plateau of equal topics.
-        tokens = data.word_totals
-        n = np.maximum(np.rint(tokens), 1.0)
-        draws = rng.multinomial(n.astype(np.int64), np.full(k, 1.0 / k))
-        topics = (draws * (tokens / n)[:, None]).T
-        return topics + word_prior
+        return scattered_tokens(k, data, rng) + word_prior
 
     def _stop(self):
         """Return the test of scikit-learn's parameters, None for never.

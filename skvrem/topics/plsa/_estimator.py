@@ -10,7 +10,7 @@ from skvrem import schedules, solvers
 from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.text import document_completion
 from skvrem.text._likelihood import completion_sums
-from skvrem.topics._base import TopicModel
+from skvrem.topics._base import TopicModel, scattered_tokens
 from skvrem.topics.plsa._blocks import BlockPLSAModel
 from skvrem.topics.plsa._model import PLSAModel
 from skvrem.utils._columns import MatrixLike
@@ -23,6 +23,8 @@ BLOCKS, BLOCK_DOCUMENTS, FEWEST_BLOCKS = 20, 64, 5
 STEPS_AN_EPOCH, MANY_DOCUMENTS, DOC_STEPS = 7.0, 500, 8
 # First epochs without an anchor: that of random topics is soon forgotten.
 PILOT = 1
+# Of every word, at the start of a search: EM cannot leave zero.
+LEAST_TOKENS = 0.1
 DEFAULT_TEMPERATURE, DEFAULT_ANNEALING = 2.0, 10
 
 
@@ -296,6 +298,10 @@ class VRPLSA(TopicModel):
             favoured = np.divide(excess, sums, out=topics.copy(), where=sums > 0.0)
             topics = 0.5 * (topics + favoured)
         return topics
+
+    def _search_topics(self, word_prior, data, rng):
+        # A uniform draw has topics of words, not of documents, where they are many.
+        return scattered_tokens(self.n_components_, data, rng) + LEAST_TOKENS
 
     def _constants(self, priors, data, warm):
         seen = data.total_weight + (self.n_tokens_seen_ if warm else 0.0)

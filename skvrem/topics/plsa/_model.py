@@ -37,10 +37,9 @@ from skvrem.utils._parallel import map_chunks
 
 # Of a word that no topic has met, for the step that brings it in.
 LEAST_PROBABILITY = 1e-10
-
-
-# EM steps on a document whose θ is not known, at topics that are.
-REFILL = 100
+# EM steps on a document whose θ is not known, at topics that are: at most so many, and
+# none after one that changes θ by less, in sum.
+REFILL, REFILL_TOL = 100, 1e-3
 
 
 class Parameters(NamedTuple):
@@ -125,7 +124,7 @@ class PLSAModel(WordModel):
         phi = self._topics(point.sums, batch.rows.words, 1.0, seen=True)
         theta = PLSAModel.uniform(self, batch.n_units)
         after = theta.copy()
-        self._e_step(phi, theta, after, batch, 1.0, REFILL)
+        self._e_step(phi, theta, after, batch, 1.0, REFILL, REFILL_TOL)
         return after
 
     def uniform(self, n_documents):
@@ -169,10 +168,11 @@ class PLSAModel(WordModel):
         objective, at, w = self._e_step(phi, *point.own, batch, beta, n_steps)
         return Statistics(expected_counts(batch, w, at, phi), objective), w
 
-    def _e_step(self, phi, theta, after, batch, beta, n_steps):
+    def _e_step(self, phi, theta, after, batch, beta, n_steps, tol=None):
         """Take EM steps on θ; return the objective, θ^b there, and the weights."""
+        tol = self.inner_tol if tol is None else self.dtype.type(tol)
         shares = batch.ids, phi, theta, after
-        options = self.doc_prior, self.dtype.type(beta), n_steps, self.inner_tol
+        options = self.doc_prior, self.dtype.type(beta), n_steps, tol
         kernel = kernels.infer_topics
         return self.over_documents(kernel, batch, n_steps, *shares, *options)
 
