@@ -164,13 +164,15 @@ class _Search:
     def moves(self, trial):
         """Return pairs of topics to merge, the second one -1 where one is to go.
 
-        The best first, no topic in two of them; in all they lose at most the tolerance.
+        The best first, no topic in two of them; in all they lose at most the tolerance,
+        but for the very best: shares that are not found anew say it loses more than it
+        does.
         """
         found, used, lost = [], set(), 0.0
         limit = max(1, int(MOST_GONE * len(trial.shares)))
         for gain, pair in self.gains(trial):
             lost -= min(gain, 0.0)
-            if lost > TOLERANCE or len(found) == limit:
+            if found and (lost > TOLERANCE or len(found) == limit):
                 break
             if used.isdisjoint(pair):
                 found.append(pair)
