@@ -88,7 +88,8 @@ class VRPLSA(TopicModel):
     n_init : int, default=1
         Starts, of which the best is kept; see ``init_scores_``.
     components_init : array-like of shape (n_components, n_features), default=None
-        Topics to start from, in any scale, in place of random ones.
+        Topics to start from, in any scale, in place of random ones. The shares that
+        are best for them are found first; of "batch" they are equal.
     warm_start : bool, default=False
         Start from the topics of the last fit.
     random_state : int, RandomState instance or None, default=None

@@ -545,6 +545,18 @@ def test_components_init_is_where_it_starts():
 
 
 @quiet
+def test_given_topics_meet_the_shares_that_are_best_for_them():
+    X = planted()[0]
+    first = plsa(max_iter=30, solver="svrg", batch_size=20).fit(X)
+    given = plsa(components_init=first.components_, solver="svrg", batch_size=20)
+    given.set_params(max_iter=1, random_state=1).fit(X)
+    # Equal shares would blur the topics in the first pass.
+    np.testing.assert_allclose(given.components_, first.components_, atol=2e-3)
+    warm = first.set_params(warm_start=True, max_iter=1, random_state=1)
+    np.testing.assert_allclose(warm.fit(X).components_, given.components_, atol=1e-6)
+
+
+@quiet
 def test_warm_start_goes_on():
     X = planted()[0]
     model = plsa(warm_start=True, max_iter=2, solver="batch")
