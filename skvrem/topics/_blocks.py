@@ -96,6 +96,8 @@ class DocumentBlocks:
         """All documents, a block at a time."""
         return DocumentPartition(self)
 
+    parts = chunks
+
     @property
     def word_totals(self):
         """Tokens of every word, each weighing as its document."""

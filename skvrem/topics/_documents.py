@@ -15,8 +15,9 @@ from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import parallel_map
 from skvrem.utils._remote import refuse_dask
 
-# Nonzeros that are looked at at a time: what is derived from them is in memory.
-PIECE = 1 << 15
+# Nonzeros that are looked at at a time, and of a part that rounds are made on: what is
+# derived from them is in memory.
+PIECE, PART = 1 << 15, 1 << 19
 
 
 class Counts(NamedTuple):
@@ -135,6 +136,14 @@ class DocumentSource:
             batch = self._batch(self.X, ids, read_only(np.empty(0, np.int32)), 0)
         return MemoryPartition([batch], self.total_weight)
 
+    def parts(self):
+        """All documents in storage order, some at a time, for what is kept of none."""
+        if self.X.nnz < 2 * PART:
+            return self.chunks()
+        ids = np.arange(self.n_units, dtype=np.int32)
+        some = [ids[a:b] for a, b in _pieces(self.X.indptr, PART)]
+        return CutPartition(self._compact, some, self.total_weight)
+
     def blocks(self, n_blocks, rng):
         """Cut a random order of the documents into blocks, each a copy of its own.
 
@@ -144,7 +153,7 @@ class DocumentSource:
         edges = [self.n_units * i // n_blocks for i in range(n_blocks + 1)]
         ids = [np.sort(order[a:b]) for a, b in pairwise(edges)]
         if is_memmap(self.X.data):
-            return MappedPartition(self._compact, ids, self.total_weight)
+            return CutPartition(self._compact, ids, self.total_weight)
         batches = [self._compact(part, i) for i, part in enumerate(ids)]
         return MemoryPartition(batches, self.total_weight)
 
@@ -178,8 +187,8 @@ class DocumentSource:
         return DocumentBatch(counts, read_only(ids), weight, block)
 
 
-class MappedPartition(MemoryPartition):
-    """Blocks of documents of a memory map, read where they are visited.
+class CutPartition(MemoryPartition):
+    """Blocks of documents that are cut where they are visited, and not kept.
 
     Parameters
     ----------
@@ -210,9 +219,10 @@ def _tokens(counts, indptr, weight):
     return float(weight @ _lengths(counts, indptr))
 
 
-def _pieces(indptr):
+def _pieces(indptr, size=None):
     """Yield ranges of documents, first and last, of some nonzeros each."""
-    targets = np.arange(int(indptr[0]) + PIECE, int(indptr[-1]), PIECE)
+    size = PIECE if size is None else size
+    targets = np.arange(int(indptr[0]) + size, int(indptr[-1]), size)
     inner = np.searchsorted(indptr, targets)
     return pairwise(np.unique([0, *inner, len(indptr) - 1]).tolist())
 

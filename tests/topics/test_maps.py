@@ -98,3 +98,17 @@ def test_words_that_do_not_ascend_are_found_in_every_piece(monkeypatch):
         assert (np.diff(as_documents(turned).X.indices[start:stop]) > 0).all()
     lengths = source.chunks().batches[0].lengths
     np.testing.assert_allclose(lengths, X.sum(axis=1))
+
+
+def test_bounds_of_parts_are_those_of_all(mapped, monkeypatch):
+    X = mapped[0][:300]
+    made = {"max_iter": 2, "tol": 0.0, "random_state": 0, "n_jobs": 1}
+    for more in {}, {"e_step": "mean_field"}:
+        whole = TemperedLDA(2, **made, **more).fit(X)
+        with monkeypatch.context() as patch:
+            patch.setattr("skvrem.topics._documents.PART", 1000)
+            parts = TemperedLDA(2, **made, **more).fit(X)
+            assert len(as_documents(X).parts()) > 5
+            assert parts.score(X) == pytest.approx(whole.score(X), rel=1e-6)
+        np.testing.assert_array_equal(parts.components_, whole.components_)
+        assert parts.lower_bound_ == pytest.approx(whole.lower_bound_, rel=1e-6)

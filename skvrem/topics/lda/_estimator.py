@@ -244,7 +244,9 @@ class TemperedLDA(TopicModel):
     that they have not seen.
 
     A minibatch costs its nonzeros times `n_components` and the rounds, whatever the
-    vocabulary. Memory beyond X: a few arrays like the topics, 12 bytes a nonzero.
+    vocabulary. Memory beyond X: a few arrays like the topics, two of the shares, and
+    12 bytes a nonzero; 4 where X is a CSR matrix whose parts are memory maps, which is
+    read where it lies.
 
     References
     ----------
@@ -608,7 +610,7 @@ class TemperedLDA(TopicModel):
         """Return the bound of documents, and the divergence of the topics."""
         model, topics = self._posterior()
         with threads(self.n_jobs):
-            bound = data.chunks().sum(partial(model.bound_of, topics))
+            bound = data.parts().sum(partial(model.bound_of, topics))
             return float(bound.value), model.divergence(topics)
 
     def fit_transform(self, X, y=None, *, normalize=True, **fit_params):

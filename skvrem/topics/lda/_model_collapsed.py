@@ -377,7 +377,7 @@ class CollapsedLDAModel(WordModel):
         Σ_d log B(α + n_d) / B(α) + Σ_k log B(η + N_k) / B(η) + Σ_dv c_dv H(γ_dv), the
         bound of mean field at the best posteriors of θ and β for these shares.
         """
-        sums = data.chunks().sum(partial(self.parts_of_bound, point))
+        sums = data.parts().sum(partial(self.parts_of_bound, point))
         own, k, counts = point.own, self.n_components, dense(sums, copy=False).sum_z
         of_words = own.word_prior
         totals = of_words.sum(axis=0, dtype=float)[:k]

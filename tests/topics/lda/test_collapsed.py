@@ -267,7 +267,7 @@ def test_the_lower_bound_is_what_it_says():
         for v, g in gamma.items():
             bound -= weight[d] * X[d, v] * (g * np.log(g)).sum()
     data = MemoryPartition([batch], 1.0)
-    data.chunks = lambda: data
+    data.parts = lambda: data
     assert model.lower_bound(point, data) == pytest.approx(bound, rel=1e-9)
 
 
