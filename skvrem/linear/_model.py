@@ -32,6 +32,8 @@ from skvrem.utils._tiles import tiles
 
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
+# Mean curvature, a row, that coordinates without a ridge have at least in a metric.
+LEAST_CURVATURE = 1e-6
 
 
 class Parameters(NamedTuple):
@@ -463,8 +465,10 @@ class LogisticModel:
         sample = data.some(self.sample_rows, rng)
         (curvature,) = sample.chunks().sum(partial(self._taken, point))
         curvature /= max(sample.total_weight, np.finfo(float).tiny)
+        # Where all rows are far on their side, a free intercept has no curvature left.
+        ridge = np.where(self.ridge > 0.0, self.ridge, LEAST_CURVATURE)
         return (
-            point._replace(metric=self.metric(curvature)),
+            point._replace(metric=self.curvature.metric(curvature, ridge)),
             sample.n_units / data.n_units,
         )
 

@@ -174,6 +174,19 @@ def test_separable_but_regularised():
         assert_same_optimum(model, twin(X, y))
 
 
+@pytest.mark.parametrize("n, d, C, seed", [(5, 5000, 1e3, 108), (6, 500, 700.0, 148)])
+def test_few_rows_that_are_soon_far_on_their_side(n, d, C, seed):
+    # Where the first steps overshoot, a free intercept has no curvature left.
+    rng = np.random.default_rng(seed)
+    X = sp.random(n, d, 0.2, "csr", random_state=rng)
+    y = np.arange(n) % 2
+    ours = SBMLogisticRegression(C=C, tol=1e-8).fit(X, y)
+    theirs = LogisticRegression(C=C, tol=1e-10, max_iter=10000).fit(X, y)
+    assert ours.converged_
+    ours, theirs = ours.decision_function(X), theirs.decision_function(X)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-2)
+
+
 def test_rows_enough_for_a_start_on_a_sample():
     X, y = draw(n=30_000, d=20)
     model = SBMLogisticRegression(**TIGHT).fit(X, y)
