@@ -313,13 +313,6 @@ EXPLAINED = (
         "return Point(parameters, Statistics(gradient, self.curvature.zeros(), 0.0))",
         "the objective of a point that has seen nothing, which nobody asks for",
     ),
-    (
-        "skvrem/linear/_model.py",
-        "LogisticModel.recondition",
-        "constant",
-        "evaluate = partial(self.statistics, point, beta=1.0, every=True)",
-        "there is nothing latent to temper: the 1.0 makes no difference",
-    ),
 )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from skvrem.solvers._protocols import Anchor
 from skvrem.solvers.estimate._minibatches import Minibatches
-from skvrem.utils._algebra import correction, scale
+from skvrem.utils._algebra import accumulate, correction, dense, scale
 
 
 class SAGA(Minibatches):
@@ -42,7 +42,7 @@ class SAGA(Minibatches):
             # A table made at another temperature belongs to another objective.
             self._fill(point, beta)
         self._follow(point)
-        self.fresh = list(self.table)
+        self.fresh, self.moved = list(self.table), None
         mean = scale(self.total, 1.0 / self.partition.total_weight)
         top = self.model.update(point, mean, None, 1.0)
         bound = float(mean.entropy) + self.model.surrogate(top, mean)
@@ -69,7 +69,9 @@ class SAGA(Minibatches):
     def visits(self, rng):
         """Each block once, then the new table takes the place of the old."""
         yield from super().visits(rng)
-        self.table, self.total = self.fresh, self.partition.total(self.fresh)
+        factor = len(self.partition) / self.partition.total_weight
+        total = dense(self.total)  # the anchor's, which may be returned to, stays
+        self.table, self.total = self.fresh, accumulate(total, self.moved, 1 / factor)
 
     def estimate(self, visit, point):
         """Return the table's mean and the batch's scaled change since its visit."""
@@ -79,6 +81,7 @@ class SAGA(Minibatches):
         change, self.fresh[block] = self.partition.renew(
             renewed, visit, self.table[block]
         )
+        self.moved = accumulate(self.moved, change)
         return self.anchor.mean, change
 
     def restore(self, anchor):
