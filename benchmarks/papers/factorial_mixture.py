@@ -244,7 +244,7 @@ def draw_faces(fits, shape, path):
         fit = fits["variances", name]
         order = np.argsort(-fit.summary()["variance share"].to_numpy())[:16]
         part.suptitle(name, fontsize=10)
-        ComponentsDisplay(fit.components_[order], shape, titles=[""] * 16).plot(
+        ComponentsDisplay(fit.components_[order], shape, titles=[""] * len(order)).plot(
             ax=part.subplots(2, 8), cmap="gray"
         )
     ax = right.subplots()

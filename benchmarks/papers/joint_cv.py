@@ -286,7 +286,11 @@ class ComponentsTask:
     def __init__(self, X, mean, scale, rng, n_rows=1000):
         self.X, self.n, self.mean, self.scale = X, len(X), mean, scale
         self.some = X[rng.choice(len(X), n_rows, replace=False)]
-        self.moments = SecondMoments.of(X, mean=np.zeros(X.shape[1]))
+        # About zero, which is the mean of this model.
+        own = SecondMoments.of(X)
+        about_zero = own.matrix + np.outer(own.mean, own.mean)
+        zero = np.zeros_like(own.mean)
+        self.moments = SecondMoments(own.weight, zero, matrix=about_zero)
         shape = self.BOUND_DRAWS, *mean.shape
         self.draws = np.random.default_rng(1).standard_normal(shape)
 
