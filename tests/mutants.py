@@ -114,7 +114,7 @@ TABLE = {
     ),
     "groups": Row(
         (
-            "skvrem/vi/gaussian/nested/_model.py",
+            "skvrem/vi/gaussian/nested/_model*.py",
             "skvrem/vi/glm/_model_groups.py",
             "skvrem/vi/hierarchical/_model_nested.py",
         ),

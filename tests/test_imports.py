@@ -108,6 +108,7 @@ SHARED_ROOMS = {
     "hmm": (
         "clusters",
         "emissions",
+        "emissions/continuous",
         "emissions/discrete",
         "emissions/densities",
         "forward_backward",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.data._sequences import lay
+from skvrem.hmm._inference import log_likelihood
 from skvrem.hmm._input import (
     Sequences,
     check_ignored,
@@ -365,4 +366,4 @@ def _score(estimator, by_lengths, block, beside):
         return 0.0, 0.0
     lengths = beside.lengths if by_lengths else None
     with numbered_from(beside.first):
-        return estimator._log_likelihood(block, None, weight, None, lengths)
+        return log_likelihood(estimator, block, None, weight, None, lengths)

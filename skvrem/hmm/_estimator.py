@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.hmm import _blocks, _inference
+from skvrem.hmm import _blocks, _inference, _stream
 from skvrem.hmm._blocks import open_blocks
 from skvrem.hmm._curves import emission_curves
 from skvrem.hmm._input import (
@@ -21,29 +21,23 @@ from skvrem.hmm._input import (
     naming_impossible,
     observed_names,
     open_rows,
-    ready,
 )
 from skvrem.hmm._intervals import confidence_intervals
-from skvrem.hmm._model import HMMModel, Statistics
+from skvrem.hmm._model import HMMModel
 from skvrem.hmm._plan import check_solver, plan_fit
-from skvrem.hmm._start import starting_parameters, take_sample
+from skvrem.hmm._start import starting_parameters, take_sample, warm_parameters
 from skvrem.hmm.emissions._base import Emission
-from skvrem.hmm.emissions._continuous import Gamma, VonMises
-from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.emissions._gaussian import Gaussian
+from skvrem.hmm.emissions.continuous._angles import VonMises
+from skvrem.hmm.emissions.continuous._positive import Gamma
 from skvrem.hmm.emissions.discrete._categories import Categorical
 from skvrem.hmm.emissions.discrete._counts import Poisson
 from skvrem.hmm.emissions.discrete._trials import Bernoulli
-from skvrem.hmm.forward_backward._model_layout import Layout
-from skvrem.hmm.forward_backward._model_passes import Impossible, Passes
-from skvrem.hmm.forward_backward._model_viterbi import most_probable_paths
 from skvrem.hmm.transitions._homogeneous import (
     Homogeneous,
     Transitions,
     check_startprob,
 )
-from skvrem.utils._algebra import scale
-from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import check_column
 from skvrem.utils._parallel import threads
@@ -482,7 +476,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         def start(rng):
             nonlocal sample
             if warm:
-                parameters = self._warm_parameters(model, data)
+                parameters = warm_parameters(self, model, data)
             else:
                 sample = sample or take_sample(model, data, rng)
                 how = next(methods), rng, sample
@@ -507,22 +501,6 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
                     break
         vars(self).pop("_carried", None)  # it is of a stream that is past
         vars(self).update(attributes)
-
-    def _warm_parameters(self, model, data):
-        """Return the parameters of the last fit, under which no row is impossible."""
-        parameters = fitted_parameters(self)
-        same = parameters.emission.shape == model.emission.blank().shape
-        same = same and len(parameters.startprob) == self.n_components
-        if not same or type(self.transitions_) is not type(model.transitions):
-            raise ValueError(
-                "The earlier fit cannot be gone on from with these parameters and "
-                "features: use a new estimator, or warm_start=False."
-            )
-        try:
-            model.log_likelihood(parameters, data)
-        except Impossible:  # what the earlier rows did not hold
-            return model.relax(parameters, data.rows)
-        return parameters
 
     def partial_fit(
         self,
@@ -570,63 +548,12 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         structure = vars(self).get("_fit_parameters")
         with all_or_nothing(self), threads(self.n_jobs):
             self._check_parameters()
-            self._step(X, continues, y, sample_weight, groups, lengths, state_labels)
+            given = y, sample_weight, groups, lengths, state_labels
+            _stream.step(self, X, continues, *given)
         # What later batches are given to counts as it did for the first.
         if structure is not None:
             self._fit_parameters = structure
         return self
-
-    def _step(self, X, continues, *given):
-        """Make a step of stochastic EM with a batch of a stream."""
-        first = not hasattr(self, "transmat_")
-        if continues and not hasattr(self, "_carried"):
-            raise ValueError(
-                "continues=True needs an earlier partial_fit, whose last row the "
-                "first of these rows follows."
-            )
-        carried, before = self._carried if continues else (None, None)
-        # The last row, whatever it weighs, is what the next batch may follow.
-        sequences, data, model = open_rows(
-            self, X, *given, fresh=first, carried=before, drop=False
-        )
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        if first:
-            dtype, seen = sequences.X.dtype, 0
-            how = self.init_params, np.random.default_rng(seed)
-            point = model.start(starting_parameters(model, data, *how))
-        else:
-            dtype, seen = self.transmat_.dtype, self.n_samples_seen_
-            statistics = Statistics(*self._sums, 0.0, 0.0)
-            point = AveragingPoint(fitted_parameters(self), statistics)
-        layout = Layout(data.rows, np.arange(data.n_units), sequences.weight, continues)
-
-        def expect(parameters):
-            at = point._replace(parameters=parameters)
-            passes = Passes(layout, model.chain(parameters), carried=carried)
-            return passes, model.collect(passes, at)
-
-        try:
-            passes, sums = expect(point.parameters)
-        except Impossible:  # what the batches before did not hold
-            with naming_impossible(sequences):
-                passes, sums = expect(model.relax(point.parameters, data.rows))
-        mean = scale(sums, 1.0 / data.total_weight)
-        if continues and len(sequences.bounds) == 2:
-            # Nothing has been seen of how sequences begin.
-            mean = mean._replace(start=point.statistics.start)
-        model.total = data.total_weight + seen
-        count = seen / len(sequences.X)
-        step = solvers.stream_step(self, model, point, data, count, mean=mean)
-        inputs = sequences.inputs
-        last_inputs = None if inputs is None else inputs[-1].copy()
-        found = attributes_of(model, step.point, dtype) | {
-            "objective_": model.objective(point, mean),
-            "log_likelihood_": float(mean.objective),
-            "n_parameters_": model.n_parameters(),
-            "n_samples_seen_": seen + len(sequences.X),
-            "_carried": (passes.last(), last_inputs),
-        }
-        step.record(self, found)
 
     def predict(
         self, X: ArrayLike, *, groups: PerRow = None, lengths: ArrayLike | None = None
@@ -682,17 +609,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         if algorithm == "map":
             proba = self.predict_proba(X, groups=groups, lengths=lengths)
             return float(proba.max(axis=1).sum(dtype=float)), proba.argmax(axis=1)
-        self = ready(self, X)
-        sequences, data, model = open_rows(self, X, groups=groups, lengths=lengths)
-        parameters = fitted_parameters(self)
-        chain = model.chain(parameters)
-        tables, which = model.transitions.tables(parameters.transmat, sequences.inputs)
-        logs = bounded_log(chain.start), bounded_log(tables)
-        with threads(self.n_jobs):
-            states, scores = most_probable_paths(data.rows, chain, *logs, which)
-        if scores.min() < -1e99:
-            _inference.run(self, X, groups, lengths)  # says which row
-        return float(scores.sum()), states
+        return _inference.most_probable_path(self, X, groups, lengths)
 
     def predict_proba(
         self, X: ArrayLike, *, groups: PerRow = None, lengths: ArrayLike | None = None
@@ -792,16 +709,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         """
         if of_dask(X):
             return _blocks.score(self, X, sample_weight, groups, lengths)
-        total, weight = self._log_likelihood(X, y, sample_weight, groups, lengths)
+        total, weight = _inference.log_likelihood(
+            self, X, y, sample_weight, groups, lengths
+        )
         return total / weight
-
-    def _log_likelihood(self, X, *given):
-        """Return the log-likelihood of weighted sequences, and the weight of rows."""
-        self = ready(self, X)
-        sequences, data, model = open_rows(self, X, *given)
-        with threads(self.n_jobs), naming_impossible(sequences):
-            total = model.log_likelihood(fitted_parameters(self), data)
-        return total, data.total_weight
 
     def aic(self, X, *, groups=None, lengths=None):
         """Return the Akaike information criterion on X.

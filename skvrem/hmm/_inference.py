@@ -17,8 +17,9 @@ from skvrem.hmm._input import (
     split_columns,
 )
 from skvrem.hmm._intervals import probability_bands
+from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.forward_backward._model_passes import stationary
-from skvrem.hmm.forward_backward._model_viterbi import draw_paths
+from skvrem.hmm.forward_backward._model_viterbi import draw_paths, most_probable_paths
 from skvrem.utils._parallel import threads
 
 TINY = np.finfo(float).tiny
@@ -35,6 +36,30 @@ def run(estimator, X, groups, lengths, backward=False):
         if backward:
             passes.backward()
     return sequences, passes
+
+
+def log_likelihood(estimator, X, *given):
+    """Return the log-likelihood of weighted sequences, and the weight of rows."""
+    estimator = ready(estimator, X)
+    sequences, data, model = open_rows(estimator, X, *given)
+    with threads(estimator.n_jobs), naming_impossible(sequences):
+        total = model.log_likelihood(fitted_parameters(estimator), data)
+    return total, data.total_weight
+
+
+def most_probable_path(estimator, X, groups, lengths):
+    """Return the log-probability of the rows and their likeliest paths, and these."""
+    estimator = ready(estimator, X)
+    sequences, data, model = open_rows(estimator, X, groups=groups, lengths=lengths)
+    parameters = fitted_parameters(estimator)
+    chain = model.chain(parameters)
+    tables, which = model.transitions.tables(parameters.transmat, sequences.inputs)
+    logs = bounded_log(chain.start), bounded_log(tables)
+    with threads(estimator.n_jobs):
+        states, scores = most_probable_paths(data.rows, chain, *logs, which)
+    if scores.min() < -1e99:
+        run(estimator, X, groups, lengths)  # says which row
+    return float(scores.sum()), states
 
 
 def state_probabilities(estimator, X, groups, lengths, smoothed):

@@ -6,8 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
+from skvrem.hmm._input import fitted_parameters
 from skvrem.hmm._model import Parameters
 from skvrem.hmm.clusters._model import nearest
+from skvrem.hmm.forward_backward._model_passes import Impossible
 
 # Rows that a start looks at, in runs.
 MOST_ROWS, RUN_ROWS = 20_000, 100
@@ -216,3 +218,20 @@ def _lloyd(Z, n, method, known, rng):
             break
         centres = moved
     return labels, centres
+
+
+def warm_parameters(estimator, model, data):
+    """Return the parameters of the last fit, under which no row is impossible."""
+    parameters = fitted_parameters(estimator)
+    same = parameters.emission.shape == model.emission.blank().shape
+    same = same and len(parameters.startprob) == estimator.n_components
+    if not same or type(estimator.transitions_) is not type(model.transitions):
+        raise ValueError(
+            "The earlier fit cannot be gone on from with these parameters and "
+            "features: use a new estimator, or warm_start=False."
+        )
+    try:
+        model.log_likelihood(parameters, data)
+    except Impossible:  # what the earlier rows did not hold
+        return model.relax(parameters, data.rows)
+    return parameters

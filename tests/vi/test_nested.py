@@ -6,7 +6,7 @@ from scipy.special import log_softmax, softmax
 
 from skvrem import HierarchicalSoftmaxClassifier
 from skvrem.vi.gaussian.nested import _model as nested
-from skvrem.vi.gaussian.nested._model import Quadratic
+from skvrem.vi.gaussian.nested._model_modes import Quadratic
 from skvrem.vi.hierarchical import _model_nested
 from skvrem.vi.hierarchical._model import HierarchicalPrior
 from skvrem.vi.hierarchical._model_nested import (

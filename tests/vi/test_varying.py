@@ -17,7 +17,8 @@ from skvrem.vi.gaussian._model_families import (
     PoissonCounts,
 )
 from skvrem.vi.gaussian.nested import _model as nested
-from skvrem.vi.gaussian.nested._model import NestedPrior, Quadratic
+from skvrem.vi.gaussian.nested._model import NestedPrior
+from skvrem.vi.gaussian.nested._model_modes import Quadratic
 from skvrem.vi.glm import _model_groups
 from skvrem.vi.glm._model_groups import (
     Design,

@@ -25,21 +25,17 @@ out of tuples, or views of rows, costs more than a step.
 
 import numpy as np
 
+from skvrem.hmm.em_vrso._kernels_search import search_chain, search_states
 from skvrem.hmm.emissions._kernels_rows import (
     INLINED,
     N,
     add_log_densities,
     add_slopes,
     derive,
-    loss,
 )
 from skvrem.utils._control import controlled_inline
 from skvrem.utils._jit import CONTRACT, kernel
 from skvrem.utils._math import exp, log
-
-# Gradients below are not searched along; what a loss may be off, relatively.
-SHORT, ROUNDING = 1e-8, 1e-14
-MOST_DOUBLINGS = 60
 
 
 @kernel(**INLINED)
@@ -342,143 +338,6 @@ def _gradient(
         add_slopes(pieces, k, Z, t, slots, constants, v, w, gamma, out)
 
 
-@kernel(**INLINED)
-def _states_loss(Z, t, pieces, slots, constants, gamma, u, g, scale, v, w):
-    """G_t at u - scale g; of no scale with v and w as they are."""
-    total = 0.0
-    for k in range(len(pieces)):
-        total += loss(pieces, k, Z, t, slots, constants, gamma, u, g, scale, v, w)
-    return total
-
-
-@kernel(**INLINED)
-def _logs_loss(u, g, scale, places, at, n_rows, n, n_inputs, design, t, counts, room):
-    """Minus a sum of counts times log-probabilities, at u - scale g."""
-    loss, k, row, size = 0.0, np.uint64(at), np.uint64(t), np.uint64(n)
-    for i in range(n_rows):
-        top, own = -np.inf, np.uint64(i * n)
-        for j in range(own, own + size):
-            room[j] = u[places[k]] - scale * g[places[k]]
-            for p in range(np.uint64(1), np.uint64(n_inputs)):
-                i_p = places[k + p]
-                room[j] += (u[i_p] - scale * g[i_p]) * design[row, p]
-            k += np.uint64(n_inputs)
-            top = max(top, room[j])
-        total, norm = 0.0, 0.0
-        for j in range(own, own + size):
-            loss -= counts[j] * (room[j] - top)
-            total += counts[j]
-            norm += exp(room[j] - top)
-        loss += total * log(norm)
-    return loss
-
-
-@kernel(**INLINED)
-def _chain_loss(
-    t, begins, which, design, places, first, ridge, n, gamma, xi, u, g, scale, room, own
-):
-    """H_t at u - scale g; there is room for n * n and n numbers."""
-    if begins[t]:
-        n_each = gamma.size // n
-        for i in range(n):
-            own[i] = 0.0
-            for m in range(i * n_each, (i + 1) * n_each):
-                own[i] += gamma[m]
-        loss = _logs_loss(u, g, scale, first, 0, 1, n, 1, design, t, own, room)
-    else:
-        size = max(1, design.shape[1])
-        at = which[t] * n * n * size if which.size else 0
-        loss = _logs_loss(u, g, scale, places, at, n, n, size, design, t, xi, room)
-    for k in range(ridge.size):
-        loss += 0.5 * ridge[k] * (u[k] - scale * g[k]) ** 2
-    return loss
-
-
-@kernel(**INLINED)
-def _square(g, start, stop):
-    total = 0.0
-    for k in range(start, stop):
-        total += g[k] * g[k]
-    return total
-
-
-@kernel(**INLINED)
-def _holds(loss, here, scale, square):
-    """Whether a loss has fallen as far as Eq. 30 says."""
-    return loss <= here - 0.5 * scale * square + ROUNDING * abs(here)
-
-
-@kernel(**INLINED)
-def _search_chain(
-    t,
-    begins,
-    which,
-    design,
-    places,
-    first,
-    ridge,
-    n,
-    gamma,
-    xi,
-    u,
-    g,
-    cut,
-    lipschitz,
-    room,
-    own,
-):
-    """Double the Lipschitz estimate of H_t until Eq. 30 holds."""
-    square = _square(g, 0, cut)
-    if square < SHORT * SHORT:
-        return
-    here = 0.0
-    for trial in range(MOST_DOUBLINGS):
-        scale = 0.0 if trial == 0 else 1.0 / lipschitz[0]
-        loss = _chain_loss(
-            t,
-            begins,
-            which,
-            design,
-            places,
-            first,
-            ridge,
-            n,
-            gamma,
-            xi,
-            u,
-            g,
-            scale,
-            room,
-            own,
-        )
-        if trial == 0:
-            here = loss
-        elif _holds(loss, here, scale, square):
-            return
-        else:
-            lipschitz[0] *= 2.0
-
-
-@kernel(**INLINED)
-def _search_states(
-    Z, t, pieces, slots, constants, gamma, u, g, cut, p, v, w, lipschitz
-):
-    """The same of G_t (Eq. 30); v and w do not stay what they are."""
-    square = _square(g, cut, p)
-    if square < SHORT * SHORT:
-        return
-    here = 0.0
-    for trial in range(MOST_DOUBLINGS):
-        scale = 0.0 if trial == 0 else 1.0 / lipschitz[1]
-        loss = _states_loss(Z, t, pieces, slots, constants, gamma, u, g, scale, v, w)
-        if trial == 0:
-            here = loss
-        elif _holds(loss, here, scale, square):
-            return
-        else:
-            lipschitz[1] *= 2.0
-
-
 @kernel(fastmath=CONTRACT)
 def fill_table(
     Z,
@@ -695,7 +554,7 @@ def sweep(
             continue
         for k in range(p, g.size):
             g[k] = 0.0  # constants do not move
-        _search_chain(
+        search_chain(
             t,
             begins,
             which,
@@ -713,7 +572,7 @@ def sweep(
             room,
             now,
         )
-        _search_states(
+        search_states(
             Z, t, pieces, slots, constants, gamma_t, u, g, cut, p, v, w, lipschitz
         )
         length = sizes[m] / (3.0 * lipschitz[0])

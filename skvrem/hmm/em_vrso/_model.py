@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.hmm.em_vrso import _kernels as kernels
+from skvrem.hmm.em_vrso._kernels_search import MOST_DOUBLINGS, ROUNDING, SHORT
 from skvrem.utils._algebra import scale
 from skvrem.utils._control import controlled
 
@@ -309,12 +310,12 @@ class BlockSweeps(_SweptModel):
     def _search(self, number, bind, surrogate, parameters, share, u, slope):
         """Double one part's Lipschitz estimate until Eq. 30 holds."""
         square = float(slope @ slope)
-        if square < kernels.SHORT**2:
+        if square < SHORT**2:
             return
         here = surrogate(parameters, share)
         # A sum of many rows is off by more than one of them.
-        slack = 10.0 * kernels.ROUNDING * abs(here)
-        for _ in range(kernels.MOST_DOUBLINGS):
+        slack = 10.0 * ROUNDING * abs(here)
+        for _ in range(MOST_DOUBLINGS):
             there = bind(u + slope / self.lipschitz[number], parameters)
             gain = surrogate(there, share) - here
             if gain >= 0.5 * square / self.lipschitz[number] - slack:

@@ -1,11 +1,16 @@
 """What states emit."""
 
 from skvrem.hmm.emissions._base import Emission
-from skvrem.hmm.emissions._continuous import Exponential, Gamma, LogNormal, VonMises
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.hmm.emissions._mixture import MixtureGaussian
 from skvrem.hmm.emissions._product import Product
+from skvrem.hmm.emissions.continuous import (
+    Exponential,
+    Gamma,
+    LogNormal,
+    VonMises,
+)
 from skvrem.hmm.emissions.densities import (
     NegativeBinomial,
     Regression,

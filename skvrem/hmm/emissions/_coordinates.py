@@ -27,6 +27,8 @@ IMPOSSIBLE = -1e100
 EDGE = 1e-12
 # Angles this close to pi have the coordinate of this one.
 MOST_ANGLE = np.pi - 1e-9
+TWO_PI = 2.0 * np.pi
+LOG_2PI = float(np.log(TWO_PI))
 
 
 class Scale(NamedTuple):

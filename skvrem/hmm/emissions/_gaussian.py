@@ -7,14 +7,13 @@ import numpy as np
 from scipy.special import ndtr
 
 from skvrem.hmm.emissions._base import Emission, ratio
-from skvrem.hmm.emissions._coordinates import EDGE, SCALES, RowPieces, numbered
+from skvrem.hmm.emissions._coordinates import EDGE, LOG_2PI, SCALES, RowPieces, numbered
 from skvrem.hmm.emissions._facts import extremes, minus_row, moments, n_rows
 from skvrem.hmm.emissions._patterns import Patterns
 from skvrem.utils._columns import Given
 from skvrem.utils._reports import ROUNDING
 from skvrem.utils._validation import among, check_options, check_real
 
-LOG_2PI = float(np.log(2.0 * np.pi))
 # Values, and variances, beyond which squares, and inverses, may be infinite.
 LARGEST, SMALLEST = 1e140, 1e-200
 # Of the least variance of a column, what is added to those of the states.

@@ -5,18 +5,14 @@ from typing import Literal
 
 import numpy as np
 
-from skvrem.hmm.emissions._base import (
-    Emission,
-    check_shares,
-    given,
-    given_shares,
-)
+from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._coordinates import (
     RowPieces,
     bounded_log,
     draw_codes,
 )
 from skvrem.hmm.emissions._gaussian import Gaussian
+from skvrem.hmm.emissions._given import check_shares, given, given_shares
 from skvrem.utils._algebra import pieces
 from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_integer

@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 from scipy import optimize
 from sklearn.base import BaseEstimator
 
-from skvrem.hmm.emissions._base import check_shares
 from skvrem.hmm.emissions._coordinates import SimplexRows, bounded_log
 from skvrem.hmm.emissions._factors import as_numbers
+from skvrem.hmm.emissions._given import check_shares
 from skvrem.hmm.forward_backward._model_passes import stationary
 from skvrem.utils._columns import Given
 

@@ -17,13 +17,8 @@ from skvrem.vi.gaussian._model_families import (
     OverdispersedCounts,
     PoissonCounts,
 )
-from skvrem.vi.gaussian.nested._model import (
-    Local,
-    NestedModel,
-    Parts,
-    Quadratic,
-    Skewness,
-)
+from skvrem.vi.gaussian.nested._model import NestedModel
+from skvrem.vi.gaussian.nested._model_modes import Local, Parts, Quadratic, Skewness
 from skvrem.vi.glm import _kernels_groups as kernels
 
 # Groups a thread takes at a time.

@@ -11,14 +11,8 @@ import numpy as np
 
 from skvrem.utils._parallel import map_chunks
 from skvrem.vi.gaussian._model import Point
-from skvrem.vi.gaussian.nested._model import (
-    Local,
-    NestedModel,
-    NestedPrior,
-    Parts,
-    Scales,
-    Skewness,
-)
+from skvrem.vi.gaussian.nested._model import NestedModel, NestedPrior, Scales
+from skvrem.vi.gaussian.nested._model_modes import Local, Parts, Skewness
 from skvrem.vi.hierarchical import _kernels_nested as kernels
 
 # Groups a thread takes at a time.

@@ -3,12 +3,13 @@
 import numpy as np
 from scipy.special import betainc, digamma, gamma, gammaln, polygamma, stdtr
 
+from skvrem.hmm.emissions._coordinates import TWO_PI
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._facts import filled_moments
 from skvrem.hmm.emissions.densities._responses import counts_only
 from skvrem.utils._columns import Given
 
-LOG_PI, TWO_PI = float(np.log(np.pi)), 2.0 * np.pi
+LOG_PI = float(np.log(np.pi))
 
 
 class NegativeBinomial(DensityEmission):

@@ -17,12 +17,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.hmm.emissions._base import given
-from skvrem.hmm.emissions._coordinates import SCALES
+from skvrem.hmm.emissions._coordinates import LOG_2PI, SCALES
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._factors import as_levels, indicator_names, indicators
+from skvrem.hmm.emissions._given import given
 from skvrem.hmm.emissions.densities._responses import (
-    LOG_2PI,
     Angle,
     Choice,
     Count,

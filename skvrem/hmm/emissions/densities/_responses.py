@@ -12,10 +12,9 @@ from scipy.special import (
     polygamma,
 )
 
+from skvrem.hmm.emissions._coordinates import LOG_2PI
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._facts import extremes
-
-LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 def counts_only(X):

@@ -4,13 +4,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from skvrem.hmm.emissions._base import (
-    Emission,
-    check_shares,
-    given_shares,
-)
+from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._coordinates import RowPieces, bounded_log, draw_codes
 from skvrem.hmm.emissions._facts import extremes, fill
+from skvrem.hmm.emissions._given import check_shares, given_shares
 from skvrem.hmm.emissions.discrete._numbers import binomial_tails, whole
 from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_integer

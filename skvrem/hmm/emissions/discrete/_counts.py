@@ -4,9 +4,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, pdtr, pdtrc
 
-from skvrem.hmm.emissions._base import Emission, given, ratio
+from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.emissions._facts import fill
+from skvrem.hmm.emissions._given import given
 from skvrem.hmm.emissions.discrete._numbers import whole
 from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_real
