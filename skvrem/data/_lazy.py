@@ -88,15 +88,21 @@ def total_over_blocks(estimator, function, X, **columns):
     if not of_dask(X):
         refuse_dask(*columns.values())
         return function(estimator, X, **columns)
-    check_table(X)
-    if not is_frame(X):
-        from skvrem.data._dask import as_rows
-
-        X = as_rows(X)
+    X = _as_table(X)
     _check_example(estimator, X)
     from skvrem.data._dask import total
 
     return total(partial(_of_block, function, _light(estimator, X)), X, columns)
+
+
+def _as_table(X):
+    """Return a frame of dask as it is, an array whose blocks are of whole rows."""
+    check_table(X)
+    if is_frame(X):
+        return X
+    from skvrem.data._dask import as_rows
+
+    return as_rows(X)
 
 
 def _split(signature, estimator, X, args, kwargs):
@@ -108,11 +114,7 @@ def _split(signature, estimator, X, args, kwargs):
     columns = {name: others.pop(name) for name in PER_ROW if name in others}
     if not of_dask(X):
         refuse_dask(*columns.values())  # which are, then
-    check_table(X)
-    if not is_frame(X):
-        from skvrem.data._dask import as_rows
-
-        X = as_rows(X)
+    X = _as_table(X)
     return X, columns, others
 
 

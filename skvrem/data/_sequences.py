@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvrem.utils._columns import check_one_each
 from skvrem.utils._remote import is_frame, of_dask, refuse_dask
 
 # Bytes of a block that sequences may be put together to, where none is as large.
@@ -47,11 +48,7 @@ def bounds_of_ids(ids, n_rows):
 
 def find_starts(ids, n_rows):
     """Return the rows in which ids of sequences change, and the ids from there on."""
-    if ids.shape != (n_rows,):
-        raise ValueError(
-            f"groups must have one id for each of the {n_rows} rows, got shape "
-            f"{ids.shape}."
-        )
+    check_one_each(ids, "groups must have one id", n_rows, "rows")
     missing = _missing(ids)
     if missing.any():
         raise ValueError(f"groups has no id in row {int(missing.argmax())}.")
@@ -275,11 +272,7 @@ def _parts_beside(values, sizes, name, n_rows=None):
         return [None] * len(sizes)
     if not of_dask(values):
         values = np.asarray(values)
-        if values.shape != (n_rows,):
-            raise ValueError(
-                f"{name} must have one value for each of the {n_rows} rows of X, got "
-                f"shape {values.shape}."
-            )
+        check_one_each(values, f"{name} must have one value", n_rows, "rows of X")
         return values
     if getattr(values, "ndim", 1) == 2 and values.shape[1] == 1:
         values = values[:, 0]

@@ -48,6 +48,7 @@ from skvrem.utils._reports import (
 from skvrem.utils._validation import (
     all_or_nothing,
     among,
+    as_generator,
     check_block,
     check_columns_of,
     check_em,
@@ -517,8 +518,7 @@ class FactorialMixture(
         with all_or_nothing(self), one_blas_thread(), threads(self.n_jobs):
             self._check_parameters()
             data, dtype = self._open(X, sample_weight, reset=first)
-            random_state = check_random_state(self.random_state)
-            rng = np.random.default_rng(random_state.randint(2**31 - 1))
+            rng = as_generator(self.random_state)
             if first:
                 found = moments(data)
                 variance, seen = found.variance, 0

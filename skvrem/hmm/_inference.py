@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.utils import check_random_state
 
 from skvrem.hmm._input import (
     check_inputs,
@@ -21,6 +20,7 @@ from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.forward_backward._model_passes import stationary
 from skvrem.hmm.forward_backward._model_viterbi import draw_paths, most_probable_paths
 from skvrem.utils._parallel import threads
+from skvrem.utils._validation import as_generator
 
 TINY = np.finfo(float).tiny
 
@@ -234,7 +234,7 @@ def _check_count(value, name):
 
 def _generator(estimator, random_state):
     seed = estimator.random_state if random_state is None else random_state
-    return np.random.default_rng(check_random_state(seed).randint(2**31 - 1))
+    return as_generator(seed)
 
 
 def sample(estimator, n_samples, random_state, inputs, covariates, lengths, currstate):

@@ -1,7 +1,6 @@
 """A step of stochastic EM with a batch of a stream, or the next rows of a long one."""
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from skvrem import solvers
 from skvrem.hmm._input import (
@@ -16,6 +15,7 @@ from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Impossible, Passes
 from skvrem.utils._algebra import scale
 from skvrem.utils._averaging import AveragingPoint
+from skvrem.utils._validation import as_generator
 
 
 def step(estimator, X, continues, *given):
@@ -31,11 +31,11 @@ def step(estimator, X, continues, *given):
     sequences, data, model = open_rows(
         estimator, X, *given, fresh=first, carried=before, drop=False
     )
-    seed = check_random_state(estimator.random_state).randint(2**31 - 1)
+    rng = as_generator(estimator.random_state)
     if first:
         dtype, seen = sequences.X.dtype, 0
-        how = estimator.init_params, np.random.default_rng(seed)
-        point = model.start(starting_parameters(model, data, *how))
+        found = starting_parameters(model, data, estimator.init_params, rng)
+        point = model.start(found)
     else:
         dtype, seen = estimator.transmat_.dtype, estimator.n_samples_seen_
         statistics = Statistics(*estimator._sums, 0.0, 0.0)

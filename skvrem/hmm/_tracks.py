@@ -5,6 +5,8 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils import check_array
 
+from skvrem.utils._columns import check_one_each
+
 EARTH_RADIUS_KM = 6371.0088
 
 
@@ -222,11 +224,7 @@ def add_lags(X, lags=1, *, groups=None):
 
 def _check_groups(groups, n_rows):
     groups = np.asarray(groups)
-    if groups.shape != (n_rows,):
-        raise ValueError(
-            f"groups must have one id for each of the {n_rows} rows, got shape "
-            f"{groups.shape}."
-        )
+    check_one_each(groups, "groups must have one id", n_rows, "rows")
     return groups
 
 

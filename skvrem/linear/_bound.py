@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
 from skvrem.linear._model import log_linear_bound
+from skvrem.utils._columns import check_one_each
 
 
 class PartitionBound(NamedTuple):
@@ -87,17 +88,9 @@ def bound(
     features = check_array(features, dtype=np.float64, order="C", input_name="features")
     theta = check_array(theta, dtype=np.float64, ensure_2d=False, input_name="theta")
     n, d = features.shape
-    if theta.shape != (d,):
-        raise ValueError(
-            f"theta must have one number for each of the {d} features, got shape "
-            f"{theta.shape}."
-        )
+    check_one_each(theta, "theta must have one number", d, "features")
     log_prior = np.zeros(n) if log_prior is None else np.asarray(log_prior, np.float64)
-    if log_prior.shape != (n,):
-        raise ValueError(
-            f"log_prior must have one number for each of the {n} outcomes, got shape "
-            f"{log_prior.shape}."
-        )
+    check_one_each(log_prior, "log_prior must have one number", n, "outcomes")
     if not (log_prior < np.inf).all() or (log_prior == -np.inf).all():
         raise ValueError(
             "log_prior must hold finite numbers, or -inf for outcomes to leave out, "

@@ -42,6 +42,7 @@ from skvrem.utils._validation import (
     ABOVE_0,
     AT_LEAST_1,
     all_or_nothing,
+    as_generator,
     check_options,
     check_parameters,
     validate_data,
@@ -534,8 +535,7 @@ class SBMLogisticRegression(
         )
         partition = data.chunks()
         if n_blocks > 1 or len(partition) > 1:
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-            partition = data.blocks(n_blocks, np.random.default_rng(seed))
+            partition = data.blocks(n_blocks, as_generator(self.random_state))
         objective = 0.0
         for batch in partition.batches:
             weight = batch.total_weight

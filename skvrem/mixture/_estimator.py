@@ -44,6 +44,7 @@ from skvrem.utils._reports import (
 )
 from skvrem.utils._validation import (
     all_or_nothing,
+    as_generator,
     check_columns_of,
     check_em,
     check_order,
@@ -499,8 +500,7 @@ class VRGaussianMixture(
             self._check_parameters()
             data, dtype, missing = self._open(X, sample_weight, reset=first)
             model = GaussianMixtureModel(self.covariance_type, self.reg_covar, missing)
-            random_state = check_random_state(self.random_state)
-            rng = np.random.default_rng(random_state.randint(2**31 - 1))
+            rng = as_generator(self.random_state)
             if first:
                 point, _ = starting_point(self, model, data, rng)
                 seen = 0

@@ -20,6 +20,7 @@ from skvrem.text._topics import (
 from skvrem.utils._algebra import read_only
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import parallel_map, row_chunks, threads
+from skvrem.utils._validation import as_generator
 
 # Documents a task: enough to hide what a task costs.
 CHUNK_DOCUMENTS = 256
@@ -206,8 +207,7 @@ def completion_sums(estimator, X, *, random_state=0, smoothing=0.0, n_jobs=None)
     model, X = last_step(estimator, X)
     components = check_components(model.components_)
     counts = check_counts(X, components.shape[1])
-    seed = check_random_state(random_state).randint(2**31 - 1)
-    observed, scored = completion_split(counts, np.random.default_rng(seed))
+    observed, scored = completion_split(counts, as_generator(random_state))
     n_tokens = scored.sum(dtype=np.float64)
     if n_tokens == 0.0:
         return 0.0, 0.0

@@ -30,6 +30,29 @@ def check_column(estimator, name):
         )
 
 
+def check_one_each(values, what, n, units):
+    """Check that there is one value for each of n units.
+
+    Parameters
+    ----------
+    values : ndarray
+    what : str
+        Names them: "groups must have one id".
+    n : int
+    units : str
+        What they belong to: "rows".
+
+    Raises
+    ------
+    ValueError
+        If their shape is another.
+    """
+    if values.shape != (n,):
+        raise ValueError(
+            f"{what} for each of the {n} {units}, got shape {values.shape}."
+        )
+
+
 def column_number(column, use, names, n_columns):
     """Return the number of a column.
 

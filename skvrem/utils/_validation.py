@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 import numpy as np
 from sklearn import get_config
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import validate_data as _validate_data
 
 from skvrem.utils._classes import number_classes
-from skvrem.utils._columns import naming_columns, native
+from skvrem.utils._columns import check_one_each, naming_columns, native
 from skvrem.utils._remote import (
     check_chunks,
     check_table,
@@ -356,11 +356,7 @@ def check_weight(sample_weight, n_samples):
     weight = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )
-    if weight.shape != (n_samples,):
-        raise ValueError(
-            f"sample_weight must have one number for each of the {n_samples} samples, "
-            f"got shape {weight.shape}."
-        )
+    check_one_each(weight, "sample_weight must have one number", n_samples, "samples")
     if weight.min() < 0.0:
         raise ValueError(
             f"sample_weight must not be negative, got {weight.min():g} in row "
@@ -368,12 +364,16 @@ def check_weight(sample_weight, n_samples):
         )
     if not weight.any():
         raise ValueError("sample_weight is zero for every sample: nothing to fit.")
-    if not LEAST_WEIGHT <= weight.max() <= MOST_WEIGHT:
+    _check_largest(weight, LEAST_WEIGHT)
+    return weight
+
+
+def _check_largest(weight, least=0.0):
+    if not least <= weight.max() <= MOST_WEIGHT:
         raise ValueError(
             f"sample_weight is {weight.max():g} at most: sums of such weights are lost "
             "in floating point. Scale them, as by their mean."
         )
-    return weight
 
 
 def check_magnitude(X, name="X", power=2):
@@ -405,6 +405,11 @@ def check_magnitude(X, name="X", power=2):
             f"are infinite in {X.dtype.name}. Scale it "
             "(sklearn.preprocessing.StandardScaler), or look for outliers."
         )
+
+
+def as_generator(random_state):
+    """Return a Generator that what scikit-learn calls a random state has seeded."""
+    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
 
 
 def check_given(value, name, shape):
@@ -539,11 +544,7 @@ def _check_weights(weight):
     )
     if weight.min() < 0.0:
         raise ValueError(f"sample_weight must not be negative, got {weight.min():g}.")
-    if weight.max() > MOST_WEIGHT:
-        raise ValueError(
-            f"sample_weight is {weight.max():g} at most: sums of such weights are lost "
-            "in floating point. Scale them, as by their mean."
-        )
+    _check_largest(weight)
     return weight
 
 

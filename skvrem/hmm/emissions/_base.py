@@ -10,14 +10,26 @@ from sklearn.base import BaseEstimator
 
 from skvrem.hmm.emissions._coordinates import (
     IMPOSSIBLE,
+    TWO_PI,
     RowPieces,
     bounded_log,
     numbered,
     rescale,
 )
-from skvrem.hmm.emissions._facts import SomeRows, fill
+from skvrem.hmm.emissions._facts import SomeRows, fill, whole
 from skvrem.hmm.emissions._given import given
 
+# Kinds of values: which are outside, and what is said of them.
+SUPPORTS = {
+    "positive": (lambda X: X <= 0.0, "positive numbers"),
+    "nonnegative": (lambda X: X < 0.0, "positive numbers or 0"),
+    "angle": (
+        lambda X: np.abs(X) > TWO_PI,
+        "angles in radians, from -pi to pi or 0 to 2 pi",
+    ),
+    "count": (lambda X: ~whole(X), "counts 0, 1, 2, ..."),
+    "event": (lambda X: ~(np.isnan(X) | (X == 0) | (X == 1)), "0 or 1"),
+}
 # Draws a state of what has no closed form, and the step of central differences.
 DRAWS, STEP = 2000, 1e-5
 # What a logarithm does not move by in an M step that has a maximum.
@@ -113,6 +125,7 @@ class Emission(BaseEstimator):
     - ``reads``, ``enter(X)``, ``emits`` and the methods ``.._at``: columns of X that
       what is emitted depends on;
     - ``free``, ``bind`` and ``slope`` where parameters are tied to each other;
+    - ``support`` says what values are, where it is one of a few kinds;
     - ``log_prior``, ``widths``, ``describe``, ``excludes``, ``allows_nan``.
 
     NaN is a missing value: all features that it would enter are 0, and so is its share
@@ -139,6 +152,9 @@ class Emission(BaseEstimator):
 
     #: Names of the parameters, and their scales.
     parameter_scales: dict
+    #: What values are, one of "positive", "nonnegative", "angle", "count", "event";
+    #: None is any number, or what `check` says.
+    support: str | None = None
     #: What a subclass has to define.
     required: tuple = "parameter_scales", "sufficient", "theta", "draw"
     #: Whether rows are looked at again at every step: kernels take log-densities of
@@ -222,6 +238,10 @@ class Emission(BaseEstimator):
 
     def check(self, X):
         """Raise a ValueError where X holds values that the family does not know."""
+        if self.support is not None:
+            outside, expected = SUPPORTS[self.support]
+            with np.errstate(invalid="ignore"):
+                self._reject(X, outside(X), expected)
 
     def _reject(self, X, wrong, expected):
         rows, columns = np.nonzero(wrong)

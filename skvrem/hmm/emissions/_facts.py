@@ -200,3 +200,9 @@ def minus_row(X, row):
     np.subtract(*together, out=out[:whole].reshape(wide))
     np.subtract(X[whole:], row, out=out[whole:])
     return out
+
+
+def whole(X):
+    """Return where X is missing or a whole number of at least 0."""
+    with np.errstate(invalid="ignore"):
+        return np.isnan(X) | ((X >= 0) & (X == np.floor(X)) & np.isfinite(X))

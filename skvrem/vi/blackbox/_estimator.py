@@ -20,7 +20,7 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import check_parameters, check_weight
+from skvrem.utils._validation import as_generator, check_parameters, check_weight
 from skvrem.vi.blackbox._fit import Fit, pairs_of_draws
 from skvrem.vi.blackbox._input import (
     check_density,
@@ -382,9 +382,7 @@ class VariationalInference(
         d, prior = target.n_dim, self._prior(target, before)
         plan = plan_fit(self, d, 1, True, target.sparse)
         target.sparse &= plan.posterior == "meanfield"
-        rng = np.random.default_rng(
-            check_random_state(self.random_state).randint(2**31 - 1)
-        )
+        rng = as_generator(self.random_state)
         start = prior.mean if before is None else before.mean
         if before is None and getattr(self.model, "initial", None) is not None:
             start = check_vector(self.model.initial, d, "initial of the model")

@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.utils import check_array
 
 from skvrem.data import of_dask, open_remote
+from skvrem.utils._columns import check_one_each
 from skvrem.utils._remote import check_chunks
 from skvrem.utils._validation import (
     check_columns_of,
@@ -214,11 +215,7 @@ def _counted(estimator, ties, reset, batch):
 
 def _results(y, n, ties):
     result = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-    if result.shape != (n,):
-        raise ValueError(
-            f"y must have one result for each of the {n} matches, got shape "
-            f"{result.shape}."
-        )
+    check_one_each(result, "y must have one result", n, "matches")
     if ties is None:
         bad = (result < 0.0) | (result > 1.0)
         allowed = "between 0 and 1: 1 where the first item of the row won, 0 where it "

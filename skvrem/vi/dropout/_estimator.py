@@ -41,6 +41,7 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import (
+    as_generator,
     check_block,
     check_columns_of,
     check_parameters,
@@ -330,7 +331,7 @@ class GaussianDropoutClassifier(
             rows, numbers, weight = self._open(X, y, sample_weight, reset=True)
             n_rows, dtype = len(rows), rows.dtype
         random = check_random_state(self.random_state)
-        rng = np.random.default_rng(random.randint(2**31 - 1))
+        rng = as_generator(random)
         held_out = None
         if self.early_stopping:
             self._check_held_out(numbers)
@@ -490,8 +491,7 @@ class GaussianDropoutClassifier(
         plan = plan_dropout(self, len(rows), len(known), stream=True)
         model = self._model(rows, numbers, weight)
         steps, solver = self._steps(model, plan), plan.solver
-        random = check_random_state(self.random_state)
-        rng = np.random.default_rng(random.randint(2**31 - 1))
+        rng = as_generator(self.random_state)
         vector = model.network.start(rng) if first else self._weights(model.network)
         point = Point(Weights(vector), moments=vars(self).get("_moments"))
         solver.start(steps, model.data, rng)

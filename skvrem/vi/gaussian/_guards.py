@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from skvrem.data import column_moments
 from skvrem.exceptions import OneClassWarning
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import outside
@@ -122,6 +123,14 @@ def check_unchanged(estimator, *names):
                 f"{name} has changed since the first rows, from {before!r} to {now!r}: "
                 "fit anew."
             )
+
+
+def check_spread(data):
+    """Check that no column of a source lies too far from zero for its spread."""
+    if data.remote:
+        check_moments(column_moments(data).plain)
+    else:
+        check_columns(data.rows)
 
 
 def check_columns(X):

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import SHORT_STEPS, as_source, check_full_passes, column_moments
+from skvrem.data import SHORT_STEPS, as_source, check_full_passes
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
@@ -20,7 +20,7 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import check_parameters
+from skvrem.utils._validation import as_generator, check_parameters
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.diagnostics._variance import ESTIMATORS, decompose
@@ -30,10 +30,9 @@ from skvrem.vi.gaussian._guards import (
     CENTRE,
     SCALES,
     StreamsWithoutBound,
-    check_columns,
-    check_moments,
     check_pivots,
     check_prior_scale,
+    check_spread,
     check_unchanged,
     checked,
     prior_scales,
@@ -188,10 +187,7 @@ class GaussianPosterior(
         # Columns of a later batch may hardly vary: what was before tells them apart.
         seen_by_sums = getattr(data, "stands_for", None)
         if not go_on and self.fit_intercept and not data.sparse and not seen_by_sums:
-            if data.remote:
-                check_moments(column_moments(data).plain)
-            else:
-                check_columns(data.rows)
+            check_spread(data)
         last = vars(self).get("posterior_") if go_on or self.warm_start else None
         new, memory, known = (data, targets), None, seen
         if go_on:
@@ -215,8 +211,7 @@ class GaussianPosterior(
         plan = plan_fit(self, prior.n_dim, family.n_predictors)
         if plan.name != "batch":
             check_full_passes(data, plan.name, SHORT_STEPS)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        rng = np.random.default_rng(seed)
+        rng = as_generator(self.random_state)
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
         k, weight = family.n_predictors, data.total_weight
         intercept, p = self.fit_intercept, prior.n_dim // k
@@ -390,8 +385,7 @@ class GaussianPosterior(
         """
         check_is_fitted(self)
         if self._grouped:
-            seed = check_random_state(random_state).randint(2**31 - 1)
-            return self._sample_groups(n_samples, np.random.default_rng(seed))
+            return self._sample_groups(n_samples, as_generator(random_state))
         draws, _ = self._sample(n_samples, check_random_state(random_state))
         coef, intercept = self._columns(draws, self._n_predictors, self._of_fit)
         return {
@@ -408,8 +402,7 @@ class GaussianPosterior(
         """Return draws of new targets (n_samples, n_rows), as numbers."""
         check_is_fitted(self)
         if self._grouped:
-            seed = check_random_state(random_state).randint(2**31 - 1)
-            rng = np.random.default_rng(seed)
+            rng = as_generator(random_state)
             z, noise = self._group_draws(X, groups, n_samples, rng)
             return self._draw_at(z + offset, noise, rng)
         self._check_no_groups(groups)
@@ -551,7 +544,7 @@ class GaussianPosterior(
             rows = np.column_stack([rows, np.ones(len(rows))])
         q, k = self.posterior_, self._n_predictors
         moments = (part.reshape(k, -1).T for part in (q.mean, q.scale))
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        rng = as_generator(random_state)
         data = self._family(len(rows), given), rows, targets, data.weight
         return decompose(*data, *moments, estimators, batch_size, n_draws, rng)
 

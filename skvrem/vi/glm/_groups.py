@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.data import as_source, column_moments, of_dask
+from skvrem.data import as_source, of_dask
 from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import feature_names
 from skvrem.utils._columns import check_column, column_number
@@ -19,13 +19,12 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import among, check_weight
+from skvrem.utils._validation import among, as_generator, check_weight
 from skvrem.vi.diagnostics._arviz import Draws
 from skvrem.vi.gaussian._answers import in_chunks
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
-    check_columns,
-    check_moments,
+    check_spread,
     check_unchanged,
 )
 from skvrem.vi.gaussian._model import Point
@@ -175,10 +174,7 @@ class ByGroup:
             opened = self._open_group_rows(*given, **more)
         data, targets, labels, counts = opened
         if not go_on and self.fit_intercept:
-            if data.remote:
-                check_moments(column_moments(data).plain)
-            else:
-                check_columns(data.rows)
+            check_spread(data)
         before = self._group_state if go_on else None
         now, past = np.arange(len(labels)), None
         if go_on:
@@ -468,7 +464,7 @@ class ByGroup:
 
     def _draws_of_groups(self, X, y, n_samples, rng):
         """See `ArviZMixin`: ids are a column of X, or rows are of a new group."""
-        rng = np.random.default_rng(rng.randint(2**31 - 1))
+        rng = as_generator(rng)
         rows, place = self._open_rows(X, None)
         draws = self.posterior_.sample(n_samples, rng)
         z, noise = self._at_draws(rows, place, draws, rng), draws[2]

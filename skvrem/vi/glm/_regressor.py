@@ -26,7 +26,7 @@ from skvrem.data import (
     streamed,
     total_over_blocks,
 )
-from skvrem.utils._columns import Given, MatrixLike
+from skvrem.utils._columns import Given, MatrixLike, check_one_each
 from skvrem.utils._validation import among, check_magnitude, check_weight
 from skvrem.vi.gaussian._answers import deviation, quantile, tail_of
 from skvrem.vi.gaussian._guards import check_moments, checked, feature_scales
@@ -75,11 +75,7 @@ def _checked_offset(offset, n_rows):
     if offset is None:
         return np.zeros(n_rows)
     offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
-    if offset.shape != (n_rows,):
-        raise ValueError(
-            f"offset must have one number for each of the {n_rows} rows, got shape "
-            f"{offset.shape}."
-        )
+    check_one_each(offset, "offset must have one number", n_rows, "rows")
     check_magnitude(offset, "offset")
     return offset
 

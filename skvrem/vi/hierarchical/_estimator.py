@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
@@ -26,7 +25,7 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import check_parameters, check_weight
+from skvrem.utils._validation import as_generator, check_parameters, check_weight
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.gaussian._answers import (
     check_method,
@@ -733,8 +732,7 @@ class HierarchicalSoftmaxClassifier(
                 unknown = np.asarray(groups)[numbers < 0].tolist()
                 raise ValueError(f"Groups that were not in the fit: {unknown[:5]}.")
             q = q.among(numbers)
-        seed = check_random_state(random_state).randint(2**31 - 1)
-        means, scales, draws = q.sample(n_samples, np.random.default_rng(seed))
+        means, scales, draws = q.sample(n_samples, as_generator(random_state))
         coef, intercept = _columns(draws, self._of_fit)
         return {
             "group_coef": coef,
@@ -765,7 +763,7 @@ class HierarchicalSoftmaxClassifier(
         """
         check_is_fitted(self)
         rows, _, group = self._open_fitted(X, None, groups)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        rng = as_generator(random_state)
         known, place = np.unique(group, return_inverse=True)
         means, scales, draws = self.posterior_.among(known).sample(n_samples, rng)
         if known[0] < 0:

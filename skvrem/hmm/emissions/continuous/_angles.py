@@ -42,7 +42,7 @@ class VonMises(Emission):
     """
 
     parameter_scales = {"mean": "real", "concentration": "positive"}
-    window, row_kernel = 10, "von mises"
+    support, window, row_kernel = "angle", 10, "von mises"
 
     def __init__(
         self,
@@ -60,12 +60,6 @@ class VonMises(Emission):
     def prepare(self, X):
         self._check_given("mean", -np.pi, np.pi)
         self._check_given("concentration", 0.0, MOST)
-
-    def check(self, X):
-        """Raise a ValueError where X holds what is no angle in radians."""
-        with np.errstate(invalid="ignore"):
-            wrong = np.abs(X) > TWO_PI
-        self._reject(X, wrong, "angles in radians, from -pi to pi or 0 to 2 pi")
 
     # Features: masks, cos y, sin y
 

@@ -261,6 +261,7 @@ class Exponential(Emission):
     """
 
     parameter_scales = {"rate": "positive"}
+    support = "nonnegative"
 
     def __init__(self, rate: Given = None, *, rate_init: Given = None):
         self.rate = rate
@@ -268,11 +269,6 @@ class Exponential(Emission):
 
     def prepare(self, X):
         self._check_given("rate", np.finfo(float).tiny, np.finfo(float).max)
-
-    def check(self, X):
-        """Raise a ValueError where X holds negative numbers."""
-        with np.errstate(invalid="ignore"):
-            self._reject(X, X < 0.0, "positive numbers or 0")
 
     # Features: masks, y
 
@@ -351,6 +347,7 @@ class LogNormal(Emission):
     """
 
     parameter_scales = {"mean": "real", "sd": "positive"}
+    support = "positive"
 
     def __init__(
         self,
@@ -370,11 +367,6 @@ class LogNormal(Emission):
         self._check_given("sd", np.finfo(float).tiny, np.finfo(float).max)
         self._centre, sd = filled_moments(X, logs=True)  # `check` says what is wrong
         self._least = LEAST * np.where(sd > 0, sd, 1.0)
-
-    def check(self, X):
-        """Raise a ValueError where X holds anything but positive numbers."""
-        with np.errstate(invalid="ignore"):
-            self._reject(X, X <= 0.0, "positive numbers")
 
     # Features: masks, log y, its square, both about a common centre, and log y itself
 

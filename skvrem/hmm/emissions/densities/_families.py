@@ -6,7 +6,6 @@ from scipy.special import betainc, digamma, gamma, gammaln, polygamma, stdtr
 from skvrem.hmm.emissions._coordinates import TWO_PI
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._facts import filled_moments
-from skvrem.hmm.emissions.densities._responses import counts_only
 from skvrem.utils._columns import Given
 
 LOG_PI = float(np.log(np.pi))
@@ -42,7 +41,7 @@ class NegativeBinomial(DensityEmission):
     """
 
     parameter_scales = {"mean": "positive", "size": "positive"}
-    discrete, window = True, 5
+    discrete, support, window = True, "count", 5
 
     def __init__(
         self,
@@ -56,10 +55,6 @@ class NegativeBinomial(DensityEmission):
         self.size = size
         self.mean_init = mean_init
         self.size_init = size_init
-
-    def check(self, X):
-        """Raise a ValueError where X holds anything but counts."""
-        self._reject(X, counts_only(X), "counts 0, 1, 2, ...")
 
     def log_density(self, x, mean, size):
         """Return the log-probabilities of counts."""
@@ -226,6 +221,7 @@ class Weibull(DensityEmission):
     """
 
     parameter_scales = {"scale": "positive", "shape": "positive"}
+    support = "positive"
 
     def __init__(
         self,
@@ -239,11 +235,6 @@ class Weibull(DensityEmission):
         self.shape = shape
         self.scale_init = scale_init
         self.shape_init = shape_init
-
-    def check(self, X):
-        """Raise a ValueError where X holds anything but positive numbers."""
-        with np.errstate(invalid="ignore"):
-            self._reject(X, X <= 0.0, "positive numbers")
 
     def prepare(self, X):
         """Look at the rows of a fit: units, and what users gave."""
@@ -319,7 +310,7 @@ class WrappedCauchy(DensityEmission):
     """
 
     parameter_scales = {"mean": "direction", "concentration": "probability"}
-    window = 10
+    support, window = "angle", 10
 
     def __init__(
         self,
@@ -333,12 +324,6 @@ class WrappedCauchy(DensityEmission):
         self.concentration = concentration
         self.mean_init = mean_init
         self.concentration_init = concentration_init
-
-    def check(self, X):
-        """Raise a ValueError where X holds what is no angle in radians."""
-        with np.errstate(invalid="ignore"):
-            wrong = np.abs(X) > TWO_PI
-        self._reject(X, wrong, "angles in radians, from -pi to pi or 0 to 2 pi")
 
     def log_density(self, x, mean, concentration):
         """Return the log-densities."""

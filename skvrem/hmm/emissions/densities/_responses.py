@@ -14,13 +14,7 @@ from scipy.special import (
 
 from skvrem.hmm.emissions._coordinates import LOG_2PI
 from skvrem.hmm.emissions._density import DensityEmission
-from skvrem.hmm.emissions._facts import extremes
-
-
-def counts_only(X):
-    """Which values are neither missing nor counts."""
-    with np.errstate(invalid="ignore"):
-        return ~(np.isnan(X) | ((X >= 0) & (X == np.floor(X)) & np.isfinite(X)))
+from skvrem.hmm.emissions._facts import extremes, whole
 
 
 class Normal(DensityEmission):
@@ -53,10 +47,7 @@ class Count(DensityEmission):
     """Counts whose variance is their mean."""
 
     parameter_scales = {"rate": "positive"}
-    discrete = True
-
-    def check(self, X):
-        self._reject(X, counts_only(X), "counts 0, 1, 2, ...")
+    discrete, support = True, "count"
 
     def log_density(self, x, rate):
         return x * np.log(rate) - rate - gammaln(x + 1.0)
@@ -83,10 +74,7 @@ class Event(DensityEmission):
     """0 or 1."""
 
     parameter_scales = {"probability": "probability"}
-    discrete = True
-
-    def check(self, X):
-        self._reject(X, ~(np.isnan(X) | (X == 0) | (X == 1)), "0 or 1")
+    discrete, support = True, "event"
 
     def log_density(self, x, probability):
         with np.errstate(divide="ignore"):
@@ -111,10 +99,7 @@ class Positive(DensityEmission):
     """Positive numbers, of a mean and a shape, one over the squared variation."""
 
     parameter_scales = {"mean": "positive", "shape": "positive"}
-
-    def check(self, X):
-        with np.errstate(invalid="ignore"):
-            self._reject(X, X <= 0.0, "positive numbers")
+    support = "positive"
 
     def log_density(self, x, mean, shape):
         rate = shape / mean
@@ -146,11 +131,7 @@ class Angle(DensityEmission):
     """Angles of a von Mises distribution."""
 
     parameter_scales = {"mean": "angle", "concentration": "positive"}
-
-    def check(self, X):
-        with np.errstate(invalid="ignore"):
-            wrong = np.abs(X) > 2.0 * np.pi
-        self._reject(X, wrong, "angles in radians, from -pi to pi or 0 to 2 pi")
+    support = "angle"
 
     def log_density(self, x, mean, concentration):
         constant = LOG_2PI + np.log(i0e(concentration))
@@ -202,7 +183,7 @@ class Choice(DensityEmission):
             raise ValueError(
                 f"Categories are one column of codes, got {X.shape[1]} columns."
             )
-        self._reject(X, counts_only(X), "codes 0, 1, 2, ...")
+        self._reject(X, ~whole(X), "codes 0, 1, 2, ...")
         largest = np.nanmax(extremes(X)[1], initial=1)
         self.n_categories_ = self.n_categories or int(largest) + 1
         names = [f"logit_{code}" for code in range(1, self.n_categories_)]
@@ -214,7 +195,7 @@ class Choice(DensityEmission):
     def check(self, X):
         n = self.n_categories_
         with np.errstate(invalid="ignore"):
-            unknown = counts_only(X) | (X >= n)
+            unknown = ~whole(X) | (X >= n)
         self._reject(X, unknown, f"codes from 0 to {n - 1}")
 
     def probabilities(self, *logits):

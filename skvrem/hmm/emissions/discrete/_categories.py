@@ -6,9 +6,9 @@ from scipy.special import gammaln
 
 from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._coordinates import RowPieces, bounded_log, draw_codes
-from skvrem.hmm.emissions._facts import extremes, fill
+from skvrem.hmm.emissions._facts import extremes, fill, whole
 from skvrem.hmm.emissions._given import check_shares, given_shares
-from skvrem.hmm.emissions.discrete._numbers import binomial_tails, whole
+from skvrem.hmm.emissions.discrete._numbers import binomial_tails
 from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_integer
 
@@ -290,7 +290,7 @@ class Multinomial(Emission):
     array([0.1, 0.8])
     """
 
-    discrete = True
+    discrete, support = True, "count"
     parameter_scales = {"probability": "probability"}
     window, excludes, allows_nan = 5, True, False
 
@@ -323,10 +323,6 @@ class Multinomial(Emission):
         """Put what the user gave in the place of starting values."""
         start = self._given("probability_init")
         return self._shares.complete(parameters if start is None else start)
-
-    def check(self, X):
-        """Raise a ValueError where X holds anything but counts."""
-        self._reject(X, ~whole(X), "counts 0, 1, 2, ...")
 
     def reorder(self, order):
         """Put what users gave of states into another order."""

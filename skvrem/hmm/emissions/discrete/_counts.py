@@ -8,7 +8,6 @@ from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
 from skvrem.hmm.emissions._facts import fill
 from skvrem.hmm.emissions._given import given
-from skvrem.hmm.emissions.discrete._numbers import whole
 from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_real
 
@@ -43,7 +42,7 @@ class Poisson(Emission):
     array([ 2.2, 21.1])
     """
 
-    discrete = True
+    discrete, support = True, "count"
     parameter_scales = {"rate": "positive"}
     window, excludes, row_kernel = 5, True, "poisson"
 
@@ -75,10 +74,6 @@ class Poisson(Emission):
         """Put what users gave of states into another order."""
         super().reorder(order)
         self._added = self._added[order]
-
-    def check(self, X):
-        """Raise a ValueError where X holds anything but counts."""
-        self._reject(X, ~whole(X), "counts 0, 1, 2, ...")
 
     # Features: masks, x, log x!
 
@@ -182,7 +177,7 @@ class ZeroInflatedPoisson(Emission):
     array([ 2., 20.])
     """
 
-    discrete = True
+    discrete, support = True, "count"
     parameter_scales = {"rate": "positive", "zero": "probability"}
     window, excludes, _kinds = 5, True, 2
 
@@ -205,10 +200,6 @@ class ZeroInflatedPoisson(Emission):
         free, d = self.varies(), self.n_columns_
         #: Whether a share of zeros is fixed and its rate is not: no closed form.
         self._open = bool((free[:, :d] & ~free[:, d:]).any())
-
-    def check(self, X):
-        """Raise a ValueError where X holds anything but counts."""
-        self._reject(X, ~whole(X), "counts 0, 1, 2, ...")
 
     # Features: whether x is 0, whether not, x, log x!
 

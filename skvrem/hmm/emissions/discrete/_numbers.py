@@ -4,12 +4,6 @@ import numpy as np
 from scipy.special import betainc
 
 
-def whole(X):
-    """Return where X is missing or a whole number of at least 0."""
-    with np.errstate(invalid="ignore"):
-        return np.isnan(X) | ((X >= 0) & (X == np.floor(X)) & np.isfinite(X))
-
-
 def binomial_tails(x, n, p):
     """Return the probabilities of less and of more than x of n, and half that of x."""
     below = betainc(n - x + 1.0, np.maximum(x, 1.0), 1.0 - p)

@@ -7,10 +7,18 @@ from scipy.special import gammaln
 
 from skvrem.hmm.emissions._base import Emission, ratio
 from skvrem.hmm.emissions._coordinates import bounded_log
-from skvrem.hmm.emissions._facts import extremes, fill
-from skvrem.hmm.emissions.discrete._numbers import binomial_tails, whole
+from skvrem.hmm.emissions._facts import extremes, fill, whole
+from skvrem.hmm.emissions.discrete._numbers import binomial_tails
 from skvrem.utils._columns import Given, column_number
 from skvrem.utils._validation import check_integer
+
+
+def _maximize(family, yes, no, before, repair):
+    """Return the shares of `yes`, or None where sums are negative that may not be."""
+    if not repair and min(yes.min(), no.min()) < 0.0:
+        return None
+    yes, no = np.maximum(yes, 0.0), np.maximum(no, 0.0)
+    return family._fix("probability", ratio(yes, yes + no, before))
 
 
 class Bernoulli(Emission):
@@ -38,7 +46,7 @@ class Bernoulli(Emission):
     array([0., 1.])
     """
 
-    discrete = True
+    discrete, support = True, "event"
     parameter_scales = {"probability": "probability"}
     window, excludes, _kinds, row_kernel = 5, True, 2, "events"
 
@@ -48,10 +56,6 @@ class Bernoulli(Emission):
 
     def prepare(self, X):
         self._check_given("probability", 0.0, 1.0)
-
-    def check(self, X):
-        """Raise a ValueError where X holds anything but 0 and 1."""
-        self._reject(X, ~(np.isnan(X) | (X == 0) | (X == 1)), "0 or 1")
 
     # Features: x, 1 - x. Apart, so that no log 0 cancels another.
 
@@ -82,10 +86,7 @@ class Bernoulli(Emission):
     def maximize(self, features, before, repair):
         """Return the frequencies of 1."""
         yes, no = np.split(features, 2, axis=1)
-        if not repair and min(yes.min(), no.min()) < 0.0:
-            return None
-        yes, no = np.maximum(yes, 0.0), np.maximum(no, 0.0)
-        return self._fix("probability", ratio(yes, yes + no, before))
+        return _maximize(self, yes, no, before, repair)
 
     def slopes(self, parameters, features):
         """Return the gradient in the log-odds."""
@@ -247,10 +248,7 @@ class Binomial(Emission):
     def maximize(self, features, before, repair):
         """Return the shares of trials that count."""
         _, yes, no, _ = np.split(features, 4, axis=1)
-        if not repair and min(yes.min(), no.min()) < 0.0:
-            return None
-        yes, no = np.maximum(yes, 0.0), np.maximum(no, 0.0)
-        return self._fix("probability", ratio(yes, yes + no, before))
+        return _maximize(self, yes, no, before, repair)
 
     def slopes(self, parameters, features):
         """Return the gradient in the log-odds."""

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import check_array, check_X_y
 
 from skvrem.data import open_remote
-from skvrem.utils._columns import column_number
+from skvrem.utils._columns import check_one_each, column_number
 from skvrem.utils._remote import is_frame, of_dask
 from skvrem.utils._validation import (
     check_block,
@@ -45,10 +45,7 @@ def open_groups(estimator, X, y=None, groups=None, column=None, *, reset):
         names = list(getattr(X, "columns", ()))
         if not names:
             X = check_array(X, dtype=None)
-        at = column_number(column, "groups", names, X.shape[1])
-        rest = [j for j in range(X.shape[1]) if j != at]
-        if not rest:
-            raise ValueError("X has no columns of features beside the ids of groups.")
+        at, rest = _apart(column, names, X.shape[1])
         take = (lambda j: X.iloc[:, j]) if names else (lambda j: X[:, j])
         checked = {**OPTIONS, "estimator": estimator}
         if y is None:
@@ -133,23 +130,25 @@ def _parted(X, column, groups):
             "of the two."
         )
     names = list(X.columns) if is_frame(X) else []
-    at = column_number(column, "groups", names, X.shape[1])
-    rest = [j for j in range(X.shape[1]) if j != at]
-    if not rest:
-        raise ValueError("X has no columns of features beside the ids of groups.")
+    at, rest = _apart(column, names, X.shape[1])
     if is_frame(X):
         return X[[names[j] for j in rest]], X[names[at]]
     return X[:, rest], X[:, at]
 
 
+def _apart(column, names, n_columns):
+    """Return the number of the column of ids, and those of all others."""
+    at = column_number(column, "groups", names, n_columns)
+    rest = [j for j in range(n_columns) if j != at]
+    if not rest:
+        raise ValueError("X has no columns of features beside the ids of groups.")
+    return at, rest
+
+
 def check_ids(ids, n_rows):
     """Return ids of groups as an array: one a row, of one type, none missing."""
     ids = np.asarray(ids)
-    if ids.shape != (n_rows,):
-        raise ValueError(
-            f"groups must have one id for each of the {n_rows} rows, got shape "
-            f"{ids.shape}."
-        )
+    check_one_each(ids, "groups must have one id", n_rows, "rows")
     missing = np.zeros(n_rows, bool)
     if ids.dtype.kind in "fOMm":
         missing = np.array([_is_missing(one) for one in ids.tolist()], bool)
