@@ -19,7 +19,7 @@ LARGEST = 1 << 30
 # Where sequences begin
 
 
-def twice(ways):
+def given_twice(ways):
     """Return what is wrong where sequences are given in several ways."""
     return f"Sequences are given twice, by {' and by '.join(ways)}: give one of them."
 
@@ -158,7 +158,7 @@ def lay(X, column, groups, lengths, weight=None, labels=None):
     given = {"lengths": lengths, "groups": groups, "a column": column}
     given = [name for name, value in given.items() if value is not None]
     if len(given) > 1:
-        raise ValueError(twice(given))
+        raise ValueError(given_twice(given))
     refuse_dask(lengths)
     parts, sizes = _dask.parts_of(X)
     by_block = column is not None or of_dask(groups)

@@ -63,7 +63,7 @@ def numbered_from(first):
         ) from None
 
 
-class Opener(NamedTuple):
+class SequenceOpener(NamedTuple):
     """What makes validated sequences of a block.
 
     Attributes
@@ -99,7 +99,7 @@ class Opener(NamedTuple):
             )
 
 
-class Look(NamedTuple):
+class SequenceFacts(NamedTuple):
     """What is to be known of the sequences of a block.
 
     Attributes
@@ -133,7 +133,7 @@ def _look(opener, most, block, beside):
         return None
     X, bounds, weight, labels, inputs, kept = sequences
     every = slice(None, None, max(1, len(X) // most))
-    return Look(
+    return SequenceFacts(
         np.diff(bounds),
         weight,
         kept,
@@ -180,7 +180,7 @@ def open_blocks(estimator, X, y, sample_weight, groups, lengths, state_labels):
             f"Covariates that are text, {list(estimator.levels_)}, need a fit to rows "
             "in memory, whose levels are all known: of a dask array make them numbers."
         )
-    opener = Opener(_unfitted(estimator), _unfitted(estimator), laid.by_lengths)
+    opener = SequenceOpener(_unfitted(estimator), _unfitted(estimator), laid.by_lengths)
     most = max(1, MOST_ROWS // len(laid.blocks))
     looks = _everywhere(laid, partial(_look, opener, most))
     seen = [look for look in looks if look is not None]

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.data._sequences import bounds_of_ids, bounds_of_lengths, twice
+from skvrem.data._sequences import bounds_of_ids, bounds_of_lengths, given_twice
 from skvrem.hmm._model import HMMModel, Parameters
 from skvrem.hmm.emissions._base import Emission, published
 from skvrem.hmm.emissions._factors import codes_of, column_of, find_levels
@@ -293,7 +293,7 @@ def open_sequences(
         # A search hands its groups on to whatever fits: no harm if they are the same.
         del given["groups"]
     if len(given) > 1:
-        raise ValueError(twice(given))
+        raise ValueError(given_twice(given))
     bounds = next(iter(given.values()), np.array([0, n_rows]))
     weight = check_weight(sample_weight, n_rows)
     if weight is not None:

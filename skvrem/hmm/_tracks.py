@@ -240,10 +240,10 @@ def _great_circle(here, there):
     (a, b), (c, d) = np.radians(here).T, np.radians(there).T
     half = np.sin((d - b) / 2) ** 2 + np.cos(b) * np.cos(d) * np.sin((c - a) / 2) ** 2
     length = EARTH_RADIUS_KM * 2.0 * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0)))
-    return length, _course(here, there), _course(there, here) + np.pi
+    return length, _bearing(here, there), _bearing(there, here) + np.pi
 
 
-def _course(here, there):
+def _bearing(here, there):
     """Direction of the great circle to `there`, against the clock from the east."""
     (a, b), (c, d) = np.radians(here).T, np.radians(there).T
     east = np.sin(c - a) * np.cos(d)

@@ -105,7 +105,7 @@ class Online(NamedTuple):
     thin: int = 1
 
 
-class Taken(NamedTuple):
+class CurvatureSums(NamedTuple):
     """A curvature without the rest of `Statistics`."""
 
     curvature: np.ndarray
@@ -181,7 +181,7 @@ class LogisticModel:
         gradient = np.zeros_like(parameters.theta)
         return Point(parameters, Statistics(gradient, self.curvature.zeros(), 0.0))
 
-    def told(self, point):
+    def for_batches(self, point):
         """Return the point with its parameters, which are all that sums are made of."""
         return Point(point.parameters, None)
 
@@ -291,7 +291,7 @@ class LogisticModel:
 
         def evaluate(chunk):
             with np.errstate(over="ignore", invalid="ignore"):
-                return Taken(self._curvature_sums(theta, batch, chunk))
+                return CurvatureSums(self._curvature_sums(theta, batch, chunk))
 
         theta = point.parameters.theta
         return self._over_chunks(evaluate, batch)

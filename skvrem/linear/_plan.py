@@ -207,7 +207,7 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
             closer = replace(model, **changes, **_cost(own, p, k, data))
             # Derivatives of tol are what a gain of about its square leaves.
             window = SVRG_WINDOW if solver == "svrg" else 1
-            slow = solvers.Slow(min(estimator.tol, estimator.tol**2), window)
+            slow = solvers.WhenSlow(min(estimator.tol, estimator.tol**2), window)
             made = solvers.Switch(
                 made, solvers.QuasiNewton(estimator.tol), slow, closer
             )

@@ -33,7 +33,7 @@ POWER_STEPS = 5
 MERGES = 2
 
 
-class Halves(NamedTuple):
+class Split(NamedTuple):
     """Two components in place of one: what they gain a row, and their parameters."""
 
     gain: float
@@ -115,7 +115,7 @@ def _split(model, point, data, part, owned, log_density, rng):
     weight = owned[:, part]
     rows = np.flatnonzero(weight > OWNED * (data.weight if data.weight.size else 1.0))
     if weight[rows].sum() < 2.0 * model.fewest_rows(data.n_features):
-        return Halves(-np.inf)
+        return Split(-np.inf)
     if len(rows) > SPLIT_ROWS:
         rows = np.sort(rng.choice(rows, SPLIT_ROWS, replace=False))
     X, weight, log_density = data.rows[rows], weight[rows], log_density[rows]
@@ -140,7 +140,7 @@ def _split(model, point, data, part, owned, log_density, rng):
         found = own.start(found.point.parameters._replace(**shared))
         found = solver.certify(found, 1.0)
     gain = found.objective - np.average(log_density, weights=weight)
-    return Halves(gain, found.point.parameters)
+    return Split(gain, found.point.parameters)
 
 
 def _only(model, parameters, part):

@@ -8,7 +8,7 @@ from skvrem.solvers._runs import Runs, Whole
 from skvrem.solvers._search import STARTS, SearchResult, search
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stream import stream_step
-from skvrem.solvers._switch import After, Slow, Switch
+from skvrem.solvers._switch import AfterEpochs, Switch, WhenSlow
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.solvers.estimate._incremental import Incremental
 from skvrem.solvers.estimate._saga import SAGA
@@ -24,7 +24,7 @@ __all__ = [
     "SAGA",
     "STARTS",
     "SVRG",
-    "After",
+    "AfterEpochs",
     "Ascent",
     "Batch",
     "Incremental",
@@ -33,12 +33,12 @@ __all__ = [
     "Run",
     "Runs",
     "SearchResult",
-    "Slow",
     "Squarem",
     "Start",
     "Stochastic",
     "Sweeps",
     "Switch",
+    "WhenSlow",
     "Whole",
     "checkpointed",
     "joined",

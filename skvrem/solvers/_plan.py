@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skvrem.schedules import Constant, Power
-from skvrem.solvers._switch import After, Switch
+from skvrem.solvers._switch import AfterEpochs, Switch
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.solvers.estimate._incremental import Incremental
 from skvrem.solvers.estimate._saga import SAGA
@@ -188,6 +188,6 @@ def plan_em(
         automatic = min(1.0, max(1.0, steps) / n_blocks)
         schedule = Constant(automatic if step_size == "auto" else step_size)
         if solver == "svrg" and pilot:
-            after = Switch(Stochastic(n_blocks), SVRG(n_blocks), After(pilot))
+            after = Switch(Stochastic(n_blocks), SVRG(n_blocks), AfterEpochs(pilot))
             return Plan(solver, after, schedule, n_blocks)
     return Plan(solver, BY_NAME[solver](n_blocks), schedule, n_blocks)

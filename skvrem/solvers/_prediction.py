@@ -73,7 +73,7 @@ def mean_rate(predictions):
     return min(SLOWEST, (seen[-1] / seen[0]) ** (1.0 / (len(seen) - 1)))
 
 
-class Prospect:
+class GainPrediction:
     """What is left to gain by a fit, and whether that is little enough to end it.
 
     Parameters

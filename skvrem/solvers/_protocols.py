@@ -139,7 +139,7 @@ class Model(Protocol):
     def unpack(self, point):
         """Return a packed point with room for them. Only for models that pack."""
 
-    def told(self, point):
+    def for_batches(self, point):
         """Return the point with no more than sums of a batch are made of.
 
         Only for models whose points have more, which would travel to each batch.

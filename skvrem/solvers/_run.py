@@ -8,7 +8,7 @@ from skvrem.schedules import Constant
 from skvrem.solvers._history import Epoch, Result
 from skvrem.solvers._journal import new_slot
 from skvrem.solvers._pace import Pace
-from skvrem.solvers._prediction import Prospect
+from skvrem.solvers._prediction import GainPrediction
 from skvrem.solvers._protocols import recentred
 from skvrem.solvers.estimate._batch import Batch
 
@@ -66,7 +66,7 @@ class Run:
         self.began = time.perf_counter() - seconds
         self.history, self.reason = [], None
         self.n_iter = self.n_steps = self.n_decreases = 0
-        self.pace, self.prospect = Pace(), Prospect(tol)
+        self.pace, self.prospect = Pace(), GainPrediction(tol)
         self.anchor: Any = None
         self.good: Any = None
         self.current_temperature = math.nan  # of the anchor

@@ -13,7 +13,7 @@ MOST_EPOCHS = 20
 
 
 @dataclass(frozen=True)
-class After:
+class AfterEpochs:
     """The first solver has made so many epochs.
 
     Parameters
@@ -29,7 +29,7 @@ class After:
 
 
 @dataclass(frozen=True)
-class Slow:
+class WhenSlow:
     """The first solver would take long to the end.
 
     At the rate at which its gains fall, more than 20 further epochs.
@@ -73,8 +73,8 @@ class Switch:
     first, second : solvers
         Two of `Minibatches` share the blocks.
     until : callable
-        `After` or `Slow`: takes the objectives that the first one's epochs began with,
-        the newest included, and says whether the second shall begin there.
+        `AfterEpochs` or `WhenSlow`: takes the objectives that the first one's epochs
+        began with, the newest included, and says whether the second shall begin there.
     model : model, default=None
         The second solver's, of the same points, so that it may have another metric;
         None is the first one's.

@@ -41,7 +41,7 @@ OPTIONAL = {
     "rounding",
     "slack",
     "surrogate",
-    "told",
+    "for_batches",
     "translate",
     "unpack",
     "variance",

@@ -8,7 +8,7 @@ import pytest
 
 from skvrem import solvers
 from skvrem.solvers._pace import FORGIVEN, Pace
-from skvrem.solvers._prediction import Prospect, left_to_gain
+from skvrem.solvers._prediction import GainPrediction, left_to_gain
 from skvrem.solvers._protocols import Anchor
 from skvrem.solvers._stream import Streamed, stream_step
 from skvrem.solvers.step._quasi_newton import SUFFICIENT
@@ -220,7 +220,7 @@ def test_a_new_metric_must_pay(before, now, cost, pays):
     model, solver = Hill(1.0), solvers.QuasiNewton(1e-6)
     started(solver, model, 1.0)
     model.metric_cost, solver.predictions = cost, [before, now]
-    assert solver._pays() == pays
+    assert solver._is_worth_a_metric() == pays
 
 
 def test_steps_are_slowed_for_good_after_some_dips():
@@ -290,7 +290,7 @@ def test_what_extrapolated_gains_say_is_taken_with_caution():
     """They fall faster than what slow directions hold."""
     gains = [1.0, 0.1, 0.01]
     for solver, factor in ((solvers.Batch(), 1.0), (solvers.Squarem(), 30.0)):
-        prospect = Prospect(1e-9)
+        prospect = GainPrediction(1e-9)
         for gain in gains:
             anchor = Anchor(None, 0.0, 1.0, None)
             prospect.see(anchor, gain, solver, lambda anchor: True)

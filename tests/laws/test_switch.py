@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skvrem.solvers import SVRG, After, Slow, Stochastic, Switch
+from skvrem.solvers import SVRG, AfterEpochs, Stochastic, Switch, WhenSlow
 from skvrem.solvers._protocols import Anchor, Moved
 from skvrem.solvers._switch import MOST_EPOCHS
 
@@ -36,7 +36,7 @@ class Falling:
 )
 def test_the_second_takes_over_where_the_first_is_slow(rate, tol, last):
     first, second = Falling(rate, "first"), Falling(0.1, "second")
-    solver = Switch(first, second, Slow(tol), "its model")
+    solver = Switch(first, second, WhenSlow(tol), "its model")
     rng = np.random.default_rng(0)
     solver.start("model", "data", rng)
     point, passes = 1.0, []
@@ -56,7 +56,7 @@ def test_the_second_takes_over_where_the_first_is_slow(rate, tol, last):
 
 
 def test_a_second_fit_begins_with_the_first_again():
-    solver = Switch(Falling(0.99, "first"), Falling(0.1, "second"), Slow(1e-9))
+    solver = Switch(Falling(0.99, "first"), Falling(0.1, "second"), WhenSlow(1e-9))
     for _ in range(2):
         solver.start(None, None, None)
         names = [solver.certify(1.0, 1.0).mean for _ in range(2)]
@@ -66,7 +66,7 @@ def test_a_second_fit_begins_with_the_first_again():
 @pytest.mark.parametrize("n_epochs", [1, 3])
 def test_the_second_takes_over_after_so_many_epochs(n_epochs):
     first, second = Falling(0.3, "first"), Falling(0.1, "second")
-    solver = Switch(first, second, After(n_epochs))
+    solver = Switch(first, second, AfterEpochs(n_epochs))
     solver.start("model", "data", None)
     names = [solver.certify(1.0, 1.0).mean for _ in range(5)]
     assert names == ["first"] * n_epochs + ["second"] * (5 - n_epochs)
@@ -84,7 +84,7 @@ def test_minibatches_are_cut_once():
     class Model:
         recall_passes = 0.5
 
-    data, solver = Data(), Switch(Stochastic(3), SVRG(3), After(1))
+    data, solver = Data(), Switch(Stochastic(3), SVRG(3), AfterEpochs(1))
     solver.start(Model(), data, None)
     assert solver.active.passes == 1.0
     assert solver.certify(None, 1.0).mean is None
@@ -106,7 +106,7 @@ class Stepping(Falling):
 
 
 def test_the_second_takes_over_after_an_epoch_that_certifies_itself():
-    solver = Switch(Stepping(0.9, "first"), Stepping(0.1, "second"), After(2))
+    solver = Switch(Stepping(0.9, "first"), Stepping(0.1, "second"), AfterEpochs(2))
     solver.start(None, None, None)
     anchor = solver.certify(1.0, 1.0)
     seen = []
@@ -129,9 +129,9 @@ def test_slow_is_what_takes_more_epochs_than_may_be(window, height):
     objectives = np.repeat(seen, window)[window - 1 :]
     for epochs, slow in ((MOST_EPOCHS - 1, False), (MOST_EPOCHS + 1, True)):
         tol = last / (1.0 - rate) * rate ** (epochs / window)
-        assert Slow(tol, window)(list(objectives)) == slow
-    assert not Slow(1e-6, window)(list(objectives[window:]))  # too few
+        assert WhenSlow(tol, window)(list(objectives)) == slow
+    assert not WhenSlow(1e-6, window)(list(objectives[window:]))  # too few
     # Where the gains are rounding, nothing is left for a second solver.
     tiny = [height, height + 1e-15, height + 2e-15]
-    assert not Slow(1e-30)(tiny)
-    assert Slow(1e-30)([1e-3 * value for value in seen - height])
+    assert not WhenSlow(1e-30)(tiny)
+    assert WhenSlow(1e-30)([1e-3 * value for value in seen - height])

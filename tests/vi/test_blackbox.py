@@ -21,7 +21,7 @@ from skvrem.vi.blackbox._model import (
     opposite_draws,
 )
 from skvrem.vi.blackbox._model_density import DensityBatch, Target
-from skvrem.vi.blackbox._model_steps import Earlier, TargetSteps
+from skvrem.vi.blackbox._model_steps import EarlierPoint, TargetSteps
 from skvrem.vi.gaussian._model import Diagonal, Full, Point
 from skvrem.vi.gaussian._model_posterior import FlatPrior, MeanField
 from tests.own_models import STEPS, Logistic, RichLogistic, logistic_problem
@@ -297,7 +297,7 @@ def test_a_quadratic_leaves_no_variance_at_the_anchor():
 
     steps = steps_of(X, rng.normal(size=20), "svrg", "taylor", True, Linear)
     mean, scale = rng.normal(size=2), np.array([0.3, 0.5])
-    anchor = Earlier(
+    anchor = EarlierPoint(
         mean,
         None,
         steps.target.gradient(mean),

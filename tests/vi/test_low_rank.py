@@ -12,7 +12,11 @@ from skvrem.solvers._protocols import Anchor
 from skvrem.vi import MinibatchSteps
 from skvrem.vi.blackbox._model import DrawnModel, dense, probed_curvature
 from skvrem.vi.blackbox._model_density import Target
-from skvrem.vi.blackbox._model_low_rank import LowRankModel, Stretched, nearest_low_rank
+from skvrem.vi.blackbox._model_low_rank import (
+    LowRankModel,
+    StretchedDiagonal,
+    nearest_low_rank,
+)
 from skvrem.vi.blackbox._model_steps import MeanSteps
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_posterior import FlatPrior, FullRank, LowRank, MeanField
@@ -147,7 +151,7 @@ def test_a_precision_of_that_structure_is_found(sign):
     np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-8)
     np.testing.assert_allclose(diagonal, curvature.diagonal)
     model = LowRankModel(None, prior, 3, np.zeros((1, 40)))
-    q = Stretched(np.zeros((40, 1)), log_scale[:, None], V, stretch)
+    q = StretchedDiagonal(np.zeros((40, 1)), log_scale[:, None], V, stretch)
     found = model.posterior(q)
     np.testing.assert_allclose(
         found.covariance(), np.linalg.inv(P), rtol=0.05, atol=0.01
@@ -202,7 +206,7 @@ def test_few_signs_lead_nowhere_far():
     assert (curvature.diagonal < 0.0).sum() > 5
     log_scale, V, stretch, _ = nearest_low_rank(curvature, prior, 3, rng)
     model = LowRankModel(None, prior, 3, np.zeros((1, 40)))
-    q = Stretched(np.zeros((40, 1)), log_scale[:, None], V, stretch)
+    q = StretchedDiagonal(np.zeros((40, 1)), log_scale[:, None], V, stretch)
     S = model.posterior(q).covariance()
     assert divergence(P, S) < divergence(P, np.diag(1.0 / P.diagonal()))
 
@@ -272,7 +276,7 @@ def test_an_epoch_moves_means_alone():
     target = Target(RichLogistic(X, y), np.arange(40))
     prior = MeanField(np.zeros(4), np.ones(4))
     model = LowRankModel(target, prior, 1, np.random.default_rng(0).normal(size=(4, 4)))
-    q = Stretched(
+    q = StretchedDiagonal(
         np.full((4, 1), -3.0), np.full((4, 1), -0.5), np.eye(4)[:, :1], np.ones(1)
     )
     steps = MeanSteps(model, "svrg", "taylor", True, "natural", 5)

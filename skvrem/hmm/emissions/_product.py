@@ -163,7 +163,7 @@ class Product(Emission):
                 "One part of a Product can be a mixture: put their columns into one, "
                 f"got the mixtures {mixed}."
             )
-        self._seat(X)
+        self._find_places(X)
         return self
 
     def reorder(self, order):
@@ -172,7 +172,7 @@ class Product(Emission):
         for family in self.parts_.values():
             family.reorder(order)
 
-    def _seat(self, X):
+    def _find_places(self, X):
         """Find out where the parts' columns are once rows have been entered."""
         self._plain = all(
             type(family).enter is Emission.enter for family in self.parts_.values()

@@ -47,7 +47,7 @@ class Incremental(SAGA):
 
     def remembered(self, point, beta):
         """Return the sums of all blocks, and those of each, its share."""
-        shares = partial(_share, self.model, self.told(point), beta)
+        shares = partial(_share, self.model, self.for_batches(point), beta)
         return self.partition.keep(shares)
 
     def visits(self, rng):
@@ -60,7 +60,7 @@ class Incremental(SAGA):
 
     def estimate(self, visit, point):
         """Return the mean of the table with this block's share renewed."""
-        replaced = partial(_replaced, self.model, self.told(point), self.beta)
+        replaced = partial(_replaced, self.model, self.for_batches(point), self.beta)
         block = visit.block
         change, self.table[block] = self.partition.renew(
             replaced, visit, self.table[block]

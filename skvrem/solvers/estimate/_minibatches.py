@@ -32,9 +32,10 @@ class Minibatches(Visiting):
 
     def remembered(self, point, beta):
         """Return the sums of all blocks, by a full pass, and what is kept of each."""
-        remember = partial(self.model.remember, self.told(point), beta=beta)
+        remember = partial(self.model.remember, self.for_batches(point), beta=beta)
         return self.partition.keep(remember)
 
-    def told(self, point):
+    def for_batches(self, point):
         """Return what of a point goes to a batch."""
-        return self.model.told(point) if hasattr(self.model, "told") else point
+        reduced = getattr(self.model, "for_batches", None)
+        return point if reduced is None else reduced(point)

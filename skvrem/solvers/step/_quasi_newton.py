@@ -81,7 +81,7 @@ class QuasiNewton(Batch):
             if self._is_there(self.anchor):
                 return self.anchor
         point, cost = self.model.recondition(point, self.data, self.rng)
-        anchor, more = self._aim(anchor._replace(point=point))
+        anchor, more = self._predict_gain(anchor._replace(point=point))
         self.anchor = anchor._replace(passes=1.0 + cost + more)
         return self.anchor
 
@@ -96,7 +96,7 @@ class QuasiNewton(Batch):
             after = anchor
             self.pairs.clear()
         if not stalled:
-            after, cost = self._aim(after)
+            after, cost = self._predict_gain(after)
             passes += cost
         self.anchor = after
         return Moved(after.point, passes, certified=after, stalled=stalled)
@@ -108,7 +108,7 @@ class QuasiNewton(Batch):
             return False
         return may_end(anchor.point, anchor.mean, self.tol)
 
-    def _aim(self, anchor):
+    def _predict_gain(self, anchor):
         """Return the anchor with what its direction is to gain, and the passes made."""
         self.gradient = self.model.gradient(anchor.point, anchor.mean)
         cost = self._renew(anchor)
@@ -161,14 +161,14 @@ class QuasiNewton(Batch):
     def _renew(self, anchor):
         """Take the curvature anew where progress is slow; return the passes spent."""
         self.point = anchor.point
-        if self.age < self.oldest or not self._pays():
+        if self.age < self.oldest or not self._is_worth_a_metric():
             return 0.0
         self.point, cost = self.model.recondition(anchor.point, self.data, self.rng)
         self.oldest *= 2
         self.age = 0
         return cost
 
-    def _pays(self):
+    def _is_worth_a_metric(self):
         """Whether a new curvature saves more steps than it costs."""
         before, now = self.predictions[-2:]
         if not before > now > SLOW * before:

@@ -318,7 +318,7 @@ class VariationalInference(
             self._check_parameters()
             with solvers.checkpointed(self, X, sample_weight):
                 self._fit(X, sample_weight)
-        self._judge(self.n_passes_)
+        self._take_pareto_k(self.n_passes_)
         return self
 
     def partial_fit(self, X=None, y=None, sample_weight=None):
@@ -416,7 +416,7 @@ class VariationalInference(
         with Progress(self, X, None, 1) as progress:
             report = progress.start(0, describe)
             fit = Fit(self, model, plan, start, rng, began, report)
-            point, curvature = fit.grow(*fit.run(point))
+            point, curvature = fit.double_draws(*fit.run(point))
             report.end()
         # A diagonal that is an estimate would be an error that the draws do not know.
         exact = d <= FULL_RANK or target.knows_diagonal

@@ -79,7 +79,7 @@ class Fit:
             moves = plan.optimizer, self.batch_size
             self.moved = kind(model, plan.name, *controls, *moves)
 
-    def grow(self, point, curvature):
+    def double_draws(self, point, curvature):
         """Go on with twice the draws until that changes the posterior by little.
 
         The top of a bound on few draws is found to a tolerance that means nothing

@@ -253,8 +253,8 @@ class DrawnModel(GaussianModel):
         if self._n_failed > MOST_FAILED:
             points = (mean + sign * v for v in V for sign in (1.0, -1.0))
             raise ValueError(
-                f"{self.target.blame(points)}. {self._n_failed} posteriors in a "
-                "row were tried that reach there: let the model be finite, or "
+                f"{self.target.not_finite_at(points)}. {self._n_failed} posteriors in "
+                "a row were tried that reach there: let the model be finite, or "
                 "start elsewhere, by `initial` of the model."
             )
         return sums._replace(objective=-np.inf)
@@ -333,7 +333,7 @@ class DrawnModel(GaussianModel):
         wrong = ~np.isfinite(values)
         if wrong.any():
             raise ValueError(
-                f"{self.target.blame(points[wrong])}, and no number at "
+                f"{self.target.not_finite_at(points[wrong])}, and no number at "
                 f"{wrong.sum()} of {values.size} draws from the posterior that was "
                 "found. A Gaussian posterior reaches everywhere: let the model be "
                 "finite there, or write parameters that have bounds as functions of "

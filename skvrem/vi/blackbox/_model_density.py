@@ -103,7 +103,7 @@ class Target:
             prior = self.ask("log_prior", (), z)
         return float(each.sum()) + float(prior)
 
-    def blame(self, points):
+    def not_finite_at(self, points):
         """Say which method is not finite at the first of points where one is not."""
         kind = type(self.model).__name__
         for z in points:

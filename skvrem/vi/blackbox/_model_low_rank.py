@@ -55,7 +55,7 @@ LEAST_REST = 0.01
 LEAST_RITZ = 1e-6
 
 
-class Stretched(NamedTuple):
+class StretchedDiagonal(NamedTuple):
     """A diagonal that is stretched along directions.
 
     Attributes
@@ -215,7 +215,7 @@ class LowRankModel(DrawnModel):
             curvature, self.prior, self.rank, rng, near
         )
         self.curvature = curvature._replace(diagonal=diagonal, probes=None)
-        return Point(Stretched(mean[:, None], log_scale[:, None], V, stretch))
+        return Point(StretchedDiagonal(mean[:, None], log_scale[:, None], V, stretch))
 
     def posterior(self, q):
         """Return q as a distribution over all parameters."""
@@ -231,7 +231,9 @@ class LowRankModel(DrawnModel):
         V, variance = posterior.directions()
         log_scale = 0.5 * np.log(posterior.diagonal)
         stretch = 0.5 * np.log(variance)
-        return Point(Stretched(posterior.mean[:, None], log_scale[:, None], V, stretch))
+        return Point(
+            StretchedDiagonal(posterior.mean[:, None], log_scale[:, None], V, stretch)
+        )
 
     def control(self, curvature, point):
         """Take the control variate of a curvature at a point."""

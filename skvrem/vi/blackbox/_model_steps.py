@@ -37,7 +37,7 @@ from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_steps import Steps, Work
 
 
-class Earlier(NamedTuple):
+class EarlierPoint(NamedTuple):
     """What is known of an earlier point.
 
     Attributes
@@ -58,7 +58,7 @@ class Earlier(NamedTuple):
 
     def among(self, support):
         """Return what is known by some of the parameters."""
-        return Earlier(*(None if part is None else part[support] for part in self))
+        return EarlierPoint(*(None if part is None else part[support] for part in self))
 
 
 class Table(NamedTuple):
@@ -77,7 +77,7 @@ class Table(NamedTuple):
     partition: list
     visited: list
     fresh: list
-    earlier: Earlier
+    earlier: EarlierPoint
 
 
 class TargetSteps(Steps):
@@ -275,7 +275,7 @@ class TargetSteps(Steps):
             diagonal = curvature and curvature.diagonal
             if not self.control_scale or curvature is None:
                 diagonal = self._diagonal(mean)
-            return Earlier(mean.copy(), None, self.target.gradient(mean), diagonal)
+            return EarlierPoint(mean.copy(), None, self.target.gradient(mean), diagonal)
         partition = self.batches(rng)
         return self._table(partition, [self._seen(mean, b) for b in partition])
 
@@ -286,7 +286,9 @@ class TargetSteps(Steps):
     def _table(self, partition, visited):
         _, *seen = zip(*visited, strict=True)
         total = (self._total(partition, parts) for parts in seen)
-        return Table(partition, visited, list(visited), Earlier(None, None, *total))
+        return Table(
+            partition, visited, list(visited), EarlierPoint(None, None, *total)
+        )
 
     def _earlier(self, mean, known, number, batch):
         """Return what is known where a batch is visited, and keep what it sees."""

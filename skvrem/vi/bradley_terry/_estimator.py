@@ -31,7 +31,7 @@ from skvrem.vi.bradley_terry._input import (
     open_labels,
     open_matches,
 )
-from skvrem.vi.bradley_terry._model import SkillModel, outcomes, rule_for
+from skvrem.vi.bradley_terry._model import SkillModel, outcomes, quadrature_for
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.gaussian._answers import tail_of
@@ -495,7 +495,7 @@ class BradleyTerry(
         sd = np.sqrt(variance)
         rule = np.zeros(1), np.ones(1)
         if method == "quadrature":
-            rule = rule_for(sd.max(initial=0.0))
+            rule = quadrature_for(sd.max(initial=0.0))
         ties, eta = self._of_fit.ties, self._eta
         return sum(
             weight * outcomes(ties, mean + node * sd, eta)

@@ -66,7 +66,7 @@ def trapezoid(largest_sd):
     return nodes, weights / weights.sum()
 
 
-def rule_for(largest_sd):
+def quadrature_for(largest_sd):
     """Return nodes and weights for probabilities of differences up to as wide."""
     rule = hermite if largest_sd <= WIDEST else trapezoid
     return rule(largest_sd)

@@ -208,7 +208,7 @@ class ParetoMixin:
         chosen = np.searchsorted(np.cumsum(weights), ends * (1.0 - 1e-12))
         return draws[rng.permutation(np.minimum(chosen, len(draws) - 1))]
 
-    def _judge(self, n_passes):
+    def _take_pareto_k(self, n_passes):
         """Take the shape where it costs little beside a fit, and warn if it is large.
 
         Parameters

@@ -51,7 +51,7 @@ from skvrem.utils._validation import (
     numbered,
 )
 from skvrem.vi.dropout._model import DropoutModel, DropoutSteps, Network, Weights
-from skvrem.vi.dropout._plan import Watch, hidden_sizes, plan_dropout
+from skvrem.vi.dropout._plan import EarlyStopping, hidden_sizes, plan_dropout
 from skvrem.vi.gaussian._answers import check_method, in_chunks
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
@@ -362,7 +362,7 @@ class GaussianDropoutClassifier(
             report = progress.start(
                 0, lambda at, objective: describe(at.parameters, objective)
             )
-            watch = Watch(self, model.network, held_out, report)
+            watch = EarlyStopping(self, model.network, held_out, report)
             how = {"step_size": plan.step_size, "rng": rng}
             result, *_ = fit_bound(
                 self, fitted, model.data, plan.solver, point, watch, began, **how

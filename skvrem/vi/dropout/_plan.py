@@ -65,7 +65,7 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False, remote=False):
     return plan.stepping(step_size, batch_size)
 
 
-class Watch:
+class EarlyStopping:
     """Reports epochs, scores held-out rows, and ends a fit that they do not like.
 
     Parameters

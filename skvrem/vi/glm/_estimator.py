@@ -194,7 +194,7 @@ class GaussianPosterior(
             prior, dtype = self.posterior_, self.coef_.dtype
             memory = self._memory_before()
             if isinstance(memory, Gram):
-                prior, data, targets = memory.beneath(data, targets)
+                prior, data, targets = memory.prior_and_rows(data, targets)
                 known = 0
         else:
             prior = one = self._prior(data, targets)
@@ -207,7 +207,7 @@ class GaussianPosterior(
             prior = MeanField(*moments)
         if isinstance(memory, Memory):
             about = prior, family, self.fit_intercept
-            prior, data, targets = memory.beneath(*about, data, targets)
+            prior, data, targets = memory.prior_and_rows(*about, data, targets)
         plan = plan_fit(self, prior.n_dim, family.n_predictors)
         if plan.name != "batch":
             check_full_passes(data, plan.name, SHORT_STEPS)
@@ -217,7 +217,11 @@ class GaussianPosterior(
         intercept, p = self.fit_intercept, prior.n_dim // k
         given = family, targets, prior, weight, intercept
         model = self._model(data, *given, *kind)
-        mean, rows, reveal = self._first_mean(model, data, prior), data, model.posterior
+        mean, rows, posterior_of = (
+            self._first_mean(model, data, prior),
+            data,
+            model.posterior,
+        )
         if last is not None and last.n_dim != prior.n_dim:
             last = None
         if plan.posterior == "fullrank" and not go_on and data.n_units < p:
@@ -227,7 +231,7 @@ class GaussianPosterior(
             given = family, targets, span.prior(k), weight, False
             model = self._model(rows, *given, *kind)
 
-            def reveal(parameters):
+            def posterior_of(parameters):
                 return span.lift(model.posterior(parameters), k)
 
         point = None if last is None else model.point_of(last)
@@ -241,7 +245,7 @@ class GaussianPosterior(
 
         def describe(point, objective):
             return {
-                **self._attributes(reveal(point.parameters), k, dtype),
+                **self._attributes(posterior_of(point.parameters), k, dtype),
                 "elbo_": objective,
                 "objective_": objective,
                 "n_samples_seen_": seen + n_units,

@@ -70,7 +70,7 @@ OF_GROUPS = (
 MANY_GROUPS, ONE_IN = 2000, 16
 
 
-class Opened(NamedTuple):
+class OpenedGroups(NamedTuple):
     """Rows of groups, here or in the blocks of dask.
 
     Attributes
@@ -279,7 +279,7 @@ class ByGroup:
                 )
 
     def _open_group_rows(self, X, y, sample_weight, groups, reset, **more):
-        """Return the `Opened` rows of a fit, or of a batch of a stream."""
+        """Return the `OpenedGroups` rows of a fit, or of a batch of a stream."""
         if hasattr(X, "tocsr"):
             raise ValueError("groups= needs dense rows: pass X.toarray().")
         self._check_targets(y)
@@ -293,10 +293,10 @@ class ByGroup:
             rows, targets = rows[turn], targets[turn]
             weight = None if weight is None else weight[turn]
         data = as_source(np.ascontiguousarray(rows), weight)
-        return Opened(data, targets, labels, np.bincount(group))
+        return OpenedGroups(data, targets, labels, np.bincount(group))
 
     def _open_group_blocks(self, X, y, sample_weight, groups, offset=None):
-        """Return the `Opened` rows of a fit on dask."""
+        """Return the `OpenedGroups` rows of a fit on dask."""
         if y is None or not of_dask(y):
             self._check_targets(y)
         given = self, X, y, groups, sample_weight
@@ -305,7 +305,7 @@ class ByGroup:
         )
         data = self._with_targets(data, seen)
         data = data.with_columns(partial(numbered_groups, labels))
-        return Opened(data, None, labels, counts)
+        return OpenedGroups(data, None, labels, counts)
 
     def _grouped_model(self, rows, data, targets, prior, past, n_rows, go_on):
         """Return the model of rows of groups."""

@@ -90,7 +90,7 @@ class Gram(NamedTuple):
         of_ones = R / one
         return Gram(of_ones[:, 1:-1], of_ones[:, -1], np.square(one[:, 0]), prior)
 
-    def beneath(self, data, targets):
+    def prior_and_rows(self, data, targets):
         """Return the stream's prior, a source of all rows or what they are, targets."""
         rows = _joined(self.rows, _container(data.rows))
         weight = _joined(self.weight, _weight(data))
@@ -159,7 +159,7 @@ class Memory(NamedTuple):
     def _weight(self):
         return self.weight * (self.n_seen / len(self.keys))
 
-    def beneath(self, posterior, family, intercept, data, targets):
+    def prior_and_rows(self, posterior, family, intercept, data, targets):
         """Return the prior of a batch, a source of what is to be seen, and targets.
 
         The rows kept are seen again while they are all, and where the batch moves the
