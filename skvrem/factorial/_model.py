@@ -441,7 +441,7 @@ class FactorialModel(Averaging):
             point = self.recentre(point)
         return point, float(REFILL)
 
-    def for_batches(self, point):
+    def for_batches(self, point, visit=None):
         """Return the point without the statistics, which sums are not made of."""
         return point._replace(statistics=None)
 

@@ -181,7 +181,7 @@ class LogisticModel:
         gradient = np.zeros_like(parameters.theta)
         return Point(parameters, Statistics(gradient, self.curvature.zeros(), 0.0))
 
-    def for_batches(self, point):
+    def for_batches(self, point, visit=None):
         """Return the point with its parameters, which are all that sums are made of."""
         return Point(point.parameters, None)
 

@@ -220,7 +220,7 @@ class GaussianMixtureModel(Averaging):
         statistics = Statistics.of(weights, np.zeros(shapes[1]), sum_xx, 0.0, 0.0)
         return AveragingPoint(parameters, statistics, means)
 
-    def for_batches(self, point):
+    def for_batches(self, point, visit=None):
         """Return the point without the statistics, which sums are not made of."""
         return point._replace(statistics=None)
 

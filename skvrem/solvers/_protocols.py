@@ -139,8 +139,10 @@ class Model(Protocol):
     def unpack(self, point):
         """Return a packed point with room for them. Only for models that pack."""
 
-    def for_batches(self, point):
+    def for_batches(self, point, visit):
         """Return the point with no more than sums of a batch are made of.
+
+        Of any batch, where `visit` is None.
 
         Only for models whose points have more, which would travel to each batch.
         """

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from skvrem import solvers
-from skvrem.data import check_full_passes, is_dask, of_dask, streamed
+from skvrem.data import is_dask, of_dask, streamed
 from skvrem.exceptions import FractionalCountsWarning
 from skvrem.text._topics import (
     check_names,
@@ -354,9 +354,6 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         draw = self._random_topics if draw is None else draw
         priors = self._check_priors(data.n_features)
         plan = self._plan(data.n_units, given is None)
-        check_full_passes(
-            data, plan.name, "each visit would carry all topics to the documents"
-        )
         constants = self._constants(priors, data, warm)
 
         def start(rng):

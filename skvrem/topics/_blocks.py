@@ -2,13 +2,15 @@
 
 import copy
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from skvrem.data import open_remote
-from skvrem.topics._documents import as_documents
+from skvrem.topics._documents import as_documents, take
+from skvrem.topics._model import SomeWords
+from skvrem.utils._algebra import read_only
 from skvrem.utils._validation import check_block
 
 # Documents of a block whose lengths are looked at.
@@ -94,9 +96,13 @@ class DocumentBlocks:
 
     def chunks(self):
         """All documents, a block at a time."""
-        return DocumentPartition(self)
+        return DocumentPartition(self, self.source.chunks())
 
     parts = chunks
+
+    def blocks(self, n_blocks, rng):
+        """Cut every block of dask into minibatches, about `n_blocks` in all."""
+        return DocumentPartition(self, self.source.blocks(n_blocks, rng))
 
     @property
     def word_totals(self):
@@ -115,30 +121,101 @@ class DocumentBlocks:
 
 
 class DocumentPartition:
-    """Blocks of documents."""
+    """Batches of documents, evaluated where they lie.
 
-    def __init__(self, documents):
-        self.documents = documents
+    What functions are told may be a point whose own live beside the documents: a named
+    tuple that says what is `written`. The model, whose method a function is or which is
+    its first argument, makes what a batch sees of it (`own_of`).
+
+    Parameters
+    ----------
+    documents : DocumentBlocks
+    partition : DaskPartition
+    """
+
+    def __init__(self, documents, partition):
+        self.documents, self.partition = documents, partition
         self.total_weight = documents.total_weight
-        self.partition = documents.source.chunks()
+        self.facts = None
 
     def __len__(self):
         return len(self.partition)
 
-    def sum(self, function):
-        """Return the sum of ``function(batch)``, reduced in a tree near the rows.
+    def map(self, function):
+        """Yield ``function(batch)`` in the order of the batches."""
+        return self.partition.map(self._where(function))
 
-        What `function`, a partial of a method of a model, is told first may be a point
-        whose own live beside the documents: a named tuple that says what is `written`.
+    def sum(self, function):
+        """Return the sum of ``function(batch)``, reduced in a tree near the rows."""
+        return self.partition.sum(self._where(function))
+
+    def keep(self, function):
+        """Return the sum of the first that ``function(batch)`` returns, and a table.
+
+        That of the second, one a batch.
         """
-        point, *others = function.args
-        own = getattr(point, "own", None)
-        if hasattr(own, "written"):
-            point = point._replace(own=None)
-        else:
-            own = NOTHING
-        how = function.func, others, function.keywords, self.documents.dtype
-        return self.partition.sum(partial(_visit, point, own, how))
+        return self.partition.keep(self._where(function))
+
+    def shuffled(self, rng):
+        """Yield a `DocumentVisit` for every batch."""
+        if self.facts is None:
+            self.facts = list(self.map(partial(_facts_of_batch)))
+        for visit in self.partition.shuffled(rng):
+            facts, n_features = self.facts[visit.block], self.documents.n_features
+            yield DocumentVisit(visit.block, facts.tokens, facts.words, n_features, visit)
+
+    def visit(self, function, visit, entry=None):
+        """Return ``function(batch, entry)``, of a visit and its entry of a table."""
+        return self.partition.visit(self._where(function), visit.where, entry)
+
+    def _where(self, function):
+        """Return a function of batches of rows, made of one of documents."""
+        arguments, place, own = list(function.args), None, NOTHING
+        for number, argument in enumerate(arguments):
+            if hasattr(getattr(argument, "own", None), "written"):
+                place, own = number, argument.own
+                arguments[number] = argument._replace(own=None)
+        function = partial(function.func, *arguments, **function.keywords)
+        return partial(_visit, own, (function, place, self.documents.dtype))
+
+
+class BatchFacts(NamedTuple):
+    """Tokens of a batch, each weighing as its document, and its words as bits."""
+
+    tokens: float
+    words: np.ndarray
+
+
+def _facts_of_batch(batch):
+    words, seen = batch.rows.words, np.zeros(batch.rows.n_features, bool)
+    seen[words] = True
+    return BatchFacts(batch.total_weight, np.packbits(seen))
+
+
+class DocumentVisit(NamedTuple):
+    """A batch of documents that lies elsewhere.
+
+    Attributes
+    ----------
+    block : int
+    total_weight : float
+    bits : ndarray of uint8
+        Which words it has.
+    n_features : int
+    where : RemoteBatch
+    """
+
+    block: int
+    total_weight: float
+    bits: np.ndarray
+    n_features: int
+    where: Any
+
+    @property
+    def words(self):
+        """Words that it has, ascending."""
+        bits = np.unpackbits(self.bits, count=self.n_features)
+        return np.flatnonzero(bits).astype(np.int32)
 
 
 class Nothing(NamedTuple):
@@ -148,15 +225,47 @@ class Nothing(NamedTuple):
 NOTHING = Nothing()
 
 
+class VisitedWhereTheyLie:
+    """What models of words have in common whose documents lie in blocks elsewhere.
+
+    A batch is told the statistics of its own words, and keeps its sums at an anchor.
+    """
+
+    #: Sums are kept where the batches are.
+    recall_passes = 0.0
+
+    def for_batches(self, point, visit):
+        """Return the point with the statistics of the words of a visit."""
+        if visit is None:
+            return point
+        return point._replace(sums=SomeWords.of(point.sums, visit.words))
+
+    def remember(self, point, batch, beta):
+        """Return the sums of a batch, which are what it remembers."""
+        sums, _ = super().remember(point, batch, beta)
+        return sums, sums
+
+    def recall(self, memory, point, batch):
+        """Return the sums where `memory` was made."""
+        return memory
+
+    def own_of(self, own, point, documents):
+        """Return what a point has of the documents of a block."""
+        return own
+
+
 def in_memory(dtype, batch):
     """Return the documents of a batch of rows as a source in memory."""
-    rows = batch.rows
-    if not isinstance(rows, np.ndarray):
-        parts = rows.data, rows.indices, rows.indptr
-        shape = len(rows.indptr) - 1, rows.n_features
-        rows = sp.csr_array(parts, shape=shape)
     weight = batch.weight if batch.weight.size else None
-    return as_documents(rows, weight, dtype)
+    return as_documents(matrix_of(batch.rows), weight, dtype)
+
+
+def matrix_of(rows):
+    """Return rows as kernels take them as an array or a matrix."""
+    if isinstance(rows, np.ndarray):
+        return rows
+    shape = len(rows.indptr) - 1, rows.n_features
+    return sp.csr_array((rows.data, rows.indices, rows.indptr), shape=shape)
 
 
 class WordTotals(NamedTuple):
@@ -169,14 +278,34 @@ def _word_totals(dtype, batch):
     return WordTotals(in_memory(dtype, batch).word_totals)
 
 
-def _visit(point, own, how, batch):
-    """Return what a method of a model says of a block of documents."""
-    method, others, keywords, dtype = how
-    (documents,) = in_memory(dtype, batch).chunks().batches
-    point, model = writeable(point), writeable(method.__self__)
-    if hasattr(own, "written"):
-        point = point._replace(own=model.own_of(writeable(own), point, documents))
-    return method.__func__(model, point, *others, documents, **keywords)
+def documents_of(dtype, batch):
+    """Return the documents of a batch of rows, numbered as in their block."""
+    if not batch.index.size:  # all of the block
+        (documents,) = in_memory(dtype, batch).chunks().batches
+        return documents
+    ids, rows = batch.ids, matrix_of(batch.rows)
+    rows = take(rows, ids) if sp.issparse(rows) else rows[ids]
+    weight = batch.weight[ids] if batch.weight.size else None
+    documents = as_documents(rows, weight, dtype)
+    made = documents.compact(np.arange(len(ids), dtype=np.int32), batch.block)
+    return made._replace(ids=read_only(ids.astype(np.int32, copy=False)))
+
+
+def _visit(own, how, batch, *entry):
+    """Return what a function of a model, and more, says of some documents."""
+    function, place, dtype = how
+    documents, arguments = documents_of(dtype, batch), map(writeable, function.args)
+    method, arguments = function.func, list(arguments)
+    if hasattr(method, "__self__"):
+        model = writeable(method.__self__)
+        method = partial(method.__func__, model)
+    elif arguments:
+        model = arguments[0]
+    if place is not None:
+        point = arguments[place]
+        seen = model.own_of(writeable(own), point, documents)
+        arguments[place] = point._replace(own=seen)
+    return method(*arguments, documents, *entry, **function.keywords)
 
 
 def writeable(thing):

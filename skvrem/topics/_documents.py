@@ -131,7 +131,7 @@ class DocumentSource:
         """All documents in storage order, as one batch."""
         ids = np.arange(self.n_units, dtype=np.int32)
         if self.X.nnz < self.n_features:
-            batch = self._compact(ids, 0)
+            batch = self.compact(ids, 0)
         else:
             batch = self._batch(self.X, ids, read_only(np.empty(0, np.int32)), 0)
         return MemoryPartition([batch], self.total_weight)
@@ -142,7 +142,7 @@ class DocumentSource:
             return self.chunks()
         ids = np.arange(self.n_units, dtype=np.int32)
         some = [ids[a:b] for a, b in _pieces(self.X.indptr, PART)]
-        return CutPartition(self._compact, some, self.total_weight)
+        return CutPartition(self.compact, some, self.total_weight)
 
     def blocks(self, n_blocks, rng):
         """Cut a random order of the documents into blocks, each a copy of its own.
@@ -153,18 +153,19 @@ class DocumentSource:
         edges = [self.n_units * i // n_blocks for i in range(n_blocks + 1)]
         ids = [np.sort(order[a:b]) for a, b in pairwise(edges)]
         if is_memmap(self.X.data):
-            return CutPartition(self._compact, ids, self.total_weight)
-        batches = [self._compact(part, i) for i, part in enumerate(ids)]
+            return CutPartition(self.compact, ids, self.total_weight)
+        batches = [self.compact(part, i) for i, part in enumerate(ids)]
         return MemoryPartition(batches, self.total_weight)
 
     def sample(self, n_units, rng):
         """Return a batch of at most `n_units` random documents."""
         n_units = min(n_units, self.n_units)
         ids = np.sort(rng.choice(self.n_units, n_units, replace=False))
-        return self._compact(ids.astype(np.int32), 0)
+        return self.compact(ids.astype(np.int32), 0)
 
-    def _compact(self, ids, block):
-        rows, seen = _take(self.X, ids), np.zeros(self.n_features, bool)
+    def compact(self, ids, block):
+        """Return some documents as a batch over the words that they have."""
+        rows, seen = take(self.X, ids), np.zeros(self.n_features, bool)
         seen[rows.indices] = True
         words = np.flatnonzero(seen).astype(np.int32)
         position = np.empty(self.n_features, np.int32)
@@ -236,7 +237,7 @@ def _lengths(counts, indptr):
     return np.where(np.diff(indptr) == 0, 0.0, lengths)
 
 
-def _take(X, ids):
+def take(X, ids):
     """Return some rows, in memory. SciPy would copy positions of another type whole."""
     starts = X.indptr[ids].astype(np.int64)
     sizes = X.indptr[ids + 1] - starts

@@ -83,9 +83,19 @@ class WordSums(NamedTuple):
         return base, deviation, deviation.dtype.type(self.factor)
 
     @property
+    def n_features(self):
+        """Words there are."""
+        return len(self.deviation)
+
+    @property
     def totals(self):
         """Column sums of s."""
         return self.base_totals + self.factor * self.deviation_totals
+
+    @property
+    def given_totals(self):
+        """Column sums of the topics that were given."""
+        return column_sums(self.given)
 
     def toarray(self):
         """Return s, not to be written to."""
@@ -200,6 +210,49 @@ class WordSums(NamedTuple):
             return totals
 
         self.deviation_totals[:] += sum(map_chunks(add, len(change.index), SUM_WORDS))
+
+
+class SomeWords(NamedTuple):
+    """Mean statistics of some words, all that a batch needs which has no others.
+
+    They stand for `WordSums` where a batch lies elsewhere.
+
+    Attributes
+    ----------
+    sums : WordSums
+        Of these words alone.
+    totals, given_totals : ndarray of shape (K,)
+        Column sums over all words, of s and of the topics that were given.
+    n_features : int
+        All words there are.
+    """
+
+    sums: WordSums
+    totals: np.ndarray
+    given_totals: np.ndarray | None
+    n_features: int
+
+    @classmethod
+    def of(cls, sums, words):
+        """Return those of words (none named: all)."""
+        base, deviation, factor = sums.parts
+        rows = take_rows(deviation, words) * factor
+        if sums.base is not None:
+            rows += take_rows(base, words)
+        given = totals = None
+        if sums.given is not None:
+            given, totals = take_rows(sums.given, words), sums.given_totals
+        return cls(WordSums.of(rows, 1.0, given), sums.totals, totals, sums.n_features)
+
+    @property
+    def given(self):
+        """Topics of these words, where they were given."""
+        return self.sums.given
+
+    def parameters(self, words, mass, prior, inverse):
+        """See `WordSums.parameters`; the words are known."""
+        prior = prior[words] if len(prior) > 1 and words.size else prior
+        return self.sums.parameters(NO_WORDS, mass, prior, inverse)
 
 
 class WordRows(Rows):

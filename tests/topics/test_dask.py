@@ -183,7 +183,6 @@ def test_auto_makes_full_passes(X):
 @pytest.mark.parametrize(
     "parameters, message",
     [
-        ({"solver": "svrg"}, "minibatches"),
         ({"tempering": "local"}, "choose another tempering"),
         ({"n_components": "auto"}, "give a number"),
     ],

@@ -363,10 +363,14 @@ class RowState:
 
 
 def sum_of_besides(function, besides):
-    """Return the sum of a function of what lives beside the rows of each block."""
+    """Return the sum of a function of what lives beside the rows of each block.
+
+    Of those that have been visited.
+    """
     function = send(function)
     states = zip(*(one.blocks for one in besides), strict=True)
-    return joined([delayed(apply)(function, *own) for own in states], add)
+    seen = [own for own in states if not any(one is None for one in own)]
+    return joined([delayed(apply)(function, *own) for own in seen], add)
 
 
 class RowStates:

@@ -60,7 +60,8 @@ class Incremental(SAGA):
 
     def estimate(self, visit, point):
         """Return the mean of the table with this block's share renewed."""
-        replaced = partial(_replaced, self.model, self.for_batches(point), self.beta)
+        reduced = self.for_batches(point, visit)
+        replaced = partial(_replaced, self.model, reduced, self.beta)
         block = visit.block
         change, self.table[block] = self.partition.renew(
             replaced, visit, self.table[block]

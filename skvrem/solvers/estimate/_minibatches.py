@@ -35,7 +35,8 @@ class Minibatches(Visiting):
         remember = partial(self.model.remember, self.for_batches(point), beta=beta)
         return self.partition.keep(remember)
 
-    def for_batches(self, point):
-        """Return what of a point goes to a batch."""
-        reduced = getattr(self.model, "for_batches", None)
-        return point if reduced is None else reduced(point)
+    def for_batches(self, point, visit=None):
+        """Return what of a point goes to a batch, or to all."""
+        if not hasattr(self.model, "for_batches"):
+            return point
+        return self.model.for_batches(point, visit)

@@ -76,9 +76,8 @@ class SAGA(Minibatches):
     def estimate(self, visit, point):
         """Return the table's mean and the batch's scaled change since its visit."""
         factor = len(self.partition) / self.partition.total_weight
-        renewed = partial(
-            _renewed, self.model, self.for_batches(point), self.beta, factor
-        )
+        reduced = self.for_batches(point, visit)
+        renewed = partial(_renewed, self.model, reduced, self.beta, factor)
         block = visit.block
         change, self.fresh[block] = self.partition.renew(
             renewed, visit, self.table[block]

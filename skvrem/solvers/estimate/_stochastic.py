@@ -44,7 +44,8 @@ class Stochastic(Minibatches):
     def estimate(self, visit, point):
         """Return the batch's own mean as the correction of nothing."""
         weight = visit.total_weight
-        mean_of = partial(_mean, self.model, self.for_batches(point), self.beta, weight)
+        reduced = self.for_batches(point, visit)
+        mean_of = partial(_mean, self.model, reduced, self.beta, weight)
         mean = self.partition.visit(mean_of, visit)
         total, seen = self.seen
         self.seen = (total + weight * self.model.objective(point, mean), seen + weight)

@@ -42,9 +42,8 @@ class SVRG(Minibatches):
     def estimate(self, visit, point):
         """Return the anchor's mean and the batch's scaled change since."""
         factor = len(self.partition) / self.partition.total_weight
-        change = partial(
-            _change, self.model, self.for_batches(point), self.beta, factor
-        )
+        reduced = self.for_batches(point, visit)
+        change = partial(_change, self.model, reduced, self.beta, factor)
         memory = self.memory[visit.block]
         return self.anchor.mean, self.partition.visit(change, visit, memory)
 

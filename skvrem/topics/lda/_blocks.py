@@ -1,19 +1,21 @@
-"""Collapsed topics whose counts of documents live beside the documents."""
+"""Topics of documents in blocks; counts of collapsed ones live beside the documents."""
 
 from functools import partial
 
 import numpy as np
 
 from skvrem.data import beside_rows, lives_beside, sum_beside
+from skvrem.topics._blocks import VisitedWhereTheyLie
+from skvrem.topics.lda._model import LDAModel
 from skvrem.topics.lda._model_collapsed import CollapsedLDAModel, draws_of
 
 
-class BlockCollapsedLDAModel(CollapsedLDAModel):
-    """Collapsed topics of documents that lie in blocks elsewhere, and n_d with them."""
+class BlockLDAModel(VisitedWhereTheyLie, LDAModel):
+    """Mean field of documents that lie in blocks elsewhere."""
 
-    def own_of(self, own, point, documents):
-        """Return what a point has of the documents of a block."""
-        return own
+
+class BlockCollapsedLDAModel(VisitedWhereTheyLie, CollapsedLDAModel):
+    """Collapsed topics of documents that lie in blocks elsewhere, and n_d with them."""
 
     def _counts_of(self, n_documents, width):
         return beside_rows(partial(_zeros, width, self.dtype))

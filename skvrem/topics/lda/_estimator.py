@@ -14,7 +14,7 @@ from skvrem.data import lazily, total_over_blocks
 from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.topics._base import TopicModel, scattered_tokens
 from skvrem.topics._model import pad
-from skvrem.topics.lda._blocks import BlockCollapsedLDAModel
+from skvrem.topics.lda._blocks import BlockCollapsedLDAModel, BlockLDAModel
 from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
 from skvrem.topics.lda._model_collapsed import ROUNDS, CollapsedLDAModel
 from skvrem.utils._columns import MatrixLike
@@ -455,6 +455,8 @@ class TemperedLDA(TopicModel):
             return kind(*priors, mass, dtype, ROUNDS)
         local = plan is not None and self.tempering == "local"
         kind = LocallyTemperedLDAModel if local else LDAModel
+        if plan is not None and self._remote:
+            kind = BlockLDAModel
         return kind(*priors, mass, dtype, *rounds)
 
     def _start(self, model, topics, n_documents, stream=False):

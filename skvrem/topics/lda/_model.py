@@ -195,13 +195,13 @@ class LDAModel(WordModel):
     def _totals(self, sums):
         """Return Σ_v λ_kv."""
         if sums.given is not None:
-            return column_sums(sums.given)
-        prior = self.prior_totals(len(sums.deviation))
+            return sums.given_totals
+        prior = self.prior_totals(sums.n_features)
         return prior + self.n_tokens * sums.totals
 
     def _topics(self, sums, words):
         """Return λ of the words (none named: all)."""
-        every = np.ones(sums.deviation.shape[1])
+        every = np.ones(len(sums.totals))
         return sums.parameters(words, self.n_tokens, self.word_prior, every)
 
     def parameters(self, point):

@@ -305,7 +305,7 @@ class CollapsedLDAModel(WordModel):
     def _inverse(self, sums, own):
         """Return 1 / (N_k + Σ_v η_vk), 1 for padding."""
         totals = own.word_prior.sum(axis=0, dtype=float)
-        totals = totals * (len(sums.deviation) if len(own.word_prior) == 1 else 1)
+        totals = totals * (sums.n_features if len(own.word_prior) == 1 else 1)
         totals += self.n_tokens * sums.totals
         return 1.0 / np.where(totals > 0.0, totals, 1.0)
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.data import beside_rows
+from skvrem.topics._blocks import VisitedWhereTheyLie
 from skvrem.topics.plsa._model import PLSAModel, uniform_shares
 
 
@@ -22,8 +23,8 @@ class RowShares(NamedTuple):
     before: Any
     after: Any
 
-    #: What visits write to.
-    written = ("after",)
+    #: What visits write to, the first where it is found anew.
+    written = ("before", "after")
 
     @classmethod
     def of(cls, fresh):
@@ -31,7 +32,7 @@ class RowShares(NamedTuple):
         return cls(beside_rows(fresh), beside_rows(fresh))
 
 
-class BlockPLSAModel(PLSAModel):
+class BlockPLSAModel(VisitedWhereTheyLie, PLSAModel):
     """pLSA of documents that lie in blocks elsewhere, and their θ with them.
 
     A point's own are `RowShares`. θ that are not known are found anew from the topics,
@@ -40,10 +41,11 @@ class BlockPLSAModel(PLSAModel):
 
     def own_of(self, own, point, documents):
         """Return θ of the documents of a block, before a visit and after it."""
-        before, after = own
-        if np.isnan(before[:1]).any():
-            before[:] = self.found_anew(point, documents)
-        return before, after
+        before, ids = own.before, documents.ids
+        if np.isnan(before[ids[:1]]).any():
+            numbers = np.arange(len(ids), dtype=np.int32)
+            before[ids] = self.found_anew(point, documents._replace(ids=numbers))
+        return tuple(own)
 
     def uniform(self, n_documents):
         """Return θ of documents that nothing is known of."""

@@ -182,13 +182,13 @@ class PLSAModel(WordModel):
         Words that are `seen` in documents are possible: without a prior a start or a
         stream may have brought none of them, and EM would leave them at zero.
         """
-        total = sums.totals + self.prior_totals(len(sums.deviation))
+        total = sums.totals + self.prior_totals(sums.n_features)
         inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
         topics = sums.parameters(words, 1.0, self.word_prior, inverse)
         if sums.given is None:
             # Without a prior a topic can lose every token: any distribution will do.
             lost = np.flatnonzero(total[: self.n_components] <= 0.0)
-            topics[:, lost] = 1.0 / len(sums.deviation)
+            topics[:, lost] = 1.0 / sums.n_features
         if seen and self.loses_words:
             impossible = ~topics.any(axis=1)
             if impossible.any():
