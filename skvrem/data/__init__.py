@@ -1,10 +1,8 @@
 """Sources of rows: arrays, CSR matrices, memory maps and dask arrays."""
 
 from skvrem.data._lazy import (
-    SHORT_STEPS,
     averaged,
     beside_rows,
-    check_full_passes,
     lazily,
     lives_beside,
     open_remote,
@@ -17,11 +15,9 @@ from skvrem.data._source import as_source
 from skvrem.utils._remote import is_dask, of_dask
 
 __all__ = [
-    "SHORT_STEPS",
     "as_source",
     "averaged",
     "beside_rows",
-    "check_full_passes",
     "column_moments",
     "is_dask",
     "lazily",

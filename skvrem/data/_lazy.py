@@ -211,35 +211,6 @@ def sum_beside(function, *numbers):
     return sum_of_besides(function, numbers)
 
 
-def check_full_passes(data, solver, because, full=("batch",)):
-    """Check that a solver does not visit minibatches of rows that lie elsewhere.
-
-    Parameters
-    ----------
-    data : source
-    solver : str
-    because : str
-        What visits would cost.
-    full : tuple of str
-        How solvers begin that make full passes.
-
-    Raises
-    ------
-    ValueError
-        If it does.
-    """
-    if data.remote and not solver.startswith(full):
-        raise ValueError(
-            f"solver={solver!r} visits minibatches, and on a dask array {because}: "
-            "choose solver='auto', which makes full passes where the rows lie, or give "
-            "its blocks to partial_fit."
-        )
-
-
-#: Of steps that one compiled loop makes.
-SHORT_STEPS = "each of its many short steps would be a journey to the rows and back"
-
-
 def streamed(partial_fit: Method) -> Method:
     """Let `partial_fit` take X of dask: its blocks are batches, one after the other."""
     signature = inspect.signature(partial_fit)

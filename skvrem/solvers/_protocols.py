@@ -281,6 +281,24 @@ class Swept(Protocol):
         By the code of the steps: what the laws look at.
         """
 
+    def at(self, batch, n_rows):
+        """Return the model of the rows of a batch, which stand for so many in all.
+
+        Here and below: only for models whose rows may lie elsewhere.
+        """
+
+    def parted(self, known) -> tuple[NamedTuple, Any]:
+        """Return what is known of some rows as sums, and what belongs to each row."""
+
+    def joined(self, sums, own):
+        """Return what is known of some rows, with the sums over all."""
+
+    def seen(self, known) -> tuple[NamedTuple, Any]:
+        """Return by how much a sweep changes the sums, and what takes `own`'s place.
+
+        Of "svrg" None, and `own`.
+        """
+
     def variance(self, work) -> float:
         """Return the variance of the epoch's estimates, over all coordinates.
 
@@ -302,6 +320,9 @@ class Partition(Protocol):
     """All units, cut into blocks."""
 
     total_weight: float
+
+    #: Units of each block, where they lie elsewhere.
+    sizes: list
 
     def __len__(self):
         """Return the number of blocks."""

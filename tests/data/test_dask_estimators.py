@@ -58,7 +58,6 @@ class Case(NamedTuple):
     answers: tuple = ("predict", "predict_proba", "predict_log_proba")
     beside: dict = {}
     sparse: bool = False
-    minibatch: tuple = ()
     rtol: float = 1e-9
 
     def fit(self, lazily, weight=WEIGHT, X=None, **changes):
@@ -149,7 +148,6 @@ CASES = [
         binary(Y),
         fitted=("coef_", "coef_std_", "elbo_"),
         sparse=True,
-        minibatch=("svrg", "saga", "stochastic"),
     ),
     Case(
         "bayes-classes",
@@ -178,7 +176,6 @@ CASES = [
         answers=("predict", "predict_interval"),
         beside={"offset": 0.1 * RNG.normal(size=N)},
         sparse=True,
-        minibatch=("svrg",),
     ),
     Case(
         "overdispersed",
@@ -213,7 +210,6 @@ CASES = [
         X,
         Y,
         fitted=("coefs_", "intercepts_", "loss_"),
-        minibatch=("svrg", "stochastic"),
         rtol=1e-8,
     ),
     Case(
@@ -232,6 +228,7 @@ CASES = [
         answers=("predict", "predict_proba", "predict_log_proba"),
     ),
 ]
+VISITED_BY_MEAN_FIELD = BayesianLogisticRegression, BayesianGLMRegressor
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
@@ -344,10 +341,22 @@ def test_sparse_chunks_are_taken_or_refused_with_advice(case, fitted):
 
 
 @every
-def test_minibatches_are_refused_with_advice(case):
-    for solver in case.minibatch:
-        with pytest.raises(ValueError, match="choose solver='auto', which makes full"):
-            case.fit(True, solver=solver)
+def test_minibatches_are_visited_where_they_lie(case):
+    """Of every estimator that has them in memory."""
+    if not hasattr(case.model, "solver"):
+        return
+    params = {"solver": "svrg", "max_iter": 2}
+    if isinstance(case.model, VISITED_BY_MEAN_FIELD):
+        params["posterior"] = "meanfield"
+    if case.beside:
+        with pytest.raises(ValueError, match="takes no offset"):
+            case.fit(True, **params)
+        return
+    if case.name == "overdispersed":
+        with pytest.raises(ValueError, match="has no steps for family"):
+            case.fit(True, **params)
+        return
+    assert case.fit(True, **params).solver_ == "svrg"
 
 
 @every
@@ -635,7 +644,6 @@ def test_a_checkpoint_goes_on_with_an_array_that_is_loaded_again(tmp_path):
 # The table of the guide
 
 GUIDE = Path(__file__).parents[2] / "doc" / "user_guide" / "beyond_memory.rst"
-VISITED = FactorialMixture, SBMLogisticRegression, VRGaussianMixture
 COLUMNS = "fit", "sparse chunks", "minibatches", "partial_fit", "lazy answers", "score"
 
 
@@ -650,8 +658,7 @@ def table():
             counts = "full passes; Gaussian of sums"
         known["fit"] = "of moments" if kind is BayesianPPCA else counts
         known["sparse chunks"] = "yes" if case.sparse or known["sparse chunks"] else ""
-        visited = "visited" if kind in VISITED else "refused"
-        known["minibatches"] = visited if hasattr(case.model, "solver") else "none"
+        known["minibatches"] = "visited" if hasattr(case.model, "solver") else "none"
         if hasattr(kind, "partial_fit"):
             whole = kind in (BradleyTerry, BayesianPPCA, VRGaussianMixture)
             known["partial_fit"] = "the whole" if whole else "by blocks"

@@ -146,6 +146,13 @@ class DaskPartition:
     def __len__(self):
         return self.n_batches
 
+    @property
+    def sizes(self):
+        """Units of each batch."""
+        own = zip(self.cuts, np.diff(self.source.edges).tolist(), strict=True)
+        edges = (cut.edges(n) for cut, n in own if cut.n_batches)
+        return [stop - start for ends in edges for start, stop in pairwise(ends)]
+
     # Passes
 
     def map(self, function):

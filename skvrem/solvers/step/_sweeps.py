@@ -7,10 +7,12 @@ import numpy as np
 
 from skvrem.solvers._prediction import mean_rate
 from skvrem.solvers._protocols import Anchor, Moved
+from skvrem.solvers.step._journeys import NOISE, Journeys
+from skvrem.utils._algebra import accumulate
 
 # A sweep is made in pieces of about so many seconds, between which it can be
-# interrupted; visits of the first; and numbers of noise at once.
-PIECE_SECONDS, FIRST_PIECE, NOISE = 0.1, 1000, 1_000_000
+# interrupted, and visits of the first.
+PIECE_SECONDS, FIRST_PIECE = 0.1, 1000
 
 
 class Sweeps:
@@ -57,6 +59,8 @@ class Sweeps:
         if self.make is not None:
             self.model = self.make(model, data, rng)
         self.known = None
+        far = getattr(data, "remote", False)
+        self.journeys = Journeys(self.model, data) if far else None
         self.predictions, self.short = [], 1.0
         self.piece = FIRST_PIECE
 
@@ -102,26 +106,36 @@ class Sweeps:
         model, passes = self.model, self.model.sweep_passes
         if self.kind == "svrg" or (self.kind == "saga" and self.known is None):
             self.known = None  # free to go
-            self.known = model.known_at(anchor, rng)
+            self.known = self._know(anchor, rng)
             passes += model.known_passes
-        work, n_steps, n_rejected = model.open(anchor), 0, 0
+        work, *counts = self._make_steps(model.open(anchor), pace, rng)
+        point, variance = model.close(work), math.nan
+        if hasattr(model, "variance"):
+            variance = model.variance(work)
+        return Moved(point, passes, *counts, gradient_variance=variance)
+
+    def _know(self, anchor, rng):
+        if self.journeys is not None:
+            return self.journeys.know(anchor)
+        return self.model.known_at(anchor, rng)
+
+    def _make_steps(self, work, pace, rng):
+        """Return what an epoch has moved, steps, those rejected, and the last size."""
+        model, saga = self.model, self.kind == "saga"
+        if self.journeys is not None:
+            *made, change = self.journeys.sweep(work, self.known, pace, rng)
+            if saga:
+                self.known = accumulate(self.known, change)
+                self.journeys.renew()
+            return made
+        n_steps = n_rejected = 0
         for visits, sizes in self._pieces(model.visits(self.known, rng), pace):
             noise = model.noise(work, visits, rng)
             n_rejected += model.sweep(work, self.known, visits, noise, sizes)
             n_steps += len(sizes)
-        point, variance = model.close(work), math.nan
-        if hasattr(model, "variance"):
-            variance = model.variance(work)
-        if self.kind == "saga":
+        if saga:
             self.known = model.renewed(self.known)
-        return Moved(
-            point,
-            passes,
-            n_steps,
-            n_rejected,
-            float(sizes[-1]),
-            gradient_variance=variance,
-        )
+        return work, n_steps, n_rejected, float(sizes[-1])
 
     def _pieces(self, visits, pace):
         """Yield visits, some at a time, with the sizes of their steps."""

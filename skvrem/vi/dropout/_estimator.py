@@ -15,10 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
 from skvrem.data import (
-    SHORT_STEPS,
     as_source,
     averaged,
-    check_full_passes,
     lazily,
     of_dask,
     open_remote,
@@ -346,7 +344,6 @@ class GaussianDropoutClassifier(
             weight, n_rows = None if weight is None else weight[train], len(rows)
         plan = plan_dropout(self, n_rows, len(self.classes_), remote=remote)
         if remote:
-            check_full_passes(data, plan.name, SHORT_STEPS)
             model = self._model_of(data, None)
         else:
             model = self._model(rows, numbers, weight)

@@ -286,11 +286,19 @@ class DropoutModel(PlainModel):
 
     def statistics(self, point, batch, beta):
         """Return the sums of a batch, without noise."""
-        if self.y is None:  # the rows are those of the batch
-            model = copy(self)
-            model._take(batch, batch.targets)
-            return model.total(point.parameters.vector, batch.ids, "full")
-        return self.total(point.parameters.vector, batch.ids, "full")
+        return self.at(batch).total(point.parameters.vector, batch.ids, "full")
+
+    def losses(self, point, batch):
+        """Return the sums of a batch, without noise and gradient."""
+        return self.at(batch).total(point.parameters.vector, batch.ids, "loss")
+
+    def at(self, batch):
+        """Return the model of the rows of a batch, where these bring their own."""
+        if self.y is not None:
+            return self
+        model = copy(self)
+        model._take(batch, batch.targets)
+        return model
 
     def total(self, vector, ids, kind):
         """Return sums over rows.
@@ -425,13 +433,13 @@ class DropoutSteps(SteppedModel):
         self.sweep_passes = 2.0 if kind == "svrg" else 1.0
         drawn = 0 if control == "quadrature" else model.network.sizes[-2]
         self.noise_width = batch_size * drawn
+        self.n_rows = float(model.data.n_units)
 
     # What the solver asks for
 
     def full_pass(self, point, data):
         """Return the point, and the objective's mean without noise, no gradient."""
-        ids = np.arange(self.model.data.n_units)
-        total = self.model.total(point.parameters.vector, ids, "loss")
+        total = data.chunks().sum(partial(self.model.losses, point))
         return point, rescale(total, 1.0 / self.model.total_weight), None
 
     def predicted_gain(self, point, mean):
@@ -500,8 +508,7 @@ class DropoutSteps(SteppedModel):
         """
         here = self.control if known is None else None
         gradient = self._gradient(vector, rows, noise, here)
-        data = self.model.data
-        scale = data.n_units / (len(rows) * data.total_weight)
+        scale = self.n_rows / (len(rows) * self.model.total_weight)
         if known is None:
             return scale * gradient
         before, mean = known
@@ -532,6 +539,27 @@ class DropoutSteps(SteppedModel):
             if control == "taylor":
                 last = tuple(map(np.add, last, model.taylor(layers, x, a, rows)))
         return network.backward(layers, inputs, last)
+
+    # Where rows lie elsewhere
+
+    def at(self, batch, n_rows):
+        """Return the model of the rows of a batch, which stand for so many in all."""
+        there = copy(self)
+        there.model, there.n_rows = self.model.at(batch), n_rows
+        return there
+
+    def parted(self, known):
+        """Return the mean of what is known, a sum of shares, and where it is of."""
+        vector, mean = known
+        return Gradient(mean, 0.0), vector
+
+    def joined(self, sums, own):
+        """Return what `known_at` does, of all rows."""
+        return own, sums.gradient
+
+    def seen(self, known):
+        """Return that visits change nothing of it."""
+        return None, known[0]
 
     def _step(self, work, gradient, size):
         if not self.adam:

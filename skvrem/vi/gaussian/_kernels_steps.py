@@ -314,7 +314,8 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
         X (n, d), y (n,) float64, numbers of classes for several; weight (n,), empty for
         ones.
     visits : tuple
-        order, of rows; batch_size; noise (rows of order, draws, k).
+        order, of rows; batch_size; how many rows these stand for in all; noise (rows
+        of order, draws, k).
     likelihood : tuple
         family, phi, and the nodes and node_weights of quadrature.
     control : tuple
@@ -335,7 +336,7 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
         batch at the point.
     """
     X, y, weight = rows
-    order, batch_size, noise = visits
+    order, batch_size, n_rows, noise = visits
     family, phi, nodes, node_weights = likelihood
     control, control_scale, reduced, table = control
     totals, memory, fresh, change = known
@@ -354,7 +355,7 @@ def sweep(rows, visits, likelihood, control, known, state, moves, seen, estimate
     for batch in range(sizes.size):
         start = batch * batch_size
         stop = min(start + batch_size, order.size)
-        factor = 1.0 * X.shape[0] / (stop - start)
+        factor = n_rows / (stop - start)
         sums[:] = 0.0
         for at in range(start, stop):
             i = order[at]

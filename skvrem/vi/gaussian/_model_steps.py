@@ -1,5 +1,6 @@
 """A mean-field posterior that minibatch steps move: what a sweep needs of it."""
 
+from copy import copy
 from functools import partial
 from typing import NamedTuple
 
@@ -48,6 +49,12 @@ class Known(NamedTuple):
     change: np.ndarray
 
 
+class KnownSums(NamedTuple):
+    """The `totals` of `Known`, of some rows or of all."""
+
+    totals: np.ndarray
+
+
 class AdamMoments(NamedTuple):
     """What Adam knows of the steps that have led to a point.
 
@@ -91,6 +98,9 @@ class Work:
         self.values, self.visits = last.values.copy(), last.visits.copy()
         self.count = last.count
         self.seen, self.n_seen = np.zeros(seen), 0
+
+    def __getstate__(self):
+        return {k: v for k, v in vars(self).items() if k != "point"}
 
     def close(self):
         """Return the point that the epoch has led to."""
@@ -172,7 +182,7 @@ class SteppingModel(Steps):
     model : GaussianModel
         With a diagonal posterior and prior; makes the anchors' passes.
     data : source
-        Dense rows in memory.
+        Dense rows. Elsewhere, sweeps are made `at` their blocks.
     kind : {"stochastic", "svrg", "saga"}
     control : {None, "taylor", "antithetic", "quadrature"}
         "quadrature" has no noise to control.
@@ -189,7 +199,8 @@ class SteppingModel(Steps):
         self.control = CONTROLS[control]
         self.control_scale = control_scale
         self.n_draws = int(n_draws)  # of no narrow type
-        self.y = np.asarray(model.y, np.float64)
+        self.n_rows = float(data.n_units)
+        self.y = None if data.remote else np.asarray(model.y, np.float64)
         family = model.family
         scalar = control == "quadrature" and family.code == _kernels_steps.LOGISTIC
         nodes = (family.nodes, family.node_weights) if scalar else (NO_NODES, NO_NODES)
@@ -197,6 +208,13 @@ class SteppingModel(Steps):
         self.width = 2 if control == "quadrature" else model.k
         if model.prior.n_dim <= MOST_COEFFICIENTS:
             self.left_to_gain = self._left_to_gain
+
+    def __getstate__(self):
+        if self.y is not None:
+            return vars(self)
+        state = {k: v for k, v in vars(self).items() if k != "left_to_gain"}
+        # Rows stay where they are, and what is known of points here.
+        return state | {"data": None, "model": self.model.changed()}
 
     @property
     def rows_a_visit(self):
@@ -238,7 +256,7 @@ class SteppingModel(Steps):
         """Make a step for each batch of some rows; none can be rejected."""
         if known is None:
             known = self._nothing(0)
-        visits = rows, self.batch_size, noise
+        visits = rows, self.batch_size, self.n_rows, noise
         control = self.control, self.control_scale, self.reduced, self.kind == "saga"
         state = work.mean, work.log_scale, work.scale, self._prior(), work.values
         moves = self.optimizer, sizes, work.count
@@ -290,3 +308,26 @@ class SteppingModel(Steps):
 
     def _rows(self):
         return self.data.rows, self.y, self.data.weight
+
+    # Where rows lie elsewhere
+
+    def at(self, batch, n_rows):
+        """Return the model of the rows of a batch, which stand for so many in all."""
+        there = copy(self)
+        there.data, there.n_rows = batch, n_rows
+        there.y = np.asarray(batch.targets, np.float64)
+        return there
+
+    def parted(self, known):
+        """Return the sums of what is known, and what each row remembers."""
+        return KnownSums(known.totals), known.memory
+
+    def joined(self, sums, own):
+        """Return what is known of rows, with the sums over all."""
+        return self._nothing(len(own))._replace(totals=sums.totals, memory=own)
+
+    def seen(self, known):
+        """Return by how much visits change the sums, and what rows remember next."""
+        if self.kind != "saga":
+            return None, known.memory
+        return KnownSums(known.change), known.fresh

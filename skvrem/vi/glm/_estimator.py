@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import SHORT_STEPS, as_source, check_full_passes
+from skvrem.data import as_source
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._parallel import one_blas_thread, row_chunks, threads
@@ -209,8 +209,6 @@ class GaussianPosterior(
             about = prior, family, self.fit_intercept
             prior, data, targets = memory.prior_and_rows(*about, data, targets)
         plan = plan_fit(self, prior.n_dim, family.n_predictors)
-        if plan.name != "batch":
-            check_full_passes(data, plan.name, SHORT_STEPS)
         rng = as_generator(self.random_state)
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
         k, weight = family.n_predictors, data.total_weight
@@ -298,7 +296,8 @@ class GaussianPosterior(
                 f"solver={plan.name!r} has no steps for family={self.family!r}: choose "
                 "solver='batch'."
             )
-        if model.y.ndim > 1:
+        y = data.sample(1, np.random.default_rng(0)).targets if data.remote else model.y
+        if y.ndim > 1:
             raise ValueError(
                 f"solver={plan.name!r} takes no offset: choose solver='batch'."
             )
