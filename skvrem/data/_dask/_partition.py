@@ -5,11 +5,6 @@ from itertools import pairwise
 from operator import getitem
 from typing import Any, NamedTuple
 
-import numpy as np
-import scipy.sparse as sp
-
-from skvrem.data._batch import RowBatch, csr_rows, sparse
-from skvrem.data._dask._containers import Columns
 from skvrem.data._dask._tasks import (
     add,
     apply,
@@ -19,81 +14,10 @@ from skvrem.data._dask._tasks import (
     keep,
     send,
 )
-from skvrem.utils._algebra import accumulate, read_only
+from skvrem.utils._algebra import accumulate
 
 # Blocks that are shuffled into each other, in case each holds rows of one kind.
 WINDOW = 2
-
-# Batches
-
-
-class Cut(NamedTuple):
-    """How the rows of a block are cut into batches.
-
-    Attributes
-    ----------
-    n_batches, first : int
-        How many, and the number of the first.
-    seed : list of int, or None
-        Orders the rows, the same wherever the block is read. None: as they are.
-    """
-
-    n_batches: int
-    first: int
-    seed: Any
-
-    def edges(self, n_rows):
-        """Return where batches begin, and the number of rows."""
-        return [n_rows * i // self.n_batches for i in range(self.n_batches + 1)]
-
-    def index(self, n_rows):
-        """Return the rows in the order of the batches; empty: as they are."""
-        if self.seed is None:
-            return np.empty(0, np.int32)
-        index = np.arange(n_rows, dtype=np.int32)
-        np.random.default_rng(self.seed).shuffle(index)
-        for start, stop in pairwise(self.edges(n_rows)):
-            index[start:stop].sort()
-        return index
-
-    def batch(self, number, index, rows, *columns):
-        """Return a batch of a block, of so many of its own before it."""
-        ends = self.edges(rows.shape[0])[number : number + 2]
-        return batch_of(rows, Columns(*columns), index, *ends, self.first + number)
-
-    def batches(self, rows, *columns):
-        """Return all batches of a block."""
-        if not self.n_batches:
-            return []
-        index, numbers = self.index(rows.shape[0]), range(self.n_batches)
-        return [self.batch(number, index, rows, *columns) for number in numbers]
-
-    def weights(self, n_rows, weight):
-        """Return the weights of the batches of a block."""
-        if not self.n_batches:
-            return []
-        index, edges = self.index(n_rows), self.edges(n_rows)
-        if index.size:
-            weight = weight[index]
-        return [float(weight[start:stop].sum()) for start, stop in pairwise(edges)]
-
-
-def batch_of(rows, columns, index, start, stop, block):
-    """Return some rows of a block as models take them."""
-    if sp.issparse(rows):
-        rows = csr_rows(rows)
-    elif not sparse(rows):
-        rows = read_only(np.ascontiguousarray(rows))
-    weight = np.empty(0) if columns.weight is None else columns.weight
-    ends = read_only(index), start, stop, read_only(np.asarray(weight, float)), block
-    return RowBatch(rows, *ends, _own(columns.targets), _own(columns.groups))
-
-
-def _own(values):
-    """Return an array that could be written to: what came by wire is another type."""
-    writeable = values is None or values.flags.writeable
-    return values if writeable else values.copy()
-
 
 class RemoteBatch(NamedTuple):
     """A batch that lies elsewhere.
@@ -128,6 +52,7 @@ class DaskPartition:
     Parameters
     ----------
     source : DaskSource
+        Or what has its `parts`, `by_block`, `sizes`, `cut` and `weights_of`.
     counts : list of int
         Batches of each block.
     seed : int or None
@@ -140,7 +65,7 @@ class DaskPartition:
         self.n_batches, self.cuts, self.weights = 0, [], None
         for part, n in enumerate(counts):
             seeds = None if seed is None else [seed, part]
-            self.cuts.append(Cut(n, self.n_batches, seeds))
+            self.cuts.append(source.cut(n, self.n_batches, seeds))
             self.n_batches += n
 
     def __len__(self):
@@ -149,7 +74,7 @@ class DaskPartition:
     @property
     def sizes(self):
         """Units of each batch."""
-        own = zip(self.cuts, np.diff(self.source.edges).tolist(), strict=True)
+        own = zip(self.cuts, self.source.sizes, strict=True)
         edges = (cut.edges(n) for cut, n in own if cut.n_batches)
         return [stop - start for ends in edges for start, stop in pairwise(ends)]
 
@@ -210,7 +135,7 @@ class DaskPartition:
         order = rng.permutation(len(self.cuts))
         windows = [order[i : i + WINDOW] for i in range(0, len(order), WINDOW)]
         if self.weights is None:
-            self.weights = self._weights_of_batches()
+            self.weights = self.source.weights_of(self.cuts)
         coming = self._open(windows[0])
         for following in [*windows[1:], []]:
             visits = coming
@@ -226,7 +151,8 @@ class DaskPartition:
             if not cut.n_batches:
                 continue
             given = [one for one in by_block[part] if one is not None]
-            rows, index, *given = keep([rows, delayed(_index)(cut, rows), *given])
+            index = delayed(_index)(cut, rows, *by_block[part])
+            rows, index, *given = keep([rows, index, *given])
             given = iter(given)
             columns = tuple(
                 one if one is None else next(given) for one in by_block[part]
@@ -236,22 +162,6 @@ class DaskPartition:
                 about = block, part, number, self.weights[block]
                 visits.append(RemoteBatch(*about, index, rows, columns))
         return visits
-
-    def _weights_of_batches(self):
-        sizes, column = np.diff(self.source.edges), self.source.columns.weight
-        cuts = zip(self.cuts, sizes, strict=True)
-        if column is None:
-            return [
-                float(stop - start)
-                for cut, n in cuts
-                if cut.n_batches
-                for start, stop in pairwise(cut.edges(n))
-            ]
-        tasks = [
-            delayed(_weights)(cut, int(n), own)
-            for (cut, n), own in zip(cuts, column, strict=True)
-        ]
-        return [weight for found in compute(*tasks) for weight in found]
 
     def visit(self, function, visit, entry=None):
         """Return ``function(batch, entry)``, of a visit and its entry of a table."""
@@ -303,12 +213,8 @@ def _both(block):
     return rows, *columns
 
 
-def _index(cut, rows):
-    return cut.index(rows.shape[0])
-
-
-def _weights(cut, n_rows, weight):
-    return cut.weights(n_rows, np.asarray(weight, float))
+def _index(cut, *block):
+    return cut.index(cut.n_units(*block))
 
 
 def _map(function, cut, *block):

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from skvrem.data._batch import draw
+from skvrem.data._cut import Cut, batch_of
 from skvrem.data._dask._containers import (
     NAMES,
     Columns,
@@ -19,7 +20,7 @@ from skvrem.data._dask._containers import (
     floats,
     rowwise,
 )
-from skvrem.data._dask._partition import DaskPartition, RowState, batch_of
+from skvrem.data._dask._partition import DaskPartition, RowState
 from skvrem.data._dask._tasks import apply, compute, delayed, keep, send
 
 
@@ -166,6 +167,26 @@ class DaskSource:
         ]
         return DaskPartition(self, counts, int(rng.integers(2**31)))
 
+    #: How a block is cut into batches.
+    cut = Cut
+
+    @property
+    def sizes(self):
+        """Rows of each block."""
+        return np.diff(self.edges).tolist()
+
+    def weights_of(self, cuts):
+        """Return the weights of the batches that blocks are cut into."""
+        column, own = self.columns.weight, zip(cuts, self.sizes, strict=True)
+        if column is None:
+            edges = (cut.edges(n) for cut, n in own if cut.n_batches)
+            return [float(b - a) for ends in edges for a, b in pairwise(ends)]
+        tasks = [
+            delayed(_weights)(cut, n, weight)
+            for (cut, n), weight in zip(own, column, strict=True)
+        ]
+        return [weight for found in compute(*tasks) for weight in found]
+
     def sample(self, n_units, rng):
         """Fetch at most `n_units` random units, the same as of rows in memory."""
         n_units = min(n_units, self.n_units)
@@ -231,6 +252,10 @@ def _made(function, facts, *columns):
         )
     present = [name for name in Columns._fields if getattr(columns, name) is not None]
     return (facts, present), columns
+
+
+def _weights(cut, n_rows, weight):
+    return cut.weights(n_rows, np.asarray(weight, float))
 
 
 def _part(made, name):
