@@ -169,7 +169,6 @@ def open_blocks(estimator, X, y, sample_weight, groups, lengths, state_labels):
     data : BlockSource
     model : HMMModel
     """
-    check_passes(estimator)
     given = groups, lengths, sample_weight, state_labels
     laid = _lay(estimator, estimator, X, *given)
     if not of_dask(y):
@@ -211,16 +210,6 @@ def open_blocks(estimator, X, y, sample_weight, groups, lengths, state_labels):
         labelled=labelled,
     )
     return sequences, data, model
-
-
-def check_passes(estimator):
-    """Raise a ValueError for a solver that visits rows one after the other."""
-    if estimator.solver not in ("auto", "batch"):
-        raise ValueError(
-            f"solver={estimator.solver!r} visits minibatches, and on a dask array each "
-            "visit would lay out the sequences of its block anew: choose "
-            "solver='auto', which makes full passes where they lie."
-        )
 
 
 def _unfitted(estimator):

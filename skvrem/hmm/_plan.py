@@ -7,7 +7,7 @@ import numpy as np
 
 from skvrem import schedules, solvers
 from skvrem.hmm._start import given_start, pick_runs
-from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps
+from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps, known_rows
 from skvrem.hmm.em_vrso._model_rows import row_model
 from skvrem.hmm.forward_backward._source import RowBlockSource
 
@@ -101,7 +101,8 @@ def plan_fit(estimator, model, data, warm):
     elif acceleration == "squarem":
         made, lead = solvers.Squarem(), solvers.Squarem
     elif solver == "incremental":
-        made, data = solvers.Incremental(n_blocks, SWEEPS), RowBlockSource(data)
+        made = solvers.Incremental(n_blocks, SWEEPS)
+        data = data if data.remote else RowBlockSource(data)
     elif solver in ("svrg", "saga"):
         make = partial(
             _make_sweeps,
@@ -150,6 +151,13 @@ def _sample(model, data, rows):
 
 def _make_sweeps(model, data, rng, *, batch_size, **options):
     """Return sweeps over rows where a kernel can make them, else over blocks."""
+    if data.remote:
+        if batch_size not in (1, "auto"):
+            raise ValueError(
+                f"batch_size={batch_size} cuts rows in memory into blocks that hand on "
+                "messages: of a dask array leave it at 'auto', which visits rows."
+            )
+        return RowSweeps(model, data, _of_any_block(model, data), **options)
     rows = len(data.rows.X)
     of_rows = row_model(model, data) if batch_size in (1, "auto") else None
     if of_rows is not None:
@@ -165,3 +173,14 @@ def _make_sweeps(model, data, rng, *, batch_size, **options):
     size = max(TILE_ROWS, rows // STEPS) if batch_size == "auto" else batch_size
     partition = RowBlockSource(data).blocks(max(1, round(rows / size)), rng)
     return BlockSweeps(model, data, partition, **options)
+
+
+def _of_any_block(model, data):
+    """Return what kernels take of a model, without rows: those of a block say it."""
+    partition = data.chunks()
+    visit = next(iter(partition.shuffled(np.random.default_rng(0))))
+    return partition.visit(partial(_without_rows, model), visit)
+
+
+def _without_rows(model, batch, entry):
+    return known_rows(model, batch, 1.0)._replace(rows=(), chain=(), states=())

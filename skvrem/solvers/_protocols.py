@@ -238,6 +238,8 @@ class Swept(Protocol):
     #: Elements of `visits` that make one step, and numbers of noise that it asks for.
     rows_a_visit: int
     noise_width: int
+    #: Visits of every row in a sweep. Only where these are not one.
+    rounds: int
 
     def full_pass(self, point, data):
         """Return the point, the mean there without noise, and what an epoch needs."""
@@ -287,11 +289,14 @@ class Swept(Protocol):
         Here and below: only for models whose rows may lie elsewhere.
         """
 
+    def know(self, anchor):
+        """Return what is known of some rows at an anchor, and more where needed."""
+
     def parted(self, known) -> tuple[NamedTuple, Any]:
         """Return what is known of some rows as sums, and what belongs to each row."""
 
-    def joined(self, sums, own):
-        """Return what is known of some rows, with the sums over all."""
+    def joined(self, sums, own, work):
+        """Return what is known of some rows, with the sums over all, for an epoch."""
 
     def seen(self, known) -> tuple[NamedTuple, Any]:
         """Return by how much a sweep changes the sums, and what takes `own`'s place.

@@ -1,6 +1,5 @@
 """Documents that lie in the blocks of dask, evaluated where they are."""
 
-import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import scipy.sparse as sp
 from skvrem.data import open_remote
 from skvrem.topics._documents import as_documents, take
 from skvrem.topics._model import SomeWords
-from skvrem.utils._algebra import read_only
+from skvrem.utils._algebra import read_only, writeable
 from skvrem.utils._validation import check_block
 
 # Documents of a block whose lengths are looked at.
@@ -306,19 +305,3 @@ def _visit(own, how, batch, *entry):
         seen = model.own_of(writeable(own), point, documents)
         arguments[place] = point._replace(own=seen)
     return method(*arguments, documents, *entry, **function.keywords)
-
-
-def writeable(thing):
-    """Return a thing whose arrays can be written to, for which kernels are compiled.
-
-    What has come by wire cannot.
-    """
-    if isinstance(thing, np.ndarray):
-        return thing if thing.flags.writeable else thing.copy()
-    if isinstance(thing, tuple) and hasattr(thing, "_fields"):
-        return type(thing)(*map(writeable, thing))
-    if not hasattr(thing, "__dict__"):
-        return thing
-    made = copy.copy(thing)
-    vars(made).update({k: writeable(v) for k, v in vars(thing).items()})
-    return made

@@ -10,6 +10,7 @@ add, subtract, combine. The leaves of a NamedTuple are
 Where all are dense, :class:`Packed` has them in one array: one leaf, a fifth the cost.
 """
 
+import copy
 import math
 from typing import ClassVar
 
@@ -206,6 +207,22 @@ def read_only(X):
     view = X.view()
     view.flags.writeable = False
     return view
+
+
+def writeable(thing):
+    """Return a thing whose arrays can be written to, for which kernels are compiled.
+
+    What has come by wire cannot.
+    """
+    if isinstance(thing, np.ndarray):
+        return thing if thing.flags.writeable else thing.copy()
+    if isinstance(thing, tuple) and hasattr(thing, "_fields"):
+        return type(thing)(*map(writeable, thing))
+    if not hasattr(thing, "__dict__"):
+        return thing
+    made = copy.copy(thing)
+    vars(made).update({k: writeable(v) for k, v in vars(thing).items()})
+    return made
 
 
 def pieces(array, sizes):

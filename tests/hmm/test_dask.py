@@ -307,14 +307,6 @@ def test_a_sequence_that_is_too_long_is_refused(X, monkeypatch):
     assert_same(*both(X, {}, {"lengths": LENGTHS}))
 
 
-@pytest.mark.parametrize("solver", ["svrg", "saga", "incremental", "stochastic"])
-def test_solvers_that_visit_rows_are_refused(X, solver):
-    hmm = VRHMM(3, solver=solver)
-    with pytest.raises(ValueError, match="lay out the sequences of its block anew"):
-        hmm.fit(lazily(X), lengths=LENGTHS)
-    assert not hasattr(hmm, "n_features_in_")
-
-
 @pytest.mark.parametrize(
     "method",
     ["partial_fit", "decode", "forecast", "sample_states", "confidence_intervals"],

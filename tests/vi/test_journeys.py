@@ -169,7 +169,7 @@ def test_steps_of_an_epoch_average_to_the_mean_of_all_rows(kind):
         own = None
         if known is not None:
             (table,) = dask.compute(journeys.table[block])
-            own = there.joined(known, table)
+            own = there.joined(known, table, work)
         rows = there.visits(own, rng)
         found.append(there.estimates(work, own, rows, there.noise(work, rows, rng)))
     found = np.concatenate(found)

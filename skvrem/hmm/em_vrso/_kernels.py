@@ -430,6 +430,7 @@ def sweep(
     alpha,
     beta,
     lipschitz,
+    n_all,
     u,
     estimates,
 ):
@@ -441,13 +442,13 @@ def sweep(
     and posteriors gamma0, xi0 of the anchor, at which they are made again (SVRG). With
     `partial` the row's messages (Eqs. 19, 20) and posteriors (Eqs. 21, 22) are renewed
     first. `lipschitz` (2) are estimates for transitions and emissions, whose
-    coordinates begin at `cut`.
+    coordinates begin at `cut`; in as many steps as there are rows, `n_all`, they halve.
     No step is made where `estimates` (m, p) is not empty: it is filled with what the
     steps would follow, for tests.
     """
-    (n_rows, n), n_parts, p = alpha.shape, gamma.shape[1], mean.size
+    n, n_parts, p = alpha.shape[1], gamma.shape[1], mean.size
     saga, moves = table.size > 0, places.size > n * n
-    shrink = exp(-log(2.0) / n_rows)
+    shrink = exp(-log(2.0) / n_all)
     v, w, delta = np.empty(slots.size), np.empty(n_derived), np.empty(n)
     v0, w0, delta0 = np.empty(slots.size), np.empty(n_derived), np.empty(n)
     into, after, room = np.empty(n * n), np.empty(n * n), np.empty(n * n)

@@ -18,12 +18,14 @@ were right (Eq. 30).
 epochs of :class:`~skvrem.solvers.Sweeps` are Algorithm 5, EM-VRSO.
 """
 
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from skvrem.hmm.em_vrso import _kernels as kernels
 from skvrem.hmm.em_vrso._kernels_search import MOST_DOUBLINGS, ROUNDING, SHORT
+from skvrem.hmm.em_vrso._model_rows import row_model
 from skvrem.utils._algebra import scale
 from skvrem.utils._control import controlled
 
@@ -53,6 +55,12 @@ class RowsKnown(NamedTuple):
     xi: np.ndarray
     table: np.ndarray
     fresh: np.ndarray
+
+
+class KnownMean(NamedTuple):
+    """A share of the `mean` of `RowsKnown`."""
+
+    mean: np.ndarray
 
 
 class BlocksKnown(NamedTuple):
@@ -96,7 +104,7 @@ class _SweptModel:
         self.data = data
         self.saga = saga
         self.partial = partial
-        self.inner_iter = inner_iter
+        self.rounds = inner_iter
         #: Passes of a sweep as the paper counts them: gradients, and partial E steps.
         self.sweep_passes = float(inner_iter * (1 + partial))
         self.lipschitz = np.full(2, LIPSCHITZ)
@@ -112,7 +120,7 @@ class _SweptModel:
     def visits(self, known, rng):
         """Return numbers of rows or blocks: all without replacement, and again."""
         n = self.n_units
-        return np.concatenate([rng.permutation(n) for _ in range(self.inner_iter)])
+        return np.concatenate([rng.permutation(n) for _ in range(self.rounds)])
 
     def noise(self, work, visits, rng):
         """Return None: there is none."""
@@ -146,14 +154,25 @@ class RowSweeps(_SweptModel):
     Parameters
     ----------
     of_rows : RowModel
-        What :func:`~skvrem.hmm.em_vrso._model_rows.row_model` makes of model and data.
+        What :func:`~skvrem.hmm.em_vrso._model_rows.row_model` makes of model and data;
+        where these lie elsewhere, of any of their blocks.
     """
 
     def __init__(self, model, data, of_rows, **options):
         super().__init__(model, data, **options)
+        self._take(of_rows)
+        self.cut = model.n_chain_coordinates()
+        self.n_rows = int(data.rows.bounds[-1])
+        self.weight_scale = self.n_rows / data.total_weight
+        self.messages = None  # those of the work
+
+    def _take(self, of_rows):
         rows, chain, states, self.n_derived, self.n_parts, self.constants = of_rows
         self.parts = *rows, *chain, *states
-        self.cut = model.n_chain_coordinates()
+
+    def __getstate__(self):
+        away = {"data": None, "parts": None} if self.data.remote else {}
+        return vars(self) | away
 
     @property
     def n_units(self):
@@ -167,11 +186,16 @@ class RowSweeps(_SweptModel):
     def full_pass(self, point, data):
         """Make a full E step at a point; return it, its mean, and all messages."""
         mean = self.model.mean(point, self.data)
-        n, n_rows = len(mean.start), self.n_units
+        point = point._replace(statistics=mean)
+        return point, mean, None if self.data.remote else self._messages(point)
+
+    def _messages(self, point):
+        """Return messages and posteriors at a point, by row."""
+        n, n_rows = len(point.statistics.start), self.n_units
         sizes = n, n, self.n_parts, n * n
         arrays = tuple(np.empty((n_rows, size)) for size in sizes)
         kernels.messages(*self.parts, self.n_derived, self._free(point), *arrays)
-        return point._replace(statistics=mean), mean, arrays
+        return arrays
 
     def known_at(self, anchor, rng):
         """Return what is known of rows at an anchor."""
@@ -186,14 +210,19 @@ class RowSweeps(_SweptModel):
     def open(self, anchor):
         """Return what a sweep from an anchor moves."""
         work = SweepState(anchor, self._free(anchor.point))
-        if self.partial:
+        if self.data.remote:
+            work.lipschitz = self.lipschitz.copy()
+        elif self.partial:
             alpha, beta, *posteriors = work.messages
             work.messages = alpha.copy(), beta.copy(), *posteriors
         return work
 
     def sweep(self, work, known, rows, noise, sizes, estimates=NO_ESTIMATES):
         """Make a step for each of some rows; return how many were impossible."""
-        alpha, beta, gamma, xi = work.messages
+        messages, lipschitz = work.messages, self.lipschitz
+        if self.messages is not None:
+            messages, lipschitz = self.messages, work.lipschitz
+        alpha, beta, gamma, xi = messages
         return kernels.sweep(
             *self.parts,
             self.n_derived,
@@ -206,7 +235,8 @@ class RowSweeps(_SweptModel):
             xi,
             alpha,
             beta,
-            self.lipschitz,
+            lipschitz,
+            self.n_rows,
             work.u,
             estimates,
         )
@@ -220,7 +250,67 @@ class RowSweeps(_SweptModel):
     def close(self, work):
         """Return the point that a sweep has led to."""
         work.u = work.u[: self.model.n_parameters()]
+        if self.data.remote:
+            self.lipschitz = work.lipschitz
         return super().close(work)
+
+    # Where rows lie elsewhere
+
+    def at(self, batch, n_rows):
+        """Return the model of the rows of some whole sequences.
+
+        Raises
+        ------
+        ValueError
+            If no kernel knows them.
+        """
+        there = copy(self)
+        there.data = batch
+        there._take(known_rows(self.model, batch, self.weight_scale))
+        return there
+
+    def know(self, anchor):
+        """Return the mean of all gradients at an anchor, and those of rows for saga."""
+        mean = -self.model.slope(anchor.point.parameters, anchor.mean)
+        table = np.empty((self.n_units if self.saga else 0, len(mean)))
+        if self.saga:
+            _, _, gamma, xi = self._messages(anchor.point)
+            where = self._free(anchor.point), gamma, xi, table
+            kernels.fill_table(*self.parts, self.n_derived, *where)
+        return mean, table
+
+    def parted(self, known):
+        """Return the share of the mean, and what rows have of their own."""
+        mean, table = known
+        return KnownMean(mean * (self.n_units / self.n_rows)), table
+
+    def joined(self, sums, own, work):
+        """Return what is known of rows, with the mean of all and their messages."""
+        self.messages = self._messages(work.point)
+        _, _, gamma, xi = self.messages
+        where = self._free(work.point), gamma, xi
+        return RowsKnown(sums.mean, *where, own, np.empty_like(own))
+
+    def seen(self, known):
+        """Return by how much visits change the mean, and what is known next."""
+        if not self.saga:
+            return None, known.table
+        change = known.fresh.sum(axis=0) - known.table.sum(axis=0)
+        return KnownMean(change / self.n_rows), known.fresh
+
+
+def known_rows(model, batch, scale):
+    """Return the `RowModel` of whole sequences that lie elsewhere."""
+    of_rows = row_model(model, batch, scale)
+    if of_rows is None:
+        raise ValueError(
+            "On a dask array solver='svrg' and 'saga' visit single rows, by kernels "
+            "that do not know emissions by their density and your own, full "
+            "covariances of rows that are missing in part, priors, and first states "
+            "that follow from the transitions: blocks of rows, which hand on "
+            "messages, are cut in memory. Choose solver='auto' or 'incremental'."
+        )
+    return of_rows
 
 
 class BlockSweeps(_SweptModel):

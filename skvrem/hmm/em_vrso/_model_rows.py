@@ -21,13 +21,15 @@ class RowModel(NamedTuple):
     constants: np.ndarray
 
 
-def row_model(model, data):
+def row_model(model, data, scale=None):
     """Return what kernels of single rows take, or None where they do not know a part.
 
     Parameters
     ----------
     model : HMMModel
-    data : SequenceSource
+    data : SequenceSource or SequenceBatch
+    scale : float, default=None
+        What makes the mean weight of all rows 1; None where `data` has all.
     """
     parts = model.emission.row_pieces(data.rows.X)
     first, logits = model.initial.row_logits(), model.transitions.row_logits()
@@ -59,7 +61,7 @@ def row_model(model, data):
     )
     slots = [places(part.index, part.constants, cut) for part in parts]
     states = _states(parts, slots, n_parts)
-    return RowModel(_rows(parts, data), chain, *states, n_parts, constants)
+    return RowModel(_rows(parts, data, scale), chain, *states, n_parts, constants)
 
 
 def _of_labels(labels, n, like):
@@ -75,7 +77,7 @@ def _of_labels(labels, n, like):
     )
 
 
-def _rows(parts, data):
+def _rows(parts, data, scale):
     rows = data.rows
     Z = np.hstack([part.columns for part in parts])
     begins, ends = (np.zeros(len(Z), bool) for _ in range(2))
@@ -86,7 +88,7 @@ def _rows(parts, data):
     weight = np.empty(0)
     if data.weight.size:
         weight = np.repeat(data.weight, np.diff(rows.bounds))
-        weight *= len(Z) / data.total_weight
+        weight *= len(Z) / data.total_weight if scale is None else scale
     return Z, begins, ends, which.astype(np.int64), design, weight
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvrem.data._cut import Cut
 from skvrem.hmm.forward_backward._model_passes import Impossible
 from skvrem.hmm.forward_backward._source import SequenceRows, SequenceSource
 
@@ -46,12 +47,43 @@ class Prepared(NamedTuple):
         return source
 
 
-def _visit(prepared, function, first, block, beside):
-    """Return what a function says of the sequences of a block."""
+class SequenceCut(Cut):
+    """How the sequences of a block are cut into batches.
+
+    What belongs to a block is its `BlockColumns`, what makes a source of it
+    (`Prepared`), how many sequences it has that count, and the number of its first row.
+    """
+
+    def n_units(self, block, beside, prepared, n_sequences, first):
+        """Return how many sequences a block has."""
+        return n_sequences
+
+    def batch(self, number, index, *where):
+        """Return some sequences of a block."""
+        return self._of(_opened(*where), number, index)
+
+    def batches(self, *where):
+        """Return all batches of a block, which is opened once."""
+        source, index = _opened(*where), self.index(self.n_units(*where))
+        return [self._of(source, number, index) for number in range(self.n_batches)]
+
+    def _of(self, source, number, index):
+        start, stop = self.edges(source.n_units)[number : number + 2]
+        return source.batch(start, stop, self.first + number, index)
+
+
+def _opened(block, beside, prepared, n_sequences, first):
+    source = prepared.source(block, beside)
+    source.rows.first_row = first
+    return source
+
+
+def _numbered(function, batch, *entry):
+    """Return what a function says of a batch; errors count the rows of all blocks."""
     try:
-        return function(prepared.source(block, beside).whole())
+        return function(batch, *entry)
     except Impossible as error:
-        raise Impossible(error.row + first) from None
+        raise Impossible(error.row + batch.rows.first_row) from None
 
 
 def _pick(prepared, rows, block, beside):
@@ -81,9 +113,10 @@ class BlockSource:
 
         some = [number for number, look in enumerate(looks) if look is not None]
         looks = [looks[number] for number in some]
-        self.blocks = [laid.blocks[number] for number in some]
+        self.parts = [laid.blocks[number] for number in some]
         self.beside = [laid.beside[number] for number in some]
-        self.emission, self.prepared = prepared.emission, _dask.send(prepared)
+        self.emission = prepared.emission
+        (self.prepared,) = _dask.keep([_dask.send(prepared)])
         self.features = self.emission.features(prepared.missing)
         lengths = np.concatenate([look.lengths for look in looks])
         weight = [
@@ -108,47 +141,83 @@ class BlockSource:
             self.emission.n_states_ if prepared.labelled else 0,
             collect=self.emission.collect,
         )
+        self.sizes = [len(look.lengths) for look in looks]
+        own = zip(looks, weight, strict=True)
+        self._weights = [look.lengths * each for look, each in own]
+        facts = zip(self.beside, self.sizes, self.edges.tolist(), strict=False)
+        self.by_block = [(own, self.prepared, n, first) for own, n, first in facts]
         self.rows.partition = self.chunks()
 
-    def __len__(self):
-        return len(self.blocks)
+    #: How a block is cut into batches.
+    cut = SequenceCut
+
+    def weights_of(self, cuts):
+        """Return the weights of the batches that blocks are cut into."""
+        own = zip(cuts, self.sizes, self._weights, strict=True)
+        return [weight for cut, n, each in own for weight in cut.weights(n, each)]
 
     def chunks(self):
         """All sequences, a block at a time."""
-        return BlockPartition(self)
+        return BlockPartition(self, [1] * len(self.parts), None)
+
+    def blocks(self, n_blocks, rng):
+        """Cut every block into minibatches of sequences, about `n_blocks` in all."""
+        shares = np.diff(self.edges) / self.edges[-1]
+        counts = [
+            int(np.clip(round(n_blocks * share), 1, n))
+            for share, n in zip(shares, self.sizes, strict=True)
+        ]
+        return BlockPartition(self, counts, int(rng.integers(2**31)))
 
 
 class BlockPartition:
-    """Blocks of whole sequences, which are visited where they lie."""
+    """Batches of whole sequences, which are evaluated where they lie.
 
-    def __init__(self, source):
-        self.source = source
-        self.total_weight = source.total_weight
+    Parameters
+    ----------
+    source : BlockSource
+    counts : list of int
+        Batches of each block.
+    seed : int or None
+        Orders the sequences within the blocks. None: as they are.
+    """
+
+    def __init__(self, source, counts, seed):
+        from skvrem.data._dask import DaskPartition
+
+        self.source, self.total_weight = source, source.total_weight
+        self.partition = DaskPartition(source, counts, seed)
+        #: Rows of each block, where a batch is one.
+        self.sizes = np.diff(source.edges).tolist()
+        for name in ("mapped", "total"):
+            setattr(self, name, getattr(self.partition, name))
 
     def __len__(self):
-        return len(self.source)
-
-    def _tasks(self, function):
-        from skvrem.data import _dask
-
-        source, function = self.source, _dask.send(function)
-        places = zip(source.edges, source.blocks, source.beside, strict=False)
-        return [
-            _dask.call(_visit, source.prepared, function, int(first), *own)
-            for first, *own in places
-        ]
+        return len(self.partition)
 
     def map(self, function):
-        """Yield ``function(batch)`` in the order of the blocks."""
-        from skvrem.data import _dask
-
-        yield from _dask.compute(*self._tasks(function))
+        """Yield ``function(batch)`` in the order of the batches."""
+        return self.partition.map(partial(_numbered, function))
 
     def sum(self, function):
         """Return the sum of ``function(batch)``, reduced in a tree near the rows."""
-        from skvrem.data import _dask
+        return self.partition.sum(partial(_numbered, function))
 
-        return _dask.add_up(self._tasks(function))
+    def keep(self, function):
+        """Return the sum of the first that ``function(batch)`` returns, and a table."""
+        return self.partition.keep(partial(_numbered, function))
+
+    def shuffled(self, rng):
+        """Yield a visit to every batch."""
+        return self.partition.shuffled(rng)
+
+    def visit(self, function, visit, entry=None):
+        """Return ``function(batch, entry)``, of a visit and its entry of a table."""
+        return self.partition.visit(partial(_numbered, function), visit, entry)
+
+    def renew(self, function, visit, entry):
+        """Return both that ``function(batch, entry)`` returns, a new entry behind."""
+        return self.partition.renew(partial(_numbered, function), visit, entry)
 
 
 class Picked:
@@ -174,7 +243,7 @@ class Picked:
             tasks = [
                 _dask.call(_pick, source.prepared, numbers[a:b] - edges[i], *own)
                 for i, (a, b, *own) in enumerate(
-                    zip(cuts[:-1], cuts[1:], source.blocks, source.beside, strict=True)
+                    zip(cuts[:-1], cuts[1:], source.parts, source.beside, strict=True)
                 )
                 if a < b
             ]

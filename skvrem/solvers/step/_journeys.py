@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from skvrem.utils._algebra import accumulate
+from skvrem.utils._algebra import accumulate, writeable
 
 # Numbers of noise at once, where the rows are.
 NOISE = 1_000_000
@@ -26,7 +26,8 @@ class Journeys:
     def __init__(self, model, data):
         self.model, self.partition = model, data.chunks()
         sizes, per = self.partition.sizes, model.rows_a_visit
-        self.steps = [-(-size // per) for size in sizes]
+        rounds = getattr(model, "rounds", 1)
+        self.steps = [rounds * -(-size // per) for size in sizes]
         #: Of how many rows those of a block are, were all blocks like it: then every
         #: step of an epoch has the same part in the mean, whatever the blocks' sizes.
         shares = zip(sizes, self.steps, strict=True)
@@ -36,7 +37,7 @@ class Journeys:
     def know(self, anchor):
         """Return what is known of all rows at an anchor; what of each stays there."""
         self.table = None  # free to go
-        anchor = anchor._replace(mean=None, memory=None)
+        anchor = anchor._replace(memory=None)
         total, self.table = self.partition.keep(partial(_know, self.model, anchor))
         return total
 
@@ -84,14 +85,15 @@ class Journeys:
 
 def _know(model, anchor, batch):
     there = model.at(batch, float(batch.n_units))
-    return there.parted(there.known_at(anchor, None))
+    return there.parted(there.know(anchor))
 
 
 def _visit(model, work, known, sizes, seed, n_rows, batch, entry):
     """Make the steps of a block's rows, some at a time."""
     there, rng = model.at(batch, n_rows), np.random.default_rng(seed)
+    work = writeable(work)  # what has come by wire may not be
     if known is not None:
-        known = there.joined(known, entry)
+        known = there.joined(writeable(known), writeable(entry), work)
     visits, per = there.visits(known, rng), model.rows_a_visit
     most, rejected = max(1, NOISE // max(1, model.noise_width)), 0
     for start in range(0, len(sizes), most):

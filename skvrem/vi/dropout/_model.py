@@ -548,12 +548,16 @@ class DropoutSteps(SteppedModel):
         there.model, there.n_rows = self.model.at(batch), n_rows
         return there
 
+    def know(self, anchor):
+        """Return what is known of the rows at an anchor."""
+        return self.known_at(anchor, None)
+
     def parted(self, known):
         """Return the mean of what is known, a sum of shares, and where it is of."""
         vector, mean = known
         return Gradient(mean, 0.0), vector
 
-    def joined(self, sums, own):
+    def joined(self, sums, own, work):
         """Return what `known_at` does, of all rows."""
         return own, sums.gradient
 

@@ -318,11 +318,15 @@ class SteppingModel(Steps):
         there.y = np.asarray(batch.targets, np.float64)
         return there
 
+    def know(self, anchor):
+        """Return what is known of the rows at an anchor."""
+        return self.known_at(anchor, None)
+
     def parted(self, known):
         """Return the sums of what is known, and what each row remembers."""
         return KnownSums(known.totals), known.memory
 
-    def joined(self, sums, own):
+    def joined(self, sums, own, work):
         """Return what is known of rows, with the sums over all."""
         return self._nothing(len(own))._replace(totals=sums.totals, memory=own)
 
