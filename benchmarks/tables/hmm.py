@@ -9,6 +9,7 @@ Memory of a fit beyond X is the slope from n to 2 n rows, which a copy of X and 
 bytes a row account for; what is not by row are clusters for the start, and NumPy.
 """
 
+import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +19,7 @@ from numpy.lib.format import open_memmap
 from benchmarks.harness import Row, an_iteration, fastest, group
 from benchmarks.harness.data import read
 from benchmarks.harness.processes import first_fits, peak_memory
+from benchmarks.problems import elk as tracks
 from skvrem import VRHMM
 from skvrem.hmm import Categorical, Gaussian, Homogeneous
 
@@ -332,3 +334,66 @@ def accelerometer(run, kind):
         f"the best start, {model.log_likelihood_:.4f} nats a row",
         numbers={"two threads": two.seconds["ours"]},
     )
+
+
+@group()
+def elk(run):
+    """Four elk by moveHMM: how far its printed values and ours are apart."""
+    X, ids = tracks.rows()
+    of = {"groups": ids}
+
+    def row(key, label, ours, theirs, most, **more):
+        off = float(np.max(np.abs(np.subtract(ours, theirs))))
+        return Row(label, off, "", target=most, key=key, **more)
+
+    def total(key, label, hmm, published, n_parameters):
+        found = float(hmm.score_samples(X, **of).sum())
+        theirs = n_parameters - 0.5 * published["AIC"]
+        note = f"{found:.5f}, printed {theirs:.4f}"
+        label, numbers = f"log-likelihood, {label}", {"found": found}
+        return row(key, label, found, theirs, 2.5e-4, note=note, numbers=numbers)
+
+    given = tracks.printed(X, ids)
+    yield total("printed", "two states as printed", given, tracks.TWO, 15)
+    posteriors = given.predict_proba(X[ids == 0], lengths=[np.sum(ids == 0)])
+    yield row(
+        "posteriors",
+        "state probabilities of six rows, as printed",
+        posteriors[: len(tracks.TWO["posteriors"])],
+        tracks.TWO["posteriors"],
+        5e-7,
+    )
+    states = np.repeat(1 - np.arange(len(tracks.RUNS)) % 2, tracks.RUNS)
+    yield Row(
+        f"most likely states of {len(X)} rows, as printed",
+        float(np.sum(given.predict(X, **of) != states)),
+        "rows that differ",
+        target=0.0,
+        key="states",
+    )
+    fitted = tracks.model(tracks.TWO, max_iter=1000, tol=1e-13).fit(X, **of)
+    yield total("fitted", "two states fitted", fitted, tracks.TWO, 15)
+    ours, rates = tracks.working(fitted)
+    theirs, errors = tracks.working(given)[0], tracks.standard_errors(ours, X, ids)
+    yield row(
+        "estimates",
+        "estimates, in standard errors",
+        ours / errors,
+        theirs / errors,
+        0.01,
+        note=f"{len(ours)} parameters; a mass of 0 is left out",
+    )
+    with warnings.catch_warnings():
+        # The mass at 0 of the second state is at its boundary.
+        warnings.simplefilter("ignore", UserWarning)
+        found = fitted.confidence_intervals(X, **of).standard_error
+    yield row(
+        "errors",
+        "standard errors against those of a plain likelihood",
+        tracks.errors_of(found) * rates / errors,
+        1.0,
+        0.01,
+        note="as a share; of a Hessian by differences, as moveHMM's, none are printed",
+    )
+    three = tracks.model(tracks.THREE, max_iter=5000, tol=1e-13).fit(X, **of)
+    yield total("three", "three states from its start", three, tracks.THREE, 29)

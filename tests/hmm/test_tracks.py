@@ -2,8 +2,19 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from skvrem.hmm import add_lags, fill_gaps, prepare_tracks
+from skvrem.hmm import (
+    VRHMM,
+    Covariates,
+    Gamma,
+    Product,
+    VonMises,
+    add_lags,
+    fill_gaps,
+    prepare_tracks,
+)
+from tests.hmm.oracle import enumerate_paths
 
 
 def test_a_square_and_a_pause():
@@ -124,3 +135,47 @@ def test_lags_do_not_reach_into_another_sequence():
     assert np.isnan(lagged[[0, 4], 2:4]).all() and (lagged[5, 2:4] == X[4]).all()
     np.testing.assert_array_equal(lagged[3, 4:], X[0])
     assert np.isnan(lagged[[0, 1, 2, 4, 5], 4:]).all()
+
+
+def test_covariates_of_the_next_row_are_those_of_other_packages():
+    """Where covariates lead into their row, as in moveHMM, by all paths."""
+    rng, ids = np.random.default_rng(0), np.repeat([0, 1], [9, 7])
+    ways = rng.normal(size=(16, 2))
+    ways[[3, 12]] = 0.0  # the animal stays, and a step has length 0
+    moves = prepare_tracks(ways.cumsum(axis=0), groups=ids)
+    assert np.sum(moves[:, 0] == 0.0) == 2
+    assert np.isnan(moves[[2, 3, 11, 12], 1]).all()
+    water = rng.normal(size=16)
+    mean, sd, zero = np.array([[0.5, 2.0], [0.7, 1.5], [0.1, 0.05]])
+    angle, concentration = np.array([[-2.9, 0.1], [0.6, 1.2]])
+    first, intercept, slope = np.array([[0.3, 0.7], [-1.0, -0.7], [-0.4, 1.1]])
+
+    behind = np.append(ids[1:] != ids[:-1], True)
+    after = np.where(behind, np.nan, np.roll(water, -1))
+    step = Gamma(True, mean=np.c_[mean], sd=np.c_[sd], zero=np.c_[zero])
+    turn = VonMises(mean=np.c_[angle], concentration=np.c_[concentration])
+    emission = Product([("step", step, [0]), ("turn", turn, [1])])
+    hmm = VRHMM(2, emission=emission, transitions=Covariates([2]), max_iter=1, tol=0.0)
+    X = np.column_stack([moves, after])
+    hmm.fit(X, groups=ids)
+    hmm.startprob_ = first
+    hmm.transitions_.intercept_[[0, 1], [1, 0]] = intercept
+    hmm.transitions_.coef_[[0, 1], [1, 0], 0] = slope
+
+    leave = 1.0 / (1.0 + np.exp(-(intercept + slope * water[:, None])))
+    into = np.stack(
+        [np.c_[1 - leave[:, 0], leave[:, 0]], np.c_[leave[:, 1], 1 - leave[:, 1]]], 1
+    )
+    length, turned = moves[:, :1], moves[:, 1:]
+    dense = (1 - zero) * stats.gamma.pdf(length, (mean / sd) ** 2, scale=sd**2 / mean)
+    dense = np.where(length == 0.0, zero, np.where(np.isnan(length), 1.0, dense))
+    around = stats.vonmises.pdf(turned, concentration, loc=angle)
+    joint = np.log(dense * np.where(np.isnan(turned), 1.0, around))
+    posteriors, log_likelihood = hmm.predict_proba(X, groups=ids), 0.0
+    for i in (0, 1):
+        rows = ids == i
+        total, gamma, *_ = enumerate_paths(joint[rows], first, into[rows][1:])
+        np.testing.assert_allclose(posteriors[rows], gamma, atol=1e-12)
+        log_likelihood += total
+    found = hmm.score_samples(X, groups=ids).sum()
+    assert found == pytest.approx(log_likelihood, abs=1e-10)
