@@ -5,7 +5,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils import check_array
 
-from skvrem.utils._columns import check_one_each
+from skvrem.utils._columns import check_one_each, naming_columns
 
 EARTH_RADIUS_KM = 6371.0088
 
@@ -57,8 +57,7 @@ def prepare_tracks(
            [1.  , 1.57],
            [ nan,  nan]])
     """
-    options = {"ensure_all_finite": "allow-nan", "input_name": "positions"}
-    positions = check_array(positions, dtype=np.float64, **options)
+    positions = _numbers(positions, "positions")
     if positions.shape[1] != 2:
         raise ValueError(
             f"positions must have 2 columns, got {positions.shape[1]}: x and y, or "
@@ -202,8 +201,7 @@ def add_lags(X, lags=1, *, groups=None):
     >>> np.sort(hmm.emission_.coef_.ravel()).round(1)
     array([-0.5,  0.9])
     """
-    options = {"ensure_all_finite": "allow-nan", "input_name": "X"}
-    X = check_array(X, dtype=np.float64, **options)
+    X = _numbers(X, "X")
     each = np.atleast_1d(range(1, lags + 1) if isinstance(lags, Integral) else lags)
     whole = each.ndim == 1 and each.size and each.dtype.kind in "iu"
     if not whole or each.min() < 1:
@@ -220,6 +218,12 @@ def add_lags(X, lags=1, *, groups=None):
         has = at - lag >= begins
         columns.append(np.where(has[:, None], X[np.maximum(at - lag, 0)], np.nan))
     return np.hstack(columns)
+
+
+def _numbers(X, name):
+    with naming_columns(X, f"{name} must be numbers", "Take the columns that are."):
+        options = {"ensure_all_finite": "allow-nan", "input_name": name}
+        return check_array(X, dtype=np.float64, **options)
 
 
 def _check_groups(groups, n_rows):

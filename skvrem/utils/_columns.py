@@ -106,10 +106,12 @@ def naming_columns(X, needs, advice, numbers=None):
     ValueError, TypeError
         In place of what the conversion of such columns raises.
     """
+    if hasattr(X, "collect_schema") and hasattr(X, "collect"):
+        raise TypeError(f"{needs}, in memory: pass X.collect().")
     try:
         # Dates would be converted to nanoseconds.
         dtypes = getattr(X, "dtypes", [getattr(X, "dtype", None)])
-        if any(getattr(dtype, "kind", None) in ("m", "M") for dtype in dtypes):
+        if any(map(_is_of_times, dtypes)):
             raise ValueError("dates")
         yield
     except (TypeError, ValueError) as error:
@@ -134,6 +136,8 @@ def _not_numbers(X, numbers):
             return []
     if hasattr(X, "iloc"):
         columns = [np.asarray(X.iloc[:, j]) for j in range(X.shape[1])]
+    elif hasattr(X, "get_columns"):  # polars
+        columns = [np.asarray(column) for column in X.get_columns()]
     elif getattr(X, "ndim", 0) == 2 and not hasattr(X, "tocsr"):
         columns = list(np.asarray(X).T)
     else:
@@ -150,6 +154,12 @@ def _not_numbers(X, numbers):
                 value = value.item() if isinstance(value, np.generic) else value
                 wrong.append(f"{name} holds {value!r}")
     return wrong
+
+
+def _is_of_times(dtype):
+    """Whether a type, of numpy, pandas or polars, is that of dates or durations."""
+    temporal = getattr(dtype, "is_temporal", None)
+    return getattr(dtype, "kind", None) in ("m", "M") or bool(temporal and temporal())
 
 
 def _is_text_or_date(value):
