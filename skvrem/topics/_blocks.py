@@ -161,7 +161,9 @@ class DocumentPartition:
             self.facts = list(self.map(partial(_facts_of_batch)))
         for visit in self.partition.shuffled(rng):
             facts, n_features = self.facts[visit.block], self.documents.n_features
-            yield DocumentVisit(visit.block, facts.tokens, facts.words, n_features, visit)
+            yield DocumentVisit(
+                visit.block, facts.tokens, facts.words, n_features, visit
+            )
 
     def visit(self, function, visit, entry=None):
         """Return ``function(batch, entry)``, of a visit and its entry of a table."""

@@ -1,5 +1,7 @@
 """Minibatches of sequences of dask: the fits of the same visits in memory."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -99,7 +101,7 @@ def test_batches_of_whole_sequences(X, monkeypatch, solver, weight):
                 cut = Cut(int(count), first, [seed, part])
                 index, ends = cut.index(n) + np.int32(edges[part]), cut.edges(n)
                 self.numbers.append(range(first, first + count))
-                for a, b in zip(ends[:-1], ends[1:], strict=True):
+                for a, b in pairwise(ends):
                     batches.append(source.batch(a, b, len(batches), index))
                 first += count
             super().__init__(batches, source.total_weight)

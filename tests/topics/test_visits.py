@@ -91,7 +91,9 @@ def twins(monkeypatch):
 
     def use(there):
         monkeypatch.setattr(
-            DocumentSource, "blocks", lambda self, n, rng: Twin(self, there.blocks(n, rng))
+            DocumentSource,
+            "blocks",
+            lambda self, n, rng: Twin(self, there.blocks(n, rng)),
         )
 
     return use

@@ -122,7 +122,8 @@ def test_fits_are_those_of_the_same_steps_in_memory(name, kind, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name, kind", [one for one in EVERY if one[0] in ("logistic", "poisson", "gaussian")]
+    "name, kind",
+    [one for one in EVERY if one[0] in ("logistic", "poisson", "gaussian")],
 )
 def test_fits_end_where_full_passes_do(name, kind):
     made, y = CASES[name]

@@ -19,6 +19,7 @@ from skvrem.utils._algebra import accumulate
 # Blocks that are shuffled into each other, in case each holds rows of one kind.
 WINDOW = 2
 
+
 class RemoteBatch(NamedTuple):
     """A batch that lies elsewhere.
 
