@@ -130,6 +130,13 @@ class Model(Protocol):
         Only for models whose parts can collapse.
         """
 
+    def spent(self, point):
+        """Return the point without what ``update(point, mean, None, 1.0)`` replaces.
+
+        Only for models where that is large: of the last good anchor it is all that a
+        fit may come back to.
+        """
+
     def pack(self, point):
         """Return the point without what the next visits write anew, for a checkpoint.
 
@@ -416,6 +423,12 @@ class Solver(Protocol):
         ``pace(i)`` is the size of its i-th step.
         """
 
+    def follow(self, temperature) -> None:
+        """Take the temperature of each visit of the next epoch from a function.
+
+        Of the share of the epoch that is over. Only for solvers without an anchor.
+        """
+
     def restore(self, anchor) -> None:
         """Go back to where `anchor` was made; the loop moves the point itself."""
 
@@ -431,6 +444,9 @@ class Solver(Protocol):
 
 class Temperature(Protocol):
     """The temperature of an epoch, by the number of epochs before it."""
+
+    #: Whether it changes within epochs, at fractions of them. Only where it does.
+    within_epochs: bool
 
     def __call__(self, count) -> float:
         """Return it."""

@@ -104,12 +104,16 @@ class Run:
     def _epoch(self):
         name, before = self.solver.name, self.anchor.objective
         temperature = self.current_temperature
+        if getattr(self.temperature, "within_epochs", False):
+            self.solver.follow(lambda share: self.temperature(self.n_iter + share))
         moved = self.solver.epoch(self.anchor, self._size_of_step, self.rng)
         self.n_iter += 1
         self.n_steps += moved.n_steps
         self.passes += moved.passes
         self.size = moved.step_size
         self.anchor = None  # free to go, where it is not the last good one
+        if self.good is not None and hasattr(self.model, "spent"):
+            self.good = self.good._replace(point=self.model.spent(self.good.point))
         self._certify(moved.point, moved.certified)
         # Nothing to compare with: another temperature, another solver, a part that
         # was seeded anew.

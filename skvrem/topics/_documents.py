@@ -4,6 +4,7 @@ A batch of documents is a small CSR matrix of its own, over the words that occur
 What a step costs then depends on its nonzeros and never on the vocabulary.
 """
 
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from skvrem.data._batch import MemoryPartition, is_memmap
 from skvrem.utils._algebra import read_only
 from skvrem.utils._parallel import parallel_map
 from skvrem.utils._remote import refuse_dask
+from skvrem.utils._tiles import csr_rows_renumbered
 
 # Nonzeros that are looked at at a time, and of a part that rounds are made on: what is
 # derived from them is in memory.
@@ -145,17 +147,14 @@ class DocumentSource:
         return CutPartition(self.compact, some, self.total_weight)
 
     def blocks(self, n_blocks, rng):
-        """Cut a random order of the documents into blocks, each a copy of its own.
+        """Cut a random order of the documents into blocks.
 
-        Costs a count and an index a nonzero; of a memory map nothing that lasts.
+        Each is a copy of its own while it is visited; what lasts are its words.
         """
         order = rng.permutation(self.n_units).astype(np.int32)
         edges = [self.n_units * i // n_blocks for i in range(n_blocks + 1)]
         ids = [np.sort(order[a:b]) for a, b in pairwise(edges)]
-        if is_memmap(self.X.data):
-            return CutPartition(self.compact, ids, self.total_weight)
-        batches = [self.compact(part, i) for i, part in enumerate(ids)]
-        return MemoryPartition(batches, self.total_weight)
+        return CutPartition(self.compact, ids, self.total_weight)
 
     def sample(self, n_units, rng):
         """Return a batch of at most `n_units` random documents."""
@@ -163,8 +162,10 @@ class DocumentSource:
         ids = np.sort(rng.choice(self.n_units, n_units, replace=False))
         return self.compact(ids.astype(np.int32), 0)
 
-    def compact(self, ids, block):
-        """Return some documents as a batch over the words that they have."""
+    def compact(self, ids, block, words=None):
+        """Return a batch of some documents, whose `words` may be known."""
+        if words is not None and self._is_plain:
+            return self._cut(ids, block, words)
         rows, seen = take(self.X, ids), np.zeros(self.n_features, bool)
         seen[rows.indices] = True
         words = np.flatnonzero(seen).astype(np.int32)
@@ -172,6 +173,28 @@ class DocumentSource:
         position[words] = np.arange(len(words), dtype=np.int32)
         rows.indices = position[rows.indices]
         return self._batch(rows, ids, read_only(words), block)
+
+    @cached_property
+    def _is_plain(self):
+        """Whether kernels take the matrix as it is, and are compiled for few types."""
+        X = self.X
+        plain = X.data.dtype == self.dtype or X.data.dtype.kind in "iub"
+        arrays = X.data, X.indices, X.indptr
+        native = all(a.dtype.isnative and a.flags.aligned for a in arrays)
+        return plain and native and not any(map(is_memmap, arrays))
+
+    def _cut(self, ids, block, words):
+        X = self.X
+        indptr = np.zeros(len(ids) + 1, np.int64)
+        np.cumsum(X.indptr[ids + 1] - X.indptr[ids], out=indptr[1:])
+        counts, index = np.empty(indptr[-1], self.dtype), np.empty(indptr[-1], np.int32)
+        place = np.empty(self.n_features, np.int32)
+        arrays = map(read_only, (X.data, X.indices, X.indptr))
+        csr_rows_renumbered(*arrays, ids, words, indptr, place, counts, index)
+        made = (read_only(array) for array in (counts, index, indptr))
+        rows = Counts(*made, words, self.n_features)
+        weight = read_only(self.weight[ids] if self.weight.size else self.weight)
+        return DocumentBatch(rows, ids, weight, block)
 
     def _batch(self, rows, ids, words, block):
         # Of one type, so that kernels compile once; but those of a map as they are.
@@ -194,24 +217,39 @@ class CutPartition(MemoryPartition):
     Parameters
     ----------
     cut : callable
-        ``cut(ids, block)`` returns the batch of some documents.
+        ``cut(ids, block, words)`` returns the batch of some documents; words are those
+        of the batch as it was before, or None.
     ids : list of int32 arrays
     total_weight : float
     """
 
     def __init__(self, cut, ids, total_weight):
-        super().__init__(ids, total_weight)
-        self.cut = cut
+        self.cut, self.total_weight = cut, total_weight
+        self.ids = [read_only(some) for some in ids]
+        self.words = [None] * len(ids)
+
+    def __len__(self):
+        return len(self.ids)
+
+    @property
+    def batches(self):
+        """All blocks."""
+        return list(map(self.batch, range(len(self))))
 
     def map(self, function):
         """Yield ``function(batch)`` in the order of the blocks."""
-        blocks = range(len(self))
-        return parallel_map(lambda i: function(self.cut(self.batches[i], i)), blocks)
+        return parallel_map(lambda block: function(self.batch(block)), range(len(self)))
 
     def shuffled(self, rng):
         """Yield every batch once, in random order."""
         for block in rng.permutation(len(self)):
-            yield self.cut(self.batches[block], int(block))
+            yield self.batch(int(block))
+
+    def batch(self, block):
+        """Return a block."""
+        found = self.cut(self.ids[block], block, self.words[block])
+        self.words[block] = found.rows.words
+        return found
 
 
 def _tokens(counts, indptr, weight):

@@ -323,15 +323,15 @@ def sum_over_words(w, index, indptr, at, rows, first, last, out):
     indptr : int64 array of shape (n_documents + 1,)
     at : array of shape (n_documents, K)
         t of every document.
-    rows : array of shape (n_words, K)
+    rows : array of shape (n_words, K), or None for ones
     first, last : int
     out : array of shape (n_words, K)
         Written: rows of these words.
     """
     K, width = at.shape[1], lanes(at)
-    shares, sums, factors = at.reshape(-1), out.reshape(-1), rows.reshape(-1)
+    shares, sums = at.reshape(-1), out.reshape(-1)
     for k in range(first * K, last * K, width):
-        store(sums, k, splat(rows.dtype.type(0.0)))
+        store(sums, k, splat(out.dtype.type(0.0)))
     for i in range(indptr.shape[0] - 1):
         low, high = indptr[i], indptr[i + 1]
         words, own_w = index[low:high], w[low:high]
@@ -343,8 +343,10 @@ def sum_over_words(w, index, indptr, at, rows, first, last, out):
             for k in range(0, K, width):
                 added = fma(x, load(shares, i * K + k), load(sums, v * K + k))
                 store(sums, v * K + k, added)
-    for k in range(first * K, last * K, width):
-        store(sums, k, mul(load(factors, k), load(sums, k)))
+    if rows is not None:
+        factors = rows.reshape(-1)
+        for k in range(first * K, last * K, width):
+            store(sums, k, mul(load(factors, k), load(sums, k)))
 
 
 @kernel(fastmath=REDUCE)

@@ -29,6 +29,8 @@ TASK_WORK = 1_000_000
 # Words that are worth a task of their own: of sums, and of logarithms and the like.
 SUM_WORDS = 4096
 TASK_WORDS = 2048
+# Numbers of words that are in memory at a time, where not all are needed at once.
+ROOM = 1 << 17
 # Tokens that show how words are distributed.
 SAMPLE = 2000
 # In place of the words of a batch: the whole vocabulary.
@@ -322,20 +324,31 @@ def expected_counts(batch, w, at, rows):
         Counts over the tokens' sums; see `_kernels.py`.
     at : ndarray of shape (n_documents, K)
         t of the documents.
-    rows : ndarray of shape (n_words, K)
+    rows : ndarray of shape (n_words, K), or callable
+        Where they are in memory for this alone, a function of words of the vocabulary
+        makes them, some at a time.
 
     Returns
     -------
     sums : WordRows, or ndarray where the batch has all words
     """
-    counts = batch.rows
+    counts, known = batch.rows, None if callable(rows) else rows
 
     def add(words):
-        sum_over_words(w, counts.index, counts.indptr, at, rows, *words, sums)
+        sum_over_words(w, counts.index, counts.indptr, at, known, *words, sums)
 
-    sums = padded_empty(*rows.shape, rows.dtype)
-    for _ in parallel_map(add, cut_words(counts.index, len(rows))):
+    n_words = len(counts.words) or counts.n_features
+    sums = padded_empty(n_words, at.shape[1], at.dtype)
+    for _ in parallel_map(add, cut_words(counts.index, n_words)):
         pass
+    if known is None:
+
+        def multiply(*part):
+            words = counts.words[slice(*part)]
+            words = words if words.size else np.arange(*part, dtype=np.int32)
+            sums[slice(*part)] *= rows(words)
+
+        map_chunks(multiply, n_words, ROOM // at.shape[1])
     return word_rows(batch, sums)
 
 
@@ -470,6 +483,11 @@ class WordModel(Averaging):
         sums = point.sums.settle()
         own, of_topics = self.renew(point.own, sums), self.of_topics(sums)
         return point._replace(sums=sums, own=own, of_topics=of_topics, settled=True)
+
+    def spent(self, point):
+        """Return the point without topics, which a whole step replaces."""
+        width = point.sums.deviation.shape[1]
+        return point._replace(sums=WordSums.of(padded_zeros(0, width, self.dtype)))
 
     def over_documents(self, kernel, batch, rounds, *arguments):
         """Run a kernel on ranges of documents; return its sum, and what it writes.

@@ -37,9 +37,14 @@ class Rows:
 
     def __sub__(self, other):
         """Difference of two of the same rows (two evaluations of one batch)."""
-        if not np.array_equal(self.index, other.index):
-            raise ValueError("two evaluations of a batch must touch the same rows")
+        _check_same_rows(self, other)
         return type(self)(self.index, self.values - other.values, self.n_rows)
+
+    def __isub__(self, other):
+        """Take away the same rows, in place."""
+        _check_same_rows(self, other)
+        self.values -= other.values
+        return self
 
     def __mul__(self, factor):
         return type(self)(self.index, self.values * factor, self.n_rows)
@@ -53,6 +58,11 @@ class Rows:
         full = np.zeros((self.n_rows, *self.values.shape[1:]), self.values.dtype)
         full[self.index] = self.values
         return full
+
+
+def _check_same_rows(a, b):
+    if not np.array_equal(a.index, b.index):
+        raise ValueError("two evaluations of a batch must touch the same rows")
 
 
 class Packed:
@@ -171,18 +181,26 @@ def difference(a, b):
     return _map(lambda x, y: x - y, a, b)
 
 
-def correction(now, then, factor):
+def correction(now, then, factor, in_place=False):
     """Return ``factor * (now - then)``, what a control variate adds to a known mean.
 
     See :func:`~skvrem.utils._control.controlled`, of which this is the part beside the
     mean, for sums: an update takes the two apart, as the mean is dense and touched once
-    a step, the rest as sparse as a batch.
+    a step, the rest as sparse as a batch. `in_place`, in that of `now`, which nobody
+    else has: sparse rows only, as numbers cannot change in place.
     """
     if isinstance(now, Packed):
         values = now.values - then.values
         values *= factor
         return type(now)(values, now.shapes)
-    return rescale(difference(now, then), factor)
+
+    def leaf(x, y):
+        if not (in_place and isinstance(x, Rows)):
+            return x - y
+        x -= y
+        return x
+
+    return rescale(_map(leaf, now, then), factor)
 
 
 def combination(*terms):

@@ -93,6 +93,36 @@ def csr_quadratic(data, indices, indptr, ids, intercept, M, out):
         out[i] = total
 
 
+@kernel
+def csr_rows_renumbered(data, indices, starts, ids, kept, indptr, place, counts, index):
+    """Copy rows of a CSR matrix, their columns by their places among those `kept`.
+
+    Parameters
+    ----------
+    data, indices, starts : arrays of the matrix
+    ids : int32 array of shape (n_rows,)
+    kept : int32 array of shape (n_kept,)
+        All columns that the rows have.
+    indptr : int64 array of shape (n_rows + 1,)
+        Where they begin in the copy.
+    place : int32 array of shape (n_features,)
+        Written: scratch.
+    counts, index : arrays of shape (n_nonzeros,)
+        Written.
+    """
+    for j in range(kept.size):
+        place[kept[j]] = j
+    for i in range(ids.size):
+        first, last = starts[ids[i]], starts[ids[i] + 1]
+        old_counts, old_columns = data[first:last], indices[first:last]
+        new_counts = counts[indptr[i] : indptr[i + 1]]
+        new_columns = index[indptr[i] : indptr[i + 1]]
+        for j in range(last - first):
+            new_counts[j] = old_counts[j]
+        for j in range(last - first):
+            new_columns[j] = place[old_columns[j]]
+
+
 # Elements of a dense tile, its least and most rows, and the rows of a CSR tile.
 TILE_SIZE, FEWEST_ROWS, MOST_ROWS = 200_000, 256, 4096
 

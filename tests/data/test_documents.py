@@ -1,5 +1,7 @@
 """Documents in memory: batches are small matrices that partition the counts."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -115,6 +117,41 @@ def test_blocks_are_a_partition(X, make, n_blocks, rng):
         assert (np.diff(batch.ids) > 0).all()
         assert batch.total_weight == X[batch.ids].sum()
     assert partition.total_weight == X.sum()
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.longdouble, np.float32, bool])
+@pytest.mark.parametrize("wide", [np.int32, np.int64])
+def test_blocks_are_the_same_at_every_visit(X, kind, wide, rng):
+    counts = canonical(X.astype(kind))
+    counts.indices, counts.indptr = counts.indices.astype(wide), counts.indptr
+    data = as_documents(counts, rng.uniform(size=N), np.float32)
+    partition = data.blocks(7, rng)
+    first = partition.batches
+    for batch in [*partition.batches, *partition.shuffled(rng)]:
+        before = first[batch.block]
+        for old, new in zip(before.rows[:4], batch.rows[:4], strict=True):
+            assert np.array_equal(old, new) and old.dtype == new.dtype
+            assert not new.flags.writeable
+        assert np.array_equal(before.ids, batch.ids)
+        assert np.array_equal(before.weight, batch.weight)
+        assert np.array_equal(dense(batch), X.astype(kind)[batch.ids])
+
+
+def test_blocks_keep_no_counts(rng):
+    X = sp.random_array((400, 500), density=0.5, format="csr", rng=rng)
+    X.data[:] = 1.0 + np.arange(X.nnz) % 7
+    data = as_documents(X.astype(np.float32), dtype=np.float32)
+    partition = data.blocks(20, rng)
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            for batch in partition.shuffled(rng):
+                assert batch.n_units == 20
+        del batch
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 20 * 4 * 500 + 20_000 < peak < 0.3 * 8 * X.nnz
 
 
 def test_a_batch_numbers_its_own_words(X, rng):

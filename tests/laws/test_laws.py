@@ -10,6 +10,7 @@ import pytest
 
 import skvrem
 from skvrem import solvers
+from skvrem.data._batch import MemoryPartition
 from skvrem.schedules import Constant, Linear
 from skvrem.solvers._protocols import recentred
 from skvrem.solvers.estimate._batch import Batch
@@ -150,6 +151,20 @@ def test_statistics_are_additive_and_know_no_order(case):
     # And so do weights, of which means are made.
     weights = sum(batch.total_weight for batch in parts.batches)
     assert weights == pytest.approx(parts.total_weight, rel=1e-12)
+
+
+def test_what_is_left_of_a_point_is_enough_for_a_whole_step(case):
+    model = case.model
+    if not hasattr(model, "spent"):
+        pytest.skip("keeps its points")
+    mean = batch_mean(model, case.data, case.point).mean
+    moved = [
+        recentred(model, model.update(point, mean, None, 1.0))
+        for point in (case.point, model.spent(case.point))
+    ]
+    there = [batch_mean(model, case.data, point) for point in moved]
+    np.testing.assert_array_equal(*(flat(anchor.mean) for anchor in there))
+    assert there[0].objective == there[1].objective
 
 
 @pytest.mark.parametrize("name", REDUCED)
@@ -354,7 +369,8 @@ def test_stochastic_reports_what_its_visits_saw(case):
     solver.start(model, case.data, np.random.default_rng(0))
     partition = solver.partition
     short, rest = cut(case.data, partition.batches[0], 1)
-    partition.batches = [short, *partition.batches[1:], rest]
+    batches = [short, *partition.batches[1:], rest]
+    solver.partition = partition = MemoryPartition(batches, partition.total_weight)
     point, objectives, weights = case.point, [], []
     for epoch in range(3):
         anchor = solver.certify(recentred(model, point), 1.0)
@@ -488,7 +504,8 @@ def test_unequal_blocks_do_not_bias(case):
     solver.start(case.model, case.data, np.random.default_rng(0))
     partition = solver.partition
     short, rest = cut(case.data, partition.batches[0], 10)
-    partition.batches = [short, *partition.batches[1:], rest]
+    batches = [short, *partition.batches[1:], rest]
+    solver.partition = partition = MemoryPartition(batches, partition.total_weight)
     anchor = solver.certify(recentred(case.model, case.point), 1.0)
     away = case.model.update(anchor.point, anchor.mean, None, 1.0)
     total = None

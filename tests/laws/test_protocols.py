@@ -29,6 +29,7 @@ ROLES = {
 TUPLES = {"_replace", "_fields", "_asdict"}
 # Of which the page says when they are asked for.
 OPTIONAL = {
+    "follow",
     "left_to_gain",
     "longest_step",
     "may_end",
@@ -40,11 +41,13 @@ OPTIONAL = {
     "reseed",
     "rounding",
     "slack",
+    "spent",
     "surrogate",
     "for_batches",
     "translate",
     "unpack",
     "variance",
+    "within_epochs",
 }
 
 

@@ -5,6 +5,8 @@ import pytest
 from scipy.special import digamma
 
 from skvrem.topics import _kernels as kernels
+from skvrem.topics import _model
+from skvrem.topics._documents import as_documents
 from skvrem.topics._model import pad, padded_zeros
 from skvrem.utils._algebra import read_only
 
@@ -67,6 +69,29 @@ def test_sum_over_words(dtype, k):
             expected[index[j]] += float(counts[j]) * t[i].astype(float)
     expected *= rows
     np.testing.assert_allclose(out, expected, rtol=RTOL[dtype])
+
+
+@pytest.mark.parametrize("room", [16, 1 << 17])
+@pytest.mark.parametrize("all_words", [True, False])
+def test_rows_that_are_made_where_they_are_needed(all_words, room, rng, monkeypatch):
+    monkeypatch.setattr(_model, "ROOM", room)
+    X = rng.poisson(0.4, size=(9, 40)).astype(float)
+    data = as_documents(X)
+    (batch,) = (data.chunks() if all_words else data.blocks(3, rng)).batches[:1]
+    words = batch.rows.words if not all_words else np.arange(40)
+    at, phi = rng.uniform(size=(batch.n_units, 16)), rng.uniform(size=(40, 16))
+    w, asked = rng.uniform(size=len(batch.rows.index)), []
+
+    def rows(some):
+        asked.append(some)
+        return phi[some]
+
+    known = _model.expected_counts(batch, w, at, phi[words])
+    made = _model.expected_counts(batch, w, at, rows)
+    values = (known, made) if all_words else (known.values, made.values)
+    np.testing.assert_array_equal(*values)
+    assert np.array_equal(np.concatenate(asked), words)
+    assert len(asked) == (1 if room > 16 else len(words))
 
 
 def test_sums_over_some_words_leave_the_others():

@@ -49,10 +49,16 @@ def test_sums_are_linear():
     np.testing.assert_allclose(flat(difference(a, b)), flat(a) - flat(b))
     np.testing.assert_allclose(flat(scale(a, 3.0)), 3.0 * flat(a))
     np.testing.assert_allclose(flat(correction(a, b, 3.0)), 3.0 * (flat(a) - flat(b)))
+    values = a.table.values
+    expected, own = flat(correction(a, b, 3.0)), correction(a, b, 3.0, in_place=True)
+    assert own.table.values is values and np.array_equal(flat(own), expected)
+    a = make(0)
     found = flat(combination((2.0, dense(a)), (-1.0, dense(b)), (0.5, c)))
     np.testing.assert_allclose(found, 2.0 * flat(a) - flat(b) + 0.5 * flat(c))
     with pytest.raises(ValueError, match="same rows"):
         difference(a, c)
+    with pytest.raises(ValueError, match="same rows"):
+        correction(a, c, 1.0, in_place=True)
 
 
 def test_totals_grow_in_place_and_leave_their_parts_alone():

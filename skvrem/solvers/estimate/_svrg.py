@@ -51,4 +51,5 @@ class SVRG(Minibatches):
 def _change(model, point, beta, factor, batch, memory):
     """Return what a batch has changed since it was remembered."""
     now = model.statistics(point, batch, beta)
-    return correction(now, model.recall(memory, point, batch), factor)
+    then = model.recall(memory, point, batch)
+    return correction(now, then, factor, in_place=True)

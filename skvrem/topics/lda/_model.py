@@ -115,10 +115,14 @@ class LDAModel(WordModel):
     def recall(self, memory, point, batch):
         """Return the sums where `memory` was made."""
         w, at, sums, beta = memory
-        logs, _ = self.words_of(sums, batch)
-        rows = self.temper(logs, beta)
-        sums = expected_counts(batch, self.dtype.type(beta) * w, at, rows)
-        return Statistics(sums, 0.0)
+        psi_totals = self._psi(self._totals(sums))
+
+        def rows(words):
+            logs, _ = self.expect_log(self._topics(sums, words), psi_totals)
+            return self.temper(logs, beta)
+
+        sums_then = expected_counts(batch, self.dtype.type(beta) * w, at, rows)
+        return Statistics(sums_then, 0.0)
 
     def infer(self, rows, top, batch, beta, tempered=None):
         """Return γ of a batch's documents, their bound, and the sums' ingredients.

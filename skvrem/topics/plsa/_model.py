@@ -16,6 +16,7 @@ Eq. (5) to θ as to φ would multiply the change of a document by the number of
 minibatches, and θ would leave the simplex; the fixed points are the same.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -143,7 +144,7 @@ class PLSAModel(WordModel):
     def recall(self, memory, point, batch):
         """Return the sums where `memory` was made: weights times θ times φ of then."""
         w, sums, theta, beta = memory
-        phi = self._topics(sums, batch.rows.words, beta, seen=True)
+        phi = partial(self._topics, sums, beta=beta, seen=True)
         theta = _temper(take_rows(theta, batch.ids), beta)
         return Statistics(expected_counts(batch, w, theta, phi), 0.0)
 

@@ -15,6 +15,8 @@ from sklearn.model_selection import GridSearchCV
 from skvrem import VRPLSA
 from skvrem.exceptions import FractionalCountsWarning
 from skvrem.text import document_completion, seed_prior, top_words
+from skvrem.topics import _model as topics_model
+from skvrem.topics._documents import as_documents
 from skvrem.topics.plsa import _kernels, _model
 from tests.documents import N_TOPICS as K
 from tests.documents import N_WORDS as V
@@ -652,6 +654,28 @@ def test_memory_is_that_of_the_parameters():
             cube = 4 * k * X.nnz
             assert peak < 0.15 * cube
             assert in_transform < 0.15 * cube
+
+
+def test_svrg_keeps_three_arrays_of_topics():
+    """Of the last mean, the point and its anchor; of a nonzero one weight."""
+    k, n, v = 96, 1000, 4000
+    rng = np.random.default_rng(0)
+    X = sp.random_array((n, v), density=0.05, format="csr", rng=rng, dtype=np.float32)
+    X.data = np.ceil(3.0 * X.data)
+    X = sp.csr_array(X)
+    model = plsa(n_components=k, solver="svrg", max_iter=3, tol=0.0, n_jobs=1)
+    model.fit(X[:100])  # compiled beforehand
+    tracemalloc.start()
+    try:
+        model.fit(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    (batch, *_) = as_documents(X).blocks(20, rng).batches
+    topics, shares, of_batch = (4 * k * m for m in (v, n, len(batch.rows.words)))
+    kept = 3 * topics + 2 * shares + 4 * X.nnz
+    # A visit has sums of its words twice, and some rows of theirs; and its counts.
+    assert kept < peak < kept + 2 * of_batch + 4 * topics_model.ROOM + 700_000
 
 
 # Bad input
