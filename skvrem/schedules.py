@@ -90,7 +90,9 @@ class Linear:
     Parameters
     ----------
     start : float
-    length : int
+    length : float
+        Of a temperature that is to end within an epoch no whole number: the solver
+        "stochastic" then asks at every minibatch.
 
     Examples
     --------
@@ -100,7 +102,12 @@ class Linear:
     """
 
     start: float
-    length: int
+    length: float
+
+    @property
+    def within_epochs(self) -> bool:
+        """Whether the value changes between whole counts, too."""
+        return not float(self.length).is_integer()
 
     def __call__(self, count: float) -> float:
         """Return the value at `count`."""

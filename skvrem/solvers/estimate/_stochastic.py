@@ -28,13 +28,19 @@ class Stochastic(Minibatches):
         """See `Minibatches`."""
         super().take(model, partition)
         self.seen: Any = None
+        self.n_visits, self.temperature = 0, None
 
     def certify(self, point, beta):
         """Report the objective seen in the last epoch."""
         objective = np.nan if self.seen is None else self.seen[0] / self.seen[1]
         self.beta = beta
         self.seen = (0.0, 0.0)
+        self.n_visits, self.temperature = 0, None
         return Anchor(None, objective, 0.0, point)
+
+    def follow(self, temperature):
+        """Take the temperature of each visit from a function of the epoch's share."""
+        self.temperature = temperature
 
     def visits(self, rng):
         """Each block once, unless its rows weigh nothing."""
@@ -44,6 +50,9 @@ class Stochastic(Minibatches):
     def estimate(self, visit, point):
         """Return the batch's own mean as the correction of nothing."""
         weight = visit.total_weight
+        if self.temperature is not None:
+            self.beta = 1.0 / self.temperature(self.n_visits / len(self.partition))
+            self.n_visits += 1
         reduced = self.for_batches(point, visit)
         mean_of = partial(_mean, self.model, reduced, self.beta, weight)
         mean = self.partition.visit(mean_of, visit)

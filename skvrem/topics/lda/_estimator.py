@@ -131,8 +131,10 @@ class TemperedLDA(TopicModel):
         part in as many directions as there are topics. That is :math:`1 + \sigma`,
         with the `n_components`-th singular value of the counts over the roots of the
         totals of their rows and columns.
-    annealing_iter : int, default=5
-        Epochs until the temperature is 1; for "global", about.
+    annealing_iter : float, default=5
+        Epochs until the temperature is 1; for "global", about. A whole number changes
+        it between epochs; any other, of the solver "stochastic" alone, at every
+        minibatch, so that it may fall within a part of the first pass.
     n_init : int, default=1
         Starts, of which the best is kept; see ``init_scores_``.
     components_init : array-like of shape (n_components, n_features), default=None
@@ -294,7 +296,7 @@ class TemperedLDA(TopicModel):
         total_samples: float | None = None,
         tempering: Literal["auto", "annealed", "global", "local"] | None = "auto",
         temperature: float | Literal["auto"] = "auto",
-        annealing_iter: int = DEFAULT_ANNEALING,
+        annealing_iter: float = DEFAULT_ANNEALING,
         n_init: int = 1,
         components_init: ArrayLike | None = None,
         warm_start: bool = False,
@@ -475,6 +477,13 @@ class TemperedLDA(TopicModel):
         tempering, length = self.tempering, self.annealing_iter
         if self._collapsed:
             return schedules.Constant(1.0)
+        if not float(length).is_integer() and (
+            plan.name != "stochastic" or tempering == "global"
+        ):
+            raise ValueError(
+                f"annealing_iter={length} is no whole number of epochs: that goes with "
+                "solver='stochastic', and a tempering but 'global'."
+            )
         if tempering == "auto":
             tempering = None if plan.name == "batch" else "annealed"
             length = min(length, self.max_iter // 2)
@@ -754,7 +763,7 @@ def _learned_temperature(model, data, length, rng):
     ----------
     model : LDAModel
     data : source of documents
-    length : int
+    length : float
         Epochs that cooling takes, about.
     rng : numpy.random.Generator
         Draws the documents that the energy is estimated from.

@@ -277,6 +277,40 @@ def test_batch_is_variational_em_pass_by_pass(b, weighted):
     assert model.n_iter_ == 4
 
 
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.CollapsedComponentWarning")
+@pytest.mark.parametrize("tempering", ["annealed", "local"])
+@pytest.mark.parametrize("length", [0.5, 1.25, 2])
+def test_temperatures_fall_within_an_epoch(length, tempering, monkeypatch):
+    found, statistics = [], LDAModel.statistics
+
+    def watched(self, point, batch, beta):
+        found.append(1.0 / beta)
+        return statistics(self, point, batch, beta)
+
+    monkeypatch.setattr(LDAModel, "statistics", watched)
+    options = {"tempering": tempering, "temperature": 3.0, "annealing_iter": length}
+    X = planted(80)[0]
+    model = lda(solver="stochastic", batch_size=10, max_iter=3, n_jobs=1, **options)
+    model.set_params(tol=0.0).fit(X)
+    count = np.arange(24) / 8  # epochs that are over, at every visit
+    count = np.floor(count) if length == 2 else count
+    expected = np.maximum(1.0, 3.0 - 2.0 * count / length)
+    np.testing.assert_allclose(found[:24], expected)
+    # Histories have those that epochs begin with.
+    np.testing.assert_allclose(model.history_["temperature"][:3], expected[::8])
+
+
+def test_temperatures_that_fall_within_an_epoch_are_of_solvers_without_an_anchor():
+    X = planted(80)[0]
+    for options in (
+        {"solver": "svrg", "tempering": "annealed"},
+        {"solver": "batch", "tempering": "annealed"},
+        {"solver": "stochastic", "tempering": "global"},
+    ):
+        with pytest.raises(ValueError, match=r"annealing_iter=0\.5 is no whole number"):
+            lda(annealing_iter=0.5, **options).fit(X)
+
+
 @pytest.mark.parametrize("solver", ["batch", "svrg"])
 def test_the_end_is_a_fixed_point(solver):
     X = planted(300)[0].astype(float)
