@@ -219,3 +219,23 @@ def test_values_without_density_are_named():
     X[7] = -1.0
     with pytest.raises(ValueError, match="Row 7 of X"):
         VRHMM(2, emission=Weibull(), n_init=1, random_state=0).fit(np.abs(X)).score(X)
+
+
+@pytest.mark.parametrize(
+    ("support", "good", "bad"),
+    [
+        ("positive", [0.5, 3.0, np.nan], 0.0),
+        ("nonnegative", [0.0, 3.0, np.nan], -0.1),
+        ("angle", [-3.0, 6.2, np.nan], 6.4),
+        ("count", [0.0, 3.0, np.nan], 1.5),
+        ("event", [0.0, 1.0, np.nan], 2.0),
+    ],
+)
+def test_a_support_refuses_other_values(support, good, bad):
+    family = Normal()
+    family.support = support
+    family.check(np.array(good)[:, None])
+    with pytest.raises(ValueError, match=r"Normal emissions need .*: row 3, column 0"):
+        family.check(np.array([*good, bad])[:, None])
+    with pytest.raises(ValueError, match="Normal emissions need"):
+        family.check(np.array([*good, -np.inf])[:, None])
