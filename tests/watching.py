@@ -108,7 +108,8 @@ class Killing(Recorder):
 def two_workers():
     """A client of a cluster of two processes."""
     distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1}
+    options["dashboard_address"] = "127.0.0.1:0"  # any free port
     with (
         distributed.LocalCluster(**options) as cluster,
         distributed.Client(cluster) as client,

@@ -4,6 +4,7 @@ Simulated data, 1.2 million rows of 10 features in 12 chunks (96 MB), kept by th
 workers, which have one thread each. Bytes are those of the loopback, of all processes:
 run it on a quiet machine. Memory is the growth of the resident set of the process that
 has client and scheduler, at its peak, after a fit that has imported and compiled all.
+Of topic models they are 12 chunks of sparse counts, of 2,000 words, 100 a document.
 """
 
 import threading
@@ -12,19 +13,27 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 
 from benchmarks.harness import Row, group
 from skvrem import (
+    VRHMM,
+    VRPLSA,
     BayesianLogisticRegression,
     BayesianPPCA,
     FactorialMixture,
+    GaussianDropoutClassifier,
     SBMLogisticRegression,
+    TemperedLDA,
     VRGaussianMixture,
 )
 
 WORKERS = 1, 2
 FIT = {"max_iter": 10, "tol": 0.0}
 START = {"random_state": 0, "n_init": 1}
+TOPICS = {"random_state": 0}
+#: Words, and features of rows.
+WORDS, FEATURES = 2_000, 10
 CASES = {
     "mixture": VRGaussianMixture(10, solver="batch", **START, **FIT),
     "logistic": SBMLogisticRegression(acceleration=None, **FIT),
@@ -32,7 +41,18 @@ CASES = {
     "factorial": FactorialMixture(4, tempering=None, **START, **FIT),
     "ppca": BayesianPPCA(2, random_state=0),
     "mixture-svrg": VRGaussianMixture(10, solver="svrg", **START, **FIT),
+    "bayes-svrg": BayesianLogisticRegression(solver="svrg", random_state=0, **FIT),
+    "dropout-svrg": GaussianDropoutClassifier(
+        hidden_layer_sizes=(), solver="svrg", random_state=0, **FIT
+    ),
+    "hmm-svrg": VRHMM(3, solver="svrg", **START, **FIT),
+    "plsa": VRPLSA(20, solver="batch", **TOPICS, **FIT),
+    "plsa-svrg": VRPLSA(20, solver="svrg", **TOPICS, **FIT),
+    "lda-svrg": TemperedLDA(20, solver="svrg", **TOPICS, **FIT),
 }
+
+
+CLASSIFIERS = "logistic", "bayes", "dropout"
 
 
 def loopback():
@@ -68,8 +88,11 @@ def peak():
 
 
 @contextmanager
-def rows_of(run, n_workers):
-    """Make a cluster, and an array and classes that its workers keep."""
+def rows_of(run, n_workers, words=False):
+    """Make a cluster, and an array and classes that its workers keep.
+
+    Or counts of words, sparse, as many entries as the array has.
+    """
     import dask.array as da
     import distributed
 
@@ -81,7 +104,17 @@ def rows_of(run, n_workers):
         distributed.Client(cluster) as client,
     ):
         normal = da.random.default_rng(0).normal
-        X = normal(size=(12 * n, 10), chunks=(n, 10)).persist()
+        if words:
+            n //= 10
+            X = da.random.default_rng(0).poisson(
+                0.05, size=(12 * n, WORDS), chunks=(n, WORDS)
+            )
+            X = X.map_blocks(sp.csr_matrix, dtype=float).persist()
+            distributed.wait(X)
+            client.run(lambda: None)
+            yield X, None
+            return
+        X = normal(size=(12 * n, FEATURES), chunks=(n, FEATURES)).persist()
         y = (X[:, 0] + normal(size=12 * n, chunks=n) > 0.0).astype(int).persist()
         distributed.wait([X, y])
         client.run(lambda: None)
@@ -90,18 +123,20 @@ def rows_of(run, n_workers):
 
 def measure(run, name, n_workers):
     """Return seconds, bytes and passes of a fit, and the client's growth."""
-    with rows_of(run, n_workers) as (X, y):
+    words = isinstance(CASES[name], VRPLSA | TemperedLDA)
+    with rows_of(run, n_workers, words) as (X, y):
         model = CASES[name]
-        given = (X, y) if hasattr(model, "classes_") or "bayes" in name else (X,)
-        if name == "logistic":
-            given = X, y
-        model.fit(*given)
+        given = (X, y) if name.split("-")[0] in CLASSIFIERS else (X,)
+        lengths = {}
+        if isinstance(model, VRHMM):
+            lengths = {"lengths": [X.shape[0] // 120] * 120}
+        model.fit(*given, **lengths)
         with peak() as grown:
             sent, began = loopback(), time.perf_counter()
-            model.fit(*given)
+            model.fit(*given, **lengths)
             seconds, sent = time.perf_counter() - began, loopback() - sent
         with peak() as of_answers:
-            model.score(*given)
+            model.score(*given, **lengths)
         passes = float(np.max(model.history_["passes"]))
         return {
             "seconds": seconds / passes,

@@ -333,8 +333,10 @@ class Partition(Protocol):
 
     total_weight: float
 
-    #: Units of each block, where they lie elsewhere.
+    #: Units of each block, where they lie elsewhere, and whether something that lives
+    #: beside them was lost.
     sizes: list
+    remade: bool
 
     def __len__(self):
         """Return the number of blocks."""
@@ -431,6 +433,12 @@ class Solver(Protocol):
 
     def restore(self, anchor) -> None:
         """Go back to where `anchor` was made; the loop moves the point itself."""
+
+    def remade(self) -> bool:
+        """Whether something beside rows was made anew since this was last asked.
+
+        Only of solvers that visit a partition.
+        """
 
     def state(self) -> dict:
         """Return what an epoch needs beside the point, as plain numbers and arrays.

@@ -116,9 +116,10 @@ class Run:
             self.good = self.good._replace(point=self.model.spent(self.good.point))
         self._certify(moved.point, moved.certified)
         # Nothing to compare with: another temperature, another solver, a part that
-        # was seeded anew.
+        # was seeded anew, what a lost worker had beside its rows.
         fresh = temperature != self.current_temperature or name != self.solver.name
         fresh = fresh or bool(self.anchor.point.repaired)
+        fresh = (hasattr(self.solver, "remade") and self.solver.remade()) or fresh
         decreased = self.good is not None and not fresh and self._decreased()
         if decreased:
             self.n_decreases += 1

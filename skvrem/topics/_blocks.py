@@ -140,6 +140,15 @@ class DocumentPartition:
     def __len__(self):
         return len(self.partition)
 
+    @property
+    def remade(self):
+        """Something that lives beside documents was lost."""
+        return self.partition.remade
+
+    @remade.setter
+    def remade(self, value):
+        self.partition.remade = value
+
     def map(self, function):
         """Yield ``function(batch)`` in the order of the batches."""
         return self.partition.map(self._where(function))

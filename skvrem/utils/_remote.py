@@ -6,6 +6,10 @@ def of_dask(X):
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
 
 
+class LostBesideRows(RuntimeError):
+    """What was kept beside rows is lost, and an epoch cannot go on."""
+
+
 def is_dask(X):
     """Whether X is a dask array, found out without importing dask."""
     return of_dask(X) and hasattr(X, "to_delayed") and hasattr(X, "dtype")

@@ -8,16 +8,23 @@ from typing import Any, NamedTuple
 from skvrem.data._dask._tasks import (
     add,
     apply,
+    bytes_of,
     compute,
     delayed,
+    is_lost,
     joined,
     keep,
+    lend,
     send,
 )
 from skvrem.utils._algebra import accumulate
+from skvrem.utils._remote import LostBesideRows
 
 # Blocks that are shuffled into each other, in case each holds rows of one kind.
 WINDOW = 2
+# Bytes that a scheduler keeps of points, to make again what lives beside rows.
+MOST_HELD = 1 << 26
+
 
 
 class RemoteBatch(NamedTuple):
@@ -64,6 +71,8 @@ class DaskPartition:
         self.source = source
         self.total_weight = source.total_weight
         self.n_batches, self.cuts, self.weights = 0, [], None
+        #: Something beside rows was lost since this was last false.
+        self.remade = False
         for part, n in enumerate(counts):
             seeds = None if seed is None else [seed, part]
             self.cuts.append(source.cut(n, self.n_batches, seeds))
@@ -83,47 +92,70 @@ class DaskPartition:
 
     def map(self, function):
         """Yield ``function(batch)`` in the order of the batches."""
-        for results in compute(*self._tasks(_map, function)):
+        found = self._passed(_map, function, lambda tasks: compute(*tasks))
+        for results in found:
             yield from results
 
     def sum(self, function):
         """Return the sum of ``function(batch)``, reduced in a tree near the rows."""
-        return joined(self._tasks(_sum, function), add)
+        return self._passed(_sum, function, lambda tasks: joined(tasks, add))
 
     def reduce(self, function, merge):
         """Return what ``merge(a, b)`` makes of ``function(batch)`` of chunks, in order.
 
         Neither may change what it is given.
         """
-        return joined(self._tasks(_map_one, function), merge)
+        return self._passed(_map_one, function, lambda tasks: joined(tasks, merge))
 
     def keep(self, function):
         """Return the sum of the first that ``function(batch)`` returns, and a table.
 
         That of the second, one a batch.
         """
-        tasks = keep(self._tasks(_sum_and_keep, function))
+        return self._passed(_sum_and_keep, function, self._kept)
+
+    def _kept(self, tasks):
+        tasks = keep(tasks)
         table, cuts = [], [cut for cut in self.cuts if cut.n_batches]
         for task, cut in zip(tasks, cuts, strict=True):
             table += [delayed(_entry)(task, i) for i in range(cut.n_batches)]
         return joined([delayed(getitem)(task, 0) for task in tasks], add), table
 
-    def _tasks(self, what, function):
-        """One for each block with rows, to be made where these are."""
+    def _passed(self, what, function, gather):
+        """Return what is gathered from tasks, one for each block with rows."""
         source, task, beside = self.source, delayed(what), RowStates(function)
-        sent = send(beside.function)
-        blocks = zip(self.cuts, source.parts, source.by_block, strict=True)
+        blocks = list(zip(self.cuts, source.parts, source.by_block, strict=True))
         if not beside:
-            return [task(sent, cut, *_both(block)) for cut, *block in blocks if cut[0]]
-        task, both = delayed(_with_beside), []
-        for part, (cut, *block) in enumerate(blocks):
-            how = what, sent, beside.how, beside.states(part)
-            both.append(task(*how, cut, *_both(block)))
-        both = keep(both)
-        for part, one in enumerate(both):
-            beside.set(part, delayed(getitem)(one, 1), len(both))
-        found = zip(self.cuts, both, strict=True)
-        return [delayed(getitem)(one, 0) for cut, one in found if cut[0]]
+            sent = send(function)
+            own = (block for block in blocks if block[0].n_batches)
+            return gather([task(sent, cut, *_both(block)) for cut, *block in own])
+
+        def attempt():
+            sent, both = beside.sent(send), []
+            for part, (cut, *block) in enumerate(blocks):
+                how = what, sent, beside.how, beside.states(part)
+                both.append(delayed(_with_beside)(*how, cut, *_both(block)))
+            both = keep(both)
+            own = zip(self.cuts, both, strict=True)
+            found = gather([delayed(getitem)(one, 0) for cut, one in own if cut[0]])
+            for part, one in enumerate(both):
+                beside.set(part, delayed(getitem)(one, 1), len(both))
+            return found
+
+        return self._retried(attempt, beside)
+
+    def _retried(self, attempt, beside, entry=None):
+        """Return what an attempt does, again where something beside rows is lost."""
+        while True:
+            try:
+                return attempt()
+            except RuntimeError as error:
+                lost = beside.recover()
+                self.remade |= lost
+                if is_lost(entry):
+                    raise LostBesideRows(str(error)) from error
+                if not lost:
+                    raise
 
     # Visits
 
@@ -166,35 +198,47 @@ class DaskPartition:
 
     def visit(self, function, visit, entry=None):
         """Return ``function(batch, entry)``, of a visit and its entry of a table."""
-        task, beside = self._task_of(function, visit, entry)
+        beside = RowStates(function)
         if not beside:
-            return compute(task)[0]
-        answer, states = keep([delayed(getitem)(task, i) for i in range(2)])
-        beside.set(visit.part, states, len(self.cuts))
-        return compute(answer)[0]
+            return compute(self._task_of(beside, visit, entry))[0]
+
+        def attempt():
+            task = self._task_of(beside, visit, entry)
+            answer, states = keep([delayed(getitem)(task, i) for i in range(2)])
+            answer = compute(answer)[0]
+            beside.set(visit.part, states, len(self.cuts))
+            return answer
+
+        return self._retried(attempt, beside, entry)
 
     def renew(self, function, visit, entry):
         """Return the first that ``function(batch, entry)`` returns.
 
         And the second as a new entry, which stays where the batch is.
         """
-        task, beside = self._task_of(function, visit, entry)
-        both = delayed(getitem)(task, 0) if beside else task
-        tasks = [delayed(getitem)(both, i) for i in range(2)]
-        if beside:
-            tasks.append(delayed(getitem)(task, 1))
-        answer, entry, *states = keep(tasks)
-        if beside:
-            beside.set(visit.part, states[0], len(self.cuts))
-        return compute(answer)[0], entry
+        beside = RowStates(function)
 
-    def _task_of(self, function, visit, entry):
-        beside, cut = RowStates(function), self.cuts[visit.part]
+        def attempt():
+            task = self._task_of(beside, visit, entry)
+            both = delayed(getitem)(task, 0) if beside else task
+            tasks = [delayed(getitem)(both, i) for i in range(2)]
+            if beside:
+                tasks.append(delayed(getitem)(task, 1))
+            answer, new, *states = keep(tasks)
+            answer = compute(answer)[0]
+            if beside:
+                beside.set(visit.part, states[0], len(self.cuts))
+            return answer, new
+
+        return self._retried(attempt, beside, entry) if beside else attempt()
+
+    def _task_of(self, beside, visit, entry):
+        cut = self.cuts[visit.part]
         where = cut, visit.rows, *visit.columns, visit.number, visit.index, entry
         if not beside:
-            return delayed(_visit)(beside.function, *where), beside
-        how = _visit, beside.function, beside.how, beside.states(visit.part)
-        return delayed(_with_beside)(*how, *where), beside
+            return delayed(_visit)(beside.function, *where)
+        how = _visit, beside.sent(), beside.how, beside.states(visit.part)
+        return delayed(_with_beside)(*how, *where)
 
     # Tables
 
@@ -255,8 +299,10 @@ def _visit(function, cut, *where):
 class RowState:
     """Numbers of each row that live beside the rows, where these lie.
 
-    What a pass writes to is kept there for the next one. dask makes it again where it
-    is lost. It does not travel: a copy that has been pickled begins anew.
+    What a pass writes to is kept there for the next one. Where it is lost, dask makes
+    it again by the passes that have made it, as long as the points of these are few
+    enough for a scheduler to keep (`MOST_HELD`); then it begins anew. It does not
+    travel: a copy that has been pickled begins anew.
 
     Parameters
     ----------
@@ -267,13 +313,25 @@ class RowState:
 
     def __init__(self, fresh, blocks=None):
         self.fresh, self.blocks = fresh, blocks
+        #: Bytes of the points that it has been made of.
+        self.held = 0
 
     def copy(self):
         """Return the same numbers, to be written to."""
-        return RowState(self.fresh, None if self.blocks is None else list(self.blocks))
+        made = RowState(self.fresh, None if self.blocks is None else list(self.blocks))
+        made.held = self.held
+        return made
+
+    def recover(self):
+        """Let blocks begin anew whose numbers are lost; return whether there are."""
+        blocks = enumerate(self.blocks or ())
+        lost = [part for part, state in blocks if is_lost(state)]
+        for part in lost:
+            self.blocks[part] = None
+        return bool(lost)
 
     def __getstate__(self):
-        return {"fresh": self.fresh, "blocks": None}
+        return {"fresh": self.fresh, "blocks": None, "held": 0}
 
 
 def sum_of_besides(function, besides):
@@ -282,9 +340,14 @@ def sum_of_besides(function, besides):
     Of those that have been visited.
     """
     function = send(function)
-    states = zip(*(one.blocks for one in besides), strict=True)
-    seen = [own for own in states if not any(one is None for one in own)]
-    return joined([delayed(apply)(function, *own) for own in seen], add)
+    while True:
+        states = zip(*(one.blocks for one in besides), strict=True)
+        seen = [own for own in states if not any(one is None for one in own)]
+        try:
+            return joined([delayed(apply)(function, *own) for own in seen], add)
+        except RuntimeError:
+            if not any([one.recover() for one in besides]):
+                raise
 
 
 class RowStates:
@@ -313,9 +376,23 @@ class RowStates:
         self.written = [name in function.args[i].written for i, name in places]
         self.how = places, self.written, [one.fresh for one in self.besides]
         self.function = _with(function, places) if places else function
+        self.lent = None
 
     def __bool__(self):
         return bool(self.besides)
+
+    def sent(self, send=lambda function: function):
+        """Return the function as tasks take it, lent where too much would be kept."""
+        self.held = max(one.held for one in self.besides)
+        self.held += bytes_of(self.function)
+        if self.held <= MOST_HELD:
+            return send(self.function)
+        self.lent = lend(self.function)
+        return self.lent
+
+    def recover(self):
+        """Let what is lost begin anew; return whether anything was."""
+        return any([is_lost(self.lent), *(one.recover() for one in self.besides)])
 
     def states(self, part):
         """Return what there is of a block, None where it begins."""
@@ -328,6 +405,7 @@ class RowStates:
             if beside.blocks is None:
                 beside.blocks = [None] * n_parts
             beside.blocks[part] = delayed(getitem)(states, number)
+            beside.held = self.held
 
 
 def _with(function, places, values=None):

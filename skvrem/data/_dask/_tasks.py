@@ -1,11 +1,14 @@
 """Tasks of dask: made, sent, kept where they were made, joined in a tree."""
 
+import sys
 from concurrent.futures import CancelledError
 from itertools import pairwise
 from uuid import uuid4
 
+import cloudpickle
 import dask
 import numpy as np
+from dask.delayed import Delayed
 
 from skvrem.utils._algebra import accumulate, dense
 
@@ -49,6 +52,39 @@ def send(thing):
     """Return a thing that many tasks need, which travels once."""
     name = f"skvrem-{type(thing).__name__}-{uuid4().hex}"
     return dask.delayed(thing, name=name, traverse=False)
+
+
+def lend(thing):
+    """Return a thing that tasks need for now, which a cluster does not keep.
+
+    What `send` sends a scheduler remembers for as long as there is anything that was
+    made of it, to make that again. This it forgets with its last task, and with it how
+    what tasks have left was made: where that is lost, it stays lost (`is_lost`).
+    """
+    client = getattr(dask.base.get_scheduler(), "__self__", None)
+    if not hasattr(client, "scatter"):
+        return send(thing)
+    try:
+        (future,) = client.scatter([thing], hash=False)
+    except OSError:  # to a worker that has just died
+        return send(thing)
+    return Delayed(future.key, {future.key: future})
+
+
+def is_lost(task):
+    """Whether what a task is made of is nowhere any more."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None or not dask.is_dask_collection(task):
+        return False
+    kept = distributed.futures_of(task)
+    return any(future.status in ("cancelled", "lost") for future in kept)
+
+
+def bytes_of(thing):
+    """Return about how many bytes a thing takes to send."""
+    arrays = []
+    head = cloudpickle.dumps(thing, protocol=5, buffer_callback=arrays.append)
+    return len(head) + sum(array.raw().nbytes for array in arrays)
 
 
 def keep(tasks):

@@ -85,6 +85,10 @@ class SAGA(Minibatches):
         self.moved = accumulate(self.moved, change)
         return self.anchor.mean, change
 
+    def lose(self):
+        """Let the next certificate fill the table."""
+        self.table = None
+
     def restore(self, anchor):
         """Take the anchor's table back."""
         self.table, self.total, self.reference = anchor.memory

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skvrem.solvers._protocols import Moved
+from skvrem.utils._remote import LostBesideRows
 
 
 class Visiting:
@@ -21,6 +22,7 @@ class Visiting:
     model: Any
     visits: Callable[..., Any]
     estimate: Callable[..., Any]
+    partition: Any
     passes: float
     unit_step = False
     noisy = False
@@ -35,11 +37,25 @@ class Visiting:
         for visit in self.visits(rng):
             if not self.unit_step:
                 size = pace(n_steps)
-            # In one line, so that no name keeps the estimate longer than its step.
-            point = self.model.update(point, *self.estimate(visit, point), size)
+            try:
+                # In one line, so that no name keeps the estimate longer than its step.
+                point = self.model.update(point, *self.estimate(visit, point), size)
+            except LostBesideRows:  # the epoch ends here: the next certificate remakes
+                self.lose()
+                break
             n_rejected += point.trials > 0
             n_steps += 1
         return Moved(point, self.passes, n_steps, n_rejected, size)
+
+    def lose(self):
+        """Forget a table that is lost in part."""
+
+    def remade(self):
+        """Whether something beside rows was made anew since this was last asked."""
+        remade = getattr(self.partition, "remade", False)
+        if remade:
+            self.partition.remade = False
+        return remade
 
     def restore(self, anchor):
         """Nothing to restore: the next epoch makes what it needs."""

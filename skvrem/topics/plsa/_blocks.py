@@ -56,7 +56,9 @@ class BlockPLSAModel(VisitedWhereTheyLie, PLSAModel):
 
     def renew(self, own, sums):
         """Return θ as last visited, and room for those of the next visits."""
-        return RowShares(own.after, beside_rows(own.after.fresh))
+        before, unknown = own.after.copy(), self._unknown()
+        before.fresh = unknown  # what is lost from now on
+        return RowShares(before, beside_rows(unknown))
 
     def pack(self, point):
         """Return the point without θ, which do not travel."""
@@ -68,8 +70,10 @@ class BlockPLSAModel(VisitedWhereTheyLie, PLSAModel):
 
     def refill(self, point, data):
         """Return the point with θ to be found anew, and no pass made."""
-        fresh = partial(_unknown, len(self.doc_prior), self.dtype)
-        return point._replace(own=RowShares.of(fresh)), 0.0
+        return point._replace(own=RowShares.of(self._unknown())), 0.0
+
+    def _unknown(self):
+        return partial(_unknown, len(self.doc_prior), self.dtype)
 
 
 def _unknown(width, dtype, n_documents):
