@@ -170,6 +170,131 @@ def test_a_fit_goes_on_from_any_epoch(name, tmp_path):
             check_equal(fitted(resumed), fitted(whole))
 
 
+# Six epochs and six more
+
+
+def full_passes():
+    """Yield fits by full passes whose steps remember nothing: EM, SQUAREM, Ascent."""
+    em = {"random_state": 0, "tol": 0.0, "solver": "batch"}
+    for acceleration in None, "squarem":
+        how = em | {"n_init": 1, "acceleration": acceleration}
+        yield f"mixture-{acceleration}", VRGaussianMixture(3, **how), (X,), {}
+        yield f"hmm-{acceleration}", skvrem.VRHMM(2, **how), (X,), {}
+    for inner in 1, 8:
+        for counts in COUNTS, COUNTS.astype(float):
+            name = f"plsa-{inner}-{counts.dtype}"
+            yield name, VRPLSA(3, inner_iter=inner, **em), (counts,), {}
+    factorial = skvrem.FactorialMixture(3, tempering=None, n_init=1, **em)
+    yield "factorial", factorial, (X,), {}
+    yield "factorial-float32", factorial, (X.astype(np.float32),), {}
+    for e_step in "collapsed", "mean_field":
+        topics = skvrem.TemperedLDA(3, e_step=e_step, tempering=None, **em)
+        yield f"lda-{e_step}", topics, (COUNTS,), {}
+    learning = skvrem.TemperedLDA(3, doc_topic_prior="learn", **em)
+    yield "lda-priors", learning, (COUNTS,), {}
+    yield "logistic", skvrem.SBMLogisticRegression(**em), (X, Y), {}
+    for posterior in "fullrank", "meanfield":
+        how = em | {"posterior": posterior}
+        bayesian = skvrem.BayesianLogisticRegression(**how)
+        yield f"bayesian-{posterior}", bayesian, (X, Y), {}
+    for family in "gaussian", "poisson", "negative-binomial":
+        how = em | {"family": family}
+        counts = skvrem.BayesianGLMRegressor(**how)
+        yield family, counts, (X, COUNTS[:, 0].repeat(2)[:200] + 1.0 * Y), {}
+    for posterior in "fullrank", "lowrank", "meanfield":
+        skills = skvrem.BradleyTerry(posterior=posterior, rank=3, tol=0.0)
+        yield f"skills-{posterior}", skills, MATCHES, {}
+    tied = np.where(np.arange(len(MATCHES[1])) % 7, MATCHES[1], 0.5)
+    for ties in "davidson", "rao-kupper":
+        skills = skvrem.BradleyTerry(ties=ties, home_advantage=True, tol=0.0)
+        yield f"skills-{ties}", skills, (MATCHES[0], tied), {}
+
+
+FULL_PASSES = {name: case for name, *case in full_passes()}
+
+
+def check_close(now, whole):
+    of_the_end = "n_iter_", "init_epochs_", "gap_left_", "stop_reason_", "converged_"
+    seen = tuple(name for name in whole if "_seen_" in name)  # of a stream, twice
+    for name, value in whole.items():
+        free = name in of_the_end or name in seen
+        if not free and isinstance(value, np.ndarray | float):
+            np.testing.assert_allclose(
+                now[name], value, rtol=1e-9, atol=1e-12, err_msg=name
+            )
+
+
+@pytest.mark.parametrize("name", FULL_PASSES)
+def test_six_epochs_and_six_more_are_twelve(name, tmp_path):
+    estimator, arguments, more = FULL_PASSES[name]
+    whole = clone(estimator).set_params(max_iter=12).fit(*arguments, **more)
+    half = clone(estimator).set_params(max_iter=6)
+    Checkpoint(tmp_path / "fit").fit(half, *arguments, **more)
+    resumed = warm(tmp_path / "fit").set_params(max_iter=12).fit(*arguments, **more)
+    check_close(fitted(resumed), fitted(whole))
+    assert resumed.n_iter_ == whole.n_iter_
+    gone_on = half.set_params(warm_start=True).fit(*arguments, **more)
+    check_close(fitted(gone_on), fitted(whole))
+    # Pickles have no more than before: what is of the rows is found anew.
+    light, bare = pickle.loads(pickle.dumps(gone_on)), clone(gone_on)
+    assert not {"_of_rows", "_rows"} & vars(light).keys()
+    assert light.fit(*arguments, **more).n_iter_ >= 1
+    assert not {"_of_rows", "_rows"} & vars(bare).keys()
+
+
+# What they do follows from max_iter: a temperature, how far a race or a search goes.
+BY_MAX_ITER = ("factorial", "lda-global", "starts", "lda-number")
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if not n.startswith(BY_MAX_ITER)])
+def test_six_epochs_and_six_more_through_a_file(name, tmp_path):
+    estimator, arguments, more = CASES[name]
+    whole = clone(estimator).set_params(max_iter=12).fit(*arguments, **more)
+    checkpoint = Checkpoint(tmp_path / "fit")
+    half = clone(estimator).set_params(max_iter=6)
+    checkpoint.fit(half, *(arguments or (None,)), **more)
+    resumed = warm(tmp_path / "fit").set_params(max_iter=12).fit(*arguments, **more)
+    if name.endswith(OTHER_PATH):
+        gap = abs(resumed.objective_ - whole.objective_)
+        assert gap < max(1e-2, 1e-3 * abs(whole.objective_))
+    elif name.startswith(("logistic", "lbfgs")):
+        gap = abs(resumed.objective_ - whole.objective_)
+        assert gap < 10.0 * estimator.tol
+    else:
+        assert np.max(resumed.n_iter_) == np.max(whole.n_iter_)
+        check_close(fitted(resumed), fitted(whole))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "rows"),
+    [
+        (VRPLSA(3, solver="batch", random_state=0), COUNTS),
+        (skvrem.TemperedLDA(3, random_state=0), COUNTS),
+        (skvrem.FactorialMixture(2, random_state=0), X),
+    ],
+    ids=["plsa", "lda", "factorial"],
+)
+def test_what_is_known_of_rows_is_of_these_rows(estimator, rows):
+    # Of others, or after the estimator has learnt more, there is none.
+    def cut(**params):
+        how = {"max_iter": 2, "tol": 0.0, "warm_start": True} | params
+        return clone(estimator).set_params(**how)
+
+    other = rows[::-1].copy()
+    first = cut().fit(rows)
+    bare = pickle.loads(pickle.dumps(first))
+    known = first._of_rows
+    check_equal(fitted(first.fit(other)), fitted(bare.fit(other)))
+    assert first._of_rows is not known
+    first.fit(rows, sample_weight=np.ones(len(rows)))
+    assert "_of_rows" not in vars(first.partial_fit(other))
+    # A fit that fails leaves it.
+    known = first.fit(other)._of_rows
+    with pytest.raises(ValueError, match="last fit"):
+        first.fit(rows[:, :2])
+    assert first._of_rows is known
+
+
 @pytest.mark.parametrize("max_iter", [5, 12])
 def test_a_race_that_begins_on_a_sample_goes_on(max_iter, tmp_path, monkeypatch):
     monkeypatch.setattr(_plan, "FEWEST_SAMPLED", 20)

@@ -144,7 +144,8 @@ class FactorialMixture(
     components_init : array-like of shape (n_components, n_features), default=None
         Components to start from, in place of random ones.
     warm_start : bool, default=False
-        Start from the last solution; cold, unless `temperature` is a number.
+        Start from the last solution; cold, unless `temperature` is a number. Where
+        that was of the same X in this process, codes of its rows are kept.
     random_state : int, RandomState instance or None, default=None
         Seeds the start, the minibatches and `sample`.
     n_jobs : int or None, default=None
@@ -422,7 +423,9 @@ class FactorialMixture(
         )
         # Those of dask stay with the rows.
         keep_sums = data.remote or plan.keeps_sums(blocks)
+        given = X, sample_weight
         warm = self.warm_start and hasattr(self, "components_")
+        last = solvers.of_rows(self, given, "components_") if warm else None
         total, variance = data.total_weight, found.variance
         temperatures = self._first_temperatures(warm)
         left = iter(temperatures)
@@ -434,8 +437,9 @@ class FactorialMixture(
         def start(rng):
             model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
             if warm:
-                point = resume(self, model, data, d)
-                point, passes = model.refill(point, data)
+                point, passes = resume(self, model, data, d, last), 0.0
+                if last is None:
+                    point, passes = model.refill(point, data)
             else:
                 point = model.start(starting_parameters(self, found, rng), data)
                 passes = 0.0
@@ -456,6 +460,10 @@ class FactorialMixture(
         if 1.0 not in temperatures:
             self._warn_vanished(best.point.parameters)
         vars(self).update(attributes)
+        if not data.remote:
+            model = self._model(total, dtype, variance, self.inner_iter, keep_sums)
+            point = model.pack(best.point)
+            solvers.keep_of_rows(self, given, "components_", point)
 
     def _warn_vanished(self, parameters):
         vanished = np.flatnonzero(FactorialModel.vanished(parameters))

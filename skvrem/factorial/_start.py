@@ -101,8 +101,10 @@ def starting_parameters(estimator, moments, rng):
     return Parameters(means, None, activation, noise, float(spread))
 
 
-def resume(estimator, model, data, n_features):
+def resume(estimator, model, data, n_features, last=None):
     """Return the point where an earlier fit or stream has ended.
+
+    The `last` one, where it was of the same rows.
 
     Raises
     ------
@@ -115,7 +117,7 @@ def resume(estimator, model, data, n_features):
             f"The last fit has components of shape {estimator.components_.shape}, and "
             f"{shape} is needed to go on from it: call fit, without warm_start."
         )
-    parameters = estimator._parameters()
+    parameters = estimator._parameters() if last is None else last.parameters
     given = {
         "activation": estimator.activation_prior,
         "noise": estimator.noise_variance,
@@ -126,6 +128,8 @@ def resume(estimator, model, data, n_features):
             like = getattr(parameters, name)
             value = np.broadcast_to(np.asarray(value, float), np.shape(like))[()]
             parameters = parameters._replace(**{name: value})
+    if last is not None:
+        return model.unpack(last._replace(parameters=parameters))
     codes = model.codes_of(parameters.activation, data)
     sums = Statistics(*estimator._sums, 0.0, 0.0)
     return FactorialPoint(parameters, sums, codes, codes.copy())

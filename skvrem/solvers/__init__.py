@@ -1,7 +1,12 @@
 """Estimators of a mean, and the loop that fits with them."""
 
 from skvrem.solvers._history import joined
-from skvrem.solvers._journal import checkpointed, remembered
+from skvrem.solvers._journal import (
+    checkpointed,
+    keep_of_rows,
+    of_rows,
+    remembered,
+)
 from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
 from skvrem.solvers._run import Run, run
 from skvrem.solvers._runs import Runs, Whole
@@ -42,7 +47,9 @@ __all__ = [
     "Whole",
     "checkpointed",
     "joined",
+    "keep_of_rows",
     "names_for",
+    "of_rows",
     "plan_em",
     "reduces_variance",
     "remembered",

@@ -12,6 +12,7 @@ import hashlib
 import time
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -260,6 +261,51 @@ def remembered(name, make, rng):
     return made
 
 
+class KnownRows(NamedTuple):
+    """What a fit has found of each of its rows, for another one of the same.
+
+    Attributes
+    ----------
+    fingerprint : str
+        Of what it was fitted to.
+    fitted : ndarray
+        The fitted array that it belongs to: another one has come from elsewhere.
+    found : Any
+    """
+
+    fingerprint: str
+    fitted: Any
+    found: Any
+
+
+def keep_of_rows(estimator, arguments, fitted, found):
+    """Keep what a fit has found of each row, in memory: pickles do not have it.
+
+    Parameters
+    ----------
+    estimator : estimator
+    arguments : tuple
+        What it was fitted to.
+    fitted : str
+        Name of an array that is set whenever the estimator learns.
+    found : Any
+    """
+    belongs = getattr(estimator, fitted)
+    estimator._of_rows = KnownRows(fingerprint(arguments), belongs, found)
+
+
+def of_rows(estimator, arguments, fitted):
+    """Return a copy of what the last fit has found of each row, for a fit to write to.
+
+    None where it was of others, or the estimator has learnt something since.
+    """
+    known = vars(estimator).get("_of_rows")
+    if known is None or known.fitted is not getattr(estimator, fitted):
+        return None
+    same = known.fingerprint == fingerprint(arguments)
+    return copy.deepcopy(known.found) if same else None
+
+
 def _wanted(estimator):
     """Return the checkpoint that a fit of this estimator is to write, or None."""
     asked = asked_for.get()
@@ -322,8 +368,11 @@ def _parts(argument):
         return  # no values without computing them
     step = max(1, argument.shape[0] // SAMPLED)
     if hasattr(argument, "tocsr"):
-        rows = argument.tocsr()[::step]
-        yield from (rows.indptr, rows.indices, rows.data)
+        rows = argument.tocsr()
+        ends = zip(rows.indptr[:-1:step], rows.indptr[1::step], strict=True)
+        for where in ends:  # SciPy takes no rows of parts that are maps
+            yield rows.indices[slice(*where)]
+            yield rows.data[slice(*where)]
         return
     rows = argument.iloc[::step] if hasattr(argument, "iloc") else argument[::step]
     rows = np.asarray(rows)

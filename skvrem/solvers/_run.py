@@ -71,6 +71,7 @@ class Run:
         self.good: Any = None
         self.current_temperature = math.nan  # of the anchor
         self.point = point
+        self.rested: Any = None  # the generator, when the last epoch had ended
         self.slot = None if report is None else new_slot()
 
     def advance(self, n_epochs):
@@ -87,10 +88,12 @@ class Run:
             self.solver.start(self.model, self.data, self.rng)
             saved = None if self.slot is None else self.slot.saved
             self._begin() if saved is None else self._resume(saved)
+        self.rested = None
         while self.n_iter < goal and self.reason is None:
             self._epoch()
             if self.slot is not None and self.slot.see(self):
                 self.reason = self.reason or "time"
+        self.rested = self._drawn()
         return self
 
     def _begin(self):
@@ -284,7 +287,7 @@ class Run:
             "history": list(self.history),
             "solver": self.solver.state(),
             **{name: part.state() for name, part in self._learning().items()},
-            "drawn": self._drawn(),
+            "drawn": self.rested or self._drawn(),
         }
 
     def _drawn(self):

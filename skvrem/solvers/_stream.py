@@ -7,7 +7,7 @@ from skvrem.schedules import Power
 from skvrem.utils._algebra import rescale
 
 # What a fit has and a stream has not: it goes where a stream goes on from a fit.
-OF_A_FIT = ("history_", "init_scores_", "stop_reason_", "gap_left_")
+OF_A_FIT = ("history_", "init_scores_", "stop_reason_", "gap_left_", "_of_rows")
 
 
 class Streamed(NamedTuple):

@@ -310,6 +310,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         self._check_remote(X)
         data = self._open(X, sample_weight, first=True, empty=False)
         warm = self.warm_start and hasattr(self, "components_")
+        own = solvers.of_rows(self, (X, sample_weight), "components_") if warm else None
         given, passes = self._given_topics(data.n_features, warm), 0.0
         random_state = check_random_state(self.random_state)
         vars(self).pop("completion_path_", None)
@@ -319,11 +320,13 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         self.n_components_ = self.n_components if given is None else len(given)
         n_init = self.n_init if given is None else 1
         with Progress(self, X, y, n_init) as progress:
-            best, plan = self._fit_to(
-                data, given, random_state, progress, passes=passes, warm=warm
+            best, plan, own = self._fit_to(
+                data, given, random_state, progress, passes, warm, own
             )
         warn_not_converged(self, best, "token")
         self._finish(data, best, plan, random_state)
+        if own is not None:
+            solvers.keep_of_rows(self, (X, sample_weight), "components_", own)
         if self.n_components == "auto":
             alive = with_tokens(self.topic_shares_, data.total_weight)
             self._take(alive)
@@ -345,11 +348,27 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             )
 
     def _fit_to(
-        self, data, given, random_state, progress, passes=0.0, warm=False, draw=None
+        self,
+        data,
+        given,
+        random_state,
+        progress,
+        passes=0.0,
+        warm=False,
+        own=None,
+        draw=None,
     ):
         """Find so many topics as `n_components_` says, and set what is found.
 
         Without given topics `draw` is what draws them, by default `_random_topics`.
+        `own` is what the last fit has found of the same documents.
+
+        Returns
+        -------
+        best : Result
+        plan : Plan
+        own : Any
+            What it has found of the documents, None where that is nothing.
         """
         draw = self._random_topics if draw is None else draw
         priors = self._check_priors(data.n_features)
@@ -365,7 +384,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             # A first pass by shares that know nothing would blur what topics know;
             # "batch" is EM to the letter.
             refilled = warm or (given is not None and plan.name != "batch")
-            if refilled and hasattr(model, "refill"):
+            if own is not None:
+                point = model.gone_on(self._sums, own)
+            elif refilled and hasattr(model, "refill"):
                 point, extra = model.refill(point, data)
             return solvers.Start(
                 model,
@@ -381,7 +402,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             self, start, plan, data, progress, random_state, self._stop()
         )
         vars(self).update(attributes)
-        return best, plan
+        model = self._new_model(priors, data.total_weight, data.dtype, plan)
+        keeps = hasattr(model, "pack") and not self._remote
+        return best, plan, model.pack(best.point).own if keeps else None
 
     def _find_number(self, data, random_state):
         """Return topics for a fit to begin with, as many as documents need."""

@@ -473,6 +473,22 @@ class WordModel(Averaging):
         sums = point.sums.step(mean, correction, step)
         return point._replace(sums=sums, settled=False)
 
+    def gone_on(self, sums, own):
+        """Return the point of statistics and of what is known of the same documents.
+
+        Only of models that know something, and `pack` their points.
+
+        Parameters
+        ----------
+        sums : ndarray of shape (n_features, n_components)
+            Mean statistics a token.
+        own : Any
+            Of a packed point.
+        """
+        sums = WordSums.of(pad(sums, self.dtype))
+        of_topics = self.of_topics(sums)
+        return self.unpack(TopicPoint(sums, own, of_topics, settled=True))
+
     def recentre(self, point):
         """Return the point with its statistics in one array, and all that is of them.
 

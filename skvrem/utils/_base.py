@@ -67,7 +67,7 @@ def _kept(value):
 
 
 class VersionedPickle(FitRecord):
-    """Pickles that say which version wrote them.
+    """Pickles that say which version wrote them, without what a fit knows of its rows.
 
     A class raises :attr:`_state_format` when a change of its attributes makes older
     pickles meaningless; until then every later version loads them.
@@ -76,7 +76,8 @@ class VersionedPickle(FitRecord):
     _state_format = 1
 
     def __getstate__(self):
-        state = super().__getstate__()
+        state = dict(super().__getstate__())
+        state.pop("_of_rows", None)
         return {
             **state,
             "_skvrem_version": __version__,

@@ -142,6 +142,8 @@ class TemperedLDA(TopicModel):
         with the collapsed E step in any scale.
     warm_start : bool, default=False
         Start from the topics of the last fit; cold, unless `temperature` is a number.
+        Where that was of the same X in this process, the collapsed E step also starts
+        from the counts of its documents.
     evaluate_every : int, default=-1
         Every so many epochs `perp_tol` is looked at; not at all if not positive.
     perp_tol : float, default=0.1

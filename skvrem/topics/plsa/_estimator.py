@@ -91,7 +91,8 @@ class VRPLSA(TopicModel):
         Topics to start from, in any scale, in place of random ones. The shares that
         are best for them are found first; of "batch" they are equal.
     warm_start : bool, default=False
-        Start from the topics of the last fit.
+        Start from the topics of the last fit and, where that was of the same X in this
+        process, from the shares of its documents; else from those that are best.
     random_state : int, RandomState instance or None, default=None
         Seeds the start and the minibatches.
     n_jobs : int, default=None

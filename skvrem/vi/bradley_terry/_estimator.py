@@ -347,7 +347,8 @@ class BradleyTerry(
                 model = SkillModel(
                     matches, prior, name, self.ties, tie_prior, self.rank
                 )
-                point = model.start(mean, eta)
+                last = self._last_point(model) if warm else None
+                point = model.start(mean, eta) if last is None else last
                 result = runs.go_on(model, solvers.Ascent(), point, passes=1.0, tol=tol)
                 mean, eta = result.point.posterior.mean, result.point.eta
                 if result.stopped:
@@ -358,7 +359,7 @@ class BradleyTerry(
         vars(self).update(
             describe(result.point, result.objective),
             **result.attributes(),
-            _rows=(matches, prior),
+            _rows=(matches, prior, (type(model.kind), result.point)),
         )
         if tied:
             found = model.statistics(result.point, None, 1.0)
@@ -392,6 +393,24 @@ class BradleyTerry(
         mean[offset:] = np.where(numbers >= 0, known, 0.0)
         same = self.ties is not None and self.ties == self._of_fit.ties
         return mean, self._eta if same else eta, True
+
+    def _last_point(self, model):
+        """Return where the last fit of the same ended, None where there is none.
+
+        A posterior alone does not say at which curvatures of the matches it is best.
+        """
+        if "_rows" not in vars(self) or self._of_fit.ties != self.ties:
+            return None
+        matches, prior, (kind, point) = self._rows
+        same = kind is type(model.kind) and all(
+            np.array_equal(last, now)
+            for last, now in (
+                *zip(matches, model.matches, strict=True),
+                (prior.mean, model.prior.mean),
+                (prior.variance, model.prior.variance),
+            )
+        )
+        return point if same else None
 
     def _tie_prior(self, won, weight, go_on):
         """Return where the tie parameter starts, and its prior (mean, precision)."""
@@ -732,7 +751,7 @@ class BradleyTerry(
 
     def _log_joint(self, draws):
         """See `ParetoMixin`. The tie parameter is known."""
-        matches, prior = self._rows
+        matches, prior, _ = self._rows
         model = SkillModel(matches, prior, "meanfield", self._of_fit.ties)
         with threads(self.n_jobs):
             each = [model.log_likelihood(theta, self._eta) for theta in draws]

@@ -217,6 +217,8 @@ class Point(NamedTuple):
         The covariance of q is the best one for these curvatures of the matches.
     variance : ndarray of shape (n_matches,)
         Of the predictors under q.
+    diagonal : ndarray of shape (n_dim,) or None
+        Of the next covariance, where that is of low rank.
     repaired : tuple
         Nothing here collapses.
     trials : int
@@ -227,6 +229,7 @@ class Point(NamedTuple):
     eta: float
     curvature: np.ndarray
     variance: np.ndarray
+    diagonal: Any = None
     repaired: tuple = ()
     trials: int = 0
 
@@ -243,6 +246,8 @@ class Direction(NamedTuple):
         The posterior at the end of a whole step.
     variance : ndarray of shape (n_matches,)
         Of the predictors there.
+    diagonal : ndarray of shape (n_dim,) or None
+        As that of the point there.
     predicted_gain : float
         What a whole step is about to gain.
     eta_precision : float
@@ -253,6 +258,7 @@ class Direction(NamedTuple):
     eta_step: float
     best: Any
     variance: np.ndarray
+    diagonal: Any
     predicted_gain: float
     eta_precision: float
 
@@ -287,8 +293,9 @@ class SkillModel(PlainModel):
     def start(self, mean, eta):
         """Return the point with the curvature that the matches have at the mean."""
         curvature = self._at(mean, eta).curvature
-        posterior = self.kind.best(curvature).moved(mean)
-        return Point(posterior, eta, curvature, self.matches.variance(posterior))
+        best, diagonal = self.kind.best(curvature)
+        variance = self.matches.variance(best)
+        return Point(best.moved(mean), eta, curvature, variance, diagonal)
 
     # Sums over matches
 
@@ -347,11 +354,12 @@ class SkillModel(PlainModel):
         eta = point.eta + step * way.eta_step
         if step == 1.0:
             best, curvature, variance = way.best, mean.curvature, way.variance
+            diagonal = way.diagonal
         else:
             curvature = point.curvature + step * (mean.curvature - point.curvature)
-            best = self.kind.best(curvature)
+            best, diagonal = self.kind.best(curvature, point.diagonal)
             variance = self.matches.variance(best)
-        return Point(best.moved(moved), eta, curvature, variance)
+        return Point(best.moved(moved), eta, curvature, variance, diagonal)
 
     # Steps
 
@@ -366,7 +374,7 @@ class SkillModel(PlainModel):
         away = q.mean - self.prior.mean
         gather = self.matches.gather
         gradient = gather(found.slope, away.size) - self.prior.precision_times(away)
-        best = self.kind.best(curvature)
+        best, diagonal = self.kind.best(curvature, point.diagonal)
         step = self.kind.divide(curvature, gradient, best)
         eta_step = precision = slope = 0.0
         if self.ties is not None:
@@ -383,4 +391,5 @@ class SkillModel(PlainModel):
         trace = float(curvature @ (point.variance - variance))
         trace += self.prior.precision_trace(q) - self.prior.precision_trace(best)
         predicted_gain += 0.5 * (trace + best.log_determinant - q.log_determinant)
-        return Direction(step, eta_step, best, variance, predicted_gain, precision)
+        gain = predicted_gain, precision
+        return Direction(step, eta_step, best, variance, diagonal, *gain)

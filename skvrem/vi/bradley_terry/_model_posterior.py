@@ -67,23 +67,23 @@ class _Kind:
 class MeanFieldKind(_Kind):
     """Variances are one over the diagonal of P."""
 
-    def best(self, curvature):
-        """Return the posterior, about zero."""
+    def best(self, curvature, diagonal=None):
+        """Return the posterior, about zero, and None."""
         diagonal = self.diagonal(curvature)
-        return MeanField(np.zeros(diagonal.size), diagonal**-0.5)
+        return MeanField(np.zeros(diagonal.size), diagonal**-0.5), None
 
 
 class FullRankKind(_Kind):
     """The covariance is the inverse of P."""
 
-    def best(self, curvature):
-        """Return the posterior, about zero."""
+    def best(self, curvature, diagonal=None):
+        """Return the posterior, about zero, and None."""
         P = self.prior.precision
         P += self.matches.curvature_matrix(curvature, len(P))
         # Turned round, so that the factor of the inverse is lower triangular.
         upper = cholesky(P[::-1, ::-1], lower=True, check_finite=False)[::-1, ::-1]
         factor, _ = dtrtri(upper.T, lower=1)
-        return FullRank(np.zeros(len(P)), factor)
+        return FullRank(np.zeros(len(P)), factor), None
 
     def divide(self, curvature, target, best):
         """Return P^-1 times a vector, by the covariance at hand."""
@@ -98,17 +98,17 @@ class LowRankKind(_Kind):
     :math:`D_{ii} = (1 - \sum_k (1 - \lambda_k) e_{ik}^2) / P_{ii}`: in turns.
     """
 
-    last = None
+    def best(self, curvature, diagonal=None):
+        """Return the posterior, about zero, and the diagonal that it leads to.
 
-    def best(self, curvature):
-        """Return the posterior, about zero."""
+        That one is for the next call: a fit is a sequence of them.
+        """
         P = self.diagonal(curvature)
-        D = 1.0 / P if self.last is None else self.last
+        D = 1.0 / P if diagonal is None else diagonal
         values, vectors = self._smallest(curvature, np.sqrt(D))
-        # For the next call: the fit is a sequence of them.
-        self.last = (1.0 - vectors**2 @ (1.0 - values)) / P
+        following = (1.0 - vectors**2 @ (1.0 - values)) / P
         factor = np.sqrt(D)[:, None] * vectors * np.sqrt(1.0 / values - 1.0)
-        return LowRank(np.zeros(D.size), D, factor)
+        return LowRank(np.zeros(D.size), D, factor), following
 
     def _smallest(self, curvature, root):
         """Return the smallest eigenvalues, as far as below 1, and their vectors."""
