@@ -11,14 +11,15 @@ stand in other files; so the name it is kept under ends in a checksum of all of 
 
 import ast
 import hashlib
-import signal
 import threading
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache
 from pathlib import Path
 
 import numba
-from numba.core import event
+from numba.core import compiler_lock, event
 
 # Keeps infinities and NaN, the order of sums, and so the bits of a result on every
 # machine with fused multiply-add. The choice wherever -inf or NaN may pass: under nnan
@@ -29,6 +30,9 @@ CONTRACT = {"contract"}
 # For loops that sum over rows: LLVM keeps a partial sum a lane only if it may reorder
 # the additions. It holds infinities and NaN as they are; no exp in such a kernel.
 REDUCE = {"contract", "reassoc", "nsz"}
+
+# Seconds between looks at whether there is an interrupt: Windows does not break a wait.
+LONGEST_WAIT = 0.1
 
 _cache = {"folder": None, "disabled": None}
 _kernels = []
@@ -55,55 +59,48 @@ def kernel(function=None, **options):
             raise
         _cache["disabled"] = str(error)
         compiled = numba.njit(**(options | {"cache": False}))(function)
-        return _interrupted_later(compiled)
-    _interrupted_later(compiled)
+        return _compiled_beside(compiled)
+    _compiled_beside(compiled)
     if options["cache"] and hasattr(compiled, "stats"):
         _cache["folder"] = compiled.stats.cache_path
         _compile_what_is_damaged(compiled)
     return compiled
 
 
-def _interrupted_later(compiled):
-    """Let a KeyboardInterrupt wait until the kernel is compiled; return the kernel.
+def _compiled_beside(compiled):
+    """Let a kernel be compiled in a thread of its own; return the kernel.
 
-    Within a callback of LLVM's, Python would print it and go on, and within numba's
-    typing it would come out as an error of another kind.
+    Python gives interrupts to the main thread. Within a callback of LLVM's it would
+    print one and go on, within numba's typing one would come out as an error of another
+    kind, and between them it would wait for seconds. So the main thread only waits
+    here, and whatever ends that ends the fit; the thread goes on, for the next one.
     """
     compile_now = compiled.compile
 
-    def compile_uninterrupted(signature):
-        with _no_interrupt():
+    def compile_beside(signature):
+        main = threading.current_thread() is threading.main_thread()
+        # Who has the compiler's lock, as for a kernel that calls this one, keeps it.
+        if not main or compiler_lock.global_compiler_lock.is_locked():
             return compile_now(signature)
+        found: Future = Future()
+        context = copy_context()
 
-    compiled.compile = compile_uninterrupted
+        def work():
+            try:
+                found.set_result(context.run(compile_now, signature))
+            except BaseException as error:
+                found.set_exception(error)
+
+        try:
+            threading.Thread(target=work, name="skvrem compiler").start()
+        except RuntimeError:  # no more threads, as where the interpreter ends
+            return compile_now(signature)
+        while not found.done():
+            wait([found], timeout=LONGEST_WAIT)
+        return found.result()
+
+    compiled.compile = compile_beside
     return compiled
-
-
-@contextmanager
-def _no_interrupt():
-    """Put off SIGINT to the end of the block, in the thread that Python gives it to.
-
-    Where another handler than Python's own is set, it is left alone: it may not raise.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    main = threading.current_thread() is threading.main_thread()
-    if not main or handler is not signal.default_int_handler:
-        yield
-        return
-    seen = []
-
-    def note(*what):
-        if seen:  # who asks again does not care how it ends
-            handler(*what)
-        seen.append(what)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if seen:
-        handler(*seen[0])
 
 
 @cache
