@@ -1,4 +1,4 @@
-"""What lives beside rows: how much a scheduler keeps for it, and what happens without."""
+"""What lives beside rows: how much a scheduler keeps of it, and what a loss costs."""
 
 import numpy as np
 import pytest

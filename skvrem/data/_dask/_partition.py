@@ -26,7 +26,6 @@ WINDOW = 2
 MOST_HELD = 1 << 26
 
 
-
 class RemoteBatch(NamedTuple):
     """A batch that lies elsewhere.
 
