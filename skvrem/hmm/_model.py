@@ -207,7 +207,7 @@ class HMMModel(Averaging):
         )
         return AveragingPoint(parameters, statistics)
 
-    def fit_clusters(self, rows, picked, members):
+    def fit_clusters(self, rows, picked, members, kept):
         """Return the emissions' parameters that rows of clusters are likeliest under.
 
         Parameters
@@ -216,6 +216,8 @@ class HMMModel(Averaging):
         picked : ndarray of int of shape (n_picked,)
         members : ndarray of shape (n_picked, n_states * n_parts)
             Which cluster each is in.
+        kept : dict
+            What is the same for other clusters of these rows, which is filled.
         """
         emission, every = self.emission, np.full(members.shape, 1.0 / len(members))
         moves = emission.follows and not emission.exact
@@ -227,7 +229,7 @@ class HMMModel(Averaging):
                 if emission.excludes:
                     sums = self._mean_sums(rows, packed)
                 else:
-                    sums = self._sums(rows, picked, every, packed)
+                    sums = self._sums(rows, picked, every, packed, kept)
                 if clusters:
                     own = self._sums(rows, picked, members, packed)
                     sums = own + weight * sums
@@ -237,14 +239,21 @@ class HMMModel(Averaging):
                     break
         return packed
 
-    def _sums(self, rows, picked, members, packed):
-        """Return sums of the families' features over rows that states weigh so."""
+    def _sums(self, rows, picked, members, packed, kept=None):
+        """Return sums of the families' features over rows that states weigh so.
+
+        They are looked up in `kept`, where they do not depend on parameters.
+        """
         emission, collected = self.emission, ()
         if emission.follows:
             states = members.reshape(len(members), emission.n_states_, -1).sum(axis=2)
             collected = (rows.collect(picked, states, packed),)
         parameters = packed if emission.follows else None
-        found = rows.weighted_features(picked, members, parameters)
+        found = None if kept is None or emission.follows else kept.get("sums")
+        if found is None:
+            found = rows.weighted_features(picked, members, parameters)
+            if kept is not None:
+                kept["sums"] = found
         return emission.complete(self.features.expand(found), packed, *collected)
 
     def _mean_sums(self, rows, packed):

@@ -41,6 +41,8 @@ class Sample(NamedTuple):
         States that are known, -1 where not.
     windows : tuple of ndarray
         Means of Z over windows, standardised, and how many rows a window has.
+    kept : dict
+        What has been made of the rows, for the starts to come.
     """
 
     picked: np.ndarray
@@ -48,6 +50,7 @@ class Sample(NamedTuple):
     Z: np.ndarray
     known: np.ndarray | None
     windows: tuple
+    kept: dict
 
 
 def take_sample(model, data, rng):
@@ -63,7 +66,7 @@ def take_sample(model, data, rng):
     first = np.arange(0, len(Z), window)
     counts = np.diff(np.append(first, len(Z)))
     windows = _standard(np.add.reduceat(Z, first, axis=0) / counts[:, None]), counts
-    return Sample(picked, edges, Z, known, windows)
+    return Sample(picked, edges, Z, known, windows, {})
 
 
 def starting_parameters(model, data, method, rng, sample=None):
@@ -89,7 +92,7 @@ def starting_parameters(model, data, method, rng, sample=None):
     rows, inputs = data.rows, data.inputs
     emission, n = model.emission, model.emission.n_states_
     sample = take_sample(model, data, rng) if sample is None else sample
-    picked, edges, Z, known, windows = sample
+    picked, edges, Z, known, windows, kept = sample
     inside = np.delete(np.arange(1, len(picked)), edges[1:] - 1)
     phases, parts = model.transitions.phases, emission.n_parts
     if phases is not None and known is None:
@@ -109,7 +112,7 @@ def starting_parameters(model, data, method, rng, sample=None):
     if parts > 1:
         inner = _parts(_standard(Z), labels, n, parts, rng)
     members = (inner[:, None] == np.arange(n * parts)).astype(float)
-    packed = model.fit_clusters(rows, picked, members)
+    packed = model.fit_clusters(rows, picked, members, kept)
     packed = emission.given_start(packed)
     before = None if inputs is None else inputs[picked[inside - 1]]
     pairs = model.transitions.start(labels[inside - 1], labels[inside], before)

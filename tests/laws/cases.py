@@ -357,7 +357,7 @@ def hidden_markov(
     parameters = Parameters(
         other[1],
         other[0],
-        model.fit_clusters(data.rows, np.arange(len(X)), members.T),
+        model.fit_clusters(data.rows, np.arange(len(X)), members.T, {}),
     )
     solvers = (*Case._field_defaults["solvers"], "quasi-newton")
     start, exact = model.start(parameters), emission.exact or not emission.follows
