@@ -20,30 +20,42 @@ And ``prefetch(address)`` asks for a cache line before it is needed.
 
 from functools import partial, reduce
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core.datamodel import models, register_default
 from numba.extending import intrinsic
 
 CACHE_LINE = 64
-# Of the polynomial of `exp` in ``_math.py``, the highest first.
+# Of a polynomial of e^t, |t| <= log(2) / 2, the highest first: of those of this degree
+# that are exact at 0 to first order the one with the least relative error, 3e-16.
 EXP_COEFFICIENTS = (
-    2.50000592560548416e-8,
-    2.7630238379742435e-7,
-    2.75575863808824263e-6,
-    2.48014930989291797e-5,
-    1.98412695065713293e-4,
-    1.38888889436300482e-3,
-    8.33333333349446469e-3,
-    4.16666666665301592e-2,
-    1.66666666666664125e-1,
-    0.500000000000001063,
+    2.747679838694254e-07,
+    2.7635005799426396e-06,
+    2.480193180473595e-05,
+    1.9841185203611048e-04,
+    1.3888888516053743e-03,
+    8.33333337089173e-03,
+    4.166666666813747e-02,
+    0.16666666666611513,
+    0.49999999999998324,
     1.0,
     1.0,
 )
 # Of float64.
 WIDTH = 8
 SMALLEST = 2.2250738585072014e-308
+
+
+def empty_lines(size):
+    """Return so many float64, not filled, the first of which begins a cache line.
+
+    Those of numpy begin anywhere, and what lies across two lines takes twice as long to
+    read and to write.
+    """
+    room = np.empty(size + WIDTH - 1)
+    first = -(room.ctypes.data // 8) % WIDTH
+    return room[first : first + size]
 
 
 class Lanes(types.Type):
@@ -393,6 +405,17 @@ def scale_all(typing_context, values, by):
 
 
 @intrinsic
+def widen(typing_context, values, value, like):
+    """Values, and behind them another where they are fewer than `like`."""
+
+    def generate(context, builder, signature, arguments):
+        found = [*_values(builder, arguments[0]), arguments[1]]
+        return _tuple(context, builder, found[: like.count])
+
+    return _of(like.count)(values, value, like), generate
+
+
+@intrinsic
 def sum_all(typing_context, values):
     """The sum of values, lane by lane."""
 
@@ -437,7 +460,7 @@ def _constant(x):
 
 
 def _exp(builder, x):
-    """As `exp` of ``_math.py``: 0 below -708.39, of NaN too."""
+    """e^x to a relative error of 5e-16 + 4e-17 |x|; 0 below -708.39, of NaN too."""
 
     def polynomial(coefficients, t):
         value = _constant(coefficients[0])
@@ -451,7 +474,7 @@ def _exp(builder, x):
     shift = _constant(6755399441055744.0)
     shifted = plus(x, 1.4426950408889634, shift)
     n = builder.fsub(shifted, shift)
-    t = plus(n, -1.9082149292705877e-10, plus(n, -0.6931471803691238, x))
+    t = plus(n, -0.6931471805599453, x)
     power = polynomial(EXP_COEFFICIENTS, t)
     bits = builder.shl(builder.bitcast(shifted, _BITS), _constant(52))
     result = builder.add(builder.bitcast(power, _BITS), bits)
@@ -461,18 +484,29 @@ def _exp(builder, x):
 
 
 @intrinsic
-def exp_below(typing_context, values, top):
-    """exp(values - top)."""
+def exp_all(typing_context, values):
+    """Exponentials, 0 below -708.39; not checked above 709.78."""
 
     def generate(context, builder, signature, arguments):
-        values, top = arguments
+        found = [_exp(builder, value) for value in _values(builder, arguments[0])]
+        return _tuple(context, builder, found)
+
+    return values(values), generate
+
+
+@intrinsic
+def without(typing_context, values, by):
+    """Each value minus another."""
+
+    def generate(context, builder, signature, arguments):
+        values, by = arguments
         found = [
-            _exp(builder, builder.fsub(value, top, flags=("contract",)))
+            builder.fsub(value, by, flags=("contract",))
             for value in _values(builder, values)
         ]
         return _tuple(context, builder, found)
 
-    return values(values, top), generate
+    return values(values, by), generate
 
 
 @intrinsic

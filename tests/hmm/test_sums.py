@@ -123,6 +123,47 @@ def test_lengths_and_weights(lengths):
         compare(rows, chain, layout, w)
 
 
+@pytest.mark.parametrize("state", [None, 0, 1, 2])
+def test_any_state_does_as_reference(state, monkeypatch):
+    monkeypatch.setattr(SummedPasses, "_reference", lambda self, theta: state)
+    rows, chain, _ = make([900, 7, 300], n=3)
+    weight = np.array([2.0, 0.5, 1.0])
+    compare(rows, chain, whole(rows, weight), weight)
+
+
+@pytest.mark.parametrize(
+    ("far", "sd", "tried"), [(9.0, 0.1, [0]), (90.0, 0.1, [None]), (9.0, 40.0, [1])]
+)
+def test_the_reference_is_nowhere_much_less_likely(far, sd, tried, monkeypatch):
+    mean, states = np.array([[0.0], [far]]), np.repeat([0, 1, 0], 400)
+    noise = np.random.default_rng(0).normal(size=(1200, 1))
+    X = mean[states] + np.array([[1.0], [sd]])[states] * noise
+    rows, chain = series(mean, np.array([[1.0], [sd]]), [[0.9, 0.1], [0.1, 0.9]], X)
+    assert references(monkeypatch, rows, chain) == tried
+
+
+def test_a_reference_that_fails_somewhere_is_given_up(monkeypatch):
+    """What is far in few rows is not among those that are looked at."""
+    X = np.random.default_rng(0).normal(size=(3000, 1))
+    X[[1001, 1002]] = 90.0
+    rows, chain = series([[0.0], [90.0]], np.ones((2, 1)), [[0.9, 0.1], [0.1, 0.9]], X)
+    assert rows.some_features.max() < 90.0
+    assert references(monkeypatch, rows, chain) == [0, None]
+
+
+def references(monkeypatch, rows, chain):
+    """Which states were tried, after sums have been compared."""
+    tried, run_once = [], SummedPasses._run
+
+    def spied(self, theta, reference, raised):
+        tried.append(reference)
+        return run_once(self, theta, reference, raised)
+
+    monkeypatch.setattr(SummedPasses, "_run", spied)
+    compare(rows, chain, whole(rows))
+    return tried
+
+
 def draw(n, n_rows, stay, seed=0):
     rng = np.random.default_rng(seed)
     jumps = np.append(True, rng.random(n_rows - 1) > stay)

@@ -81,6 +81,35 @@ def ask(array, distance):
     return total
 
 
+def test_exponentials():
+    """Against long doubles; what would be subnormal is 0, as what is no number."""
+    x = np.concatenate([np.linspace(-708.3, 0.0, 4000), np.linspace(0.0, 500.0, 2000)])
+    x = np.append(x, [-708.4, -1e90, -np.inf, np.nan] * 2)
+    out = np.empty_like(x)
+
+    @kernel
+    def fill(x, out):
+        for at in range(0, x.size, simd.WIDTH):
+            values = simd.exp_all(simd.load_all(x, at, 0, (0,)))
+            simd.store_all(out, at, 0, values)
+
+    fill(x, out)
+    seen = x > -708.39
+    np.testing.assert_array_equal(out[~seen], 0.0)
+    exact = np.exp(np.longdouble(x[seen]))
+    error = np.abs(out[seen] - exact) / exact
+    assert (error <= 5e-16 + 4e-17 * np.abs(x[seen])).all()
+    assert out[4000] == 1.0
+
+
+@pytest.mark.parametrize("size", [1, 8, 1001])
+def test_lines_begin_where_those_of_the_cache_do(size):
+    for _ in range(20):
+        lines = simd.empty_lines(size)
+        assert lines.shape == (size,)
+        assert lines.ctypes.data % simd.CACHE_LINE == 0
+
+
 @pytest.mark.parametrize("distance", [0, 64, 1 << 40])
 def test_lines_that_are_asked_for_need_not_be_there(distance):
     array = np.arange(1000.0)

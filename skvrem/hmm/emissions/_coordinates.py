@@ -159,17 +159,22 @@ class SimplexRows:
     def maximize(self, counts, before):
         """Return the shares that are likeliest; those without counts are as before."""
         counts = np.where(self.allowed, np.maximum(counts, 0.0) + self.prior, 0.0)
-        before = np.where(self.allowed, before, 0.0)
-        even = self.allowed / np.maximum(self.allowed.sum(axis=1, keepdims=True), 1)
-        share = _normalised(counts, _normalised(before, even))
+        total = counts.sum(axis=1, keepdims=True)
+        if total.min() > 0.0:
+            share = counts / total
+        else:
+            before = np.where(self.allowed, before, 0.0)
+            share = _normalised(counts, _normalised(before, self._even()))
         return self.given + self.rest * share
 
     def complete(self, shares):
         """Return shares with what is given in its place; NaN stay where free."""
         shares = np.where(self.allowed, shares, 0.0)
-        even = self.allowed / np.maximum(self.allowed.sum(axis=1, keepdims=True), 1)
-        whole = self.given + self.rest * _normalised(shares, even)
+        whole = self.given + self.rest * _normalised(shares, self._even())
         return np.where(np.isnan(shares), np.nan, whole)
+
+    def _even(self):
+        return self.allowed / np.maximum(self.allowed.sum(axis=1, keepdims=True), 1)
 
     def free(self, shares):
         """Return the logarithms of ratios to the reference."""

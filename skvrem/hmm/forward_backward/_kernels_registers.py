@@ -4,11 +4,15 @@ Numbers are those of Sidrow et al. (2023). Messages keep the scale that they hav
 for powers of two, taken from the sum of a step before, so that no step waits for a
 division or a logarithm:
 
-    b_t,i = exp(l_t,i - max l_t)
+    b_t,i = exp(l_t,i - l_t,r)
     alpha_t = 2^-e_t (alpha_{t-1} A) b_t,   e_t the exponent of sum alpha_{t-1}   (5)
-    log p(y_1..y_t) = log sum alpha_t + sum_s (max l_s + log(2) e_s)              (4)
+    log p(y_1..y_t) = log sum alpha_t + sum_s (l_s,r + log(2) e_s)                (4)
     rho_t = b_t m_t 2^-e_t,   m_{t-1} = A rho_t                                   (6)
     gamma_t = alpha_t m_t,    xi_t(i, j) = alpha_{t-1,i} A_ij rho_t,j          (7, 8)
+
+r is one state for all rows, whose density needs no exponential and whose own part in
+the log-likelihood is left to the caller; or, where other states are too much likelier
+somewhere, the likeliest of each row.
 
 At the right end m is such that sum alpha m is the weight; then it is everywhere. Where
 a sequence starts, the matrix A has the initial distribution in every row.
@@ -23,13 +27,15 @@ are run over at a time, a *half* of a group, 0 or 8. What the kernels take is
 
     rows      columns and their number, `first` and `second` of the features (offsets in
               a tile; columns come first, and are so many), theta (n_features + 1,
-              n_states) with that of 1 before all others, and the half
+              m) with that of 1 before all others, a tuple as long as m, and the half;
+              of one r for all rows, which is the last state, theta is of the m =
+              n_states - 1 others, minus that of r
     chain     start, transitions, and these transposed
     events    of the half, by step: `event_step`, `event_lane`, the weights of sequences
               that end there, and by how much more these are than of those that begin
     room      alpha (n_steps + 1, n_states, WIDTH) from the message at the left on, b
-              (n_steps, n_states, WIDTH), powers of two (n_steps, WIDTH), what has been
-              taken out by these, and sums of max l (WIDTH)
+              (n_steps, m, WIDTH), what powers of two have taken out, and sums of max l,
+              or of one r for all rows the highest l - l_r (WIDTH)
 """
 
 import math
@@ -45,8 +51,9 @@ from skvrem.utils._simd import (
     add_outer,
     as_integer,
     count_power,
-    exp_below,
+    exp_all,
     gather_all,
+    largest,
     largest_of,
     load,
     load_all,
@@ -59,6 +66,8 @@ from skvrem.utils._simd import (
     times_all,
     times_matrix,
     unscale,
+    widen,
+    without,
     zero_without,
 )
 
@@ -68,6 +77,8 @@ CHUNK = 32
 TRIED = 48
 # Messages that differ by no more, relatively, are the same.
 SAME = 1e-14
+# Differences of log-densities to that of one state for all rows are no larger.
+HIGHEST = 500.0
 # Powers of two that messages are scaled by go no farther.
 FARTHEST = 1000.0
 LOG_2 = math.log(2.0)
@@ -83,37 +94,52 @@ def _place(step, n_columns, half):
 
 
 @kernel(fastmath=CONTRACT)
-def _densities(
-    columns, n_columns, first, second, singles, theta, half, begin, end, b, top, states
-):
-    """Fill b for some steps, and add max l to `top`."""
-    n, tops = len(states), load(top, 0)
+def _ahead(rows, transitions, begin, end, room, states):
+    """Fill b and alpha for some steps from the one before (Eq. 5).
+
+    What becomes of the log-densities is kept in `top`.
+    """
+    columns, n_columns, first, second, singles, theta, others, half = rows
+    alpha, b, counts, top = room
+    n, m, tops, count = len(states), len(others), load(top, 0), load(counts, 0)
+    message = load_all(alpha, begin * n * WIDTH, WIDTH, states)
     for step in range(begin, end):
         at = _place(step, n_columns, half)
-        logs = splat_all(theta, 0, states)
+        logs = splat_all(theta, 0, others)
         for p in range(singles):
             x = load(columns, at + first[p])
-            logs = add_multiples(logs, theta, (p + 1) * n, x)
+            logs = add_multiples(logs, theta, (p + 1) * m, x)
         for p in range(singles, first.size):
             x = mul(load(columns, at + first[p]), load(columns, at + second[p]))
-            logs = add_multiples(logs, theta, (p + 1) * n, x)
+            logs = add_multiples(logs, theta, (p + 1) * m, x)
         highest = largest_of(logs)
-        tops = add(tops, highest)
-        store_all(b, step * n * WIDTH, WIDTH, exp_below(logs, highest))
+        if m < n:
+            tops = largest(highest, tops)
+        else:
+            tops = add(tops, highest)
+            logs = without(logs, highest)
+        density, power = exp_all(logs), unscale(sum_all(message))
+        store_all(b, step * m * WIDTH, WIDTH, density)
+        density = widen(scale_all(density, power), power, states)
+        message = times_all(times_matrix(message, transitions), density)
+        store_all(alpha, (step + 1) * n * WIDTH, WIDTH, message)
+        count = count_power(count, power)
+    store(counts, 0, count)
     store(top, 0, tops)
 
 
 @kernel(fastmath=CONTRACT)
-def _forward(transitions, begin, end, alpha, b, powers, counts, states):
-    """Fill alpha for some steps from the one before (Eq. 5), and the powers of two."""
-    n, count = len(states), load(counts, 0)
+def _forward(transitions, begin, end, room, states, others):
+    """Fill alpha again where b is known."""
+    alpha, b, counts, _ = room
+    n, m, count = len(states), len(others), load(counts, 0)
     message = load_all(alpha, begin * n * WIDTH, WIDTH, states)
     for step in range(begin, end):
-        at, power = step * n * WIDTH, unscale(sum_all(message))
-        density = scale_all(load_all(b, at, WIDTH, states), power)
+        power = unscale(sum_all(message))
+        density = scale_all(load_all(b, step * m * WIDTH, WIDTH, others), power)
+        density = widen(density, power, states)
         message = times_all(times_matrix(message, transitions), density)
-        store_all(alpha, at + n * WIDTH, WIDTH, message)
-        store(powers, step * WIDTH, power)
+        store_all(alpha, (step + 1) * n * WIDTH, WIDTH, message)
         count = count_power(count, power)
     store(counts, 0, count)
 
@@ -139,11 +165,11 @@ def _run(rows, chain, events, begin, end, low, high, room, states):
     b is known already of the steps from `low` to `high`. Returns what events change in
     the log-likelihood.
     """
-    columns, n_columns, first, second, singles, theta, half = rows
     start, transitions, _ = chain
     event_step, event_lane, _, event_change = events
-    alpha, b, powers, counts, top = room
-    n, event, value, step = len(states), 0, 0.0, begin
+    alpha, b, counts, top = room
+    n, event, value, step, others = len(states), 0, 0.0, begin, rows[6]
+    m = len(others)
     for lane in range(WIDTH):
         counts[lane] = 0.0
         top[lane] = 0.0
@@ -155,32 +181,24 @@ def _run(rows, chain, events, begin, end, low, high, room, states):
             stop = min(stop, max(event_step[event], step + 1))
         while event < event_step.size and event_step[event] == step:
             lane = event_lane[event]
-            share = math.log(_lane_sum(alpha, step, n, lane)) + top[lane]
+            share = math.log(_lane_sum(alpha, step, n, lane))
             share += LOG_2 * _exponents(counts, lane, step - begin)
+            if m == n:
+                share += top[lane]
             value += event_change[event] * share
             event += 1
         if step < low or stop > high:
-            _densities(
-                columns,
-                n_columns,
-                first,
-                second,
-                singles,
-                theta,
-                half,
-                step,
-                stop,
-                b,
-                top,
-                states,
-            )
-        _forward(transitions, step, stop, alpha, b, powers, counts, states)
+            _ahead(rows, transitions, step, stop, room, states)
+        else:
+            _forward(transitions, step, stop, room, states, others)
         for e in range(begun, event):
             lane = event_lane[e]
-            by = _lane_sum(alpha, step, n, lane) * powers[step * WIDTH + lane]
+            by = _lane_sum(alpha, step, n, lane)
+            by *= 2.0 ** (1 - math.frexp(by)[1])  # as `unscale`
             for i in range(n):
-                at = (step * n + i) * WIDTH + lane
-                alpha[at + n * WIDTH] = by * start[i] * b[at]
+                density = b[(step * m + i) * WIDTH + lane] if i < m else 1.0
+                at = ((step + 1) * n + i) * WIDTH + lane
+                alpha[at] = by * start[i] * density
         step = stop
     return value
 
@@ -212,7 +230,7 @@ def products(rows, chain, events, n_steps, most, room, out, exponents, states):
     ALL where the last are all steps, and the first are not looked at, and FEW where
     `most` steps are not enough.
     """
-    n, alpha, counts = len(states), room[0], room[3]
+    n, alpha, counts = len(states), room[0], room[2]
     for which in range(2):
         steps, low, high = min(TRIED, n_steps), 0, 0
         while True:
@@ -295,21 +313,22 @@ def hand_over(out, exponents, continues, carried, left, right):
 
 
 @kernel(fastmath=CONTRACT)
-def _backward(transposed, low, stop, alpha, b, powers, message, gamma, rho, states):
+def _backward(transposed, low, stop, alpha, b, message, gamma, rho, states, others):
     """Fill gamma and rho for some steps from the message behind them (Eq. 6)."""
-    n = len(states)
+    n, m = len(states), len(others)
     after = load_all(alpha, stop * n * WIDTH, WIDTH, states)
     # Where alpha is 0, nothing keeps m from growing.
-    m = zero_without(load_all(message, 0, WIDTH, states), after)
+    behind = zero_without(load_all(message, 0, WIDTH, states), after)
     for step in range(stop - 1, low - 1, -1):
-        at, to = step * n * WIDTH, (step - low) * n * WIDTH
-        after = load_all(alpha, at + n * WIDTH, WIDTH, states)
-        store_all(gamma, to, WIDTH, times_all(after, m))
-        density = load_all(b, at, WIDTH, states)
-        ratio = scale_all(times_all(density, m), load(powers, step * WIDTH))
+        to = (step - low) * n * WIDTH
+        store_all(gamma, to, WIDTH, times_all(after, behind))
+        after = load_all(alpha, step * n * WIDTH, WIDTH, states)
+        power = unscale(sum_all(after))
+        density = scale_all(load_all(b, step * m * WIDTH, WIDTH, others), power)
+        ratio = times_all(widen(density, power, states), behind)
         store_all(rho, to, WIDTH, ratio)
-        m = times_matrix(ratio, transposed)
-    store_all(message, 0, WIDTH, m)
+        behind = times_matrix(ratio, transposed)
+    store_all(message, 0, WIDTH, behind)
 
 
 @kernel(fastmath=CONTRACT)
@@ -387,11 +406,12 @@ def add_up(
 ):
     """Run over eight lanes and back (Eqs. 4-8), add to sums; return the log-likelihood.
 
-    It is NaN where a row is impossible, and sums can be where numbers are not enough.
+    It is NaN where a row is impossible or r too unlikely, and sums can be where numbers
+    are not enough.
     """
-    columns, n_columns, first, second, singles, _, half = rows
+    columns, n_columns, first, second, singles, _, others, half = rows
     event_step, event_lane, event_ends, _ = events
-    alpha, b, powers, counts, top = room
+    alpha, b, counts, top = room
     message, gamma, rho, pairs, sums = work
     both = states + states + states
     n, event = len(states), event_step.size - 1
@@ -403,11 +423,14 @@ def add_up(
     value = _run(rows, chain, events, begin, stop, begin, begin, room, states)
     for lane in range(WIDTH):
         total, common = _lane_sum(alpha, n_steps, n, lane), 0.0
-        if not (total > 0.0 and top[lane] > NOWHERE):
+        seen = top[lane] <= HIGHEST if len(others) < n else top[lane] > NOWHERE
+        if not (total > 0.0 and seen):
             return math.nan
         if weight[lane] > 0.0:
             share = math.log(total) + LOG_2 * _exponents(counts, lane, n_steps)
-            value += weight[lane] * (share + top[lane])
+            if len(others) == n:
+                share += top[lane]
+            value += weight[lane] * share
         for i in range(n):
             common += alpha[(n_steps * n + i) * WIDTH + lane] * right[i, lane]
         for i in range(n):
@@ -420,7 +443,8 @@ def add_up(
         low = max(stop - CHUNK, 0)
         if event >= 0:
             low = max(low, event_step[event])
-        _backward(chain[2], low, stop, alpha, b, powers, message, gamma, rho, states)
+        about = alpha, b, message, gamma, rho, states, others
+        _backward(chain[2], low, stop, *about)
         while event >= 0 and event_step[event] == low:
             lane = event_lane[event]
             before = _lane_sum(alpha, low, n, lane)

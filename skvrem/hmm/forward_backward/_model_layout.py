@@ -13,7 +13,7 @@ import numpy as np
 
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE, lay_out
 from skvrem.utils._parallel import one_blas_thread, parallel_map
-from skvrem.utils._simd import WIDTH
+from skvrem.utils._simd import WIDTH, empty_lines
 
 # Rows of a group, and fewest steps of a lane that begins inside a sequence.
 GROUP_ROWS, LANE_STEPS = 50000, 64
@@ -157,7 +157,9 @@ class Layout:
         continues = ~np.isin(edges[:-1], self.bounds)
         self.continues = continues.reshape(-1, LANES)
         # Whether it does behind its end.
-        self.goes_on = np.append(continues[1:], False).reshape(-1, LANES)
+        self.all_continue = np.append(continues, False)
+        self.goes_on = self.all_continue[1:].reshape(-1, LANES)
+        self.joined = bool(continues.any())
         self._buffers, self._halves, self._spare = {}, {}, {}
         self.groups = list(parallel_map(self._group, range(n_groups)))
         self.parts = [Part(0, self.n_tiles, self.groups)]
@@ -313,7 +315,7 @@ class Layout:
         rows = np.ascontiguousarray(rows, float)
         steps = part.stop - part.start
         if out is None:
-            out = np.empty((n_tiles or self.n_tiles) * rows.shape[1] * TILE)
+            out = empty_lines((n_tiles or self.n_tiles) * rows.shape[1] * TILE)
         lay_out(rows, np.append(0, np.cumsum(steps)), out)
         return out
 
@@ -373,7 +375,7 @@ class Layout:
     def buffer(self, number, size):
         """Memory of a group that is kept from pass to pass."""
         if number not in self._buffers or self._buffers[number].size != size:
-            self._buffers[number] = np.empty(size)
+            self._buffers[number] = empty_lines(size)
         return self._buffers[number]
 
     def gather(self, laid, n):

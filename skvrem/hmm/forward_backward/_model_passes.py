@@ -29,7 +29,7 @@ from skvrem.hmm.forward_backward._kernels import LANES, SMALLEST, STEPS, TILE
 from skvrem.hmm.forward_backward._model_layout import NONE, Part
 from skvrem.hmm.forward_backward._model_logs import LogPasses
 from skvrem.utils._parallel import parallel_map
-from skvrem.utils._simd import WIDTH
+from skvrem.utils._simd import WIDTH, empty_lines
 
 # Relative difference of messages, and difference of posteriors, that counts as none.
 TOLERANCE = 1e-13
@@ -123,8 +123,11 @@ class Raised:
         self.share = np.array(share) if share else np.ones((1, n, n))
 
     def _raise(self, given):
-        low, raised = given < self.least, np.maximum(given, self.least)
-        return raised, low, np.where(low, given / raised if low.any() else 1.0, 1.0)
+        low = given < self.least
+        if not low.any():
+            return given, low, np.ones_like(given)
+        raised = np.maximum(given, self.least)
+        return raised, low, np.where(low, given / raised, 1.0)
 
     def note(self, low):
         """Take down which transitions of some row have been raised."""
@@ -410,7 +413,7 @@ class Passes:
             part.n_tiles,
             tolerance,
             self._of_part(self.alpha[g], part),
-            np.empty(self._scratch),
+            empty_lines(self._scratch),
         )
 
     def _forward(self, g, tolerance=0.0):

@@ -11,7 +11,7 @@ from skvrem.hmm.forward_backward import _kernels_registers as kernels
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE
 from skvrem.hmm.forward_backward._model_passes import UNUSED, Passes, Raised
 from skvrem.utils._parallel import parallel_map
-from skvrem.utils._simd import WIDTH
+from skvrem.utils._simd import WIDTH, empty_lines
 
 # States that registers hold. Every number of them is compiled for, in seconds, which
 # fewer rows would not repay.
@@ -57,40 +57,73 @@ class SummedPasses:
             If a row has probability zero.
         """
         layout, chain = self.layout, self.chain
-        n, n_halves = len(chain.start), 2 * len(layout.groups)
-        first, second, singles, self.order, self.ones = layout.rows.plain_features
-        theta = np.empty((len(self.order) + 1, n))
+        *_, self.order, self.ones = layout.rows.plain_features
+        theta = np.empty((len(self.order) + 1, len(chain.start)))
         theta[0] = chain.theta[:, self.ones].sum(axis=1)
         theta[1:] = chain.theta.T[self.order]
-        self.features = TILE * first, TILE * second, singles, theta.ravel()
         raised = Raised(chain)
-        transitions = np.ascontiguousarray(raised.matrices[0])
-        self.pairs = (
-            np.ascontiguousarray(raised.start),
-            transitions.ravel(),
-            transitions.T.ravel(),
-        )
-        self.states, self.steps = (0,) * n, layout.n_tiles * STEPS
-        self.left = np.full((n_halves, n, WIDTH), 1.0 / n)
-        self.right = np.ones((n_halves, n, WIDTH))
-        if layout.continues.any():
-            self._hand_over()
-        shares = list(parallel_map(self._add_up, range(n_halves // 2)))
-        objective = sum(share for share, _ in shares)
-        self.sums = sum(sums for _, sums in shares)
-        if objective > NOWHERE and np.isfinite(self.sums).all():
-            start, pairs, rest = np.split(self.sums, [n, n + n * n])
-            pairs = (pairs * transitions.ravel()).reshape(1, n, n)
-            seen = used = None
+        reference = self._reference(theta)
+        objective = self._run(theta, reference, raised)
+        if reference is not None and not np.isfinite(objective):
+            objective = self._run(theta, None, raised)
+        if objective > NOWHERE:
+            start, pairs, rest = self.sums
+            pairs, seen, used = pairs[None], None, 0.0
             if raised.any:
                 start, pairs, seen, used = raised.lower(start, pairs)
-            if not raised.any or used <= UNUSED:
-                self.sums = start, pairs[0], rest.reshape(n, -1)
+            if used <= UNUSED:
                 if seen is not None:
-                    self.sums[2][~seen] = 0.0
+                    rest[~seen] = 0.0
+                self.sums = start, pairs[0], rest
                 return objective
         self.passes = Passes(layout, chain)
         return self.passes.forward()
+
+    def _reference(self, theta):
+        """The state that is nowhere much less likely than others, None if none is.
+
+        Some rows are looked at, the same in every pass.
+        """
+        with np.errstate(all="ignore"):
+            logs = theta.T @ self.layout.rows.some_features
+            behind = (logs.max(axis=0) - logs).max(axis=1)
+        state = int(behind.argmin())
+        return state if behind[state] <= 0.5 * kernels.HIGHEST else None
+
+    def _run(self, theta, reference, raised):
+        """Set the sums; return the log-likelihood, not finite where this is no way."""
+        layout, n = self.layout, len(self.chain.start)
+        first, second, singles = layout.rows.plain_features[:3]
+        start, matrix, own = raised.start, raised.matrices[0], theta
+        if reference is not None:
+            order = [*range(reference), *range(reference + 1, n), reference]
+            start, matrix = start[order], matrix[order][:, order]
+            own = theta[:, order[:-1]] - theta[:, reference, None]
+        offsets = TILE * first, TILE * second, singles
+        self.features = *offsets, own.ravel(), (0,) * own.shape[1]
+        self.pairs = np.ascontiguousarray(start), matrix.ravel(), matrix.T.ravel()
+        self.states, self.steps = (0,) * n, layout.n_tiles * STEPS
+        n_halves = 2 * len(layout.groups)
+        self.left = np.full((n_halves, n, WIDTH), 1.0 / n)
+        self.right = np.ones((n_halves, n, WIDTH))
+        if layout.joined:
+            self._hand_over()
+        shares = list(parallel_map(self._add_up, range(n_halves // 2)))
+        objective = sum(share for share, _ in shares)
+        sums = sum(sums for _, sums in shares)
+        if not np.isfinite(sums).all():
+            return np.nan
+        start, pairs = sums[:n], sums[n : n + n * n].reshape(n, n) * matrix
+        rest = sums[n + n * n :].reshape(n, -1)
+        if reference is not None:
+            # Posteriors of a row sum to its weight.
+            weight = start.sum() + pairs.sum()
+            objective += weight * theta[0, reference]
+            objective += rest.sum(axis=0) @ theta[1:, reference]
+            back = np.argsort(order)
+            start, pairs, rest = start[back], pairs[back][:, back], rest[back]
+        self.sums = start, pairs, rest
+        return objective
 
     def backward(self):
         """Return sums of first states, pairs of states and features."""
@@ -112,10 +145,10 @@ class SummedPasses:
     def _room(self):
         """Memory for kernels: of messages, and of posteriors and sums."""
         n, chunk, steps = len(self.states), kernels.CHUNK, self.steps
-        messages = (steps + 1) * n, steps * n, steps, 1, 1
+        messages = (steps + 1) * n, steps * n, 1, 1
         sums = n, chunk * n, chunk * n, n * n, n * len(self.order)
         return tuple(
-            tuple(np.empty(size * WIDTH) for size in sizes)
+            tuple(empty_lines(size * WIDTH) for size in sizes)
             for sizes in (messages, sums)
         )
 
@@ -151,9 +184,8 @@ class SummedPasses:
                 suffice(g, columns, halves, self.steps, self.steps)
 
         list(parallel_map(run, range(len(layout.groups))))
-        continues = np.append(layout.continues.ravel(), False)
         ends = np.full(n, 1.0 / n), self.left, self.right
-        kernels.hand_over(products, exponents, continues, *ends)
+        kernels.hand_over(products, exponents, layout.all_continue, *ends)
 
     def _add_up(self, g):
         """Run over a group; return its log-likelihood and its sums, flat."""

@@ -17,6 +17,8 @@ from skvrem.utils._parallel import row_chunks
 BLOCK = 1 << 20
 # Rows whose features are made at a time where some rows are looked at.
 FEATURE_ROWS = 1024
+# Rows that say which state has the widest density.
+SOME_ROWS = 256
 
 
 class SequenceRows:
@@ -79,7 +81,7 @@ class SequenceRows:
         order = np.append(np.flatnonzero(single), np.flatnonzero(~ones & ~single))
         pairs = self.first[order], self.second[order], int(single.sum())
         self.plain_features = *pairs, order, np.flatnonzero(ones)
-        self._layouts, self._mean = {}, None
+        self._layouts, self._mean, self._some = {}, None, None
 
     @property
     def shape(self):
@@ -104,6 +106,16 @@ class SequenceRows:
         columns = self.take(selection, parameters)
         columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
         return columns[:, self.first] * columns[:, self.second]
+
+    @property
+    def some_features(self):
+        """Of some rows, in columns: 1, and the features as in `plain_features`."""
+        if self._some is None:
+            n_rows = int(self.bounds[-1])
+            picked = np.unique(np.linspace(0, n_rows - 1, SOME_ROWS).astype(np.int64))
+            found = self.features(picked)[:, self.plain_features[3]]
+            self._some = np.vstack([np.ones(len(found)), found.T])
+        return self._some
 
     def weighted_features(self, selection, weights, parameters=None):
         """Return the sums of features over rows that states have such weights in.
