@@ -38,7 +38,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from skvrem.utils._jit import CONTRACT, REDUCE, kernel
+from skvrem.utils._jit import CONTRACT, REDUCE, inner_kernel, kernel
 from skvrem.utils._math import exp, log
 from skvrem.utils._simd import CACHE_LINE, prefetch
 
@@ -67,13 +67,13 @@ def _stride(typing_context, x):
     return types.uint64(x), generate
 
 
-@kernel
+@inner_kernel
 def _at(x, feature):
     """Where a feature, or a component, starts in x."""
     return np.uint64(feature) * _stride(x)
 
 
-@kernel
+@inner_kernel
 def _zeros(size, dtype):
     """Zeros from the start of a cache line; np.zeros takes longer to compile."""
     spare = np.empty(size + STEP, dtype)
@@ -82,7 +82,7 @@ def _zeros(size, dtype):
     return spare[-spare.ctypes.data % 64 // spare.itemsize :]
 
 
-@kernel
+@inner_kernel
 def _get(x, t, width):
     """Features of row t, as many as the width is long."""
     s = _stride(x)
@@ -91,7 +91,7 @@ def _get(x, t, width):
     return x[t], x[t + s], x[t + s + s], x[t + s + s + s]
 
 
-@kernel
+@inner_kernel
 def _put(x, t, values):
     """Set features of row t."""
     s = np.uint64(0)
@@ -100,7 +100,7 @@ def _put(x, t, values):
         s += _stride(x)
 
 
-@kernel
+@inner_kernel
 def _next(u, at, width):
     """Elements of u from `at` on as numbers."""
     if len(width) == 2:
@@ -108,7 +108,7 @@ def _next(u, at, width):
     return u[at], u[at + 1], u[at + 2], u[at + 3]
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _plus(p, a, z):
     """Return p + a z, of two or four."""
     if len(p) == 2:
@@ -116,14 +116,14 @@ def _plus(p, a, z):
     return p[0] + a * z[0], p[1] + a * z[1], p[2] + a * z[2], p[3] + a * z[3]
 
 
-@kernel
+@inner_kernel
 def _add(out, at, values):
     """Add values to elements of out from `at` on."""
     for h in range(len(values)):
         out[at + h] += values[h]
 
 
-@kernel
+@inner_kernel
 def _fill(X, index, weight, start, stop, x, w, position):
     """Copy rows start..stop into x and w; return the number of rows to work on.
 
@@ -153,7 +153,7 @@ def _fill(X, index, weight, start, stop, x, w, position):
     return rows
 
 
-@kernel
+@inner_kernel
 def _fetch(X, index, start, stop):
     """Ask for rows X[index[start:stop]], far apart, before they are needed."""
     size = np.uint64(X.shape[1] * X.itemsize)
@@ -166,7 +166,7 @@ def _fetch(X, index, start, stop):
         prefetch(end - np.uint64(1))
 
 
-@kernel(fastmath=CONTRACT)
+@inner_kernel(fastmath=CONTRACT)
 def _softmax(joint, k, w, rows, beta, top, total):
     """Turn l (k, tile) into w r in place.
 
@@ -211,7 +211,7 @@ def _softmax(joint, k, w, rows, beta, top, total):
             joint[at + t] *= total[t]
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _columns(z, i, u, at, size, y, old, new, rows, width):
     """y_new = y_old + B^T z, B (4, width) a block of U from u[at] on, z of i..i+4."""
     u0, u1 = _next(u, at, width), _next(u, at + size, width)
@@ -223,7 +223,7 @@ def _columns(z, i, u, at, size, y, old, new, rows, width):
         _put(y, new + t, _plus(_plus(p, z2, u2), z3, u3))
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _corner4(x, j, m, mj, u, at, size, z, y, old, q, rows):
     """For features j..j+4 z = x - m, q += |y + B^T z|^2, B the corner of U at u[at]."""
     m0, m1, m2, m3 = _next(m, mj, FOUR)
@@ -244,7 +244,7 @@ def _corner4(x, j, m, mj, u, at, size, z, y, old, q, rows):
         q[t] += y0 * y0 + y1 * y1 + y2 * y2 + y3 * y3
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _corner2(x, j, m, mj, u, at, size, y, old, q, rows):
     """For the last two features q += |y + B^T (x - m)|^2, B the corner of U."""
     m0, m1, a0, a1, b1 = m[mj], m[mj + 1], u[at], u[at + 1], u[at + size + 1]
@@ -256,7 +256,7 @@ def _corner2(x, j, m, mj, u, at, size, y, old, q, rows):
         q[t] += y0 * y0 + y1 * y1
 
 
-@kernel
+@inner_kernel
 def _full_joint(x, rows, size, m, u, constants, c, z, y, q, joint):
     """joint_c = constant - |(x - m) U|^2 / 2, four columns of U at a time.
 
@@ -286,7 +286,7 @@ def _full_joint(x, rows, size, m, u, constants, c, z, y, q, joint):
         joint[at + t] = constant - half * q[t]
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _moments4(x, i, m, mi, r, ri, z, a, sum_x, sum_xx, at, size, rows):
     """For features i..i+4 z = x - m, a = r z, sum_x += sum a, sum_xx += sum a z^T."""
     m0, m1, m2, m3 = _next(m, mi, FOUR)
@@ -311,7 +311,7 @@ def _moments4(x, i, m, mi, r, ri, z, a, sum_x, sum_xx, at, size, rows):
     sum_xx[at + 3 * size + 3] += p33
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _moments2(x, i, m, mi, r, ri, z, sum_x, sum_xx, at, size, rows):
     """As _moments4 for the last two features, whose a nobody needs."""
     m0, m1 = m[mi], m[mi + 1]
@@ -328,7 +328,7 @@ def _moments2(x, i, m, mi, r, ri, z, sum_x, sum_xx, at, size, rows):
     sum_xx[at + size + 1] += p11
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _products(a, z, j, sum_xx, at, size, rows, width):
     """Add sum a z^T (4, width), z of features from j on, to sum_xx from `at` on."""
     zj, zero = _at(z, j), z.dtype.type(0.0)
@@ -344,7 +344,7 @@ def _products(a, z, j, sum_xx, at, size, rows, width):
     _add(sum_xx, at + 3 * size, p3)
 
 
-@kernel
+@inner_kernel
 def _full_sums(x, rows, size, m, c, r, ri, z, a, sum_x, sum_xx):
     """sum_x += sum r z, sum_xx += sum r z z^T, upper triangle.
 
@@ -365,7 +365,7 @@ def _full_sums(x, rows, size, m, c, r, ri, z, a, sum_x, sum_xx):
             _products(a, z, pair, sum_xx, at + pair, size, rows, TWO)
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _sum(values, rows):
     """Sum over the rows of a tile in float64."""
     total = 0.0
@@ -374,7 +374,7 @@ def _sum(values, rows):
     return total
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _total(r, ri, w, rows):
     """Sum of r, and the number of rows whose posterior r / w counts."""
     total, count = r.dtype.type(0.0), 0
@@ -385,7 +385,7 @@ def _total(r, ri, w, rows):
     return total, count
 
 
-@kernel
+@inner_kernel
 def _compress(x, w, r, ri, rows, size, x_kept, r_kept):
     """Copy the rows whose posterior counts; return how many to work on."""
     negligible, zero, s = r.dtype.type(NEGLIGIBLE), r.dtype.type(0.0), _at(x, 1)
@@ -404,7 +404,7 @@ def _compress(x, w, r, ri, rows, size, x_kept, r_kept):
     return rows
 
 
-@kernel(fastmath=CONTRACT)
+@inner_kernel(fastmath=CONTRACT)
 def _diag_joint(x, rows, size, m, u, parts, constants, c, q, joint):
     """joint_c = constant + sum_j part_j - ((x_j - m_j) u_j)^2 / 2 over observed j.
 
@@ -433,7 +433,7 @@ def _diag_joint(x, rows, size, m, u, parts, constants, c, q, joint):
         joint[at + t] = constant - half * q[t]
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _diag_sums(x, rows, size, m, c, r, variances, sum_x, sum_xx):
     """sum_x += sum r E[z], sum_xx += sum r E[z^2].
 
@@ -462,7 +462,7 @@ def _diag_sums(x, rows, size, m, c, r, variances, sum_x, sum_xx):
                 sum_xx[mj + 1] += r1 * variances[c, j + 1]
 
 
-@kernel
+@inner_kernel
 def _parameters(weights, means, U, variances, dtype):
     """Flat copies of a dtype, the features padded with zeros to an even number.
 
@@ -496,7 +496,7 @@ def _parameters(weights, means, U, variances, dtype):
     return m, u, parts, constants
 
 
-@kernel
+@inner_kernel
 def _add_about(sums, delta, sum_w, sx, sxx, size, dense):
     """Add sums about means to flat ones about means - delta.
 

@@ -12,7 +12,7 @@ from math import sqrt
 
 import numpy as np
 
-from skvrem.utils._jit import REDUCE, kernel
+from skvrem.utils._jit import REDUCE, inner_kernel, kernel
 
 
 @kernel
@@ -44,7 +44,7 @@ def translate(sums, delta, out):
                 out[squares + own * d + j] += cross
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _invert(covariances, c, lower, factors):
     """Set upper U with inverse(Sigma_c) = U U^T, from Sigma = L L^T: U is L^{-T}.
 
@@ -79,14 +79,16 @@ def _invert(covariances, c, lower, factors):
 
 
 @kernel
-def precisions_cholesky(covariances, factors, bad):
-    """Factors of the precisions (k, d, d), and where there are none (k,)."""
-    lower = np.empty(covariances.shape[1:])
+def precisions_cholesky(covariances, factors, bad, lower):
+    """Factors of the precisions (k, d, d), and where there are none (k,).
+
+    `lower` (d, d) is room: to make it takes long to compile.
+    """
     for c in range(len(covariances)):
         bad[c] = not _invert(covariances, c, lower, factors)
 
 
-@kernel(fastmath=REDUCE)
+@inner_kernel(fastmath=REDUCE)
 def _add(sums, c, share, reference, covariances, own):
     """Add share (S_c / N_c - delta_c delta_c^T), or its diagonal, to a covariance.
 
@@ -107,7 +109,7 @@ def _add(sums, c, share, reference, covariances, own):
             covariances[own, min(i, width - 1)] += share * (rest * width / d)
 
 
-@kernel
+@inner_kernel
 def _factor(covariances, own, reg_covar, lower, factors):
     """Regularize a covariance and set its factor; return whether there is one."""
     if covariances.ndim == 3:
@@ -125,7 +127,7 @@ def _factor(covariances, own, reg_covar, lower, factors):
     return good
 
 
-@kernel
+@inner_kernel
 def _copy(before, own, after):
     """Take over a matrix or a row: an assignment would take seconds to compile."""
     for i in range(before.shape[1]):
@@ -137,7 +139,7 @@ def _copy(before, own, after):
 
 
 @kernel
-def maximize(sums, reference, reg_covar, least, repair, before, after, left):
+def maximize(sums, reference, reg_covar, least, repair, before, after, left, lower):
     r"""M step: R of flat statistics, about a reference c.
 
     .. math:: \pi_k = N_k / \sum_l N_l, \quad \mu_k = c_k + \delta_k, \quad
@@ -148,7 +150,8 @@ def maximize(sums, reference, reg_covar, least, repair, before, after, left):
     precisions, (k, d, d) or (k, d), where an axis is of length 1 if it is shared;
     covariances are zero when they come. What the statistics of a component do not give
     stays as it was before: of one of N <= `least` all but its weight, 0, and a
-    covariance without an inverse. Such components are `left` (k,).
+    covariance without an inverse. Such components are `left` (k,). `lower` is room as
+    for `precisions_cholesky`.
 
     Returns how many, or -1 for the first one without `repair`.
     """
@@ -164,7 +167,6 @@ def maximize(sums, reference, reg_covar, least, repair, before, after, left):
         for i in range(d):
             moved = reference[c, i] + sums[k + c * d + i] / sums[c]
             means[c, i] = before[1][c, i] if left[c] else moved
-    lower = np.empty((d, d))
     for c in range(k):
         if not left[c]:
             own, share = (0, weights[c] / total) if shared else (c, 1.0)

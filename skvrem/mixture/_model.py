@@ -81,7 +81,7 @@ def precisions_cholesky(covariances):
     shape, d = covariances.shape[:-2], covariances.shape[-1]
     stack = np.ascontiguousarray(covariances, np.float64).reshape(-1, d, d)
     factors, bad = np.zeros_like(stack), np.zeros(len(stack), bool)
-    _kernels_m_step.precisions_cholesky(stack, factors, bad)
+    _kernels_m_step.precisions_cholesky(stack, factors, bad, np.empty((d, d)))
     return factors.reshape(covariances.shape), bad.reshape(shape)
 
 
@@ -166,7 +166,8 @@ class GaussianMixtureModel(Averaging):
         """Return log p(x_i, k), an array of shape (n_rows, n_components)."""
         out = np.empty((batch.n_units, len(parameters.weights)), dtype)
         weights, means, _, factors = parameters
-        of_rows = batch.rows, batch.index, batch.start, batch.stop, np.empty(0)
+        # Weights of the type that sums have: parts of the kernel are those of sums.
+        of_rows = batch.rows, batch.index, batch.start, batch.stop, batch.weight
         of_parameters = weights, means, self.by_component(factors), 1.0
         missing = means if self.missing else None
         _kernels.visit_rows(*of_rows, *of_parameters, missing, means, None, out)
@@ -190,6 +191,7 @@ class GaussianMixtureModel(Averaging):
             self._views(before),
             self._views(after),
             left,
+            np.empty((d, d)),
         )
         if n_left < 0:
             return None

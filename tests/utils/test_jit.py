@@ -194,6 +194,56 @@ def test_checksum_follows_imports():
     assert {"_kernels", "_math", "_simd", "_jit"} >= names >= {"_kernels", "_math"}
 
 
+INNER = """
+import numpy as np
+from skvrem.utils._jit import inner_kernel, kernel
+
+@inner_kernel
+def _twice(x):
+    return 2 * x
+
+@kernel
+def add_twice(x, y):
+    return _twice(x) + y
+
+@kernel
+def subtract_twice(x, y):
+    return _twice(x) - y
+"""
+RUN_INNER = """
+import sys
+from skvrem.small import _kernels
+found = getattr(_kernels, sys.argv[1])(3.0, 1.0)
+print(found, sum(_kernels._twice.stats.cache_hits.values()))
+try:
+    _kernels._twice(1.0)
+except TypeError as error:
+    print(error)
+"""
+
+
+def test_what_only_kernels_call(site, tmp_path):
+    (site / "small" / "_kernels.py").write_text(INNER)
+    variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    variables["PYTHONPATH"] = str(site.parent)
+
+    def run(name):
+        done = subprocess.run(
+            [sys.executable, "-c", RUN_INNER, name],
+            env=os.environ | variables,
+            cwd=site.parent,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    refusal = "_twice is for kernels to call."
+    assert run("add_twice") == ["7.0 0", refusal]
+    assert run("subtract_twice") == ["5.0 1", refusal]  # the inner one is kept
+    assert run("add_twice") == ["7.0 0", refusal]  # kept with the inner one in it
+
+
 # Interrupts
 
 

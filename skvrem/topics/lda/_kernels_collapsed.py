@@ -122,7 +122,9 @@ def infer_shares(
                 lengths[side] = _first_round(
                     c, words, rows, *scale, prior, before[i], *theirs, mine
                 )
-                old[at : at + K] = n[at : at + K]
+                # By slices numba would compile the message of an error, for seconds.
+                for k in range(at, at + K):
+                    old[k] = n[k]
                 if n_rounds > 1 and high > low:
                     continue
             else:
@@ -155,7 +157,8 @@ def infer_shares(
                     moved = zero
                     for k in range(K):
                         moved += abs(n[at + k] - old[at + k])
-                    old[at : at + K] = n[at : at + K]
+                    for k in range(at, at + K):
+                        old[k] = n[k]
                     if moved < tol * n_topics:
                         left[side] = 0
                 if left[side] > 0:

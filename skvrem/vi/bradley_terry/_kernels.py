@@ -171,8 +171,9 @@ def curvature_matrix(first, second, home, curvature, n_dim):
         out[a, b] -= h
         out[b, a] -= h
     if home.size:
-        out[0] = gather(first, second, home, home * curvature, n_dim)
-        out[:, 0] = out[0]
+        each = gather(first, second, home, home * curvature, n_dim)
+        for i in range(n_dim):  # numba takes seconds for an assignment of an array
+            out[0, i] = out[i, 0] = each[i]
     return out
 
 

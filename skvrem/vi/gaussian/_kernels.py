@@ -109,7 +109,9 @@ def by_covariance(root, slope):
             for c in range(b + 1, k):
                 product[a, b] -= product[a, c] * root[c, b]
             product[a, b] /= root[b, b]
-    slope[:] = product
+    for a in range(k):  # numba takes seconds for an assignment of an array
+        for b in range(k):
+            slope[a, b] = product[a, b]
 
 
 @kernel(fastmath=CONTRACT)
