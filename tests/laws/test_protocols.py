@@ -29,17 +29,23 @@ ROLES = {
 TUPLES = {"_replace", "_fields", "_asdict"}
 # Of which the page says when they are asked for.
 OPTIONAL = {
+    "at",
     "follow",
+    "joined",
+    "know",
     "left_to_gain",
     "longest_step",
     "may_end",
     "most_left",
     "norm",
     "pack",
+    "parted",
     "recentre",
     "renewed",
     "reseed",
     "rounding",
+    "rounds",
+    "seen",
     "slack",
     "spent",
     "surrogate",
