@@ -165,13 +165,14 @@ class RowSweeps(_SweptModel):
         self.n_rows = int(data.rows.bounds[-1])
         self.weight_scale = self.n_rows / data.total_weight
         self.messages = None  # those of the work
+        self.far = data.remote
 
     def _take(self, of_rows):
         rows, chain, states, self.n_derived, self.n_parts, self.constants = of_rows
         self.parts = *rows, *chain, *states
 
     def __getstate__(self):
-        away = {"data": None, "parts": None} if self.data.remote else {}
+        away = {"data": None, "parts": None} if self.far else {}
         return vars(self) | away
 
     @property
@@ -187,7 +188,7 @@ class RowSweeps(_SweptModel):
         """Make a full E step at a point; return it, its mean, and all messages."""
         mean = self.model.mean(point, self.data)
         point = point._replace(statistics=mean)
-        return point, mean, None if self.data.remote else self._messages(point)
+        return point, mean, None if self.far else self._messages(point)
 
     def _messages(self, point):
         """Return messages and posteriors at a point, by row."""
@@ -210,7 +211,7 @@ class RowSweeps(_SweptModel):
     def open(self, anchor):
         """Return what a sweep from an anchor moves."""
         work = SweepState(anchor, self._free(anchor.point))
-        if self.data.remote:
+        if self.far:
             work.lipschitz = self.lipschitz.copy()
         elif self.partial:
             alpha, beta, *posteriors = work.messages
@@ -250,7 +251,7 @@ class RowSweeps(_SweptModel):
     def close(self, work):
         """Return the point that a sweep has led to."""
         work.u = work.u[: self.model.n_parameters()]
-        if self.data.remote:
+        if self.far:
             self.lipschitz = work.lipschitz
         return super().close(work)
 
