@@ -22,7 +22,7 @@ class Visiting:
     model: Any
     visits: Callable[..., Any]
     estimate: Callable[..., Any]
-    partition: Any
+    partition: Any = None  # of solvers that visit none
     passes: float
     unit_step = False
     noisy = False
