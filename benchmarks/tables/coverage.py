@@ -110,7 +110,7 @@ def components(run, n, d, k):
     def simulate(rng):
         W = rng.normal(size=(k, d))
         X = rng.normal(size=(n, k)) @ W + 0.7 * rng.normal(size=(n, d))
-        model = BayesianPPCA(k, random_state=0).fit(X)
+        model = BayesianPPCA(k, prior_scale=1.0, random_state=0).fit(X)
         u, _, v = np.linalg.svd(model.components_ @ W.T)
         alone = model.posterior_.scale.reshape(k, d)
         found = {"loadings": model.components_std_, "of independent loadings": alone}

@@ -410,7 +410,7 @@ class SBMLogisticRegression(
         entries = row_entries(data)
         sample_rows = curvature_rows(model.curvature, *shape, rows, entries)
         result = solvers.run(
-            replace(model, sample_rows=sample_rows),
+            replace(model, sample_rows=sample_rows, newton=False),
             solvers.QuasiNewton(tol),
             sample,
             model.start(Parameters(np.zeros(shape))),

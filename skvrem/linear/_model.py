@@ -32,8 +32,9 @@ from skvrem.utils._tiles import tiles
 
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
-# Mean curvature, a row, that coordinates without a ridge have at least in a metric.
-LEAST_CURVATURE = 1e-6
+# Mean curvature, a row, that coordinates without a ridge have at least in a metric: a
+# matrix sees directions that its parts do not.
+LEAST_CURVATURE, LEAST_OF_MATRICES = 1e-6, 1e-12
 
 
 class Parameters(NamedTuple):
@@ -145,6 +146,9 @@ class LogisticModel:
         That many.
     metric_cost : float
         The time that this takes, in passes for the gradient.
+    newton : bool
+        It is the Hessian itself, of all rows, and next to nothing to take: it is taken
+        anew as soon as it does not do.
     online : Online or None
         For the stochastic solver.
     rounding : float
@@ -164,6 +168,7 @@ class LogisticModel:
     every: bool = True
     sample_rows: int = 0
     metric_cost: float = 0.0
+    newton: bool = False
     online: Online | None = None
     rounding: float = 0.0
     center: np.ndarray | None = None
@@ -255,6 +260,13 @@ class LogisticModel:
         stop = start + -(-(stop - start) // thin)
         for tile, where in self._tiles(batch, start, stop):
             y, weight = batch.targets[where], _weight(batch, where)
+            if self.curvature.kind == "joint" and self.kind == "hessian":
+                Z = tile.times(theta)
+                P = np.empty(Z.shape)
+                _kernels.probabilities(Z, P)
+                factor = weight if weight.size else 1.0
+                self.curvature.add_joint(tile, P, factor, out)
+                continue
             weights = self._row_weights(tile.times(theta), y, weight)
             self.curvature.add(tile, weights, out, y)
         out *= thin
@@ -466,7 +478,9 @@ class LogisticModel:
         (curvature,) = sample.chunks().sum(partial(self._taken, point))
         curvature /= max(sample.total_weight, np.finfo(float).tiny)
         # Where all rows are far on their side, a free intercept has no curvature left.
-        ridge = np.where(self.ridge > 0.0, self.ridge, LEAST_CURVATURE)
+        whole = self.curvature.kind in ("gram", "joint")
+        least = LEAST_OF_MATRICES if whole else LEAST_CURVATURE
+        ridge = np.where(self.ridge > 0.0, self.ridge, least)
         return (
             point._replace(metric=self.curvature.metric(curvature, ridge)),
             sample.n_units / data.n_units,

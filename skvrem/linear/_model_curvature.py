@@ -7,8 +7,9 @@ for two classes) a curvature is one of
     a Gram matrix for each column, :math:`S_j = \sum_i w_{ij} x_i x_i^T`, of shape
     (k, p, p): the diagonal blocks of a Hessian; or one for all columns, (1, p, p).
 "joint"
-    one matrix for all parameters, (k, p, k, p), of stars: a row of class y adds
-    :math:`\sum_{j \ne y} w_{ij}\, l_j l_j^T \otimes x_i x_i^T`,
+    one matrix for all parameters, (k, p, k, p): the Hessian,
+    :math:`\sum_i w_i (\mathrm{diag}(p_i) - p_i p_i^T) \otimes x_i x_i^T`, or of stars:
+    a row of class y adds :math:`\sum_{j \ne y} w_{ij}\, l_j l_j^T \otimes x_i x_i^T`,
     :math:`l_j = e_y - e_j`.
 "diagonal"
     their diagonals only, (p, k) or (p, 1).
@@ -28,7 +29,9 @@ from scipy.linalg import cholesky, eigh
 from scipy.linalg.lapack import dpotrs
 
 # Relative to the diagonal: makes the factor of a singular matrix exist.
-JITTER = 1e-10
+JITTER = 1e-13
+# Of a sketch: what is less than this share of the largest is rounding.
+SMALL = 1e-10
 
 
 class Curvature:
@@ -66,7 +69,7 @@ class Curvature:
     def add(self, tile, weight, out, y=None):
         """Add the rows of a tile with weights (m, columns), all of them positive.
 
-        "joint" has to know their classes y (m,).
+        "joint" of stars has to know their classes y (m,).
         """
         if self.kind == "gram":
             for column in range(self.columns):
@@ -94,6 +97,17 @@ class Curvature:
             gram[:] = 0.0
             tile.take(rows).add_gram(weight[rows, np.where(y[rows] == a, b, a)], gram)
             out[a, :, a] += gram
+            out[b, :, b] += gram
+            out[a, :, b] -= gram
+            out[b, :, a] -= gram
+
+    def add_joint(self, tile, probabilities, weight, out):
+        """Add the Hessian of the rows of a tile, with probabilities (m, columns)."""
+        gram = np.empty((self.shape[1],) * 2)
+        for a, b in combinations(range(self.columns), 2):
+            gram[:] = 0.0
+            tile.add_gram(weight * probabilities[:, a] * probabilities[:, b], gram)
+            out[a, :, a] += gram  # what is p_a (1 - p_a) in all
             out[b, :, b] += gram
             out[a, :, b] -= gram
             out[b, :, a] -= gram
@@ -193,7 +207,7 @@ class LowRankMetric:
     def __init__(self, diagonal, sketch, omega, ridge):
         # Nyström: S = B B^T with B = Y (omega^T Y)^{-1/2}; its SVD gives V and S.
         values, vectors = eigh(omega.T @ sketch, check_finite=False)
-        keep = values > JITTER * max(values[-1], np.finfo(float).tiny)
+        keep = values > SMALL * max(values[-1], np.finfo(float).tiny)
         B = sketch @ (vectors[:, keep] / np.sqrt(values[keep]))
         left, singular, _ = np.linalg.svd(B, full_matrices=False)
         keep = singular > 0.0
@@ -201,7 +215,7 @@ class LowRankMetric:
         # The rest of the diagonal, which Nyström leaves positive but for rounding.
         rest = diagonal - np.einsum("rp,r,rp->p", self.V, self.S, self.V)
         D = np.maximum(rest, 0.0) + ridge
-        floor = JITTER * np.where(diagonal > 0.0, diagonal, 1.0)
+        floor = SMALL * np.where(diagonal > 0.0, diagonal, 1.0)
         self.inverse = 1.0 / np.maximum(D, floor)
         inner = (self.V * self.inverse) @ self.V.T
         inner.flat[:: len(inner) + 1] += 1.0 / self.S

@@ -10,6 +10,8 @@ from skvrem.linear._model_curvature import Curvature
 
 # One matrix for all classes, of so many parameters, is factored in a block's time.
 JOINT_PARAMETERS = 1000
+# The Hessian of all classes, where it costs so few products: next to nothing.
+JOINT_PRODUCTS = 3e7
 # Matrices of more features take longer to factor than they save.
 MOST_FEATURES = 2000
 # All matrices of a curvature together.
@@ -153,7 +155,8 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
         data,
         own=not plain or kind == "hessian",
         stream=stream,
-        joint=kind == "star",
+        joint=kind == "star"
+        or (kind == "hessian" and not stream and _is_small(p, k, data)),
     )
     gram = curvature.kind in ("gram", "joint")
     # Steps of the whole bound need no check; those of a part of it are searched.
@@ -185,7 +188,7 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
         online=online,
         rounding=float(np.finfo(rows.dtype).eps),
         center=center,
-        **_cost(curvature, p, k, data),
+        **_cost(curvature, kind, p, k, data),
     )
     made, steps = solvers.QuasiNewton(estimator.tol), ONE
     if accelerated:
@@ -201,10 +204,11 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
         made = solvers.QuasiNewton(estimator.tol, memory=0)
     if (majorizes or solver == "svrg") and estimator.curvature == "auto":
         # Where the bound is loose, the accelerated steps go on.
-        own = choose_curvature(estimator, p, k, data, own=True)
-        if own.kind == "gram":
+        joint = _is_small(p, k, data)
+        own = choose_curvature(estimator, p, k, data, own=True, joint=joint)
+        if own.kind in ("gram", "joint"):
             changes = {"curvature": own, "kind": "hessian", "every": False}
-            closer = replace(model, **changes, **_cost(own, p, k, data))
+            closer = replace(model, **changes, **_cost(own, "hessian", p, k, data))
             # Derivatives of tol are what a gain of about its square leaves.
             window = SVRG_WINDOW if solver == "svrg" else 1
             slow = solvers.WhenSlow(min(estimator.tol, estimator.tol**2), window)
@@ -214,8 +218,14 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
     return model, solvers.Plan(solver, made, steps, n_blocks)
 
 
-def _cost(curvature, p, k, data):
-    """From how many rows a curvature is taken, and in how many passes."""
+def _is_small(p, k, data):
+    """Whether the Hessian of all classes at once costs next to nothing."""
+    products = data.n_units * k * k * p * p / 2.0 + (k * p) ** 3 / 3.0
+    return products <= JOINT_PRODUCTS
+
+
+def _cost(curvature, kind, p, k, data):
+    """From how many rows a curvature is taken, in how many passes, if it is exact."""
     entries, n_rows = row_entries(data), data.n_units
     rows = curvature_rows(curvature, p, k, n_rows, entries)
     if curvature.kind == "gram":
@@ -224,4 +234,12 @@ def _cost(curvature, p, k, data):
         passes = rows * entries * curvature.columns / (n_rows * k * speed)
     else:
         passes = rows / n_rows
-    return {"sample_rows": rows, "metric_cost": passes}
+    exact = curvature.kind == "joint" or (curvature.kind == "gram" and k == 1)
+    return {
+        "sample_rows": rows,
+        "metric_cost": passes,
+        "newton": exact
+        and kind == "hessian"
+        and rows >= n_rows
+        and _is_small(p, k, data),
+    }

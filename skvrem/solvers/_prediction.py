@@ -18,6 +18,9 @@ TINY, TINY_RATE = 1e-6, 1e-3
 # A solver has stalled where so many epochs together gain less than this share of what
 # it predicts and of the tolerance.
 FLAT, LITTLE = 5, 0.01
+# What a decrease of an exact objective tells of its rounding: what may be left is less
+# than so many times the changes of the epochs around it.
+NOISE = 10.0
 # Changes of an objective that are its own rounding, in units of its last place.
 ROUNDING = 64.0
 
@@ -131,6 +134,9 @@ class GainPrediction:
             if math.isinf(self.left) and abs(self.gains[-1]) < TINY * self.tol:
                 # At the end, where gains are rounding, they need not fall.
                 self.left = abs(self.gains[-1]) / TINY_RATE
+            if solver.exact and min(self.gains[-FLAT:], default=0.0) < 0.0:
+                # Steps that climb went down: by rounding, which the gains then are.
+                self.left = min(self.left, NOISE * max(map(abs, self.gains[-FLAT:])))
             hidden = self.left == 0.0 and solver.exact
         else:
             needed = solver.confirms

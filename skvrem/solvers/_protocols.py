@@ -197,6 +197,8 @@ class Climbing(Model, Protocol):
 
     #: Time that a new metric takes, in passes for the gradient.
     metric_cost: float
+    #: The metric is the curvature, and costs next to nothing. Only where it can be.
+    newton: bool
     #: How far a step may move a parameter. Only where there is a limit.
     longest_step: float
     #: Error of the objective, as a share of it, by the rows' own precision. Only where

@@ -218,7 +218,9 @@ class Run:
         elif stopped:
             self.reason = "callback"
         elif stalled:
-            self.reason = "stalled"
+            # Where steps no longer gain, their own prediction is all that is left.
+            known = self.solver.exact and self.prospect.left < self.tol
+            self.reason = "tol" if known and still else "stalled"
 
     def result(self):
         """End the fit and return what it has come to.

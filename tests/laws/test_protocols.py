@@ -37,6 +37,7 @@ OPTIONAL = {
     "longest_step",
     "may_end",
     "most_left",
+    "newton",
     "norm",
     "pack",
     "parted",

@@ -8,7 +8,13 @@ from scipy.special import expit, log_softmax, logsumexp, softmax
 
 from skvrem.data import as_source
 from skvrem.linear import _kernels, bound
-from skvrem.linear._model_curvature import JITTER, Curvature, Factor, LowRankMetric
+from skvrem.linear._model_curvature import (
+    JITTER,
+    SMALL,
+    Curvature,
+    Factor,
+    LowRankMetric,
+)
 from skvrem.utils._tiles import tiles
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -315,6 +321,20 @@ def test_metrics_solve(sparse, kind, rng):
 
 
 @SPARSE
+def test_the_hessian_of_all_classes(sparse, rng):
+    tile, rows = tile_and_rows(rng, sparse, np.float64, True, True)
+    (m, p), k = rows.shape, 3
+    P, weight = softmax(rng.normal(size=(m, k)), axis=1), rng.uniform(size=m)
+    curvature = Curvature("joint", p, k)
+    sums = curvature.zeros()
+    curvature.add_joint(tile, P, weight, sums)
+    expected = np.zeros((k * p, k * p))
+    for q, w, x in zip(P, weight, rows, strict=True):
+        expected += w * np.kron(np.diag(q) - np.outer(q, q), np.outer(x, x))
+    np.testing.assert_allclose(sums.reshape(k * p, -1), expected, atol=1e-12)
+
+
+@SPARSE
 def test_a_joint_metric_solves(sparse, rng):
     tile, rows = tile_and_rows(rng, sparse, np.float64, True, True)
     (m, p), k = rows.shape, 3
@@ -375,7 +395,7 @@ def test_a_sketch_of_more_than_the_rank(rng):
     exact = np.linalg.solve(gram + np.diag(ridge), V)
     np.testing.assert_allclose(metric.solve(V), exact, rtol=1e-7)
     metric = LowRankMetric(np.diag(gram), gram @ omega, omega, np.zeros(6))
-    floor = JITTER * np.where(np.arange(6) > 0, np.diag(gram), 1.0)
+    floor = SMALL * np.where(np.arange(6) > 0, np.diag(gram), 1.0)
     assert (metric.inverse * floor <= 1.0 + 1e-12).all()
     assert np.isfinite(metric.solve(V)).all()
 
@@ -387,7 +407,7 @@ def test_a_factor_of_a_singular_matrix():
     assert np.isfinite(solution).all() and solution[2] == 0.0
 
 
-@pytest.mark.parametrize(("excess", "times"), [(0.0, 0), (3e-9, 1), (2e-7, 2)])
+@pytest.mark.parametrize(("excess", "times"), [(0.0, 0), (3e-12, 1), (2e-10, 2)])
 def test_a_factor_adds_no_more_than_it_must(excess, times):
     """To a diagonal of ones, where rounding has left a matrix indefinite."""
     matrix = np.array([[4.0, 2.0 * (1.0 + excess)], [2.0 * (1.0 + excess), 1.0]])

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import log_softmax
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, SGDClassifier
@@ -185,6 +186,37 @@ def test_few_rows_that_are_soon_far_on_their_side(n, d, C, seed):
     assert ours.converged_
     ours, theirs = ours.decision_function(X), theirs.decision_function(X)
     np.testing.assert_allclose(ours, theirs, rtol=1e-2)
+
+
+@pytest.mark.parametrize("seed", [1, 4, 10])
+def test_few_rows_of_many_classes_far_from_zero(seed):
+    """Matrices of the classes one by one are far from the Hessian, old ones too."""
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(11, 5)) + 1e4) * (rng.uniform(size=(11, 5)) < 0.5)
+    X, y = sp.csr_matrix(X), np.arange(11) % 5
+    model = SBMLogisticRegression().fit(X, y)
+    twin = LogisticRegression(solver="newton-cg", tol=1e-9, max_iter=5000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        twin.fit(X.toarray(), y)
+    Z = log_softmax(twin.decision_function(X.toarray()), axis=1)
+    best = 0.5 * np.square(twin.coef_).sum() - Z[np.arange(11), y].sum()
+    assert model.converged_
+    assert -model.objective_ < best / 11 + 1e-6
+
+
+@pytest.mark.parametrize("size, shape, C, seed", [
+    (1e8, (200, 3), 1.0, 0), (10.0, (6, 200), 1e4, 1)
+])  # fmt: skip
+def test_a_fit_that_rounding_ends_has_converged(size, shape, C, seed):
+    """Derivatives of large float32 rows are never as small as tol."""
+    rng = np.random.default_rng(seed)
+    X = size * rng.normal(size=shape)
+    y = (X[:, 0] > 0).astype(int)
+    model = SBMLogisticRegression(C=C).fit(X.astype(np.float32), y)  # no warning
+    assert model.converged_
+    best = SBMLogisticRegression(C=C, tol=1e-12, max_iter=5000).fit(X, y)
+    assert model.objective_ > best.objective_ - 1e-6
 
 
 def test_rows_enough_for_a_start_on_a_sample():

@@ -121,7 +121,9 @@ def dense_bound(X, mean, scale, noise, prior_scale=1.0):
 
 def test_bound_is_the_highest():
     X = rows(30, 2, 1)
-    model = BayesianPPCA(1, noise_variance=0.4, n_draws=400, tol=1e-8, random_state=0)
+    model = BayesianPPCA(
+        1, prior_scale=1.0, noise_variance=0.4, n_draws=400, tol=1e-8, random_state=0
+    )
     model.fit(X)
     q = model.posterior_
     found = dense_bound(X, q.mean, q.scale, 0.4)
@@ -148,7 +150,9 @@ def test_evidence_is_above_the_bound():
     value = -0.5 * (2 * np.log(2 * np.pi) + np.linalg.slogdet(C)[1] + misfit)
     log_joint = 30 * value - 0.5 * (W**2).sum(axis=1) - np.log(2 * np.pi)
     evidence = np.logaddexp.reduce(log_joint) + 2.0 * np.log(grid[1] - grid[0])
-    model = BayesianPPCA(1, noise_variance=0.4, n_draws=100, random_state=0).fit(X)
+    model = BayesianPPCA(
+        1, prior_scale=1.0, noise_variance=0.4, n_draws=100, random_state=0
+    ).fit(X)
     assert np.log(2.0) < evidence - model.elbo_ < np.log(2.0) + 0.2
 
 
@@ -235,6 +239,17 @@ def test_prior_shrinks_where_rows_are_few():
         for s in (0.1, 1.0, 10.0)
     ]
     assert lengths[0].sum() < lengths[1].sum() < lengths[2].sum()
+
+
+@pytest.mark.parametrize("size", [1e-4, 255.0, 1e6])
+def test_the_prior_has_the_units_of_the_features(size):
+    """Loadings of one that is narrow for the rows are nothing but noise."""
+    X = rows()
+    one, other = (BayesianPPCA(2, random_state=0).fit(s * X) for s in (1.0, size))
+    assert other.prior_scale_ == pytest.approx(size * np.sqrt(X.var(axis=0).mean()))
+    np.testing.assert_allclose(other.components_, size * one.components_, rtol=1e-4)
+    shift = X.shape[1] * np.log(size)
+    assert other.score(size * X) == pytest.approx(one.score(X) - shift, abs=1e-4)
 
 
 def test_summary(fitted):
@@ -360,7 +375,9 @@ def test_a_bad_batch_leaves_no_trace():
 def test_deviations_are_of_all_loadings_together(learned):
     X = rows(40, 5, 2)
     noise = "learn" if learned else 0.8
-    model = BayesianPPCA(2, noise_variance=noise, random_state=0).fit(X)
+    model = BayesianPPCA(2, prior_scale=1.0, noise_variance=noise, random_state=0).fit(
+        X
+    )
     W, n = model.components_.ravel(), len(X)
 
     def log_posterior(at):

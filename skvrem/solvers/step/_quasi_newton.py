@@ -64,6 +64,7 @@ class QuasiNewton(Batch):
         super().start(model, data, rng)
         self.data, self.rng = data, rng
         self.longest = getattr(model, "longest_step", math.inf)
+        self.newton = getattr(model, "newton", False)
         self.pairs: deque = deque(maxlen=self.memory)
         self.predictions = []
         self.age, self.oldest = 0, STEPS_BETWEEN
@@ -112,15 +113,23 @@ class QuasiNewton(Batch):
         """Return the anchor with what its direction is to gain, and the passes made."""
         self.gradient = self.model.gradient(anchor.point, anchor.mean)
         cost = self._renew(anchor)
+        self._predict()
+        if self.newton and self.age and self.prediction < self.tol:
+            # An old curvature may not see what is left.
+            cost += self._take(anchor.point)
+            self._predict()
         if cost:
             anchor = anchor._replace(point=self.point)
-        self.direction = self._direction()
-        self.prediction = 0.5 * float(self.gradient @ self.direction)
         self.predictions.append(self.prediction)
         left = math.nan
         if self.trusted:
             left = self.prediction / (1.0 - mean_rate(self.predictions))
         return anchor._replace(predicted_gain=left), cost
+
+    def _predict(self):
+        """Find the direction, and what it is to gain."""
+        self.direction = self._direction()
+        self.prediction = 0.5 * float(self.gradient @ self.direction)
 
     def _step(self, before):
         """Return the anchor at the end of a step that gains enough, and its passes.
@@ -161,17 +170,25 @@ class QuasiNewton(Batch):
     def _renew(self, anchor):
         """Take the curvature anew where progress is slow; return the passes spent."""
         self.point = anchor.point
-        if self.age < self.oldest or not self._is_worth_a_metric():
+        least = 2 if self.newton else self.oldest
+        if self.age < least or not self._is_worth_a_metric():
             return 0.0
-        self.point, cost = self.model.recondition(anchor.point, self.data, self.rng)
-        self.oldest *= 2
+        return self._take(anchor.point)
+
+    def _take(self, point):
+        """Take the curvature of a point; return the passes spent."""
+        self.point, cost = self.model.recondition(point, self.data, self.rng)
+        if self.newton:
+            self.pairs.clear()  # of curvatures that have been
+        else:
+            self.oldest *= 2
         self.age = 0
         return cost
 
     def _is_worth_a_metric(self):
         """Whether a new curvature saves more steps than it costs."""
         before, now = self.predictions[-2:]
-        if not before > now > SLOW * before:
+        if self.newton or not before > now > SLOW * before:
             return now > SLOW * before  # not even that: the metric is no good
         decades = math.log(max(now, self.tol) / max(self.tol, 1e-16))
         saved = decades / math.log(before / now) + decades / math.log(GOOD_RATE)

@@ -26,6 +26,7 @@ from skvrem.utils._reports import (
     with_callbacks,
 )
 from skvrem.utils._validation import (
+    among,
     check_block,
     check_columns_of,
     check_magnitude,
@@ -89,8 +90,9 @@ class BayesianPPCA(
     ----------
     n_components : int, default=2
         Columns of W.
-    prior_scale : float, default=1.0
+    prior_scale : float or "auto", default="auto"
         Standard deviation of loadings before any data, in the units of the features.
+        "auto" is the root of their mean variance.
     noise_variance : float or "learn", default="learn"
         :math:`\lambda^2`. "learn" takes that of the highest bound.
     n_draws : int or "auto", default="auto"
@@ -122,6 +124,8 @@ class BayesianPPCA(
     mean_ : ndarray of shape (n_features,)
         Mean of the rows.
     noise_variance_ : float
+    prior_scale_ : float
+        Standard deviation of loadings before any data, given or of the features.
     posterior_ : MeanField
         The independent Gaussians of the bound, in the order of
         ``components_.ravel()``: ``mean``, ``scale``, ``sample``, ``logpdf``.
@@ -176,7 +180,7 @@ class BayesianPPCA(
         self,
         n_components: int = 2,
         *,
-        prior_scale: float = 1.0,
+        prior_scale: float | Literal["auto"] = "auto",
         noise_variance: float | Literal["learn"] = "learn",
         n_draws: int | Literal["auto"] = "auto",
         max_iter: int = 500,
@@ -199,6 +203,8 @@ class BayesianPPCA(
 
     def _check_parameters(self):
         scales = dict.fromkeys(("prior_scale", "noise_variance"), SCALES)
+        if among(self.prior_scale, ("auto",)):
+            scales["prior_scale"] = None
         check_parameters(self, n_draws={"least": 2}, **scales)
         if self.n_draws != "auto" and self.n_draws % 2:
             raise ValueError(
@@ -301,7 +307,10 @@ class BayesianPPCA(
         if self.n_draws != "auto":
             n_pairs = self.n_draws // 2
         draws = check_random_state(self.random_state).standard_normal((n_pairs, d, k))
-        learn, scale = self.noise_variance == "learn", float(self.prior_scale)
+        learn, scale = self.noise_variance == "learn", self.prior_scale
+        if among(scale, ("auto",)):
+            scale = np.sqrt(moments.trace / d)
+        scale = float(scale)
         model = PPCAModel(moments, scale, learn, draws)
 
         def describe(point, objective):
@@ -313,6 +322,7 @@ class BayesianPPCA(
                 "elbo_se_": float(bound.error),
                 "objective_": float(bound.objective),
                 "n_samples_seen_": n_rows,
+                "prior_scale_": scale,
                 "_moments": known,
                 "_learned": learn,
             }
@@ -398,7 +408,7 @@ class BayesianPPCA(
         if q.n_dim > MOST_LOADINGS:
             return None
         moments, noise = SecondMoments(*self._moments), self.noise_variance_
-        W, scale = q.mean.reshape(k, d).T, float(self._of_fit.prior_scale)
+        W, scale = q.mean.reshape(k, d).T, self.prior_scale_
         root = joint_root(moments, W, noise, scale, self._learned)
         return root.reshape(d, k, -1).swapaxes(0, 1).reshape(k * d, -1)
 
