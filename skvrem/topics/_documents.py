@@ -328,8 +328,13 @@ def as_documents(X, sample_weight=None, dtype=np.float64):
     if not _is_canonical(X):  # the order of its words is not a document's
         X = X.copy()
         X.sum_duplicates()
-    if X.nnz and not X.data.all():
+    dtype = np.dtype(dtype)
+    narrow = X.data.dtype.kind == "f" and X.data.dtype.itemsize > dtype.itemsize
+    # What kernels would see as nothing is nothing.
+    least = np.finfo(dtype).smallest_subnormal if narrow else 0
+    if X.nnz and (X.data.min() < least if narrow else not X.data.all()):
         X = X.copy()
+        X.data[X.data < least] = 0
         X.eliminate_zeros()
     weight = np.empty(0) if sample_weight is None else np.asarray(sample_weight, float)
-    return DocumentSource(X, read_only(weight), np.dtype(dtype))
+    return DocumentSource(X, read_only(weight), dtype)

@@ -468,3 +468,18 @@ def test_unfitted_use_says_so(kind):
             getattr(make(kind), method)()
     with pytest.raises(NotFittedError):
         make(kind).relabel([0])
+
+
+@pytest.mark.parametrize("estimator", [TemperedLDA, VRPLSA])
+def test_counts_that_round_to_nothing_are_none(estimator, rng):
+    """A document of float64 counts too small for a model in float32 is empty."""
+    X = rng.poisson(1.0, size=(30, 12)).astype(np.float32)
+    model = estimator(3, random_state=0).fit(X)
+    tiny = np.zeros((3, 12))
+    tiny[0, 3:5], tiny[1] = 1e-300, X[1]
+    tiny[1, 0] = 1e-60
+    before = tiny.copy()
+    shares = model.transform(tiny)
+    np.testing.assert_array_equal(shares[0], shares[2])
+    assert np.isfinite(shares).all()
+    np.testing.assert_array_equal(tiny, before)
