@@ -19,7 +19,7 @@ RUN_ROWS = 16
 CALL_ENTRIES = 1 << 24
 # Epochs at most, the first that may be slow, and what share of the squared gradient an
 # epoch may leave before steps on all rows are better.
-MOST_EPOCHS, FIRST, SLOW = 30, 3, 0.65
+MOST_EPOCHS, FIRST, SLOW = 30, 3, 0.85
 # The stand-in for the ridge of a free intercept, as a share of its curvature.
 SOFT = 0.03
 
