@@ -212,7 +212,7 @@ def test_a_fit_that_rounding_ends_has_converged(size, shape, C, seed):
     """Derivatives of large float32 rows are never as small as tol."""
     rng = np.random.default_rng(seed)
     X = size * rng.normal(size=shape)
-    y = (X[:, 0] > 0).astype(int)
+    y = np.arange(len(X)) % 2 if len(X) < 10 else (X[:, 0] > 0).astype(int)
     model = SBMLogisticRegression(C=C).fit(X.astype(np.float32), y)  # no warning
     assert model.converged_
     best = SBMLogisticRegression(C=C, tol=1e-12, max_iter=5000).fit(X, y)
