@@ -179,8 +179,8 @@ class VRGaussianMixture(
     Missing values (NaN) are taken as missing at random and integrated out with
     "diag" and "spherical" covariances. A component that loses its rows, or whose
     covariance degenerates, is re-seeded where the density is lowest. An X that is not
-    C-contiguous is copied once. From a dask array only statistics are fetched by full
-    passes, which is what "auto" then makes; the other solvers fetch a block at a time.
+    C-contiguous is copied once. Blocks of a dask array are evaluated where they lie:
+    only statistics are fetched, and "auto" makes full passes.
 
     References
     ----------

@@ -299,8 +299,11 @@ class GaussianMixtureModel(Averaging):
     def n_degenerate(self, point, data):
         """Return how many components have too few rows.
 
-        Their likelihood is high for no structure of the data.
+        Their likelihood is high for no structure of the data, but of a covariance that
+        all share.
         """
+        if self.covariance_type == "tied":
+            return 0
         fewest = self.fewest_rows(data.n_features)
         return int((point.parameters.weights * data.n_units < fewest).sum())
 
