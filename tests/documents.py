@@ -54,7 +54,7 @@ def batch_of_documents(dtype, weighted=False, n_words=20):
     weight = rng.uniform(0.5, 2.0, 10) if weighted else None
     data = as_documents(sp.csr_array(X), weight, dtype)
     ids = np.arange(10, dtype=np.int32)[::-1]
-    return data._compact(ids, 0)
+    return data.compact(ids, 0)
 
 
 def dense_counts(batch):

@@ -362,7 +362,8 @@ def _parts(argument):
         yield np.array("None")
         return
     if not hasattr(argument, "shape"):
-        argument = np.asarray(argument, dtype=None if np.ndim(argument) else object)
+        values = np.asarray(argument)
+        argument = values if values.ndim else np.asarray(argument, dtype=object)
     yield np.array(repr(tuple(argument.shape)))
     if hasattr(argument, "dask") or not argument.shape:
         return  # no values without computing them

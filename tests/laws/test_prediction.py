@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skvrem.solvers import Batch
-from skvrem.solvers._prediction import Prospect, left_to_gain, mean_rate
+from skvrem.solvers._prediction import GainPrediction, left_to_gain, mean_rate
 from skvrem.solvers._protocols import Anchor
 
 
@@ -58,7 +58,7 @@ def test_rates_of_predictions():
 @pytest.mark.parametrize(("noise", "ends"), [(1e-8, True), (1e-2, False)])
 def test_an_exact_objective_that_falls_is_at_its_rounding(noise, ends):
     """Gains that need not fall any more are as much as may be left."""
-    prospect, solver = Prospect(tol=1e-3), Batch()
+    prospect, solver = GainPrediction(tol=1e-3), Batch()
     for gain in (1.0, noise, -noise / 2.0, noise, -noise, noise):
         anchor = Anchor(None, -5.0, 1.0, None)
         prospect.see(anchor, gain, solver, lambda anchor: True)

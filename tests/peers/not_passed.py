@@ -114,7 +114,6 @@ NOT_PASSED = {
         ],
         TOL: [
             "test_consistency_path",
-            "test_logistic_glmnet",
         ],
         ONE_SOLVER: ["test_newton_cholesky_fallback_to_lbfgs"],
         ANEW: ["test_warm_start_newton_solver"],

@@ -29,7 +29,7 @@ def make(dtype=np.float64, k=3, weighted=False, documents=None, seed=0):
     weight = rng.uniform(0.5, 2.0, 10) if weighted else None
     data = as_documents(sp.csr_array(X), weight, dtype)
     ids = np.arange(10)[::-1] if documents is None else np.array(documents)
-    batch = data._compact(ids.astype(np.int32), 0)
+    batch = data.compact(ids.astype(np.int32), 0)
     phi = rng.dirichlet(np.full(20, 0.5), size=k).T
     theta = rng.dirichlet(np.full(k, 0.7), size=10)
     return batch, phi, theta, rng.uniform(0.1, 1.0, k)
