@@ -190,7 +190,8 @@ def open_blocks(estimator, X, y, sample_weight, groups, lengths, state_labels):
     some = [look is not None for look in looks]
     missing = [None]
     nothing = all(look.facts.values.count.min() == look.facts.n_rows for look in seen)
-    if not nothing or type(emission).check is not Emission.check:
+    any_value = emission.support is None and type(emission).check is Emission.check
+    if not (nothing and any_value):
         check = partial(_missing, opener, emission)
         missing = _everywhere(laid, check, some)
     missing = [own for own in missing if own is not None]

@@ -60,9 +60,7 @@ def take_sample(model, data, rng):
     picked = np.concatenate([np.arange(a, b) for a, b in runs])
     edges = np.cumsum([0] + [b - a for a, b in runs])[:-1]
     known = None if rows.labels is None else rows.labels[picked]
-    # Of blocks that lie elsewhere nobody has seen all rows: a bad one is named later.
-    with np.errstate(invalid="ignore", divide="ignore"):
-        Z = emission.start_columns(np.asarray(rows.X[picked], np.float64))
+    Z = emission.start_columns(np.asarray(rows.X[picked], np.float64))
     most = len(Z) // (4 * emission.n_states_)
     window = max(1, min(emission.window, most)) if known is None else 1
     first = np.arange(0, len(Z), window)
