@@ -1,6 +1,7 @@
 """Sweeps over rows that lie elsewhere: a point goes from block to block."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Journeys:
         #: step of an epoch has the same part in the mean, whatever the blocks' sizes.
         shares = zip(sizes, self.steps, strict=True)
         self.n_rows = [size * sum(self.steps) / own for size, own in shares]
-        self.table = None
+        self.table: Any = None
 
     def know(self, anchor):
         """Return what is known of all rows at an anchor; what of each stays there."""
@@ -54,9 +55,8 @@ class Journeys:
         change : NamedTuple or None
             By how much "saga" changes what is known of all rows.
         """
-        table, fresh = self.table, None
-        if known is not None:
-            fresh = list(table)
+        table = self.table
+        fresh: Any = None if known is None else list(table)
         n_steps = n_rejected = 0
         change, size = None, 1.0
         for visit in self.partition.shuffled(rng):

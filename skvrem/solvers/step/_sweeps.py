@@ -108,11 +108,14 @@ class Sweeps:
             self.known = None  # free to go
             self.known = self._know(anchor, rng)
             passes += model.known_passes
-        work, *counts = self._make_steps(model.open(anchor), pace, rng)
+        opened = model.open(anchor)
+        work, n_steps, n_rejected, size = self._make_steps(opened, pace, rng)
         point, variance = model.close(work), math.nan
         if hasattr(model, "variance"):
             variance = model.variance(work)
-        return Moved(point, passes, *counts, gradient_variance=variance)
+        return Moved(
+            point, passes, n_steps, n_rejected, size, gradient_variance=variance
+        )
 
     def _know(self, anchor, rng):
         if self.journeys is not None:
