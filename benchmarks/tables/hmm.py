@@ -24,13 +24,13 @@ from skvrem import VRHMM
 from skvrem.hmm import Categorical, Gaussian, Homogeneous
 
 
-def simulate(n, d, n_rows, seed=0, stay=0.999):
+def simulate(n, d, n_rows, seed=0, stay=0.999, variances=1.0):
     """Draw a series as in section 5 of Sidrow et al., and a start near it."""
     rng = np.random.default_rng(seed)
-    means = rng.normal(size=(n, d))
+    means, spread = rng.normal(size=(n, d)), np.exp(-1.0) * np.sqrt(variances)
     jumps = np.append(True, rng.random(n_rows - 1) > stay)
     states = rng.integers(n, size=jumps.sum())[np.cumsum(jumps) - 1]
-    X = means[states] + np.exp(-1.0) * rng.normal(size=(n_rows, d))
+    X = means[states] + spread * rng.normal(size=(n_rows, d))
     start = X.mean(axis=0) + X.std(axis=0) * rng.normal(size=(n, d))
     return X, start
 
@@ -119,6 +119,14 @@ def iteration_2(run, n, d, kind):
     """Seconds of a Baum-Welch iteration, 100,000 rows, two threads of ours."""
     X, start = simulate(n, d, run.size(100_000, 20_000))
     yield iteration_row(run, f"N={n} d={d} {kind}", 2, n, kind, start, X)
+
+
+@group({f"stay={stay}": (stay,) for stay in (0.999, 0.9999, 0.99999)})
+def forgetting(run, stay):
+    """Seconds of a Baum-Welch iteration, 100,000 rows, variances a hundred times."""
+    X, start = simulate(3, 3, run.size(100_000, 20_000), stay=stay, variances=100.0)
+    timed = an_iteration({"ours": (ours(3, "diag", start, X), 5, 45)}, run)
+    yield timed.row(f"N=3 d=3 diag, a state stays with {stay}", 1.3e-3)
 
 
 @group({"N=3-d=3": (3, 3, 4.5e-3), "N=6-d=6": (6, 6, None)})
