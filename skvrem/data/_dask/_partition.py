@@ -136,7 +136,9 @@ class DaskPartition:
                 both.append(delayed(_with_beside)(*how, cut, *_both(block)))
             both = keep(both)
             own = zip(self.cuts, both, strict=True)
-            found = gather([delayed(getitem)(one, 0) for cut, one in own if cut[0]])
+            found = gather(
+                [delayed(getitem)(one, 0) for cut, one in own if cut.n_batches]
+            )
             for part, one in enumerate(both):
                 beside.set(part, delayed(getitem)(one, 1), len(both))
             return found
