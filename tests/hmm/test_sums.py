@@ -1,6 +1,7 @@
 """The passes that keep no rows, beside enumeration, recursions and the other passes."""
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -378,15 +379,22 @@ def test_the_ends_of_lanes_are_enough(
     np.save(tmp_path / "X.npy", rows.X)
     X = np.load(tmp_path / "X.npy", mmap_mode="r")
     mapped = SequenceRows(X, rows.bounds, rows.columns, rows.first, rows.second)
-    calls, columns = [], Layout._columns
+    calls, laid_out = [], Layout._of_rows
     monkeypatch.setattr(
-        Layout, "_columns", lambda *given: calls.append(1) or columns(*given)
+        Layout, "_of_rows", lambda *given: calls.append(1) or laid_out(*given)
     )
     found = run(whole(mapped), chain)
     # Once in a pass a group, and before where its ends do not say enough.
     assert len(calls) == laid
     for own, other in zip(found, run(whole(rows), chain), strict=True):
         np.testing.assert_array_equal(own, other)
+
+
+def by_half(halves):
+    """Yield the events of each half."""
+    *events, bounds = halves.events
+    for begin, end in pairwise(bounds):
+        yield [part[begin:end] for part in events]
 
 
 @pytest.mark.parametrize("lengths", [[5000], [2000, 3, 1, 1500, 1496]], ids=str)
@@ -399,10 +407,11 @@ def test_ends_are_those_of_the_lanes(lengths, many_lanes):
         np.testing.assert_array_equal(columns[: 2 * size], group.columns[: 2 * size])
         np.testing.assert_array_equal(columns[2 * size :], group.columns[-2 * size :])
         steps = layout.n_tiles * _model_layout.STEPS
-        for half, every in zip(halves, layout.halves(number), strict=True):
-            step, lane, *_ = every.events
+        whole_halves = layout.halves.of_groups(number, number + 1)
+        for half, every in zip(by_half(halves), by_half(whole_halves), strict=True):
+            step, lane, *_ = every
             first, last = step < 16, step >= steps - 16
             wanted = np.append(step[first], step[last] - steps + 32)
-            np.testing.assert_array_equal(half.events[0], wanted)
+            np.testing.assert_array_equal(half[0], wanted)
             wanted = np.append(lane[first], lane[last])
-            np.testing.assert_array_equal(half.events[1], wanted)
+            np.testing.assert_array_equal(half[1], wanted)

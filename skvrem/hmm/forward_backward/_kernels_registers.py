@@ -25,14 +25,15 @@ its steps, and as good.
 States are as many as the tuple `states` is long, so that compilers know. Eight lanes
 are run over at a time, a *half* of a group, 0 or 8. What the kernels take is
 
-    rows      columns and their number, `first` and `second` of the features (offsets in
-              a tile; columns come first, and are so many), theta (n_features + 1,
-              m) with that of 1 before all others, a tuple as long as m, and the half;
-              of one r for all rows, which is the last state, theta is of the m =
-              n_states - 1 others, minus that of r
+    rows      columns of the groups and their number, `first` and `second` of the
+              features (offsets in a tile; columns come first, and are so many), theta
+              (n_features + 1, m) with that of 1 before all others, a tuple as long as
+              m, and of one half which it is; of one r for all rows, which is the last
+              state, theta is of the m = n_states - 1 others, minus that of r
     chain     start, transitions, and these transposed
-    events    of the half, by step: `event_step`, `event_lane`, the weights of sequences
-              that end there, and by how much more these are than of those that begin
+    events    of each half, by step: `event_step`, `event_lane`, the weights of
+              sequences that end there, and by how much more these are than of those
+              that begin; and the bounds of the halves among them
     room      alpha (n_steps + 1, n_states, WIDTH) from the message at the left on, b
               (n_steps, m, WIDTH), what powers of two have taken out, and sums of max l,
               or of one r for all rows the highest l - l_r (WIDTH)
@@ -43,7 +44,7 @@ import math
 import numpy as np
 
 from skvrem.hmm.forward_backward._kernels import LANES, NOWHERE, STEPS, TILE
-from skvrem.utils._jit import CONTRACT, kernel
+from skvrem.utils._jit import CONTRACT, inner_kernel, kernel
 from skvrem.utils._simd import (
     WIDTH,
     add,
@@ -82,7 +83,7 @@ HIGHEST = 500.0
 # Powers of two that messages are scaled by go no farther.
 FARTHEST = 1000.0
 LOG_2 = math.log(2.0)
-# What `products` says of the steps at the ends of lanes.
+# What `_products` says of the steps at the ends of lanes.
 ENOUGH, ALL, FEW = 0, 1, 2
 ONE, THREE = (0,), (0, 0, 0)
 
@@ -221,8 +222,38 @@ def _is_forgotten(products, which, n):
     return True
 
 
+@kernel(forceinline=True)
+def _half(number, rows, events, n_steps):
+    """Rows and events of one half of those of all."""
+    columns, n_columns, first, second, singles, theta, others = rows
+    step, lane, ends, change, bounds = events
+    size, begin, end = n_steps * n_columns * LANES, bounds[number], bounds[number + 1]
+    own = columns[number // 2 * size : (number // 2 + 1) * size]
+    here = own, n_columns, first, second, singles, theta, others, number % 2 * WIDTH
+    return here, (step[begin:end], lane[begin:end], ends[begin:end], change[begin:end])
+
+
 @kernel
 def products(rows, chain, events, n_steps, most, room, out, exponents, states):
+    """Find what chains do at both ends of the lanes of some halves.
+
+    See `_products`; false, with some of `out` (n_halves, 2, n_states, n_states, WIDTH)
+    and of `exponents` (n_halves, 2, n_states, WIDTH), where `most` steps are not enough
+    for one.
+    """
+    for half in range(len(out)):
+        own, happens = _half(half, rows, events, n_steps)
+        found = out[half], exponents[half]
+        said = _products(own, chain, happens, n_steps, most, room, *found, states)
+        if said == FEW:
+            return False
+        if said == ALL:
+            out[half, 1], exponents[half, 1] = out[half, 0], exponents[half, 0]
+    return True
+
+
+@inner_kernel
+def _products(rows, chain, events, n_steps, most, room, out, exponents, states):
     """Products of A diag(b_t) over enough steps at both ends of eight lanes.
 
     `out` (2, n_states, n_states, WIDTH) are those of the last and of the first steps,
@@ -390,6 +421,31 @@ def _collect(sums, singles, out):
 
 @kernel
 def add_up(
+    rows, chain, events, n_steps, left, right, weight, room, work, shares, sums, states
+):
+    """Run over some groups; find the log-likelihood and the sums of each.
+
+    Of halves are `left` and `right` (n_halves, n_states, WIDTH), the messages at their
+    ends, and `weight` (n_halves, WIDTH); of groups `shares` (n_groups,) of the log-
+    likelihood and `sums` (n_groups, n_sums), those of first states, of pairs of states
+    and of features. See `_add_up`.
+    """
+    n = len(states)
+    for g in range(len(shares)):
+        start, pairs = sums[g, :n], sums[g, n : n + n * n].reshape(n, n)
+        features = sums[g, n + n * n :]
+        features = features.reshape(n, features.size // n)
+        for half in (2 * g, 2 * g + 1):
+            own, happens = _half(half, rows, events, n_steps)
+            ends = left[half], right[half], weight[half]
+            to = start, pairs, features
+            shares[g] += _add_up(
+                own, chain, happens, n_steps, *ends, room, work, *to, states
+            )
+
+
+@inner_kernel
+def _add_up(
     rows,
     chain,
     events,

@@ -56,22 +56,25 @@ class Group(NamedTuple):
     design: np.ndarray
 
 
-class Half(NamedTuple):
-    """Eight of a group's lanes, and what happens in them; see `Group`.
+class Halves(NamedTuple):
+    """What happens in the halves of some groups, of eight lanes each; see `Group`.
 
     Attributes
     ----------
-    first : int
-        0 or 8.
-    events : tuple of ndarray of shape (n_events,)
+    events : tuple of ndarray
         Steps, lanes, weights of sequences that end, and these less those of what
-        begins.
-    weight : ndarray of shape (8,)
+        begins, half by half; and where those of each half begin, and the last end.
+    weight : ndarray of shape (n_halves, 8)
     """
 
-    first: int
     events: tuple
     weight: np.ndarray
+
+    def of_groups(self, begin, end):
+        """Return those of some consecutive groups."""
+        *events, bounds = self.events
+        halves = slice(2 * begin, 2 * end)
+        return Halves((*events, bounds[2 * begin : 2 * end + 1]), self.weight[halves])
 
 
 class Part(NamedTuple):
@@ -160,8 +163,11 @@ class Layout:
         self.all_continue = np.append(continues, False)
         self.goes_on = self.all_continue[1:].reshape(-1, LANES)
         self.joined = bool(continues.any())
-        self._buffers, self._halves, self._spare = {}, {}, {}
+        self._buffers, self._ends, self._spare = {}, {}, {}
+        self._halves, self._columns = None, NONE
         self.groups = list(parallel_map(self._group, range(n_groups)))
+        if not self.rows.streamed:
+            self._keep()
         self.parts = [Part(0, self.n_tiles, self.groups)]
 
     def follow(self, part, parameters):
@@ -195,11 +201,12 @@ class Layout:
             return self.select(start[0], stop[-1])
         return self.row_numbers(_rows_between(group.start, group.stop))
 
-    def halves(self, number):
-        """Return both halves of a group."""
-        if number not in self._halves:
-            self._halves[number] = _halves(self.groups[number])
-        return self._halves[number]
+    @property
+    def halves(self):
+        """Those of all groups."""
+        if self._halves is None:
+            self._halves = _halves(self.groups)
+        return self._halves
 
     def ends(self, number, n_tiles):
         """Lay out the first and then the last tiles of a group, alone.
@@ -208,7 +215,7 @@ class Layout:
         -------
         columns : ndarray
             As of a group that has these tiles only.
-        halves : list of Half
+        halves : Halves
         """
         parts, halves, at = self._kept_ends(number, n_tiles)
         rows, columns, begin = self.rows.take(at), [], 0
@@ -221,15 +228,15 @@ class Layout:
     def _kept_ends(self, number, n_tiles):
         """Both ends of a group, their halves, and which rows they are."""
         key = number, n_tiles
-        if key not in self._halves:
+        if key not in self._ends:
             group, last = self.groups[number], self.n_tiles - n_tiles
             parts = [self._slice(group, at, at + n_tiles) for at in (0, last)]
             later = parts[1]._replace(step=parts[1].step + n_tiles * STEPS)
             both = zip(parts[0], later, strict=True)
-            halves = _halves(Group(*(np.append(*pair) for pair in both)))
+            halves = _halves([Group(*(np.append(*pair) for pair in both))])
             at = [_rows_between(part.start, part.stop) for part in parts]
-            self._halves[key] = parts, halves, self.row_numbers(np.concatenate(at))
-        return self._halves[key]
+            self._ends[key] = parts, halves, self.row_numbers(np.concatenate(at))
+        return self._ends[key]
 
     def cut(self, n_parts):
         """Cut the lanes into parts of about as many tiles each."""
@@ -300,13 +307,23 @@ class Layout:
         if self.rows.design is not None:
             design = self.rows.design[self.select(start[0], stop[-1])]
             group = group._replace(design=self._lay(design, group))
-        return group if self.rows.streamed else self._kept(group)
+        return group
 
-    def _kept(self, group):
-        return group._replace(columns=self._columns(group))
+    def _keep(self):
+        """Lay out the columns of all groups, one behind the other."""
+        some = self.rows.take(self.select(0, min(self.n_rows, 1)))
+        size = self.n_tiles * some.shape[1] * TILE
+        self._columns = empty_lines(len(self.groups) * size)
 
-    def _columns(self, group, out=None):
+        def kept(g):
+            columns = self._columns[g * size : (g + 1) * size]
+            return self.groups[g]._replace(columns=self._of_rows(g, columns))
+
+        self.groups = list(parallel_map(kept, range(len(self.groups))))
+
+    def _of_rows(self, number, out=None):
         """Lay out the columns of a group's rows."""
+        group = self.groups[number]
         rows = self.rows.take(self.select(group.start[0], group.stop[-1]))
         return self._lay(rows, group, out)
 
@@ -319,22 +336,26 @@ class Layout:
         lay_out(rows, np.append(0, np.cumsum(steps)), out)
         return out
 
-    @contextmanager
-    def columns(self, number):
-        """Lend the columns of a group, and how many there are."""
-        group = self.groups[number]
-        if group.columns.size:
-            yield group.columns
+    def columns(self, begin, end):
+        """Yield some consecutive groups, as begin and end, with their columns.
+
+        All at once where they are kept; else one by one, and the columns of one are
+        gone when the next comes.
+        """
+        if self._columns.size:
+            size = self._columns.size // len(self.groups)
+            yield begin, end, self._columns[begin * size : end * size]
             return
         with self.spare("columns", lambda: [None]) as room:
-            room[0] = self._columns(group, room[0])
-            yield room[0]
+            for number in range(begin, end):
+                room[0] = self._of_rows(number, room[0])
+                yield number, number + 1, room[0]
 
     def fill(self):
         """Keep the columns of all groups, where they were not."""
-        if self.groups[0].columns.size:
+        if self._columns.size:
             return
-        self.groups = list(parallel_map(self._kept, self.groups))
+        self._keep()
         self.parts = [Part(0, self.n_tiles, self.groups)]
 
     def _switches(self, start, stop):
@@ -393,16 +414,19 @@ def _rows_between(start, stop):
     return np.concatenate(list(map(np.arange, start, stop)))
 
 
-def _halves(group):
-    """Return both halves of a group."""
-    found = []
-    for first in (0, WIDTH):
-        own = (group.lane >= first) & (group.lane < first + WIDTH)
-        events = group.step, group.lane - first, group.ends, group.begins
-        step, lane, ends, begins = (part[own] for part in events)
-        weight = group.weight[first : first + WIDTH]
-        found.append(Half(first, (step, lane, ends, ends - begins), weight))
-    return found
+def _halves(groups):
+    """Return the halves of some groups."""
+    events, weight = [], [group.weight[:LANES].reshape(2, WIDTH) for group in groups]
+    for group in groups:
+        for first in (0, WIDTH):
+            own = (group.lane >= first) & (group.lane < first + WIDTH)
+            step, lane, ends, begins = (
+                part[own] for part in (group.step, group.lane, group.ends, group.begins)
+            )
+            events.append((step, lane - first, ends, ends - begins))
+    bounds = np.cumsum([0, *(len(step) for step, *_ in events)])
+    together = map(np.concatenate, zip(*events, strict=True))
+    return Halves((*together, bounds), np.concatenate(weight))
 
 
 def _lanes(laid, n_tiles, n):

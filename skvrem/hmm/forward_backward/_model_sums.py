@@ -10,7 +10,7 @@ import numpy as np
 from skvrem.hmm.forward_backward import _kernels_registers as kernels
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE
 from skvrem.hmm.forward_backward._model_passes import UNUSED, Passes, Raised
-from skvrem.utils._parallel import parallel_map
+from skvrem.utils._parallel import map_chunks, thread_count
 from skvrem.utils._simd import WIDTH, empty_lines
 
 # States that registers hold. Every number of them is compiled for, in seconds, which
@@ -18,6 +18,8 @@ from skvrem.utils._simd import WIDTH, empty_lines
 MOST_STATES, FEWEST_ROWS = 8, 50_000
 # Tiles at the ends of lanes where chains have mostly forgotten what was before.
 ENDS = 6, 24
+# Groups that are run over in one call, which no interrupt ends.
+MOST_GROUPS = 32
 # Log-likelihoods below are of something impossible.
 NOWHERE = -1e89
 
@@ -108,9 +110,10 @@ class SummedPasses:
         self.right = np.ones((n_halves, n, WIDTH))
         if layout.joined:
             self._hand_over()
-        shares = list(parallel_map(self._add_up, range(n_halves // 2)))
-        objective = sum(share for share, _ in shares)
-        sums = sum(sums for _, sums in shares)
+        shares = np.zeros(n_halves // 2)
+        sums = np.zeros((n_halves // 2, n * (1 + n + len(self.order))))
+        self._by_groups(lambda *groups: self._add_up(*groups, shares, sums))
+        objective, sums = shares.sum(), sums.sum(axis=0)
         if not np.isfinite(sums).all():
             return np.nan
         start, pairs = sums[:n], sums[n : n + n * n].reshape(n, n) * matrix
@@ -135,12 +138,17 @@ class SummedPasses:
         features[:, self.ones] = (start + pairs.sum(axis=0))[:, None]
         return start, pairs, features
 
-    def _halves(self, g, columns, halves, n_steps):
-        """Yield what kernels take of both halves of a group, with their numbers."""
-        n_columns = columns.size // (n_steps * LANES)
-        for at, half in enumerate(halves):
-            rows = columns, n_columns, *self.features, half.first
-            yield 2 * g + at, (rows, self.pairs, half.events, n_steps), half.weight
+    def _by_groups(self, function):
+        """Call a function with the ends of ranges of groups, in threads."""
+        n_groups, n_threads = len(self.layout.groups), thread_count()
+        share = n_groups / (2 * n_threads) if n_threads > 1 else n_groups
+        map_chunks(function, n_groups, min(max(share, 1), MOST_GROUPS))
+
+    def _about(self, columns, halves, n_steps):
+        """What kernels take of the halves of some groups."""
+        n_columns = columns.size // (len(halves.weight) // 2 * n_steps * LANES)
+        rows = columns, n_columns, *self.features
+        return rows, self.pairs, halves.events, n_steps
 
     def _room(self):
         """Memory for kernels: of messages, and of posteriors and sums."""
@@ -158,45 +166,45 @@ class SummedPasses:
         shape = len(self.left), 2, n
         products, exponents = np.empty((*shape, n, WIDTH)), np.empty((*shape, WIDTH))
 
-        def suffice(g, columns, halves, n_steps, most):
+        def suffice(begin, end, columns, halves, n_steps, most):
             """Whether so many steps are enough, which are as at the ends of lanes."""
+            about = self._about(columns, halves, n_steps)
+            own = slice(2 * begin, 2 * end)
+            found = products[own], exponents[own]
             with layout.spare(n, self._room) as (room, _):
-                for number, about, _ in self._halves(g, columns, halves, n_steps):
-                    found = products[number], exponents[number]
-                    said = kernels.products(*about, most, room, *found, self.states)
-                    if said == kernels.FEW:
-                        return False
-                    if said == kernels.ALL:
-                        for part in found:
-                            part[1] = part[0]
-            return True
+                return kernels.products(*about, most, room, *found, self.states)
 
-        def run(g):
-            for n_tiles in ENDS if layout.rows.streamed else ():
-                # Rows that are not kept are laid out where they are needed.
+        def is_found(g):
+            """Whether rows at the ends of lanes, laid out alone, are enough."""
+            for n_tiles in ENDS:
                 steps = n_tiles * STEPS
                 if 3 * steps < self.steps:
                     ends = layout.ends(g, n_tiles)
-                    if suffice(g, *ends, 2 * steps, steps):
-                        return
-            with layout.columns(g) as columns:
-                halves = layout.halves(g)
-                suffice(g, columns, halves, self.steps, self.steps)
+                    if suffice(g, g + 1, *ends, 2 * steps, steps):
+                        return True
+            return False
 
-        list(parallel_map(run, range(len(layout.groups))))
+        def run(begin, end):
+            groups = [(begin, end)]
+            if layout.rows.streamed:
+                groups = [(g, g + 1) for g in range(begin, end) if not is_found(g)]
+            for some in groups:
+                for *own, columns in layout.columns(*some):
+                    halves = layout.halves.of_groups(*own)
+                    suffice(*own, columns, halves, self.steps, self.steps)
+
+        self._by_groups(run)
         ends = np.full(n, 1.0 / n), self.left, self.right
         kernels.hand_over(products, exponents, layout.all_continue, *ends)
 
-    def _add_up(self, g):
-        """Run over a group; return its log-likelihood and its sums, flat."""
-        layout, n, share = self.layout, len(self.states), 0.0
-        sums = np.zeros(n * (1 + n + len(self.order)))
-        to = sums[:n], sums[n : n + n * n].reshape(n, n), sums[n + n * n :]
-        to = *to[:2], to[2].reshape(n, -1)
-        spare = layout.spare(n, self._room)
-        with layout.columns(g) as columns, spare as room:
-            halves = layout.halves(g)
-            for number, about, weight in self._halves(g, columns, halves, self.steps):
-                ends = self.left[number], self.right[number], weight
-                share += kernels.add_up(*about, *ends, *room, *to, self.states)
-        return share, sums
+    def _add_up(self, begin, end, shares, sums):
+        """Run over some groups; set their log-likelihoods and their sums."""
+        layout = self.layout
+        with layout.spare(len(self.states), self._room) as room:
+            for first, stop, columns in layout.columns(begin, end):
+                halves = layout.halves.of_groups(first, stop)
+                about = self._about(columns, halves, self.steps)
+                ends = self.left[2 * first : 2 * stop], self.right[2 * first : 2 * stop]
+                to = shares[first:stop], sums[first:stop]
+                more = *ends, halves.weight, *room, *to
+                kernels.add_up(*about, *more, self.states)
