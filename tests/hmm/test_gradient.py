@@ -91,6 +91,13 @@ CHANGING = {
     "covariates with a mask": hmm.Covariates(
         [0], alpha=2.0, mask=np.eye(4)[[1, 0, 2, 3]] + np.eye(4)[[2, 1, 0, 1]]
     ),
+    "covariates with given coefficients": hmm.Covariates(
+        [0, 1],
+        coef=np.where(np.arange(32).reshape(4, 4, 2) % 5 == 3, 0.3, NAN),
+        intercept=np.where(
+            np.eye(4)[[1, 0, 2, 3]] == 1.0, [[-1.0]] * 2 + [[NAN]] * 2, NAN
+        ),
+    ),
     "segments that go on": hmm.Hierarchical(1, 3, 0, upper_triangular=True),
 }
 

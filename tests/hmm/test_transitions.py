@@ -516,6 +516,126 @@ def test_every_step_with_covariates_goes_up():
     assert model.converged_
 
 
+def without(array, *places):
+    """NaN everywhere but in some places of an array."""
+    given = np.full_like(array, np.nan)
+    for place in places:
+        given[place] = array[place]
+    return given
+
+
+@pytest.fixture(scope="module")
+def unpenalised():
+    X = light(1500, seed=3)[0]
+    options = {"random_state": 0, "tol": 1e-10, "n_init": 1, "max_iter": 2000}
+    options["startprob"] = [0.5, 0.5]
+    free = VRHMM(2, transitions=Covariates([0, 2], alpha=0.0), **options).fit(X)
+    return free.relabel(np.argsort(free.means_[:, 0])), X, options
+
+
+@pytest.mark.parametrize("what", ["a slope", "an intercept", "one of each"])
+def test_given_coefficients_are_kept(unpenalised, what):
+    """Given those of the optimum, it is the optimum; given others, one is lower."""
+    free, X, options = unpenalised
+    fitted = free.transitions_
+    fixed = {}
+    if what != "an intercept":
+        fixed["coef"] = without(fitted.coef_, (0, 1, 1))
+    if what != "a slope":
+        fixed["intercept"] = without(fitted.intercept_, (1, 0))
+    emission = Gaussian(mean_init=free.means_)
+    start = {"emission": emission, **options}
+    same = VRHMM(2, transitions=Covariates([0, 2], alpha=0.0, **fixed), **start)
+    same.fit(X)
+    found = same.transitions_
+    assert same.n_parameters_ == free.n_parameters_ - len(fixed)
+    np.testing.assert_allclose(found.coef_, fitted.coef_, rtol=2e-3, atol=1e-4)
+    np.testing.assert_allclose(found.intercept_, fitted.intercept_, rtol=2e-3)
+    assert same.score(X) == pytest.approx(free.score(X), abs=1e-7)
+    limits = same.confidence_intervals(X)
+    for name, values in fixed.items():
+        own = getattr(found, f"{name}_")
+        given = ~np.isnan(values)
+        np.testing.assert_array_equal(own[given], values[given])
+        for part in (limits.lower, limits.upper):
+            ends = part.transmat[..., 1:] if name == "coef" else part.transmat[..., 0]
+            np.testing.assert_array_equal(ends[given], values[given])
+    other = {name: values + 0.3 for name, values in fixed.items()}
+    moved = VRHMM(2, transitions=Covariates([0, 2], alpha=0.0, **other), **start)
+    moved.fit(X)
+    assert moved.score(X) < free.score(X) - 1e-5
+    # They go where the states go.
+    before, matrix = moved.score(X), moved.transitions_.matrix([[20.0, 1.0]])[0]
+    moved.relabel([1, 0])
+    assert moved.score(X) == pytest.approx(before, abs=1e-12)
+    again = moved.transitions_.matrix([[20.0, 1.0]])[0]
+    np.testing.assert_allclose(again, matrix[::-1, ::-1], atol=1e-12)
+    warm = moved.set_params(warm_start=True, max_iter=3).fit(X)
+    assert warm.score(X) > before - 1e-8
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", ["svrg", "saga", "stochastic", "incremental"])
+@pytest.mark.parametrize("slope", [0.0, 0.25])
+def test_every_solver_keeps_given_coefficients(unpenalised, solver, slope):
+    _, X, options = unpenalised
+    coef = np.full((2, 2, 2), np.nan)
+    coef[0, 1, 0] = slope
+    transitions = Covariates([0, 2], coef=coef)
+    model = VRHMM(2, transitions=transitions, **options)
+    model.set_params(solver=solver, max_iter=5).fit(X)
+    found = model.transitions_.coef_
+    assert found[0, 1, 0] == slope
+    assert np.isfinite(found).all() and found[0, 1, 1] != 0.0 and found[1, 0].all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_starting_coefficients(unpenalised):
+    free, X, options = unpenalised
+    fitted = free.transitions_
+    near = Covariates([0, 2], alpha=0.0, init=free.transmat_, coef_init=fitted.coef_)
+    emission = Gaussian(
+        mean_init=free.means_, covariance_init=free.emission_.covariance_
+    )
+    model = VRHMM(2, emission=emission, transitions=near, **options | {"max_iter": 1})
+    model.set_params(solver="batch", acceleration=None, tol=0.0).fit(X)
+    assert model.history_["objective"][0] > free.objective_ - 1e-3
+
+
+def test_given_coefficients_make_a_model_without_rows(unpenalised):
+    free, X, _ = unpenalised
+    fitted = free.transitions_
+    transitions = Covariates([1, 2], intercept=fitted.intercept_, coef=fitted.coef_)
+    model = VRHMM(
+        2,
+        emission=Gaussian(mean=free.means_, covariance=free.emission_.covariance_),
+        transitions=transitions,
+        startprob=free.startprob_,
+    )
+    X = X[:, [1, 0, 2]]
+    assert model.score(X) == pytest.approx(free.score(X[:, [1, 0, 2]]), abs=1e-12)
+    drawn, states = model.sample(50, random_state=0, inputs=X[:50, 1:])
+    assert drawn.shape == (50, 1) and set(states) == {0, 1}
+    assert not hasattr(model, "transitions_")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"coef": np.zeros((2, 2, 3))}, "coef of Covariates must be numbers of shape"),
+        ({"intercept": [[0.0, np.inf], [0.0, 0.0]]}, "must be finite"),
+        ({"intercept": [[1.0, np.nan], [np.nan, 0.0]]}, "must be 0 or NaN where"),
+        ({"coef_init": "high"}, "coef_init of Covariates must be numbers"),
+    ],
+)
+def test_coefficients_that_cannot_be_given(unpenalised, given, message):
+    _, X, options = unpenalised
+    model = VRHMM(2, transitions=Covariates([0, 2], **given), **options)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X)
+    assert not hasattr(model, "transmat_")
+
+
 def test_a_sample_with_covariates(lit):
     model, X, *_ = lit
     drawn, states = model.sample(3000, random_state=0, inputs=X[:, [0, 2]])

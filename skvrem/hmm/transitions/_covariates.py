@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from skvrem.hmm.emissions._coordinates import IMPOSSIBLE, numbered
 from skvrem.hmm.emissions._factors import indicator_names, indicators
 from skvrem.hmm.emissions._facts import extremes, filled_moments
+from skvrem.hmm.emissions._given import given
 from skvrem.hmm.transitions._homogeneous import Homogeneous, Transitions
 from skvrem.utils._columns import Given
 from skvrem.utils._validation import check_integer, check_parameters
@@ -44,12 +45,20 @@ class Covariates(Transitions):
     mask : {"left-right", "upper-triangular"} or array-like of bool, default=None
         Which transitions there are, as of :class:`Homogeneous`. Where a state cannot
         stay, the first that can follow takes its place as reference.
+    intercept : array-like of shape (n_states, n_states), default=None
+        Fixed values of :math:`\beta_{ij0}`; NaN are free.
+    coef : array-like of shape (n_states, n_states, n_covariates), default=None
+        Fixed values of :math:`\beta_{ij}`, in units of the columns; NaN are free. With
+        these and `intercept` all given, a model needs no fit.
     init : array-like of shape (n_states, n_states), default=None
         Starting values: the transition matrix at the mean of the covariates.
+    coef_init : array-like of shape (n_states, n_states, n_covariates), default=None
+        Starting values of :math:`\beta_{ij}`; None is 0.
     alpha : float, default=1e-3
         Penalty ``alpha / 2`` times the squares of the coefficients of covariates that
         are scaled to variance 1, which keeps those of transitions that never happen
-        finite. The log-likelihood it adds to is that of all rows.
+        finite. The log-likelihood it adds to is that of all rows. What is fixed is not
+        penalised.
     reference : int, default=None
         The state whose logit is 0, out of every state; None is staying.
     observed : bool, default=False
@@ -95,14 +104,20 @@ class Covariates(Transitions):
         columns: Sequence[str | int],
         *,
         mask: ArrayLike | Literal["left-right", "upper-triangular"] | None = None,
+        intercept: Given = None,
+        coef: Given = None,
         init: Given = None,
+        coef_init: Given = None,
         alpha: float = 1e-3,
         reference: int | None = None,
         observed: bool = False,
     ):
         self.columns = columns
         self.mask = mask
+        self.intercept = intercept
+        self.coef = coef
         self.init = init
+        self.coef_init = coef_init
         self.alpha = alpha
         self.reference = reference
         self.observed = observed
@@ -130,13 +145,48 @@ class Covariates(Transitions):
         self._plain, self.ordered = plain, plain.ordered
         self._allowed = plain._shares.allowed
         self._refer()
+        self._read_given()
         return self
 
     def _refer(self):
-        """Find the references, and what is free."""
+        """Find the references, and which logits vary."""
         self._reference = self._references(self._allowed, self._against)
         self._varies = self._allowed.copy()
         self._varies[self._reference] = False
+
+    def _read_given(self):
+        """Check what the user gave: of intercepts and coefficients what is fixed."""
+        n, p = len(self._allowed), len(self.terms_)
+        shapes = {"intercept": (n, n), "coef": (n, n, p), "coef_init": (n, n, p)}
+        found = {name: given(self, name, shape) for name, shape in shapes.items()}
+        for name, value in found.items():
+            if value is not None and np.isinf(value).any():
+                raise ValueError(
+                    f"{name} of Covariates must be finite, NaN where free, got "
+                    f"{getattr(self, name)!r}; which transitions there are is for "
+                    "`mask` to say."
+                )
+        none = np.full((n, n, 1 + p), np.nan)
+        self._given, self._start_coef = none, np.zeros((n, n, p))
+        if found["intercept"] is not None:
+            none[..., 0] = found["intercept"]
+        if found["coef"] is not None:
+            none[..., 1:] = found["coef"]
+        if found["coef_init"] is not None:
+            self._start_coef = np.nan_to_num(found["coef_init"])
+        if (np.nan_to_num(none[self._reference]) != 0.0).any():
+            raise ValueError(
+                "intercept and coef of Covariates must be 0 or NaN where a state "
+                "stays, or leads to `reference`: there the logit is 0."
+            )
+
+    def _fix(self):
+        """Find which coordinates are free, and the values of those that are not."""
+        scaled = self._given * np.append(1.0, self._scale)
+        self._free = self._varies[..., None] & np.isnan(scaled)
+        self._fixed = np.where(
+            self._free | ~self._varies[..., None], 0.0, np.nan_to_num(scaled)
+        )
 
     def prepare(self, inputs, fitted=None):
         """Remember how covariates are scaled, as in an earlier fit or as these are."""
@@ -147,14 +197,30 @@ class Covariates(Transitions):
                     f"{self.terms_} after {fitted.terms_}: use a new estimator, or "
                     "warm_start=False."
                 )
-            self._centre, self._scale = fitted._centre, fitted._scale
-            self._reach = fitted._reach
-            return
-        inputs = indicators(inputs, self.text_levels)
-        self._centre, scale = filled_moments(inputs)
-        self._scale = np.where(scale > 0.0, scale, 1.0)
-        ends = np.vstack(extremes(inputs))
-        self._reach = np.abs(self._scaled(ends)).max(axis=0)
+            if fitted._is_centred() != self._is_centred():
+                raise ValueError(
+                    "The earlier fit cannot be gone on from with intercepts of "
+                    "Covariates that are fixed now and were not, or the other way: "
+                    "use a new estimator, or warm_start=False."
+                )
+            self._mean, self._scale = fitted._mean, fitted._scale
+            self._centre, self._reach = fitted._centre, fitted._reach
+        elif inputs is None:  # what is given needs no scale
+            none = np.zeros(len(self.terms_))
+            self._mean = self._centre = none
+            self._scale, self._reach = none + 1.0, np.ones(1 + len(none))
+        else:
+            inputs = indicators(inputs, self.text_levels)
+            self._mean, scale = filled_moments(inputs)
+            self._scale = np.where(scale > 0.0, scale, 1.0)
+            self._centre = self._mean if self._is_centred() else np.zeros_like(scale)
+            ends = np.vstack(extremes(inputs))
+            self._reach = np.abs(self._scaled(ends)).max(axis=0)
+        self._fix()
+
+    def _is_centred(self):
+        """Whether covariates are: an intercept is fixed where they are 0."""
+        return bool(np.isnan(self._given[..., 0][self._varies]).all())
 
     @property
     def terms_(self):
@@ -261,7 +327,7 @@ class Covariates(Transitions):
         return sums
 
     def _mean_matrix(self, packed):
-        return self._matrices(packed, np.eye(1, packed.shape[2]))[0]
+        return self._matrices(packed, self._scaled(self._mean[None]))[0]
 
     def squares(self, sums):
         """Return the squared length of a change of xi, by state."""
@@ -277,9 +343,14 @@ class Covariates(Transitions):
         """Return the starting values, from a guess of states that follow each other."""
         matrix = self._plain.start(before, after, None)
         packed = np.zeros((*matrix.shape, len(self._reach)))
+        packed[..., 1:] = self._start_coef * self._scale
+        packed = np.where(self._free, packed, self._fixed)
         logs = np.log(np.maximum(matrix, 1e-12))
         logs -= logs[self._reference][:, None]
-        packed[self._varies, 0] = logs[self._varies]
+        logs -= packed @ (
+            self._scaled(self._mean[None])[0] - np.eye(1, len(self._reach))[0]
+        )
+        packed[..., 0] = np.where(self._free[..., 0], logs, self._fixed[..., 0])
         return packed
 
     def maximize(self, sums, before, repair=True):
@@ -292,53 +363,52 @@ class Covariates(Transitions):
         counts, _, b, h = self._parts(sums)
         if not repair and not counts.min() >= 0.0:
             return None
-        whole, packed = self._whole(h), before.copy()
-        for i, free in enumerate(self._varies):
+        whole, packed = self._whole(h), np.where(self._free, before, self._fixed)
+        for i, free in enumerate(self._free):
             if not free.any() or not counts[i].sum() > 0.0:
                 continue
-            size = free.sum() * len(self._reach)
-            matrix = whole[i][np.ix_(free, range(len(self._reach)), free)]
-            matrix = matrix.reshape(size, size) + self.alpha * np.eye(size)
-            old = before[i, free].ravel()
-            step = _solve(matrix, b[i, free].ravel() - matrix @ old, repair)
-            if step is None:
+            rest = b[i] - np.einsum("jpkq,kq->jp", whole[i], packed[i])
+            matrix = whole[i][free][:, free] + self.alpha * np.eye(free.sum())
+            found = _solve(matrix, rest[free] - self.alpha * packed[i][free], repair)
+            if found is None:
                 return None
-            step = step.reshape(-1, len(self._reach))
+            step = np.zeros(free.shape)
+            step[free] = found
             d = 2.0 * (np.abs(step) @ self._reach).max()
-            packed[i, free] += step * (np.log1p(d) / d if d > 0.0 else 1.0)
+            packed[i] += step * (np.log1p(d) / d if d > 0.0 else 1.0)
         return packed
 
     def log_prior(self, packed):
         """Return the penalty."""
-        return -0.5 * self.alpha * float(np.square(packed[self._varies]).sum())
+        return -0.5 * self.alpha * float(np.square(packed[self._free]).sum())
 
     def n_parameters(self):
         """Return the number of free parameters."""
-        return int(self._varies.sum()) * (1 + len(self.terms_))
+        return int(np.isnan(self._given[self._varies]).sum())
 
     # Free coordinates are the coefficients
 
     def free(self, packed):
         """Return the free coordinates."""
-        return packed[self._varies].ravel()
+        return packed[self._free]
 
     def bind(self, vector, packed):
         """Return the coefficients with these free coordinates."""
-        out = np.zeros_like(packed)
-        out[self._varies] = vector.reshape(-1, packed.shape[2])
+        out = self._fixed.copy()
+        out[self._free] = vector
         return out
 
     def slope(self, packed, sums, first=None):
         """Return the gradient, in free coordinates, of surrogate and penalty."""
         _, _, b, h = self._parts(sums)
         curved = np.einsum("ijpkq,ikq->ijp", self._whole(h), packed)
-        return (b - curved - self.alpha * packed)[self._varies].ravel()
+        return (b - curved - self.alpha * packed)[self._free]
 
     def row_logits(self):
-        """Return what kernels of single rows take."""
-        n, p = len(self._allowed), len(self._reach)
-        free = np.broadcast_to(self._varies[..., None], (n, n, p))
-        index = numbered(free)
+        """Return what kernels of single rows take, None where a logit has more."""
+        if self._fixed.any():
+            return None
+        index, n = numbered(self._free), len(self._allowed)
         index[~self._allowed, 0] = -2
         return index[None], np.zeros((1, n, n)), self.alpha
 
@@ -355,7 +425,9 @@ class Covariates(Transitions):
         """Return intercepts and coefficients in the units of the columns."""
         coef = packed[..., 1:] / self._scale
         intercept = packed[..., :1] - coef @ self._centre[:, None]
-        return np.concatenate([intercept, coef], axis=2)
+        natural = np.concatenate([intercept, coef], axis=2)
+        fixed = self._varies[..., None] & ~np.isnan(self._given)
+        return np.where(fixed, self._given, natural)
 
     def parameters(self, transmat):
         """Return the fitted parameters."""
@@ -382,7 +454,10 @@ class Covariates(Transitions):
         """Put what has been opened into another order."""
         self._against = self._moved(order)
         self._allowed = self._allowed[np.ix_(order, order)]
+        self._given = self._given[np.ix_(order, order)]
+        self._start_coef = self._start_coef[np.ix_(order, order)]
         self._refer()
+        self._fix()
 
     def _moved(self, order):
         """The reference, where states are in another order."""
