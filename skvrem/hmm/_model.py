@@ -329,8 +329,12 @@ class HMMModel(Averaging):
         return float(_sum_log(sums.start, parameters.startprob) + pairs)
 
     def _expected_rows(self, parameters, sums):
-        theta = self._theta(parameters.emission)
-        return float(np.sum(sums.features * theta, where=sums.features != 0.0))
+        theta, features = self._theta(parameters.emission), sums.features
+        value = float(np.vdot(features, theta))
+        if math.isfinite(value):
+            return value
+        # What is impossible, and has no weight.
+        return float(np.sum(features * theta, where=features != 0.0))
 
     def norm(self, point, sums):
         """Return the length of a change of statistics in units of the states."""

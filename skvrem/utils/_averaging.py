@@ -60,9 +60,10 @@ class Averaging:
     def update(self, point, mean, correction, step):
         """Return the point after one step; see the class."""
         fractions = FRACTIONS if correction is not None else (0.0,)
+        own = () if step == 1.0 and mean is not None else (point.statistics,)
         for trials, fraction in enumerate(fractions):
             statistics = combination(
-                (1.0 - step, point.statistics),
+                *((1.0 - step, sums) for sums in own),
                 (step, mean),
                 (step * fraction, correction),
             )

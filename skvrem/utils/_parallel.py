@@ -184,6 +184,24 @@ def _here(function, item):
         _state.pooled, _state.n_threads = False, before
 
 
+def parallel_each(function, items):
+    """Call ``function(*item)`` for all items, whichever thread is free taking the next.
+
+    As :func:`parallel_map`, without results, and with one hand-over to every thread.
+    """
+    pending = deque(items)
+
+    def work(_):
+        while pending:
+            try:
+                item = pending.popleft()
+            except IndexError:  # another thread has had the last
+                return
+            function(*item)
+
+    list(parallel_map(work, range(min(thread_count(), len(pending)))))
+
+
 def map_chunks(function, n_rows, size):
     """Call a function with the ends of ranges of rows; return its answers in order."""
     chunks = row_chunks(0, n_rows, size)

@@ -76,7 +76,7 @@ class Features(NamedTuple):
 
     def expand(self, sums):
         """Return sums of products as those of the features."""
-        return np.take_along_axis(sums, self._of(len(sums)), axis=1)
+        return sums[np.arange(len(sums))[:, None], self._of(len(sums))]
 
 
 class Emission(BaseEstimator):

@@ -304,8 +304,9 @@ class Gaussian(Emission):
         return np.hstack([masks, sd, sd[:, i] * sd[:, j] * np.where(i == j, 2**0.5, 1)])
 
     def _split_features(self, features):
-        n_masks = self._n_masks()
-        return np.split(features, [n_masks, n_masks + self.n_columns_], axis=1)
+        first = self._n_masks()
+        second = first + self.n_columns_
+        return features[:, :first], features[:, first:second], features[:, second:]
 
     # M step
 

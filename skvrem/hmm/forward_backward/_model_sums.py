@@ -10,7 +10,7 @@ import numpy as np
 from skvrem.hmm.forward_backward import _kernels_registers as kernels
 from skvrem.hmm.forward_backward._kernels import LANES, STEPS, TILE
 from skvrem.hmm.forward_backward._model_passes import UNUSED, Passes, Raised
-from skvrem.utils._parallel import map_chunks, thread_count
+from skvrem.utils._parallel import parallel_each, thread_count
 from skvrem.utils._simd import WIDTH, empty_lines
 
 # States that registers hold. Every number of them is compiled for, in seconds, which
@@ -123,7 +123,7 @@ class SummedPasses:
             weight = start.sum() + pairs.sum()
             objective += weight * theta[0, reference]
             objective += rest.sum(axis=0) @ theta[1:, reference]
-            back = np.argsort(order)
+            back = [*range(reference), n - 1, *range(reference, n - 1)]
             start, pairs, rest = start[back], pairs[back][:, back], rest[back]
         self.sums = start, pairs, rest
         return objective
@@ -138,11 +138,20 @@ class SummedPasses:
         features[:, self.ones] = (start + pairs.sum(axis=0))[:, None]
         return start, pairs, features
 
-    def _by_groups(self, function):
-        """Call a function with the ends of ranges of groups, in threads."""
+    def _by_groups(self, function, n_ranges=2):
+        """Call a function with the ends of ranges of groups, in threads.
+
+        Of what is left a thread takes one part in as many as all may take so many
+        ranges: they grow smaller, so that threads end together though calls are few.
+        """
         n_groups, n_threads = len(self.layout.groups), thread_count()
-        share = n_groups / (2 * n_threads) if n_threads > 1 else n_groups
-        map_chunks(function, n_groups, min(max(share, 1), MOST_GROUPS))
+        n_parts = n_ranges * n_threads if n_threads > 1 else 1
+        ranges, begin = [], 0
+        while begin < n_groups:
+            share = -(-(n_groups - begin) // n_parts)
+            ranges.append((begin, begin + min(share, MOST_GROUPS)))
+            begin = ranges[-1][1]
+        parallel_each(function, ranges)
 
     def _about(self, columns, halves, n_steps):
         """What kernels take of the halves of some groups."""
@@ -193,7 +202,7 @@ class SummedPasses:
                     halves = layout.halves.of_groups(*own)
                     suffice(*own, columns, halves, self.steps, self.steps)
 
-        self._by_groups(run)
+        self._by_groups(run, 1)
         ends = np.full(n, 1.0 / n), self.left, self.right
         kernels.hand_over(products, exponents, layout.all_continue, *ends)
 
