@@ -38,6 +38,15 @@ TWO = {
         [2.397904e-11, 1.0000000],
     ],
 }
+#: Standard errors of what `working` transforms, in its order: of moveHMM's likelihood
+#: and transforms of 2018, by nlm's Hessian in R 4.2.2, without the mass at 0 that is 0.
+#: They are what its intervals are made of; differences of higher order change them by
+#: less than a thousandth.
+ERRORS = [
+    *(0.09233881, 0.12616944, 0.10952745, 0.11586753, 0.12984549, 0.61159127),
+    *(1.00250853, 1.58840020),
+    *(0.12103016, 0.53239963, 0.29758725, 0.44267136, 0.25631820, 0.46202037),
+]
 #: Lengths of the runs of the printed most likely states, the second state's first.
 RUNS = [
     *(2, 3, 1, 55, 11, 9, 15, 2, 5, 10, 4, 2, 14, 3, 2, 56, 2, 5, 7, 6, 13, 4, 1, 3),
@@ -73,7 +82,7 @@ def rows():
     return np.column_stack([steps, np.append(water[1:], 0.0)]), ids
 
 
-def model(values, ending="_init", **params):
+def model(values, ending="_init", transitions=None, **params):
     """Return the model of the guide, which starts from values or has them."""
     step = {f"{name}{ending}": np.c_[values[name]] for name in ("mean", "sd", "zero")}
     angle = {
@@ -87,7 +96,7 @@ def model(values, ending="_init", **params):
     return VRHMM(
         len(values["mean"]),
         emission=Product(parts),
-        transitions=Covariates([2], alpha=0.0),
+        transitions=transitions or Covariates([2], alpha=0.0),
         n_init=1,
         n_jobs=1,
         random_state=0,
@@ -97,12 +106,11 @@ def model(values, ending="_init", **params):
 
 def printed(X, ids):
     """Return the model of two states with the printed values."""
-    hmm = model(TWO, "", max_iter=1, tol=0.0).fit(X, groups=ids)
-    hmm.startprob_ = np.array(TWO["startprob"])
-    for name in ("intercept", "coef"):
-        fitted = getattr(hmm.transitions_, f"{name}_")
-        fitted[[0, 1], [1, 0]] = np.reshape(TWO[name], (2, *fitted.shape[2:]))
-    return hmm
+    given = {"intercept": np.zeros((2, 2)), "coef": np.zeros((2, 2, 1))}
+    for name, values in given.items():
+        values[[0, 1], [1, 0]] = np.reshape(TWO[name], (2, *values.shape[2:]))
+    hmm = model(TWO, "", Covariates([2], **given), startprob=TWO["startprob"])
+    return hmm.fit(X, groups=ids)
 
 
 def working(hmm):

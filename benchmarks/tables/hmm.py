@@ -401,7 +401,15 @@ def elk(run):
         tracks.errors_of(found) * rates / errors,
         1.0,
         0.01,
-        note="as a share; of a Hessian by differences, as moveHMM's, none are printed",
+        note="as a share; of a Hessian by differences, as moveHMM's",
+    )
+    yield row(
+        "errors-in-R",
+        "standard errors against those of moveHMM in R",
+        tracks.errors_of(found) * rates / tracks.ERRORS,
+        1.0,
+        0.005,
+        note="as a share; of nlm's Hessian, at the optimum that is printed",
     )
     three = tracks.model(tracks.THREE, max_iter=5000, tol=1e-13).fit(X, **of)
     yield total("three", "three states from its start", three, tracks.THREE, 29)
