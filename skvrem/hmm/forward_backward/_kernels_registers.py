@@ -423,7 +423,7 @@ def _collect(sums, singles, out):
 def add_up(
     rows, chain, events, n_steps, left, right, weight, room, work, shares, sums, states
 ):
-    """Run over some groups; find the log-likelihood and the sums of each.
+    """Run over some groups and back (Eqs. 4-8); find log-likelihood and sums of each.
 
     Of halves are `left` and `right` (n_halves, n_states, WIDTH), the messages at their
     ends, and `weight` (n_halves, WIDTH); of groups `shares` (n_groups,) of the log-
