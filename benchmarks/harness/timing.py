@@ -1,9 +1,10 @@
 """Seconds of functions that take turns, and what a function allocates.
 
 All sides of a row are timed in one run, one after the other, so that a busy spell of
-the machine falls on all of them; the fastest of each counts. With one thread seconds
-are CPU seconds of the process, every thread pool limited to one; with more, wall-clock
-seconds, which mean something on an idle machine only.
+the machine falls on all of them; the fastest of each counts, and of iterations, which
+are differences, the median. With one thread seconds are CPU seconds of the process,
+every thread pool limited to one; with more, wall-clock seconds, which mean something on
+an idle machine only.
 """
 
 import time
@@ -24,6 +25,9 @@ __all__ = ["Timed", "allocated", "an_iteration", "clock", "fastest", "quiet", "t
 AGREE = 0.03
 # What takes so many seconds is timed once.
 SLOW = 20.0
+# Fits of milliseconds are repeated until their rounds have taken so many seconds, five
+# times as often at most: a core's clock changes within a second.
+SHORT = 4.0
 
 
 class Timed(NamedTuple):
@@ -65,18 +69,21 @@ def _in_turns(functions, run, threads):
     times = {name: [] for name in functions}
 
     def agree(seen):
-        return seen[0] > SLOW or (len(seen) > 1 and seen[1] < (1 + AGREE) * seen[0])
+        best, second, *_ = [*sorted(seen), np.inf]
+        return best > SLOW or second < (1 + AGREE) * best
 
     with quiet(), threadpool_limits(threads):
-        for number in range(2 * run.repeats):
+        started = time.perf_counter()
+        for number in range(1, 5 * run.repeats + 1):
             for name, seen in times.items():
-                if number and seen[0] > SLOW:
+                if seen and min(seen) > SLOW:
                     continue
                 began = now()
                 functions[name]()
                 seen.append(now() - began)
-                seen.sort()
-            if number + 1 >= run.repeats and all(map(agree, times.values())):
+            short = time.perf_counter() - started < SHORT
+            done = number >= 2 * run.repeats or all(map(agree, times.values()))
+            if number >= run.repeats and done and not short:
                 break
     return times
 
@@ -98,7 +105,9 @@ def fastest(sides, run, threads=1, warm_up=True):
         with quiet(), threadpool_limits(threads):
             for function in sides.values():
                 function()
-    times = _in_turns(sides, run, threads)
+    times = {
+        name: sorted(seen) for name, seen in _in_turns(sides, run, threads).items()
+    }
     noise = max(seen[:2][-1] / seen[0] - 1.0 for seen in times.values())
     return Timed({name: seen[0] for name, seen in times.items()}, noise)
 
@@ -107,7 +116,8 @@ def an_iteration(sides, run, threads=1):
     """Return the `Timed` seconds of an iteration.
 
     It is the difference between fits of many and of few iterations: validation, start
-    and the last E step cancel.
+    and the last E step cancel. Both are of one round, and the median of rounds counts:
+    where the clock of a core drifts, the fastest of each need not be of one clock.
 
     Parameters
     ----------
@@ -128,12 +138,12 @@ def an_iteration(sides, run, threads=1):
     times = _in_turns(functions, run, threads)
     seconds, noise = {}, 0.0
     for name, (_, few, many) in sides.items():
-        short, long = times[name, few], times[name, many]
-        one = (long[0] - short[0]) / (many - few)
-        seconds[name] = one if one > 0.0 else np.nan
-        if min(len(short), len(long)) > 1 and one > 0.0:
-            spread = long[1] - long[0] + short[1] - short[0]
-            noise = max(noise, spread / (long[0] - short[0]))
+        rounds = zip(times[name, many], times[name, few], strict=False)
+        each = [(long - short) / (many - few) for long, short in rounds]
+        low, one, high = np.quantile(each, [0.25, 0.5, 0.75])
+        seconds[name] = float(one) if one > 0.0 else np.nan
+        if len(each) > 1 and one > 0.0:
+            noise = max(noise, float(high - low) / one)
     return Timed(seconds, noise)
 
 
