@@ -70,7 +70,7 @@ TABLE = {
         ),
     ),
     "hmm": Row(
-        ("skvrem/hmm/_model.py", "skvrem/hmm/_model_gradient.py"),
+        ("skvrem/hmm/_model.py",),
         (
             ("tests/hmm/test_gradient.py", "tests/hmm/test_solvers.py"),
             (LAWS, "-k", "hmm"),

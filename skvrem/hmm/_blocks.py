@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvrem.data._sequences import lay
-from skvrem.hmm._inference import log_likelihood
 from skvrem.hmm._input import (
     Sequences,
     check_ignored,
@@ -339,17 +338,19 @@ def _answer(estimator, method, by_lengths, dtype, block, beside):
         return getattr(estimator, method)(block, **given).astype(dtype, copy=False)
 
 
-def score(estimator, X, sample_weight, groups, lengths):
+def score(estimator, log_likelihood, X, sample_weight, groups, lengths):
     """Return the log-likelihood in nats a row."""
     estimator, laid = _lay_for(estimator, X, groups, lengths, sample_weight)
-    parts = _everywhere(laid, partial(_score, estimator, laid.by_lengths))
+    parts = _everywhere(
+        laid, partial(_score, estimator, log_likelihood, laid.by_lengths)
+    )
     total, weight = np.sum(parts, axis=0)
     if not weight:
         raise ValueError("sample_weight is zero for every sample: nothing to score.")
     return float(total / weight)
 
 
-def _score(estimator, by_lengths, block, beside):
+def _score(estimator, log_likelihood, by_lengths, block, beside):
     weight = beside.weight
     weight = None if weight is None else np.asarray(weight)
     if weight is not None and not weight.any():

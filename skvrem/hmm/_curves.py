@@ -23,7 +23,7 @@ class Curves(NamedTuple):
     names: list
 
 
-def emission_curves(estimator, X, groups, lengths):
+def emission_curves(estimator, X, groups=None, lengths=None):
     """Return the states' densities, each times its share of the rows.
 
     Every family has tails, so none has to say more of itself. Where a density depends

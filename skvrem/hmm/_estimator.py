@@ -11,9 +11,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem import schedules, solvers
-from skvrem.hmm import _blocks, _inference, _stream
+from skvrem.hmm import _forecast, _inference, _intervals, _stream
 from skvrem.hmm._blocks import open_blocks
 from skvrem.hmm._curves import emission_curves
+from skvrem.hmm._inference import PerRow
 from skvrem.hmm._input import (
     attributes_of,
     emitted_columns,
@@ -22,7 +23,6 @@ from skvrem.hmm._input import (
     observed_names,
     open_rows,
 )
-from skvrem.hmm._intervals import confidence_intervals
 from skvrem.hmm._model import HMMModel
 from skvrem.hmm._plan import check_solver, plan_fit
 from skvrem.hmm._start import starting_parameters, take_sample, warm_parameters
@@ -53,14 +53,10 @@ from skvrem.utils._reports import (
 from skvrem.utils._validation import (
     AT_LEAST_1,
     all_or_nothing,
-    among,
     check_options,
     check_order,
     check_parameters,
 )
-
-# What may be given of every row.
-PerRow = ArrayLike | None
 
 EMISSIONS = {
     "gaussian": Gaussian,
@@ -555,520 +551,32 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             self._fit_parameters = structure
         return self
 
-    def predict(
-        self, X: ArrayLike, *, groups: PerRow = None, lengths: ArrayLike | None = None
-    ) -> np.ndarray:
-        """Return the state of each row, by `algorithm`.
+    # Answers are functions of a fitted state, documented where they are computed.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-
-        Returns
-        -------
-        states : ndarray of int of shape (n_samples,)
-            The most probable path of states, or with ``algorithm="map"`` the most
-            probable state of each row.
-        """
-        if of_dask(X):
-            return _blocks.answer(self, "predict", X, groups, lengths)
-        return self.decode(X, groups=groups, lengths=lengths)[1]
-
-    def decode(self, X, *, groups=None, lengths=None, algorithm=None):
-        """Return the states of the rows and how probable they are.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-        algorithm : {"viterbi", "map"}, default=None
-            None is that of the constructor.
-
-        Returns
-        -------
-        log_prob : float
-            Joint log-probability of all rows and their most probable paths; of "map"
-            the sum of the posterior probabilities of the states.
-        states : ndarray of int of shape (n_samples,)
-            States of the rows.
-        """
-        algorithm = self.algorithm if algorithm is None else algorithm
-        if not among(algorithm, ("viterbi", "map")):
-            raise ValueError(
-                f"algorithm must be 'viterbi' or 'map', got {algorithm!r}."
-            )
-        if algorithm == "map":
-            proba = self.predict_proba(X, groups=groups, lengths=lengths)
-            return float(proba.max(axis=1).sum(dtype=float)), proba.argmax(axis=1)
-        return _inference.most_probable_path(self, X, groups, lengths)
-
-    def predict_proba(
-        self, X: ArrayLike, *, groups: PerRow = None, lengths: ArrayLike | None = None
-    ) -> np.ndarray:
-        """Return the probability of each state for each row, given its whole sequence.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_components)
-            Smoothed probabilities, rows that sum to 1.
-        """
-        if of_dask(X):
-            return _blocks.answer(self, "predict_proba", X, groups, lengths)
-        return _inference.state_probabilities(self, X, groups, lengths, True)
-
-    def filter_proba(self, X, *, groups=None, lengths=None):
-        """Return the probability of each state given the sequence up to each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_components)
-            Filtered probabilities, rows that sum to 1.
-        """
-        if of_dask(X):
-            return _blocks.answer(self, "filter_proba", X, groups, lengths)
-        return _inference.state_probabilities(self, X, groups, lengths, False)
-
-    def score_samples(self, X, *, groups=None, lengths=None):
-        """Return the log-density of each row given the rows of its sequence before it.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-
-        Returns
-        -------
-        log_density : ndarray of shape (n_samples,)
-            In nats; its sum is the log-likelihood.
-        """
-        if of_dask(X):
-            return _blocks.answer(self, "score_samples", X, groups, lengths)
-        sequences, passes = _inference.run(self, X, groups, lengths)
-        shares = passes.shares_by_row()
-        return shares.astype(sequences.X.dtype, copy=False)
-
-    def score(
-        self,
-        X: ArrayLike,
-        y: Any = None,
-        *,
-        sample_weight: PerRow = None,
-        groups: PerRow = None,
-        lengths: ArrayLike | None = None,
-    ) -> float:
-        """Return the log-likelihood in nats a row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        y : Ignored
-            Present by convention, with an entry a row; `lengths` go by name.
-        sample_weight : array-like of shape (n_samples,), default=None
-            The same for all rows of a sequence.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
-        """
-        if of_dask(X):
-            return _blocks.score(self, X, sample_weight, groups, lengths)
-        total, weight = _inference.log_likelihood(
-            self, X, y, sample_weight, groups, lengths
-        )
-        return total / weight
-
-    def aic(self, X, *, groups=None, lengths=None):
-        """Return the Akaike information criterion on X.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-
-        Returns
-        -------
-        aic : float
-            The lower, the better.
-        """
-        shares = self.score_samples(X, groups=groups, lengths=lengths)
-        # What has answers without a fit has nothing free.
-        penalty = 2.0 * getattr(self, "n_parameters_", 0)
-        return float(penalty - 2.0 * shares.sum(dtype=float))
-
-    def bic(self, X, *, groups=None, lengths=None):
-        """Return the Bayesian information criterion on X.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-
-        Returns
-        -------
-        bic : float
-            The lower, the better.
-        """
-        shares = self.score_samples(X, groups=groups, lengths=lengths)
-        penalty = getattr(self, "n_parameters_", 0) * np.log(len(shares))
-        return float(penalty - 2.0 * shares.sum(dtype=float))
-
-    def forecast(
-        self,
-        X,
-        horizon=1,
-        *,
-        groups=None,
-        lengths=None,
-        inputs=None,
-        covariates=None,
-    ):
-        """Return the distribution of the rows after the end of each sequence.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        horizon : int, default=1
-            How many rows ahead.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-        inputs : array-like, default=None
-            Where transitions depend on columns of X: these in the rows ahead but the
-            last, shape (n_sequences, horizon - 1, n_inputs), or without the first axis
-            where they are the same for all. None is as in the last row of a sequence
-            with `Covariates`, and with `Hierarchical` the probability that the states
-            emit them, or no boundary.
-        covariates : array-like of shape (n_sequences * horizon, n_features), \
-                default=None
-            In place of `inputs`: the rows ahead of every sequence, one sequence after
-            another, with the columns of X, of which those that transitions and
-            emissions depend on are looked at. None is as in the last rows.
-
-        Returns
-        -------
-        forecast : Forecast
-            Named tuple of `states`, `mean`, `sd`, and of categories `probability`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skvrem import VRHMM
-        >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
-        >>> X += np.random.default_rng(0).normal(size=X.shape)
-        >>> hmm = VRHMM(2, random_state=0).fit(X)
-        >>> hmm.forecast(X, horizon=3).mean.shape
-        (1, 3, 1)
-        """
-        given = groups, lengths, inputs, covariates
-        return _inference.forecast(self, X, horizon, *given)
-
-    def pseudo_residuals(self, X, *, groups=None, lengths=None):
-        r"""Return how each value lies in its distribution given the rows before it.
-
-        With :math:`u = P(Y_t \le y_t \mid y_1, \dots, y_{t-1})`, of discrete
-        distributions the middle of the jump, the residual is
-        :math:`\Phi^{-1}(u)`: standard normal where the model is right.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-
-        Returns
-        -------
-        residuals : ndarray of shape (n_samples, n_features)
-            NaN where X is; at most 38 in size, where tails are too thin for floats.
-
-        References
-        ----------
-        Zucchini, MacDonald, Langrock (2016). Hidden Markov Models for Time Series,
-        section 6.2.
-        """
-        if of_dask(X):
-            return _blocks.answer(self, "pseudo_residuals", X, groups, lengths)
-        return _inference.pseudo_residuals(self, X, groups, lengths)
-
-    def _emitted_columns(self):
-        """What displays name."""
-        return emitted_columns(self)
-
-    def _emission_curves(self, X, groups=None, lengths=None):
-        """What `EmissionsDisplay` draws."""
-        return emission_curves(self, X, groups, lengths)
-
-    def confidence_intervals(
-        self, X, level=0.95, *, sample_weight=None, groups=None, lengths=None
-    ):
-        """Return confidence intervals of the parameters, from the rows of the fit.
-
-        The Hessian of the log-likelihood, and of priors where there are any, is taken
-        by central differences of its exact gradient in free coordinates. Standard
-        errors follow by the delta method. Intervals are symmetric on the scale of
-        a parameter and are transformed back: logarithms of what is positive, log-odds
-        of probabilities, real numbers as they are. So they hold no impossible value.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another: those that the model was fitted to.
-        level : float, default=0.95
-            Probability that an interval covers the true value, where there are many
-            rows.
-        sample_weight : array-like of shape (n_samples,), default=None
-            The same for all rows of a sequence.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-
-        Returns
-        -------
-        intervals : Intervals
-            Named tuple of `lower`, `upper` and `standard_error`. What is fixed or
-            masked has a standard error of 0.
-
-        Warns
-        -----
-        UserWarning
-            If the rows say nothing of some parameters, as at a boundary (a transition
-            of probability 0, the first state of a single sequence) or where states
-            are alike. These are NaN.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skvrem import VRHMM
-        >>> X = np.random.default_rng(0).normal(size=(400, 1))
-        >>> intervals = VRHMM().fit(X).confidence_intervals(X)
-        >>> intervals.standard_error.emission.mean_.round(3)  # sd / 20
-        array([[0.05]])
-        >>> bool(intervals.lower.emission.mean_ < 0.0 < intervals.upper.emission.mean_)
-        True
-        """
-        return confidence_intervals(self, X, level, sample_weight, groups, lengths)
-
-    def transition_proba(
-        self,
-        covariates=None,
-        *,
-        X=None,
-        level=0.95,
-        sample_weight=None,
-        groups=None,
-        lengths=None,
-    ):
-        """Return the probabilities of the next state, by the values of covariates.
-
-        Parameters
-        ----------
-        covariates : array-like of shape (n_rows, n_covariates), default=None
-            The columns that transitions depend on, in their order, or a data frame
-            that has them; None where there are none.
-        X : array-like of shape (n_samples, n_features), default=None
-            Rows that the model was fitted to: for confidence intervals.
-        level : float, default=0.95
-            That of the intervals.
-        sample_weight, groups, lengths : array-like, default=None
-            Of X, as given to the fit.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_rows, n_components, n_components), or Band
-            Of the state in the last axis after that in the one before. With X a named
-            tuple of `estimate`, `lower`, `upper` and `standard_error`: intervals by
-            the delta method, symmetric on the scale of log-odds.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skvrem import VRHMM
-        >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
-        >>> X += np.random.default_rng(0).normal(size=X.shape)
-        >>> hmm = VRHMM(2, random_state=0).fit(X)
-        >>> band = hmm.transition_proba(X=X)
-        >>> bool((band.lower < band.estimate).all())
-        True
-        """
-        given = {"sample_weight": sample_weight, "groups": groups, "lengths": lengths}
-        return _inference.along(self, covariates, np.asarray, X, level, given)
-
-    def stationary_proba(
-        self,
-        covariates=None,
-        *,
-        X=None,
-        level=0.95,
-        sample_weight=None,
-        groups=None,
-        lengths=None,
-    ):
-        """Return how often states are in the long run, by the values of covariates.
-
-        The stationary distributions of the matrices of :meth:`transition_proba`: of a
-        chain whose covariates stayed as they are.
-
-        Parameters
-        ----------
-        covariates : array-like of shape (n_rows, n_covariates), default=None
-            The columns that transitions depend on, in their order, or a data frame
-            that has them; None where there are none.
-        X : array-like of shape (n_samples, n_features), default=None
-            Rows that the model was fitted to: for confidence intervals.
-        level : float, default=0.95
-            That of the intervals.
-        sample_weight, groups, lengths : array-like, default=None
-            Of X, as given to the fit.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_rows, n_components), or Band
-            With X a named tuple of `estimate`, `lower`, `upper` and `standard_error`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skvrem import VRHMM
-        >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
-        >>> X += np.random.default_rng(0).normal(size=X.shape)
-        >>> VRHMM(2, random_state=0).fit(X).stationary_proba().shape
-        (1, 2)
-        """
-        given = {"sample_weight": sample_weight, "groups": groups, "lengths": lengths}
-        return _inference.along(self, covariates, _inference.long_run, X, level, given)
+    predict = _inference.predict
+    decode = _inference.decode
+    predict_proba = _inference.predict_proba
+    filter_proba = _inference.filter_proba
+    score_samples = _inference.score_samples
+    score = _inference.score
+    aic = _inference.aic
+    bic = _inference.bic
+    pseudo_residuals = _inference.pseudo_residuals
+    sample_states = _inference.sample_states
+    forecast = _forecast.forecast
+    sample = _forecast.sample
+    confidence_intervals = _intervals.confidence_intervals
+    transition_proba = _intervals.transition_proba
+    stationary_proba = _intervals.stationary_proba
+    # What displays name, and draw.
+    _emitted_columns = emitted_columns
+    _emission_curves = emission_curves
 
     @property
     def stationary_(self):
         """Probabilities of the states in the long run, at the mean of covariates."""
         check_is_fitted(self)
-        return _inference.long_run(self.transmat_[None])[0]
-
-    def sample_states(
-        self, X, n_paths=1, random_state=None, *, groups=None, lengths=None
-    ):
-        """Draw paths of states from their distribution given the rows.
-
-        What is computed of paths, as times spent in a state or runs of it, has its
-        uncertainty by computing it of many.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of sequences, one after another.
-        n_paths : int, default=1
-            How many.
-        random_state : int, RandomState instance or None, default=None
-            None is that of the constructor.
-        groups : array-like of shape (n_samples,), default=None
-            The id of each row's sequence; None is one sequence.
-        lengths : array-like of int, default=None
-            Lengths of the sequences, in place of `groups`.
-
-        Returns
-        -------
-        states : ndarray of int of shape (n_paths, n_samples)
-            A path a row.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skvrem import VRHMM
-        >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
-        >>> X += np.random.default_rng(0).normal(size=X.shape)
-        >>> hmm = VRHMM(2, random_state=0).fit(X)
-        >>> hmm.sample_states(X, 100).shape
-        (100, 90)
-        """
-        return _inference.sample_states(self, X, n_paths, random_state, groups, lengths)
-
-    def sample(
-        self,
-        n_samples=1,
-        random_state=None,
-        *,
-        inputs=None,
-        covariates=None,
-        lengths=None,
-        currstate=None,
-    ):
-        """Draw a sequence, or several, from the model.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Length of the sequence.
-        random_state : int, RandomState instance or None, default=None
-            None is that of the constructor.
-        inputs : array-like of shape (n_samples, n_inputs), default=None
-            The columns that transitions depend on, where they do. Not needed where
-            states emit them.
-        covariates : array-like of shape (n_samples, n_features), default=None
-            In place of `inputs`: rows with the columns of X, of which those that
-            transitions and emissions depend on are looked at.
-        lengths : array-like of int, default=None
-            Lengths of several sequences, in place of `n_samples`.
-        currstate : int or array-like of shape (n_sequences,), default=None
-            The states that sequences start in; None is drawn.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-            The features that states emit, of one sequence after another.
-        states : ndarray of int of shape (n_samples,)
-            The states that they were drawn in.
-        """
-        given = inputs, covariates, lengths, currstate
-        return _inference.sample(self, n_samples, random_state, *given)
+        return _intervals.long_run(self.transmat_[None])[0]
 
     def relabel(self, order):
         """Put the states into another order, in place.

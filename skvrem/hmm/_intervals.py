@@ -1,4 +1,4 @@
-"""Confidence intervals of a fitted hidden Markov model."""
+"""Confidence intervals of a fitted model, and its hidden chain along covariates."""
 
 import warnings
 from numbers import Real
@@ -8,10 +8,11 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem.hmm._input import fitted_parameters, naming_impossible, open_rows
-from skvrem.hmm._model_gradient import differences
+from skvrem.hmm._input import fitted_parameters, naming_impossible, open_rows, ready
+from skvrem.hmm._model import differences
 from skvrem.hmm.emissions._base import published
 from skvrem.hmm.emissions._coordinates import rescale
+from skvrem.hmm.forward_backward._model_passes import stationary
 from skvrem.utils._algebra import pieces
 from skvrem.utils._parallel import threads
 
@@ -63,43 +64,212 @@ class Band(NamedTuple):
     standard_error: np.ndarray
 
 
-def _curvature(estimator, X, level, given):
-    """Return model, parameters, their free coordinates, and the Hessian there."""
-    number = isinstance(level, Real) and not isinstance(level, bool)
-    if not (number and 0.0 < level < 1.0):
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
-    sequences, data, model = open_rows(estimator, X, **given)
-    parameters = fitted_parameters(estimator)
-    point, vector = model.start(parameters), model.free(parameters)
+def confidence_intervals(
+    self, X, level=0.95, *, sample_weight=None, groups=None, lengths=None
+):
+    """Return confidence intervals of the parameters, from the rows of the fit.
 
-    def gradient(moved):
-        at = point._replace(parameters=model.bind(moved, parameters))
-        return model.gradient(at, model.mean(at, data)) * model.total
+    The Hessian of the log-likelihood, and of priors where there are any, is taken
+    by central differences of its exact gradient in free coordinates. Standard
+    errors follow by the delta method. Intervals are symmetric on the scale of
+    a parameter and are transformed back: logarithms of what is positive, log-odds
+    of probabilities, real numbers as they are. So they hold no impossible value.
 
-    with threads(estimator.n_jobs), naming_impossible(sequences):
-        return model, parameters, vector, differences(gradient, vector)
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Rows of sequences, one after another: those that the model was fitted to.
+    level : float, default=0.95
+        Probability that an interval covers the true value, where there are many
+        rows.
+    sample_weight : array-like of shape (n_samples,), default=None
+        The same for all rows of a sequence.
+    groups : array-like of shape (n_samples,), default=None
+        The id of each row's sequence; None is one sequence.
+    lengths : array-like of int, default=None
+        Lengths of the sequences, in place of `groups`.
+
+    Returns
+    -------
+    intervals : Intervals
+        Named tuple of `lower`, `upper` and `standard_error`. What is fixed or
+        masked has a standard error of 0.
+
+    Warns
+    -----
+    UserWarning
+        If the rows say nothing of some parameters, as at a boundary (a transition
+        of probability 0, the first state of a single sequence) or where states
+        are alike. These are NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import VRHMM
+    >>> X = np.random.default_rng(0).normal(size=(400, 1))
+    >>> intervals = VRHMM().fit(X).confidence_intervals(X)
+    >>> intervals.standard_error.emission.mean_.round(3)  # sd / 20
+    array([[0.05]])
+    >>> bool(intervals.lower.emission.mean_ < 0.0 < intervals.upper.emission.mean_)
+    True
+    """
+    given = sample_weight, groups, lengths
+    model, parameters, vector, hessian = _curvature(self, X, level, given)
+    values, scales = _flatten(model, parameters)
+
+    def on_scale(moved):
+        at = model.bind(moved, parameters)
+        return rescale(_flatten(model, at)[0], scales, "to")
+
+    errors = _errors(on_scale, vector, hessian, len(scales))
+    if np.isnan(errors).any():
+        warnings.warn(
+            f"The rows say nothing of {int(np.isnan(errors).sum())} of the "
+            f"{errors.size} parameters: they are at a boundary, as a probability "
+            "of 0, or the states are alike. Their intervals are NaN.",
+            UserWarning,
+            stacklevel=2,
+        )
+    found = _interval(values, scales, errors, level)
+    return Intervals(*(_limits(model, parameters, part) for part in found))
 
 
-def probability_bands(estimator, function, covariates, X, level, given):
-    """Return what a function makes of transitions along covariates, with its bands.
+def _flatten(model, parameters):
+    """All parameters as one vector, and their scales."""
+    start, transmat, emission = parameters
+    transmat = model.transitions.natural(transmat)
+    values = np.concatenate([np.ravel(p) for p in (start, transmat, emission)])
+    scales = np.tile(np.asarray(model.emission.scales()), len(emission))
+    of_chain = ["probability"] * start.size + [model.transitions.scale] * transmat.size
+    return values, np.append(of_chain, scales)
+
+
+def _limits(model, parameters, values):
+    parts = pieces(values, [part.size for part in parameters])
+    start, transmat, packed = map(np.reshape, parts, map(np.shape, parameters))
+    return Limits(start, transmat, published(model.emission, packed, float))
+
+
+def transition_proba(
+    self,
+    covariates=None,
+    *,
+    X=None,
+    level=0.95,
+    sample_weight=None,
+    groups=None,
+    lengths=None,
+):
+    """Return the probabilities of the next state, by the values of covariates.
+
+    Parameters
+    ----------
+    covariates : array-like of shape (n_rows, n_covariates), default=None
+        The columns that transitions depend on, in their order, or a data frame
+        that has them; None where there are none.
+    X : array-like of shape (n_samples, n_features), default=None
+        Rows that the model was fitted to: for confidence intervals.
+    level : float, default=0.95
+        That of the intervals.
+    sample_weight, groups, lengths : array-like, default=None
+        Of X, as given to the fit.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (n_rows, n_components, n_components), or Band
+        Of the state in the last axis after that in the one before. With X a named
+        tuple of `estimate`, `lower`, `upper` and `standard_error`: intervals by
+        the delta method, symmetric on the scale of log-odds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import VRHMM
+    >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
+    >>> X += np.random.default_rng(0).normal(size=X.shape)
+    >>> hmm = VRHMM(2, random_state=0).fit(X)
+    >>> band = hmm.transition_proba(X=X)
+    >>> bool((band.lower < band.estimate).all())
+    True
+    """
+    given = sample_weight, groups, lengths
+    return _along(self, covariates, np.asarray, X, level, given)
+
+
+def stationary_proba(
+    self,
+    covariates=None,
+    *,
+    X=None,
+    level=0.95,
+    sample_weight=None,
+    groups=None,
+    lengths=None,
+):
+    """Return how often states are in the long run, by the values of covariates.
+
+    The stationary distributions of the matrices of :meth:`transition_proba`: of a
+    chain whose covariates stayed as they are.
+
+    Parameters
+    ----------
+    covariates : array-like of shape (n_rows, n_covariates), default=None
+        The columns that transitions depend on, in their order, or a data frame
+        that has them; None where there are none.
+    X : array-like of shape (n_samples, n_features), default=None
+        Rows that the model was fitted to: for confidence intervals.
+    level : float, default=0.95
+        That of the intervals.
+    sample_weight, groups, lengths : array-like, default=None
+        Of X, as given to the fit.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (n_rows, n_components), or Band
+        With X a named tuple of `estimate`, `lower`, `upper` and `standard_error`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvrem import VRHMM
+    >>> X = np.repeat([[0.0], [5.0], [0.0]], 30, axis=0)
+    >>> X += np.random.default_rng(0).normal(size=X.shape)
+    >>> VRHMM(2, random_state=0).fit(X).stationary_proba().shape
+    (1, 2)
+    """
+    given = sample_weight, groups, lengths
+    return _along(self, covariates, long_run, X, level, given)
+
+
+def long_run(matrices):
+    """Return the stationary distribution of every matrix, (n_rows, n_states)."""
+    return np.stack([stationary(np.asarray(own, float)) for own in matrices])
+
+
+def _along(estimator, covariates, function, X, level, given):
+    """Return what a function makes of transitions along covariates, or its bands.
 
     Parameters
     ----------
     estimator : VRHMM
+    covariates : array-like of shape (n_rows, n_covariates), or None
     function : callable
         Makes an array of probabilities of matrices (n_rows, n_states, n_states).
-    covariates : ndarray of shape (n_rows, n_covariates)
-    X : array-like
-        The rows of the fit.
+    X : array-like, or None
+        The rows of the fit, for bands.
     level : float
-    given : dict
-        What is given with X.
+    given : tuple
+        Weights, groups and lengths of X.
     """
-    check_is_fitted(estimator)
+    estimator = ready(estimator)
+    transitions = estimator.transitions_
+    Z = _inputs_along(transitions, covariates)
+    if X is None:
+        return function(transitions.matrices(fitted_parameters(estimator).transmat, Z))
     model, parameters, vector, hessian = _curvature(estimator, X, level, given)
 
     def value(packed):
-        return function(model.transitions.matrices(packed, covariates))
+        return function(model.transitions.matrices(packed, Z))
 
     estimate = value(parameters.transmat)
     scales = ["probability"] * estimate.size
@@ -113,61 +283,34 @@ def probability_bands(estimator, function, covariates, X, level, given):
     return Band(estimate, *(part.reshape(estimate.shape) for part in found))
 
 
-def _interval(values, scales, errors, level):
-    """Return lower and upper ends, and standard errors, from those on the scales."""
-    reach = ndtri(0.5 + 0.5 * level) * errors
-    centre = rescale(values, scales, "to")
-    # Of what is fixed nothing but itself, not what a scale makes of it.
-    low, high = (
-        np.where(reach == 0.0, values, rescale(centre + way, scales, "back"))
-        for way in (-reach, reach)
-    )
-    return low, high, errors * rescale(values, scales, "rate")
+def _inputs_along(transitions, covariates):
+    """Return inputs of transitions, checked."""
+    if not transitions.columns:
+        if covariates is not None:
+            raise ValueError("These transitions depend on no columns of X.")
+        return np.zeros((1, 0))
+    Z = transitions.read(covariates, "covariates")
+    if not np.isfinite(Z).all():
+        raise ValueError("covariates must be finite, and not missing.")
+    return transitions.check_inputs(Z)
 
 
-def confidence_intervals(estimator, X, level, sample_weight, groups, lengths):
-    """Return confidence intervals of the parameters, from the rows of the fit."""
+def _curvature(estimator, X, level, given):
+    """Return model, parameters, their free coordinates, and the Hessian there."""
+    number = isinstance(level, Real) and not isinstance(level, bool)
+    if not (number and 0.0 < level < 1.0):
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
     check_is_fitted(estimator)
-    given = {"sample_weight": sample_weight, "groups": groups, "lengths": lengths}
-    model, parameters, vector, hessian = _curvature(estimator, X, level, given)
-    values, scales = _flatten(model, parameters)
-    errors = _standard_errors(model, parameters, scales, vector, hessian)
-    if np.isnan(errors).any():
-        warnings.warn(
-            f"The rows say nothing of {int(np.isnan(errors).sum())} of the "
-            f"{errors.size} parameters: they are at a boundary, as a probability "
-            "of 0, or the states are alike. Their intervals are NaN.",
-            UserWarning,
-            stacklevel=3,
-        )
-    found = _interval(values, scales, errors, level)
-    return Intervals(*(_limits(model, parameters, part) for part in found))
+    sequences, data, model = open_rows(estimator, X, None, *given)
+    parameters = fitted_parameters(estimator)
+    point, vector = model.start(parameters), model.free(parameters)
 
+    def gradient(moved):
+        at = point._replace(parameters=model.bind(moved, parameters))
+        return model.gradient(at, model.mean(at, data)) * model.total
 
-def _limits(model, parameters, values):
-    parts = pieces(values, [part.size for part in parameters])
-    start, transmat, packed = map(np.reshape, parts, map(np.shape, parameters))
-    return Limits(start, transmat, published(model.emission, packed, float))
-
-
-def _flatten(model, parameters):
-    """All parameters as one vector, and their scales."""
-    start, transmat, emission = parameters
-    transmat = model.transitions.natural(transmat)
-    values = np.concatenate([np.ravel(p) for p in (start, transmat, emission)])
-    scales = np.tile(np.asarray(model.emission.scales()), len(emission))
-    of_chain = ["probability"] * start.size + [model.transitions.scale] * transmat.size
-    return values, np.append(of_chain, scales)
-
-
-def _standard_errors(model, parameters, scales, vector, hessian):
-    """Standard errors on the scales of the parameters, NaN where there are none."""
-
-    def on_scale(moved):
-        at = model.bind(moved, parameters)
-        return rescale(_flatten(model, at)[0], scales, "to")
-
-    return _errors(on_scale, vector, hessian, len(scales))
+    with threads(estimator.n_jobs), naming_impossible(sequences):
+        return model, parameters, vector, differences(gradient, vector)
 
 
 def _errors(function, vector, hessian, size):
@@ -182,3 +325,15 @@ def _errors(function, vector, hessian, size):
     errors = np.sqrt(np.square(spread).sum(axis=1))
     lost = np.abs(jacobian @ vectors[:, ~known]).max(axis=1, initial=0.0) > 1e-3
     return np.where(lost, np.nan, errors)
+
+
+def _interval(values, scales, errors, level):
+    """Return lower and upper ends, and standard errors, from those on the scales."""
+    reach = ndtri(0.5 + 0.5 * level) * errors
+    centre = rescale(values, scales, "to")
+    # Of what is fixed nothing but itself, not what a scale makes of it.
+    low, high = (
+        np.where(reach == 0.0, values, rescale(centre + way, scales, "back"))
+        for way in (-reach, reach)
+    )
+    return low, high, errors * rescale(values, scales, "rate")

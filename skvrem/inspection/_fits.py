@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvrem.inspection._axes import one_axis
+from skvrem.utils._validation import check_size
 
 X_LABELS = {
     "passes": "passes over the data",
@@ -262,10 +262,7 @@ class GradientVarianceDisplay:
         ValueError
             If `n_repetitions` is not a positive integer.
         """
-        if not isinstance(n_repetitions, Integral) or n_repetitions < 1:
-            raise ValueError(
-                f"n_repetitions must be a positive integer, got {n_repetitions!r}."
-            )
+        check_size("n_repetitions", n_repetitions)
         rng = check_random_state(random_state)
         runs = [
             estimator.gradient_variance(X, y, random_state=rng, **kwargs)

@@ -12,13 +12,13 @@ from skvrem.inspection._axes import one_axis
 from skvrem.text._matching import topic_stability
 from skvrem.text._topics import (
     check_names,
-    check_size,
     find_topics,
     largest,
     word_probabilities,
 )
 from skvrem.utils._base import optional
 from skvrem.utils._columns import Given
+from skvrem.utils._validation import check_size
 
 
 @dataclass(eq=False, repr=False)

@@ -7,11 +7,11 @@ import numpy as np
 from skvrem.text._topics import (
     check_counts,
     check_names,
-    check_size,
     find_used_topics,
     largest,
 )
 from skvrem.utils._columns import MatrixLike
+from skvrem.utils._validation import check_size
 
 
 def normalized_pmi(

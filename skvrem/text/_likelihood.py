@@ -11,7 +11,6 @@ from skvrem.text import _kernels
 from skvrem.text._topics import (
     check_components,
     check_counts,
-    check_size,
     document_shares,
     find_topics,
     last_step,
@@ -20,7 +19,7 @@ from skvrem.text._topics import (
 from skvrem.utils._algebra import read_only
 from skvrem.utils._columns import MatrixLike
 from skvrem.utils._parallel import parallel_map, row_chunks, threads
-from skvrem.utils._validation import as_generator
+from skvrem.utils._validation import as_generator, check_size
 
 # Documents a task: enough to hide what a task costs.
 CHUNK_DOCUMENTS = 256

@@ -1,7 +1,6 @@
 """What the functions of this package read from models, counts and vectorizers."""
 
 import warnings
-from numbers import Integral
 
 import numpy as np
 import scipy.sparse as sp
@@ -256,14 +255,6 @@ def check_names(names, n_features=None, estimator=None):
             f"shape {names.shape}."
         )
     return names
-
-
-def check_size(name, value, least=1):
-    """Check that a number of words, documents or particles is an integer."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(
-            f"{name} must be an integer of at least {least}, got {value!r}."
-        )
 
 
 def largest(rows, n):

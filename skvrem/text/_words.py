@@ -11,7 +11,6 @@ from scipy.stats import rankdata
 from skvrem.text._topics import (
     check_components,
     check_names,
-    check_size,
     document_shares,
     find_used_topics,
     largest,
@@ -19,6 +18,7 @@ from skvrem.text._topics import (
     word_probabilities,
 )
 from skvrem.utils._columns import MatrixLike
+from skvrem.utils._validation import check_size
 
 
 def top_words(

@@ -407,6 +407,15 @@ def check_magnitude(X, name="X", power=2):
         )
 
 
+def check_size(name, value, least=1):
+    """Check that an argument is an integer, how many there are of something."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not (whole and value >= least):
+        raise ValueError(
+            f"{name} must be an integer of at least {least}, got {value!r}."
+        )
+
+
 def as_generator(random_state):
     """Return a Generator that what scikit-learn calls a random state has seeded."""
     return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skvrem.hmm._input import fitted_parameters, open_rows
-from skvrem.hmm._model_gradient import differences
+from skvrem.hmm._model import differences
 
 
 def enumerate_paths(joint, start, transitions, beta=1.0):

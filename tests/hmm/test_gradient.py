@@ -10,8 +10,7 @@ from scipy.special import logsumexp
 
 from skvrem import hmm
 from skvrem.hmm._input import Sequences
-from skvrem.hmm._model import HMMModel, Parameters
-from skvrem.hmm._model_gradient import FLAT, NOTHING, definite
+from skvrem.hmm._model import FLAT, NOTHING, HMMModel, Parameters, definite
 from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.hmm.transitions._homogeneous import Initial
 from skvrem.solvers.estimate._batch import Batch

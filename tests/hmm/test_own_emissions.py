@@ -8,7 +8,7 @@ from scipy import stats
 
 from skvrem import VRHMM
 from skvrem.hmm import DensityEmission, Emission, Gaussian, Poisson, Product
-from skvrem.hmm._model_gradient import differences
+from skvrem.hmm._model import differences
 from tests.hmm.oracle import recursions
 from tests.hmm.own_emissions import (
     Exponential,
