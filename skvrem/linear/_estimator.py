@@ -86,7 +86,7 @@ class SBMLogisticRegression(
     tol : float, default=1e-6
         Converged when less is left to gain, in nats a row, and no derivative of the
         mean objective is larger, as in scikit-learn's "lbfgs"; or when rounding of the
-        objective hides what is left. "stochastic" goes by what the last epochs gained.
+        objective hides what is left.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_scaling : 1, default=1
@@ -102,8 +102,9 @@ class SBMLogisticRegression(
         "batch" is bound majorization [1]_ (steps that are no longer the bound's, of
         the Hessian, a `curvature_rank` or a diagonal, have their length searched);
         "stochastic" its stochastic form [2]_ in blocks, at the level of the sampling
-        error after one pass (``max_iter=1``); "svrg" has the bound as the
-        preconditioner of a variance-reduced gradient.
+        error after one pass (``max_iter=1``), which full passes follow where its epochs
+        are noise or slow; "svrg" has the bound as the preconditioner of a
+        variance-reduced gradient.
         "auto" is "batch" with ``acceleration="lbfgs"``, which begins with dual
         coordinate ascent where rows are sparse, of two classes and more than 2,000
         features. The choice is in ``solver_``.

@@ -1,5 +1,6 @@
 """How a fit is made: which curvature, from how many rows, which solver and steps."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -38,8 +39,8 @@ GRAM_STEP, JOINT_STEP, BOUND_STEP_CLASSES, OTHER_STEP = 1.5, 1.25, 2.0, 1.0
 AUTO_RANK = 20
 ONE = schedules.Constant(1.0)
 BLOCKED = ("stochastic", "svrg")
-# Epochs between objectives that tell how slow "svrg" is, whose gains are noisy.
-SVRG_WINDOW = 3
+# Epochs between objectives that tell how slow a solver is, where its gains are noisy.
+WINDOWS = {"svrg": 3, "stochastic": solvers.Stochastic.patience}
 
 
 def choose_curvature(estimator, p, k, data, *, own, stream=False, joint=False):
@@ -202,18 +203,25 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
         made = solvers.Batch()
     else:
         made = solvers.QuasiNewton(estimator.tol, memory=0)
-    if (majorizes or solver == "svrg") and estimator.curvature == "auto":
-        # Where the bound is loose, the accelerated steps go on.
+    if stream or ((majorizes or solver == "svrg") and estimator.curvature == "auto"):
+        # Where the bound is loose, or noise is all that is seen, the accelerated steps
+        # go on.
         joint = _is_small(p, k, data)
         own = choose_curvature(estimator, p, k, data, own=True, joint=joint)
-        if own.kind in ("gram", "joint"):
+        if stream or own.kind in ("gram", "joint"):
             changes = {"curvature": own, "kind": "hessian", "every": False}
-            closer = replace(model, **changes, **_cost(own, "hessian", p, k, data))
+            changes |= {"online": None, **_cost(own, "hessian", p, k, data)}
+            closer = replace(model, **changes)
             # Derivatives of tol are what a gain of about its square leaves.
-            window = SVRG_WINDOW if solver == "svrg" else 1
-            slow = solvers.WhenSlow(min(estimator.tol, estimator.tol**2), window)
+            window = WINDOWS.get(solver, 1)
+            until = solvers.WhenSlow(min(estimator.tol, estimator.tol**2), window)
+            if stream:
+                # A form that is asked for goes on in it, as long as nothing is claimed.
+                named = estimator.curvature != "auto" or estimator.gradient_memory > 0.0
+                least = {"least": math.inf} if named else {}
+                until = solvers.WhenNoisy(estimator.tol, until, **least)
             made = solvers.Switch(
-                made, solvers.QuasiNewton(estimator.tol), slow, closer
+                made, solvers.QuasiNewton(estimator.tol), until, closer
             )
     return model, solvers.Plan(solver, made, steps, n_blocks)
 

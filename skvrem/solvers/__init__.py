@@ -13,7 +13,7 @@ from skvrem.solvers._runs import Runs, Whole
 from skvrem.solvers._search import STARTS, SearchResult, search
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stream import stream_step
-from skvrem.solvers._switch import AfterEpochs, Switch, WhenSlow
+from skvrem.solvers._switch import AfterEpochs, Switch, WhenNoisy, WhenSlow
 from skvrem.solvers.estimate._batch import Batch
 from skvrem.solvers.estimate._incremental import Incremental
 from skvrem.solvers.estimate._saga import SAGA
@@ -43,6 +43,7 @@ __all__ = [
     "Stochastic",
     "Sweeps",
     "Switch",
+    "WhenNoisy",
     "WhenSlow",
     "Whole",
     "checkpointed",

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skvrem.solvers._prediction import ROUNDING
+from skvrem.solvers._prediction import ROUNDING, left_to_gain
 from skvrem.solvers.estimate._minibatches import Minibatches
 
 # Epochs that a solver may still need before it is slow.
 MOST_EPOCHS = 20
+# What one is good for whose steps shrink: so many.
+NOISY_EPOCHS = 10
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,39 @@ class WhenSlow:
         return math.log(aim) / math.log(rate) * self.window > MOST_EPOCHS
 
 
+@dataclass(frozen=True)
+class WhenNoisy:
+    """The first solver cannot tell that it is at the end, and is near it.
+
+    Its objectives are what batches saw while the point moved. Where their gains say
+    that little is left, another has to certify it; after ten epochs, also where they
+    are slow or only fluctuate.
+
+    Parameters
+    ----------
+    tol : float
+        The gain that may be left where the fit will stop.
+    slow : WhenSlow
+        Over as many epochs as the first solver's gains are added up.
+    least : float, default=10
+        Epochs before which these are not judged.
+    """
+
+    tol: float
+    slow: WhenSlow
+    least: float = NOISY_EPOCHS
+
+    def __call__(self, objectives):
+        """Whether the second shall go on from the last of these objectives."""
+        window, seen = self.slow.window, objectives[1:]  # nobody saw the start's
+        # As the loop would end the fit.
+        if left_to_gain(np.diff(seen), 0.0, window) < self.tol:
+            return True
+        if len(seen) <= self.least:
+            return False
+        return not seen[-1] > seen[-1 - window] or self.slow(seen)
+
+
 class Switch:
     """Epochs of a first solver, then those of a second.
 
@@ -73,8 +108,9 @@ class Switch:
     first, second : solvers
         Two of `Minibatches` share the blocks.
     until : callable
-        `AfterEpochs` or `WhenSlow`: takes the objectives that the first one's epochs
-        began with, the newest included, and says whether the second shall begin there.
+        `AfterEpochs`, `WhenSlow` or `WhenNoisy`: takes the objectives that the first
+        one's epochs began with, the newest included, and says whether the second shall
+        begin there.
     model : model, default=None
         The second solver's, of the same points, so that it may have another metric;
         None is the first one's.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skvrem.solvers import SVRG, AfterEpochs, Stochastic, Switch, WhenSlow
+from skvrem.solvers import SVRG, AfterEpochs, Stochastic, Switch, WhenNoisy, WhenSlow
 from skvrem.solvers._protocols import Anchor, Moved
 from skvrem.solvers._switch import MOST_EPOCHS
 
@@ -135,3 +135,43 @@ def test_slow_is_what_takes_more_epochs_than_may_be(window, height):
     tiny = [height, height + 1e-15, height + 2e-15]
     assert not WhenSlow(1e-30)(tiny)
     assert WhenSlow(1e-30)([1e-3 * value for value in seen - height])
+
+
+def test_noise_is_not_an_end():
+    """Of gains that fall by half: slow, noise, or little where a fit would end."""
+    objectives = [np.nan, *-(0.5 ** np.arange(16.0))]
+    fast = WhenNoisy(1e-6, WhenSlow(1e-6, 2))
+    few, many = objectives[:6], objectives[:12]
+    assert not fast(objectives[:3]) and not fast(few) and not fast(many)
+    # What the loop would take for the end is another's to certify, however early.
+    assert WhenNoisy(0.3, WhenSlow(0.3, 2))(few)
+    assert WhenNoisy(0.3, WhenSlow(0.3, 2), least=np.inf)(few)
+    # After ten epochs, so are those that fluctuate or take long.
+    for last in -2.0, objectives[10]:
+        noisy = [*many[:11], last]
+        assert WhenNoisy(0.0, WhenSlow(0.0, 1))(noisy)
+        assert not WhenNoisy(0.0, WhenSlow(0.0, 1))([np.nan, *noisy[2:]])
+        assert not WhenNoisy(0.0, WhenSlow(0.0, 1), least=np.inf)(noisy)
+    slow = [np.nan, *-(0.9 ** np.arange(11.0))]
+    assert WhenNoisy(1e-6, WhenSlow(1e-6, 2))(slow)
+    assert not WhenNoisy(1e-6, WhenSlow(1e-6, 2))(slow[:-1])
+
+
+def test_what_batches_saw_is_known_after_a_pause():
+    class Data:
+        def blocks(self, n_blocks, rng):
+            return []
+
+    def begun():
+        solver = Switch(Stochastic(3), Falling(0.1, "second"), AfterEpochs(5))
+        solver.start(None, Data(), None)
+        return solver
+
+    whole = begun()
+    for seen in None, (-6.0, 2.0), (-3.0, 2.0):  # by visits
+        whole.first.seen = seen
+        whole.certify(None, 1.0)
+    resumed = begun()
+    resumed.resume(whole.state())
+    assert resumed.certify(None, 1.0).objective == -1.5
+    np.testing.assert_array_equal(resumed.objectives, [np.nan, -3.0, -1.5])

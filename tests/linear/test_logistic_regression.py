@@ -493,6 +493,25 @@ def test_all_gradients_remembered_is_slow():
     assert gaps[1] - best > 5.0 * (gaps[0] - best)
 
 
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+@pytest.mark.parametrize(
+    "params", [{}, {"curvature": "bound"}, {"gradient_memory": 1.0}], ids=str
+)
+def test_stochastic_fits_converge_to_the_optimum(params, tol):
+    """Little that batches gain while the coefficients move is no end."""
+    for k, n, d in (2, 400, 3), (2, 3000, 20), (4, 1000, 8):
+        X, y = draw(n=n, d=d, k=k)
+        best = loss(SBMLogisticRegression(**TIGHT).fit(X, y), X, y)
+        model = SBMLogisticRegression(
+            solver="stochastic", tol=tol, random_state=0, max_iter=500, **params
+        )
+        model.fit(X, y)
+        assert model.converged_
+        assert loss(model, X, y) < best + n * tol
+        # What a full pass found, not what batches saw.
+        assert -n * model.history_["objective"][-1] == pytest.approx(loss(model, X, y))
+
+
 # Streams
 
 

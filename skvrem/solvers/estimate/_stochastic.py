@@ -27,16 +27,21 @@ class Stochastic(Minibatches):
     def take(self, model, partition):
         """See `Minibatches`."""
         super().take(model, partition)
-        self.seen: Any = None
+        self.seen: Any = None  # by the epoch at hand
+        self.last: Any = None  # by the one before it
         self.n_visits, self.temperature = 0, None
 
     def certify(self, point, beta):
         """Report the objective seen in the last epoch."""
         objective = np.nan if self.seen is None else self.seen[0] / self.seen[1]
         self.beta = beta
-        self.seen = (0.0, 0.0)
+        self.last, self.seen = self.seen, (0.0, 0.0)
         self.n_visits, self.temperature = 0, None
         return Anchor(None, objective, 0.0, point)
+
+    def state(self):
+        """Return what the last epoch saw: its objective, which no pass finds again."""
+        return {"seen": self.last}
 
     def follow(self, temperature):
         """Take the temperature of each visit from a function of the epoch's share."""
