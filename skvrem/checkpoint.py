@@ -12,7 +12,7 @@ from skvrem.solvers._journal import asked_for
 from skvrem.utils._base import optional
 
 # First bytes of a file, and what can be read; another number is another format.
-MAGIC, FORMAT = b"skvrem checkpoint ", 2
+MAGIC, FORMAT = b"skvrem checkpoint ", 3
 
 
 class Checkpoint:

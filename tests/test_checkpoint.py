@@ -93,8 +93,10 @@ def cases():
         yield name, bayesian, (X, Y), {"groups": GROUPS}
     poisson = skvrem.BayesianGLMRegressor(family="poisson", random_state=0)
     yield "poisson", poisson, (X, Y.astype(float)), {}
-    dropout = {"random_state": 0, "max_iter": 15, "early_stopping": True}
-    yield "dropout", skvrem.GaussianDropoutClassifier(**dropout), (X, Y), {}
+    for solver in "auto", "stochastic", "svrg":
+        how = {"solver": solver, "random_state": 0, "max_iter": 15}
+        dropout = skvrem.GaussianDropoutClassifier(early_stopping=True, **how)
+        yield f"dropout-{solver}", dropout, (X, Y), {}
     yield "ppca", skvrem.BayesianPPCA(2, random_state=0), (X,), {}
     yield "skills", skvrem.BradleyTerry(), MATCHES, {}
 

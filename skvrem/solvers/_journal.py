@@ -35,9 +35,9 @@ class Slot:
 
     Attributes
     ----------
-    results : list of (Result, dict)
-        What it had come to at every pause, and at its end; and the state of its
-        generator of random numbers then.
+    results : list of (Result, dict, dict)
+        What it had come to at every pause, and at its end; the state of its generator
+        of random numbers then, and those of what else knows more as a fit goes on.
     losses : list
         How these compared with those of others.
     saved : dict or None
@@ -68,7 +68,7 @@ class Slot:
 
         It is forgotten where it was the end of fewer epochs than may be made now.
         """
-        for result, _ in self.results[self.n_told : self.n_told + 1]:
+        for result, *_ in self.results[self.n_told : self.n_told + 1]:
             ended = result.reason in ("tol", "stalled") or result.point is None
             if ended or result.n_iter == n_iter:
                 return True
@@ -82,10 +82,10 @@ class Slot:
         self.n_told += 1
         return self.results[self.n_told - 1]
 
-    def keep(self, result, drawn):
+    def keep(self, result, drawn, learned):
         """Keep a result, unless it is only where a fit was told to stop."""
         if not result.stopped:
-            self.results.append((result, drawn))
+            self.results.append((result, drawn, learned))
             self.n_told = len(self.results)
 
     def loss(self, make):
@@ -96,7 +96,7 @@ class Slot:
 
     def drop(self):
         """Forget where the run has come to, which others have left behind."""
-        self.results = [(r._replace(point=None), drawn) for r, drawn in self.results]
+        self.results = [(r._replace(point=None), *known) for r, *known in self.results]
         self.run = self.saved = None
 
     def see(self, run):

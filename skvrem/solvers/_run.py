@@ -234,9 +234,10 @@ class Run:
         """
         known = None if self.slot is None else self.slot.tell()
         if known is not None:
-            known, drawn = known
+            known, drawn, learned = known
             self.n_iter = known.n_iter
             self._set_drawn(drawn)
+            self._learn(learned)
             return known._replace(point=self._unpacked(known.point))
         anchor, history = self.anchor, self.history
         if not self.solver.exact or self.current_temperature != 1.0:
@@ -258,7 +259,7 @@ class Run:
         result = self._result(anchor)._replace(history=history)
         if self.slot is not None:
             packed = result._replace(point=self._packed(result.point))
-            self.slot.keep(packed, self._drawn())
+            self.slot.keep(packed, self._drawn(), self._learned())
         return result
 
     def _result(self, anchor):
@@ -288,7 +289,7 @@ class Run:
             "prospect": dict(vars(self.prospect)),
             "history": list(self.history),
             "solver": self.solver.state(),
-            **{name: part.state() for name, part in self._learning().items()},
+            "learned": self._learned(),
             "drawn": self.rested or self._drawn(),
         }
 
@@ -311,6 +312,13 @@ class Run:
         parts = {"temperature": self.temperature, "report": self.report}
         return {name: part for name, part in parts.items() if hasattr(part, "state")}
 
+    def _learned(self):
+        return {name: part.state() for name, part in self._learning().items()}
+
+    def _learn(self, learned):
+        for name, part in self._learning().items():
+            part.resume(learned[name])
+
     def _resume(self, state):
         """Go on from a state: certify the point anew."""
         for name in COUNTS:
@@ -320,8 +328,7 @@ class Run:
         vars(self.prospect).update(state["prospect"])
         self.history = list(state["history"])
         self.solver.resume(state["solver"])
-        for name, part in self._learning().items():
-            part.resume(state[name])
+        self._learn(state["learned"])
         if self.reason in ("callback", "time") and not _has_ended(self.report):
             self.reason = None
         point, self.point = self._unpacked(state["point"]), None
