@@ -16,7 +16,7 @@ from skvrem.utils._parallel import one_blas_thread, parallel_map
 from skvrem.utils._simd import WIDTH, empty_lines
 
 # Rows of a group, and fewest steps of a lane that begins inside a sequence.
-GROUP_ROWS, LANE_STEPS = 50000, 64
+GROUP_ROWS, LANE_STEPS = 40000, 64
 # Whole sequences may leave this share of the lanes empty.
 UNEVEN = 1.2
 NONE = np.empty(0)
