@@ -89,15 +89,15 @@ class Recorder:
 
 
 class Killing(Recorder):
-    """Kills a worker of a cluster after the second epoch."""
+    """Kills a worker of a cluster after an epoch."""
 
-    def __init__(self, client):
+    def __init__(self, client, epoch=2):
         super().__init__()
-        self.client, self.killed = client, False
+        self.client, self.epoch, self.killed = client, epoch, False
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
         super().on_fit_task_end(estimator, context)
-        if not self.killed and self.events.count(("end", "epoch")) == 2:
+        if not self.killed and self.events.count(("end", "epoch")) == self.epoch:
             pid = next(iter(self.client.run(os.getpid).values()))
             os.kill(pid, signal.SIGKILL)
             self.killed = True

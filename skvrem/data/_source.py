@@ -142,9 +142,16 @@ class ArraySource:
         index = draw(self.n_units, n_units, rng).astype(self._index_dtype, copy=False)
         return self.batch(0, n_units, index=index)
 
-    def beside(self, fresh):
-        """Return numbers of each row, ``fresh(n_rows)``, which passes may write to."""
+    def beside(self, fresh, again=None):
+        """Return numbers of each row, ``fresh(n_rows)``, which passes may write to.
+
+        Those of rows that lie elsewhere can be lost, and are found `again`.
+        """
         return fresh(self.n_units)
+
+    def beside_again(self, again, point):
+        """Return numbers of each row, ``again(point, rows)``."""
+        return again(point, self.rows)
 
     def some(self, n_units, rng):
         """Return a source of random units, which lie where all do."""

@@ -53,8 +53,6 @@ NO_IDS.flags.writeable = False
 MERGED, JITTER = 1e-3, 0.1
 # Temperatures at which the codes of new rows are found first, and sweeps at each.
 COOLING_STEPS, COOLING_SWEEPS = 10, 5
-# Passes that find codes for parameters that are known.
-REFILL = 5
 
 
 class FactorialPoint(NamedTuple):
@@ -405,12 +403,20 @@ class FactorialModel(Averaging):
         statistics = statistics._replace(sum_xx=square)
         return FactorialPoint(parameters, statistics, codes, codes.copy())
 
-    @classmethod
-    def codes_of(cls, activation, data):
+    def codes_of(self, activation, data):
         """Return codes of the rows of a source, or of none."""
         if data is None:
-            return cls.codes(activation, 0)
-        return data.beside(partial(cls.codes, activation))
+            return self.codes(activation, 0)
+        return data.beside(partial(self.codes, activation), self.codes_again)
+
+    def codes_again(self, point, rows):
+        """Return codes of rows that have lost theirs, as the components stand now.
+
+        Found through temperatures, as the fit may have found them: from π alone, many
+        would end elsewhere, and the components follow.
+        """
+        nu, _ = self.evaluate(point.parameters, np.asarray(rows, self.dtype))
+        return np.rint(nu * kernels.WHOLE).astype(np.uint16)
 
     @staticmethod
     def codes(activation, n_rows):
@@ -434,12 +440,8 @@ class FactorialModel(Averaging):
 
     def refill(self, point, data):
         """Return the point with codes that its parameters lead to, and passes made."""
-        codes = self.codes_of(point.parameters.activation, data)
-        point = point._replace(codes=codes, after=codes.copy())
-        for _ in range(REFILL):
-            data.chunks().sum(partial(self.statistics, point, beta=1.0))
-            point = self.recentre(point)
-        return point, float(REFILL)
+        codes = data.beside_again(self.codes_again, point)
+        return point._replace(codes=codes, after=codes.copy()), 1.0
 
     def for_batches(self, point, visit=None):
         """Return the point without the statistics, which sums are not made of."""

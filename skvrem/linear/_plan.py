@@ -104,8 +104,8 @@ def start_rows(p, n_rows):
     return rows if rows * WORTH_IT <= n_rows else 0
 
 
-def count_blocks(solver, n_rows, p, batch_size, stream=False):
-    """Return the number of minibatches."""
+def count_blocks(solver, n_rows, p, batch_size, *, stream=False, far=False):
+    """Return the number of minibatches, each a journey where the rows are far away."""
     if batch_size != "auto":
         return max(1, round(n_rows / batch_size)) if solver in BLOCKED else 1
     if stream:
@@ -114,7 +114,8 @@ def count_blocks(solver, n_rows, p, batch_size, stream=False):
         # As many as features, or the first blocks know little of most directions.
         rows = max(STOCHASTIC_ROWS, p if p <= MOST_FEATURES else 0)
         rows = min(rows, max(64, n_rows // 20))
-        return max(1, round(n_rows / rows))
+        n_blocks = max(1, round(n_rows / rows))
+        return min(n_blocks, solvers.FAR_BLOCKS) if far else n_blocks
     return max(1, min(SVRG_BLOCKS, n_rows // SVRG_ROWS)) if solver == "svrg" else 1
 
 
@@ -165,7 +166,9 @@ def plan_fit(estimator, solver, rows, C, n_total=None, center=None):
     penalty = np.full(p, 1.0 / C)
     if estimator.fit_intercept and not estimator.penalize_intercept:
         penalty[-1] = 0.0
-    n_blocks = count_blocks(solver, data.n_units, p, estimator.batch_size)
+    n_blocks = count_blocks(
+        solver, data.n_units, p, estimator.batch_size, far=data.remote
+    )
     factor, online = estimator.step_size, None
     if stream and factor == "auto":
         factor = OTHER_STEP

@@ -7,7 +7,14 @@ from skvrem.solvers._journal import (
     of_rows,
     remembered,
 )
-from skvrem.solvers._plan import BY_NAME, Plan, names_for, plan_em, reduces_variance
+from skvrem.solvers._plan import (
+    BY_NAME,
+    FAR_BLOCKS,
+    Plan,
+    names_for,
+    plan_em,
+    reduces_variance,
+)
 from skvrem.solvers._run import Run, run
 from skvrem.solvers._runs import Runs, Whole
 from skvrem.solvers._search import STARTS, SearchResult, search
@@ -26,6 +33,7 @@ from skvrem.solvers.step._sweeps import Sweeps
 
 __all__ = [
     "BY_NAME",
+    "FAR_BLOCKS",
     "SAGA",
     "STARTS",
     "SVRG",

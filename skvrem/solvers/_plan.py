@@ -19,7 +19,7 @@ ONE = Constant(1.0)
 # parameter and such step is infeasible too often; fewer than 3 steps do not pay.
 STEPS_AN_EPOCH, ROWS_A_PARAMETER, WORTH_IT = 20.0, 3.0, 3.0
 BLOCKS, BLOCK_ROWS, FEWEST_BLOCKS = 100, 256, 20
-# Where a visit is a journey to rows that are far away.
+# Where a visit is a journey to rows that are far away: at most so many an epoch.
 FAR_BLOCKS = 40
 
 BY_NAME = {

@@ -1,6 +1,7 @@
 """What lives beside rows: what a scheduler keeps for it, and what happens without."""
 
 import gc
+import pickle
 import time
 
 import numpy as np
@@ -22,6 +23,8 @@ RNG = np.random.default_rng(0)
 N, V, K = 400, 90, 4
 TOPICS, SHARES = RNG.dirichlet(np.full(V, 0.1), K), RNG.dirichlet(np.ones(K), N)
 COUNTS = np.stack([RNG.multinomial(40, own @ TOPICS) for own in SHARES]).astype(float)
+PARTS = RNG.normal(size=(8, 16))
+MIXED = (RNG.random((1600, 8)) < 0.4) @ PARTS + 0.5 * RNG.normal(size=(1600, 16))
 CODES = RNG.integers(2, size=(N, 2)) @ np.array([[2.0, 0, 0, 1], [0, 3.0, 1, 0]])
 FACTORS = CODES + 0.3 * RNG.normal(size=(N, 4))
 START = {"random_state": 0, "max_iter": 200, "tol": 1e-6}
@@ -110,3 +113,31 @@ def test_what_is_lost_is_made_again_by_the_model(case, monkeypatch):
     assert there.converged_ and there.n_iter_ > 3
     # Another way leads to the same optimum, or to one as good.
     assert there.objective_ > undisturbed.objective_ - 2e-3
+
+
+def test_codes_are_found_again_through_temperatures(monkeypatch):
+    """From the prior alone, the components would follow codes that end elsewhere."""
+    monkeypatch.setattr(_partition, "MOST_HELD", 0)
+    how = {"n_init": 1, "annealing_iter": 40, **START}
+    X = da.from_array(MIXED, chunks=(400, -1))
+    undisturbed = FactorialMixture(8, **how).fit(X)
+    with two_workers() as client:
+        lazy, watch = client.persist(X), Killing(client, epoch=35)
+        client.compute(lazy.sum()).result()
+        there = FactorialMixture(8, **how)
+        there.set_callbacks(watch)
+        there.fit(lazy)
+        assert watch.killed
+    assert undisturbed.history_["temperature"][35] > 1.0
+    assert there.converged_
+    assert there.objective_ > undisturbed.objective_ - 1e-3
+
+
+def test_a_fit_goes_on_from_its_pickle_where_it_ended():
+    """Codes lie beside the rows: without them they are found again, not from π."""
+    X = da.from_array(MIXED, chunks=(400, -1))
+    model = FactorialMixture(8, n_init=1, annealing_iter=40, **START).fit(X)
+    again = pickle.loads(pickle.dumps(model)).set_params(warm_start=True)
+    for rows in (X, MIXED):
+        again.fit(rows)
+        assert again.history_["objective"][0] > model.objective_ - 1e-2

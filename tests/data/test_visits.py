@@ -12,8 +12,10 @@ import pytest
 import scipy.sparse as sp
 
 from skvrem import (
+    VRPLSA,
     FactorialMixture,
     SBMLogisticRegression,
+    TemperedLDA,
     VRGaussianMixture,
     schedules,
     solvers,
@@ -25,6 +27,8 @@ from tests.laws import cases
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
+
+DaskSource = pytest.importorskip("skvrem.data._dask").DaskSource
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SOLVERS = {
@@ -239,3 +243,37 @@ def test_what_is_kept_of_a_batch_stays_there():
         )
         assert answer == 8.0
         assert entry.compute() == visit.total_weight
+
+
+def journeys():
+    """Estimators on minibatches, with the rows and classes that they are fitted to."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(24_000, 2)), rng.integers(2, size=24_000)
+    counts = rng.poisson(0.5, size=(6_000, 8)).astype(float)
+    for solver in ("svrg", "saga", "incremental", "stochastic"):
+        how = {"solver": solver, "max_iter": 1, "random_state": 0}
+        yield VRGaussianMixture(2, n_init=1, **how), (X,)
+        yield FactorialMixture(2, n_init=1, tempering=None, **how), (X,)
+    for solver in ("svrg", "stochastic"):
+        how = {"solver": solver, "max_iter": 1, "random_state": 0}
+        yield SBMLogisticRegression(**how), (X, y)
+        yield VRPLSA(2, **how), (counts,)
+        yield TemperedLDA(2, **how), (counts,)
+        yield TemperedLDA(2, e_step="collapsed", **how), (counts,)
+
+
+@pytest.mark.parametrize("n_chunks", [3, 25])
+@pytest.mark.parametrize("model, given", journeys())
+def test_an_epoch_makes_at_most_forty_journeys(model, given, n_chunks, monkeypatch):
+    """However many rows there are: a visit looks at the more of them."""
+    blocks, made = DaskSource.blocks, []
+
+    def watched(self, n_blocks, rng):
+        made.append(len(blocks(self, n_blocks, rng)))
+        return blocks(self, n_blocks, rng)
+
+    monkeypatch.setattr(DaskSource, "blocks", watched)
+    size = len(given[0]) // n_chunks
+    with dask.config.set(scheduler="synchronous"):
+        model.fit(*(da.from_array(part, (size, *part.shape[1:])) for part in given))
+    assert made and max(made) <= 40

@@ -132,7 +132,7 @@ class DaskPartition:
         def attempt():
             sent, both = beside.sent(send), []
             for part, (cut, *block) in enumerate(blocks):
-                how = what, sent, beside.how, beside.states(part)
+                how = what, sent, *beside.how(part)
                 both.append(delayed(_with_beside)(*how, cut, *_both(block)))
             both = keep(both)
             own = zip(self.cuts, both, strict=True)
@@ -238,7 +238,7 @@ class DaskPartition:
         where = cut, visit.rows, *visit.columns, visit.number, visit.index, entry
         if not beside:
             return delayed(_visit)(beside.function, *where)
-        how = _visit, beside.sent(), beside.how, beside.states(visit.part)
+        how = _visit, beside.sent(), *beside.how(visit.part)
         return delayed(_with_beside)(*how, *where)
 
     # Tables
@@ -302,37 +302,48 @@ class RowState:
 
     What a pass writes to is kept there for the next one. Where it is lost, dask makes
     it again by the passes that have made it, as long as the points of these are few
-    enough for a scheduler to keep (`MOST_HELD`); then it begins anew. It does not
-    travel: a copy that has been pickled begins anew.
+    enough for a scheduler to keep (`MOST_HELD`); then it begins anew, or is found
+    again. It does not travel: a copy that has been pickled is found again, too.
 
     Parameters
     ----------
     fresh : callable
         ``fresh(n_rows)`` returns what a block begins with.
-    blocks : list of dask.delayed.Delayed or None, default=None
+    again : callable, default=None
+        ``again(point, rows)`` returns what a block goes on with that has lost it. None:
+        it begins anew.
+    lost : bool, default=False
+        Some of it is.
     """
 
-    def __init__(self, fresh, blocks=None):
-        self.fresh, self.blocks = fresh, blocks
+    def __init__(self, fresh, again=None, lost=False):
+        self.fresh, self.again, self.lost, self.blocks = fresh, again, lost, None
         #: Bytes of the points that it has been made of.
         self.held = 0
 
     def copy(self):
         """Return the same numbers, to be written to."""
-        made = RowState(self.fresh, None if self.blocks is None else list(self.blocks))
-        made.held = self.held
+        made = RowState(self.fresh)
+        vars(made).update(vars(self))
+        made.blocks = self.blocks and list(self.blocks)
         return made
 
     def recover(self):
-        """Let blocks begin anew whose numbers are lost; return whether there are."""
+        """Let go of blocks whose numbers are lost; return whether there are."""
         blocks = enumerate(self.blocks or ())
         lost = [part for part, state in blocks if is_lost(state)]
         for part in lost:
             self.blocks[part] = None
+        self.lost |= bool(lost)
         return bool(lost)
 
+    def at(self, part):
+        """Return what there is of a block, and whether it is to be found again."""
+        state = self.blocks and self.blocks[part]
+        return state, state is None and self.lost and self.again is not None
+
     def __getstate__(self):
-        return {"fresh": self.fresh, "blocks": None, "held": 0}
+        return vars(self) | {"blocks": None, "held": 0, "lost": True}
 
 
 def sum_of_besides(function, besides):
@@ -362,8 +373,10 @@ class RowStates:
     ----------
     function : callable
         Which is told none of it.
-    how : tuple
-        Where it is told it, what it writes to, and what blocks begin with.
+    places : list of tuple
+        Where it is told it: numbers of arguments, and names of their fields.
+    written : list of bool
+        Whether it writes to it.
     """
 
     def __init__(self, function):
@@ -375,7 +388,7 @@ class RowStates:
         ]
         self.besides = [getattr(function.args[i], name) for i, name in places]
         self.written = [name in function.args[i].written for i, name in places]
-        self.how = places, self.written, [one.fresh for one in self.besides]
+        self.places = places
         self.function = _with(function, places) if places else function
         self.lent = None
 
@@ -395,14 +408,22 @@ class RowStates:
         """Let what is lost begin anew; return whether anything was."""
         return any([is_lost(self.lent), *(one.recover() for one in self.besides)])
 
-    def states(self, part):
-        """Return what there is of a block, None where it begins."""
-        return [one.blocks and one.blocks[part] for one in self.besides]
+    def how(self, part):
+        """Return how what a block has is made and kept, and what there is of it."""
+        states, again = zip(*(one.at(part) for one in self.besides), strict=True)
+        own = zip(self.besides, again, strict=True)
+        makers = [(one.again if lost else one.fresh, lost) for one, lost in own]
+        return (self.places, self._kept(part), makers), list(states)
+
+    def _kept(self, part):
+        """Return which states of a block a task leaves: written, or found again."""
+        own = zip(self.besides, self.written, strict=True)
+        return [new or one.at(part)[1] for one, new in own]
 
     def set(self, part, states, n_parts):
         """Keep what has been written beside the rows of a block."""
-        written = zip(self.besides, self.written, strict=True)
-        for number, beside in enumerate(one for one, own in written if own):
+        kept = zip(self.besides, self._kept(part), strict=True)
+        for number, beside in enumerate(one for one, new in kept if new):
             if beside.blocks is None:
                 beside.blocks = [None] * n_parts
             beside.blocks[part] = delayed(getitem)(states, number)
@@ -419,12 +440,12 @@ def _with(function, places, values=None):
 
 def _with_beside(what, function, how, states, cut, rows, *more):
     """Return what comes of a block, and what has been written beside its rows."""
-    places, written, fresh = how
-    n = rows.shape[0]
-    # Copies, as a task must not write to what another has made.
-    own = [
-        make(n) if state is None else state.copy()
-        for make, state in zip(fresh, states, strict=True)
-    ]
+    places, kept, makers = how
+    n, own = rows.shape[0], []
+    for (number, _), (make, again), state in zip(places, makers, states, strict=True):
+        if state is not None:  # a copy, as a task must not write to what another made
+            own.append(state.copy())
+        else:
+            own.append(make(function.args[number], rows) if again else make(n))
     found = what(_with(function, places, own), cut, rows, *more) if n else None
-    return found, [one for one, new in zip(own, written, strict=True) if new]
+    return found, [one for one, new in zip(own, kept, strict=True) if new]

@@ -124,9 +124,13 @@ class DaskSource:
         self.total_weight = float(sum(one.weight for one in facts))
         self.n_weighted = sum(one.n_weighted for one in facts)
 
-    def beside(self, fresh):
+    def beside(self, fresh, again=None):
         """Return numbers of each row, ``fresh(n_rows)`` of a block; see `RowState`."""
-        return RowState(fresh)
+        return RowState(fresh, again)
+
+    def beside_again(self, again, point):
+        """Return numbers of each row, ``again(point, rows)`` of a block."""
+        return RowState(None, again, lost=True)
 
     def with_columns(self, function):
         """Return the source with other columns, made of these block by block, and kept.
@@ -159,11 +163,10 @@ class DaskSource:
         return DaskPartition(self, [min(1, size) for size in sizes], None)
 
     def blocks(self, n_blocks, rng):
-        """Cut every dask block into minibatches, about `n_blocks` in all."""
-        sizes = np.diff(self.edges)
+        """Cut every dask block into minibatches, at most `n_blocks` or one each."""
         counts = [
-            max(1, round(n_blocks * size / self.n_units)) if size else 0
-            for size in sizes
+            max(1, n_blocks * size // self.n_units) if size else 0
+            for size in self.sizes
         ]
         return DaskPartition(self, counts, int(rng.integers(2**31)))
 

@@ -431,6 +431,8 @@ class TemperedLDA(TopicModel):
         if reduced and self.batch_size == "auto":
             n_blocks = max(1, min(most, n_documents // few))
             size = n_documents / n_blocks
+        elif self._remote and self.batch_size == "auto":
+            size = max(size, n_documents / solvers.FAR_BLOCKS)
         step_size = self.step_size
         pilot = PILOT if collapsed and random and step_size == "auto" else 0
         if step_size == "auto":
