@@ -351,8 +351,7 @@ class FactorialMixture(
         UserWarning
             If `max_iter` is less than `annealing_iter`.
         """
-        with all_or_nothing(self), one_blas_thread(), threads(self.n_jobs):
-            self._check_parameters()
+        with all_or_nothing(self), one_blas_thread():
             with solvers.checkpointed(self, X, sample_weight):
                 self._fit(X, y, sample_weight)
         return self
@@ -523,8 +522,7 @@ class FactorialMixture(
             As `fit`.
         """
         first = not hasattr(self, "components_")
-        with all_or_nothing(self), one_blas_thread(), threads(self.n_jobs):
-            self._check_parameters()
+        with all_or_nothing(self), one_blas_thread():
             data, dtype = self._open(X, sample_weight, reset=first)
             rng = as_generator(self.random_state)
             if first:

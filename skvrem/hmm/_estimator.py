@@ -40,7 +40,6 @@ from skvrem.hmm.transitions._homogeneous import (
 )
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._columns import check_column
-from skvrem.utils._parallel import threads
 from skvrem.utils._remote import of_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -429,11 +428,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         CollapsedComponentWarning
             If Gaussian states have come down to it on few rows.
         """
-        with all_or_nothing(self), threads(self.n_jobs):
-            self._check_parameters()
-            given = sample_weight, groups, lengths, state_labels
-            with solvers.checkpointed(self, X, *given):
-                self._fit(X, y, *given)
+        given = sample_weight, groups, lengths, state_labels
+        with all_or_nothing(self), solvers.checkpointed(self, X, *given):
+            self._fit(X, y, *given)
         return self
 
     @with_callbacks
@@ -542,8 +539,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             The fitted model.
         """
         structure = vars(self).get("_fit_parameters")
-        with all_or_nothing(self), threads(self.n_jobs):
-            self._check_parameters()
+        with all_or_nothing(self):
             given = y, sample_weight, groups, lengths, state_labels
             _stream.step(self, X, continues, *given)
         # What later batches are given to counts as it did for the first.

@@ -31,7 +31,7 @@ from skvrem.utils._algebra import scale
 from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._classes import PredictsByProba, stream_classes
 from skvrem.utils._columns import Given, MatrixLike
-from skvrem.utils._parallel import one_blas_thread, threads
+from skvrem.utils._parallel import one_blas_thread
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -319,8 +319,7 @@ class SBMLogisticRegression(
         ConvergenceWarning
             If `max_iter` epochs were not enough.
         """
-        with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
-            C, solver = self._check_parameters()
+        with all_or_nothing(self) as (C, solver), one_blas_thread():
             with self._explained(X), solvers.checkpointed(self, X, y, sample_weight):
                 self._fit(X, y, sample_weight, C, solver)
         return self
@@ -495,8 +494,7 @@ class SBMLogisticRegression(
             class that is not among them.
         """
         first = not hasattr(self, "coef_")
-        with all_or_nothing(self), threads(self.n_jobs), one_blas_thread():
-            C, _ = self._check_parameters()
+        with all_or_nothing(self) as (C, _), one_blas_thread():
             classes = stream_classes(self, classes)
             if not first and self.fit_intercept != self._of_fit.fit_intercept:
                 raise ValueError(

@@ -321,11 +321,9 @@ class VRGaussianMixture(
         CollapsedComponentWarning
             If components have come down to it on few rows.
         """
-        with all_or_nothing(self), threads(self.n_jobs):
-            self._check_parameters()
-            # Callbacks are torn down before attributes are put back: they are some.
-            with solvers.checkpointed(self, X, sample_weight):
-                self._fit(X, y, sample_weight)
+        # Callbacks are torn down before attributes are put back: they are some.
+        with all_or_nothing(self), solvers.checkpointed(self, X, sample_weight):
+            self._fit(X, y, sample_weight)
         return self
 
     def fit_predict(self, X: ArrayLike, y=None, sample_weight: Given = None) -> Any:
@@ -496,8 +494,7 @@ class VRGaussianMixture(
             The fitted mixture.
         """
         first = not hasattr(self, "weights_")
-        with all_or_nothing(self), threads(self.n_jobs):
-            self._check_parameters()
+        with all_or_nothing(self):
             data, dtype, missing = self._open(X, sample_weight, reset=first)
             model = GaussianMixtureModel(self.covariance_type, self.reg_covar, missing)
             rng = as_generator(self.random_state)

@@ -29,7 +29,6 @@ from skvrem.utils._base import (
     summary_table,
 )
 from skvrem.utils._columns import MatrixLike
-from skvrem.utils._parallel import threads
 from skvrem.utils._remote import refuse_dask
 from skvrem.utils._reports import (
     CallbackSupportMixin,
@@ -299,10 +298,8 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         ConvergenceWarning
             If `tol` is positive and `max_iter` epochs were not enough.
         """
-        with all_or_nothing(self), threads(self.n_jobs):
-            self._check_parameters()
-            with solvers.checkpointed(self, X, sample_weight):
-                self._fit(X, y, sample_weight)
+        with all_or_nothing(self), solvers.checkpointed(self, X, sample_weight):
+            self._fit(X, y, sample_weight)
         return self
 
     @with_callbacks
@@ -491,8 +488,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             have no names, or known ones are missing.
         """
         first = not hasattr(self, "components_")
-        with all_or_nothing(self), threads(self.n_jobs):
-            self._check_parameters()
+        with all_or_nothing(self):
             before = {} if first else self._meet_words(X)
             data = self._open(X, sample_weight, first)
             self._check_number(first)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data as _validate_data
 
 from skvrem.utils._classes import number_classes
 from skvrem.utils._columns import check_one_each, naming_columns, native
+from skvrem.utils._parallel import threads
 from skvrem.utils._remote import (
     check_chunks,
     check_table,
@@ -29,6 +30,9 @@ from skvrem.utils._remote import (
 def all_or_nothing(estimator):
     """Make a fit happen wholly or not at all, around `fit` and `partial_fit`.
 
+    Parameters are checked first, and the block has the estimator's threads; it gets
+    what `_check_parameters` returns.
+
     Every attribute of the estimator is put back if the block does not end well: by an
     error, a KeyboardInterrupt, or a fit that came to numbers that are not finite.
     Fitted arrays must be replaced, not written to, as only the references are kept.
@@ -37,7 +41,8 @@ def all_or_nothing(estimator):
     """
     before = dict(vars(estimator))
     try:
-        yield
+        with threads(getattr(estimator, "n_jobs", 1)):
+            yield estimator._check_parameters()
         check_finite_fit(estimator)
         estimator._remember_parameters()
         vars(estimator).pop("_resumed", None)  # what a checkpoint would go on from

@@ -314,10 +314,8 @@ class VariationalInference(
             If ``pareto_k_``, where the fit computes it, may be above 0.7, and draws
             are worth less than a quarter of exact ones.
         """
-        with whole_fit(self, ADVICE):
-            self._check_parameters()
-            with solvers.checkpointed(self, X, sample_weight):
-                self._fit(X, sample_weight)
+        with whole_fit(self, ADVICE), solvers.checkpointed(self, X, sample_weight):
+            self._fit(X, sample_weight)
         self._take_pareto_k(self.n_passes_)
         return self
 
@@ -354,7 +352,6 @@ class VariationalInference(
             If `max_iter` epochs were not enough.
         """
         with whole_fit(self, ADVICE):
-            self._check_parameters()
             before = vars(self).get("posterior_")
             seen = 0 if before is None else self.n_samples_seen_
             self._fit(X, sample_weight, before)

@@ -223,6 +223,9 @@ class BradleyTerry(
         tags.input_tags.string = True
         return tags
 
+    def _check_parameters(self):
+        check_parameters(self, prior_scale=SCALES)
+
     # Fits
 
     def fit(self, X: ArrayLike, y: Given = None, sample_weight: Given = None) -> Self:
@@ -259,10 +262,8 @@ class BradleyTerry(
         ConvergenceWarning
             If `max_iter` steps were not enough.
         """
-        with whole_fit(self, ADVICE), threads(self.n_jobs):
-            check_parameters(self, prior_scale=SCALES)
-            with solvers.checkpointed(self, X, y, sample_weight):
-                self._fit(X, y, sample_weight)
+        with whole_fit(self, ADVICE), solvers.checkpointed(self, X, y, sample_weight):
+            self._fit(X, y, sample_weight)
         return self
 
     def partial_fit(self, X, y=None, sample_weight=None):
@@ -292,8 +293,7 @@ class BradleyTerry(
         ValueError
             As `fit`.
         """
-        with whole_fit(self, ADVICE), threads(self.n_jobs):
-            check_parameters(self, prior_scale=SCALES)
+        with whole_fit(self, ADVICE):
             go_on = hasattr(self, "items_")
             if go_on:
                 check_unchanged(self, "home_advantage", "ties")

@@ -31,7 +31,7 @@ from skvrem.utils._classes import (
     stream_classes,
 )
 from skvrem.utils._columns import Given
-from skvrem.utils._parallel import one_blas_thread, threads
+from skvrem.utils._parallel import one_blas_thread
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -240,8 +240,7 @@ class GaussianDropoutClassifier(
 
     def _see(self, learn, *rows):
         """Learn from rows, wholly or not at all."""
-        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
-            self._check_parameters()
+        with whole_fit(self, CENTRE), one_blas_thread():
             with solvers.checkpointed(self, *rows, stream=learn != self._fit):
                 learn(*rows)
         return self

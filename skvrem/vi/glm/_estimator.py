@@ -103,6 +103,11 @@ class GaussianPosterior(
         tags.input_tags.sparse = takes_sparse_rows(self)
         return tags
 
+    def _check_parameters(self):
+        check_parameters(self, **dict.fromkeys(POSITIVE, SCALES))
+        check_steps(self)
+        check_prior_scale(self, self._prior_options)
+
     def _learn(self, data, targets, prior, n_seen):
         """Learn what the family needs from rows that come after `n_seen` others."""
 
@@ -156,10 +161,7 @@ class GaussianPosterior(
 
     def _see(self, X, y, sample_weight, groups=None, **stream):
         """Fit to rows, or to a batch of a stream, wholly or not at all."""
-        with whole_fit(self, CENTRE), threads(self.n_jobs), one_blas_thread():
-            check_parameters(self, **dict.fromkeys(POSITIVE, SCALES))
-            check_steps(self)
-            check_prior_scale(self, self._prior_options)
+        with whole_fit(self, CENTRE), one_blas_thread():
             grouped = groups is not None or self.groups is not None
             if "stream" in stream and hasattr(self, "posterior_"):
                 self._check_same(grouped)

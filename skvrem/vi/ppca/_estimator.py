@@ -241,10 +241,8 @@ class BayesianPPCA(
         ConvergenceWarning
             If `max_iter` steps were not enough.
         """
-        with whole_fit(self, CENTRE):
-            self._check_parameters()
-            with solvers.checkpointed(self, X, sample_weight):
-                self._fit(X, y, sample_weight)
+        with whole_fit(self, CENTRE), solvers.checkpointed(self, X, sample_weight):
+            self._fit(X, y, sample_weight)
         return self
 
     def partial_fit(self, X, y=None, sample_weight=None):
@@ -279,7 +277,6 @@ class BayesianPPCA(
             If `max_iter` steps were not enough.
         """
         with whole_fit(self, CENTRE):
-            self._check_parameters()
             self._fit(X, y, sample_weight, go_on=hasattr(self, "components_"))
         return self
 
