@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from skvrem.exceptions import CheckpointWarning
 from skvrem.solvers._journal import asked_for
 from skvrem.utils._base import optional
+from skvrem.utils._reports import outside
 
 # First bytes of a file, and what can be read; another number is another format.
 MAGIC, FORMAT = b"skvrem checkpoint ", 3
@@ -159,7 +160,7 @@ class Checkpoint:
                 f"The checkpoint {self.path} could not be written ({error}): the fit "
                 "goes on, and what the file held before is still there.",
                 CheckpointWarning,
-                stacklevel=2,
+                stacklevel=outside(),
             )
 
     @staticmethod

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 
+from skvrem.utils._reports import outside
 from skvrem.utils._validation import among
 
 # scikit-learn's solvers all look for the same optimum, so "auto" stands in for them.
@@ -62,7 +63,7 @@ def check_twin_arguments(estimator):
             "Setting penalty=None will ignore the C and l1_ratio parameters: there is "
             f"no penalty, so C={C!r} has no effect; no penalty is C=np.inf alone.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )
     if among(solver, OTHER_SOLVERS):
         solver = "auto"

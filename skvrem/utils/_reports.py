@@ -215,7 +215,7 @@ def _rich_bar():
     )
 
 
-def warn_not_converged(estimator, result, unit="row", advice="", stacklevel=4):
+def warn_not_converged(estimator, result, unit="row", advice=""):
     """Warn if a fit ended before its optimum, with what is left and what may help.
 
     A fit that was not to be tested (``tol=0``), not to move (``max_iter=0``), or that
@@ -230,7 +230,6 @@ def warn_not_converged(estimator, result, unit="row", advice="", stacklevel=4):
         That `tol` and gains are measured in nats a; empty for nats in all.
     advice : str
         What makes the problem easier.
-    stacklevel : int
     """
     asked_for = result.n_iter == 0 or not estimator.tol > 0.0
     if result.reason not in ("max_iter", "stalled") or asked_for:
@@ -257,7 +256,7 @@ def warn_not_converged(estimator, result, unit="row", advice="", stacklevel=4):
             f"max_iter, or tol if that is close enough{advice}.",
             MaxIterWarning,
         )
-    warnings.warn(message, kind, stacklevel=stacklevel)
+    warnings.warn(message, kind, stacklevel=outside())
 
 
 def warn_annealing_too_long(estimator):
@@ -358,9 +357,13 @@ def find_collapsed(reg_covar, variances, means, names, kind, parts, rows):
 
 
 def outside():
-    """Level of the caller's first frame that is neither ours nor scikit-learn's."""
+    """Level of the caller's first frame that is neither ours nor scikit-learn's.
+
+    Nor one of the library that enters our contexts.
+    """
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and _package(frame) in ("skvrem", "sklearn"):
+    ours = ("skvrem", "sklearn", "contextlib")
+    while frame.f_back is not None and _package(frame) in ours:
         frame, level = frame.f_back, level + 1
     return level
 

@@ -71,7 +71,7 @@ class Incremental(SAGA):
 
 
 def _share(model, point, beta, batch):
-    sums, _ = model.remember(point, batch, beta)
+    sums = model.statistics(point, batch, beta)
     return sums, sums
 
 

@@ -435,7 +435,7 @@ class VariationalInference(
             _rows=(*rows, within, prior),
             **result.attributes(),
         )
-        warn_not_converged(self, result, unit="", advice=CLOSER, stacklevel=5)
+        warn_not_converged(self, result, unit="", advice=CLOSER)
 
     def _prior(self, target, before=None):
         """Return the Gaussian prior, or none where the log density has it."""

@@ -20,6 +20,7 @@ from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
+    outside,
     warn_not_converged,
     with_callbacks,
 )
@@ -466,7 +467,7 @@ class BradleyTerry(
                 "match between them: skills of different groups are compared by the "
                 "prior only.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=outside(),
             )
 
     # Matches

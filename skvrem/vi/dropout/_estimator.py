@@ -364,7 +364,7 @@ class GaussianDropoutClassifier(
                 self, fitted, model.data, plan.solver, point, watch, began, **how
             )
         if not watch.ended:
-            warn_not_converged(self, result, stacklevel=6)
+            warn_not_converged(self, result)
         for name in ("_moments", "validation_scores_"):
             vars(self).pop(name, None)
         parameters, objective = result.point.parameters, result.objective

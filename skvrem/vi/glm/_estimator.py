@@ -261,7 +261,7 @@ class GaussianPosterior(
         parameters = result.point.parameters
         if isinstance(parameters, Full):
             check_pivots(parameters.precision)
-        warn_not_converged(self, result, unit="", advice=ADVICE, stacklevel=6)
+        warn_not_converged(self, result, unit="", advice=ADVICE)
         vars(self).update(
             describe(result.point, result.objective),
             elbo_error_=error if family.n_predictors > 1 else 0.0,

@@ -241,7 +241,7 @@ class ByGroup:
             result, last, _ = fit_bound(
                 self, model, solvers.Whole(), solver, point, report, began, **how
             )
-        warn_not_converged(self, result, unit="", stacklevel=6)
+        warn_not_converged(self, result, unit="")
         for name in OF_OTHERS:
             vars(self).pop(name, None)
         vars(self).update(

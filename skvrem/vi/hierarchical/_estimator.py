@@ -21,6 +21,7 @@ from skvrem.utils._columns import Given, check_column, column_number
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
+    outside,
     warn_not_converged,
     with_callbacks,
 )
@@ -340,7 +341,7 @@ class HierarchicalSoftmaxClassifier(
             label = self.classes_.tolist()[at[1]]
             text = wide_groups(f"{names[at[0]]} (class {label!r})", times, which)
         if text is not None:
-            warnings.warn(text, FewGroupsWarning, stacklevel=3)
+            warnings.warn(text, FewGroupsWarning, stacklevel=outside())
 
     @streamed
     def partial_fit(self, X, y, classes=None, groups=None, sample_weight=None):
