@@ -11,7 +11,9 @@ from skvrem.data._sequences import lay
 from skvrem.hmm._input import (
     Sequences,
     check_ignored,
+    find_places,
     initial_of,
+    levels_known,
     open_families,
     open_sequences,
     ready,
@@ -19,6 +21,7 @@ from skvrem.hmm._input import (
 )
 from skvrem.hmm._model import HMMModel
 from skvrem.hmm.emissions._base import Emission
+from skvrem.hmm.emissions._factors import column_of, find_levels, joined_levels
 from skvrem.hmm.emissions._facts import ColumnFacts, SomeRows
 from skvrem.hmm.forward_backward._block_source import BlockSource, Prepared
 from skvrem.hmm.forward_backward._model_passes import Impossible
@@ -131,14 +134,18 @@ def _look(opener, most, block, beside):
     if sequences is None:
         return None
     X, bounds, weight, labels, inputs, kept = sequences
-    every = slice(None, None, max(1, len(X) // most))
+    every = np.arange(0, len(X), max(1, len(X) // most))
+    # A transformer is fitted to them, and has to have seen all levels.
+    text = _text_columns(opener.estimator, block.shape[1])
+    first = [np.unique(X[:, j], return_index=True)[1] for j in text]
+    every = np.unique(np.concatenate([every, *first]))
     return SequenceFacts(
         np.diff(bounds),
         weight,
         kept,
         labels is not None,
-        X[every].copy(),
-        None if inputs is None else inputs[every].copy(),
+        X[every],
+        None if inputs is None else inputs[every],
         ColumnFacts.of(X),
         None if inputs is None else ColumnFacts.of(inputs),
     )
@@ -172,12 +179,10 @@ def open_blocks(estimator, X, y, sample_weight, groups, lengths, state_labels):
     laid = _lay(estimator, estimator, X, *given)
     if not of_dask(y):
         check_ignored(y, int(laid.bounds[-1]))
-    split_columns(estimator, estimator, _head(laid), reset=True)
-    if estimator.levels_:
-        raise ValueError(
-            f"Covariates that are text, {list(estimator.levels_)}, need a fit to rows "
-            "in memory, whose levels are all known: of a dask array make them numbers."
-        )
+    head = _head(laid)
+    known = levels_known(estimator, reset=True)
+    split_columns(estimator, estimator, head, reset=True)
+    estimator.levels_ = known | _levels(estimator, laid, head, known)
     opener = SequenceOpener(_unfitted(estimator), _unfitted(estimator), laid.by_lengths)
     most = max(1, MOST_ROWS // len(laid.blocks))
     looks = _everywhere(laid, partial(_look, opener, most))
@@ -212,10 +217,44 @@ def open_blocks(estimator, X, y, sample_weight, groups, lengths, state_labels):
     return sequences, data, model
 
 
+def _levels(estimator, laid, head, known):
+    """Return the levels of columns of text, those of all blocks together, by name."""
+    names = list(getattr(estimator, "feature_names_in_", ()))
+    keys = names or range(head.shape[1])
+    text = {
+        keys[j]: j
+        for j in find_places(estimator, names, head.shape[1]).factors
+        if keys[j] not in known and column_of(head, j).dtype.kind not in "fiub"
+    }
+    if not text:
+        return {}
+    parts = _everywhere(laid, partial(_levels_of_block, text))
+    found = {name: [part[name] for part in parts if name in part] for name in text}
+    return {name: joined_levels(own) for name, own in found.items() if own}
+
+
+def _levels_of_block(text, block, beside):
+    found = {}
+    for name, j in text.items():
+        column = column_of(block, j)
+        levels = find_levels(column, f"Column {name!r}")
+        if levels is not None:
+            found[name] = levels, getattr(column.dtype, "categories", None)
+    return found
+
+
+def _text_columns(estimator, n_columns):
+    """Return which of the observed columns hold codes of text."""
+    names = list(getattr(estimator, "feature_names_in_", ()))
+    observed = find_places(estimator, names, n_columns).observed
+    keys = names or range(n_columns)
+    return [i for i, j in enumerate(observed) if keys[j] in estimator.levels_]
+
+
 def _unfitted(estimator):
     """Return an estimator that knows its parameters and the columns of X."""
     made = type(estimator)(**estimator.get_params(deep=False))
-    for name in ("n_features_in_", "feature_names_in_"):
+    for name in ("n_features_in_", "feature_names_in_", "levels_"):
         if hasattr(estimator, name):
             setattr(made, name, getattr(estimator, name))
     return made

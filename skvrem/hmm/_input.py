@@ -120,7 +120,7 @@ def split_columns(estimator, parameters, X, reset):
     """
     options = {"order": "C", "ensure_all_finite": "allow-nan"}
     floats = {"dtype": (np.float64, np.float32), **options}
-    known = _levels_known(estimator, reset)
+    known = levels_known(estimator, reset)
     if reset:
         estimator.levels_ = {}
     transitions = parameters.transitions
@@ -162,7 +162,7 @@ def _as_array(X):
     return objects if text else X
 
 
-def _levels_known(estimator, reset):
+def levels_known(estimator, reset):
     """Return the levels that coefficients are of already, by name of the column."""
     if reset and not (hasattr(estimator, "transmat_") and estimator.warm_start):
         return {}

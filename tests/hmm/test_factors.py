@@ -293,16 +293,6 @@ def test_given_coefficients_need_a_frozen_transformer():
     same(VRHMM(1, emission=frozen).score_samples(rows), wanted)
 
 
-def test_dask_needs_numbers():
-    dataframe = pytest.importorskip("dask.dataframe")
-    parts = dataframe.from_pandas(FRAME, npartitions=2)
-    with pytest.raises(ValueError, match=r"text.*'place'.*memory"):
-        regression(["place"]).fit(parts, lengths=[N // 2, N // 2])
-    model = regression(["z", "place"]).fit(FRAME, lengths=[N // 2, N // 2])
-    found = model.predict_proba(parts, lengths=[N // 2, N // 2])
-    same(np.asarray(found), model.predict_proba(FRAME, lengths=[N // 2, N // 2]))
-
-
 @pytest.mark.filterwarnings("ignore:The rows say nothing")
 def test_displays():
     pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -322,3 +312,36 @@ def test_displays():
     states = StatesDisplay.from_estimator(model, FRAME)
     assert list(states.names) == ["y"] and len(states.axes_) == 2
     pyplot.close("all")
+
+
+@pytest.mark.parametrize("kind", ["text", "category", "objects"])
+@pytest.mark.parametrize("part", ["emission", "transition", "transformer"])
+def test_levels_are_those_of_all_blocks_of_dask(part, kind):
+    """A level that only the last block has is one of the fit, and in its place."""
+    frames, arrays = (pytest.importorskip(f"dask.{n}") for n in ("dataframe", "array"))
+    X = FRAME.copy()
+    X.loc[:400, "place"] = X["place"].iloc[:401].replace("alp", "bog")
+    X.loc[N - 5, "place"] = "air"
+    X["track"] = np.repeat(np.arange(6.0), N // 6)
+    covariates = ["z", "place"]
+    if kind == "category":
+        X["place"] = pd.Categorical(X["place"], ["sea", "bog", "air", "alp", "none"])
+    if kind == "objects":
+        covariates, X = [1, 2], X.to_numpy(dtype=object)
+        lazy = arrays.from_array(X, chunks=(N // 3, -1))
+    else:
+        lazy = frames.from_pandas(X, npartitions=3)
+    make = moved if part == "transition" else regression
+    more = {}
+    if part == "transformer":
+        pick = ColumnTransformer([("place", OneHotEncoder(), [1])], sparse_threshold=0)
+        more["transformer"] = pick
+    model = make(covariates, **more)
+    model.set_params(groups=3 if kind == "objects" else "track")
+    here, there = clone(model).fit(X), clone(model).fit(lazy)
+    assert {k: [*v] for k, v in there.levels_.items()} == {
+        k: [*v] for k, v in here.levels_.items()
+    }
+    same(there.score(lazy), here.score(X))
+    same(there.score(X), here.score(X))
+    same(np.asarray(there.predict_proba(lazy)), here.predict_proba(X))

@@ -42,6 +42,21 @@ def find_levels(column, name):
     return np.array(sorted(seen), dtype=object)
 
 
+def joined_levels(parts):
+    """Return the levels of a column whose parts have these.
+
+    Parameters
+    ----------
+    parts : list of tuple (levels, categories)
+        What `find_levels` returned, and the categories of a categorical dtype or None.
+    """
+    seen = {level for levels, _ in parts for level in levels}
+    order = parts[0][1]
+    if order is None or not seen <= {*order}:
+        order = sorted(seen)
+    return np.array([level for level in order if level in seen], dtype=object)
+
+
 def _holds_text(values):
     if values.dtype.kind == "O":
         return any(isinstance(value, str) for value in values)
