@@ -15,17 +15,15 @@ is the expected log loss, by four pairs of fixed draws of opposite sign.
 import argparse
 import warnings
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 from numba import njit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from benchmarks.papers.measured import told
+from benchmarks.papers.measured import FIGURES, told
 from benchmarks.problems.posteriors import load
 
-FIGURES = Path(__file__).resolve().parent / "figures"
 NAMES = "naive", "cv", "joint"
 NAIVE, CV, JOINT = range(3)
 SIGMA, BATCH = 0.5, 100
@@ -227,9 +225,6 @@ def summarise(found, best, looks):
 
 def draw(found, best, looks, path):
     """Save the four panels of the figure."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained")

@@ -15,16 +15,15 @@ The faces: 2000 of the cropped Yale B faces (a file of the folder that SKVREM_DA
 names), at half the paper's resolution, 500 of them held out.
 """
 
-import argparse
 import warnings
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.harness import timed
 from benchmarks.harness.data import read
+from benchmarks.papers import measured
 from skvrem import ComponentsDisplay, FactorialMixture
 from skvrem.factorial._start import learned_temperature
 from skvrem.schedules import LearnedTemperature
@@ -259,18 +258,12 @@ def draw_faces(fits, shape, path):
 
 def main():
     """Run, print the tables and save the pictures."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = measured.parser(__doc__)
     parser.add_argument("--parts", nargs="+", default=["toy", "faces"])
     parser.add_argument("--seeds", type=int, default=20, help="of the toy")
     parser.add_argument("--rows", type=int, default=10_000, help="of the toy")
     parser.add_argument("--face-seeds", type=int, default=3)
     parser.add_argument("--components", type=int, default=24, help="of the faces")
-    parser.add_argument(
-        "--figures", type=Path, default=Path(__file__).resolve().parent / "figures"
-    )
     options = parser.parse_args()
     options.figures.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore", ConvergenceWarning)

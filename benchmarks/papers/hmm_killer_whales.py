@@ -20,13 +20,11 @@ knows. "Blocks" visit 128 rows at a time in NumPy, as all but diagonal Gaussians
 once. What has been measured before stays in the table.
 """
 
-import argparse
 import sys
 import time
 import warnings
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 from scipy.special import softmax
@@ -268,18 +266,12 @@ def draw(model, X, ids, depth, lengths, path):
 
 def main():
     """Run, print the table and save the picture."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = measured.parser(__doc__)
     parser.add_argument("--starts", type=int, default=50)
     parser.add_argument("--max-iter", type=int, default=300, help="passes")
     parser.add_argument("--slow-iter", type=int, default=90, help="of blocks")
     every = [*SOLVERS, *STOCHASTIC, *VERSION_2, *BLOCKS, *SCIPY]
     parser.add_argument("--methods", nargs="+", choices=every, default=every)
-    parser.add_argument(
-        "--figures", type=Path, default=Path(__file__).resolve().parent / "figures"
-    )
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", RuntimeWarning)

@@ -17,13 +17,11 @@ below 1e-2, or after 150 epochs. The gradient is that of the package's coordinat
 paper's, but for means in standard deviations of the rows (here about 1).
 """
 
-import argparse
 import time
 import warnings
 from collections import defaultdict
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 from scipy.optimize import minimize
@@ -263,10 +261,7 @@ def draw(rows, path):
 
 def main():
     """Run, print the table and save the picture."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = measured.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="1000 rows only")
     parser.add_argument("--draw", action="store_true", help="what was measured before")
     parser.add_argument("--rows", type=int, nargs="+", default=[1000, 100_000])
@@ -274,9 +269,6 @@ def main():
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--data", type=int, default=2, help="data sets, the paper's 5")
     parser.add_argument("--starts", type=int, default=2, help="of each, the paper's 5")
-    parser.add_argument(
-        "--figures", type=Path, default=Path(__file__).resolve().parent / "figures"
-    )
     options = parser.parse_args()
     lengths = [1000] if options.quick else options.rows
     warnings.simplefilter("ignore", RuntimeWarning)

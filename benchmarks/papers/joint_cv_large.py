@@ -21,13 +21,11 @@ What has been measured before stays in the table unless it is measured again. Da
 read from the folder named by SKVREM_DATA.
 """
 
-import argparse
 import time
 import warnings
 from collections import defaultdict
 from copy import copy
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from numba import njit
@@ -397,17 +395,11 @@ def draw(rows, path):
 
 
 def main():
-    import matplotlib
-
-    matplotlib.use("Agg")
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = measured.parser(__doc__)
     parser.add_argument("--tasks", nargs="*", choices=SECONDS, default=list(SECONDS))
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=METHODS)
     parser.add_argument("--seeds", type=int, help="so many of the best steps' ends")
     parser.add_argument("--share", type=float, default=1.0, help="of the seconds")
-    parser.add_argument(
-        "--figures", type=Path, default=Path(__file__).resolve().parent / "figures"
-    )
     options = parser.parse_args()
     path = options.figures / "joint_cv_large.csv"
     for task in options.tasks:

@@ -1,11 +1,22 @@
 """What was measured: kept in a file, as it takes long, and told with its range."""
 
+import argparse
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Known", "load", "save", "told"]
+__all__ = ["FIGURES", "Known", "load", "parser", "save", "told"]
+
+FIGURES = Path(__file__).resolve().parent / "figures"
+
+
+def parser(doc):
+    """Return a parser of a module of this docstring, and the folder of its figures."""
+    made = argparse.ArgumentParser(description=doc.partition("\n")[0])
+    made.add_argument("--figures", type=Path, default=FIGURES)
+    return made
 
 
 def load(path, types):

@@ -29,6 +29,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.harness import Unavailable, quiet
 from benchmarks.papers import measured
 from benchmarks.papers.gradient import GradientDescent
+from benchmarks.papers.measured import FIGURES
 from benchmarks.papers.online_lda import ONLINE
 from benchmarks.peers import topics as peers
 from benchmarks.problems import corpora, evaluation
@@ -42,7 +43,6 @@ from benchmarks.problems.curves import (
 from skvrem import TemperedLDA
 from skvrem.text import left_to_right, perplexity
 
-FIGURES = Path(__file__).resolve().parent / "figures"
 #: Epochs E and minibatches M: the paper's for NIPS, and for its larger corpora.
 SETTINGS = {"arxiv": (5, 500)}
 USUAL = (20, 50)
@@ -430,9 +430,6 @@ def print_tables(curves):
 
 def draw_picture(curves, path):
     """Save the rows of Figure 2."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     rows = sorted(

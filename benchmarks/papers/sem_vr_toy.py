@@ -298,9 +298,6 @@ def print_table(title, curves, n_epochs, offset=0):
 
 def draw_picture(errors, variances, n_epochs, path):
     """Save the two panels of Figure 1."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")

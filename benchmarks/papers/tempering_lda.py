@@ -99,9 +99,6 @@ def measure(corpus, params, offset, passes, n_topics, seed=0):
 
 def draw(results, path):
     """Held-out values of each corpus and offset, and the temperatures."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     places = list(results)

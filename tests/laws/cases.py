@@ -27,9 +27,10 @@ from skvrem.topics.lda._model import LDAModel, LocallyTemperedLDAModel
 from skvrem.topics.lda._model_collapsed import ROUNDS, CollapsedLDAModel
 from skvrem.topics.plsa._model import PLSAModel
 from skvrem.vi.dropout._model import DropoutModel, Network, Weights
-from skvrem.vi.gaussian._model import GaussianModel, Point
+from skvrem.vi.gaussian._model import Diagonal, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import Logistic, ScatteredSoftmax, Softmax
 from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._model_steps import SteppingModel
 from skvrem.vi.hierarchical._model import HierarchicalModel, HierarchicalPrior
 from tests import multinomial_mixture as multinomial
 from tests.hmm.own_emissions import Normal
@@ -467,3 +468,28 @@ USUAL = (
     "hmm recomputed",
     "hmm covariates",
 )
+
+
+# Minibatch steps of mean fields
+
+
+def posterior(rng, p, k):
+    mean, log_scale = 0.3 * rng.normal(size=(p, k)), rng.normal(-1.0, 0.2, (p, k))
+    return Point(Diagonal(mean, log_scale, np.zeros((p, k, 0))))
+
+
+def stepping(
+    family, kind, control, scale=True, optimizer="sgd", n_draws=1, batch_size=7
+):
+    """Return the steps of a regression on sixty rows, and a point."""
+    rng = np.random.default_rng(2)
+    k, n = family.n_predictors, 60
+    X = 0.6 * rng.normal(size=(n, 2))
+    y = rng.integers(3, size=n)
+    y = y.astype(np.int32) if k > 1 else np.minimum(y, 1 + (k == 1)).astype(float)
+    y = np.minimum(y, 1.0) if isinstance(family, Logistic) else y
+    data = as_source(X, rng.uniform(0.5, 2.0, n))
+    prior = MeanField(0.1 * rng.normal(size=3 * k), rng.uniform(0.5, 2.0, 3 * k))
+    model = GaussianModel(family, y, prior, data.total_weight, True, "diagonal")
+    given = model, data, kind, control, scale, optimizer, batch_size, n_draws
+    return SteppingModel(*given), posterior(rng, 3, k)

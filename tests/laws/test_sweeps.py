@@ -28,7 +28,7 @@ from skvrem.vi.blackbox._model import DrawnModel
 from skvrem.vi.blackbox._model_density import Target
 from skvrem.vi.blackbox._model_steps import MeanSteps, TargetSteps
 from skvrem.vi.dropout._model import DropoutModel, DropoutSteps, Network, Weights
-from skvrem.vi.gaussian._model import Diagonal, GaussianModel, Point
+from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     Logistic,
@@ -38,7 +38,7 @@ from skvrem.vi.gaussian._model_families import (
 )
 from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
-from tests.laws.cases import hidden_markov
+from tests.laws.cases import hidden_markov, posterior, stepping
 from tests.own_models import RichLogistic, ShortSkills, skills_problem
 
 pytestmark = pytest.mark.slow
@@ -117,16 +117,6 @@ def rows_or_blocks(rows, kind, partial_e, family="gaussian", **more):
 # Mean fields
 
 
-def posterior(rng, p, k):
-    return Point(
-        Diagonal(
-            0.3 * rng.normal(size=(p, k)),
-            rng.normal(-1.0, 0.2, (p, k)),
-            np.zeros((p, k, 0)),
-        )
-    )
-
-
 def moved(point, by):
     q = point.parameters
     return Point(q._replace(mean=q.mean + by, log_scale=q.log_scale - by))
@@ -139,18 +129,9 @@ def mean_field(name, kind, control, scale=True, optimizer="natural"):
         "gaussian": partial(GaussianNoise, 0.7),
         "softmax": partial(Softmax, 3, 0, 1 << 13),
     }
-    rng = np.random.default_rng(2)
-    family, n = families[name](), 60
-    k = family.n_predictors
-    X = 0.6 * rng.normal(size=(n, 2))
-    y = rng.integers(3, size=n)
-    y = y.astype(np.int32) if k > 1 else np.minimum(y, 1 + (k == 1)).astype(float)
-    y = np.minimum(y, 1.0) if name == "logistic" else y
-    data = as_source(X, rng.uniform(0.5, 2.0, n))
-    prior = MeanField(0.1 * rng.normal(size=3 * k), rng.uniform(0.5, 2.0, 3 * k))
-    model = GaussianModel(family, y, prior, data.total_weight, True, "diagonal")
-    steps = SteppingModel(model, data, kind, control, scale, optimizer, 6, 2)
-    point = posterior(rng, 3, k)
+    given = kind, control, scale, optimizer
+    steps, point = stepping(families[name](), *given, batch_size=6, n_draws=2)
+    model, data = steps.model, steps.data
 
     def truth(at):
         batch = solvers.Batch()

@@ -165,6 +165,12 @@ def hills():
     return X, [[10.0], [39.0], [41.0]], [[0.0], [20.0], [40.0]]
 
 
+def beginning(X, means):
+    """Return what begins every run of a search at the same point."""
+    model, point, _ = start(X, means, "diag")
+    return lambda number, rng: (model, point, 0.0)
+
+
 @pytest.mark.parametrize(
     ("better", "gain", "tried"),
     [
@@ -177,16 +183,12 @@ def test_a_search_ends_where_moves_fail(better, gain, tried):
     X, stuck, good = hills()
     rng, asked = np.random.default_rng(0), []
 
-    def begin(number, rng):
-        model, point, _ = start(X, stuck, "diag")
-        return model, point, 0.0
-
     def moves(model, point, data, rng):
         while True:
             means = good if len(asked) in better else stuck
             asked.append((yield start(X, means, "diag")[1]))
 
-    found = solvers.search(begin, moves, gain, as_source(X), rng)
+    found = solvers.search(beginning(X, stuck), moves, gain, as_source(X), rng)
     failing = _search_constants.FAILURES
     many = {"fail": failing, "fail after 3": 3 + failing}[tried]
     # What the last one has come to is not asked for.
@@ -204,16 +206,12 @@ def test_a_search_makes_so_many_trials_at_most():
     X, stuck, _ = hills()
     rng, seen = np.random.default_rng(0), []
 
-    def begin(number, rng):
-        model, point, _ = start(X, stuck, "diag")
-        return model, point, 0.0
-
     def moves(model, point, data, rng):
         while True:
             seen.append((yield start(X, stuck, "diag")[1]))
 
-    solvers.search(begin, moves, -1.0, as_source(X), rng)  # all are good enough
-    assert len(seen) == _search_constants.TRIALS - 1
+    solvers.search(beginning(X, stuck), moves, -1.0, as_source(X), rng)
+    assert len(seen) == _search_constants.TRIALS - 1  # all were good enough
 
 
 def test_a_moved_point_sends_on_what_it_led_to():

@@ -9,12 +9,11 @@ from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import BayesianLogisticRegression, solvers
-from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
 from skvrem.vi import MinibatchSteps
 from skvrem.vi.gaussian import _kernels_steps
 from skvrem.vi.gaussian._kernels_steps import ADAM, NATURAL, SGD
-from skvrem.vi.gaussian._model import Diagonal, GaussianModel, Point
+from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import (
     GaussianNoise,
     Logistic,
@@ -22,8 +21,7 @@ from skvrem.vi.gaussian._model_families import (
     Softmax,
     cubature,
 )
-from skvrem.vi.gaussian._model_posterior import MeanField
-from skvrem.vi.gaussian._model_steps import SteppingModel
+from tests.laws import cases
 
 FAMILIES = {
     "logistic": Logistic,
@@ -42,26 +40,8 @@ ESTIMATORS = [
 ]
 
 
-def stepping(name, kind, control, scale=True, optimizer="sgd", n_draws=1, batch_size=7):
-    rng = np.random.default_rng(2)
-    family = FAMILIES[name]()
-    k, n = family.n_predictors, 60
-    X = 0.6 * rng.normal(size=(n, 2))
-    y = rng.integers(3, size=n)
-    y = y.astype(np.int32) if k > 1 else np.minimum(y, 1 + (k == 1)).astype(float)
-    y = np.minimum(y, 1.0) if name == "logistic" else y
-    data = as_source(X, rng.uniform(0.5, 2.0, n))
-    prior = MeanField(0.1 * rng.normal(size=3 * k), rng.uniform(0.5, 2.0, 3 * k))
-    model = GaussianModel(family, y, prior, data.total_weight, True, "diagonal")
-    steps = SteppingModel(
-        model, data, kind, control, scale, optimizer, batch_size, n_draws
-    )
-    parameters = Diagonal(
-        0.3 * rng.normal(size=(3, k)),
-        rng.normal(-1.0, 0.2, (3, k)),
-        np.zeros((3, k, 0)),
-    )
-    return steps, Point(parameters)
+def stepping(name, *given, **named):
+    return cases.stepping(FAMILIES[name](), *given, **named)
 
 
 def known_away(steps, point, away, rng):

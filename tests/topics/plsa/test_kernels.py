@@ -8,6 +8,7 @@ from skvrem.topics._documents import as_documents
 from skvrem.topics._kernels import sum_over_words
 from skvrem.topics._model import pad, padded_zeros
 from skvrem.topics.plsa import _kernels
+from tests.documents import dense_counts
 
 DTYPES = [np.float64, np.float32]
 RTOL = {np.float64: 1e-11, np.float32: 2e-5}
@@ -61,15 +62,6 @@ def infer_topics(
         w,
     )
     return objective, at, after, w
-
-
-def dense_counts(batch):
-    rows = batch.rows
-    X = np.zeros((batch.n_units, rows.n_features))
-    for i in range(batch.n_units):
-        for j in range(rows.indptr[i], rows.indptr[i + 1]):
-            X[i, rows.words[rows.index[j]]] += rows.counts[j]
-    return X
 
 
 def log_prior(prior, theta):
