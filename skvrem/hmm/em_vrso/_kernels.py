@@ -20,7 +20,9 @@ their components, and xi (n_rows, n * n; of the pair that ends in the row) sum t
 each row. What belongs to a point: v and w, the coordinates of pieces and what is
 derived of them; `shares` (n * n), the softmax of the logits into the row, and `into`,
 its probabilities; `delta` (n) of first states. Arguments are plain arrays: taking them
-out of tuples, or views of rows, costs more than a step.
+out of tuples, or views of rows, costs more than a step. What has the code of all
+families and is called in several places is `LEAN`: inlined, it takes twice as long to
+compile and no less to run.
 """
 
 import numpy as np
@@ -28,24 +30,25 @@ import numpy as np
 from skvrem.hmm.em_vrso._kernels_search import search_chain, search_states
 from skvrem.hmm.emissions._kernels_rows import (
     INLINED,
+    LEAN,
     N,
     add_log_densities,
     add_slopes,
     derive,
 )
 from skvrem.utils._control import controlled_inline
-from skvrem.utils._jit import CONTRACT, kernel
+from skvrem.utils._jit import CONTRACT, inner_kernel, kernel
 from skvrem.utils._math import exp, log
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _take(table, t, out):
     """Copy row t: a view of it costs more, here and in `_put`."""
     for i in range(out.size):
         out[i] = table[t, i]
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _put(row, table, t):
     for i in range(table.shape[1]):
         table[t, i] = row[i]
@@ -74,7 +77,7 @@ def _softmax(u, places, at, n_rows, n, n_inputs, design, t, out):
             out[own + j] *= total
 
 
-@kernel(**INLINED)
+@inner_kernel(**LEAN)
 def _transitions(u, places, n, which, design, t, fixed, rest, shares, into):
     """Fill the softmax, and the probabilities, of transitions into row t."""
     n_inputs, m = max(1, design.shape[1]), which[t] if which.size else 0
@@ -89,7 +92,7 @@ def _transitions(u, places, n, which, design, t, fixed, rest, shares, into):
             into[k] = fixed[at + k] + rest[m * n + i] * shares[k]
 
 
-@kernel(**INLINED)
+@inner_kernel(**LEAN)
 def derive_all(pieces, slots, constants, u, v, w):
     """Gather the coordinates of pieces, and fill what is derived of them."""
     for k in range(np.uint64(slots.size)):
@@ -98,7 +101,7 @@ def derive_all(pieces, slots, constants, u, v, w):
         derive(pieces, k, 0, pieces[k, N], v, constants, w)
 
 
-@kernel(**INLINED)
+@inner_kernel(**LEAN)
 def _densities(Z, t, pieces, v, w, f, b):
     """Densities of row t under parts f and states b, relative to that of a part."""
     n_each, top = f.size // b.size, -np.inf
@@ -116,7 +119,7 @@ def _densities(Z, t, pieces, v, w, f, b):
             b[i] += f[i * n_each + m]
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _normalise(x, n):
     """Scale to sum 1; false where that is impossible."""
     total = 0.0
@@ -129,7 +132,7 @@ def _normalise(x, n):
     return True
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _alpha(begins, t, alpha, delta, transitions, n, b, out):
     """Filtered probabilities from those of the row before (Eq. 19)."""
     for j in range(n):
@@ -142,7 +145,7 @@ def _alpha(begins, t, alpha, delta, transitions, n, b, out):
     return _normalise(out, n)
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _beta(ends, t, beta, transitions, n, after, out):
     """Backward message from that of the next row, with densities `after` (Eq. 20)."""
     for i in range(n):
@@ -155,7 +158,7 @@ def _beta(ends, t, beta, transitions, n, after, out):
     return _normalise(out, n)
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _posteriors(begins, t, alpha, beta, transitions, n, f, b, gamma, xi):
     """Posteriors of row t and of the pair that ends in it (Eqs. 21, 22)."""
     n_each, total = f.size // n, 0.0
@@ -177,7 +180,7 @@ def _posteriors(begins, t, alpha, beta, transitions, n, f, b, gamma, xi):
     return _normalise(xi, n * n) and total > 0.0
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _settle(t, which, weight, fixed, n, gamma, xi):
     """Weigh the posteriors of a row, and drop those of fixed transitions."""
     if weight.size:
@@ -249,7 +252,7 @@ def messages(
         _put(pair, xi, t)
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _chain_gradient(
     t,
     first_row,
@@ -290,7 +293,7 @@ def _chain_gradient(
             k += np.uint64(n_inputs)
 
 
-@kernel(**INLINED)
+@inner_kernel(**LEAN)
 def _gradient(
     Z,
     t,

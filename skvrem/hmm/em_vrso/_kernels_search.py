@@ -6,7 +6,7 @@ What arguments are, ``_kernels.py`` says.
 import numpy as np
 
 from skvrem.hmm.emissions._kernels_rows import INLINED, loss
-from skvrem.utils._jit import kernel
+from skvrem.utils._jit import inner_kernel
 from skvrem.utils._math import exp, log
 
 # Gradients below are not searched along; what a loss may be off, relatively.
@@ -14,7 +14,7 @@ SHORT, ROUNDING = 1e-8, 1e-14
 MOST_DOUBLINGS = 60
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _states_loss(Z, t, pieces, slots, constants, gamma, u, g, scale, v, w):
     """G_t at u - scale g; of no scale with v and w as they are."""
     total = 0.0
@@ -23,7 +23,7 @@ def _states_loss(Z, t, pieces, slots, constants, gamma, u, g, scale, v, w):
     return total
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _logs_loss(u, g, scale, places, at, n_rows, n, n_inputs, design, t, counts, room):
     """Minus a sum of counts times log-probabilities, at u - scale g."""
     loss, k, row, size = 0.0, np.uint64(at), np.uint64(t), np.uint64(n)
@@ -45,7 +45,7 @@ def _logs_loss(u, g, scale, places, at, n_rows, n, n_inputs, design, t, counts, 
     return loss
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _chain_loss(
     t, begins, which, design, places, first, ridge, n, gamma, xi, u, g, scale, room, own
 ):
@@ -66,7 +66,7 @@ def _chain_loss(
     return loss
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _square(g, start, stop):
     total = 0.0
     for k in range(start, stop):
@@ -74,13 +74,13 @@ def _square(g, start, stop):
     return total
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _holds(loss, here, scale, square):
     """Whether a loss has fallen as far as Eq. 30 says."""
     return loss <= here - 0.5 * scale * square + ROUNDING * abs(here)
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def search_chain(
     t,
     begins,
@@ -131,7 +131,7 @@ def search_chain(
             lipschitz[0] *= 2.0
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def search_states(Z, t, pieces, slots, constants, gamma, u, g, cut, p, v, w, lipschitz):
     """The same of G_t (Eq. 30); v and w do not stay what they are."""
     square = _square(g, cut, p)

@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from skvrem.utils._jit import CONTRACT, kernel
+from skvrem.utils._jit import CONTRACT, inner_kernel
 from skvrem.utils._math import bessel, digamma, exp, log, log_gamma
 
 CODE, N, EACH, SLOT, BLOCKS, WIDTH, COLUMN, SIZE, CONSTANT, DERIVED = range(10)
@@ -65,7 +65,7 @@ def n_derived(code, size):
     return others[code] if code in others else of_values[code] * size
 
 
-@kernel(**LEAN)
+@inner_kernel(**LEAN)
 def _log_sum(v, s, size, w, a):
     """Fill shares; return the logarithm of the sum of e^v."""
     top, total = v[s], 0.0
@@ -79,7 +79,7 @@ def _log_sum(v, s, size, w, a):
     return top + log(total)
 
 
-@kernel(**LEAN)
+@inner_kernel(**LEAN)
 def _derive_normal(start, stop, m, v, s, constants, c, w, a):
     # Unsigned places let loops become vector instructions: no index is negative.
     x, unit, added = (
@@ -94,7 +94,7 @@ def _derive_normal(start, stop, m, v, s, constants, c, w, a):
         w[precision + k] = 1.0 / variance
 
 
-@kernel(**LEAN)
+@inner_kernel(**LEAN)
 def _derive_multinormal(d, v, s, fixed, c, w, a):
     """Logarithm of the factor, precision, L of the coordinates, and scratch."""
     P, L, C = a + 1, a + 1 + d * d, a + 1 + 2 * d * d
@@ -133,7 +133,7 @@ def _derive_multinormal(d, v, s, fixed, c, w, a):
     w[a] = -0.5 * total
 
 
-@kernel(**LEAN)
+@inner_kernel(**LEAN)
 def _derive_gamma(start, stop, m, v, s, w, a):
     """Shapes, rates, logarithms of rates, of the factors and of chances not to be 0."""
     for k in range(start, stop):
@@ -147,7 +147,7 @@ def _derive_gamma(start, stop, m, v, s, w, a):
         w[a + 4 * m + k] = -max(odds, 0.0) - log(1.0 + exp(-abs(odds)))
 
 
-@kernel(**LEAN)
+@inner_kernel(**LEAN)
 def _derive_von_mises(start, stop, m, v, s, w, a):
     """Concentrations times cosines and sines, and alone; factors; mean lengths."""
     for k in range(start, stop):
@@ -160,7 +160,7 @@ def _derive_von_mises(start, stop, m, v, s, w, a):
         w[a + 4 * m + k] = length
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def derive(pieces, piece, first, last, v, constants, w):
     """Fill what densities take of a piece's coordinates, in states first to last."""
     code, n, d = pieces[piece, CODE], pieces[piece, N], pieces[piece, SIZE]
@@ -194,7 +194,7 @@ def derive(pieces, piece, first, last, v, constants, w):
                 w[a + k] = v[s + k] - total
 
 
-@kernel(**LEAN)
+@inner_kernel(**LEAN)
 def _multinormal(d, Z, t, z, v, s, w, a):
     if not Z[t, z] == Z[t, z]:
         return 0.0
@@ -208,7 +208,7 @@ def _multinormal(d, Z, t, z, v, s, w, a):
     return value
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _log_density(code, n, d, width, i, Z, t, z, v, s, w, a):
     """The log-density of a row in state i; weights have none."""
     value, k, m = 0.0, i * d, n * d
@@ -249,7 +249,7 @@ def _log_density(code, n, d, width, i, Z, t, z, v, s, w, a):
     return value
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def add_log_densities(pieces, piece, Z, t, v, w, out):
     """Add to out (n_parts) the log-densities of a row, or the weights."""
     code, n, each = pieces[piece, CODE], pieces[piece, N], pieces[piece, EACH]
@@ -265,7 +265,7 @@ def add_log_densities(pieces, piece, Z, t, v, w, out):
             out[k] += value
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _total(gamma, i, each):
     """The posterior of the parts that a state of a piece stands for."""
     total = gamma[i * each]
@@ -274,7 +274,7 @@ def _total(gamma, i, each):
     return total
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def loss(pieces, piece, Z, t, slots, constants, gamma, u, g, scale, v, w):
     """Return minus the expected log-density of a piece at u - scale g.
 
@@ -307,7 +307,7 @@ def loss(pieces, piece, Z, t, slots, constants, gamma, u, g, scale, v, w):
     return value
 
 
-@kernel(**LEAN)
+@inner_kernel(**LEAN)
 def _slope_multinormal(d, Z, t, z, v, s, w, a, weight, slots, out):
     """By q = P (y - mu): q, and (q q^T - P) L below the diagonal."""
     if not Z[t, z] == Z[t, z]:
@@ -332,7 +332,7 @@ def _slope_multinormal(d, Z, t, z, v, s, w, a, weight, slots, out):
             k += 1
 
 
-@kernel(**LEAN)
+@inner_kernel(**LEAN)
 def _slope_gamma(d, m, Z, t, z, s, w, a, weight, slots, out):
     for j in range(d):
         x, not_zero = Z[t, z + j], exp(w[a + 4 * m + j])
@@ -347,7 +347,7 @@ def _slope_gamma(d, m, Z, t, z, s, w, a, weight, slots, out):
             out[slots[s + 2 * m + j]] += weight * (1.0 - not_zero)
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def _slope(code, d, m, Z, t, z, v, s, constants, c, w, a, weight, slots, out):
     """The gradient in a state, times its weight; s, c and a are of the state."""
     if code == NORMAL:
@@ -386,7 +386,7 @@ def _slope(code, d, m, Z, t, z, v, s, constants, c, w, a, weight, slots, out):
         _slope_gamma(d, m, Z, t, z, s, w, a, weight, slots, out)
 
 
-@kernel(**INLINED)
+@inner_kernel(**INLINED)
 def add_slopes(pieces, piece, Z, t, slots, constants, v, w, gamma, out):
     """Add to out the gradient of minus the expected log-density (Eq. 31).
 
