@@ -185,6 +185,25 @@ def test_scales_of_features_do_not_matter():
     np.testing.assert_allclose(found, plain.coefs_[0], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_network_does_not_mind_the_units_of_wide_features(k):
+    X, y = rows(k=k)
+    X *= 2.0 / np.sqrt(np.mean(np.square(X), axis=0))
+    network = GaussianDropoutClassifier(
+        (5,), alpha=0.0, activation="tanh", random_state=0
+    )
+    if k == 2:  # nodes of more classes are scattered by what rows hold
+        same = clone(network).fit(X, y).objective_
+        # Powers of two leave no rounding, so that the steps are the same.
+        wide = clone(network).fit(X * 2.0 ** np.arange(0, 25, 5), y)
+        assert wide.objective_ == pytest.approx(same, rel=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        huge = clone(network).set_params(max_iter=30).fit(1e60 * X, y)
+    assert huge.objective_ > -np.log(k)
+
+
 def test_noise_shrinks_and_spreads():
     X, y = rows()
     quiet, loud = (

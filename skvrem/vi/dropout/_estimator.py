@@ -346,7 +346,7 @@ class GaussianDropoutClassifier(
             model = self._model_of(data, None)
         else:
             model = self._model(rows, numbers, weight)
-        point = Point(Weights(self._first(model.network, before, rng)))
+        point = Point(Weights(self._first(model, before, rng)))
         fitted = model if plan.name == "batch" else self._steps(model, plan)
 
         def describe(parameters, objective):
@@ -415,15 +415,15 @@ class GaussianDropoutClassifier(
         control = steps_of(self).control_variate if drawn else "quadrature"
         return DropoutSteps(model, plan.name, control, plan.optimizer, plan.batch_size)
 
-    def _first(self, network, classes, rng):
+    def _first(self, model, classes, rng):
         """Return the weights to start from: random, or the last ones."""
         if self.warm_start and hasattr(self, "coefs_"):
             same = np.array_equal(classes, self.classes_)
-            if same and [W.shape for W in self.coefs_] == network.shapes:
-                return self._weights(network)
+            if same and [W.shape for W in self.coefs_] == model.network.shapes:
+                return self._weights(model.network)
         if not hidden_sizes(self):
-            return np.zeros(network.n_weights)
-        return network.start(rng)
+            return np.zeros(model.network.n_weights)
+        return model.start(rng)
 
     def _attributes(self, network, parameters, dtype):
         """Return the fitted attributes of weights."""
@@ -488,7 +488,7 @@ class GaussianDropoutClassifier(
         model = self._model(rows, numbers, weight)
         steps, solver = self._steps(model, plan), plan.solver
         rng = as_generator(self.random_state)
-        vector = model.network.start(rng) if first else self._weights(model.network)
+        vector = model.start(rng) if first else self._weights(model.network)
         point = Point(Weights(vector), moments=vars(self).get("_moments"))
         solver.start(steps, model.data, rng)
         begin = Anchor(None, np.nan, 0.0, point)  # of which nothing need be known

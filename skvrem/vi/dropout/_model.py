@@ -198,9 +198,13 @@ class Products(NamedTuple):
     gram: np.ndarray
 
 
-def _products(d, total_weight, batch):
-    """Return those of a batch of d features, as shares of the weight of all."""
-    square, gram = np.zeros(d + 1), np.zeros((d + 1, d + 1))
+def _products(d, total_weight, most, batch):
+    """Return those of a batch of d features, as shares of the weight of all.
+
+    There are no products where features are more than `most`.
+    """
+    size = d + 1 if d <= most else 0
+    square, gram = np.zeros(d + 1), np.zeros((size, size))
     for start, stop in row_chunks(batch.start, batch.stop, PASS_ROWS):
         X = np.ones((stop - start, d + 1))
         X[:, :d] = batch.rows[start:stop]
@@ -209,7 +213,7 @@ def _products(d, total_weight, batch):
             some = batch.weight[start:stop, None]
         some = some / total_weight
         square += np.sum(some * np.square(X), axis=0)
-        if d <= MATRIX:
+        if size:
             gram += X.T @ (some * X)
     return Products(square, gram)
 
@@ -256,7 +260,8 @@ class DropoutModel(PlainModel):
     def __getstate__(self):
         if self.y is not None:
             return vars(self)
-        return {k: v for k, v in vars(self).items() if k != "curvature"} | {
+        found = "curvature", "widths"
+        return {k: v for k, v in vars(self).items() if k not in found} | {
             "data": None  # rows stay where they are
         }
 
@@ -270,7 +275,7 @@ class DropoutModel(PlainModel):
             return None
         most = 0.25 if self.family.n_predictors == 1 else 0.5
         d, variance = self.network.sizes[0], self.network.noise_variance
-        products = partial(_products, d, self.total_weight)
+        products = partial(_products, d, self.total_weight, MATRIX)
         square, gram = self.data.chunks().sum(products)
         diagonal = most * variance * square + self.penalty[:: self.network.sizes[1]]
         diagonal[d] = 0.0  # the bias sees no noise
@@ -281,6 +286,25 @@ class DropoutModel(PlainModel):
         gram *= most
         gram.flat[:: d + 2] += diagonal
         return cho_factor(gram)
+
+    @cached_property
+    def widths(self):
+        """Return mean squares of what weights multiply, where they are above 1.
+
+        Of features: steps and starts that are divided by them are the same whatever
+        the units of wide columns, but for the penalty.
+        """
+        d = self.network.sizes[0]
+        products = partial(_products, d, self.total_weight, 0)
+        square, _ = self.data.chunks().sum(products)
+        widths = np.ones(self.network.n_weights)
+        W, _ = self.network.layers(widths)[0]
+        W *= np.maximum(square[:d, None], 1.0)
+        return widths
+
+    def start(self, rng):
+        """Return random weights, as of features that are no wider than 1."""
+        return self.network.start(rng) / np.sqrt(self.widths)
 
     # Sums over rows
 
@@ -375,7 +399,7 @@ class DropoutModel(PlainModel):
     def precondition(self, point, vector):
         """Divide by a bound of the curvature, where there is one."""
         if self.curvature is None:
-            return vector.copy()
+            return vector / self.widths
         columns = vector.reshape(-1, self.network.sizes[1])
         if isinstance(self.curvature, tuple):
             return cho_solve(self.curvature, columns).ravel()
