@@ -2,7 +2,10 @@
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
+from sklearn.utils.validation import check_is_fitted
 
+from skvrem.data import lazily
+from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._parallel import one_blas_thread, parallel_map, row_chunks, threads
 
 # Rows a task of a prediction, and numbers of a block of draws.
@@ -77,3 +80,45 @@ def interval_columns(mean, scale, label="", df=np.inf):
         f"{before}2.5 %": mean - half,
         f"{before}97.5 %": mean + half,
     }
+
+
+class PredictsByGroup:
+    """Classifiers whose ``predict_proba(X, groups=groups)`` says all."""
+
+    @lazily
+    def predict(self, X: MatrixLike, groups: Given = None) -> np.ndarray:
+        """Return the most probable class of rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
+            Rows.
+        groups : array-like of shape (n_samples,), default=None
+            As in `predict_proba`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Elements of ``classes_``.
+        """
+        check_is_fitted(self)
+        return self.classes_[self.predict_proba(X, groups=groups).argmax(axis=1)]
+
+    @lazily
+    def predict_log_proba(self, X: MatrixLike, groups: Given = None) -> np.ndarray:
+        """Return the logarithms of the probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
+            Rows.
+        groups : array-like of shape (n_samples,), default=None
+            As in `predict_proba`.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X, groups=groups))

@@ -16,7 +16,13 @@ from skvrem.data import as_source, averaged, lazily, of_dask, streamed
 from skvrem.utils._classes import number_classes, stream_classes
 from skvrem.utils._columns import Given, MatrixLike
 from skvrem.utils._validation import check_weight, classes_of, numbered
-from skvrem.vi.gaussian._answers import BLOCK, check_method, noisy_predictors, tail_of
+from skvrem.vi.gaussian._answers import (
+    BLOCK,
+    PredictsByGroup,
+    check_method,
+    noisy_predictors,
+    tail_of,
+)
 from skvrem.vi.gaussian._guards import checked
 from skvrem.vi.gaussian._minibatch import MinibatchSteps
 from skvrem.vi.gaussian._model_families import (
@@ -34,7 +40,9 @@ DRAWS = 1000
 BOTH = np.array([1.0, -1.0])
 
 
-class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimator):
+class BayesianLogisticRegression(
+    PredictsByGroup, GaussianPosterior, ClassifierMixin, BaseEstimator
+):
     r"""Logistic regression whose coefficients have a posterior distribution.
 
     Coefficients have a Gaussian prior and, by variational inference, a Gaussian
@@ -383,44 +391,6 @@ class BayesianLogisticRegression(GaussianPosterior, ClassifierMixin, BaseEstimat
         """
         labels = self.predict(X, groups)
         return float(accuracy_score(y, labels, sample_weight=sample_weight))
-
-    @lazily
-    def predict(self, X: MatrixLike, groups: Given = None) -> np.ndarray:
-        """Return the most probable class of rows.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
-            Rows.
-        groups : array-like of shape (n_samples,), default=None
-            As in `predict_proba`.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Elements of ``classes_``.
-        """
-        check_is_fitted(self)
-        return self.classes_[self.predict_proba(X, groups=groups).argmax(axis=1)]
-
-    @lazily
-    def predict_log_proba(self, X: MatrixLike, groups: Given = None) -> np.ndarray:
-        """Return the logarithms of the probabilities.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dask array} of shape (n_samples, n_features)
-            Rows.
-        groups : array-like of shape (n_samples,), default=None
-            As in `predict_proba`.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
-        """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X, groups=groups))
 
     # Predictions
 

@@ -17,7 +17,7 @@ from skvrem.data import as_source, averaged, lazily, of_dask, streamed
 from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._classes import check_known, number_classes, stream_classes
-from skvrem.utils._columns import Given, check_column, column_number
+from skvrem.utils._columns import check_column, column_number
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -28,6 +28,7 @@ from skvrem.utils._reports import (
 from skvrem.utils._validation import as_generator, check_parameters, check_weight
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.gaussian._answers import (
+    PredictsByGroup,
     check_method,
     in_chunks,
     interval_columns,
@@ -75,6 +76,7 @@ DRAWS = 1000
 
 
 class HierarchicalSoftmaxClassifier(
+    PredictsByGroup,
     StreamsWithoutBound,
     ArviZMixin,
     ClassifierMixin,
@@ -610,44 +612,6 @@ class HierarchicalSoftmaxClassifier(
             return out
 
         return in_chunks(self, evaluate, data.n_units)
-
-    @lazily
-    def predict_log_proba(self, X: ArrayLike, groups: Given = None) -> np.ndarray:
-        """Return the logarithms of the probabilities.
-
-        Parameters
-        ----------
-        X : {array-like, dask array} of shape (n_samples, n_features)
-            Rows.
-        groups : array-like of shape (n_samples,), default=None
-            As in `predict_proba`.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
-        """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X, groups))
-
-    @lazily
-    def predict(self, X: ArrayLike, groups: Given = None) -> np.ndarray:
-        """Return the most probable class of rows.
-
-        Parameters
-        ----------
-        X : {array-like, dask array} of shape (n_samples, n_features)
-            Rows.
-        groups : array-like of shape (n_samples,), default=None
-            As in `predict_proba`.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Elements of ``classes_``.
-        """
-        check_is_fitted(self)
-        return self.classes_[self.predict_proba(X, groups).argmax(axis=1)]
 
     @averaged
     def score(self, X, y, groups=None, sample_weight=None):
