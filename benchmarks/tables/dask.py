@@ -40,7 +40,22 @@ CASES = {
     "bayes": BayesianLogisticRegression(posterior="meanfield", **FIT),
     "factorial": FactorialMixture(4, tempering=None, **START, **FIT),
     "ppca": BayesianPPCA(2, random_state=0),
-    "mixture-svrg": VRGaussianMixture(10, solver="svrg", **START, **FIT),
+    **{
+        f"mixture-{solver}": VRGaussianMixture(10, solver=solver, **START, **FIT)
+        for solver in ("svrg", "saga", "incremental", "stochastic")
+    },
+    **{
+        f"factorial-{solver}": FactorialMixture(
+            4, solver=solver, tempering=None, **START, **FIT
+        )
+        for solver in ("svrg", "saga", "stochastic")
+    },
+    **{
+        f"logistic-{solver}": SBMLogisticRegression(
+            solver=solver, random_state=0, **FIT
+        )
+        for solver in ("svrg", "stochastic")
+    },
     "bayes-svrg": BayesianLogisticRegression(solver="svrg", random_state=0, **FIT),
     "dropout-svrg": GaussianDropoutClassifier(
         hidden_layer_sizes=(), solver="svrg", random_state=0, **FIT
@@ -49,6 +64,7 @@ CASES = {
     "plsa": VRPLSA(20, solver="batch", **TOPICS, **FIT),
     "plsa-svrg": VRPLSA(20, solver="svrg", **TOPICS, **FIT),
     "lda-svrg": TemperedLDA(20, solver="svrg", **TOPICS, **FIT),
+    "lda-stochastic": TemperedLDA(20, solver="stochastic", **TOPICS, **FIT),
 }
 
 
@@ -157,7 +173,7 @@ def passes(run, case):
         "in score"
     )
     peers = {"1 worker": one["bytes"] / 1e6}
-    label = type(CASES[case]).__name__ + (", svrg" if "svrg" in case else "")
+    label = ", ".join([type(CASES[case]).__name__, *case.split("-")[1:]])
     numbers = {f"{n} workers": values for n, values in found.items()}
     yield Row(
         label, two["bytes"] / 1e6, "MB", peers, note=note, key=case, numbers=numbers

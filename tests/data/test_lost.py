@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from skvrem import VRPLSA, FactorialMixture, TemperedLDA
+from tests import kills
 from tests.watching import Killing, Recorder, two_workers
 
 dask = pytest.importorskip("dask")
@@ -141,3 +142,11 @@ def test_a_fit_goes_on_from_its_pickle_where_it_ended():
     for rows in (X, MIXED):
         again.fit(rows)
         assert again.history_["objective"][0] > model.objective_ - 1e-2
+
+
+@pytest.mark.thorough
+def test_every_fit_is_killed_once():
+    """A worker of every other fit, the client of the rest, at a random moment."""
+    wrong, struck = kills.run(len(kills.FITS), seed=0)
+    assert not wrong
+    assert struck > 0.7 * len(kills.FITS)

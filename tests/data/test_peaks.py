@@ -1,0 +1,92 @@
+"""What the client holds while rows lie on workers: never more than about a chunk."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from skvrem import (
+    FactorialMixture,
+    SBMLogisticRegression,
+    TemperedLDA,
+    VRGaussianMixture,
+)
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+deploy = pytest.importorskip("distributed.deploy")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+#: Rows and chunks of 4 MB, of features and of words.
+N_CHUNKS, CHUNK_BYTES, N_FEATURES, N_WORDS = 6, 1 << 22, 8, 128
+VISITING = "svrg", "saga", "incremental", "stochastic"
+
+
+def cases():
+    """Yield a name, an estimator, and what its rows are."""
+    for solver in VISITING:
+        how = {"solver": solver, "max_iter": 2, "random_state": 0}
+        mark = () if solver == "svrg" else pytest.mark.thorough
+        mixture = VRGaussianMixture(3, n_init=1, **how)
+        yield pytest.param(mixture, "points", id=f"mixture, {solver}", marks=mark)
+        factorial = FactorialMixture(3, n_init=1, tempering=None, **how)
+        yield pytest.param(factorial, "points", id=f"factorial, {solver}", marks=mark)
+        if solver in ("svrg", "stochastic"):
+            logistic = SBMLogisticRegression(**how)
+            yield pytest.param(
+                logistic, "classes", id=f"logistic, {solver}", marks=mark
+            )
+            lda = TemperedLDA(3, e_step="collapsed", **how)
+            yield pytest.param(lda, "words", id=f"lda, {solver}", marks=mark)
+
+
+@pytest.fixture(scope="module")
+def given():
+    """Rows of each kind, kept by two workers; the scheduler is a process, too."""
+    with (
+        deploy.SubprocessCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=None,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        n, draw = CHUNK_BYTES // 8 // N_FEATURES, da.random.default_rng(0)
+        labels = draw.integers(3, size=N_CHUNKS * n, chunks=n)
+        X = draw.normal(size=(N_CHUNKS * n, N_FEATURES), chunks=(n, -1))
+        X = X + 4.0 * labels[:, None]
+        n = CHUNK_BYTES // 8 // N_WORDS
+        words = draw.poisson(0.2, size=(N_CHUNKS * n, N_WORDS), chunks=(n, -1))
+        words = words.astype(float)
+        X, labels, words = client.persist([X, labels, words])
+        distributed.wait([X, labels, words])
+        yield {"points": (X,), "classes": (X, labels), "words": (words,)}
+
+
+def grown(work):
+    """Bytes that a piece of work has needed at once."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("model, kind", cases())
+def test_the_client_holds_no_more_than_a_chunk(model, kind, given):
+    X, *y = given[kind]
+    model.fit(X, *y)  # imports, and kernels
+    n_numbers = sum(
+        np.size(value) for name, value in vars(model).items() if name.endswith("_")
+    )
+    # Parameters, and statistics of as many numbers, and a chunk.
+    most = 1.5 * (2 * 8 * n_numbers + CHUNK_BYTES)
+    ask = getattr(model, "predict", None) or model.transform
+    assert grown(lambda: model.fit(X, *y)) < most
+    assert grown(lambda: ask(X).sum().compute()) < most
+    assert grown(lambda: model.score(X, *y)) < most
