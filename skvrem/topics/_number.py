@@ -1,7 +1,7 @@
 """How many topics: held-out documents say which of too many are needed.
 
 Fits with ever more topics go on until held-out documents are no likelier by them. Of
-the best one topics are merged or left out where held-out documents do not miss them.
+the last one topics are merged or left out where held-out documents do not miss them.
 """
 
 from typing import NamedTuple
@@ -130,36 +130,51 @@ class _Search:
         return _Trial(words, shares, theta[:, alive], value)
 
     def grown(self):
-        """Return the trial with enough topics, and perhaps too many."""
+        """Return the trial with enough topics, and mostly too many.
+
+        Even where it is not the best: what random topics have split, merging finds.
+        """
         most = min(MOST, max(START, self.train.n_units // DOCUMENTS_A_TOPIC))
-        n_topics, best = START, self.try_(START, EPOCHS)
-        while len(best.shares) >= ALIVE * n_topics and 2 * n_topics <= most:
-            n_topics *= 2
+        n_topics, trial = START, self.try_(START, EPOCHS)
+        while len(trial.shares) >= ALIVE * n_topics and 2 * n_topics <= most:
+            n_topics, before = 2 * n_topics, trial.completion
             trial = self.try_(n_topics, EPOCHS)
-            gain = trial.completion - best.completion
-            if gain >= -TOLERANCE:
-                best = trial
-            if gain < TOLERANCE:
+            if trial.completion < before + TOLERANCE:
                 break
-        return best
+        return trial
 
     def merged(self, trial):
         """Return the trial with as few topics as do."""
         least = trial.completion - TOLERANCE
         while True:
-            moves = self.moves(trial)
-            while moves:
-                topics = _apply(trial, moves)
-                fewer = self.try_(len(topics), EPOCHS_MERGED, topics)
-                if fewer.completion >= least:
-                    break
-                moves = moves[: len(moves) // 2]
-                if len(moves) < LEAST_GONE * len(trial.shares):
-                    moves = []
-            if not moves:
+            fewer = self.fewer(trial, least)
+            if fewer is None:
+                # It may be the epochs that lose, not the topics that are gone.
+                same = self.after(trial, [])
+                if same.completion < least:
+                    least = same.completion - TOLERANCE
+                    fewer = self.fewer(same, least)
+            if fewer is None:
                 return trial
             trial = fewer
             least = max(least, trial.completion - TOLERANCE)
+
+    def fewer(self, trial, least):
+        """Return a trial after moves that is no worse than `least`, None without."""
+        moves = self.moves(trial)
+        while moves:
+            fewer = self.after(trial, moves)
+            if fewer.completion >= least:
+                return fewer
+            moves = moves[: len(moves) // 2]
+            if len(moves) < LEAST_GONE * len(trial.shares):
+                break
+        return None
+
+    def after(self, trial, moves):
+        """Return the trial of the topics that moves leave."""
+        topics = _apply(trial, moves)
+        return self.try_(len(topics), EPOCHS_MERGED, topics)
 
     def moves(self, trial):
         """Return pairs of topics to merge, the second one -1 where one is to go.

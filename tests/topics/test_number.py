@@ -164,6 +164,39 @@ def test_moves_are_of_different_topics_and_lose_little(search, monkeypatch):
     assert found.moves(trial) == [pair]
 
 
+def test_the_fit_with_the_most_topics_is_merged_though_another_is_better(
+    search, monkeypatch
+):
+    found, trial, _ = search
+    monkeypatch.setattr(_number, "START", 2)
+    values = {2: -3.0, 4: -2.0, 8: -2.5}
+
+    def try_(n_topics, _):
+        return trial._replace(shares=np.ones(n_topics), completion=values[n_topics])
+
+    monkeypatch.setattr(found, "try_", try_)
+    assert found.grown().completion == -2.5
+
+
+@pytest.mark.parametrize(("same", "left"), [(-1.0, 5), (-2.0, 2)])
+def test_epochs_that_lose_are_not_held_against_fewer_topics(
+    search, monkeypatch, same, left
+):
+    """Fewer topics come to -2; the same ones stay at -1, or come to it as well."""
+    found, trial, _ = search
+
+    def after(trial, moves):
+        shares, completion = trial.shares[len(moves) :], -2.0 if moves else same
+        return trial._replace(shares=shares, completion=completion)
+
+    def moves(trial):
+        return [(0, 1)] if len(trial.shares) > 2 else []
+
+    monkeypatch.setattr(found, "after", after)
+    monkeypatch.setattr(found, "moves", moves)
+    assert len(found.merged(trial._replace(completion=-1.0)).shares) == left
+
+
 def test_topics_after_moves_keep_their_tokens(search):
     _, trial, _ = search
     joint = trial.topics * trial.shares[:, None]
