@@ -22,6 +22,7 @@ from itertools import pairwise, product
 from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Row, an_iteration, group, timed
+from benchmarks.harness.processes import peak_memory
 from benchmarks.peers import topics as peers
 from benchmarks.problems import corpora, evaluation
 from benchmarks.problems.held_out import Fits
@@ -275,4 +276,45 @@ def temperings(run, key, name):
         note=f"{statistics.median(seconds):.1f} s, {statistics.median(dead):g} topics "
         f"dead; {min(values):.4f} to {max(values):.4f}",
         numbers={"values": values, "dead": dead, "seconds": seconds},
+    )
+
+
+MEMORY = """
+from scipy import sparse
+from skvrem import TemperedLDA
+
+e_step, n_documents = sys.argv[1], int(sys.argv[2])
+
+def warm_up():
+    fit(load(500))
+
+def load(n=n_documents):
+    rng = np.random.default_rng(0)
+    words = rng.integers(2000, size=(n, 20)).astype(np.int32)
+    parts = np.ones(words.size, np.float32), words.ravel(), 20 * np.arange(n + 1)
+    X = sparse.csr_array(parts, shape=(n, 2000))
+    X.sum_duplicates()
+    return X
+
+def fit(X):
+    global kept
+    kept = TemperedLDA(
+        50, e_step=e_step, max_iter=7, tol=0.0, random_state=0, n_jobs=1
+    ).fit(X)
+"""
+
+
+@group({"collapsed": ("collapsed",), "mean field": ("mean_field",)})
+def memory(run, e_step):
+    """Memory of a fit beside the counts by document of twenty words, K=50."""
+    few, many = (run.size(n, n // 50) for n in (100_000, 200_000))
+    extra = {n: peak_memory(MEMORY, e_step, n) for n in (few, many)}
+    each = (extra[many] - extra[few]) / (many - few)
+    yield Row(
+        e_step.replace("_", " "),
+        each,
+        "bytes a document",
+        target=300.0,
+        note=f"{(extra[few] - each * few) / 1e6:.0f} MB not by document",
+        numbers={str(n): value for n, value in extra.items()},
     )

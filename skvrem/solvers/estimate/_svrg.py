@@ -50,6 +50,7 @@ class SVRG(Minibatches):
 
 def _change(model, point, beta, factor, batch, memory):
     """Return what a batch has changed since it was remembered."""
-    now = model.statistics(point, batch, beta)
+    # In this order: a visit may write where the anchor's began.
     then = model.recall(memory, point, batch)
+    now = model.statistics(point, batch, beta)
     return correction(now, then, factor, in_place=True)

@@ -20,6 +20,9 @@ class BlockCollapsedLDAModel(VisitedWhereTheyLie, CollapsedLDAModel):
     def _counts_of(self, n_documents, width):
         return beside_rows(partial(_zeros, width, self.dtype))
 
+    def _room_beside(self, before):
+        return self._counts_of(None, len(self.doc_prior))
+
     def _looked_at(self, own):
         return lives_beside(own.chances)
 
@@ -34,8 +37,7 @@ class BlockCollapsedLDAModel(VisitedWhereTheyLie, CollapsedLDAModel):
         return own._replace(chances=nothing[0], weight=nothing[1])
 
     def _swapped(self, own):
-        after = self._counts_of(None, len(self.doc_prior))
-        return own._replace(before=own.after, after=after)
+        return own._replace(before=own.after, after=self._room_beside(own.after))
 
     def _draws(self, own, prior):
         about = own.after, own.chances, own.weight
@@ -43,13 +45,13 @@ class BlockCollapsedLDAModel(VisitedWhereTheyLie, CollapsedLDAModel):
 
     def pack(self, point):
         """Return the point without what lives beside documents."""
-        own = self._not_looked_at(point.own)
-        return point._replace(own=own._replace(before=None, after=None))
+        point = super().pack(point)
+        return point._replace(own=point.own._replace(before=None))
 
     def unpack(self, point):
         """Return the point with counts to be found anew."""
         none = self._counts_of(None, len(self.doc_prior))
-        return point._replace(own=point.own._replace(before=none, after=none.copy()))
+        return super().unpack(point._replace(own=point.own._replace(before=none)))
 
 
 def _zeros(width, dtype, n_documents):

@@ -248,9 +248,9 @@ class TemperedLDA(TopicModel):
     that they have not seen.
 
     A minibatch costs its nonzeros times `n_components` and the rounds, whatever the
-    vocabulary. Memory beyond X: a few arrays like the topics, two of the shares, and
-    12 bytes a nonzero; 4 where X is a CSR matrix whose parts are memory maps, which is
-    read where it lies.
+    vocabulary. Memory beyond X: a few arrays like the topics, two of the shares, or one
+    by collapsed "svrg", and 12 bytes a nonzero; 4 where X is a CSR matrix whose parts
+    are memory maps, which is read where it lies.
 
     References
     ----------
@@ -457,8 +457,10 @@ class TemperedLDA(TopicModel):
         if e_step == "collapsed" and plan is None:
             return CollapsedLDAModel(*priors, mass, dtype, *rounds, new=True)
         if e_step == "collapsed":
-            kind = BlockCollapsedLDAModel if self._remote else CollapsedLDAModel
-            return kind(*priors, mass, dtype, ROUNDS)
+            if self._remote:
+                return BlockCollapsedLDAModel(*priors, mass, dtype, ROUNDS)
+            once = plan.name == "svrg"
+            return CollapsedLDAModel(*priors, mass, dtype, ROUNDS, once=once)
         local = plan is not None and self.tempering == "local"
         kind = LocallyTemperedLDAModel if local else LDAModel
         if plan is not None and self._remote:

@@ -53,6 +53,8 @@ ROOM = 1 << 20
 FIRST_LEARNED, PAUSE, STILL, DOC_STEPS, WORD_STEPS = 4, 2, 0.05, 5, 3
 # Smaller parameters of a prior are not learned: the topic has left the corpus.
 LEAST_PRIOR = 1e-4
+# Of more documents in memory α is learned from so many at random.
+MOST_LEARNED_FROM = 1 << 16
 
 
 class CollapsedState(NamedTuple):
@@ -61,7 +63,8 @@ class CollapsedState(NamedTuple):
     Attributes
     ----------
     before, after : ndarrays of shape (n_documents, K)
-        n_d as of the last `recentre`, where visits begin, and as of the last visit.
+        n_d as of the last `recentre`, where visits begin, and as of the last visit: one
+        array where an epoch visits a document once.
     chances : ndarray of shape (n_documents, K), or (0, K)
         Chances that a token is of a topic, as of the last visit, where they are needed.
     weight : ndarray of shape (n_documents,), or (0,)
@@ -76,6 +79,8 @@ class CollapsedState(NamedTuple):
         Epochs since the start, and the one after which priors are learned.
     moved : float
         Share by which α was changed when it was learned.
+    sample : int32 ndarray
+        Documents, ascending, that `chances` and `weight` are of; empty for all.
     """
 
     before: np.ndarray
@@ -88,6 +93,7 @@ class CollapsedState(NamedTuple):
     age: int = 0
     next: int = FIRST_LEARNED
     moved: float = 0.0
+    sample: np.ndarray = NO_WORDS
 
     #: What visits write to.
     written = ("after", "chances", "weight")
@@ -124,6 +130,9 @@ class CollapsedLDAModel(WordModel):
         document.
     new : bool, default=False
         The topics do not know the documents: nothing is left out of their counts.
+    once : bool, default=False
+        An epoch visits every document once, so that the next one may begin where the
+        visit writes; full passes but for anchors would make another point of it.
     """
 
     #: Nats a token: the leave-one-out log-likelihood is not what a step maximises, and
@@ -133,9 +142,9 @@ class CollapsedLDAModel(WordModel):
     #: Shares are not kept, so that they are found anew.
     recall_passes = 1.0
 
-    def __init__(self, *arguments, new=False):
+    def __init__(self, *arguments, new=False, once=False):
         super().__init__(*arguments)
-        self.new = new
+        self.new, self.once = new, once
 
     def start(self, parameters, n_documents, learn=(False, False), share=1.0):
         """Return the point of given λ, pseudo-counts or topics of any scale.
@@ -162,9 +171,10 @@ class CollapsedLDAModel(WordModel):
 
     def _point(self, sums, n_documents, learn=(False, False)):
         width, dtype = sums.shape[1], self.dtype
+        before = self._counts_of(n_documents, width)
         own = CollapsedState(
-            self._counts_of(n_documents, width),
-            self._counts_of(n_documents, width),
+            before,
+            self._room_beside(before),
             np.empty((0, width), dtype),
             np.empty(0, dtype),
             self.doc_prior,
@@ -179,14 +189,23 @@ class CollapsedLDAModel(WordModel):
         """Return n_d of documents that nothing is known of."""
         return np.zeros((n_documents, width), self.dtype)
 
+    def _room_beside(self, before):
+        """Return where visits write n_d that begin at these."""
+        return before if self.once else np.zeros_like(before)
+
     def _looked_at(self, own):
         """Whether the last visits have noted what priors are learned from."""
         return own.chances.size > 0
 
     def _to_look_at(self, own):
         """Return it with room for that."""
-        chances = np.zeros_like(own.before)
-        return own._replace(chances=chances, weight=np.zeros_like(chances[:, 0]))
+        (n, width), sample = own.before.shape, NO_WORDS
+        if n > MOST_LEARNED_FROM:
+            n, drawn = MOST_LEARNED_FROM, np.random.default_rng(0)
+            sample = drawn.choice(len(own.before), n, replace=False)
+            sample = np.sort(sample).astype(np.int32)
+        room = np.zeros((n, width), self.dtype), np.zeros(n, self.dtype)
+        return own._replace(chances=room[0], weight=room[1], sample=sample)
 
     def _not_looked_at(self, own):
         """Return it without."""
@@ -198,16 +217,18 @@ class CollapsedLDAModel(WordModel):
 
     def _draws(self, own, prior):
         """Return the `PriorDraws` of the topics of documents."""
-        return draws_of(prior, own.after, own.chances, own.weight)
+        after = own.after[own.sample] if own.sample.size else own.after
+        return draws_of(prior, after, own.chances, own.weight)
 
     def pack(self, point):
-        """Return the point without n_d that the next visits find."""
-        return point._replace(own=point.own._replace(after=None))
+        """Return the point without what the next visits write."""
+        own = self._not_looked_at(point.own)
+        return point._replace(own=own._replace(after=None))
 
     def unpack(self, point):
-        """Return the point with room for them."""
-        after = np.zeros_like(point.own.before)
-        return point._replace(own=point.own._replace(after=after))
+        """Return the point with room for it."""
+        own = point.own._replace(after=self._room_beside(point.own.before))
+        return point._replace(own=self._to_look_at(own) if _is_due(own) else own)
 
     def recentre(self, point):
         """Return the point with its statistics in one array, and learned priors."""
@@ -230,9 +251,8 @@ class CollapsedLDAModel(WordModel):
                 moved=float(moved),
                 next=age + PAUSE if moved > STILL else max(age + PAUSE, age * 4 // 3),
             )
-        elif any(own.learn) and age >= own.next:
-            own = self._to_look_at(own)
-        return self._swapped(own)._replace(age=age)
+        own = self._swapped(own)._replace(age=age)
+        return self._to_look_at(own) if _is_due(own) else own
 
     def _learned_doc_prior(self, own):
         """Return α after steps of Minka's fixed point, for soft counts."""
@@ -269,7 +289,7 @@ class CollapsedLDAModel(WordModel):
     def remember(self, point, batch, beta):
         """Return the sums of an anchor, and what it takes to find them again."""
         memory = point.sums, point.own
-        return self._visit(*memory, batch, True), memory
+        return self._visit(*memory, batch, False), memory
 
     def recall(self, memory, point, batch):
         """Return the sums of the anchor, by the same rounds."""
@@ -287,8 +307,13 @@ class CollapsedLDAModel(WordModel):
         if keep:
             own.after[batch.ids] = after
         if needed:
-            own.chances[batch.ids] = chances
-            own.weight[batch.ids] = batch.weight if batch.weight.size else 1.0
+            at, mine = batch.ids, slice(None)
+            if own.sample.size:
+                mine = np.isin(batch.ids, own.sample, assume_unique=True)
+                at = np.searchsorted(own.sample, batch.ids[mine])
+                chances = chances[mine]
+            own.chances[at] = chances
+            own.weight[at] = batch.weight[mine] if batch.weight.size else 1.0
         return Statistics(word_rows(batch, found), objective)
 
     def _rows(self, sums, own, words):
@@ -433,6 +458,11 @@ class CollapsedLDAModel(WordModel):
         every = np.ones(point.sums.deviation.shape[1])
         given = self.n_tokens, point.own.word_prior, every
         return Parameters(point.sums.parameters(NO_WORDS, *given))
+
+
+def _is_due(own):
+    """Whether the next visits are to note what priors are learned from."""
+    return any(own.learn) and own.age >= own.next
 
 
 def _adds_to(found, batch):

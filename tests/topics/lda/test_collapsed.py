@@ -13,6 +13,7 @@ from skvrem.data._batch import MemoryPartition
 from skvrem.solvers.estimate._svrg import SVRG
 from skvrem.topics._documents import as_documents
 from skvrem.topics.lda import _kernels_collapsed as kernels
+from skvrem.topics.lda import _model_collapsed
 from skvrem.topics.lda._model_collapsed import CollapsedLDAModel
 from tests.documents import (
     assert_same_state,
@@ -205,6 +206,44 @@ def test_priors_are_learned_by_steps_of_minka(weighted):
     again = model.recentre(learned._replace(settled=False))
     np.testing.assert_array_equal(again.own.doc_prior, learned.own.doc_prior)
     assert not again.repaired
+
+
+def test_of_many_documents_priors_are_learned_from_some(monkeypatch):
+    model, point, batch, _ = problem(np.float64, True)
+    due = point.own._replace(learn=(True, False), age=3)
+
+    def noted():
+        asked = model.recentre(point._replace(own=due, settled=False))
+        model.statistics(asked, batch, 1.0)
+        return asked.own
+
+    every, most = noted(), batch.n_units - 2
+    monkeypatch.setattr(_model_collapsed, "MOST_LEARNED_FROM", most)
+    some = noted()
+    assert len(some.sample) == most
+    np.testing.assert_array_equal(some.chances, every.chances[some.sample])
+    np.testing.assert_array_equal(some.weight, every.weight[some.sample])
+    chosen = every._replace(
+        after=every.after[some.sample], chances=some.chances, weight=some.weight
+    )
+    expected = model._learned_doc_prior(chosen)
+    np.testing.assert_array_equal(model._learned_doc_prior(some), expected)
+    assert (expected != model._learned_doc_prior(every))[:5].all()
+
+
+def test_counts_of_documents_are_written_where_they_were_read(monkeypatch):
+    """One array is enough for minibatches: the bits are those of two."""
+    X, _ = planted(600, 40)
+
+    def fitted():
+        lda = TemperedLDA(4, solver="svrg", tol=0.0, max_iter=8, random_state=0)
+        assert (lda.fit(X).doc_topic_prior_ != 0.25).all()  # learned
+        return lda.components_, lda.set_params(warm_start=True).fit(X).components_
+
+    one = fitted()
+    two_arrays = staticmethod(np.zeros_like)
+    monkeypatch.setattr(CollapsedLDAModel, "_room_beside", two_arrays)
+    np.testing.assert_array_equal(one, fitted())
 
 
 def test_learned_priors_are_like_those_of_the_corpus():
