@@ -36,6 +36,8 @@ RESEED_ROWS = 10_000
 # Rows that a component must have where there are no covariances of the columns, else
 # two for each row of the matrix and the mean.
 FEWEST_ROWS = 5
+# Times `reg_covar`, the variance along some axis below which `reg_covar` is most of it.
+NARROW = 2.0
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Of a component that has lost its rows, as a share of all.
 LEAST_WEIGHT = 10.0 * float(np.finfo(float).eps)
@@ -297,15 +299,19 @@ class GaussianMixtureModel(Averaging):
         return 2 * (n_features + 1) if self.dense else FEWEST_ROWS
 
     def n_degenerate(self, point, data):
-        """Return how many components have too few rows.
+        """Return how many components have too few rows, or no width but `reg_covar`.
 
         Their likelihood is high for no structure of the data, but of a covariance that
         all share.
         """
         if self.covariance_type == "tied":
             return 0
-        fewest = self.fewest_rows(data.n_features)
-        return int((point.parameters.weights * data.n_units < fewest).sum())
+        parameters, widths = point.parameters, point.parameters.covariances
+        if self.dense:
+            widths = np.linalg.eigvalsh(widths)
+        narrow = widths.reshape(len(widths), -1).min(axis=1) < NARROW * self.reg_covar
+        few = parameters.weights * data.n_units < self.fewest_rows(data.n_features)
+        return int((few | narrow).sum())
 
     def reseed(self, point, data, rng):
         """Re-seed components that have lost their rows where the density is lowest.

@@ -214,6 +214,21 @@ def test_a_search_makes_so_many_trials_at_most():
     assert len(seen) == _search_constants.TRIALS - 1  # all were good enough
 
 
+@pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
+def test_a_component_without_width_loses(kind):
+    X = np.random.default_rng(0).normal(size=(100, 1))
+    X[:40] = 3.0  # the same number, again and again
+    wide, narrow = [[-1.0], [1.0]], [[3.0], [0.0]]
+    degenerate = []
+    for means in (wide, narrow):
+        model, point, data = start(X, means, kind)
+        rng = np.random.default_rng(0)
+        run = solvers.Run(model, solvers.Batch(), data, point, tol=0.0, rng=rng)
+        point = run.advance(30 if means is narrow else 0).anchor.point
+        degenerate.append(model.n_degenerate(point, data))
+    assert degenerate == [0, 1]
+
+
 def test_a_moved_point_sends_on_what_it_led_to():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 2)) + rng.choice([-9.0, 0.0, 9.0], size=(500, 2))
