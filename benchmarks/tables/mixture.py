@@ -303,6 +303,10 @@ def auto(run, n, tol):
     size, level = int(float(n)) // run.size(1, 10), float(tol)
     seeds = run.seeds if size < 1_000_000 else 1
     ratios, passes, chosen = {}, [], set()
+    for kind, options in product(["full", "diag"], SOLVERS.values()):
+        model = VRGaussianMixture(2, covariance_type=kind, n_init=1, max_iter=2)
+        with quiet():  # compiles
+            model.set_params(**options).fit(problems.heavy_tails(5_000, 0))
     for (name, (draw, k)), kind in product(DRAWN.items(), ["full", "diag"]):
         for seed in range(seeds):
             X, took, read, ends = draw(size, seed), {}, {}, {}
