@@ -102,7 +102,9 @@ def test_display(fitted):
     )
     for shown in (display, again, once):
         plt.close(shown.figure_)
-    with pytest.raises(ValueError, match="n_repetitions must be a positive"):
+    with pytest.raises(
+        ValueError, match="n_repetitions must be an integer of at least 1"
+    ):
         GradientVarianceDisplay.from_estimator(model, X, y, n_repetitions=0)
     with pytest.raises(ValueError, match="no variances"):
         GradientVarianceDisplay({"naive": []}).plot()

@@ -50,7 +50,10 @@ class SVRG(Minibatches):
 
 def _change(model, point, beta, factor, batch, memory):
     """Return what a batch has changed since it was remembered."""
-    # In this order: a visit may write where the anchor's began.
-    then = model.recall(memory, point, batch)
-    now = model.statistics(point, batch, beta)
+    if getattr(model, "once", False):  # a visit writes where the anchor's began
+        then = model.recall(memory, point, batch)
+        now = model.statistics(point, batch, beta)
+    else:  # in this order less is held at a time
+        now = model.statistics(point, batch, beta)
+        then = model.recall(memory, point, batch)
     return correction(now, then, factor, in_place=True)
