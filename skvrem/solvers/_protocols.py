@@ -166,6 +166,9 @@ class Reduced(Model, Protocol):
 
     #: Passes that `recall` costs, 0 where `remember` keeps the sums themselves.
     recall_passes: float
+    #: `recall` comes before the `statistics` of a batch, which write where it looks.
+    #: Only where they do; in the other order less is held at a time.
+    recalls_first: bool
 
     def remember(self, point, batch, beta) -> tuple[NamedTuple, Any]:
         """Return the same sums, and what it takes to evaluate them here again."""

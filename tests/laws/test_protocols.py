@@ -41,6 +41,7 @@ OPTIONAL = {
     "norm",
     "pack",
     "parted",
+    "recalls_first",
     "recentre",
     "renewed",
     "reseed",

@@ -50,10 +50,10 @@ class SVRG(Minibatches):
 
 def _change(model, point, beta, factor, batch, memory):
     """Return what a batch has changed since it was remembered."""
-    if getattr(model, "once", False):  # a visit writes where the anchor's began
+    if getattr(model, "recalls_first", False):
         then = model.recall(memory, point, batch)
         now = model.statistics(point, batch, beta)
-    else:  # in this order less is held at a time
+    else:
         now = model.statistics(point, batch, beta)
         then = model.recall(memory, point, batch)
     return correction(now, then, factor, in_place=True)

@@ -144,7 +144,7 @@ class CollapsedLDAModel(WordModel):
 
     def __init__(self, *arguments, new=False, once=False):
         super().__init__(*arguments)
-        self.new, self.once = new, once
+        self.new, self.recalls_first = new, once
 
     def start(self, parameters, n_documents, learn=(False, False), share=1.0):
         """Return the point of given λ, pseudo-counts or topics of any scale.
@@ -191,7 +191,7 @@ class CollapsedLDAModel(WordModel):
 
     def _room_beside(self, before):
         """Return where visits write n_d that begin at these."""
-        return before if self.once else np.zeros_like(before)
+        return before if self.recalls_first else np.zeros_like(before)
 
     def _looked_at(self, own):
         """Whether the last visits have noted what priors are learned from."""
