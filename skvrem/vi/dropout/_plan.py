@@ -14,6 +14,9 @@ from skvrem.vi.gaussian._plan import (
 PATIENCE = 10
 # Rows a minibatch.
 BATCH_ROWS = 200
+# Rows up to which full passes are no slower, and generalise better than what 200 epochs
+# of minibatches have come to: ``benchmarks/tables/dropout.py``.
+FULL_ROWS = 1000
 
 
 def hidden_sizes(estimator):
@@ -39,9 +42,7 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False, remote=False):
         solver = "stochastic" if solver in ("auto", "batch") else solver
         optimizer = "adam" if optimizer in ("auto", "lbfgs") else optimizer
     if solver == "auto":
-        # Full passes fit a network to the last row, and it generalises worse; where
-        # a minibatch would be all rows, there is no difference but in speed.
-        full = remote or not hidden or n_rows <= BATCH_ROWS
+        full = remote or not hidden or n_rows <= FULL_ROWS
         full = (full or optimizer == "lbfgs") and not asks_for_minibatches(steps)
         solver = "batch" if full else "stochastic"
     if expectation == "auto":
