@@ -79,4 +79,5 @@ def unseen(run):
             "nats",
             note=f"{len(own)} problems, the least of all in {best:.0%}",
             numbers={"losses": own},
+            key=name,
         )
