@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import pdtr
 from scipy.stats import nbinom, norm
 from scipy.stats import t as student_t
+from sklearn.base import clone
 from sklearn.linear_model import BayesianRidge
 from sklearn.metrics import r2_score
 
@@ -237,7 +238,7 @@ def test_priors_follow_the_units(sparse):
     X, y = numbers()
     weight = np.random.default_rng(1).integers(0, 3, len(y))
     own = sp.csr_array(X) if sparse else X
-    model = BayesianGLMRegressor().fit(own, y, weight)
+    model = BayesianGLMRegressor(prior_scale="auto").fit(own, y, weight)
     sd = np.repeat(X, weight, axis=0).std(axis=0)
     of_y = np.repeat(y, weight)
     np.testing.assert_allclose(model.prior_scale_, 2.5 * of_y.std() / sd)
@@ -249,18 +250,53 @@ def test_priors_follow_the_units(sparse):
     np.testing.assert_allclose(column, [*model.prior_scale_, wide])
     if sparse:  # entries that come in two
         parts = np.repeat(own.data, 2) * 0.5, np.repeat(own.indices, 2), 2 * own.indptr
-        twice = BayesianGLMRegressor().fit(sp.csr_array(parts, own.shape), y, weight)
+        twice = clone(model).fit(sp.csr_array(parts, own.shape), y, weight)
         np.testing.assert_allclose(twice.prior_scale_, model.prior_scale_)
         np.testing.assert_allclose(twice.coef_, model.coef_)
     # In other units it is the same model.
     units = np.array([1e3, 1e-2, 7.0])
-    other = BayesianGLMRegressor().fit(own * units, 1e4 * y, weight)
-    np.testing.assert_allclose(other.coef_ * units, 1e4 * model.coef_, rtol=1e-6)
-    np.testing.assert_allclose(other.coef_std_ * units, 1e4 * model.coef_std_, 1e-6)
-    assert other.intercept_ == pytest.approx(1e4 * model.intercept_, rel=1e-6)
-    moved = BayesianGLMRegressor().fit(X + 5.0, y + 300.0, weight)
+    for width in "auto", "learn":
+        model.set_params(prior_scale=width).fit(own, y, weight)
+        other = clone(model).fit(own * units, 1e4 * y, weight)
+        np.testing.assert_allclose(other.coef_ * units, 1e4 * model.coef_, rtol=1e-6)
+        np.testing.assert_allclose(other.coef_std_ * units, 1e4 * model.coef_std_, 1e-6)
+        assert other.intercept_ == pytest.approx(1e4 * model.intercept_, rel=1e-6)
+    moved = clone(model).fit(X + 5.0, y + 300.0, weight)
     np.testing.assert_allclose(moved.coef_, model.coef_, rtol=0.02)
     np.testing.assert_allclose(moved.predict(X + 5.0), model.predict(X) + 300.0, 1e-3)
+
+
+@pytest.mark.parametrize("noise", ["learn", 2.0])
+@pytest.mark.parametrize("shape", [(80, 6), (30, 50)])
+def test_the_prior_is_as_wide_as_the_evidence_says(shape, noise):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=shape) * np.geomspace(0.1, 10.0, shape[1])
+    y = X @ (0.5 * rng.normal(size=shape[1]) / X.std(axis=0)) + rng.normal(size=len(X))
+    model = BayesianGLMRegressor(noise_scale=noise, tol=1e-6).fit(X, y)
+    unit = y.std() / X.std(axis=0)
+    width = model.prior_scale_ / unit
+    np.testing.assert_allclose(width, width[0])
+
+    def evidence(log_width):  # that of a full rank is exact
+        own = clone(model).set_params(prior_scale=np.exp(log_width) * unit)
+        return own.fit(X, y).elbo_ - 0.5 * log_width**2
+
+    best = minimize_scalar(lambda x: -evidence(x), (-1.0, 0.0), method="brent")
+    assert np.log(width[0]) == pytest.approx(best.x, abs=0.05)
+    assert evidence(np.log(width[0])) > -best.fun - 0.01
+
+
+def test_where_there_is_nothing_to_find_a_fit_finds_next_to_nothing():
+    rng = np.random.default_rng(4)
+    X, X_new, y, y_new = (
+        rng.normal(size=s) for s in ((200, 60), (2000, 60), 200, 2000)
+    )
+    model = BayesianGLMRegressor().fit(X, y)
+    assert model.score(X_new, y_new) > -0.05
+    assert (
+        clone(model).set_params(prior_scale="auto").fit(X, y).score(X_new, y_new) < -0.2
+    )
+    assert (abs(model.coef_) < 1.96 * model.coef_std_).mean() > 0.9
 
 
 def test_priors_of_counts_follow_their_features():
@@ -290,10 +326,11 @@ def test_given_priors_are_taken(rng):
     assert stream.partial_fit(9.0 * X[40:], y[40:]).prior_scale_ is before
     # Columns and targets that do not vary have no unit of their own.
     flat = np.column_stack([X, np.full(len(X), 3.0)])
-    assert BayesianGLMRegressor().fit(flat, y).prior_scale_[3] == 2.5 * y.std()
+    wide = BayesianGLMRegressor(prior_scale="auto").fit(flat, y)
+    assert wide.prior_scale_[3] == 2.5 * y.std()
     constant = BayesianGLMRegressor().fit(X, np.full(len(X), 1e3))
     np.testing.assert_allclose(constant.predict(X), 1e3, rtol=1e-6)
-    with pytest.raises(ValueError, match="must be 'auto', a positive number"):
+    with pytest.raises(ValueError, match="must be 'learn', 'auto', a positive number"):
         BayesianGLMRegressor(prior_scale="wide").fit(X, y)
 
 

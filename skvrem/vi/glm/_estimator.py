@@ -108,8 +108,15 @@ class GaussianPosterior(
         check_steps(self)
         check_prior_scale(self, self._prior_options)
 
-    def _learn(self, data, targets, prior, n_seen):
-        """Learn what the family needs from rows that come after `n_seen` others."""
+    def _learn(self, data, targets, prior, n_seen, stream):
+        """Learn what the family needs from rows that come after `n_seen` others.
+
+        Returns
+        -------
+        prior : MeanField, FullRank or LowRank
+            The one that is given, or one whose width is learned as well.
+        """
+        return prior
 
     def _prior(self, data, targets):
         """Return the prior over the coefficients of a predictor."""
@@ -199,8 +206,8 @@ class GaussianPosterior(
                 prior, data, targets = memory.prior_and_rows(data, targets)
                 known = 0
         else:
-            prior = one = self._prior(data, targets)
-        self._learn(data, targets, prior, known)
+            prior = self._prior(data, targets)
+        prior = one = self._learn(data, targets, prior, known, stream)
         family = self._family(data.n_units, self)
         if not go_on:
             moments = (

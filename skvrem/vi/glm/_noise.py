@@ -1,9 +1,12 @@
-"""The noise of real numbers as targets, by the evidence."""
+"""The noise of real numbers as targets, and the width of a prior, by the evidence."""
 
+from copy import copy
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.optimize import brentq
 
 from skvrem.data import column_moments
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
@@ -16,6 +19,8 @@ LEAST_NOISE = 1e-3
 # Where the curvature of the evidence is taken, and the fewest degrees of freedom: below
 # 2 there would be no standard deviation.
 TAU_STEP, LEAST_DF = 1e-2, 3.0
+# Widths of a prior, in its units, between which the best is looked for.
+WIDTHS = np.geomspace(1e-3, 1e3, 13)
 
 
 def mean_square(data, targets):
@@ -28,48 +33,142 @@ def mean_square(data, targets):
     return float(np.average(np.square(targets), weights=weight))
 
 
-def noise_of_rows(data, y, prior, fit_intercept):
-    r"""Return the variance of the largest evidence, and its degrees of freedom.
+class Squares(NamedTuple):
+    """Sums over rows about the mean of a prior, with noise 1.
 
-    By EM on the sums over rows, along axes where prior and rows are diagonal. With
-    :math:`\tau = \log \sigma^2`, an inverse chi-square of n degrees of freedom,
-    the posterior of a normal's variance, has the curvature n / 2 at its top; here
-    they are those of the evidence, whose rows have been used up by coefficients.
+    Attributes
+    ----------
+    n : float
+        Weight of the rows.
+    square : float
+        Mean square of what the prior's mean leaves of the targets.
+    least : float
+        Variance that the noise has at least: rows that fit exactly, or are all zero,
+        would leave none.
+    gradient, curvature : ndarray of shape (p,), (p, p)
     """
-    model = GaussianModel(
-        GaussianNoise(1.0), y, prior, data.total_weight, fit_intercept, "full"
-    )
-    p = prior.n_dim
+
+    n: float
+    square: float
+    least: float
+    gradient: np.ndarray
+    curvature: np.ndarray
+
+    def without_intercept(self):
+        """Return the sums about the best intercept, the last of the coefficients.
+
+        It is averaged over, with nothing known of it before, and uses up a row.
+        """
+        own, g = self.curvature[:-1, -1] / self.curvature[-1, -1], self.gradient
+        n = max(self.n - 1.0, 0.5 * self.n)
+        left = self.n * self.square - g[-1] ** 2 / self.curvature[-1, -1]
+        curvature = self.curvature[:-1, :-1] - np.outer(own, self.curvature[-1, :-1])
+        gradient = g[:-1] - own * g[-1]
+        return Squares(n, max(0.0, left / n), self.least, gradient, curvature)
+
+
+def squares_of(data, y, prior, fit_intercept):
+    """Return the sums over the rows of a source, y None where batches bring theirs."""
+    n, p = data.total_weight, prior.n_dim
+    model = GaussianModel(GaussianNoise(1.0), y, prior, n, fit_intercept, "full")
     origin = Point(Full(prior.mean[:, None], np.zeros((p, p)), np.eye(p)))
     sums = data.chunks().sum(partial(model.statistics, origin, beta=1.0))
-    root = np.linalg.cholesky(prior.precision)
-    half = solve_triangular(root, sums.curvature, lower=True)
-    strength, axes = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
-    strength = np.maximum(strength, 0.0)
-    cross = axes.T @ solve_triangular(root, sums.gradient[:, 0], lower=True)
-    # The log-likelihood with noise 1 is -|y - X mu|^2 / 2 and a constant.
-    n = data.total_weight
     of_targets = square = mean_square(data, y)
-    if prior.mean.any():
+    if prior.mean.any():  # the log-likelihood is -|y - X mu|^2 / 2 and a constant
         square = max(0.0, -2.0 * float(sums.objective) / n - np.log(2.0 * np.pi))
-    # Rows that fit exactly, or are all zero, would leave no noise at all.
     least = LEAST_NOISE**2 * (of_targets or 1.0)
-    variance = max(square, least)
-    for _ in range(NOISE_ROUNDS):
-        mean = cross / (strength + variance)
-        fit = strength * mean**2 - 2.0 * mean * cross
-        fit += strength * variance / (strength + variance)
-        last, variance = variance, square + float(fit.sum()) / n
-        variance = max(variance, least)
-        if abs(variance - last) < NOISE_CHANGE * last:
-            break
+    return Squares(n, square, least, sums.gradient[:, 0], sums.curvature)
 
-    def evidence(tau):
-        v = np.exp(tau)
-        left = n * square / v - float((cross**2 / (v * (strength + v))).sum())
-        return -0.5 * (n * tau + float(np.log1p(strength / v).sum()) + left)
 
-    tau = np.log(variance)
-    near = [evidence(tau + change) for change in (-TAU_STEP, 0.0, TAU_STEP)]
-    df = 2.0 * (2.0 * near[1] - near[0] - near[2]) / TAU_STEP**2
-    return variance, float(max(df, LEAST_DF))
+class Evidence:
+    r"""The evidence of real numbers as targets, by noise and width of the prior.
+
+    Along axes where prior and rows are diagonal. With :math:`\tau = \log \sigma^2`, an
+    inverse chi-square of n degrees of freedom, the posterior of a normal's variance,
+    has the curvature n / 2 at its top; degrees of freedom are those of the evidence,
+    whose rows have been used up by coefficients.
+
+    Parameters
+    ----------
+    sums : Squares
+    precision : ndarray of shape (p, p)
+        Of the prior.
+    """
+
+    def __init__(self, sums, precision):
+        self.n, self.square, self.least = sums.n, sums.square, sums.least
+        root = np.linalg.cholesky(precision)
+        half = solve_triangular(root, sums.curvature, lower=True)
+        strength, axes = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
+        self.strength = np.maximum(strength, 0.0)
+        self.cross = axes.T @ solve_triangular(root, sums.gradient, lower=True)
+
+    def widened(self, times):
+        """Return the evidence with a prior that is so many times as wide."""
+        wider = copy(self)
+        wider.strength, wider.cross = times**2 * self.strength, times * self.cross
+        return wider
+
+    def noise(self):
+        """Return the variance of the noise that is most likely, by EM."""
+        strength, cross = self.strength, self.cross
+        variance = max(self.square, self.least)
+        for _ in range(NOISE_ROUNDS):
+            mean = cross / (strength + variance)
+            fit = strength * mean**2 - 2.0 * mean * cross
+            fit += strength * variance / (strength + variance)
+            last, variance = variance, self.square + float(fit.sum()) / self.n
+            variance = max(variance, self.least)
+            if abs(variance - last) < NOISE_CHANGE * last:
+                break
+        return variance
+
+    def at(self, variance):
+        """Return the logarithm of the evidence, but for a constant."""
+        of_axes = self.strength + variance
+        left = self.n * self.square - float((self.cross**2 / of_axes).sum())
+        spread = float(np.log(of_axes / variance).sum())
+        return -0.5 * (self.n * np.log(variance) + spread + left / variance)
+
+    def freedom(self, variance):
+        """Return the degrees of freedom of the noise."""
+        ends = np.exp(TAU_STEP), np.exp(-TAU_STEP)
+        near = sum(self.at(variance * end) for end in ends)
+        df = 2.0 * (2.0 * self.at(variance) - near) / TAU_STEP**2
+        return float(max(df, LEAST_DF))
+
+    def width(self, unit, variance=None):
+        """Return how many times as wide a prior is most likely.
+
+        Its width in units has a prior of its own, a log-normal one of median one and
+        spread one: where there is nothing to find it does not shrink to nothing.
+
+        Parameters
+        ----------
+        unit : float
+            Width of the prior as it is.
+        variance : float, default=None
+            Of a noise that is known.
+        """
+
+        def near(log_width):
+            wider = self.widened(np.exp(log_width) / unit)
+            return wider, wider.noise() if variance is None else variance
+
+        def loss(log_width):
+            wider, noise = near(log_width)
+            return 0.5 * log_width**2 - wider.at(noise)
+
+        def slope(log_width):  # the noise is the best one: it adds nothing
+            wider, noise = near(log_width)
+            of_axes = wider.strength + noise
+            change = wider.strength - wider.cross**2 / of_axes
+            return log_width + float((change / of_axes).sum())
+
+        grid = np.log(WIDTHS)
+        i = int(np.argmin([loss(x) for x in grid]))
+        low, high = grid[max(0, i - 1)], grid[min(i + 1, len(grid) - 1)]
+        best = grid[i]
+        if slope(low) < 0.0 < slope(high):
+            best = brentq(slope, low, high)
+        return float(np.exp(best)) / unit

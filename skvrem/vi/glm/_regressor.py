@@ -38,7 +38,13 @@ from skvrem.vi.glm._estimator import GaussianPosterior
 from skvrem.vi.glm._input import few_in_memory, open_blocks
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
-from skvrem.vi.glm._noise import LEAST_DF, LEAST_NOISE, mean_square, noise_of_rows
+from skvrem.vi.glm._noise import (
+    LEAST_DF,
+    LEAST_NOISE,
+    Evidence,
+    mean_square,
+    squares_of,
+)
 
 COUNTS = "poisson", "negative-binomial"
 # Prior standard deviations of standardised coefficients, in those of the targets.
@@ -72,11 +78,14 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     family : {"gaussian", "poisson", "negative-binomial"}, default="gaussian"
         Real numbers with noise; counts whose logarithmic mean is linear; or such counts
         that vary more, by full passes only.
-    prior_scale : "auto", float or array-like of shape (n_features,), default="auto"
+    prior_scale : "learn", "auto", float or array-like of shape (n_features,), \
+            default="learn"
         Standard deviation of the prior of the coefficients, whose mean is zero. "auto"
         follows the units: 2.5 standard deviations of the targets, or 1 of counts, for
         a standard deviation of the feature, as those of the rows, in a stream of its
-        first batch, are.
+        first batch, are. "learn" has that of the largest evidence, in these units and
+        with a log-normal prior of its own (median 1, spread 1), in the place of 2.5;
+        of counts, of groups and in a stream it is "auto".
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' root mean square. What is not
@@ -195,14 +204,14 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     __metadata_request__score: ClassVar = {"groups": False}
 
     _lasting = ("family", "fit_intercept")
-    _prior_options = ("auto",)
+    _prior_options = ("learn", "auto")
     _target_kind = "numbers"
 
     def __init__(
         self,
         family: Literal["gaussian", "poisson", "negative-binomial"] = "gaussian",
         *,
-        prior_scale: float | ArrayLike | Literal["auto"] = "auto",
+        prior_scale: float | ArrayLike | Literal["learn", "auto"] = "learn",
         noise_scale: float | Literal["learn"] = "learn",
         concentration: float | Literal["learn"] = "learn",
         fit_intercept: bool = True,
@@ -404,10 +413,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return scaler.mean_[0], scaler.scale_[0], of_rows.mean_, deviations
         return log_rate(targets, weight), 1.0, of_rows.mean_, deviations
 
-    def _prior(self, data, targets):
+    def _prior(self, data, targets, width=WIDE):
         mean, unit, centre, deviations = self._units(data, targets)
-        if among(self.prior_scale, ("auto",)):
-            scale = WIDE * unit / deviations
+        if among(self.prior_scale, self._prior_options):
+            scale = width * unit / deviations
         else:
             scale = feature_scales(self, data.n_features)
         self.prior_scale_ = scale
@@ -495,28 +504,41 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return None if rows is None else self._memory_of(*rows)
         return super()._memory_before()
 
-    def _learn(self, data, targets, prior, n_seen):
+    def _learn(self, data, targets, prior, n_seen, stream):
         """Set the noise that is given, or that of the largest evidence.
 
         The latter is pooled with that of a stream whose rows are not kept as sums.
-        Likewise where the concentration starts.
+        Likewise where the concentration starts, and the width of the prior.
         """
         if self.family == "negative-binomial":
             start = self.concentration_ if n_seen else 1.0
             learned = self.concentration == "learn"
             self.concentration_ = start if learned else float(self.concentration)
         if self.family != "gaussian":
-            return
-        scale, df = self.noise_scale, np.inf
-        if scale == "learn":
-            given = data, targets, prior, self.fit_intercept
-            variance, df = noise_of_rows(*given)
+            return prior
+        scale, df, learned = self.noise_scale, np.inf, self.noise_scale == "learn"
+        widens = among(self.prior_scale, ("learn",)) and not stream
+        if learned or widens:
+            sums = squares_of(data, targets, prior, self.fit_intercept)
+        if widens:
+            precision, of_features = prior.precision, sums
+            if self.fit_intercept:  # nothing is known of it, whatever the width
+                precision = precision[:-1, :-1]
+                of_features = sums.without_intercept()
+            known = None if learned else float(scale) ** 2
+            times = Evidence(of_features, precision).width(WIDE, known)
+            prior = self._prior(data, targets, times * WIDE)
+        if learned:
+            evidence = Evidence(sums, prior.precision)
+            variance = evidence.noise()
+            df = evidence.freedom(variance)
             if n_seen:
                 share = data.n_units / (data.n_units + n_seen)
                 variance = (1.0 - share) * self.noise_scale_**2 + share * variance
                 df += self.noise_df_
             scale = float(np.sqrt(variance))
         self.noise_scale_, self.noise_df_ = scale, df
+        return prior
 
     def _model(self, data, *given):
         if self.family == "negative-binomial" and self.concentration == "learn":
