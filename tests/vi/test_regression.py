@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.linear_model import BayesianRidge
 from sklearn.metrics import r2_score
 
-from skvrem import BayesianGLMRegressor
+from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.vi import MinibatchSteps
 from skvrem.vi.gaussian._model_families import OverdispersedCounts
 from skvrem.vi.glm._counts import count_quantile
@@ -299,14 +299,62 @@ def test_where_there_is_nothing_to_find_a_fit_finds_next_to_nothing():
     assert (abs(model.coef_) < 1.96 * model.coef_std_).mean() > 0.9
 
 
+@pytest.mark.parametrize("family", ["poisson", "negative-binomial", "logistic"])
+def test_the_prior_is_as_wide_as_the_highest_bound_says(family):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(90, 8)) * np.geomspace(0.1, 10.0, 8)
+    eta = (X / X.std(axis=0)) @ (0.4 * rng.normal(size=8))
+    y = (
+        rng.poisson(np.exp(eta))
+        if family != "logistic"
+        else eta > rng.logistic(size=90)
+    )
+    model = BayesianLogisticRegression(prior_scale="learn")
+    if family != "logistic":
+        model = BayesianGLMRegressor(family)
+    model.set_params(tol=1e-4).fit(X, y)
+    width = model.prior_scale_ * X.std(axis=0)
+    np.testing.assert_allclose(width, width[0], rtol=0.3)  # rare ones have less
+
+    def bound(change):
+        own = clone(model).set_params(prior_scale=np.exp(change) * model.prior_scale_)
+        return own.fit(X, y).elbo_ - 0.5 * (np.log(width.max()) + change) ** 2
+
+    assert bound(0.0) > max(bound(-0.3), bound(0.3))
+    best = minimize_scalar(lambda x: -bound(x), bounds=(-1.0, 1.0), method="bounded")
+    assert abs(best.x) < 0.15 and bound(0.0) > -best.fun - 0.02
+    assert clone(model).fit(1e3 * X, y).elbo_ == pytest.approx(model.elbo_, abs=1e-3)
+
+
+def test_learned_widths_are_those_of_weights_sparse_rows_and_blocks():
+    dask = pytest.importorskip("dask.array")
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(80, 4)) * (rng.uniform(size=(80, 4)) < 0.4)
+    y, weight = rng.integers(3, size=80), rng.integers(3, size=80)
+    model = BayesianLogisticRegression(prior_scale="learn").fit(X, y, weight)
+    twice = clone(model).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    np.testing.assert_allclose(twice.prior_scale_, model.prior_scale_, rtol=1e-6)
+    thin = clone(model).fit(sp.csr_array(X), y, weight)
+    np.testing.assert_allclose(thin.prior_scale_, model.prior_scale_, rtol=1e-6)
+    blocks = [dask.from_array(a, chunks=30) for a in (X, y, weight)]
+    elsewhere = clone(model).fit(*blocks)
+    np.testing.assert_allclose(elsewhere.prior_scale_, model.prior_scale_, rtol=1e-6)
+    stream = clone(model).partial_fit(X, y, classes=np.arange(3))
+    np.testing.assert_array_equal(stream.prior_scale_, np.ones(4))
+    given = clone(model).set_params(solver="svrg", random_state=0).fit(X, y, weight)
+    np.testing.assert_allclose(given.prior_scale_, model.prior_scale_)
+
+
 def test_priors_of_counts_follow_their_features():
     X, y = counts()
-    model = BayesianGLMRegressor("poisson").fit(X, y)
+    model = BayesianGLMRegressor("poisson", prior_scale="auto").fit(X, y)
     np.testing.assert_allclose(model.prior_scale_, 2.5 / X.std(axis=0))
     assert model.intercept_prior_mean_ == pytest.approx(np.log(y.mean()))
     units = np.array([1e3, 1e-2, 7.0])
-    other = BayesianGLMRegressor("poisson").fit(X * units, y)
-    np.testing.assert_allclose(other.coef_ * units, model.coef_, rtol=1e-3)
+    for width in "auto", "learn":
+        model.set_params(prior_scale=width).fit(X, y)
+        other = clone(model).fit(X * units, y)
+        np.testing.assert_allclose(other.coef_ * units, model.coef_, rtol=1e-3)
     assert BayesianGLMRegressor("poisson").fit(X, 0.0 * y).converged_
 
 

@@ -15,7 +15,7 @@ PATIENCE = 10
 # Rows a minibatch.
 BATCH_ROWS = 200
 # Rows up to which full passes are no slower, and generalise better than what 200 epochs
-# of minibatches have come to: ``benchmarks/tables/dropout.py``.
+# of minibatches have come to: ``benchmarks/tables/unseen.py``.
 FULL_ROWS = 1000
 
 

@@ -277,20 +277,21 @@ class GaussianModel(PlainModel):
         p, rank = len(vectors) // self.k, vectors.shape[1]
         return vectors.reshape(self.k, p, rank).transpose(1, 0, 2)
 
-    def _columns(self, vector):
+    def columns(self, vector):
+        """Return (k p,) as (p, k)."""
         return vector.reshape(self.k, -1).T
 
     def point_of(self, posterior):
         """Return the point of a distribution, None where its structure is another."""
         if structure_of(posterior) != ("full" if self.full else "diagonal", self.rank):
             return None
-        mean = self._columns(posterior.mean)
+        mean = self.columns(posterior.mean)
         if self.full:
             return Point(Full(mean, posterior.covariance(), posterior.precision))
         factor, variance = np.zeros((posterior.n_dim, 0)), posterior.variance
         if self.rank:
             factor, variance = posterior.factor, posterior.diagonal
-        log_scale = self._columns(0.5 * np.log(variance))
+        log_scale = self.columns(0.5 * np.log(variance))
         return Point(Diagonal(mean, log_scale, self._unstack(factor)))
 
     def start(self, mean, data, rng):
@@ -310,7 +311,7 @@ class GaussianModel(PlainModel):
             return Point(self._full(mean, precision))
         if precision.ndim > 1:
             precision = precision.diagonal()
-        log_scale = self._columns(-0.5 * np.log(precision))
+        log_scale = self.columns(-0.5 * np.log(precision))
         rank = self.rank
         factor = rng.standard_normal((*mean.shape, rank)) / np.sqrt(max(1, rank))
         factor *= 0.1 * np.exp(log_scale)[:, :, None]
@@ -492,14 +493,14 @@ class GaussianModel(PlainModel):
         if self.full:
             moved = self._full(q.mean, q.precision, step * (target - q.precision))
             change = step * (moved.covariance @ direction)
-            return Point(moved._replace(mean=q.mean + self._columns(change)))
+            return Point(moved._replace(mean=q.mean + self.columns(change)))
         diagonal = target.diagonal() if self.matrix else target
         log_precision = -2.0 * as_vector(q.log_scale)
         ratio = (1.0 - step) + step * diagonal * np.exp(-log_precision)
         turn = np.log(np.maximum(ratio, LEAST_SHARE))
         turn = np.clip(turn, -LARGEST_CHANGE, LARGEST_CHANGE)
-        mean = q.mean + self._columns(step * direction)
-        log_scale = self._columns(-0.5 * (log_precision + turn))
+        mean = q.mean + self.columns(step * direction)
+        log_scale = self.columns(-0.5 * (log_precision + turn))
         return Point(q._replace(mean=mean, log_scale=log_scale))
 
     # What the solvers ask for
@@ -532,7 +533,7 @@ class GaussianModel(PlainModel):
         q = point.parameters
         D = q.mean.size
         turn = np.clip(step[D : 2 * D], -LARGEST_CHANGE, LARGEST_CHANGE)
-        mean, log_scale = self._columns(step[:D]), self._columns(turn)
+        mean, log_scale = self.columns(step[:D]), self.columns(turn)
         factor = self._unstack(step[2 * D :].reshape(D, self.rank))
         return Point(Diagonal(*map(np.add, q, (mean, log_scale, factor))))
 

@@ -53,9 +53,12 @@ class BayesianLogisticRegression(
 
     Parameters
     ----------
-    prior_scale : float or array-like of shape (n_features,), default=1.0
+    prior_scale : float, array-like of shape (n_features,) or "learn", default=1.0
         Standard deviation of the prior of the coefficients, whose mean is zero. For
-        features on one scale. It does not cover the intercept.
+        features on one scale. It does not cover the intercept. "learn" follows the
+        units of the features, and has for standardised ones the scale of the highest
+        bound, with a log-normal prior of its own (median 1, spread 1); for more than
+        1,000 coefficients, in a stream and with groups it is 1.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float, default=10.0
@@ -134,6 +137,8 @@ class BayesianLogisticRegression(
         Below 0.7 the posterior is near the exact one; computed when asked for.
     converged_ : bool
     n_iter_ : int
+    prior_scale_ : ndarray of shape (n_features,)
+        What was taken.
     groups_, n_group_samples_ : ndarray of shape (n_groups,)
         With groups: their ids, sorted, and rows. ``coef_`` and ``intercept_`` are the
         population's then.
@@ -190,7 +195,7 @@ class BayesianLogisticRegression(
 
     def __init__(
         self,
-        prior_scale: float | ArrayLike = 1.0,
+        prior_scale: float | ArrayLike | Literal["learn"] = 1.0,
         *,
         fit_intercept: bool = True,
         intercept_prior_scale: float = 10.0,

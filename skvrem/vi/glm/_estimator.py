@@ -20,7 +20,7 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import as_generator, check_parameters
+from skvrem.utils._validation import among, as_generator, check_parameters
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.diagnostics._variance import ESTIMATORS, decompose
@@ -35,19 +35,29 @@ from skvrem.vi.gaussian._guards import (
     check_spread,
     check_unchanged,
     checked,
-    prior_scales,
+    feature_scales,
     whole_fit,
 )
 from skvrem.vi.gaussian._minibatch import TakesSteps, check_steps, steps_of
 from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
+from skvrem.vi.gaussian._model_families import GaussianNoise
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
-from skvrem.vi.gaussian._plan import as_structure, plan_fit, takes_sparse_rows
+from skvrem.vi.gaussian._plan import (
+    FULL_RANK,
+    as_structure,
+    plan_fit,
+    takes_sparse_rows,
+)
+from skvrem.vi.glm._evidence import of_predictors, width_of_prior
 from skvrem.vi.glm._groups import OF_GROUPS, ByGroup
+from skvrem.vi.glm._input import reach_of_features, units_of_features
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._span import Span
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
+# Deviations that features go from their means before a prior takes them for rare ones.
+REACH = 4.0
 # Draws of coefficients at once, for the shape of the importance weights.
 DRAWS_AT_ONCE = 50
 # Parameters that are above zero, where an estimator has them.
@@ -96,7 +106,7 @@ class GaussianPosterior(
 
     #: Parameters that a stream goes on with; what `prior_scale` may be but numbers.
     _lasting = ("fit_intercept",)
-    _prior_options: tuple = ()
+    _prior_options: tuple = ("learn",)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -108,8 +118,13 @@ class GaussianPosterior(
         check_steps(self)
         check_prior_scale(self, self._prior_options)
 
-    def _learn(self, data, targets, prior, n_seen, stream):
+    def _learn(self, data, targets, prior, n_seen, prior_of=None):
         """Learn what the family needs from rows that come after `n_seen` others.
+
+        Parameters
+        ----------
+        prior_of : callable, default=None
+            What `_prior_of` returns, where a width is to be learned as well.
 
         Returns
         -------
@@ -118,10 +133,31 @@ class GaussianPosterior(
         """
         return prior
 
-    def _prior(self, data, targets):
-        """Return the prior over the coefficients of a predictor."""
-        scale = prior_scales(self, data.n_features)
-        return MeanField(np.zeros(scale.size), scale)
+    def _prior_of(self, data, targets):
+        """Return a function that has the prior over the coefficients of a predictor.
+
+        It takes the width of the prior of standardised coefficients, where that is
+        learned.
+        """
+        given, fixed = self.prior_scale, self.intercept_prior_scale
+        if among(given, self._prior_options):
+            # By its deviation a rare one, as of a category, had next to no prior.
+            mean, units = units_of_features(data)
+            units = np.maximum(units, reach_of_features(data, mean) / REACH)
+
+        def prior_of(width=None):
+            if width is not None:
+                scale = width / units
+            elif among(given, self._prior_options):
+                scale = np.ones(data.n_features)
+            else:
+                scale = feature_scales(self, data.n_features)
+            self.prior_scale_ = scale
+            if self.fit_intercept:
+                scale = np.append(scale, fixed)
+            return MeanField(np.zeros(scale.size), scale)
+
+        return prior_of
 
     def fit(
         self,
@@ -206,14 +242,14 @@ class GaussianPosterior(
                 prior, data, targets = memory.prior_and_rows(data, targets)
                 known = 0
         else:
-            prior = self._prior(data, targets)
-        prior = one = self._learn(data, targets, prior, known, stream)
+            prior_of = self._prior_of(data, targets)
+            prior = prior_of()
+        learned = among(self.prior_scale, ("learn",)) and not stream
+        given = data, targets, prior, known
+        prior = one = self._learn(*given, prior_of if learned else None)
         family = self._family(data.n_units, self)
         if not go_on:
-            moments = (
-                np.tile(part, family.n_predictors) for part in (one.mean, one.scale)
-            )
-            prior = MeanField(*moments)
+            prior = of_predictors(one, family.n_predictors)
         if isinstance(memory, Memory):
             about = prior, family, self.fit_intercept
             prior, data, targets = memory.prior_and_rows(*about, data, targets)
@@ -222,18 +258,24 @@ class GaussianPosterior(
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
         k, weight = family.n_predictors, data.total_weight
         intercept, p = self.fit_intercept, prior.n_dim // k
-        given = family, targets, prior, weight, intercept
+        given, passes, near = (family, targets, prior, weight, intercept), 0.0, None
         model = self._model(data, *given, *kind)
-        mean, rows, posterior_of = (
-            self._first_mean(model, data, prior),
-            data,
-            model.posterior,
-        )
+        mean, rows = self._first_mean(model, data, prior), data
+        few = prior.n_dim <= FULL_RANK
+        if learned and few and not isinstance(family, GaussianNoise):
+            whole = GaussianModel(*given, "full")
+            start = whole.start(mean, data, rng)
+            width, near, passes = width_of_prior(whole, data, start, prior_of)
+            mean, one = near.parameters.mean, prior_of(width)
+            prior = of_predictors(one, k)
+            given = family, targets, prior, weight, intercept
+            model = self._model(data, *given, *kind)
+        posterior_of = model.posterior
         if last is not None and last.n_dim != prior.n_dim:
             last = None
         if plan.posterior == "fullrank" and not go_on and data.n_units < p:
             span = Span(data, one, intercept)
-            rows, mean = span.data, span.means(mean)
+            rows, mean, near = span.data, span.means(mean), None
             last = None if last is None else span.project(last, k)
             given = family, targets, span.prior(k), weight, False
             model = self._model(rows, *given, *kind)
@@ -242,6 +284,8 @@ class GaussianPosterior(
                 return span.lift(model.posterior(parameters), k)
 
         point = None if last is None else model.point_of(last)
+        if point is None and model.full:
+            point = near
         if point is None:
             point = model.start(mean, rows, rng)
 
@@ -259,7 +303,7 @@ class GaussianPosterior(
                 **plan.attributes(),
             }
 
-        how = {"step_size": plan.step_size, "rng": rng}
+        how = {"step_size": plan.step_size, "rng": rng, "passes": passes}
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, describe)
             result, last_model, error = fit_bound(

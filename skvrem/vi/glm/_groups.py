@@ -186,7 +186,7 @@ class ByGroup:
             prior, order, q, scales = (before[name] for name in before["fixed"])
         else:
             order, q = self._order(X, data.n_features)
-            beneath = self._prior(data, targets)
+            beneath = self._prior_of(data, targets)()
             scales = self._group_scales(data, targets)[order[:q]]
             centre, spread = beneath.mean[order], beneath.scale[order]
             prior = NestedPrior(centre, np.square(spread), np.log(scales), SPREAD)

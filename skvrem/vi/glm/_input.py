@@ -4,8 +4,9 @@ from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.preprocessing import StandardScaler
 
-from skvrem.data import as_source, open_remote
+from skvrem.data import as_source, column_moments, open_remote
 from skvrem.data._batch import sparse
 from skvrem.utils._validation import check_block, check_columns_of, check_weighted
 
@@ -31,9 +32,64 @@ def few_in_memory(estimator, data):
     if data.n_units >= data.n_features + estimator.fit_intercept:
         return data, None
     batch = data.fetch(np.arange(data.n_units))
+    rows, weight = _rows_of_block(batch)
+    return as_source(rows, weight), batch.targets
+
+
+def _rows_of_block(batch):
+    """Return rows, as an array or a sparse one, and their weights or None."""
     rows = batch.rows
     if sparse(rows):
         *parts, d = rows
-        rows = sp.csr_array(tuple(parts), (data.n_units, d))
-    weight = batch.weight if batch.weight.size else None
-    return as_source(rows, weight), batch.targets
+        rows = sp.csr_array(tuple(parts), (batch.n_units, d))
+    return rows, batch.weight if batch.weight.size else None
+
+
+def _rows_of(data):
+    """Return the same of a source in memory, with one entry a place."""
+    rows, weight = data.rows, data.weight if data.weight.size else None
+    if hasattr(rows, "indptr"):
+        parts = rows.data, rows.indices, rows.indptr
+        rows = sp.csr_array(parts, (data.n_units, data.n_features))
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+    return rows, weight
+
+
+def units_of_features(data):
+    """Return the means of features, and their standard deviations.
+
+    Those of features that do not vary are one.
+    """
+    if data.remote:
+        moments = column_moments(data).weighted
+        return moments.mean, np.where(moments.deviation > 0.0, moments.deviation, 1.0)
+    rows, weight = _rows_of(data)
+    with np.errstate(invalid="ignore"):  # of a variance that is rounding
+        scaler = StandardScaler(with_mean=not sp.issparse(rows))
+        scaler.fit(rows, sample_weight=weight)
+    return scaler.mean_, np.nan_to_num(scaler.scale_, nan=1.0)
+
+
+def reach_of_features(data, mean):
+    """Return how far features go from their means, at most."""
+    if data.remote:
+        ends = data.chunks().reduce(_ends_of_block, np.maximum)
+    else:
+        ends = _ends(*_rows_of(data))
+    return np.maximum(mean + ends[0], ends[1] - mean)
+
+
+def _ends_of_block(batch):
+    return _ends(*_rows_of_block(batch))
+
+
+def _ends(rows, weight):
+    """Return minus the least value of each column, and the largest, (2, d)."""
+    if weight is not None:
+        rows = rows[weight > 0.0]
+    if not rows.shape[0]:
+        return np.full((2, rows.shape[1]), -np.inf)
+    ends = -rows.min(axis=0), rows.max(axis=0)
+    return np.stack([e.toarray().ravel() if sp.issparse(e) else e for e in ends])

@@ -6,7 +6,6 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.preprocessing import StandardScaler
 
@@ -31,20 +30,19 @@ from skvrem.vi.glm import _inference
 from skvrem.vi.glm._counts import (
     ConcentrationModel,
     counts_of_least,
-    log_rate,
     log_rate_of,
 )
 from skvrem.vi.glm._estimator import GaussianPosterior
-from skvrem.vi.glm._input import few_in_memory, open_blocks
-from skvrem.vi.glm._memory import Gram, Memory
-from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
-from skvrem.vi.glm._noise import (
+from skvrem.vi.glm._evidence import (
     LEAST_DF,
     LEAST_NOISE,
     Evidence,
     mean_square,
     squares_of,
 )
+from skvrem.vi.glm._input import few_in_memory, open_blocks, units_of_features
+from skvrem.vi.glm._memory import Gram, Memory
+from skvrem.vi.glm._model_groups import GroupedModel, VaryingPosterior
 
 COUNTS = "poisson", "negative-binomial"
 # Prior standard deviations of standardised coefficients, in those of the targets.
@@ -83,9 +81,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         Standard deviation of the prior of the coefficients, whose mean is zero. "auto"
         follows the units: 2.5 standard deviations of the targets, or 1 of counts, for
         a standard deviation of the feature, as those of the rows, in a stream of its
-        first batch, are. "learn" has that of the largest evidence, in these units and
-        with a log-normal prior of its own (median 1, spread 1), in the place of 2.5;
-        of counts, of groups and in a stream it is "auto".
+        first batch, are. "learn" has, in the place of 2.5, the width of the largest
+        evidence (of counts, the highest bound), with a log-normal prior of its own
+        (median 1, spread 1); for more than 1,000 coefficients of counts, in a stream
+        and with groups it is "auto".
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' root mean square. What is not
@@ -389,48 +388,39 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
     def _units(self, data, targets):
         """Return the targets' mean and deviation, and those of the features."""
+        known = units_of_features(data)
+        if self.family != "gaussian":
+            return log_rate_of(data, targets), 1.0, *known
         if data.remote:
             moments = column_moments(data, targets=True).weighted
-            deviations = np.where(moments.deviation > 0.0, moments.deviation, 1.0)
-            known = moments.mean[:-1], deviations[:-1]
-            if self.family == "gaussian":
-                return moments.mean[-1], deviations[-1], *known
-            return log_rate_of(data), 1.0, *known
-        rows = data.rows
-        csr = hasattr(rows, "indptr")
-        if csr:
-            parts = rows.data, rows.indices, rows.indptr
-            rows = sparse.csr_array(parts, (data.n_units, data.n_features))
-            if not rows.has_canonical_format:
-                rows = rows.copy()
-                rows.sum_duplicates()
+            return moments.mean[-1], moments.deviation[-1] or 1.0, *known
         weight = data.weight if data.weight.size else None
-        with np.errstate(invalid="ignore"):  # of a variance that is rounding
-            of_rows = StandardScaler(with_mean=not csr).fit(rows, sample_weight=weight)
-        deviations = np.nan_to_num(of_rows.scale_, nan=1.0)
-        if self.family == "gaussian":
-            scaler = StandardScaler().fit(targets[:, None], sample_weight=weight)
-            return scaler.mean_[0], scaler.scale_[0], of_rows.mean_, deviations
-        return log_rate(targets, weight), 1.0, of_rows.mean_, deviations
+        scaler = StandardScaler().fit(targets[:, None], sample_weight=weight)
+        return scaler.mean_[0], scaler.scale_[0], *known
 
-    def _prior(self, data, targets, width=WIDE):
+    def _prior_of(self, data, targets):
         mean, unit, centre, deviations = self._units(data, targets)
-        if among(self.prior_scale, self._prior_options):
-            scale = width * unit / deviations
-        else:
-            scale = feature_scales(self, data.n_features)
-        self.prior_scale_ = scale
-        if not self.fit_intercept:
-            return MeanField(np.zeros(scale.size), scale)
-        wide = self.intercept_prior_scale
-        if wide == "auto":
-            # Zero is where the features' means, times their coefficients, lead to.
-            wide = np.hypot(WIDE * unit, np.linalg.norm(scale * centre))
-        else:
-            mean = 0.0
-        self.intercept_prior_mean_ = float(mean)
-        self.intercept_prior_scale_ = float(wide)
-        return MeanField(np.append(np.zeros(scale.size), mean), np.append(scale, wide))
+        given, wide = self.prior_scale, self.intercept_prior_scale
+
+        def prior_of(width=WIDE):
+            if among(given, self._prior_options):
+                scale = width * unit / deviations
+            else:
+                scale = feature_scales(self, data.n_features)
+            self.prior_scale_ = scale
+            if not self.fit_intercept:
+                return MeanField(np.zeros(scale.size), scale)
+            about, spread = 0.0, wide
+            if wide == "auto":
+                # Zero is where the features' means, times their coefficients, lead to.
+                spread = np.hypot(WIDE * unit, np.linalg.norm(scale * centre))
+                about = mean
+            self.intercept_prior_mean_ = float(about)
+            self.intercept_prior_scale_ = float(spread)
+            parts = np.append(np.zeros(scale.size), about), np.append(scale, spread)
+            return MeanField(*parts)
+
+        return prior_of
 
     def _group_scales(self, data, targets):
         size = data.n_features + self.fit_intercept
@@ -504,7 +494,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             return None if rows is None else self._memory_of(*rows)
         return super()._memory_before()
 
-    def _learn(self, data, targets, prior, n_seen, stream):
+    def _learn(self, data, targets, prior, n_seen, prior_of=None):
         """Set the noise that is given, or that of the largest evidence.
 
         The latter is pooled with that of a stream whose rows are not kept as sums.
@@ -517,17 +507,16 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if self.family != "gaussian":
             return prior
         scale, df, learned = self.noise_scale, np.inf, self.noise_scale == "learn"
-        widens = among(self.prior_scale, ("learn",)) and not stream
-        if learned or widens:
+        if learned or prior_of:
             sums = squares_of(data, targets, prior, self.fit_intercept)
-        if widens:
+        if prior_of:
             precision, of_features = prior.precision, sums
             if self.fit_intercept:  # nothing is known of it, whatever the width
-                precision = precision[:-1, :-1]
-                of_features = sums.without_intercept()
+                last = np.arange(prior.n_dim) == prior.n_dim - 1
+                precision, of_features = precision[:-1, :-1], sums.without(last)
             known = None if learned else float(scale) ** 2
             times = Evidence(of_features, precision).width(WIDE, known)
-            prior = self._prior(data, targets, times * WIDE)
+            prior = prior_of(times * WIDE)
         if learned:
             evidence = Evidence(sums, prior.precision)
             variance = evidence.noise()

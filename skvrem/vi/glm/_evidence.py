@@ -1,4 +1,4 @@
-"""The noise of real numbers as targets, and the width of a prior, by the evidence."""
+"""What the evidence says of the noise of targets, and of the width of a prior."""
 
 from copy import copy
 from functools import partial
@@ -8,9 +8,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 
+from skvrem import schedules, solvers
 from skvrem.data import column_moments
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import GaussianNoise
+from skvrem.vi.gaussian._model_posterior import MeanField
 
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
@@ -21,6 +23,9 @@ LEAST_NOISE = 1e-3
 TAU_STEP, LEAST_DF = 1e-2, 3.0
 # Widths of a prior, in its units, between which the best is looked for.
 WIDTHS = np.geomspace(1e-3, 1e3, 13)
+# Steps of the posterior of a width, what they leave to gain; by how much the logarithm
+# of the width may be off, and how far it may go.
+WIDTH_STEPS, WIDTH_TOL, WIDTH_CHANGE, MOST_WIDER = 5, 0.1, 0.1, 7.0
 
 
 def mean_square(data, targets):
@@ -54,16 +59,23 @@ class Squares(NamedTuple):
     gradient: np.ndarray
     curvature: np.ndarray
 
-    def without_intercept(self):
-        """Return the sums about the best intercept, the last of the coefficients.
+    def without(self, dropped, precision=0.0):
+        """Return the sums with some coefficients averaged over, as of intercepts.
 
-        It is averaged over, with nothing known of it before, and uses up a row.
+        Parameters
+        ----------
+        dropped : ndarray of bool of shape (p,)
+        precision : float
+            What is known of them, apart from the rows, each of which one uses up.
         """
-        own, g = self.curvature[:-1, -1] / self.curvature[-1, -1], self.gradient
-        n = max(self.n - 1.0, 0.5 * self.n)
-        left = self.n * self.square - g[-1] ** 2 / self.curvature[-1, -1]
-        curvature = self.curvature[:-1, :-1] - np.outer(own, self.curvature[-1, :-1])
-        gradient = g[:-1] - own * g[-1]
+        C, g = self.curvature, self.gradient
+        inner = C[np.ix_(dropped, dropped)] + precision * np.eye(dropped.sum())
+        across = C[np.ix_(dropped, ~dropped)]
+        own = np.linalg.solve(inner, np.column_stack([across, g[dropped]]))
+        n = max(self.n - dropped.sum(), 0.5 * self.n)
+        left = self.n * self.square - float(g[dropped] @ own[:, -1])
+        gradient = g[~dropped] - across.T @ own[:, -1]
+        curvature = C[np.ix_(~dropped, ~dropped)] - across.T @ own[:, :-1]
         return Squares(n, max(0.0, left / n), self.least, gradient, curvature)
 
 
@@ -172,3 +184,71 @@ class Evidence:
         if slope(low) < 0.0 < slope(high):
             best = brentq(slope, low, high)
         return float(np.exp(best)) / unit
+
+
+def of_predictors(one, k):
+    """Return the prior over the coefficients of k predictors, one that of each."""
+    return MeanField(np.tile(one.mean, k), np.tile(one.scale, k))
+
+
+def width_of_prior(model, data, point, prior_of):
+    r"""Return how wide a prior is most likely, and where the posterior is then, about.
+
+    That is where the largest evidence lower bound of a width w, and the logarithm of
+    w's own prior, do not rise any more: with d coefficients of standardised features,
+    means m and deviations s, :math:`\sum (m^2 + s^2) / w^2 = d + \log w`.
+
+    Parameters
+    ----------
+    model : GaussianModel
+        With any covariance.
+    data : source
+    point : Point
+    prior_of : callable
+        Returns the prior over the coefficients of a predictor, of a width.
+
+    Returns
+    -------
+    width : float
+    point : Point
+    passes : float
+        Made over the rows.
+    """
+    passes = 0.0
+
+    def slope(log_width):
+        nonlocal point, passes
+        one = prior_of(np.exp(log_width))
+        result = solvers.run(
+            model.changed(prior=of_predictors(one, model.k)),
+            solvers.Ascent(),
+            data,
+            point,
+            max_iter=WIDTH_STEPS,
+            tol=WIDTH_TOL,
+            step_size=schedules.Constant(1.0),
+            temperature=schedules.Constant(1.0),
+            rng=None,
+        )
+        point, passes = result.point, passes + result.history[-1].passes
+        q = point.parameters
+        square = np.square(q.mean) + model.columns(q.covariance.diagonal())
+        square /= np.square(one.scale)[:, None]
+        features = square[: len(square) - model.intercept]
+        return float(features.sum()) - features.size - log_width
+
+    low = high = 0.0
+    below = above = slope(0.0)
+    while above * below > 0.0 and abs(high) < MOST_WIDER:
+        low, below, high = high, above, high + np.sign(above)
+        above = slope(high)
+    while above * below < 0.0 and abs(high - low) > WIDTH_CHANGE:
+        # The secant, away from the ends.
+        share = np.clip(below / (below - above), 0.1, 0.9)
+        middle = low + share * (high - low)
+        value = slope(middle)
+        if value * below > 0.0:
+            low, below = middle, value
+        else:
+            high, above = middle, value
+    return float(np.exp(high)), point, passes

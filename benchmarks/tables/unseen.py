@@ -1,0 +1,168 @@
+"""What defaults cost on rows that no fit has seen, beside scikit-learn's.
+
+Problems are drawn by number, forty of a kind, and every model is a default behind a
+scaler, but for the prior of the logistic regression that is learned.
+
+- Networks: clusters of each class at corners of a cube, shells, moons or circles, 40 to
+  1,000 rows, noise columns among them.
+- Regression, classification: linear predictors of 30 to 2,000 rows with 2 to 200
+  columns, fewer rows than columns too, correlated or not, some or all of them without
+  effect; noise from little to more than there is signal.
+"""
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from sklearn.datasets import (
+    make_circles,
+    make_classification,
+    make_gaussian_quantiles,
+    make_moons,
+)
+from sklearn.linear_model import (
+    BayesianRidge,
+    LogisticRegression,
+    LogisticRegressionCV,
+    RidgeCV,
+)
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks.harness import Row, group, quiet
+from skvrem import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    GaussianDropoutClassifier,
+)
+
+UNSEEN, PROBLEMS = 4000, 40
+
+
+def clusters(number):
+    """Return rows and classes to learn from, and unseen ones."""
+    rng = np.random.default_rng([23, number])
+    n, seed = int(10.0 ** rng.uniform(1.6, 3.0)), int(rng.integers(1 << 30))
+    given = {"n_samples": n + UNSEEN, "random_state": seed}
+    kind = number % 4
+    if kind == 0:
+        d = int(rng.choice([5, 20, 60]))
+        X, y = make_classification(
+            **given,
+            n_features=d,
+            n_informative=min(d, int(rng.choice([4, 10]))),
+            n_redundant=0,
+            n_classes=int(rng.choice([2, 3, 4])),
+            flip_y=rng.choice([0.0, 0.05]),
+        )
+    elif kind == 1:
+        d = int(rng.choice([2, 4, 8]))
+        k = int(rng.choice([2, 3]))
+        X, y = make_gaussian_quantiles(**given, n_features=d, n_classes=k)
+    elif kind == 2:
+        X, y = make_moons(**given, noise=rng.uniform(0.1, 0.4))
+    else:
+        X, y = make_circles(**given, noise=rng.uniform(0.05, 0.2), factor=0.5)
+    return train_test_split(X, y, train_size=n, stratify=y, random_state=seed)
+
+
+def linear(number):
+    """Return rows to learn from, unseen ones, and predictors of each, k columns."""
+    rng = np.random.default_rng([24, number])
+    n, d = int(10.0 ** rng.uniform(1.5, 3.3)), int(rng.choice([2, 8, 30, 100, 200]))
+    X = rng.normal(size=(n + UNSEEN, d))
+    if rng.uniform() < 0.4:
+        X = X @ (rng.normal(size=(d, d)) / np.sqrt(d))
+    of_effect = rng.uniform(size=(d, 1)) < rng.choice([0.2, 1.0])
+    W = rng.normal(size=(d, int(rng.choice([2, 2, 3, 5])))) * of_effect / np.sqrt(d)
+    return X[:n], X[n:], X @ W * rng.choice([0.3, 1.0, 5.0]), rng
+
+
+def numbers(number):
+    """Return rows and targets to learn from, and unseen ones."""
+    X, X_new, Z, rng = linear(number)
+    y = Z[:, 0] + rng.normal(size=len(Z))
+    return X, X_new, y[: len(X)], y[len(X) :]
+
+
+def classes(number):
+    """Return rows and classes to learn from, and unseen ones."""
+    X, X_new, Z, rng = linear(number)
+    y = (Z + rng.gumbel(size=Z.shape)).argmax(axis=1)
+    y[: Z.shape[1]] = np.arange(Z.shape[1])
+    return X, X_new, y[: len(X)], y[len(X) :]
+
+
+def compared(run, models, problem: Callable, loss: Callable):
+    """Yield a row a model: the mean of its losses over problems."""
+    losses: dict[str, list] = {name: [] for name in models}
+    for number in range(run.size(PROBLEMS, 4)):
+        X, X_new, y, y_new = problem(number)
+        for name, model in models.items():
+            with quiet(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                fit = make_pipeline(StandardScaler(), model).fit(X, y)
+            losses[name].append(loss(fit, X_new, y_new))
+    least = np.min(list(losses.values()), axis=0)
+    for name, own in losses.items():
+        best = np.mean(np.array(own) <= least + 1e-3)
+        yield Row(
+            name,
+            float(np.mean(own)),
+            "",
+            note=f"{len(own)} problems; in {best:.0%} at most .001 above the least",
+            numbers={"losses": own},
+            key=name,
+        )
+
+
+def of_classes(fit, X, y):
+    """Return the log-loss, nats a row."""
+    return log_loss(y, fit.predict_proba(X))
+
+
+def of_numbers(fit, X, y):
+    """Return the mean square of errors, as a share of that of the targets."""
+    return float(np.mean((fit.predict(X) - y) ** 2) / np.var(y))
+
+
+@group()
+def networks(run):
+    """Log-loss of networks on few rows, nats a row."""
+    models = {
+        "GaussianDropoutClassifier": GaussianDropoutClassifier(random_state=0),
+        "the same, alpha=1e-4": GaussianDropoutClassifier(alpha=1e-4, random_state=0),
+        "MLPClassifier": MLPClassifier(random_state=0),
+        "LogisticRegression": LogisticRegression(),
+    }
+    yield from compared(run, models, clusters, of_classes)
+
+
+@group()
+def regression(run):
+    """Mean square of errors, as a share of that of the targets."""
+    models = {
+        "BayesianGLMRegressor": BayesianGLMRegressor(),
+        "the same, prior_scale='auto'": BayesianGLMRegressor(prior_scale="auto"),
+        "BayesianRidge": BayesianRidge(),
+        "RidgeCV, 13 strengths": RidgeCV(np.logspace(-3, 3, 13)),
+    }
+    yield from compared(run, models, numbers, of_numbers)
+
+
+@group()
+def classification(run):
+    """Log-loss, nats a row."""
+    learned = BayesianLogisticRegression(prior_scale="learn")
+    models = {
+        "BayesianLogisticRegression, prior_scale='learn'": learned,
+        "BayesianLogisticRegression": BayesianLogisticRegression(),
+        "LogisticRegression": LogisticRegression(max_iter=1000),
+        "LogisticRegressionCV, 10 strengths": LogisticRegressionCV(
+            scoring="neg_log_loss", max_iter=1000
+        ),
+    }
+    yield from compared(run, models, classes, of_classes)
