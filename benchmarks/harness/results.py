@@ -19,7 +19,7 @@ FOLDER = ROOT / "benchmarks" / "results"
 #: Whose versions are kept, where they are installed.
 PACKAGES = (
     "skvrem numpy scipy numba scikit-learn hmmlearn enstop tomotopy gensim glum snapml "
-    "gmr stepmix pomegranate torch jax numpyro pymc"
+    "choix gmr stepmix pomegranate torch jax numpyro pymc"
 ).split()
 
 
