@@ -142,6 +142,7 @@ def test_blocks_keep_no_counts(rng):
     X.data[:] = 1.0 + np.arange(X.nnz) % 7
     data = as_documents(X.astype(np.float32), dtype=np.float32)
     partition = data.blocks(20, rng)
+    next(iter(partition.shuffled(rng)))  # kernels
     tracemalloc.start()
     try:
         for _ in range(2):

@@ -44,16 +44,10 @@ def test_features_far_from_zero(params, regress):
 
 
 def test_features_that_go_together_far_from_zero():
-    X = np.column_stack([SECONDS, SECONDS + 5.0])
-    wide = BayesianGLMRegressor(prior_scale="auto")
-    for model in (BayesianLogisticRegression(), wide):
+    for model in (BayesianLogisticRegression(), BayesianGLMRegressor()):
         with pytest.raises(ValueError, match="StandardScaler") as error:
-            model.fit(X, y)
+            model.fit(np.column_stack([SECONDS, SECONDS + 5.0]), y)
         assert type(error.value) is ValueError
-    # A narrow prior tells them apart.
-    found = BayesianGLMRegressor().fit(X, y).predict(X)
-    near = BayesianGLMRegressor().fit(X - X.mean(axis=0), y).predict(X - X.mean(axis=0))
-    np.testing.assert_allclose(found, near, atol=1e-3)
 
 
 def test_features_that_are_far_but_can_be_told_apart():

@@ -57,8 +57,8 @@ class BayesianLogisticRegression(
         Standard deviation of the prior of the coefficients, whose mean is zero. For
         features on one scale. It does not cover the intercept. "learn" follows the
         units of the features, and has for standardised ones the scale of the highest
-        bound, with a log-normal prior of its own (median 1, spread 1); for more than
-        1,000 coefficients, in a stream and with groups it is 1.
+        bound, under a log-normal prior of its own (median 1, spread 1), and a standard
+        deviation more; beyond 1,000 coefficients, in a stream and with groups it is 1.
     fit_intercept : bool, default=True
         Add an intercept to the logits.
     intercept_prior_scale : float, default=10.0

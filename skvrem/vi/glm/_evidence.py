@@ -183,7 +183,17 @@ class Evidence:
         best = grid[i]
         if slope(low) < 0.0 < slope(high):
             best = brentq(slope, low, high)
-        return float(np.exp(best)) / unit
+        curvature = (slope(best + TAU_STEP) - slope(best - TAU_STEP)) / (2.0 * TAU_STEP)
+        return float(np.exp(best + deviation_of_mode(curvature))) / unit
+
+
+def deviation_of_mode(curvature):
+    """Return the standard deviation of a logarithm of a width, one without rows.
+
+    By so much is a prior wider than the most likely one: what is not known of its width
+    would else make intervals of few coefficients too short.
+    """
+    return 1.0 / np.sqrt(max(curvature, 1.0))
 
 
 def of_predictors(one, k):
@@ -237,7 +247,7 @@ def width_of_prior(model, data, point, prior_of):
         features = square[: len(square) - model.intercept]
         return float(features.sum()) - features.size - log_width
 
-    low = high = 0.0
+    low, high, curvature = 0.0, 0.0, 1.0
     below = above = slope(0.0)
     while above * below > 0.0 and abs(high) < MOST_WIDER:
         low, below, high = high, above, high + np.sign(above)
@@ -251,4 +261,5 @@ def width_of_prior(model, data, point, prior_of):
             low, below = middle, value
         else:
             high, above = middle, value
-    return float(np.exp(high)), point, passes
+        curvature = (below - above) / (high - low)
+    return float(np.exp(high + deviation_of_mode(curvature))), point, passes
