@@ -31,6 +31,7 @@ from skvrem import (
     BayesianGLMRegressor,
     BayesianLogisticRegression,
     BayesianPPCA,
+    BradleyTerry,
     Checkpoint,
     FactorialMixture,
     GaussianDropoutClassifier,
@@ -111,7 +112,7 @@ def fits():
     for acceleration in None, "squarem", "lbfgs":
         how = {"solver": "batch", "acceleration": acceleration, "max_iter": 30, **EM}
         yield f"hmm, {acceleration}", Fit(VRHMM(3, **how), "points", lengths=True)
-    for solver in "svrg", "saga":
+    for solver in "svrg", "saga", "incremental", "stochastic":
         how = {"solver": solver, "max_iter": 20, **EM}
         yield (
             f"hmm, {solver}",
@@ -120,9 +121,19 @@ def fits():
     dropout = GaussianDropoutClassifier(max_iter=10, random_state=0)
     yield "dropout", Fit(dropout, "points", y=True, within=0.02)
     yield "components", Fit(BayesianPPCA(2, random_state=0), "points")
+    yield "matches", Fit(BradleyTerry(), "matches")
 
 
 FITS = dict(fits())
+
+
+def _played(block):
+    """Return winners and losers among ten players, the first of them the strongest."""
+    a = (10 * abs(block[:, 0])).astype(int) % 10
+    b = (a + 1 + (10 * abs(block[:, 1])).astype(int) % 9) % 10
+    upset = abs(block[:, 0] * block[:, 1]) > 1.0
+    first = (a < b) != upset
+    return np.where(first[:, None], np.stack([a, b], 1), np.stack([b, a], 1))
 
 
 def load(fit):
@@ -143,6 +154,8 @@ def load(fit):
         X = normal(size=(n // 4, 60), chunks=(ROWS // 4, 60)).map_blocks(
             draw, dtype=float
         )
+    elif fit.rows == "matches":
+        X = normal(size=(n, 2), chunks=(ROWS, 2)).map_blocks(_played, dtype=int)
     else:
         means = 1.5 * rng.normal(size=(4, 6))
         labels = da.random.default_rng(1).integers(4, size=n, chunks=ROWS)
@@ -242,6 +255,20 @@ def fit_alone(name, address, path):
             Checkpoint(path, every=1).fit(copy_of(fit), **given)
 
 
+@contextlib.contextmanager
+def workers():
+    """A LocalCluster, closed even if one of its workers is on its way back."""
+    from distributed import LocalCluster
+
+    how = {"n_workers": N_WORKERS, "threads_per_worker": 1, "dashboard_address": ":0"}
+    cluster = LocalCluster(**how)
+    try:
+        yield cluster
+    finally:
+        with contextlib.suppress(KeyError):  # of the worker that is not known any more
+            cluster.close()
+
+
 def repaired(cluster, client):
     """Wait for the workers; start them all where one has not come back in time."""
     try:
@@ -255,16 +282,14 @@ def repaired(cluster, client):
 def run(count, seed, only=""):
     """Kill so often; return the fits that ended elsewhere, and how many were struck."""
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     rng, wrong, struck = np.random.default_rng(seed), [], 0
     names = [name for name in FITS if only in name]
     quiet = {"distributed.comm.timeouts.connect": "60s"}
     with (
         dask.config.set(quiet),
-        LocalCluster(
-            n_workers=N_WORKERS, threads_per_worker=1, dashboard_address=":0"
-        ) as cluster,
+        workers() as cluster,
         Client(cluster) as client,
         tempfile.TemporaryDirectory() as folder,
     ):
