@@ -1,19 +1,12 @@
 """First fits of a process: kernels that are compiled, and interrupts meanwhile.
 
-<<<<<<< Updated upstream
 Fits of small simulated data, default but for a solver that is named, with nothing in
 the cache of kernels. "compiled" is CPU seconds of the fit, which are the compiler's,
 imports excluded; each is the least of the repetitions. "interrupted" is the longest
 that a KeyboardInterrupt has taken to be raised, in wall-clock seconds, of interrupts at
-random moments of such fits.
-=======
-Default fits of small simulated data, with nothing in the cache of kernels. "compiled"
-is CPU seconds of the fit, which are the compiler's, imports excluded; each is the least
-of the repetitions. "interrupted" is the longest that a KeyboardInterrupt has taken to
-be raised, in wall-clock seconds, of interrupts at random moments of such fits;
-"answered" the same of long fits of larger data by every solver, whose kernels are
-compiled, 300,000 rows of 10 features or 5,000 documents of 2,000 words.
->>>>>>> Stashed changes
+random moments of such fits; "answered" the same of long fits of larger data by every
+solver, whose kernels are compiled, 300,000 rows of 10 features or 5,000 documents of
+2,000 words.
 """
 
 import random
@@ -80,17 +73,25 @@ except KeyboardInterrupt:
     late = time.perf_counter() - sent[0]
 print(json.dumps(late))
 """
-#: Solvers of each.
+#: Solvers of each; "squarem" and "lbfgs" are full passes, accelerated.
 SOLVERS = {
-    "VRGaussianMixture": ("batch", "svrg", "saga", "incremental", "stochastic"),
+    "VRGaussianMixture": (
+        "batch",
+        "squarem",
+        "svrg",
+        "saga",
+        "incremental",
+        "stochastic",
+    ),
     "FactorialMixture": ("batch", "svrg", "saga", "incremental", "stochastic"),
-    "VRHMM": ("batch", "svrg", "saga", "incremental", "stochastic"),
+    "VRHMM": ("batch", "squarem", "lbfgs", "svrg", "saga", "incremental", "stochastic"),
     "VRPLSA": ("batch", "svrg", "stochastic"),
     "TemperedLDA": ("batch", "svrg", "stochastic"),
     "SBMLogisticRegression": ("batch", "lbfgs", "svrg", "stochastic"),
     "BayesianLogisticRegression": ("batch", "svrg", "saga", "stochastic"),
     "BayesianGLMRegressor": ("batch", "svrg", "saga", "stochastic"),
     "GaussianDropoutClassifier": ("batch", "svrg", "stochastic"),
+    "VariationalInference": ("batch", "svrg", "saga", "stochastic"),
     "HierarchicalSoftmaxClassifier": ("",),
     "BayesianPPCA": ("",),
     "BradleyTerry": ("",),
@@ -125,11 +126,29 @@ elif name == "HierarchicalSoftmaxClassifier":
 elif name == "BayesianGLMRegressor":
     given["y"] = rng.poisson(1.0, size=n)
 
+class Logistic:
+    n_samples, n_parameters = X.shape
+
+    def __init__(self, X, y):
+        self.X, self.y = X, y
+
+    def log_likelihood(self, parameters, indices):
+        z = self.X[indices] @ parameters
+        return self.y[indices] * z - np.logaddexp(0.0, z)
+
+    def gradient(self, parameters, indices):
+        X = self.X[indices]
+        return X.T @ (self.y[indices] - 1.0 / (1.0 + np.exp(-X @ parameters)))
+
 made = getattr(skvrem, name)
+known = made().get_params()
 how = {"solver": solver} if solver else {}
+if "acceleration" in known and solver in ("batch", "squarem", "lbfgs"):
+    how = {"solver": "batch", "acceleration": None if solver == "batch" else solver}
 if name == "BayesianGLMRegressor":
     how["family"] = "poisson"
-known = made().get_params()
+elif name == "VariationalInference":
+    how["model"], given = Logistic(X, y), {}
 endless = {"tol": 0.0, "max_iter": 10_000, "n_init": 1, "random_state": 0}
 how |= {key: value for key, value in endless.items() if key in known}
 
