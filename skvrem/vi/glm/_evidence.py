@@ -59,24 +59,17 @@ class Squares(NamedTuple):
     gradient: np.ndarray
     curvature: np.ndarray
 
-    def without(self, dropped, precision=0.0):
-        """Return the sums with some coefficients averaged over, as of intercepts.
+    def without_intercept(self):
+        """Return the sums about the best intercept, the last of the coefficients.
 
-        Parameters
-        ----------
-        dropped : ndarray of bool of shape (p,)
-        precision : float
-            What is known of them, apart from the rows, each of which one uses up.
+        It is averaged over, with nothing known of it before, and uses up a row.
         """
         C, g = self.curvature, self.gradient
-        inner = C[np.ix_(dropped, dropped)] + precision * np.eye(dropped.sum())
-        across = C[np.ix_(dropped, ~dropped)]
-        own = np.linalg.solve(inner, np.column_stack([across, g[dropped]]))
-        n = max(self.n - dropped.sum(), 0.5 * self.n)
-        left = self.n * self.square - float(g[dropped] @ own[:, -1])
-        gradient = g[~dropped] - across.T @ own[:, -1]
-        curvature = C[np.ix_(~dropped, ~dropped)] - across.T @ own[:, :-1]
-        return Squares(n, max(0.0, left / n), self.least, gradient, curvature)
+        own = C[:-1, -1] / C[-1, -1]
+        n = max(self.n - 1.0, 0.5 * self.n)
+        left = max(0.0, self.n * self.square - g[-1] ** 2 / C[-1, -1])
+        about = g[:-1] - own * g[-1], C[:-1, :-1] - np.outer(own, C[-1, :-1])
+        return Squares(n, left / n, self.least, *about)
 
 
 def squares_of(data, y, prior, fit_intercept):

@@ -495,10 +495,10 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         return super()._memory_before()
 
     def _learn(self, data, targets, prior, n_seen, prior_of=None):
-        """Set the noise that is given, or that of the largest evidence.
+        """Learn how wide the prior is, set the noise, and where a concentration starts.
 
-        The latter is pooled with that of a stream whose rows are not kept as sums.
-        Likewise where the concentration starts, and the width of the prior.
+        A noise that is learned is that of the largest evidence, pooled with that of a
+        stream whose rows are not kept as sums.
         """
         if self.family == "negative-binomial":
             start = self.concentration_ if n_seen else 1.0
@@ -512,8 +512,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         if prior_of:
             precision, of_features = prior.precision, sums
             if self.fit_intercept:  # nothing is known of it, whatever the width
-                last = np.arange(prior.n_dim) == prior.n_dim - 1
-                precision, of_features = precision[:-1, :-1], sums.without(last)
+                precision = precision[:-1, :-1]
+                of_features = sums.without_intercept()
             known = None if learned else float(scale) ** 2
             times = Evidence(of_features, precision).width(WIDE, known)
             prior = prior_of(times * WIDE)
