@@ -159,6 +159,8 @@ class StatesDisplay:
             "loc": "lower right",
             "bbox_to_anchor": (1.0, 1.0),
             "borderaxespad": 0.2,
+            "handlelength": 1.0,
+            "columnspacing": 1.0,
         }
         self.axes_[-1].legend(**place, fontsize="small", ncols=n_states)
         return self
