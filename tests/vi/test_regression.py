@@ -304,7 +304,7 @@ def test_where_there_is_nothing_to_find_a_fit_finds_next_to_nothing():
     assert (abs(model.coef_) < 1.96 * model.coef_std_).mean() > 0.9
 
 
-@pytest.mark.parametrize("family", ["poisson", "negative-binomial", "logistic"])
+@pytest.mark.parametrize("family", ["poisson", "logistic"])
 def test_the_prior_is_as_wide_as_the_highest_bound_says(family):
     rng = np.random.default_rng(5)
     X = rng.normal(size=(90, 8)) * np.geomspace(0.1, 10.0, 8)

@@ -40,7 +40,7 @@ from skvrem.vi.gaussian._guards import (
 )
 from skvrem.vi.gaussian._minibatch import TakesSteps, check_steps, steps_of
 from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
-from skvrem.vi.gaussian._model_families import GaussianNoise
+from skvrem.vi.gaussian._model_families import GaussianNoise, OverdispersedCounts
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
 from skvrem.vi.gaussian._plan import (
@@ -261,8 +261,9 @@ class GaussianPosterior(
         given, passes, near = (family, targets, prior, weight, intercept), 0.0, None
         model = self._model(data, *given, *kind)
         mean, rows = self._first_mean(model, data, prior), data
-        few = prior.n_dim <= FULL_RANK
-        if learned and few and not isinstance(family, GaussianNoise):
+        # Gaussian noise has been learned with the width; a concentration comes last.
+        apart = isinstance(family, GaussianNoise | OverdispersedCounts)
+        if learned and prior.n_dim <= FULL_RANK and not apart:
             whole = GaussianModel(*given, "full")
             start = whole.start(mean, data, rng)
             width, near, passes = width_of_prior(whole, data, start, prior_of)
