@@ -251,11 +251,3 @@ def feature_scales(estimator, n_features):
             f"features, got {scale.size}."
         )
     return np.broadcast_to(scale, n_features)
-
-
-def prior_scales(estimator, n_features):
-    """Return a scale for each feature and, behind them, for the intercept."""
-    scale = feature_scales(estimator, n_features)
-    if estimator.fit_intercept:
-        scale = np.append(scale, estimator.intercept_prior_scale)
-    return scale
