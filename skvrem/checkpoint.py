@@ -82,15 +82,16 @@ class Checkpoint:
         self.path, self.every = path, every
         self.seconds, self.max_time = seconds, max_time
 
-    def fit(self, estimator, X, y=None, **fit_params):
+    def fit(self, estimator, X=None, y=None, **fit_params):
         """Fit an estimator, writing the file as it goes.
 
         Parameters
         ----------
         estimator : estimator
             One of this package.
-        X : array-like
-            Rows, as its ``fit`` takes them.
+        X : array-like, default=None
+            Rows, as its ``fit`` takes them; an own model of
+            :class:`~skvrem.VariationalInference` has brought its own.
         y : array-like, default=None
             Targets, likewise.
         **fit_params : dict

@@ -1,13 +1,16 @@
-"""Kill workers and clients at random moments of fits on dask.
+"""Kill processes at random moments of fits, on dask and alone.
 
     python -m tests.kills --count 50 --seed 0
+    python -m tests.kills --count 50 --alone
 
 Every estimator that runs on dask is fitted by each of its solvers, once without a
 fault. Then a worker of a LocalCluster is killed at a random moment of the fit, which
 has to end where the unbroken one did; or, of every other, the process that fits and
 writes a checkpoint is, and another goes on from there, with the array loaded again. In
-the next round it is the other way about. All kills are by SIGKILL. Ends are compared by
-the objective, within the fit's own tolerance.
+the next round it is the other way about, and so it is by an odd seed. Alone, there is
+no dask: the rows are in the memory of the process that is killed, and of the one that
+goes on. All kills are by SIGKILL. Ends are compared by the objective, within the fit's
+own tolerance.
 """
 
 import argparse
@@ -38,8 +41,10 @@ from skvrem import (
     HierarchicalSoftmaxClassifier,
     SBMLogisticRegression,
     TemperedLDA,
+    VariationalInference,
     VRGaussianMixture,
 )
+from tests.own_models import Logistic, logistic_problem
 
 N_WORKERS, N_CHUNKS, ROWS = 2, 4, 2000
 #: Seconds that a kill may come after a fit of known length has begun, as a share.
@@ -63,10 +68,11 @@ TOPICS = {"tol": 1e-5, "max_iter": 40, "random_state": 0}
 
 
 def fits():
-    """Yield a name and a fit, of every estimator that runs on dask and its solvers.
+    """Yield a name and a fit, of every estimator and its solvers.
 
-    Where what lies beside rows is no part of a checkpoint (codes, shares, tables), fits
-    go another way.
+    Who brings a model brings its rows: there are none to lie on workers. Where what
+    lies beside rows is no part of a checkpoint (codes, shares, tables), fits go another
+    way.
     """
     for solver in "batch", "svrg", "saga", "incremental", "stochastic":
         how = {"solver": solver, "max_iter": 30, **EM}
@@ -122,6 +128,10 @@ def fits():
     yield "dropout", Fit(dropout, "points", y=True, within=0.02)
     yield "components", Fit(BayesianPPCA(2, random_state=0), "points")
     yield "matches", Fit(BradleyTerry(), "matches")
+    for solver in "batch", "svrg", "saga", "stochastic":
+        model = Logistic(*logistic_problem(n=2000))
+        how = {"solver": solver, "max_iter": 20, "random_state": 0}
+        yield f"own model, {solver}", Fit(VariationalInference(model, **how), "")
 
 
 FITS = dict(fits())
@@ -136,11 +146,14 @@ def _played(block):
     return np.where(first[:, None], np.stack([a, b], 1), np.stack([b, a], 1))
 
 
-def load(fit):
-    """Return the dask arrays of a fit, kept by the workers."""
+def load(fit, alone=False):
+    """Return the rows of a fit, dask arrays that the workers keep or arrays of ours."""
+    import dask
     import dask.array as da
-    from distributed import wait
+    from distributed import futures_of, wait
 
+    if not fit.rows:
+        return {}
     n, rng = N_CHUNKS * ROWS, np.random.default_rng(0)
     normal = da.random.default_rng(0).normal
     if fit.rows == "documents":
@@ -163,15 +176,17 @@ def load(fit):
             lambda own: means[own], chunks=((ROWS,) * N_CHUNKS, (6,)), new_axis=1
         )
         X = X + normal(size=(n, 6), chunks=(ROWS, 6))
-    given = {"X": X.persist()}
+    given = {"X": X}
     if fit.y:
         noise = da.random.default_rng(2).logistic(size=n, chunks=ROWS)
-        given["y"] = (X[:, 0] - X[:, 1] + noise > 0.0).astype(int).persist()
+        given["y"] = (X[:, 0] - X[:, 1] + noise > 0.0).astype(int)
     if fit.groups:
         given["groups"] = np.arange(n) % 12
     if fit.lengths:
         given["lengths"] = np.full(n // 100, 100)
-    wait([part for part in given.values() if hasattr(part, "dask")])
+    (given,) = (dask.compute if alone else dask.persist)(given)
+    if not alone:
+        wait(futures_of(given))
     return given
 
 
@@ -222,37 +237,43 @@ def worker_killed(fit, given, client, seconds, rng):
     return model, struck
 
 
-def client_killed(name, fit, client, seconds, rng, folder):
-    """Return the model of a fit whose process was killed, and whether it was."""
+def process_killed(name, fit, address, seconds, rng, folder):
+    """Return the model of a fit whose process was killed, and whether it was.
+
+    Without the address of a scheduler its rows are in its memory.
+    """
     path = Path(folder) / f"{name}.skvrem"
     path.unlink(missing_ok=True)
-    address = client.scheduler.address
     command = [sys.executable, "-m", "tests.kills", "--fit", name, "--at", address]
     process = subprocess.Popen(
         [*command, "--path", str(path)], stdout=subprocess.PIPE, text=True
     )
     process.stdout.readline()  # it has begun
     time.sleep(rng.uniform(0.0, LATEST) * seconds)
-    struck = process.poll() is None
     process.kill()
-    process.wait()
-    given = load(fit)
+    struck = "ended" not in process.communicate()[0]
+    if process.returncode not in (0, -signal.SIGKILL):
+        raise RuntimeError("the process that was to be killed failed by itself")
+    given = load(fit, alone=not address)
     if not path.exists():
         return fitted(copy_of(fit), given), struck
     return fitted(Checkpoint.load(path).set_params(warm_start=True), given), struck
 
 
-def fit_alone(name, address, path):
-    """Fit in a process of its own, and say when that begins."""
+def fit_to_be_killed(name, address, path):
+    """Fit, and say when that begins."""
     from distributed import Client
 
     fit = FITS[name]
-    with Client(address):
-        given = load(fit)
+    with Client(address) if address else contextlib.nullcontext():
+        given = load(fit, alone=not address)
+        if not address:  # kernels, which the fit whose seconds are known had, too
+            fitted(copy_of(fit), given)
         print("began", flush=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             Checkpoint(path, every=1).fit(copy_of(fit), **given)
+        print("ended", flush=True)
 
 
 @contextlib.contextmanager
@@ -279,49 +300,53 @@ def repaired(cluster, client):
         client.wait_for_workers(N_WORKERS, timeout=300)
 
 
-def run(count, seed, only=""):
+def run(count, seed, only="", alone=False):
     """Kill so often; return the fits that ended elsewhere, and how many were struck."""
     import dask
     from distributed import Client
 
     rng, wrong, struck = np.random.default_rng(seed), [], 0
-    names = [name for name in FITS if only in name]
+    names = [name for name, fit in FITS.items() if only in name and (alone or fit.rows)]
     quiet = {"distributed.comm.timeouts.connect": "60s"}
-    with (
-        dask.config.set(quiet),
-        workers() as cluster,
-        Client(cluster) as client,
-        tempfile.TemporaryDirectory() as folder,
-    ):
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        address = ""
+        if not alone:
+            stack.enter_context(dask.config.set(quiet))
+            cluster = stack.enter_context(workers())
+            client = stack.enter_context(Client(cluster))
+            address = client.scheduler.address
         unbroken, seconds = {}, {}
         for number in range(count):
             name, turn = names[number % len(names)], number // len(names)
-            fit, of_client = FITS[name], (number + turn) % 2 == 1
-            repaired(cluster, client)
+            fit = FITS[name]
+            of_worker = not alone and (number + turn + seed) % 2 == 0
+            if not alone:
+                repaired(cluster, client)
             if name not in unbroken:
-                given = load(fit)
+                given = load(fit, alone)
                 fitted(copy_of(fit), given)  # kernels
                 began = time.perf_counter()
                 unbroken[name] = objective(fitted(copy_of(fit), given))
                 seconds[name] = time.perf_counter() - began
                 print(f"{name}: {seconds[name]:.1f} s, {unbroken[name]:.9g}")
             try:
-                if of_client:
-                    how = name, fit, client, seconds[name], rng, folder
-                    model, hit = client_killed(*how)
-                else:
+                if of_worker:
                     how = fit, load(fit), client, seconds[name], rng
                     began = time.perf_counter()
                     model, hit = worker_killed(*how)
                     if not hit:  # the machine is faster than it was
                         seconds[name] = time.perf_counter() - began
+                else:
+                    how = name, fit, address, seconds[name], rng, folder
+                    model, hit = process_killed(*how)
                 off = abs(objective(model) - unbroken[name])
             except Exception as error:  # which the run goes on after
                 off, hit = np.inf, True
                 print(f"  {type(error).__name__}: {error}")
             struck += hit
             good = off <= fit.within
-            what = "client" if of_client else "worker"
+            what = "worker" if of_worker else "process" if alone else "client"
             late = "" if hit else ", too late"
             print(
                 f"{number + 1}: {name}, {what} killed{late}: off by {off:.2g}"
@@ -339,14 +364,15 @@ def main():
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="fits whose name holds this")
+    parser.add_argument("--alone", action="store_true", help="without dask")
     for name in ("--fit", "--at", "--path"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.fit:
         with contextlib.suppress(KeyboardInterrupt):
-            fit_alone(given.fit, given.at, given.path)
+            fit_to_be_killed(given.fit, given.at, given.path)
         return
-    wrong, struck = run(given.count, given.seed, given.only)
+    wrong, struck = run(given.count, given.seed, given.only, given.alone)
     print(f"{given.count} fits, {struck} struck, {len(wrong)} ended elsewhere")
     sys.exit(bool(wrong))
 

@@ -154,7 +154,7 @@ def test_a_fit_goes_on_from_any_epoch(name, tmp_path):
     estimator, arguments, more = CASES[name]
     alone = clone(estimator).fit(*arguments, **more)
     checkpoint = Copying(str(tmp_path / "fit"))
-    whole = checkpoint.fit(clone(estimator), *(arguments or (None,)), **more)
+    whole = checkpoint.fit(clone(estimator), *arguments, **more)
     check_equal(fitted(whole), fitted(alone))  # writing changes nothing
     n = len(checkpoint.copies)
     assert n > 1
@@ -254,7 +254,7 @@ def test_six_epochs_and_six_more_through_a_file(name, tmp_path):
     whole = clone(estimator).set_params(max_iter=12).fit(*arguments, **more)
     checkpoint = Checkpoint(tmp_path / "fit")
     half = clone(estimator).set_params(max_iter=6)
-    checkpoint.fit(half, *(arguments or (None,)), **more)
+    checkpoint.fit(half, *arguments, **more)
     resumed = warm(tmp_path / "fit").set_params(max_iter=12).fit(*arguments, **more)
     if name.endswith(OTHER_PATH):
         gap = abs(resumed.objective_ - whole.objective_)
@@ -313,7 +313,7 @@ def test_a_race_that_begins_on_a_sample_goes_on(max_iter, tmp_path, monkeypatch)
 def test_a_checkpoint_answers_and_takes_batches(name, tmp_path):
     estimator, arguments, more = CASES[name]
     checkpoint = Copying(str(tmp_path / "fit"))
-    checkpoint.fit(clone(estimator), *(arguments or (None,)), **more)
+    checkpoint.fit(clone(estimator), *arguments, **more)
     first = Checkpoint.load(checkpoint.copies[0])
     assert np.max(first.n_iter_) == 1 and not first.converged_
     for method in "predict", "transform":

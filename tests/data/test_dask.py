@@ -105,7 +105,7 @@ def test_batch_equals_in_memory(covariance_type, scheduler, X, lazy):
     params = {"solver": "batch", "covariance_type": covariance_type, "tol": 1e-6}
     here, there = mixture(**params).fit(X), mixture(**params).fit(lazy)
     assert there.n_iter_ == here.n_iter_ > 3
-    assert_same(there, here, rtol=1e-8, atol=1e-8)
+    assert_same(there, here, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(there.lower_bounds_, here.lower_bounds_, rtol=1e-10)
 
 
@@ -141,7 +141,7 @@ def test_unknown_chunk_sizes(scheduler, X, lazy):
     assert np.isnan(unknown.chunks[0]).all()
     params = {"solver": "batch", "tol": 1e-3}
     fitted = mixture(**params).fit(unknown)
-    assert_same(fitted, mixture(**params).fit(X), rtol=1e-8, atol=1e-8)
+    assert_same(fitted, mixture(**params).fit(X), rtol=1e-9, atol=1e-9)
     assert np.isnan(unknown.chunks[0]).all()  # the caller's array is as it was
     proba = fitted.predict_proba(unknown).compute()
     np.testing.assert_allclose(proba, fitted.predict_proba(X), atol=1e-12)
@@ -154,7 +154,7 @@ def test_unknown_chunk_sizes_with_weights(synchronous, X, lazy):
     params = {"solver": "batch", "tol": 1e-3}
     here = mixture(**params).fit(X, sample_weight=weight)
     there = mixture(**params).fit(unknown, sample_weight=weight)
-    assert_same(there, here, rtol=1e-8, atol=1e-8)
+    assert_same(there, here, rtol=1e-9, atol=1e-9)
 
 
 def test_several_column_chunks(scheduler, X):
@@ -162,7 +162,7 @@ def test_several_column_chunks(scheduler, X):
     assert columns.numblocks == (4, 3)
     params = {"solver": "batch", "tol": 1e-3}
     here, there = mixture(**params).fit(X), mixture(**params).fit(columns)
-    assert_same(there, here, rtol=1e-8, atol=1e-8)
+    assert_same(there, here, rtol=1e-9, atol=1e-9)
     labels = there.predict(columns)
     assert labels.chunks == ((1500,) * 4,)
     assert np.array_equal(labels.compute(), here.predict(X))
@@ -177,7 +177,7 @@ def test_integers_become_float64(dtype, synchronous):
     here = mixture(**params).fit(X)
     there = mixture(**params).fit(da.from_array(X, chunks=(200, 2)))
     assert there.means_.dtype == np.float64
-    assert_same(there, here, rtol=1e-8, atol=1e-8)
+    assert_same(there, here, rtol=1e-9, atol=1e-9)
     assert there.score_samples(da.from_array(X, chunks=(200, 2))).dtype == np.float64
 
 
@@ -198,7 +198,7 @@ def test_sample_weight(kind, solver, scheduler, X, lazy):
     params = {"solver": solver, "batch_size": 250}
     here = mixture(**params).fit(X, sample_weight=weight)
     there = mixture(**params).fit(lazy, sample_weight=given)
-    tolerance = 1e-8 if solver == "batch" else 1e-3
+    tolerance = 1e-9 if solver == "batch" else 1e-3
     order = np.argsort(here.means_[:, 0]), np.argsort(there.means_[:, 0])
     np.testing.assert_allclose(
         there.means_[order[1]], here.means_[order[0]], rtol=0, atol=tolerance
@@ -216,7 +216,7 @@ def test_partial_fit(scheduler, X, lazy):
         there.partial_fit(lazy[rows])
     assert there.n_samples_seen_ == here.n_samples_seen_ == N
     assert there.step_size_ == here.step_size_
-    assert_same(there, here, rtol=1e-8, atol=1e-8)
+    assert_same(there, here, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
@@ -245,7 +245,7 @@ def test_missing_values_are_integrated_out(scheduler, X):
     lazy = da.from_array(holed, chunks=(CHUNKS, D))
     params = {"solver": "batch", "covariance_type": "diag", "tol": 1e-3}
     here, there = mixture(**params).fit(holed), mixture(**params).fit(lazy)
-    assert_same(there, here, rtol=1e-8, atol=1e-8)
+    assert_same(there, here, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(there.predict_proba(lazy), here.predict_proba(holed))
 
 
@@ -472,7 +472,7 @@ def _fit_small(X):
 def test_fit_inside_a_worker(client, X):
     there = client.submit(_fit_small, X[:500], pure=False).result(60)
     # Not the same bits: BLAS has one thread there.
-    np.testing.assert_allclose(there, _fit_small(X[:500]), rtol=1e-8)
+    np.testing.assert_allclose(there, _fit_small(X[:500]), rtol=1e-9)
 
 
 # What is no array of dense chunks

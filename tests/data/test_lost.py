@@ -145,8 +145,9 @@ def test_a_fit_goes_on_from_its_pickle_where_it_ended():
 
 
 @pytest.mark.thorough
-def test_every_fit_is_killed_once():
-    """A worker of every other fit, the client of the rest, at a random moment."""
-    wrong, struck = kills.run(len(kills.FITS), seed=0)
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "on dask"])
+def test_every_fit_is_killed_once(alone):
+    """On dask a worker of every other fit, the client of the rest."""
+    wrong, struck = kills.run(len(kills.FITS), seed=0, alone=alone)
     assert not wrong
     assert struck > 0.7 * len(kills.FITS)
