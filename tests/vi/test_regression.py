@@ -453,6 +453,21 @@ def test_negative_binomial_expectations(r, rng):
     np.testing.assert_allclose(family.mean(a), np.exp(a))
 
 
+@pytest.mark.parametrize("r", [0.05, 2.0, 300.0])
+def test_the_slope_of_a_loss_by_the_log_concentration(r):
+    rng = np.random.default_rng(0)
+    a, v = rng.normal(size=(9, 1)), rng.random(size=(9, 1))
+    y = np.stack([rng.poisson(3.0, size=9), rng.normal(size=9)], axis=1)
+    for targets, weight in (y[:, 0], np.empty(0)), (y, rng.random(9)):
+        about = a, v, targets, weight
+        up, down = (
+            OverdispersedCounts(r * np.exp(step)).expectations(*about)[0]
+            for step in (1e-5, -1e-5)
+        )
+        slope = OverdispersedCounts(r).slope(*about)
+        assert slope == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-5)
+
+
 def test_counts_that_vary_more():
     X, y = overdispersed()
     params = {"family": "negative-binomial", "tol": 1e-4}

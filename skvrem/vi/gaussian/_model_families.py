@@ -9,7 +9,7 @@ and covariance are exact, so that they err from the fourth order on.
 """
 
 import numpy as np
-from scipy.special import expit, gammaln, ndtri, softmax
+from scipy.special import digamma, expit, gammaln, ndtri, softmax
 
 from skvrem.vi.gaussian import _kernels
 
@@ -184,6 +184,16 @@ class OverdispersedCounts(_Family):
         row = a - np.log(r), v, y / n, w * n
         loss, residual, curvature = Logistic().expectations(*row)
         return float(loss - w @ self._constant(y)), residual, curvature
+
+    def slope(self, a, v, y, weight):
+        """Return the derivative of the expected loss by the log-concentration."""
+        a, y = _without_offset(a, y)
+        r, w = self.concentration, weight if weight.size else np.ones(len(y))
+        # Of log(1 + e^s) alone, and of the predictor, that the concentration shifts.
+        row = a - np.log(r), v, np.zeros(len(y)), w
+        loss, residual, _ = Logistic().expectations(*row)
+        shift = w @ y + (y + r) @ residual[:, 0]
+        return float(shift + r * (loss - w @ (digamma(y + r) - digamma(r))))
 
     def _constant(self, y):
         r = self.concentration

@@ -4,11 +4,11 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq
 
 from skvrem.vi.gaussian._model import GaussianModel
 from skvrem.vi.gaussian._model_families import OverdispersedCounts
-from skvrem.vi.glm._model_groups import Loss
+from skvrem.vi.glm._model_groups import Slope
 
 # Concentrations that are learnt: beyond, counts vary as Poisson's do.
 LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-4, 1e6
@@ -41,18 +41,15 @@ class ConcentrationModel(GaussianModel):
             travels = self.changed(data=None), point.parameters
             chunks = self.data.chunks()
 
-            def loss(family):
-                return chunks.sum(partial(_loss_of_block, *travels, family)).loss
+            def slope(family):
+                return chunks.sum(partial(_slope_of_block, *travels, family)).slope
 
-            return self.changed(family=counts_of_least(loss))
+            return self.changed(family=counts_of_least(slope))
         batch = self.data.batch(0, self.data.n_units)
         a, v = self.predictors(point.parameters, batch)
         about = a, v, self.targets_of(batch), self.data.weight
 
-        def loss(family):
-            return family.expectations(*about)[0]
-
-        return self.changed(family=counts_of_least(loss))
+        return self.changed(family=counts_of_least(lambda one: one.slope(*about)))
 
     def changed(self, **changes):
         """Return the model with other attributes; see `GaussianModel`."""
@@ -62,20 +59,30 @@ class ConcentrationModel(GaussianModel):
         return vars(self) | {"data": None}  # rows stay where they are
 
 
-def _loss_of_block(model, parameters, family, batch):
+def _slope_of_block(model, parameters, family, batch):
     a, v = model.predictors(parameters, batch)
     y = model.targets_of(batch)
-    return Loss(family.expectations(a, v, y, batch.weight)[0])
+    return Slope(family.slope(a, v, y, batch.weight))
 
 
-def counts_of_least(loss):
-    """Return the negative binomial counts of the least loss, a function of these."""
+def counts_of_least(slope):
+    """Return the negative binomial counts of the least loss.
+
+    Of which ``slope`` is the derivative by the logarithm of the concentration, a
+    function of such counts. A root of it is found to all digits, which rows that are
+    summed in another order find, too; the least of a loss is found to half of them.
+    """
 
     def of_log(log_r):
-        return loss(OverdispersedCounts(np.exp(log_r)))
+        return slope(OverdispersedCounts(np.exp(log_r)))
 
-    ends = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION])
-    best = minimize_scalar(of_log, bounds=ends, method="bounded").x
+    low, high = np.log([LEAST_CONCENTRATION, MOST_CONCENTRATION])
+    if of_log(low) >= 0.0:
+        best = low
+    elif of_log(high) <= 0.0:
+        best = high
+    else:
+        best = brentq(of_log, low, high)
     return OverdispersedCounts(float(np.exp(best)))
 
 

@@ -162,12 +162,12 @@ class GroupRows:
         """Return the likelihood of a family."""
         return rows_of(family, self.design, self.y, self.weight)
 
-    def loss(self, posterior):
-        """Return a function of families: minus the expected log-likelihood."""
+    def slope(self, posterior):
+        """Return a function of overdispersed counts: their `slope`."""
         place = np.repeat(np.arange(self.n_groups), np.diff(self.design.bounds))
         a, v = posterior.predictors(self.design.rows, place)
         about = a[:, None], v[:, None], self.y, self.weight
-        return lambda family: family.expectations(*about)[0]
+        return lambda family: family.slope(*about)
 
     def some(self, step):
         """Return every `step`-th group, and their share of the rows."""
@@ -206,9 +206,9 @@ class GroupBlocks:
         """Return the likelihood of a family."""
         return PredictorBlocks(self, family)
 
-    def loss(self, posterior):
-        """Return a function of families: minus the expected log-likelihood."""
-        return lambda family: self.sum(_loss_of_block, family, posterior).loss
+    def slope(self, posterior):
+        """Return a function of overdispersed counts: their `slope`."""
+        return lambda family: self.sum(_slope_of_block, family, posterior).slope
 
     def some(self, step):
         """Return every `step`-th group, and their share of the rows."""
@@ -256,14 +256,14 @@ class PredictorBlocks(Predictors):
         return tuple(self.blocks.sum(_skewness_of_block, self.family, *about))
 
 
-class Loss(NamedTuple):
-    """Of some rows."""
+class Slope(NamedTuple):
+    """Of the expected loss of some rows, by the log-concentration of their counts."""
 
-    loss: float
+    slope: float
 
 
-def _loss_of_block(rows, family, posterior):
-    return Loss(rows.loss(posterior)(family))
+def _slope_of_block(rows, family, posterior):
+    return Slope(rows.slope(posterior)(family))
 
 
 def _local_of_block(rows, family, *about):
@@ -285,7 +285,7 @@ class GroupedModel(NestedModel):
     past : Quadratic, default=None
         What other rows have said.
     fitted : callable, default=None
-        Returns the best family for a function that returns the loss of one.
+        Returns the best family for a function that returns the slope of one.
     n_rows : float, default=0.0
         Of Gaussian noise: rows of now and of the past, which is of noise one then.
     least_noise : float, default=None
@@ -321,7 +321,7 @@ class GroupedModel(NestedModel):
         if self.fitted is None:
             return None
         posterior = VaryingPosterior(self.posterior(point, False), self.rows.order)
-        family = self.fitted(self.rows.loss(posterior))
+        family = self.fitted(self.rows.slope(posterior))
         return GroupedModel(family, self.rows, self.prior, self.past, self.fitted)
 
     def seen(self, point):
