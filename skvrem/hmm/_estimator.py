@@ -464,16 +464,19 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             found = _widths(model, point, names)
             return any(find_collapsed(*about).any() for about in found)
 
-        sample = None
+        sample, n_left = None, n_init
 
         def start(rng):
-            nonlocal sample
+            nonlocal sample, n_left
             if warm:
                 parameters = warm_parameters(self, model, data)
             else:
                 sample = sample or take_sample(model, data, rng)
                 how = next(methods), rng, sample
                 parameters = starting_parameters(model, data, *how)
+            n_left -= 1
+            if not n_left:
+                sample = None  # free to go
             point = model.start(parameters)
             how = {"temperature": temperature, "degenerate": collapsed}
             return solvers.Start(model, point, describe, **how)

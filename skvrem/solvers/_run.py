@@ -2,6 +2,7 @@
 
 import math
 import time
+from functools import partial
 from typing import Any
 
 from skvrem.schedules import Constant
@@ -15,6 +16,11 @@ from skvrem.solvers.estimate._batch import Batch
 ONE = Constant(1.0)
 # What the loop itself counts.
 COUNTS = "n_iter", "n_steps", "passes", "size", "current_temperature", "reason"
+
+
+def _size_of_step(step_size, n_before, factor, number):
+    """Return the size of a step, or of an array of them, by its number in an epoch."""
+    return step_size(n_before + number) * factor
 
 
 class Run:
@@ -109,7 +115,9 @@ class Run:
         temperature = self.current_temperature
         if getattr(self.temperature, "within_epochs", False):
             self.solver.follow(lambda share: self.temperature(self.n_iter + share))
-        moved = self.solver.epoch(self.anchor, self._size_of_step, self.rng)
+        about = self.step_size, self.n_steps, self.pace.factor
+        pace = partial(_size_of_step, *about)
+        moved = self.solver.epoch(self.anchor, pace, self.rng)
         self.n_iter += 1
         self.n_steps += moved.n_steps
         self.passes += moved.passes
@@ -142,9 +150,6 @@ class Run:
         stalled = moved.stalled and not fresh
         stalled = stalled or self.prospect.is_flat(self.anchor, self.solver)
         self._end(stalled or self.pace.stalled)
-
-    def _size_of_step(self, number):
-        return self.step_size(self.n_steps + number) * self.pace.factor
 
     def _certify(self, point, anchor=None):
         """Make the anchor of a point, at the temperature of the next epoch."""

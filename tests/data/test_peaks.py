@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from skvrem import (
+    VRHMM,
+    VRPLSA,
     FactorialMixture,
     SBMLogisticRegression,
     TemperedLDA,
@@ -23,6 +25,9 @@ pytestmark = [
 ]
 #: Rows and chunks of 4 MB, of features and of words.
 N_CHUNKS, CHUNK_BYTES, N_FEATURES, N_WORDS = 6, 1 << 22, 8, 128
+N_ROWS = CHUNK_BYTES // 8 // N_FEATURES
+#: Sequences of a hundred rows and the rest, which end where chunks do.
+LENGTHS = ([100] * (N_ROWS // 100) + [N_ROWS % 100]) * N_CHUNKS
 VISITING = "svrg", "saga", "incremental", "stochastic"
 
 
@@ -42,6 +47,14 @@ def cases():
             )
             lda = TemperedLDA(3, e_step="collapsed", **how)
             yield pytest.param(lda, "words", id=f"lda, {solver}", marks=mark)
+            for name, topics in (
+                ("plsa", VRPLSA(3, **how)),
+                ("lda, mean field", TemperedLDA(3, e_step="mean_field", **how)),
+            ):
+                about = {"id": f"{name}, {solver}", "marks": pytest.mark.thorough}
+                yield pytest.param(topics, "words", **about)
+        hmm = VRHMM(3, n_init=1, **how)
+        yield pytest.param(hmm, "sequences", id=f"hmm, {solver}", marks=mark)
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +68,23 @@ def given():
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        n, draw = CHUNK_BYTES // 8 // N_FEATURES, da.random.default_rng(0)
+        n, draw = N_ROWS, da.random.default_rng(0)
         labels = draw.integers(3, size=N_CHUNKS * n, chunks=n)
         X = draw.normal(size=(N_CHUNKS * n, N_FEATURES), chunks=(n, -1))
         X = X + 4.0 * labels[:, None]
         n = CHUNK_BYTES // 8 // N_WORDS
         words = draw.poisson(0.2, size=(N_CHUNKS * n, N_WORDS), chunks=(n, -1))
         words = words.astype(float)
-        X, labels, words = client.persist([X, labels, words])
-        distributed.wait([X, labels, words])
-        yield {"points": (X,), "classes": (X, labels), "words": (words,)}
+        # A start clusters 20,000 rows, some copies of them, whatever the chunks.
+        sequences = X.rechunk((2 * N_ROWS, -1))
+        X, labels, sequences, words = client.persist([X, labels, sequences, words])
+        distributed.wait([X, labels, sequences, words])
+        yield {
+            "points": (X,),
+            "classes": (X, labels),
+            "sequences": (sequences,),
+            "words": (words,),
+        }
 
 
 def grown(work):
@@ -80,13 +100,14 @@ def grown(work):
 @pytest.mark.parametrize("model, kind", cases())
 def test_the_client_holds_no_more_than_a_chunk(model, kind, given):
     X, *y = given[kind]
-    model.fit(X, *y)  # imports, and kernels
+    beside = {"lengths": LENGTHS} if kind == "sequences" else {}
+    model.fit(X, *y, **beside)  # imports, and kernels
     n_numbers = sum(
         np.size(value) for name, value in vars(model).items() if name.endswith("_")
     )
     # Parameters, and statistics of as many numbers, and a chunk.
-    most = 1.5 * (2 * 8 * n_numbers + CHUNK_BYTES)
+    most = 1.5 * 8 * (2 * n_numbers + np.prod(X.chunksize))
     ask = getattr(model, "predict", None) or model.transform
-    assert grown(lambda: model.fit(X, *y)) < most
-    assert grown(lambda: ask(X).sum().compute()) < most
-    assert grown(lambda: model.score(X, *y)) < most
+    assert grown(lambda: model.fit(X, *y, **beside)) < most
+    assert grown(lambda: ask(X, **beside).sum().compute()) < most
+    assert grown(lambda: model.score(X, *y, **beside)) < most

@@ -182,6 +182,8 @@ def filled_moments(X, logs=False):
 def fill(X):
     """Return X with the mean of its column for every NaN, 0 where there is no other."""
     seen = ~np.isnan(X)
+    if seen.all():
+        return X
     sums = np.where(seen, X, 0.0).sum(axis=0)
     return np.where(seen, X, sums / np.maximum(seen.sum(axis=0), 1))
 

@@ -127,7 +127,7 @@ class BlockSource:
         self.total_weight = float(lengths @ np.concatenate(weight))
         self.edges = np.cumsum([0, *(int(look.lengths.sum()) for look in looks)])
         bounds = np.concatenate([[0], np.cumsum(lengths)])
-        picked = Picked(self)
+        self.picked = picked = Picked(self)
         has_inputs = looks[0].inputs is not None
         self.inputs = picked.of(2) if has_inputs else None
         first, second, _ = self.features
@@ -162,6 +162,7 @@ class BlockSource:
 
     def blocks(self, n_blocks, rng):
         """Cut every block into minibatches of sequences, about `n_blocks` in all."""
+        self.picked.forget()
         shares = np.diff(self.edges) / self.edges[-1]
         counts = [
             int(np.clip(round(n_blocks * share), 1, n))
@@ -225,7 +226,11 @@ class Picked:
 
     def __init__(self, source):
         self.source = source
-        self.key, self.found = None, None
+        self.forget()
+
+    def forget(self):
+        """Drop what is remembered."""
+        self.key = self.found = None
 
     def of(self, part, head=None):
         """Return rows, labels or inputs as what looks like an array."""

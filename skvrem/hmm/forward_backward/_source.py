@@ -103,7 +103,9 @@ class SequenceRows:
 
     def features(self, selection, parameters=None):
         """Return the products of columns of some rows."""
-        columns = self.take(selection, parameters)
+        return self._products(self.take(selection, parameters))
+
+    def _products(self, columns):
         columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
         return columns[:, self.first] * columns[:, self.second]
 
@@ -124,12 +126,9 @@ class SequenceRows:
         may be many of them.
         """
         columns = self.take(selection, parameters)
-        columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
         total = np.zeros((weights.shape[1], len(self.first)))
         for start, stop in row_chunks(0, len(columns), FEATURE_ROWS):
-            some = columns[start:stop]
-            products = some[:, self.first] * some[:, self.second]
-            total += weights[start:stop].T @ products
+            total += weights[start:stop].T @ self._products(columns[start:stop])
         return total
 
     def mean_features(self, parameters=None):

@@ -61,20 +61,21 @@ class Journeys:
         change, size = None, 1.0
         for visit in self.partition.shuffled(rng):
             block = visit.block
-            sizes = np.empty(self.steps[block])
-            sizes[:] = pace(np.arange(n_steps, n_steps + len(sizes)))
-            how = work, known, sizes, int(rng.integers(2**63)), self.n_rows[block]
+            # Not the sizes themselves: there are as many as rows.
+            steps = range(n_steps, n_steps + self.steps[block])
+            seed = int(rng.integers(2**63))
+            how = work, known, pace, steps, seed, self.n_rows[block]
             visited = partial(_visit, self.model, *how)
             if known is None:
-                (moved, rejected, _), _ = self.partition.visit(visited, visit)
+                (moved, *counts, _), _ = self.partition.visit(visited, visit)
             else:
                 there = visited, visit, table[block]
-                (moved, rejected, own), fresh[block] = self.partition.renew(*there)
+                (moved, *counts, own), fresh[block] = self.partition.renew(*there)
                 if own is not None:
                     change = accumulate(change, own)
             vars(work).update(vars(moved))
-            n_steps, n_rejected = n_steps + len(sizes), n_rejected + rejected
-            size = float(sizes[-1])
+            rejected, size = counts
+            n_steps, n_rejected = steps.stop, n_rejected + rejected
         self.fresh = fresh
         return work, n_steps, n_rejected, size, change
 
@@ -88,9 +89,11 @@ def _know(model, anchor, batch):
     return there.parted(there.know(anchor))
 
 
-def _visit(model, work, known, sizes, seed, n_rows, batch, entry):
+def _visit(model, work, known, pace, steps, seed, n_rows, batch, entry):
     """Make the steps of a block's rows, some at a time."""
     there, rng = model.at(batch, n_rows), np.random.default_rng(seed)
+    sizes = np.empty(len(steps))
+    sizes[:] = pace(np.arange(steps.start, steps.stop))
     work = writeable(work)  # what has come by wire may not be
     if known is not None:
         known = there.joined(writeable(known), writeable(entry), work)
@@ -104,4 +107,4 @@ def _visit(model, work, known, sizes, seed, n_rows, batch, entry):
     change = None
     if known is not None:
         change, entry = there.seen(known)
-    return (work, rejected, change), entry
+    return (work, rejected, float(sizes[-1]), change), entry
