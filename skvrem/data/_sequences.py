@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from skvrem.utils._columns import check_one_each
 from skvrem.utils._remote import is_frame, of_dask, refuse_dask
@@ -317,4 +318,6 @@ def _join(places, *parts):
         return taken[0]
     from skvrem.data import _dask
 
+    if sp.issparse(taken[0]):  # refused when it is looked at
+        return sp.vstack(taken)
     return _dask.stacked(taken) if frames else np.concatenate(taken)

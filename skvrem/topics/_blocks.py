@@ -15,6 +15,9 @@ from skvrem.utils._validation import check_block
 # Documents of a block whose lengths are looked at.
 LENGTHS = 1000
 
+#: Types of numbers that arrays have, and matrices of SciPy have not.
+UNKNOWN_TO_SCIPY = np.dtype(object), np.dtype(np.float16)
+
 
 class DocumentFacts(NamedTuple):
     """What has been seen of a block of documents.
@@ -66,6 +69,8 @@ def open_documents(X, weight, dtype, check):
         Raises what is wrong with a block.
     """
     look = partial(look_at, check)
+    if getattr(X, "dtype", None) in UNKNOWN_TO_SCIPY:
+        X = X.astype(np.float64)
     source, seen = open_remote(X, look, weight=weight, numbers=False)
     return DocumentBlocks(source, seen, dtype)
 

@@ -37,7 +37,7 @@ def number_classes(estimator, y, weight, known=None):
         weight, one that is not known, or labels that have no order.
     """
     y = column_or_1d(y)
-    with _ordered(y):
+    with ordered(y):
         if known is None:
             classes = _classes(y)
             # Of all labels the check takes as long as numbering, and a copy; it warns
@@ -63,7 +63,7 @@ def number_classes(estimator, y, weight, known=None):
 
 
 @contextmanager
-def _ordered(labels):
+def ordered(labels):
     """Say which labels there are where they cannot be put in order."""
     try:
         yield
@@ -92,7 +92,7 @@ def stream_classes(estimator, classes):
         )
     if classes is None:
         return estimator.classes_
-    with _ordered(classes):
+    with ordered(classes):
         classes = np.unique(classes)
     if not first and not np.array_equal(classes, estimator.classes_):
         raise ValueError(

@@ -14,7 +14,7 @@ from sklearn import get_config
 from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import validate_data as _validate_data
 
-from skvrem.utils._classes import number_classes
+from skvrem.utils._classes import number_classes, ordered
 from skvrem.utils._columns import check_one_each, naming_columns, native
 from skvrem.utils._parallel import threads
 from skvrem.utils._remote import (
@@ -571,7 +571,8 @@ def check_numbers(y):
 def _labels(y, weight):
     if y.dtype.kind == "f":
         check_array(y, ensure_2d=False, input_name="y")
-    labels, numbers = np.unique(y, return_inverse=True)
+    with ordered(y):
+        labels, numbers = np.unique(y, return_inverse=True)
     return {"labels": labels, "counts": np.bincount(numbers, weight, len(labels))}
 
 

@@ -621,6 +621,19 @@ def test_classes_are_those_of_all_blocks():
         SBMLogisticRegression().fit(da.from_array(X), np.zeros(N))
     with pytest.raises(ValueError, match="Unknown label type"):
         SBMLogisticRegression().fit(da.from_array(X), X[:, 0])
+    y = np.where(Y > 0, Y.astype(object), None)
+    with pytest.raises(ValueError, match="got NoneType and int: leave out the rows"):
+        SBMLogisticRegression().fit(da.from_array(X), y)
+
+
+def test_draws_of_new_targets_are_of_rows_in_memory():
+    model = BayesianGLMRegressor("poisson").fit(X, COUNTS)
+    lazy = da.from_array(X, chunks=(CHUNKS, D)).map_blocks(
+        lambda block: block, chunks=((np.nan,) * 4, (D,))
+    )
+    for more in {}, {"offset": np.zeros(N)}:
+        with pytest.raises(TypeError, match="data in memory, not a dask Array"):
+            model.sample_predictive(lazy, **more)
 
 
 def test_a_checkpoint_goes_on_with_an_array_that_is_loaded_again(tmp_path):

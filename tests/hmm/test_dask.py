@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from skvrem.data import _sequences
@@ -322,6 +323,13 @@ def test_other_methods_refuse_and_load_nothing(X, method):
         getattr(hmm, method)(lazy)
     with pytest.raises(TypeError, match="not a dask Array"):
         hmm.score(X, groups=da.from_array(IDS))
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+def test_sparse_chunks_are_refused(X, lengths):
+    sparse = lazily(X).map_blocks(sp.csr_array)
+    with pytest.raises(TypeError, match="dense data is required"):
+        VRHMM(3).fit(sparse, lengths=lengths)
 
 
 def test_errors_name_rows_and_leave_the_estimator(X, monkeypatch):

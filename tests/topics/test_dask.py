@@ -57,6 +57,13 @@ def assert_same(here, there, rtol=1e-9):
 
 
 @KINDS
+@pytest.mark.parametrize("dtype", [object, np.float16])
+def test_counts_of_types_that_matrices_have_not(X, kind, dtype):
+    here = MAKE[kind](max_iter=3).fit(X.astype(dtype))
+    assert_same(here, MAKE[kind](max_iter=3).fit(blocks(X.astype(dtype), "dense")))
+
+
+@KINDS
 @pytest.mark.parametrize("blocks_of", ["sparse", "dense", "unknown"])
 def test_fits_are_those_of_memory(X, kind, blocks_of):
     here = MAKE[kind]().fit(X)

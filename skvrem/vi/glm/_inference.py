@@ -16,6 +16,7 @@ from sklearn.utils.validation import (
 
 from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.utils._columns import Given, MatrixLike, check_one_each
+from skvrem.utils._remote import refuse_dask
 from skvrem.utils._validation import check_magnitude
 from skvrem.vi.gaussian._answers import deviation, quantile, tail_of
 from skvrem.vi.glm._counts import count_quantile
@@ -190,7 +191,11 @@ def sample_predictive(
         Numbers; of counts, whole ones.
     """
     check_is_fitted(self)
-    offset = checked_offset(offset, _num_samples(X))[:, None]
+    if offset is None:
+        offset = 0.0
+    else:
+        refuse_dask(X)
+        offset = checked_offset(offset, _num_samples(X))[:, None]
     return self._sample_predictive(X, n_samples, random_state, groups, offset)
 
 
