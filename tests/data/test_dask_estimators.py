@@ -401,7 +401,7 @@ def test_a_warm_start_goes_on(case, fitted):
     given |= {} if case.y is None else {"y": case.y}
     here.fit(case.X, **given)
     there.fit(case.rows(True), **given)
-    assert_same(case, here, there, rtol=case.rtol)
+    assert_same(case, here, there)
 
 
 @every

@@ -67,14 +67,14 @@ class Journeys:
             how = work, known, pace, steps, seed, self.n_rows[block]
             visited = partial(_visit, self.model, *how)
             if known is None:
-                (moved, *counts, _), _ = self.partition.visit(visited, visit)
+                (moved, rejected, size, _), _ = self.partition.visit(visited, visit)
             else:
                 there = visited, visit, table[block]
-                (moved, *counts, own), fresh[block] = self.partition.renew(*there)
+                answer, fresh[block] = self.partition.renew(*there)
+                moved, rejected, size, own = answer
                 if own is not None:
                     change = accumulate(change, own)
             vars(work).update(vars(moved))
-            rejected, size = counts
             n_steps, n_rejected = steps.stop, n_rejected + rejected
         self.fresh = fresh
         return work, n_steps, n_rejected, size, change
