@@ -123,7 +123,8 @@ class FactorialMixture(
     max_iter : int, default=300
         Epochs: passes for "batch", passes over the minibatches for the others.
     tol : float, default=1e-3
-        Converged when an epoch gains less than this, in nats a row.
+        Converged when less than this is left to gain, in nats a row, as the last gains
+        tell.
     tempering : {None, "annealed", "global"}, default="annealed"
         "annealed" lowers the temperature linearly; "global" is variational tempering,
         which learns a distribution over temperatures (see Notes).
@@ -177,7 +178,7 @@ class FactorialMixture(
         divergence of the components from their prior; after :meth:`partial_fit` that
         of the batch, before the step.
     converged_ : bool
-        Whether an epoch gained less than `tol`.
+        Whether less than `tol` was left to gain.
     n_iter_ : int
         Epochs of the best start; batches seen, on a stream.
     history_ : dict of ndarray

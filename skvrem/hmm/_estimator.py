@@ -147,7 +147,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         Epochs: passes over the data; of "incremental" a pass and two sweeps over the
         blocks, of "svrg" and "saga" a pass and a stochastic M step.
     tol : float, default=1e-6
-        Converged when an epoch gains less than this, in nats a row.
+        Converged when less than this is left to gain, in nats a row, as the last gains
+        tell.
     tempering : {None, "annealed"}, default=None
         "annealed" is deterministic annealing: posteriors are flattened by a
         temperature that comes down to 1. Less dependent on the start, slower.

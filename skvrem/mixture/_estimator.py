@@ -83,7 +83,8 @@ class VRGaussianMixture(
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
         A matrix for each component, one for all, variances, one variance each.
     tol : float, default=1e-3
-        Converged when an epoch gains less than this, in nats a row.
+        Converged when less than this is left to gain, in nats a row, as the last gains
+        tell; scikit-learn compares the last gain itself.
     reg_covar : float, default=1e-6
         Added to the diagonals of the covariances.
     max_iter : int, default=100
@@ -159,7 +160,7 @@ class VRGaussianMixture(
         passes, seconds, objective, step_size, temperature by epoch.
     solver_, step_size_, batch_size_ : str, float, int
         What was used.
-    init_scores_ : ndarray of shape (n_init,), or (4,) if "auto"
+    init_scores_ : ndarray of shape (n_init,), or (4,) of a search
         Log-likelihood a row that each start reached, of those that a search left on
         the rows that were searched.
     init_epochs_ : ndarray of int of that shape

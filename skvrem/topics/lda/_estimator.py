@@ -205,7 +205,7 @@ class TemperedLDA(TopicModel):
     n_batch_iter_ : int
         One more than the minibatches visited; numbers the steps of `partial_fit`.
     converged_ : bool
-        Whether an epoch gained less than `tol`.
+        Whether less than `tol` was left to gain.
     history_ : dict of ndarrays
         By epoch: "passes", "seconds", "objective" (of mean field tempered),
         "step_size", "temperature".

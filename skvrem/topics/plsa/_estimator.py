@@ -73,7 +73,8 @@ class VRPLSA(TopicModel):
     max_iter : int, default=100
         Epochs: passes for "batch", passes over the minibatches for the others.
     tol : float, default=1e-4
-        Converged when an epoch gains less than this, in nats a token.
+        Converged when less than this is left to gain, in nats a token, as the last
+        gains tell.
     max_inner_iter : int, default=100
         Most EM steps on a new document, in `transform` and `partial_fit`.
     inner_tol : float, default=1e-3
@@ -128,7 +129,7 @@ class VRPLSA(TopicModel):
     n_iter_ : int
         Epochs made; batches seen, on a stream.
     converged_ : bool
-        Whether an epoch gained less than `tol`.
+        Whether less than `tol` was left to gain.
     history_ : dict of ndarrays
         By epoch: "passes", "seconds", "objective", "step_size", "temperature". The
         objective is that of the epoch's beginning, NaN at the first of stochastic EM.
