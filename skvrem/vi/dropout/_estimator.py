@@ -170,7 +170,7 @@ class GaussianDropoutClassifier(
     validation_scores_ : ndarray
         Accuracy on held-out rows by epoch, with `early_stopping`.
     converged_ : bool
-        By `tol`, or by `early_stopping`.
+        By `tol`. Where `early_stopping` ended the fit, ``stop_reason_`` is "callback".
     n_iter_ : int
     solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
         What was used.

@@ -117,7 +117,7 @@ class BayesianPPCA(
     components_ : ndarray of shape (n_components, n_features)
         Posterior means of the loadings, transposed, the longest first.
     components_std_ : ndarray of shape (n_components, n_features)
-        Their standard deviations: given where the components point, as the turns of
+        Their standard deviations: given where the components point, as rotations of
         all of them together, which the data say nothing of, are left out. Up to 1,000
         loadings they are of all loadings and the noise together, by the second order of
         the likelihood; beyond those of independent loadings, which are too small.
@@ -152,7 +152,7 @@ class BayesianPPCA(
 
     Notes
     -----
-    There is no ``pareto_k_``: the data say nothing of turns of all components together,
+    There is no ``pareto_k_``: the data say nothing of rotations of all components,
     so that the posterior of the loadings is flat along them where this one is narrow,
     and importance weights have heavy tails however well each loading is judged.
 
