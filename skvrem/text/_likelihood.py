@@ -339,7 +339,7 @@ def left_to_right(
     Notes
     -----
     A document of N tokens costs ``n_particles * n_topics * N**2 / 2`` steps: with 20
-    particles and 50 topics about half a second for 1000 tokens, 5 ms for 100.
+    particles and 50 topics half a second for 1,000 tokens, some milliseconds for 100.
 
     Without selection a particle is drawn given the tokens before, and a token that
     comes as a surprise changes too little about them: estimates of such documents are

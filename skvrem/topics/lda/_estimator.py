@@ -47,7 +47,7 @@ ALIASES = {
 
 
 class TemperedLDA(TopicModel):
-    r"""Latent Dirichlet allocation by annealed and tempered variational inference.
+    r"""Latent Dirichlet allocation, collapsed or by tempered variational inference.
 
     A drop-in for :class:`sklearn.decomposition.LatentDirichletAllocation`: the same
     parameters, attributes and methods, with passes several times as fast.
@@ -60,19 +60,19 @@ class TemperedLDA(TopicModel):
     Parameters
     ----------
     n_components : int or "auto", default=10
-        Number of topics. "auto" finds it by held-out documents, with the
-        collapsed E step: a tenth of
-        them (200 to 2,000, at most a quarter) is kept from fits with ever more topics,
-        until it is no more likely; then topics that it does not miss are merged or left
-        out, and the others are fitted to all documents. It takes as long as a fit with
-        too many topics or two. Topics without tokens are dropped. Topics to start from
+        Number of topics. "auto" finds it by held-out documents, with the collapsed
+        E step: a tenth of them (200 to 2,000, at most a quarter) is kept from fits with
+        ever more topics, 1,024 at most, until it is no more likely; then topics that it
+        does not miss are merged or left out, and the others are fitted to all
+        documents. It takes as long as a fit with too many topics or two, and 20
+        documents. Topics without tokens are dropped. Topics to start from
         (`components_init`, `warm_start`) give their own number.
     doc_topic_prior : float, array-like or "learn", default=None
         Dirichlet prior of the documents' shares, any positive numbers: one, or an array
         of shape (n_components,). "learn" fits one number a topic, with the collapsed E
-        step; None is "learn" there from 300 documents on, and else 1 / n_components. In
-        :class:`VRPLSA` the prior is Dirichlet(1 + a): a model with
-        ``doc_topic_smoothing=a`` there has ``doc_topic_prior=1 + a`` here.
+        step, from the fourth epoch on; None is "learn" there from 300 documents on, and
+        else 1 / n_components. In :class:`VRPLSA` the prior is Dirichlet(1 + a): a model
+        with ``doc_topic_smoothing=a`` there has ``doc_topic_prior=1 + a`` here.
     topic_word_prior : float, array-like or "learn", default=None
         Dirichlet prior of the topics, any positive numbers. "learn" fits one number,
         with the collapsed E step; None is 0.05 there, and else 1 / n_components. An

@@ -38,12 +38,13 @@ class VRPLSA(TopicModel):
     Parameters
     ----------
     n_components : int or "auto", default=10
-        Number of topics. "auto" finds it by held-out documents: a tenth of
-        them (200 to 2,000, at most a quarter) is kept from fits with ever more topics,
-        until it is no more likely; then topics that it does not miss are merged or left
-        out, and the others are fitted to all documents. It takes as long as a fit with
-        too many topics or two. Topics without tokens are dropped. Topics to start from
-        (`components_init`, `warm_start`) give their own number.
+        Number of topics. "auto" finds it by held-out documents: a tenth of them (200 to
+        2,000, at most a quarter) is kept from fits with ever more topics, 1,024 at
+        most, until it is no more likely; then topics that it does not miss are merged
+        or left out, and the others are fitted to all documents. It takes as long as a
+        fit with too many topics or two, and 20 documents. Topics without tokens are
+        dropped. Topics to start from (`components_init`, `warm_start`) give their own
+        number.
     doc_topic_smoothing : float or array-like of shape (n_components,), default=None
         :math:`\alpha \ge 0`, None for 1 / n_components. The prior of a document is
         Dirichlet(1 + alpha) here and Dirichlet(alpha) in latent Dirichlet allocation,
@@ -148,7 +149,8 @@ class VRPLSA(TopicModel):
 
     See Also
     --------
-    sklearn.decomposition.LatentDirichletAllocation : Integrates over the shares.
+    TemperedLDA : Integrates over shares and topics.
+    sklearn.decomposition.LatentDirichletAllocation : Does so by mean field.
     sklearn.decomposition.NMF : With the Kullback-Leibler loss, the same likelihood
         without priors.
 
