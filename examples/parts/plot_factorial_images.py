@@ -29,9 +29,10 @@ X = codes @ parts + 0.15 * rng.normal(size=(2000, 16))
 ComponentsDisplay(X[:16], (4, 4), titles=[""] * 16).plot().figure_.suptitle("images")
 
 # %%
-# Three fits from the same start
-# ------------------------------
-# Noise variance, activation prior and prior variance of the components are learned.
+# Three fits
+# ----------
+# Noise variance, activation prior and prior variance of the components are learned. The
+# second and the third fit make two starts, that of the first and one that is tempered.
 
 fits = {
     "plain": FactorialMixture(8, tempering=None, max_iter=500, random_state=0),

@@ -3,8 +3,8 @@ GaussianDropoutClassifier: probabilities of a network that mean something
 =========================================================================
 
 A network that is trained to the end is sure of everything, also where it is wrong.
-:class:`~skvrem.GaussianDropoutClassifier` multiplies its inputs by noise while it
-learns, and averages over the noise when it predicts.
+:class:`~skvrem.GaussianDropoutClassifier` multiplies what its last layer sees by noise
+while it learns, and averages over the noise when it predicts.
 """
 
 # %%

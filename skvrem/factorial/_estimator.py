@@ -178,7 +178,8 @@ class FactorialMixture(
         divergence of the components from their prior; after :meth:`partial_fit` that
         of the batch, before the step.
     converged_ : bool
-        Whether less than `tol` was left to gain.
+        Whether less than `tol` was left to gain; ``stop_reason_`` and ``gap_left_`` say
+        why the fit ended, and what is left.
     n_iter_ : int
         Epochs of the best start; batches seen, on a stream.
     history_ : dict of ndarray

@@ -171,6 +171,8 @@ class SBMLogisticRegression(
     n_iter_ : ndarray of shape (1,)
         Epochs of the last fit, or batches of a stream; an array as in scikit-learn.
     converged_ : bool
+        By `tol`; ``stop_reason_`` and ``gap_left_`` say why the fit ended, and what is
+        left to gain.
     objective_ : float
         Log-likelihood less the penalty, in nats a row: what is maximised, as in
         ``history_["objective"]`` and unlike scikit-learn's loss, which is ``-C`` times

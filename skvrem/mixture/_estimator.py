@@ -149,6 +149,8 @@ class VRGaussianMixture(
         (n_features, n_features) if "tied", (n_components, n_features) if "diag",
         (n_components,) if "spherical".
     converged_ : bool
+        Whether less than `tol` was left to gain; ``stop_reason_`` and ``gap_left_`` say
+        why the fit ended, and what is left.
     n_iter_ : int
         Epochs of the best start.
     objective_, lower_bound_ : float

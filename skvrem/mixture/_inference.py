@@ -89,7 +89,7 @@ def number_features(features, names, d):
     """
     features = np.atleast_1d(np.asarray(features))
     if features.dtype.kind in "OUS":
-        unknown = [f for f in features if f not in names]
+        unknown = [f for f in features.tolist() if f not in names]
         if unknown:
             raise ValueError(
                 f"Unknown features {unknown}: the mixture was fitted on "

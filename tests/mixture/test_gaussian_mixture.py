@@ -458,7 +458,7 @@ def test_conditioning_by_name():
     by_name = mixture.condition(given=["b"], values=[[0.5]])
     by_number = mixture.condition(given=[1], values=[[0.5]])
     np.testing.assert_array_equal(by_name.mean, by_number.mean)
-    with pytest.raises(ValueError, match="Unknown features"):
+    with pytest.raises(ValueError, match=r"Unknown features \['e'\]: "):
         mixture.condition(given=["e"], values=[[0.5]])
 
 

@@ -135,7 +135,10 @@ class BayesianPPCA(
     objective_ : float
         The same bound, in nats, priors included.
     n_iter_ : int
+        Steps.
     converged_ : bool
+        By `tol`; ``stop_reason_`` and ``gap_left_`` say why the fit ended, and what is
+        left to gain.
     history_ : dict of ndarray
         passes, seconds, objective (the bound), step_size, temperature by step.
     n_samples_seen_ : int
