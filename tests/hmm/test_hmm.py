@@ -284,6 +284,16 @@ def test_priors_are_the_posterior_mode():
     np.testing.assert_allclose(fit_quietly(sure, rows).transmat_, 0.5, atol=1e-3)
 
 
+@pytest.mark.parametrize("prior", [1.0, 1.5, 3.0, [[9.0, 2.0], [1.0, 5.0]]], ids=str)
+def test_priors_leave_starting_values_as_they_are_given(prior):
+    start = [[0.9, 0.1], [0.25, 0.75]]
+    emission = Gaussian(mean_init=[[0.0], [1.0]], covariance_init=[[1.0], [1.0]])
+    transitions = Homogeneous(init=start, prior=prior)
+    model = VRHMM(2, emission=emission, transitions=transitions, max_iter=0)
+    X = np.random.default_rng(0).normal(size=(50, 1))
+    np.testing.assert_allclose(model.fit(X).transmat_, start, rtol=1e-12)
+
+
 def test_fixed_emission_parameters(jumps):
     X, ids, _ = jumps
     mean = [[0.0, 0.0], [4.0, np.nan], [np.nan, np.nan]]

@@ -279,9 +279,10 @@ class Homogeneous(Transitions):
 
     def start_counts(self, counts):
         """Return the starting values, from rough counts of transitions."""
-        shares, even = self._shares, np.full(counts.shape, 1.0 / len(counts))
-        counts = counts + 1.0 if self.init is None else np.asarray(self.init, float)
-        return shares.maximize(counts - shares.prior, even)
+        if self.init is not None:  # whatever the prior
+            return self._shares.complete(np.asarray(self.init, float))
+        even = np.full(counts.shape, 1.0 / len(counts))
+        return self._shares.maximize(counts + 1.0 - self._shares.prior, even)
 
     def maximize(self, counts, before, repair=True):
         """Return the transition matrix from sums of pairs of states."""
