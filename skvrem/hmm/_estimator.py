@@ -136,9 +136,9 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     batch_size : int or "auto", default="auto"
         Rows of a block, rounded to a multiple of 128 or more. "auto" is 4096 for
         "incremental" and "stochastic", and at least 8 blocks; for "svrg" and "saga"
-        single rows, else a thousandth of the rows: with families by their density or
-        of your own, priors, first states as in the long run, and rows of full
-        covariances that are missing in part.
+        single rows, of the families that strings name, `MixtureGaussian` and products
+        of these, else a thousandth of the rows: with priors, first states as in the
+        long run, and rows of full covariances that are missing in part, too.
     partial_e_step : bool, default=True
         "svrg" and "saga" renew the posteriors of the rows that they visit.
     inner_iter : int, default=1

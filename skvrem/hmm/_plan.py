@@ -164,11 +164,11 @@ def _make_sweeps(model, data, rng, *, batch_size, **options):
         return RowSweeps(model, data, of_rows, **options)
     if batch_size == 1:
         raise ValueError(
-            "batch_size=1 needs emissions that kernels of single rows know, which "
-            "those by their density and your own are not, rows of full covariances "
-            "that are not missing in part, no priors, and first states that do not "
-            "follow from the transitions: leave batch_size='auto', which visits blocks "
-            "of rows otherwise."
+            "batch_size=1 needs emissions that kernels of single rows know (those that "
+            "strings name, MixtureGaussian and products of these), rows of full "
+            "covariances that are not missing in part, no priors, and first states "
+            "that do not follow from the transitions: leave batch_size='auto', which "
+            "visits blocks of rows otherwise."
         )
     size = max(TILE_ROWS, rows // STEPS) if batch_size == "auto" else batch_size
     partition = RowBlockSource(data).blocks(max(1, round(rows / size)), rng)
