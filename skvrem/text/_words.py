@@ -261,7 +261,7 @@ def seed_prior(
         stream, the default has found better topics.
     base : float, default=0.1
         Pseudo-count of every other word in every topic: what the parameter would be
-        without seeds.
+        without seeds, 0.05 by default in TemperedLDA.
 
     Returns
     -------

@@ -297,6 +297,10 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             If X looks like weights, as TF-IDF: priors are counts.
         ConvergenceWarning
             If `tol` is positive and `max_iter` epochs were not enough.
+        CollapsedComponentWarning
+            If topics of TemperedLDA are the same after a `temperature` of one's own.
+        UserWarning
+            If `annealing_iter` is more than `max_iter`.
         """
         with all_or_nothing(self), solvers.checkpointed(self, X, sample_weight):
             self._fit(X, y, sample_weight)
