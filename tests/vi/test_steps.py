@@ -281,3 +281,15 @@ def test_one_seed_gives_the_same_bits():
     X, y = problem(3)
     a, b = (fit(X, y, solver="svrg", max_iter=5) for _ in range(2))
     np.testing.assert_array_equal(a.coef_, b.coef_)
+
+
+def test_steps_that_lead_beyond_floating_point_are_undone():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=40_000)
+    X = rng.normal(size=(len(y), 8)) + 4.0 * y[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = fit(X, y, solver="svrg", step_size=0.5, max_iter=3)
+    assert np.isfinite(model.elbo_)
+    assert np.isfinite(model.coef_).all()

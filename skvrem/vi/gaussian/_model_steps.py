@@ -9,6 +9,7 @@ import numpy as np
 from skvrem.utils._algebra import rescale
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi.gaussian import _kernels_steps
+from skvrem.vi.gaussian._guards import MOST_SCALE
 from skvrem.vi.gaussian._model import STEP_ROWS, Point, SteppedModel
 
 # What the kernels know them as.
@@ -104,7 +105,11 @@ class Work:
 
     def close(self):
         """Return the point that the epoch has led to."""
-        mean, log_scale = map(np.ascontiguousarray, (self.mean.T, self.log_scale.T))
+        # Steps that were too long may lead beyond floating point: that is undone, as
+        # the bound says. No posterior is wider than the widest prior, or lies further.
+        means = np.clip(self.mean, -MOST_SCALE, MOST_SCALE)
+        scales = np.minimum(self.log_scale, np.log(MOST_SCALE))
+        mean, log_scale = map(np.ascontiguousarray, (means.T, scales.T))
         q = self.point.parameters._replace(mean=mean, log_scale=log_scale)
         return Point(q, moments=AdamMoments(self.values, self.count, self.visits))
 
