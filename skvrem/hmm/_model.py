@@ -234,7 +234,8 @@ class HMMModel(Averaging):
         kept : dict
             What is the same for other clusters of these rows, which is filled.
         """
-        emission, every = self.emission, np.full(members.shape, 1.0 / len(members))
+        emission = self.emission
+        every = np.broadcast_to(1.0 / len(members), members.shape)
         moves = emission.follows and not emission.exact
         weight = SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None]
         packed = emission.blank()

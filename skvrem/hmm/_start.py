@@ -36,11 +36,12 @@ class Sample(NamedTuple):
     edges : ndarray of int
         Where among them a stretch begins that does not follow the one before.
     Z : ndarray
-        What is clustered to find a start.
+        What is clustered to find a start, standardised.
     known : ndarray of int, or None
         States that are known, -1 where not.
     windows : tuple of ndarray
-        Means of Z over windows, standardised, and how many rows a window has.
+        Means of Z over windows, standardised, and how many rows a window has; Z itself
+        where a window is a row.
     kept : dict
         What has been made of the rows, for the starts to come.
     """
@@ -60,13 +61,15 @@ def take_sample(model, data, rng):
     picked = np.concatenate([np.arange(a, b) for a, b in runs])
     edges = np.cumsum([0] + [b - a for a, b in runs])[:-1]
     known = None if rows.labels is None else rows.labels[picked]
-    Z = emission.start_columns(np.asarray(rows.X[picked], np.float64))
+    Z = _standard(emission.start_columns(np.asarray(rows.X[picked], np.float64)))
     most = len(Z) // (4 * emission.n_states_)
     window = max(1, min(emission.window, most)) if known is None else 1
     first = np.arange(0, len(Z), window)
     counts = np.diff(np.append(first, len(Z)))
-    windows = _standard(np.add.reduceat(Z, first, axis=0) / counts[:, None]), counts
-    return Sample(picked, edges, Z, known, windows, {})
+    means = Z
+    if window > 1:
+        means = _standard(np.add.reduceat(Z, first, axis=0) / counts[:, None])
+    return Sample(picked, edges, Z, known, (means, counts), {})
 
 
 def starting_parameters(model, data, method, rng, sample=None):
@@ -103,14 +106,14 @@ def starting_parameters(model, data, method, rng, sample=None):
         labels, _ = _lloyd(standard, n, method, known, rng)
         labels = np.repeat(labels, counts)
     if parts > 1 and known is None and method == "kmeans":
-        labels = _by_company(_standard(Z), inside, n, parts, rng)
+        labels = _by_company(Z, inside, n, parts, rng)
     if model.transitions.ordered and known is None:
         sequence = np.searchsorted(rows.bounds, picked, side="right") - 1
         place = picked - rows.bounds[sequence]
         labels = _ordered_clusters(labels, place / np.diff(rows.bounds)[sequence], n)
     inner = labels
     if parts > 1:
-        inner = _parts(_standard(Z), labels, n, parts, rng)
+        inner = _parts(Z, labels, n, parts, rng)
     members = (inner[:, None] == np.arange(n * parts)).astype(float)
     packed = model.fit_clusters(rows, picked, members, kept)
     packed = emission.given_start(packed)
@@ -157,7 +160,6 @@ def _in_segments(Z, edges, whole, phases, method, rng):
     """
     counts = np.diff(np.append(edges, len(Z)))
     segment = np.repeat(np.arange(len(edges)), counts)
-    Z = _standard(Z)
     mean = np.add.reduceat(Z, edges, axis=0) / counts[:, None]
     spread = np.add.reduceat(np.square(Z - mean[segment]), edges, axis=0)
     spread = np.sqrt(spread / counts[:, None])
@@ -201,8 +203,11 @@ def _parts(Z, labels, n, parts, rng):
 
 
 def _standard(Z):
-    scale = Z.std(axis=0)
-    return (Z - Z.mean(axis=0)) / np.where(scale > 0.0, scale, 1.0)
+    """Return columns of mean 0 and variance 1, in one copy of them."""
+    Z = Z - Z.mean(axis=0)
+    scale = np.sqrt(np.einsum("ij,ij->j", Z, Z) / len(Z))
+    Z /= np.where(scale > 0.0, scale, 1.0)
+    return Z
 
 
 def _lloyd(Z, n, method, known, rng):

@@ -79,9 +79,10 @@ def moves(model, point, data, rng):
 
 
 def _posteriors(joint, weight):
-    """Return w r, and what rows lose with each of their components; in place of l."""
+    """Return w r, and what rows lose with each of their components."""
     rows, best = np.arange(len(joint)), joint.argmax(axis=1)
-    joint = np.exp(joint - joint.max(axis=1, keepdims=True))
+    joint = joint - joint.max(axis=1, keepdims=True)
+    np.exp(joint, out=joint)
     # One minus the largest, without cancellation.
     joint[rows, best] = 0.0
     others = joint.sum(axis=1)
@@ -89,11 +90,11 @@ def _posteriors(joint, weight):
     joint /= (1.0 + others)[:, None]
     rest = 1.0 - joint
     rest[rows, best] = np.maximum(others, np.finfo(float).tiny) / (1.0 + others)
-    lost = -np.log(rest)
+    np.log(rest, out=rest)
     if weight.size:
         joint *= weight[:, None]
-        lost *= weight[:, None]
-    return joint, lost.sum(axis=0)
+        rest *= weight[:, None]
+    return joint, -rest.sum(axis=0)
 
 
 def _ranked(promise):

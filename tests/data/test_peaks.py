@@ -8,7 +8,13 @@ import pytest
 from skvrem import (
     VRHMM,
     VRPLSA,
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianPPCA,
+    BradleyTerry,
     FactorialMixture,
+    GaussianDropoutClassifier,
+    HierarchicalSoftmaxClassifier,
     SBMLogisticRegression,
     TemperedLDA,
     VRGaussianMixture,
@@ -22,6 +28,7 @@ deploy = pytest.importorskip("distributed.deploy")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::skvrem.exceptions.FewGroupsWarning"),
 ]
 #: Rows and chunks of 4 MB, of features and of words.
 N_CHUNKS, CHUNK_BYTES, N_FEATURES, N_WORDS = 6, 1 << 22, 8, 128
@@ -29,6 +36,25 @@ N_ROWS = CHUNK_BYTES // 8 // N_FEATURES
 #: Sequences of a hundred rows and the rest, which end where chunks do.
 LENGTHS = ([100] * (N_ROWS // 100) + [N_ROWS % 100]) * N_CHUNKS
 VISITING = "svrg", "saga", "incremental", "stochastic"
+SEED = {"max_iter": 3, "random_state": 0}
+#: As their users fit them, and what their rows are.
+DEFAULTS = {
+    "mixture": (VRGaussianMixture(3, **SEED), "long"),
+    "factorial": (FactorialMixture(3, **SEED), "points"),
+    "logistic": (SBMLogisticRegression(**SEED), "classes"),
+    "plsa": (VRPLSA(3, **SEED), "words"),
+    "lda": (TemperedLDA(3, **SEED), "words"),
+    "hmm": (VRHMM(3, **SEED), "sequences"),
+    "bayes": (BayesianLogisticRegression(**SEED), "classes"),
+    "bayes, svrg": (BayesianLogisticRegression(solver="svrg", **SEED), "classes"),
+    "regression": (BayesianGLMRegressor(), "numbers"),
+    "counts": (BayesianGLMRegressor("poisson"), "counts"),
+    "overdispersed": (BayesianGLMRegressor("negative-binomial"), "counts"),
+    "groups": (HierarchicalSoftmaxClassifier(max_iter=3), "groups"),
+    "dropout": (GaussianDropoutClassifier(**SEED), "classes"),
+    "ppca": (BayesianPPCA(2, random_state=0), "points"),
+    "skills": (BradleyTerry(), "pairs"),
+}
 
 
 def cases():
@@ -55,6 +81,8 @@ def cases():
                 yield pytest.param(topics, "words", **about)
         hmm = VRHMM(3, n_init=1, **how)
         yield pytest.param(hmm, "sequences", id=f"hmm, {solver}", marks=mark)
+    for name, (model, kind) in DEFAULTS.items():
+        yield pytest.param(model, kind, id=name, marks=pytest.mark.thorough)
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +103,31 @@ def given():
         n = CHUNK_BYTES // 8 // N_WORDS
         words = draw.poisson(0.2, size=(N_CHUNKS * n, N_WORDS), chunks=(n, -1))
         words = words.astype(float)
-        # A start clusters 20,000 rows, some copies of them, whatever the chunks.
-        sequences = X.rechunk((2 * N_ROWS, -1))
-        X, labels, sequences, words = client.persist([X, labels, sequences, words])
-        distributed.wait([X, labels, sequences, words])
+        pairs = draw.integers(50, size=(N_CHUNKS * N_ROWS, 2), chunks=(N_ROWS, -1))
+        pairs = pairs + np.array([0, 50])  # none against itself
+        # A race of starts runs on 50,000 rows here, whatever the chunks.
+        kept = X, labels, words, pairs, X.rechunk((2 * N_ROWS, -1))
+        X, labels, words, pairs, long = kept = client.persist(kept)
+        distributed.wait(kept)
+        groups = {"groups": da.arange(len(X), chunks=N_ROWS) % 20}
         yield {
-            "points": (X,),
-            "classes": (X, labels),
-            "sequences": (sequences,),
-            "words": (words,),
+            "points": ((X,), {}),
+            "long": ((long,), {}),
+            "classes": ((X, labels), {}),
+            "numbers": ((X, X @ np.arange(N_FEATURES)), {}),
+            "counts": ((X, labels), {}),
+            "groups": ((X, labels), groups),
+            "sequences": ((X,), {"lengths": LENGTHS}),
+            "words": ((words,), {}),
+            "pairs": ((pairs, (pairs.sum(axis=1) % 3 > 0).astype(float)), {}),
         }
+
+
+def numbers(values):
+    """How many numbers there are, in lists of lists."""
+    if isinstance(values, list | tuple):
+        return sum(map(numbers, values))
+    return np.size(values)
 
 
 def grown(work):
@@ -99,12 +142,10 @@ def grown(work):
 
 @pytest.mark.parametrize("model, kind", cases())
 def test_the_client_holds_no_more_than_a_chunk(model, kind, given):
-    X, *y = given[kind]
-    beside = {"lengths": LENGTHS} if kind == "sequences" else {}
-    model.fit(X, *y, **beside)  # imports, and kernels
-    n_numbers = sum(
-        np.size(value) for name, value in vars(model).items() if name.endswith("_")
-    )
+    (X, *y), beside = given[kind]
+    model.fit(X, *y, **beside).score(X, *y, **beside)  # imports, and kernels
+    fitted = [value for name, value in vars(model).items() if name.endswith("_")]
+    n_numbers = numbers(fitted)
     # Parameters, and statistics of as many numbers, and a chunk.
     most = 1.5 * 8 * (2 * n_numbers + np.prod(X.chunksize))
     ask = getattr(model, "predict", None) or model.transform

@@ -25,7 +25,7 @@ def compute(*tasks):
         If the cluster went away that was to run them.
     """
     try:
-        return dask.compute(*tasks)
+        answers = dask.compute(*tasks)
     except (CancelledError, OSError, RuntimeError, ValueError) as error:
         name, text = type(error).__name__, str(error)
         lost = isinstance(error, CancelledError) or "Cancelled" in name
@@ -38,6 +38,17 @@ def compute(*tasks):
             "ended. Connect to a cluster, load the array again and fit once more: a "
             "fit that writes a skvrem.Checkpoint goes on from there."
         ) from error
+    # For those who look for errors, a client keeps its last thousand messages: as many
+    # points of a model.
+    log = getattr(getattr(client(), "scheduler_comm", None), "recent_message_log", None)
+    if log is not None:
+        log.clear()
+    return answers
+
+
+def client():
+    """Return the client of a cluster that dask has for its scheduler, or None."""
+    return getattr(dask.base.get_scheduler(), "__self__", None)
 
 
 def delayed(function):
@@ -61,11 +72,11 @@ def lend(thing):
     made of it, to make that again. This it forgets with its last task, and with it how
     what tasks have left was made: where that is lost, it stays lost (`is_lost`).
     """
-    client = getattr(dask.base.get_scheduler(), "__self__", None)
-    if not hasattr(client, "scatter"):
+    cluster = client()
+    if not hasattr(cluster, "scatter"):
         return send(thing)
     try:
-        (future,) = client.scatter([thing], hash=False)
+        (future,) = cluster.scatter([thing], hash=False)
     except OSError:  # to a worker that has just died
         return send(thing)
     return Delayed(future.key, {future.key: future})

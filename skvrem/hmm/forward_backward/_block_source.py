@@ -230,34 +230,38 @@ class Picked:
 
     def forget(self):
         """Drop what is remembered."""
-        self.key = self.found = None
+        self.numbers = self.found = None
 
     def of(self, part, head=None):
         """Return rows, labels or inputs as what looks like an array."""
         return Column(self, part, head)
 
-    def fetch(self, rows):
-        """Return rows of any numbers, with labels and inputs."""
+    def fetch(self, rows, part):
+        """Return rows, labels or inputs of any numbers, of a stretch a view."""
+        rows = np.asarray(rows)
+        if self.numbers is None or not np.isin(rows, self.numbers).all():
+            self._remember(np.unique(rows))
+        at = np.searchsorted(self.numbers, rows)
+        if (np.diff(at) == 1).all():
+            at = slice(at[0], at[-1] + 1)
+        return self.found[part][at]
+
+    def _remember(self, numbers):
+        """Fetch rows of ascending numbers, with labels and inputs."""
         from skvrem.data import _dask
 
-        rows = np.asarray(rows)
-        if self.key is None or not np.array_equal(self.key, rows):
-            numbers, back = np.unique(rows, return_inverse=True)
-            source, edges = self.source, self.source.edges
-            cuts = np.searchsorted(numbers, edges)
-            tasks = [
-                _dask.call(_pick, source.prepared, numbers[a:b] - edges[i], *own)
-                for i, (a, b, *own) in enumerate(
-                    zip(cuts[:-1], cuts[1:], source.parts, source.beside, strict=True)
-                )
-                if a < b
-            ]
-            parts = zip(*_dask.compute(*tasks), strict=True)
-            self.found = [
-                None if own[0] is None else np.concatenate(own)[back] for own in parts
-            ]
-            self.key = rows.copy()
-        return self.found
+        source, edges = self.source, self.source.edges
+        cuts = np.searchsorted(numbers, edges)
+        tasks = [
+            _dask.call(_pick, source.prepared, numbers[a:b] - edges[i], *own)
+            for i, (a, b, *own) in enumerate(
+                zip(cuts[:-1], cuts[1:], source.parts, source.beside, strict=True)
+            )
+            if a < b
+        ]
+        parts = zip(*_dask.compute(*tasks), strict=True)
+        self.found = [None if own[0] is None else np.concatenate(own) for own in parts]
+        self.numbers = numbers
 
 
 class Column:
@@ -269,7 +273,7 @@ class Column:
     def __getitem__(self, rows):
         if isinstance(rows, slice):
             return self.head[rows]
-        return self.picked.fetch(rows)[self.part]
+        return self.picked.fetch(rows, self.part)
 
 
 class BlockTotal(NamedTuple):

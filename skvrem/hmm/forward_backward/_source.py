@@ -103,9 +103,7 @@ class SequenceRows:
 
     def features(self, selection, parameters=None):
         """Return the products of columns of some rows."""
-        return self._products(self.take(selection, parameters))
-
-    def _products(self, columns):
+        columns = self.take(selection, parameters)
         columns = np.hstack([columns, np.ones((len(columns), 1))])  # column -1
         return columns[:, self.first] * columns[:, self.second]
 
@@ -125,10 +123,10 @@ class SequenceRows:
         Weights are of shape (n_rows, n_states). Products of a few rows at a time: there
         may be many of them.
         """
-        columns = self.take(selection, parameters)
         total = np.zeros((weights.shape[1], len(self.first)))
-        for start, stop in row_chunks(0, len(columns), FEATURE_ROWS):
-            total += weights[start:stop].T @ self._products(columns[start:stop])
+        for start, stop in row_chunks(0, len(selection), FEATURE_ROWS):
+            products = self.features(selection[start:stop], parameters)
+            total += weights[start:stop].T @ products
         return total
 
     def mean_features(self, parameters=None):
