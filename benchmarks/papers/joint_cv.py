@@ -472,7 +472,7 @@ def pairs_task(task):
     file = read("tennis_jointcv")
     pairs = np.stack([file["winner"], file["loser"]], axis=1).astype(np.int64)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    model = BradleyTerry(posterior="meanfield").fit(pairs)
+    model = BradleyTerry(1.0, posterior="meanfield").fit(pairs)
     q = model.posterior_
     numbers = np.searchsorted(model.items_, pairs)
     mean, scale = q.mean[:, None], q.scale[:, None]

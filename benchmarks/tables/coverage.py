@@ -9,7 +9,8 @@ mean of a set for one observation. What is shown is how far the share is from 0.
 - Counts: negative binomial with the concentration 2, which is learnt.
 - Components: loadings N(0, 1), noise 0.7; those of the fit are turned as near to the
   true ones as they can, as no data tell turns apart.
-- Skills: N(0, 1), ties and home advantage, half of the matches on neutral ground.
+- Skills: N(0, 1), ties and home advantage, half of the matches on neutral ground; the
+  prior has their scale, or learns it, which no interval takes for uncertain.
 - Groups: three classes, ten rows a group, two features, independent or with a
   correlation of 0.8; means and logarithms of scales of the population are N(0, 1), as
   the prior has it; contrasts are differences of two classes' coefficients.
@@ -124,10 +125,16 @@ def components(run, n, d, k):
         yield row._replace(target=CLOSE if row.key == "loadings" else None)
 
 
-@group([("8", "60"), ("20", "600")])
-def skills(run, n_items, n):
+@group(
+    {
+        "8-60": (8, 60, 1.0),
+        "20-600": (20, 600, 1.0),
+        "8-60-learned": (8, 60, "learn"),
+        "20-600-learned": (20, 600, "learn"),
+    }
+)
+def skills(run, n_items, n, scale):
     """Bradley-Terry: differences of skills, and the advantage of being at home."""
-    n_items, n = int(n_items), int(n)
 
     def simulate(rng):
         skill, home = rng.normal(size=n_items), 0.4
@@ -138,7 +145,7 @@ def skills(run, n_items, n):
         odds = np.stack([np.exp(-u / 2), np.full(n, 0.5), np.exp(u / 2)])
         ends = np.cumsum(odds / odds.sum(axis=0), axis=0)
         y = 0.5 * (rng.uniform(size=n) > ends[:2]).sum(axis=0)
-        model = BradleyTerry(ties="davidson", home_advantage=True)
+        model = BradleyTerry(scale, ties="davidson", home_advantage=True)
         model.fit(np.stack([a, b, at_home], axis=1), y)
         items = model.items_
         first, second = np.triu_indices(len(items), 1)
@@ -151,7 +158,8 @@ def skills(run, n_items, n):
             "home advantage": inside(home, around(mean, sd)),
         }
 
-    yield from rows(run, f"{n} matches of {n_items}", simulate)
+    learned = ", learned scale" if scale == "learn" else ""
+    yield from rows(run, f"{n} matches of {n_items}{learned}", simulate)
 
 
 @group(

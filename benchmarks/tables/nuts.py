@@ -105,7 +105,7 @@ def skills(jnp):
     skill = rng.normal(size=12)
     won = skill[first] - skill[second] + rng.logistic(size=80) > 0.0
     X = np.column_stack([first, second])
-    model = BradleyTerry().fit(X, won.astype(float))
+    model = BradleyTerry(1.0).fit(X, won.astype(float))
     sign, scale = np.where(won, 1.0, -1.0), model.prior_scale
 
     def density(z):

@@ -13,7 +13,7 @@ but `reg_covar`, as of fewer rows than ten for a component and column, are left 
 
 Of PPCA and skills it is the log-loss of a third of the rows that fits have not seen:
 beside PCA with as many components, on data drawn and on the sets that scikit-learn
-brings, and beside choix with the same prior, on tournaments of few matches too.
+brings, and beside choix with the prior N(0, 1), on tournaments of few matches too.
 """
 
 import warnings
@@ -284,7 +284,7 @@ def skills(run):
     for spread, of in gaps.items():
         if of:
             yield Row(
-                f"skills of standard deviation {spread:g}, prior 1",
+                f"skills of standard deviation {spread:g}, choix with 1",
                 max(of),
                 "",
                 note=f"{len(of)} tournaments, median {-np.median(of):+.4f}",

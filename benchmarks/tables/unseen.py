@@ -1,13 +1,17 @@
 """What defaults cost on rows that no fit has seen, beside scikit-learn's.
 
 Problems are drawn by number, forty of a kind, and every model is a default behind a
-scaler, but for the prior of the logistic regression that is learned.
+scaler, but for the prior of the logistic regression that is learned. Skills are beside
+choix, eighty problems of each spread.
 
 - Networks: clusters of each class at corners of a cube, shells, moons or circles, 40 to
   1,000 rows, noise columns among them.
 - Regression, classification: linear predictors of 30 to 2,000 rows with 2 to 200
   columns, fewer rows than columns too, correlated or not, some or all of them without
   effect; noise from little to more than there is signal.
+- Skills: 5 to 100 players of one to thirty matches each on average, with anyone or with
+  their three next ones only; log-loss is expected, over pairs of all who have played.
+  The prior of choix with alpha=0.5 is N(0, 1), whose posterior's peak it finds.
 """
 
 import time
@@ -15,6 +19,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+from scipy.special import expit
 from sklearn.datasets import (
     make_circles,
     make_classification,
@@ -37,6 +42,7 @@ from benchmarks.harness import Row, group, quiet
 from skvrem import (
     BayesianGLMRegressor,
     BayesianLogisticRegression,
+    BradleyTerry,
     GaussianDropoutClassifier,
 )
 
@@ -172,3 +178,58 @@ def classification(run):
         ),
     }
     yield from compared(run, models, classes, of_classes)
+
+
+def tournament(number, spread):
+    """Return winners and losers, unseen pairs, and the chance of the first of these."""
+    rng = np.random.default_rng([29, number])
+    n = int(rng.choice([5, 10, 20, 50, 100]))
+    m, skill = int(n * rng.choice([0.5, 1.5, 5, 15])), spread * rng.normal(size=n)
+    first, reach = rng.integers(n, size=m), int(rng.choice([3, n - 1]))
+    pairs = np.stack([first, (first + rng.integers(1, reach + 1, m)) % n], axis=1)
+    lost = rng.logistic(size=m) > -np.diff(skill[pairs])[:, 0]
+    pairs[lost] = pairs[lost, ::-1]
+    new = rng.choice(np.unique(pairs), (2000, 2))
+    new = new[new[:, 0] != new[:, 1]]
+    return pairs, new, expit(-np.diff(skill[new])[:, 0])
+
+
+@group(["0.1", "0.3", "1", "3"])
+def skills(run, spread):
+    """Skills: log-loss above that of the true probabilities, nats a match."""
+    import choix
+
+    def ours(pairs, new, prior_scale):
+        return BradleyTerry(prior_scale).fit(pairs).predict_proba(new)[:, 1]
+
+    def theirs(pairs, new, fit, alpha):
+        found = fit(pairs.max() + 1, pairs.tolist(), alpha=alpha)
+        return expit(-np.diff(found[new])[:, 0])
+
+    models = {
+        "BradleyTerry": (ours, "learn"),
+        "BradleyTerry(1.0)": (ours, 1.0),
+        "choix, opt_pairwise, alpha=0.5": (theirs, choix.opt_pairwise, 0.5),
+        "choix, ilsr_pairwise, alpha=0.01": (theirs, choix.ilsr_pairwise, 0.01),
+    }
+    losses: dict[str, list] = {name: [] for name in models}
+    for number in range(run.size(2 * PROBLEMS, 4)):
+        pairs, new, p = tournament(number, float(spread))
+        for name, (model, *how) in models.items():
+            with quiet(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                q = np.clip(model(pairs, new, *how), 1e-12, 1.0 - 1e-12)
+            worse = p * np.log(p / q) + (1.0 - p) * np.log((1.0 - p) / (1.0 - q))
+            losses[name].append(float(worse.mean()))
+    for name, own in losses.items():
+        more = np.subtract(own, losses["BradleyTerry"])
+        error = more.std() / np.sqrt(len(more))
+        than = f"; {more.mean():+.4f} +- {error:.4f} more than by default"
+        yield Row(
+            f"spread {spread}: {name}",
+            float(np.mean(own)),
+            "",
+            note=f"{len(own)} problems{than * (name != 'BradleyTerry')}",
+            numbers={"losses": own},
+            key=name,
+        )

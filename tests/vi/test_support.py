@@ -129,7 +129,7 @@ def test_derived_derivatives_are_by_the_support():
 @pytest.mark.parametrize("solver", ["stochastic", "svrg", "saga", "batch"])
 @pytest.mark.parametrize("model_class", [WideSkills, ShortSkills])
 def test_the_same_answers(model_class, solver):
-    plain = BradleyTerry(posterior="meanfield").fit(skills_problem()[0])
+    plain = BradleyTerry(1.0, posterior="meanfield").fit(skills_problem()[0])
     model = fit(model_class, solver=solver, max_iter=15)
     q = plain.posterior_
     mean, std = (
@@ -261,5 +261,5 @@ def test_rows_that_depend_on_nothing():
             return super()._gather(indices, *sides)[self.support(indices)]
 
     found = VI(Some(pairs, d), solver="svrg", batch_size=1, max_iter=9, random_state=0)
-    plain = BradleyTerry(posterior="meanfield").fit(pairs[:30])
+    plain = BradleyTerry(1.0, posterior="meanfield").fit(pairs[:30])
     assert found.fit().elbo_ == pytest.approx(plain.elbo_, abs=0.3)

@@ -24,7 +24,7 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import check_options, check_parameters
+from skvrem.utils._validation import among, check_options, check_parameters
 from skvrem.vi.bradley_terry._input import (
     aggregate,
     count_groups,
@@ -33,6 +33,7 @@ from skvrem.vi.bradley_terry._input import (
     open_matches,
 )
 from skvrem.vi.bradley_terry._model import SkillModel, outcomes, quadrature_for
+from skvrem.vi.bradley_terry._scale import learned_scale, of_scale
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.gaussian._answers import tail_of
@@ -88,9 +89,11 @@ class BradleyTerry(
 
     Parameters
     ----------
-    prior_scale : float, default=1.0
-        Standard deviation of skills before any match, and of the advantage of
-        `home_advantage`.
+    prior_scale : float or "learn", default="learn"
+        Standard deviation of skills before any match. "learn": by the highest bound,
+        under a log-normal prior of its own (median 1, spread 1); in a stream by its
+        first batch. A number is that of the advantage of `home_advantage` too, which is
+        1 else.
     ties : {None, "davidson", "rao-kupper"}, default=None
         How matches without a winner, y = 0.5, come about. None: half a win for each
         side, and they are never predicted. "davidson" [2]_ and "rao-kupper" [3]_ give
@@ -113,7 +116,8 @@ class BradleyTerry(
     tol : float, default=1e-4
         Converged when less is left to gain, in nats of the bound ``elbo_``.
     warm_start : bool, default=False
-        Start from the last skills; items that were not there from the prior.
+        Start from the last skills; items that were not there from the prior. Of the
+        same matches a learned `prior_scale_` stays as it is.
     n_jobs : int or None, default=None
         Threads; None is all cores, and one inside a joblib or dask worker. Results do
         not depend on it.
@@ -126,6 +130,9 @@ class BradleyTerry(
     ----------
     items_ : ndarray of shape (n_items,)
         Labels of the items.
+    prior_scale_ : float
+        Standard deviation of skills before any match: given, or learned. Items that
+        were not in the fit have it.
     skill_, skill_std_ : ndarray of shape (n_items,)
         Posterior means and standard deviations of the skills, in the order of
         ``items_``. Skills sum to zero: only their differences bear on matches.
@@ -142,7 +149,8 @@ class BradleyTerry(
         Of the parameters before they are made to sum to zero: the advantage, where
         there is one, and the skills. ``mean``, ``scale``, ``sample``, ``logpdf``.
     elbo_ : float
-        Lower bound of the log evidence, in nats. A stream has none.
+        Lower bound of the log evidence, in nats, given `prior_scale_`. A stream has
+        none.
     objective_ : float
         The same bound, in nats, priors included; of a stream that of its last batch,
         given what came before.
@@ -182,14 +190,14 @@ class BradleyTerry(
     >>> model.items_
     array(['Ann', 'Bo', 'Cy'], dtype='<U3')
     >>> model.skill_.round(2), model.skill_std_.round(2)
-    (array([ 0.8 , -0.46, -0.34]), array([0.62, 0.56, 0.6 ]))
+    (array([ 0.94, -0.53, -0.4 ]), array([0.68, 0.61, 0.65]))
     >>> model.predict_proba([("Ann", "Cy")]).round(2)
-    array([[0.28, 0.72]])
+    array([[0.26, 0.74]])
     """
 
     def __init__(
         self,
-        prior_scale: float = 1.0,
+        prior_scale: float | Literal["learn"] = "learn",
         *,
         ties: Literal["davidson", "rao-kupper"] | None = None,
         home_advantage: bool = False,
@@ -270,8 +278,8 @@ class BradleyTerry(
     def partial_fit(self, X, y=None, sample_weight=None):
         """Update the skills with further matches, the posterior as their prior.
 
-        Items may be new. Skills do not change with time: matches of long ago count as
-        much as those of today.
+        Items may be new, with `prior_scale_` for their prior. Skills do not change with
+        time: matches of long ago count as much as those of today.
 
         Parameters
         ----------
@@ -311,14 +319,17 @@ class BradleyTerry(
         items, codes = self._number_items(labels, go_on)
         n_matches = np.bincount(codes.ravel(), np.repeat(weight, 2), items.size)
         offset = int(self.home_advantage)
+        learns = among(self.prior_scale, ("learn",))
         if go_on:
             n_matches[: self.n_matches_.size] += self.n_matches_
             n_more = items.size - self.items_.size
-            prior = self.posterior_.widened(n_more, self.prior_scale)
+            scale = self.prior_scale_ if learns else float(self.prior_scale)
+            prior, learns = self.posterior_.widened(n_more, scale), False
         else:
             self._warn_of_groups(count_groups(codes, items.size))
+            scale = 1.0 if learns else float(self.prior_scale)
             nothing = np.zeros(items.size + offset)
-            prior = MeanField(nothing, nothing + float(self.prior_scale))
+            prior = MeanField(nothing, nothing + scale)
         eta, tie_prior = self._tie_prior(won, weight, go_on)
         mean, warm = prior.mean, False
         if self.warm_start and not go_on:
@@ -337,20 +348,34 @@ class BradleyTerry(
                 "elbo_": float(objective),
                 "objective_": float(objective),
                 "_eta_precision": tie_prior[1],
+                "prior_scale_": scale,
             }
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(0, describe)
             runs = solvers.Runs(self.max_iter, began, rng=None, report=report)
+            given = self.ties, tie_prior, self.rank
+            last, known = None, ()
+            if warm:
+                model = SkillModel(matches, prior, kind, *given)
+                if learns:
+                    model = of_scale(model, self.prior_scale_)
+                last = self._last_point(model)
+                if learns and last is not None:  # of the same matches it is the same
+                    scale, learns = self.prior_scale_, False
             # Independent skills roughly, then what is asked for from there.
             stages = [("meanfield", ROUGH), (kind, self.tol)]
-            for name, tol in stages[kind == "meanfield" or warm :]:
-                model = SkillModel(
-                    matches, prior, name, self.ties, tie_prior, self.rank
-                )
-                last = self._last_point(model) if warm else None
-                point = model.start(mean, eta) if last is None else last
-                result = runs.go_on(model, solvers.Ascent(), point, passes=1.0, tol=tol)
+            for name, tol in stages[kind == "meanfield" or (warm and not learns) :]:
+                passes, point = 1.0, last
+                if last is None:
+                    model = SkillModel(matches, prior, name, *given)
+                    point = model.start(mean, eta)
+                if learns:
+                    scale, point, known, passes = learned_scale(model, point, known)
+                    model = of_scale(model, scale)
+                    point = model.adopt(point)
+                how = {"passes": passes, "tol": tol}
+                result = runs.go_on(model, solvers.Ascent(), point, **how)
                 mean, eta = result.point.posterior.mean, result.point.eta
                 if result.stopped:
                     break
@@ -360,7 +385,7 @@ class BradleyTerry(
         vars(self).update(
             describe(result.point, result.objective),
             **result.attributes(),
-            _rows=(matches, prior, (type(model.kind), result.point)),
+            _rows=(matches, model.prior, (type(model.kind), result.point)),
         )
         if tied:
             found = model.statistics(result.point, None, 1.0)
@@ -371,6 +396,11 @@ class BradleyTerry(
         state = super().__getstate__()
         state.pop("_rows", None)
         return state
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "posterior_" in state and "prior_scale_" not in state:
+            self.prior_scale_ = float(self._of_fit.prior_scale)  # none was learned
 
     def _number_items(self, labels, go_on):
         """Return all items, those known first, and the numbers (n, 2) of the labels."""
@@ -400,7 +430,10 @@ class BradleyTerry(
 
         A posterior alone does not say at which curvatures of the matches it is best.
         """
-        if "_rows" not in vars(self) or self._of_fit.ties != self.ties:
+        if "_rows" not in vars(self) or any(
+            getattr(self, name) != getattr(self._of_fit, name)
+            for name in ("ties", "prior_scale")
+        ):
             return None
         matches, prior, (kind, point) = self._rows
         same = kind is type(model.kind) and all(
@@ -627,7 +660,7 @@ class BradleyTerry(
         # Items that are known by the prior only, each with a skill of its own.
         unknown, number = np.unique(np.asarray(labels)[codes < 0], return_inverse=True)
         codes[codes < 0] = self.items_.size + number
-        more = self._of_fit.prior_scale * rng.standard_normal((n_samples, unknown.size))
+        more = self.prior_scale_ * rng.standard_normal((n_samples, unknown.size))
         p = self._outcomes_at(np.hstack([theta, more]), codes, home)
         return self._drawn(p, rng)
 
@@ -674,7 +707,7 @@ class BradleyTerry(
             values = np.column_stack([values, home])
         rows = np.repeat(np.arange(n), columns.shape[1])
         X = sparse.csr_array((values.ravel(), (rows, columns.ravel())), (n, q.n_dim))
-        variance = self._of_fit.prior_scale**2 * unknown.sum(axis=1)
+        variance = self.prior_scale_**2 * unknown.sum(axis=1)
         for start in range(0, n, CHUNK):
             some = slice(start, start + CHUNK)
             variance[some] += q.predictor_variance(X[some])

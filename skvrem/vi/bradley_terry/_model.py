@@ -19,6 +19,7 @@ and to the best covariance for the curvatures :math:`(1 - \rho) h_q + \rho h`, w
 step of size :math:`\rho`. A tie parameter has its part in the Newton step.
 """
 
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -282,18 +283,39 @@ class SkillModel(PlainModel):
 
     def __init__(self, matches, prior, kind, ties=None, tie_prior=(0.0, 0.0), rank=0):
         self.matches = matches
-        self.prior = prior
         self.kind = KINDS[kind](matches, prior, rank)
         self.ties = ties
         self.eta_mean, self.eta_precision = tie_prior
+        self._set_prior(prior)
+
+    @property
+    def n_others(self):
+        """Parameters before the skills: one where there is an advantage."""
+        return int(self.matches.home.size > 0)
+
+    def _set_prior(self, prior):
+        self.prior = prior
         #: Nodes and weights of the quadrature.
-        self.rule = hermite(np.sqrt(matches.variance(prior).max(initial=0.0)))
+        self.rule = hermite(np.sqrt(self.matches.variance(prior).max(initial=0.0)))
         self._directed = None, None, None
+
+    def changed(self, prior):
+        """Return the model with another prior."""
+        other = copy(self)
+        other.kind = type(self.kind)(self.matches, prior, self.kind.rank)
+        other._set_prior(prior)
+        return other
 
     def start(self, mean, eta):
         """Return the point with the curvature that the matches have at the mean."""
-        curvature = self._at(mean, eta).curvature
-        best, diagonal = self.kind.best(curvature)
+        return self._best(mean, eta, self._at(mean, eta).curvature)
+
+    def adopt(self, point):
+        """Return the point of a model of the same matches with another prior."""
+        return self._best(point.posterior.mean, *point[1:3], point.diagonal)
+
+    def _best(self, mean, eta, curvature, diagonal=None):
+        best, diagonal = self.kind.best(curvature, diagonal)
         variance = self.matches.variance(best)
         return Point(best.moved(mean), eta, curvature, variance, diagonal)
 
@@ -353,13 +375,10 @@ class SkillModel(PlainModel):
         moved = point.posterior.mean + step * way.step
         eta = point.eta + step * way.eta_step
         if step == 1.0:
-            best, curvature, variance = way.best, mean.curvature, way.variance
-            diagonal = way.diagonal
-        else:
-            curvature = point.curvature + step * (mean.curvature - point.curvature)
-            best, diagonal = self.kind.best(curvature, point.diagonal)
-            variance = self.matches.variance(best)
-        return Point(best.moved(moved), eta, curvature, variance, diagonal)
+            best, curvature = way.best.moved(moved), mean.curvature
+            return Point(best, eta, curvature, way.variance, way.diagonal)
+        curvature = point.curvature + step * (mean.curvature - point.curvature)
+        return self._best(moved, eta, curvature, point.diagonal)
 
     # Steps
 

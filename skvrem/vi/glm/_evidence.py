@@ -8,11 +8,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 
-from skvrem import schedules, solvers
 from skvrem.data import column_moments
 from skvrem.vi.gaussian._model import Full, GaussianModel, Point
 from skvrem.vi.gaussian._model_families import GaussianNoise
 from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._width import few_steps, most_likely_width
 
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
@@ -23,9 +23,6 @@ LEAST_NOISE = 1e-3
 TAU_STEP, LEAST_DF = 1e-2, 3.0
 # Widths of a prior, in its units, between which the best is looked for.
 WIDTHS = np.geomspace(1e-3, 1e3, 13)
-# Steps of the posterior of a width, what they leave to gain; by how much the logarithm
-# of the width may be off, and how far it may go.
-WIDTH_STEPS, WIDTH_TOL, WIDTH_CHANGE, MOST_WIDER = 5, 0.1, 0.1, 7.0
 
 
 def mean_square(data, targets):
@@ -195,11 +192,7 @@ def of_predictors(one, k):
 
 
 def width_of_prior(model, data, point, prior_of):
-    r"""Return how wide a prior is most likely, and where the posterior is then, about.
-
-    That is where the largest evidence lower bound of a width w, and the logarithm of
-    w's own prior, do not rise any more: with d coefficients of standardised features,
-    means m and deviations s, :math:`\sum (m^2 + s^2) / w^2 = d + \log w`.
+    """Return how wide a prior is most likely, and where the posterior is then, about.
 
     Parameters
     ----------
@@ -213,6 +206,7 @@ def width_of_prior(model, data, point, prior_of):
     Returns
     -------
     width : float
+        In units of standardised features.
     point : Point
     passes : float
         Made over the rows.
@@ -222,37 +216,15 @@ def width_of_prior(model, data, point, prior_of):
     def slope(log_width):
         nonlocal point, passes
         one = prior_of(np.exp(log_width))
-        result = solvers.run(
-            model.changed(prior=of_predictors(one, model.k)),
-            solvers.Ascent(),
-            data,
-            point,
-            max_iter=WIDTH_STEPS,
-            tol=WIDTH_TOL,
-            step_size=schedules.Constant(1.0),
-            temperature=schedules.Constant(1.0),
-            rng=None,
-        )
+        changed = model.changed(prior=of_predictors(one, model.k))
+        result = few_steps(changed, data, point)
         point, passes = result.point, passes + result.history[-1].passes
         q = point.parameters
         square = np.square(q.mean) + model.columns(q.covariance.diagonal())
         square /= np.square(one.scale)[:, None]
         features = square[: len(square) - model.intercept]
-        return float(features.sum()) - features.size - log_width
+        return float(features.sum()) - features.size
 
-    low, high, curvature = 0.0, 0.0, 1.0
-    below = above = slope(0.0)
-    while above * below > 0.0 and abs(high) < MOST_WIDER:
-        low, below, high = high, above, high + np.sign(above)
-        above = slope(high)
-    while above * below < 0.0 and abs(high - low) > WIDTH_CHANGE:
-        # The secant, away from the ends.
-        share = np.clip(below / (below - above), 0.1, 0.9)
-        middle = low + share * (high - low)
-        value = slope(middle)
-        if value * below > 0.0:
-            low, below = middle, value
-        else:
-            high, above = middle, value
-        curvature = (below - above) / (high - low)
-    return float(np.exp(high + deviation_of_mode(curvature))), point, passes
+    log_width, curvature = most_likely_width(slope)
+    width = float(np.exp(log_width + deviation_of_mode(curvature)))
+    return width, point, passes

@@ -1,0 +1,66 @@
+"""How wide a prior is most likely.
+
+Its width, in units, has a prior of its own: a log-normal one of median one and spread
+one. Where there is nothing to find a prior does not shrink to nothing, and where all
+can be told apart it does not widen without end.
+"""
+
+import numpy as np
+
+from skvrem import schedules, solvers
+
+# Steps of the posterior of a width, and what they leave to gain.
+WIDTH_STEPS, WIDTH_TOL = 5, 0.1
+# Rounds in which the logarithm of a width is found; the last step, the longest, and the
+# first at least; how far it may go.
+WIDTH_ROUNDS, WIDTH_CHANGE, LONGEST, FIRST, MOST_WIDER = 20, 0.05, 1.0, 0.2, 7.0
+
+
+def few_steps(model, data, point):
+    """Return the `Result` of a few steps, near the best posterior of a prior."""
+    return solvers.run(
+        model,
+        solvers.Ascent(),
+        data,
+        point,
+        max_iter=WIDTH_STEPS,
+        tol=WIDTH_TOL,
+        step_size=schedules.Constant(1.0),
+        temperature=schedules.Constant(1.0),
+        rng=None,
+    )
+
+
+def most_likely_width(slope, at=0.0, curvature=None):
+    r"""Return where the highest bound and the logarithm of the width's prior peak.
+
+    That is where their sum does not rise any more: with the means m and deviations s of
+    d coefficients in units, :math:`\sum (m^2 + s^2) / w^2 = d + \log w`. By secants.
+
+    Parameters
+    ----------
+    slope : callable
+        Returns the derivative of the highest bound by the logarithm of the width,
+        :math:`\sum (m^2 + s^2) / w^2 - d`, given that logarithm.
+    at, curvature : float
+        The first logarithm, and what is known of the curvature there.
+
+    Returns
+    -------
+    log_width, curvature : float
+        Of the most likely one.
+    """
+    low, high, last = -MOST_WIDER, MOST_WIDER, None
+    for _ in range(WIDTH_ROUNDS):
+        value = slope(at) - at
+        low, high = (low, at) if value < 0.0 else (at, high)
+        if last is not None:
+            curvature = max((last[1] - value) / (at - last[0]), 1.0)
+        least = 0.0 if curvature else FIRST
+        step = np.clip(abs(value) / (curvature or 1.0), least, LONGEST)
+        last, at = (at, value), at + float(np.copysign(step, value))
+        if not low <= at <= high:
+            at = 0.5 * (low + high)
+        if abs(at - last[0]) < WIDTH_CHANGE:
+            break
+    return at, curvature

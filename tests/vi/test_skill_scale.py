@@ -1,0 +1,218 @@
+"""BradleyTerry: the scale of skills that is learned from the matches."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from skvrem import BradleyTerry, solvers
+from skvrem.vi.bradley_terry._model import SkillModel
+from skvrem.vi.bradley_terry._scale import of_scale
+from skvrem.vi.gaussian._width import most_likely_width
+from tests.vi.test_bradley_terry import season
+
+
+def tour(sd, n_items=20, n=400, seed=0, nu=0.0):
+    """Matches of items whose skills have a standard deviation."""
+    rng = np.random.default_rng(seed)
+    skill = sd * rng.normal(size=n_items)
+    X = np.stack([rng.choice(n_items, 2, replace=False) for _ in range(n)])
+    y = (rng.logistic(size=n) < -np.diff(skill[X])[:, 0]).astype(float)
+    y[rng.uniform(size=n) < nu] = 0.5
+    return X, y
+
+
+def widened(loss, best, step=0.3):
+    """Add what the mean of a scale is above its peak, as far as matches tell."""
+    c = (loss(best + step) + loss(best - step) - 2.0 * loss(best)) / step**2
+    return best + 0.5 * (c - 1.0) / c**2
+
+
+@pytest.mark.parametrize("sd", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("ties", [None, "davidson", "rao-kupper"])
+@pytest.mark.parametrize("posterior", ["fullrank", "lowrank", "meanfield"])
+def test_the_scale_is_that_of_the_highest_bound(posterior, ties, sd):
+    X, y = tour(sd, nu=0.2 if ties else 0.0)
+    model = BradleyTerry(posterior=posterior, rank=19, ties=ties).fit(X, y)
+    fixed = clone(model)
+
+    def loss(log_scale):
+        fixed.set_params(prior_scale=float(np.exp(log_scale))).fit(X, y)
+        return 0.5 * log_scale**2 - fixed.elbo_
+
+    grid = np.linspace(-4.0, 3.0, 29)
+    start = grid[np.argmin([loss(x) for x in grid])]
+    best = minimize_scalar(loss, (start - 0.25, start), method="brent", tol=1e-4).x
+    assert np.log(model.prior_scale_) == pytest.approx(widened(loss, best), abs=0.04)
+    # All else is as if it had been given.
+    fixed.set_params(prior_scale=model.prior_scale_).fit(X, y)
+    np.testing.assert_allclose(fixed.skill_, model.skill_, atol=0.01)
+    np.testing.assert_allclose(fixed.skill_std_, model.skill_std_, rtol=0.01)
+    np.testing.assert_allclose(fixed.elbo_, model.elbo_, atol=2e-3)
+
+
+def test_the_advantage_keeps_its_prior():
+    X, y, _ = season(40, 800, home=0.6)
+    model = BradleyTerry(home_advantage=True, tol=1e-8).fit(X, y)
+    matches, prior, _ = model._rows
+    np.testing.assert_array_equal(prior.scale[1:], model.prior_scale_)
+    assert prior.scale[0] == 1.0 and model.prior_scale_ != 1.0
+    given = BradleyTerry(0.3, home_advantage=True).fit(X, y)
+    np.testing.assert_allclose(given._rows[1].scale, 0.3)
+
+    def loss(log_scale):
+        other = of_scale(SkillModel(matches, prior, "fullrank"), np.exp(log_scale))
+        runs = solvers.Runs(60, 0.0, tol=1e-8, rng=None)
+        point = other.start(prior.mean, 0.0)
+        return log_scale**2 / 2 - runs.go_on(other, solvers.Ascent(), point).objective
+
+    best = minimize_scalar(loss, (-0.5, 0.0), method="brent").x
+    assert np.log(model.prior_scale_) == pytest.approx(widened(loss, best), abs=0.02)
+
+
+@pytest.mark.parametrize("sd", [0.1, 3.0])
+def test_unseen_matches_are_predicted_better(sd):
+    gains = []
+    for seed in range(5):
+        X, y = tour(sd, n=600, seed=seed)
+        learned, fixed = (BradleyTerry(s).fit(X[:300], y[:300]) for s in ("learn", 1.0))
+        gains.append(learned.score(X[300:], y[300:]) - fixed.score(X[300:], y[300:]))
+    assert np.mean(gains) > 0.01
+
+
+def test_intervals_of_a_learned_scale_cover():
+    inside = {"learn": [], 1.0: []}
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        skill = 2.5 * rng.normal(size=15)
+        X = np.stack([rng.choice(15, 2, replace=False) for _ in range(300)])
+        y = rng.logistic(size=300) < -np.diff(skill[X])[:, 0]
+        a, b = np.triu_indices(15, 1)
+        for scale, of in inside.items():
+            model = BradleyTerry(scale).fit(X, y.astype(float))
+            _, lower, upper = model.difference_interval(a, b)
+            truth = skill[a] - skill[b]
+            of.append((lower < truth) & (truth < upper))
+    assert 0.9 < np.mean(inside["learn"]) < 0.97
+    assert np.mean(inside[1.0]) < 0.8
+
+
+EXTREMES = {
+    "a match": ([[0, 1]], None, 0.5, 2.0),
+    "one wins always": ([[0, 1]] * 100, None, 1.0, 20.0),
+    "nobody wins more often": ([[0, 1], [1, 0]] * 200, None, 0.05, 0.6),
+    "half a win each": ([[0, 1], [1, 2], [2, 0]] * 50, [0.5] * 150, 0.05, 0.6),
+    "an order": ([[i, j] for j in range(30) for i in range(j)], None, 3.0, 100.0),
+}
+
+
+@pytest.mark.parametrize("name", list(EXTREMES))
+@pytest.mark.parametrize("posterior", ["fullrank", "meanfield"])
+def test_the_scale_is_finite(name, posterior):
+    X, y, low, high = EXTREMES[name]
+    model = BradleyTerry(posterior=posterior).fit(X, y)
+    assert low < model.prior_scale_ < high
+    assert model.converged_ and np.isfinite(model.skill_std_).all()
+    assert np.isfinite(model.predict_log_proba([[0, 1], [0, 999]])).all()
+
+
+def test_groups_that_never_meet_have_one_scale():
+    X, y = tour(3.0)
+    with pytest.warns(UserWarning, match="2 groups"):
+        both = BradleyTerry().fit(np.vstack([X, X + 100]), np.append(y, y))
+    alone = BradleyTerry().fit(X, y)
+    # Twice as much is known of it: its own prior pulls half as much.
+    assert alone.prior_scale_ < both.prior_scale_ < 1.2 * alone.prior_scale_
+
+
+def test_weights_blocks_and_repeats_have_the_same_scale():
+    X, y = tour(2.0)
+    weight = np.random.default_rng(0).integers(3, size=len(X))
+    weighted = BradleyTerry(tol=1e-9).fit(X, y, weight)
+    repeated = np.repeat(X, weight, axis=0), np.repeat(y, weight)
+    same = [BradleyTerry(tol=1e-9, n_jobs=n).fit(*repeated) for n in (1, 2)]
+    assert same[0].prior_scale_ == same[1].prior_scale_
+    da = pytest.importorskip("dask.array")
+    blocks = [da.from_array(part, chunks=len(part) // 3) for part in (X, y, weight)]
+    blocks[0] = blocks[0].rechunk({1: 2})
+    for other in (*same, BradleyTerry(tol=1e-9).fit(*blocks)):
+        np.testing.assert_allclose(other.prior_scale_, weighted.prior_scale_, 1e-9)
+        np.testing.assert_allclose(other.skill_, weighted.skill_, atol=1e-9)
+
+
+def test_unknown_items_and_streams_have_the_learned_scale():
+    X, y = tour(3.0)
+    model = BradleyTerry().partial_fit(X[:200], y[:200])
+    first = BradleyTerry().fit(X[:200], y[:200])
+    assert model.prior_scale_ == first.prior_scale_ > 1.5
+    _, variance = model._differences(np.array([[-1, -1]]))
+    np.testing.assert_allclose(variance, 2.0 * first.prior_scale_**2)
+    more = np.vstack([X[200:], [[0, 50]]])
+    model = pickle.loads(pickle.dumps(model)).partial_fit(more, np.append(y[200:], 1.0))
+    assert model.prior_scale_ == first.prior_scale_
+    assert 1.5 < model.posterior_.scale[-1] < first.prior_scale_
+    model.set_params(prior_scale=0.2).partial_fit([[0, 51]], [1.0])
+    assert model.prior_scale_ == 0.2 and model.posterior_.scale[-1] < 0.2
+    assert BradleyTerry(0.7).fit(X, y).prior_scale_ == 0.7
+
+
+@pytest.mark.parametrize("ties", [None, "davidson"])
+def test_a_warm_start_keeps_the_scale_of_the_same_matches(ties):
+    X, y = tour(2.0, nu=0.1)
+    model = BradleyTerry(ties=ties, warm_start=True).fit(X, y)
+    scale, passes = model.prior_scale_, model.history_["passes"][-1]
+    model.fit(X, y)
+    assert model.prior_scale_ == scale and model.history_["passes"][-1] < passes / 2
+    # Others have their own; so have all where it was given before.
+    cold = BradleyTerry(ties=ties).fit(X[:150], y[:150])
+    model.fit(X[:150], y[:150])
+    assert model.prior_scale_ == pytest.approx(cold.prior_scale_, rel=0.02) != scale
+    model.set_params(prior_scale=5.0).fit(X, y)
+    assert model.prior_scale_ == 5.0
+    model.set_params(prior_scale="learn").fit(X, y)
+    assert model.prior_scale_ == pytest.approx(scale, rel=0.02)
+
+
+def test_learning_costs_a_few_passes():
+    for sd in (0.1, 1.0, 3.0):
+        X, y = tour(sd, 100, 1500)
+        learned, fixed = (
+            BradleyTerry(scale).fit(X, y).history_["passes"][-1]
+            for scale in ("learn", 1.0)
+        )
+        assert learned < 4.0 * fixed
+
+
+def test_a_search_has_it_among_numbers():
+    X, y = tour(3.0)
+    search = GridSearchCV(BradleyTerry(), {"prior_scale": [0.01, "learn"]}).fit(X, y)
+    assert search.best_params_ == {"prior_scale": "learn"}
+    assert clone(search.best_estimator_).prior_scale == "learn"
+
+
+@pytest.mark.parametrize("top", [-5.0, -2.0, 0.0, 0.01, 3.0, 6.0])
+@pytest.mark.parametrize("steepness", [0.0, 1.0, 1e4])
+def test_the_peak_is_found(top, steepness):
+    calls = []
+
+    def slope(at):
+        calls.append(at)
+        return steepness * np.tanh(top - at)
+
+    at, curvature = most_likely_width(slope)
+    grid = np.linspace(-7.0, 7.0, 140_001)
+    peak = grid[np.argmin(np.abs(slope(grid) - grid))]
+    assert at == pytest.approx(peak, abs=0.02) and len(calls) < 15
+    if curvature > 1.0:  # which spares what leads there
+        calls.clear()
+        again, _ = most_likely_width(slope, at, curvature)
+        assert again == pytest.approx(peak, abs=0.02) and len(calls) < 3
+
+
+def test_a_width_has_an_end():
+    for sign in (-1.0, 1.0):
+        at, _ = most_likely_width(lambda at, sign=sign: 1e6 * sign)
+        assert 6.9 < sign * at <= 7.0
