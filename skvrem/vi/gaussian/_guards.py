@@ -15,9 +15,8 @@ from skvrem.utils._validation import (
     check_magnitude,
     validate_data,
 )
+from skvrem.vi.gaussian._model_posterior import LEAST_SCALE, MOST_SCALE
 
-# Scales of priors whose squares, and squares of these, are floating-point numbers.
-LEAST_SCALE, MOST_SCALE = 1e-50, 1e50
 SCALES = {"least": LEAST_SCALE, "most": MOST_SCALE}
 # Standard deviations that a column may lie away from zero: beyond, its coefficient and
 # the intercept are told apart by the last digits of their products only.

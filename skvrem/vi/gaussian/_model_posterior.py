@@ -23,6 +23,8 @@ from scipy import sparse
 from scipy.linalg import block_diag, solve_triangular
 
 LOG_2PI = np.log(2.0 * np.pi)
+# Scales of priors whose squares, and squares of these, are floating-point numbers.
+LEAST_SCALE, MOST_SCALE = 1e-50, 1e50
 
 
 class _GaussianDensity:

@@ -9,8 +9,8 @@ import numpy as np
 from skvrem.utils._algebra import rescale
 from skvrem.utils._parallel import parallel_map, row_chunks
 from skvrem.vi.gaussian import _kernels_steps
-from skvrem.vi.gaussian._guards import MOST_SCALE
 from skvrem.vi.gaussian._model import STEP_ROWS, Point, SteppedModel
+from skvrem.vi.gaussian._model_posterior import MOST_SCALE
 
 # What the kernels know them as.
 CONTROLS = {
