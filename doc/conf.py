@@ -73,6 +73,8 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "show_signature": False,
+    # Tables that a script from elsewhere would sort.
+    "write_computation_times": False,
 }
 
 

@@ -76,15 +76,14 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
     family : {"gaussian", "poisson", "negative-binomial"}, default="gaussian"
         Real numbers with noise; counts whose logarithmic mean is linear; or such counts
         that vary more, by full passes only.
-    prior_scale : "learn", "auto", float or array-like of shape (n_features,), \
-            default="learn"
-        Standard deviation of the prior of the coefficients, whose mean is zero. "auto"
-        follows the units: 2.5 standard deviations of the targets, or 2.5 in the
-        logarithm of the mean of counts, for a standard deviation of the feature; both
-        are those of the rows, in a stream of its first batch. "learn" has, in the place
-        of 2.5, the width of the largest evidence (of "poisson", the highest bound),
-        under a log-normal prior of its own (median 1, spread 1), and a standard
-        deviation more. Of "negative-binomial", of more than 1,000 coefficients of
+    prior_scale : {"learn", "auto"}, float or array-like, default="learn"
+        Standard deviation of the prior of the coefficients, whose mean is zero, or one
+        for each feature, of shape (n_features,). "auto" follows the units: 2.5 standard
+        deviations of the targets, or 2.5 in the logarithm of the mean of counts, for a
+        standard deviation of the feature; both are those of the rows, in a stream of
+        its first batch. "learn" has, in the place of 2.5, the width of the largest
+        evidence (of "poisson", the highest bound), under a log-normal prior of its own
+        (median 1, spread 1), and a standard deviation more. Of "negative-binomial", of more than 1,000 coefficients of
         counts, in a stream and with groups it is "auto".
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
