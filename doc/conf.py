@@ -51,6 +51,21 @@ html_theme_options = {
     "show_prev_next": False,
     "show_toc_level": 2,
 }
+# Pages by themselves, which would have an empty list of sections beside them.
+html_sidebars = {
+    page: []
+    for page in (
+        "install",
+        "getting_started",
+        "choosing",
+        "coming_from",
+        "conventions",
+        "references",
+        "citing",
+        "contributing",
+        "changelog",
+    )
+}
 
 # The class template lists the members, so numpydoc does not.
 numpydoc_show_class_members = False
