@@ -91,9 +91,9 @@ class BradleyTerry(
     ----------
     prior_scale : float or "learn", default="learn"
         Standard deviation of skills before any match. "learn": by the highest bound,
-        under a log-normal prior of its own (median 1, spread 1); in a stream by its
-        first batch. A number is that of the advantage of `home_advantage` too, which is
-        1 else.
+        under a log-normal prior of its own (median 1, spread 1), for "lowrank" that of
+        "meanfield"; in a stream by its first batch. A number is that of the advantage
+        of `home_advantage` too, which is 1 else.
     ties : {None, "davidson", "rao-kupper"}, default=None
         How matches without a winner, y = 0.5, come about. None: half a win for each
         side, and they are never predicted. "davidson" [2]_ and "rao-kupper" [3]_ give
@@ -370,10 +370,10 @@ class BradleyTerry(
                 if last is None:
                     model = SkillModel(matches, prior, name, *given)
                     point = model.start(mean, eta)
-                if learns:
+                if learns and name != "lowrank":  # whose bound is a little rough
                     scale, point, known, passes = learned_scale(model, point, known)
                     model = of_scale(model, scale)
-                    point = model.adopt(point)
+                    point, prior = model.adopt(point), model.prior
                 how = {"passes": passes, "tol": tol}
                 result = runs.go_on(model, solvers.Ascent(), point, **how)
                 mean, eta = result.point.posterior.mean, result.point.eta
