@@ -69,7 +69,9 @@ def open_documents(X, weight, dtype, check):
         Raises what is wrong with a block.
     """
     look = partial(look_at, check)
-    if getattr(X, "dtype", None) in UNKNOWN_TO_SCIPY:
+    if hasattr(X, "to_dask_array"):
+        X = X.to_dask_array()
+    if X.dtype in UNKNOWN_TO_SCIPY:
         X = X.astype(np.float64)
     source, seen = open_remote(X, look, weight=weight, numbers=False)
     return DocumentBlocks(source, seen, dtype)

@@ -64,6 +64,14 @@ def test_counts_of_types_that_matrices_have_not(X, kind, dtype):
 
 
 @KINDS
+def test_counts_of_frames_that_are_written_as_text(X, kind):
+    frames = pytest.importorskip("dask.dataframe")
+    frame = pytest.importorskip("pandas").DataFrame(X.astype(int).astype(str))
+    here = MAKE[kind](max_iter=3).fit(X)
+    assert_same(here, MAKE[kind](max_iter=3).fit(frames.from_pandas(frame, 150)))
+
+
+@KINDS
 @pytest.mark.parametrize("blocks_of", ["sparse", "dense", "unknown"])
 def test_fits_are_those_of_memory(X, kind, blocks_of):
     here = MAKE[kind]().fit(X)
