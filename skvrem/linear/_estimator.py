@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
@@ -333,8 +333,7 @@ class SBMLogisticRegression(
             yield
         except FloatingPointError as error:
             if not sp.issparse(X) and not of_dask(X):
-                X = np.asarray(X)
-                assert_all_finite(X, input_name="X", estimator_name=type(self).__name__)
+                check_array(X, input_name="X", estimator=self)
             raise ValueError(
                 "The logits of some rows overflow: scale the columns of X."
             ) from error

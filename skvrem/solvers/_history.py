@@ -100,9 +100,9 @@ def joined(results):
 
 
 def as_history(epochs):
-    """Return the rows of a history as a dict of arrays."""
-    columns = zip(*epochs, strict=True) if epochs else [()] * len(Epoch._fields)
+    """Return the rows of a history, one at least, as a dict of arrays."""
+    columns = zip(Epoch._fields, zip(*epochs, strict=True), strict=True)
     return {
         name: np.asarray(column, dtype=str if name == "solver" else float)
-        for name, column in zip(Epoch._fields, columns, strict=True)
+        for name, column in columns
     }

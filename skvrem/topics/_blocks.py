@@ -71,9 +71,8 @@ def open_documents(X, weight, dtype, check):
     look = partial(look_at, check)
     if hasattr(X, "to_dask_array"):
         X = X.to_dask_array()
-    if X.dtype in UNKNOWN_TO_SCIPY:
-        X = X.astype(np.float64)
-    source, seen = open_remote(X, look, weight=weight, numbers=False)
+    numbers = X.dtype in UNKNOWN_TO_SCIPY
+    source, seen = open_remote(X, look, weight=weight, numbers=numbers)
     return DocumentBlocks(source, seen, dtype)
 
 

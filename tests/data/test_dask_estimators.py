@@ -301,6 +301,21 @@ def test_frames_keep_their_names(case, fitted):
         getattr(there, case.answers[0])(lazy[names[::-1]])
 
 
+@pytest.mark.parametrize("dtype", ["Int64", "Float64", "boolean"])
+def test_frames_that_miss_values_as_only_frames_do(dtype):
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(RNG.integers(2, size=(N, 2)), columns=["a", "b"])
+    frame = frame.astype(dtype)
+    frame.loc[3, "a"] = pd.NA
+    lazy = dd.from_pandas(frame, npartitions=3)
+    mixture = VRGaussianMixture(1, covariance_type="diag", random_state=0)
+    here = clone(mixture).fit(frame).means_
+    np.testing.assert_allclose(clone(mixture).fit(lazy).means_, here, rtol=1e-9)
+    for rows in (frame, lazy):
+        with pytest.raises(ValueError, match="contains NaN"):
+            SBMLogisticRegression().fit(rows, Y)
+
+
 @every
 def test_a_lazily_loaded_array_is_read_block_by_block(case):
     alive = []

@@ -56,6 +56,22 @@ def test_pairs_come_by_what_they_promise():
     assert max(np.bincount(merged)) == _moves.MERGES and len(merged) == 5
 
 
+def test_a_component_owns_rows_whatever_all_weigh():
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    found = []
+    for each in (1.0, 64.0):
+        weight = np.full(len(X), each)
+        model, point, data = start(X, [[-0.5, 0.0], [0.5, 0.0]], "full", weight)
+        joint = model.log_joint(point.parameters, data.batch(0, len(X)), np.float64)
+        owned, _ = _moves._posteriors(joint, data.weight)
+        rng = np.random.default_rng(1)
+        found.append(_moves._split(model, point, data, 0, owned, joint[:, 0], rng))
+    one, other = found
+    assert np.isfinite(one.gain)
+    np.testing.assert_allclose(one.gain, other.gain, rtol=1e-6)
+    np.testing.assert_allclose(one.parameters.means, other.parameters.means, rtol=1e-6)
+
+
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)

@@ -1,5 +1,6 @@
 """Containers of dask as blocks of whole rows, and what belongs to the rows of each."""
 
+import sys
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -118,9 +119,26 @@ def blocks_of(column, X):
 
 
 def floats(X):
+    """Return an array of numbers that kernels take.
+
+    Raises
+    ------
+    ValueError
+        If they are none.
+    """
     if X.dtype.kind not in "fiubO":
         raise ValueError(f"X must be numeric, got dtype {X.dtype}.")
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    if X.dtype in (np.float32, np.float64):
+        return X
+    return X.map_blocks(_as_floats, dtype=np.float64)
+
+
+def _as_floats(block):
+    """Return numbers of a block, NaN for what frames have for missing ones."""
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and block.dtype == object:
+        block = np.where(pandas.isna(block), np.nan, block)
+    return block.astype(np.float64)
 
 
 def rowwise(columns, n_blocks):
