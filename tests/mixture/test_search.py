@@ -57,11 +57,11 @@ def test_pairs_come_by_what_they_promise():
 
 
 def test_a_component_owns_rows_whatever_all_weigh():
-    X = np.random.default_rng(0).normal(size=(400, 2))
+    X = np.random.default_rng(0).normal(scale=3.0, size=(400, 2))
     found = []
     for each in (1.0, 64.0):
         weight = np.full(len(X), each)
-        model, point, data = start(X, [[-0.5, 0.0], [0.5, 0.0]], "full", weight)
+        model, point, data = start(X, [[-1.0, 0.0], [1.0, 0.0]], "full", weight)
         joint = model.log_joint(point.parameters, data.batch(0, len(X)), np.float64)
         owned, _ = _moves._posteriors(joint, data.weight)
         rng = np.random.default_rng(1)
