@@ -26,6 +26,7 @@ from skvrem import (
     VRGaussianMixture,
 )
 from skvrem.data import is_dask
+from tests.kills import repaired
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -765,7 +766,7 @@ class killing:
 
     def __exit__(self, *error):
         self.partition.sum = self.sum
-        self.client.wait_for_workers(2, timeout=60)
+        repaired(self.client.cluster, self.client)
         assert self.passes > 2
 
 
