@@ -500,7 +500,7 @@ def groups_task(task):
     """Return the hierarchical model of simulated ratings at its posterior."""
     X, user, y = simulated_ratings()
     model = HierarchicalSoftmaxClassifier(
-        fit_intercept=False, posterior="meanfield", tol=1.0
+        prior_scale=1.0, fit_intercept=False, posterior="meanfield", tol=1.0
     )
     model.fit(X, y, groups=user)
     group = np.searchsorted(model.groups_, user)

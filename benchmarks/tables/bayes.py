@@ -376,7 +376,7 @@ def groups(run, n_groups, each, d):
     found = {}
     for posterior in ("nested", "meanfield"):
         model = HierarchicalSoftmaxClassifier(
-            posterior=posterior, fit_intercept=False, n_jobs=1
+            prior_scale=1.0, posterior=posterior, fit_intercept=False, n_jobs=1
         )
         seconds = []
         with quiet():

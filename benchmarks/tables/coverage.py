@@ -187,7 +187,9 @@ def groups(run, n_groups, correlation, how):
         z = np.einsum("nj,nkj->nk", X, Z[group])
         y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
         posterior = "meanfield" if how == "meanfield" else "nested"
-        model = HierarchicalSoftmaxClassifier(fit_intercept=False, posterior=posterior)
+        model = HierarchicalSoftmaxClassifier(
+            prior_scale=1.0, fit_intercept=False, posterior=posterior
+        )
         if how == "stream":
             for batch in np.array_split(rng.permutation(len(X)), 5):
                 model.partial_fit(X[batch], y[batch], np.arange(k), groups=group[batch])

@@ -132,7 +132,8 @@ def groups(jnp):
     X = rng.normal(size=(240, d))
     eta = np.einsum("nj,nkj->nk", X, Z[place])
     y = (eta + rng.gumbel(size=eta.shape)).argmax(axis=1)
-    model = HierarchicalSoftmaxClassifier(fit_intercept=False).fit(X, y, groups=place)
+    model = HierarchicalSoftmaxClassifier(prior_scale=1.0, fit_intercept=False)
+    model.fit(X, y, groups=place)
 
     def parts(z):
         mean, log_tau = z[..., :6], z[..., 6:12]

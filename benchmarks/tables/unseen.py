@@ -12,6 +12,10 @@ choix, eighty problems of each spread.
 - Skills: 5 to 100 players of one to thirty matches each on average, with anyone or with
   their three next ones only; log-loss is expected, over pairs of all who have played.
   The prior of choix with alpha=0.5 is N(0, 1), whose posterior's peak it finds.
+- Groups: 3 classes, 20 groups of ten to a hundred rows with 5, 30 or 100 columns, whose
+  coefficients differ by half as much as they lie from zero; chance is 1.10. Features
+  have deviations from .1 to 1,000 where they are said to have units. Pooled is one
+  regression of all rows, by group one with columns for the differences of every group.
 """
 
 import time
@@ -44,6 +48,7 @@ from skvrem import (
     BayesianLogisticRegression,
     BradleyTerry,
     GaussianDropoutClassifier,
+    HierarchicalSoftmaxClassifier,
 )
 
 UNSEEN, PROBLEMS = 4000, 40
@@ -231,5 +236,78 @@ def skills(run, spread):
             "",
             note=f"{len(own)} problems{than * (name != 'BradleyTerry')}",
             numbers={"losses": own},
+            key=name,
+        )
+
+
+#: Columns, rows of a group, size of the signal, and whether features have units.
+GROUPED = {
+    "5 columns": (5, 60, 2.0, False),
+    "5 columns, few rows": (5, 10, 2.0, False),
+    "5 columns with units": (5, 10, 2.0, True),
+    "30 columns": (30, 60, 3.0, False),
+    "30 columns, little signal": (30, 60, 0.3, False),
+    "100 columns, few rows": (100, 10, 1.0, False),
+    "100 columns": (100, 100, 2.0, False),
+}
+
+
+def of_groups(number, d, each, size, units, n_groups=20):
+    """Return rows, classes and groups to learn from, and unseen ones."""
+    rng = np.random.default_rng([31, number, d, each])
+    mean, away = rng.normal(size=(2, n_groups, d + 1, 3)) * size / np.sqrt(d)
+    coefficients = mean[:1] + 0.5 * away
+    n = n_groups * each
+    X, group = rng.normal(size=(n + UNSEEN, d)), np.arange(n + UNSEEN) % n_groups
+    z = np.einsum("nj,njk->nk", X, coefficients[group, :d]) + coefficients[group, d]
+    y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    if units:
+        X = X * 10.0 ** rng.uniform(-1.0, 3.0, d)
+    return (X[:n], y[:n], group[:n]), (X[n:], y[n:], group[n:])
+
+
+def beside_groups(X, group):
+    """Return rows with the differences of every group as columns."""
+    own = np.eye(group.max() + 1)[group]
+    products = own[:, :, None] * X[:, None]
+    return np.column_stack([X, own, products.reshape(len(X), -1)])
+
+
+@group(list(GROUPED))
+def groups(run, kind):
+    """Coefficients by group: log-loss, nats a row; sklearn's behind a scaler."""
+
+    def ours(seen, new, prior_scale):
+        model = HierarchicalSoftmaxClassifier(prior_scale=prior_scale)
+        X, y, groups = seen
+        return model.fit(X, y, groups=groups).predict_proba(new[0], groups=new[2])
+
+    def theirs(seen, new, columns):
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        X, X_new = (columns(rows, groups) for rows, _, groups in (seen, new))
+        return model.fit(X, seen[1]).predict_proba(X_new)
+
+    models = {
+        "HierarchicalSoftmaxClassifier": (ours, "learn"),
+        "HierarchicalSoftmaxClassifier(prior_scale=1)": (ours, 1.0),
+        "LogisticRegression, pooled": (theirs, lambda X, groups: X),
+        "LogisticRegression, by group": (theirs, beside_groups),
+    }
+    problems = [of_groups(number, *GROUPED[kind]) for number in range(run.size(2, 1))]
+    for name, (model, how) in models.items():
+        losses, seconds = [], []
+        for seen, new in problems:
+            with quiet(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                began = time.perf_counter()
+                p = model(seen, new, how)
+            seconds.append(time.perf_counter() - began)
+            losses.append(log_loss(new[1], p))
+        yield Row(
+            f"{kind}: {name}",
+            float(np.mean(losses)),
+            "",
+            note=f"{len(losses)} problems; fit and answers {np.median(seconds):.2f} s",
+            numbers={"losses": losses, "seconds": seconds},
             key=name,
         )

@@ -132,6 +132,10 @@ class MemoryPartition:
         parts = iter(self.map(function))
         return reduce(accumulate, parts, dense(next(parts), copy=False))
 
+    def reduce(self, function, merge):
+        """Return what ``merge(a, b)`` makes of ``function(batch)``, in order."""
+        return reduce(merge, self.map(function))
+
     def shuffled(self, rng):
         """Yield every batch once, in random order."""
         for block in rng.permutation(len(self.batches)):

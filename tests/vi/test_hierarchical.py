@@ -165,6 +165,7 @@ def test_one_group_with_a_known_scale_is_a_mean_field(monkeypatch):
     monkeypatch.setattr(_model_families, "MOST_REFINED", 0)  # the same nodes for both
     X, y, _, _ = rows(150, 1)
     one = HierarchicalSoftmaxClassifier(
+        prior_scale=1.0,
         intercept_prior_scale=1.0,
         population_scale_spread=1e-5,
         posterior="meanfield",
@@ -337,13 +338,20 @@ def test_float32_and_pickle():
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS)
-def test_warm_start_is_near_the_end(posterior):
+@pytest.mark.parametrize("scale", ["learn", 1.0])
+def test_warm_start_is_near_the_end(posterior, scale):
     X, y, group, _ = rows()
-    model = HierarchicalSoftmaxClassifier(posterior=posterior, warm_start=True)
+    model = HierarchicalSoftmaxClassifier(
+        prior_scale=scale, posterior=posterior, warm_start=True
+    )
     model.fit(X, y, group)
-    cold, objective = model.n_iter_, model.objective_
+    cold, passes = model.n_iter_, model.history_["passes"][-1]
+    objective = model.objective_
     model.fit(X, y, group)
-    assert model.n_iter_ <= cold // 3
+    if scale == "learn":  # most steps were those of other widths
+        assert model.history_["passes"][-1] <= passes // 2
+    else:
+        assert model.n_iter_ <= cold // 3
     assert model.objective_ == pytest.approx(objective, abs=0.1)
     model.fit(X, y, group + 1)  # one group less, and a new one
     assert model.converged_
@@ -364,7 +372,7 @@ def test_without_intercept_the_intercepts_are_zero():
 def test_a_constant_column_is_left_to_the_prior():
     X, y, group, _ = rows(200, 4)
     X = np.column_stack([X, np.zeros(len(X))])
-    model = HierarchicalSoftmaxClassifier(tol=1e-6).fit(X, y, group)
+    model = HierarchicalSoftmaxClassifier(prior_scale=1.0, tol=1e-6).fit(X, y, group)
     assert abs(model.group_coef_[:, :, 2]).max() < 1e-3
     np.testing.assert_allclose(model.population_mean_std_[:, 2], 1.0, rtol=0.01)
 
@@ -391,7 +399,10 @@ def test_quadrature_is_refined_until_it_errs_little(monkeypatch):
 
     def fitted():
         model = HierarchicalSoftmaxClassifier(
-            population_scale=3.0, intercept_prior_scale=10.0, posterior="meanfield"
+            prior_scale=1.0,
+            population_scale=3.0,
+            intercept_prior_scale=10.0,
+            posterior="meanfield",
         )
         return model.fit(X, y, group)
 
@@ -419,7 +430,8 @@ def test_quadrature_is_refined_until_it_errs_little(monkeypatch):
 def test_out_of_steps_warns_with_what_is_left():
     X, y, group, _ = rows()
     with pytest.warns(ConvergenceWarning, match="nats are left to gain"):
-        model = HierarchicalSoftmaxClassifier(max_iter=2).fit(X, y, group)
+        model = HierarchicalSoftmaxClassifier(prior_scale=1.0, max_iter=2)
+        model.fit(X, y, group)
     assert not model.converged_ and model.n_iter_ == 2
 
 
@@ -454,6 +466,8 @@ def test_bad_input_is_explained_and_leaves_no_trace(state):
     [
         ({"prior_scale": 0.0}, "prior_scale"),
         ({"prior_scale": [1.0, 1.0, 1.0]}, "2 features"),
+        ({"prior_scale": "auto"}, "must be 'learn', a positive"),
+        ({"population_scale": "learn"}, "population_scale"),
         ({"population_scale": -1.0}, "population_scale"),
         ({"population_scale_spread": 0.0}, "population_scale_spread"),
         ({"groups": np.arange(100)}, "name or number of a column"),
@@ -527,7 +541,9 @@ def test_rows_without_weight_change_nothing(posterior, far, nats):
     But for the square of what leads from modes to means, which stands for skewness.
     """
     X, y, group = stream_rows()
-    model = HierarchicalSoftmaxClassifier(posterior=posterior, tol=1e-6)
+    model = HierarchicalSoftmaxClassifier(
+        prior_scale=1.0, posterior=posterior, tol=1e-6
+    )
     model.fit(X, y, groups=group)
     before, objective = model.group_coef_, model.objective_
     std, scale = model.group_coef_std_, model.population_scale_

@@ -200,7 +200,8 @@ def rows(rng, n_groups, n=10, k=3, d=2):
 
 def fitted(n_groups, seed=0, **params):
     X, y, group, *truth = rows(np.random.default_rng(seed), n_groups)
-    params = {"fit_intercept": False, "posterior": "nested", **params}
+    given = {"prior_scale": 1.0, "fit_intercept": False, "posterior": "nested"}
+    params = given | params
     model = HierarchicalSoftmaxClassifier(**params)
     return model.fit(X, y, groups=group), X, group, truth
 
@@ -318,7 +319,7 @@ def test_what_is_large_keeps_independent_coefficients():
 def test_features_far_from_the_priors_scale():
     X, y, group, *_ = rows(np.random.default_rng(0), 8)
     far = X * [1.0, 1e4]
-    model = HierarchicalSoftmaxClassifier()
+    model = HierarchicalSoftmaxClassifier(prior_scale=1.0)
     assert model.fit(far, y, groups=group).posterior_kind_ == "meanfield"
     assert np.isfinite(model.group_coef_).all()
     model.set_params(posterior="nested")

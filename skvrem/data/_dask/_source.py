@@ -157,6 +157,19 @@ class DaskSource:
         facts = [one[0] for one in found]
         return DaskSource(self.parts, columns, facts, self.n_features, self.dtype)
 
+    def with_rows(self, function):
+        """Return the source with other rows, made anew where a pass needs a block.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(rows)`` returns as many of as many features, of the same type.
+        """
+        make = send(function)
+        rows = [delayed(apply)(make, part) for part in self.parts]
+        about = self.columns, self.facts, self.n_features, self.dtype
+        return DaskSource(rows, *about)
+
     def chunks(self):
         """All units, a block at a time."""
         sizes = [one.n_rows for one in self.facts]

@@ -16,14 +16,14 @@ WIDTH_STEPS, WIDTH_TOL = 5, 0.1
 WIDTH_ROUNDS, WIDTH_CHANGE, LONGEST, FIRST, MOST_WIDER = 20, 0.05, 1.0, 0.2, 7.0
 
 
-def few_steps(model, data, point):
+def few_steps(model, data, point, solver=None, max_iter=WIDTH_STEPS):
     """Return the `Result` of a few steps, near the best posterior of a prior."""
     return solvers.run(
         model,
-        solvers.Ascent(),
+        solver or solvers.Ascent(),
         data,
         point,
-        max_iter=WIDTH_STEPS,
+        max_iter=max_iter,
         tol=WIDTH_TOL,
         step_size=schedules.Constant(1.0),
         temperature=schedules.Constant(1.0),

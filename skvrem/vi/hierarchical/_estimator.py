@@ -25,7 +25,12 @@ from skvrem.utils._reports import (
     warn_not_converged,
     with_callbacks,
 )
-from skvrem.utils._validation import as_generator, check_parameters, check_weight
+from skvrem.utils._validation import (
+    among,
+    as_generator,
+    check_parameters,
+    check_weight,
+)
 from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.gaussian._answers import (
     PredictsByGroup,
@@ -56,19 +61,22 @@ from skvrem.vi.gaussian.nested._input import (
     wide_groups,
     widest,
 )
-from skvrem.vi.hierarchical._input import GroupedBlocks, GroupedRows
+from skvrem.vi.hierarchical._input import GroupedBlocks, GroupedRows, Units
 from skvrem.vi.hierarchical._model import (
     GroupSums,
     HierarchicalModel,
     HierarchicalPrior,
     Past,
 )
+from skvrem.vi.hierarchical._width import learned_width
 
 # Where "auto" is "nested": coefficients of a group, and numbers in their matrices.
 MOST_COEFFICIENTS, MOST_NUMBERS = 100, 4_000_000
 # Of features, to be squared beside priors of scales near one: with more, a shift of all
 # classes' coefficients, which only the prior knows, drowns the rest in floating point.
 MOST_SPREAD = 500.0
+# What `prior_scale` may be but numbers.
+LEARN = ("learn",)
 # What is known of the evidence of all rows.
 EVIDENCE = "log_marginal_likelihood_", "elbo_"
 # Draws of the predictors for method="mc".
@@ -99,19 +107,26 @@ class HierarchicalSoftmaxClassifier(
         then. None: ids come with the keyword ``groups`` of the methods; without one
         all rows are of one group. Cross-validation cuts a column as it should; the
         keyword needs scikit-learn's metadata routing.
-    prior_scale : float or array-like of shape (n_features,), default=1.0
+    prior_scale : "learn", float or array-like of shape (n_features,), default="learn"
         Standard deviation of the prior of the population's means, which is zero on
-        average. It does not cover the intercept.
+        average. It does not cover the intercept. "learn": one over the standard
+        deviation of the feature, times the factor of the highest evidence (or bound),
+        which has a log-normal prior of median and spread 1. Units and zeros of features
+        do not matter then: intercepts have their priors at the features' means. A
+        stream keeps what its first batch has said.
     fit_intercept : bool, default=True
         Add an intercept to the logits, by group as well.
     intercept_prior_scale : float or "auto", default="auto"
-        The same of the intercept. "auto" is 1, and the standard deviation of the
-        logarithms of the frequencies of classes more. A wider one leaves a group that
-        has not been seen without a mean where there are one or two groups: by any
+        The same of the intercept, where features have their means if `prior_scale` is
+        "learn", else where they are zero. "auto" is 1, and the standard deviation of
+        the logarithms of the frequencies of classes more. A wider one leaves a group
+        that has not been seen without a mean where there are one or two groups: by any
         posterior, the exact one too, predictions for it are then by chance. A stream
         keeps the frequencies of its first batch.
-    population_scale : float, default=1.0
+    population_scale : float or "auto", default="auto"
         Median of the prior of the population's scales: by how much groups differ.
+        "auto" is what is learned for `prior_scale`, 1 where that is given. It covers
+        the intercept, whose features have no unit.
     population_scale_spread : float, default=1.0
         Standard deviation of the logarithm of these scales, in the prior.
     posterior : {"auto", "nested", "meanfield"}, default="auto"
@@ -145,7 +160,7 @@ class HierarchicalSoftmaxClassifier(
     groups_ : ndarray of shape (n_groups,)
         Ids, sorted.
     group_coef_, group_coef_std_ : ndarray of shape (n_groups, n_classes, n_features)
-        Posterior means and standard deviations.
+        Posterior means and standard deviations, for the features as they are.
     group_intercept_, group_intercept_std_ : ndarray of shape (n_groups, n_classes)
     population_mean_, population_mean_std_ : ndarray of shape (n_classes, n_features)
         The same of the population's means.
@@ -158,10 +173,14 @@ class HierarchicalSoftmaxClassifier(
     population_intercept_mean_std_ : ndarray of shape (n_classes,)
     population_intercept_scale_ : ndarray of shape (n_classes,)
     population_intercept_log_scale_std_ : ndarray of shape (n_classes,)
+        Of a learned `prior_scale` these two are at the features' means.
     n_group_samples_ : ndarray of shape (n_groups,)
         Rows of each group.
     posterior_ : GroupPosterior
-        All parameters of the posterior, with ``sample(n_samples, rng)``.
+        All parameters of the posterior, with ``sample(n_samples, rng)``; those of
+        standardised features where `prior_scale` is learned.
+    prior_scale_ : ndarray of shape (n_features,)
+        Given, or learned.
     intercept_prior_scale_ : float
         What was taken.
     posterior_kind_ : str
@@ -233,6 +252,8 @@ class HierarchicalSoftmaxClassifier(
 
     #: Whether the fit had no groups; not before a fit, nor in older pickles.
     _alone = False
+    #: Features of the priors and of `posterior_`; None is as they are, as in these.
+    _units = None
 
     __metadata_request__fit: ClassVar = {"groups": True}
     __metadata_request__partial_fit: ClassVar = {"groups": True}
@@ -245,10 +266,10 @@ class HierarchicalSoftmaxClassifier(
         self,
         groups: str | int | None = None,
         *,
-        prior_scale: float | ArrayLike = 1.0,
+        prior_scale: float | ArrayLike | Literal["learn"] = "learn",
         fit_intercept: bool = True,
         intercept_prior_scale: float | Literal["auto"] = "auto",
-        population_scale: float = 1.0,
+        population_scale: float | Literal["auto"] = "auto",
         population_scale_spread: float = 1.0,
         posterior: Literal["auto", "nested", "meanfield"] = "auto",
         max_iter: int = 500,
@@ -272,11 +293,17 @@ class HierarchicalSoftmaxClassifier(
         self.verbose = verbose
         self.verbose_interval = verbose_interval
 
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "posterior_" in state and "prior_scale_" not in state:  # none was learned
+            n_features = self.population_mean_.shape[1]
+            self.prior_scale_ = feature_scales(self._of_fit, n_features)
+
     def _check_parameters(self):
         population = {"population_scale": SCALES, "population_scale_spread": SCALES}
         check_parameters(self, intercept_prior_scale=SCALES, **population)
         check_column(self, "groups")
-        check_prior_scale(self)
+        check_prior_scale(self, LEARN)
 
     def fit(self, X, y, groups=None, sample_weight=None):
         """Fit the posterior.
@@ -323,7 +350,7 @@ class HierarchicalSoftmaxClassifier(
     def _warn_of_groups(self):
         """Warn of groups that say little of what groups have in common."""
         name, n_groups, q = type(self).__name__, len(self.groups_), self.posterior_
-        prior = self._prior(self.population_mean_.shape[1], self.intercept_prior_scale_)
+        prior = self._last_prior()
         spread = np.exp(q.log_tau_log_scale)
         at, times = widest(q.log_tau, spread, np.sqrt(prior.variance), n_groups)
         text = None
@@ -411,14 +438,34 @@ class HierarchicalSoftmaxClassifier(
             seen = self._open(*given, known, go_on)
         labels, classes, past, counts = seen.labels, seen.classes, None, 0
         if go_on:
-            labels, past, counts = self._with_past(labels, seen.n_features)
+            labels, past, counts = self._with_past(labels)
+        learns, units = among(self.prior_scale, LEARN) and not go_on, None
+        if go_on:
+            units = self._units
+        elif learns:
+            units = seen.units
+        if units is not None:
+            seen = seen.within(units)
         nested = self._is_nested(len(labels), seen, go_on)
         scale = self._intercept_scale(seen.class_weights, go_on)
-        prior = self._prior(seen.n_features, scale)
+        prior_of = partial(self._prior, seen.n_features, scale, units)
         begin = seen.begin_nested if nested else seen.begin_mean_field
+        prior = prior_of()
         model, data, passes = begin(labels, prior, past)
+        point = self._start(model, data, classes, labels, go_on)
+        if learns:
+            common = among(self.population_scale, ("auto",))
+            known = self._units if self.warm_start and self._units else units
+            given = model, data, point, prior_of, seen.n_features, common
+            *found, point, more = learned_width(*given, known.width, known.curvature)
+            units, passes = Units(*units[:2], *found), passes + more
+            prior = prior_of(units.width)
+            model = model.of_prior(prior)
+        scales = np.sqrt(prior.variance[: seen.n_features, 0])
         attributes = partial(
             self._attributes,
+            units=units,
+            prior_scale_=scales if units is None else scales / units.deviation,
             dtype=self.group_coef_.dtype if go_on else seen.dtype,
             classes_=classes,
             groups_=labels,
@@ -427,7 +474,6 @@ class HierarchicalSoftmaxClassifier(
             intercept_prior_scale_=scale,
             _alone=seen.alone,
         )
-        point = self._start(model, data, classes, labels, go_on)
         solver = solvers.QuasiNewton(self.tol)
 
         def describe(point, objective):
@@ -502,17 +548,34 @@ class HierarchicalSoftmaxClassifier(
             return self.intercept_prior_scale_
         return float(1.0 + np.log(counts + 1.0).std())
 
-    def _prior(self, n_features, intercept_scale):
-        scales = feature_scales(self, n_features)
+    def _prior(self, n_features, intercept_scale, units=None, width=None):
+        """Return the prior of features in units, of their width or another."""
+        known = Units(0.0, np.ones(n_features)) if units is None else units
+        width = known.width if width is None else width
+        if among(self.prior_scale, LEARN):
+            scales = np.full(n_features, width)
+        else:
+            scales = feature_scales(self, n_features) * known.deviation
+        if among(self.population_scale, ("auto",)):
+            of_groups, of_intercepts = np.full(n_features, width), width
+        else:
+            of_intercepts = float(self.population_scale)
+            of_groups = of_intercepts * known.deviation
         if self.fit_intercept:
             scales = np.append(scales, intercept_scale)
+            of_groups = np.append(of_groups, of_intercepts)
         return HierarchicalPrior(
             np.square(scales)[:, None],
-            float(np.log(self.population_scale)),
+            np.log(of_groups)[:, None],
             float(self.population_scale_spread),
         )
 
-    def _with_past(self, labels, n_features):
+    def _last_prior(self):
+        """Return the prior of the last fit, or of the next batch of its stream."""
+        n_features = self.population_mean_.shape[1]
+        return self._prior(n_features, self.intercept_prior_scale_, self._units)
+
+    def _with_past(self, labels):
         """Return ids of all groups, what is known of them, and their rows so far."""
         check_kind(labels, self.groups_)
         every = np.union1d(self.groups_, labels)
@@ -528,8 +591,7 @@ class HierarchicalSoftmaxClassifier(
         else:
             q = self.posterior_
             before = Past.of(q)
-            prior = self._prior(n_features, self.intercept_prior_scale_)
-            known = len(q.group_mean), prior, 1.0, before
+            known = len(q.group_mean), self._last_prior(), 1.0, before
             model = HierarchicalModel(None, None, None, *known)
             # What the rows' expected log-likelihood was.
             level = self.objective_ - model.objective(
@@ -551,9 +613,9 @@ class HierarchicalSoftmaxClassifier(
         mean = np.where((old < 0)[:, None, None], before.mean, before.group_mean[old])
         return model.resume(point, before, mean, old)
 
-    def _attributes(self, q, dtype, **others):
+    def _attributes(self, q, dtype, units, **others):
         """Return the fitted attributes of parameters."""
-        found = {"posterior_": q, **others}
+        found = {"posterior_": q, "_units": units, **others}
         parts = {
             "group_{}": q.group_mean,
             "group_{}_std": np.sqrt(q.group_variance),
@@ -562,11 +624,27 @@ class HierarchicalSoftmaxClassifier(
             "population_{}scale": np.exp(q.log_tau),
             "population_{}log_scale_std": np.exp(q.log_tau_log_scale),
         }
+        if units is not None:
+            parts |= self._of_features(parts, q, units)
         for name, part in parts.items():
             own = name.startswith("group")
             names = ("coef", "intercept") if own else ("", "intercept_")
             for one, columns in zip(names, _columns(part, self), strict=True):
                 found[f"{name.format(one)}_"] = np.array(columns, dtype, order="C")
+        return found
+
+    def _of_features(self, parts, q, units):
+        """Return parts (..., p, k) of features as they are."""
+        found = {name: np.array(part) for name, part in parts.items()}
+        p = len(units.deviation)
+        for name, part in found.items():
+            if not name.endswith("log_scale_std"):
+                part[..., :p, :] /= units.deviation[:, None]
+        if self.fit_intercept:
+            names = "group_{}", "population_{}mean"
+            for name, square in zip(names, q.variances_along(units.axis), strict=True):
+                found[name][..., p, :] = units.axis @ parts[name]
+                found[f"{name}_std"][..., p, :] = np.sqrt(square)
         return found
 
     # Rows
@@ -596,7 +674,7 @@ class HierarchicalSoftmaxClassifier(
         check_is_fitted(self)
         check_method(method)
         rows, _, group = self._open_fitted(X, None, groups)
-        data = as_source(rows)
+        data = as_source(self._within(rows))
         predictors, k = self.posterior_.predictor(), len(self.classes_)
         noise = np.random.default_rng(0).standard_normal((DRAWS, k))
 
@@ -652,6 +730,10 @@ class HierarchicalSoftmaxClassifier(
             check_kind(ids, self.groups_)
         return rows, y, number_groups(ids, self.groups_)
 
+    def _within(self, rows):
+        """Return rows in the units of the fit."""
+        return rows if self._units is None else self._units(rows)
+
     def _feature_names(self, given=None):
         """Names of the features, without the column of ids."""
         names = feature_names(self)
@@ -696,12 +778,18 @@ class HierarchicalSoftmaxClassifier(
             q = q.among(numbers)
         means, scales, draws = q.sample(n_samples, as_generator(random_state))
         coef, intercept = _columns(draws, self._of_fit)
-        return {
+        found = {
             "group_coef": coef,
             "group_intercept": intercept,
             "population_mean": _columns(means, self._of_fit)[0],
             "population_scale": _columns(scales, self._of_fit)[0],
         }
+        if self._units is not None:
+            for name in set(found) - {"group_intercept"}:
+                found[name] = found[name] / self._units.deviation
+            if self._of_fit.fit_intercept:
+                found["group_intercept"] = self._units.axis @ draws
+        return found
 
     def sample_predictive(self, X, n_samples=1, groups=None, random_state=None):
         """Draw new labels of rows, their chance and the posterior's.
@@ -734,6 +822,7 @@ class HierarchicalSoftmaxClassifier(
         coef, intercept = _columns(draws, self._of_fit)
         family = Softmax(len(self.classes_), 0)
         labels = np.empty((n_samples, len(rows)), np.int64)
+        rows = self._within(rows)
         for own, constant, out in zip(coef, intercept, labels, strict=True):
             z = np.einsum("nj,nkj->nk", rows, own[place]) + constant[place]
             out[:] = family.draw(z, rng)
@@ -784,13 +873,17 @@ class HierarchicalSoftmaxClassifier(
             evidence lower bound, passes and convergence; the text ends with them.
         """
         check_is_fitted(self)
-        q = self.posterior_
-        names = self._feature_names()
+        names, parts = self._feature_names(), []
+        for name in ("mean", "mean_std", "scale"):
+            part = getattr(self, f"population_{name}_")
+            if self._of_fit.fit_intercept:
+                own = getattr(self, f"population_intercept_{name}_")
+                part = np.column_stack([part, own])
+            parts.append(part.ravel())
         if self._of_fit.fit_intercept:
             names = [*names, "intercept"]
-        mean, sd = q.mean.T.ravel(), np.exp(q.log_scale).T.ravel()
-        columns = interval_columns(mean, sd)
-        columns["scale of groups"] = np.exp(q.log_tau).T.ravel()
+        columns = interval_columns(*parts[:2])
+        columns["scale of groups"] = parts[2]
         index = [f"{label}, {name}" for label in self.classes_ for name in names]
         facts = {
             "groups": len(self.groups_),

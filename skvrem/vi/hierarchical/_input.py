@@ -7,6 +7,7 @@ import numpy as np
 
 from skvrem import solvers
 from skvrem.data import as_source, column_moments
+from skvrem.data._moments import BothMoments
 from skvrem.utils._validation import classes_of, numbered
 from skvrem.vi.gaussian._model_families import Softmax
 from skvrem.vi.gaussian.nested._input import numbered_groups, open_group_blocks
@@ -16,6 +17,42 @@ from skvrem.vi.hierarchical._model_nested import (
     SoftmaxBlocks,
     SoftmaxRows,
 )
+
+
+class Units(NamedTuple):
+    """Features in which a prior is stated, and how wide it is.
+
+    Attributes
+    ----------
+    centre, deviation : ndarray of shape (n_features,)
+        Of the features; a deviation of 1 where they do not vary, centres of 0 where
+        there is no intercept to make up for them.
+    width : float
+        Standard deviation of a coefficient of such a feature, before any row.
+    curvature : float, default=None
+        Of the evidence by the logarithm of the width, as far as it is known.
+    """
+
+    centre: np.ndarray
+    deviation: np.ndarray
+    width: float = 1.0
+    curvature: float | None = None
+
+    @classmethod
+    def of(cls, moments, fit_intercept):
+        """Return those of features with `BothMoments`."""
+        moments = moments.weighted
+        deviation = np.where(moments.deviation > 0.0, moments.deviation, 1.0)
+        return cls(moments.mean * fit_intercept, deviation)
+
+    def __call__(self, rows):
+        """Return rows in these units."""
+        return ((rows - self.centre) / self.deviation).astype(rows.dtype)
+
+    @property
+    def axis(self):
+        """What coefficients, the intercept behind them, have at features of zero."""
+        return np.append(-self.centre / self.deviation, 1.0)
 
 
 class GroupedRows(NamedTuple):
@@ -47,6 +84,16 @@ class GroupedRows(NamedTuple):
         """Return them; without ids all are of one group."""
         ids = np.zeros(len(rows), int) if alone else ids
         return cls(rows, numbers, classes, weight, ids, alone, estimator.fit_intercept)
+
+    @property
+    def units(self):
+        """Of the features."""
+        moments = column_moments(as_source(self.rows, self.weight))
+        return Units.of(moments, self.fit_intercept)
+
+    def within(self, units):
+        """Return the same in units."""
+        return self._replace(rows=units(self.rows))
 
     @property
     def labels(self):
@@ -125,7 +172,9 @@ class GroupedBlocks(NamedTuple):
     classes, class_weights : ndarray of shape (k,)
     labels, counts : ndarray of shape (n_groups,)
     alone : bool
-    mean_square : ndarray of shape (n_features,)
+    moments : BothMoments
+        Of the features.
+    fit_intercept : bool
     """
 
     data: Any
@@ -134,7 +183,8 @@ class GroupedBlocks(NamedTuple):
     labels: np.ndarray
     counts: np.ndarray
     alone: bool
-    mean_square: np.ndarray
+    moments: Any
+    fit_intercept: bool
 
     @classmethod
     def of(cls, estimator, X, y, groups, sample_weight):
@@ -143,12 +193,34 @@ class GroupedBlocks(NamedTuple):
         data, seen, labels, counts = open_group_blocks(*given)
         classes, class_weights = classes_of(estimator, seen)
         data = data.with_columns(partial(_numbered, classes, labels))
-        moments = column_moments(data).plain
-        square = np.square(moments.mean) + moments.square / moments.weight
-        alone = labels is None
+        alone, moments = labels is None, column_moments(data)
         if alone:
             labels, counts = np.zeros(1, int), np.array([data.n_units])
-        return cls(data, classes, class_weights, labels, counts, alone, square)
+        seen = data, classes, class_weights, labels, counts, alone, moments
+        return cls(*seen, estimator.fit_intercept)
+
+    @property
+    def mean_square(self):
+        """Of each feature."""
+        moments = self.moments.plain
+        return np.square(moments.mean) + moments.square / moments.weight
+
+    @property
+    def units(self):
+        """Of the features."""
+        return Units.of(self.moments, self.fit_intercept)
+
+    def within(self, units):
+        """Return the same in units."""
+        data = self.data.with_rows(units)
+        moments = (
+            one._replace(
+                mean=(one.mean - units.centre) / units.deviation,
+                square=one.square / np.square(units.deviation),
+            )
+            for one in self.moments
+        )
+        return self._replace(data=data, moments=BothMoments(*moments))
 
     @property
     def n_features(self):

@@ -52,13 +52,13 @@ class HierarchicalPrior(NamedTuple):
     ----------
     variance : ndarray of shape (p, 1)
         Of the population's means.
-    log_scale : float
+    log_scale : float or ndarray of shape (p, 1)
         Mean of the logarithm of the population's scales.
     log_scale_std : float
     """
 
     variance: np.ndarray
-    log_scale: float
+    log_scale: float | np.ndarray
     log_scale_std: float
 
 
@@ -112,6 +112,14 @@ class GroupPosterior(NamedTuple):
         mean = np.concatenate([self.group_mean, self.mean[None]])
         variance = np.concatenate([self.group_variance, self.new_variance[None]])
         return partial(predictors, mean, variance)
+
+    def variances_along(self, axis):
+        """Return those of sums over features, of weights (p,), by group and class.
+
+        Of groups, (n_groups, k), and of the population's mean, (k,).
+        """
+        square = np.square(axis)
+        return square @ self.group_variance, square @ np.exp(2.0 * self.log_scale)
 
     def among(self, numbers):
         """Return the posterior of some groups."""
@@ -217,6 +225,21 @@ class HierarchicalModel(PlainModel):
         self.prior = prior
         self.total_weight = total_weight
         self.past = past
+
+    def of_prior(self, prior):
+        """Return the model with another prior."""
+        model = copy(self)
+        model.prior = prior
+        return model
+
+    def of_population(self, point):
+        """Return E mu^2, and the means of the logarithms of the scales, (p, k)."""
+        q = point.parameters
+        return np.square(q.mean) + np.exp(2.0 * q.log_scale), q.log_tau
+
+    def volume_gained(self, other, point):
+        """Return 0: of scales that are averaged over the bound knows the volume."""
+        return 0.0
 
     def refined(self, point):
         """Return the model with finer quadrature, None where there is none."""

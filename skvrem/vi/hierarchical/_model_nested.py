@@ -80,6 +80,20 @@ class NestedPosterior(NamedTuple):
         """Variances (p, k) of the coefficients of a group that has not been seen."""
         return np.diagonal(self.new_covariance).reshape(self.mean.shape)
 
+    def variances_along(self, axis):
+        """Return those of sums over features, of weights (p,), by group and class.
+
+        Of groups, (n_groups, k), and of the population's mean, (k,).
+        """
+        p, k = self.mean.shape
+        size = self.mean.size
+        of_groups = self.group_covariance.reshape(-1, p, k, p, k)
+        of_mean = self.covariance[:size, :size].reshape(p, k, p, k)
+        return (
+            np.einsum("mjkhk,j,h->mk", of_groups, axis, axis),
+            np.einsum("jkhk,j,h->k", of_mean, axis, axis),
+        )
+
     def among(self, numbers):
         """Return the posterior of some groups."""
         names = "group_mean", "group_covariance", "coupling"
@@ -257,12 +271,40 @@ class NestedSoftmax(NestedModel):
         self.shape = rows.shape
         p, n_classes = rows.shape
         J = p * n_classes
-        variance = np.repeat(prior.variance.ravel(), n_classes)
-        log_scale = np.full(J, prior.log_scale)
+        each = np.broadcast_arrays(prior.variance, prior.log_scale)
+        variance, log_scale = (np.repeat(part.ravel(), n_classes) for part in each)
         of_population = NestedPrior(
             np.zeros(J), variance, log_scale, prior.log_scale_std
         )
         super().__init__(rows, of_population, n_groups, past)
+
+    def of_prior(self, prior):
+        """Return the model with another prior."""
+        return NestedSoftmax(self.likelihood, self.n_groups, prior, self.past)
+
+    def of_population(self, point):
+        """Return E mu^2, as L has it, and the logarithms of the scales, (p, k).
+
+        L differs by the square of the shift from that of the posterior, which is large
+        where classes of groups can be separated.
+        """
+        modes = self.modes(point)
+        mean, by_mean = modes.mean[0], self.shift(modes)[1][0]
+        square = mean * (mean + 2.0 * by_mean) + np.diagonal(modes.of_mean[0])
+        return square.reshape(self.shape), modes.scales[0].reshape(self.shape)
+
+    def volume_gained(self, other, point):
+        """Return what half the log-determinant of V gains where the prior is another.
+
+        The mode of the scales follows the prior to first order.
+        """
+        root = self._root(self.information(self.modes(point)))
+        away = other.prior.log_scale - self.prior.log_scale
+        change = root @ (root.T @ (away / self.prior.log_scale_std**2))
+        scales, mean, groups = point.parameters
+        there = other.modes(Point(Scales(scales + change, mean, groups)))
+        wider = other._root(other.information(there))
+        return float(np.linalg.slogdet(wider)[1] - np.linalg.slogdet(root)[1])
 
     def resume(self, point, before, mean, old):
         """Return the point that another fit has led to; `mean` are the groups'."""
