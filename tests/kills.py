@@ -307,6 +307,8 @@ def run(count, seed, only="", alone=False):
 
     rng, wrong, struck = np.random.default_rng(seed), [], 0
     names = [name for name, fit in FITS.items() if only in name and (alone or fit.rows)]
+    if not names:
+        raise SystemExit(f"No fit has {only!r} in its name: {', '.join(FITS)}.")
     quiet = {"distributed.comm.timeouts.connect": "60s"}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
