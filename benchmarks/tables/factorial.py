@@ -12,6 +12,7 @@ are BLAS on both sides, are the floor of a pass.
 
 from functools import partial
 from itertools import product
+from statistics import median
 
 import numpy as np
 
@@ -107,6 +108,21 @@ def temperatures(run, key):
             key=what,
             numbers={name: v[:, column].tolist() for name, v in found.items()},
         )
+
+
+@group(list(factors.PROBLEMS))
+def start(run, key):
+    """Temperature that annealing starts at, medians of seeds."""
+    found = []
+    for seed in range(run.seeds):
+        X, _, k = factors.split(key, seed)
+        short = {"n_init": 1, "max_iter": 2, "annealing_iter": 1}
+        fit = FactorialMixture(k, random_state=seed, n_jobs=1, **short)
+        with quiet():
+            found.append(float(fit.fit(X).history_["temperature"][0]))
+    note = f"{min(found):.1f} to {max(found):.1f}"
+    label = f"{key}, {X.shape[1]} columns"
+    yield Row(label, median(found), "", note=note, numbers={"by seed": found})
 
 
 @group(product(SHAPES, DTYPES, (1, 5)))
