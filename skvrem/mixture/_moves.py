@@ -31,6 +31,8 @@ SPLIT_ROWS, OWNED, SPLIT_EPOCHS = 1000, 0.05, 5
 POWER_STEPS = 5
 # How often a component is given up, between two moves that are taken.
 MERGES = 2
+# Posteriors that are looked at in one piece.
+PIECE = 1 << 15
 
 
 class Split(NamedTuple):
@@ -38,6 +40,14 @@ class Split(NamedTuple):
 
     gain: float
     parameters: Any = None
+
+
+class Owned(NamedTuple):
+    """Rows that a component owns, their w r, and its log density of each."""
+
+    rows: np.ndarray
+    weight: np.ndarray
+    log_density: np.ndarray
 
 
 def moves(model, point, data, rng):
@@ -57,17 +67,10 @@ def moves(model, point, data, rng):
     """
     k, halves = len(point.parameters.weights), {}
     while True:
-        weights = point.parameters.weights
-        joint = model.log_joint(
-            point.parameters, data.batch(0, data.n_units), np.float64
-        )
-        owned, losses = _posteriors(joint, data.weight)
-        losses += data.total_weight * np.log1p(-weights)
-        for part in set(range(k)) - set(halves):
-            with np.errstate(divide="ignore"):
-                density = joint[:, part] - np.log(weights[part])
-            halves[part] = _split(model, point, data, part, owned, density, rng)
-        gains = owned.sum(axis=0) * [halves[part].gain for part in range(k)]
+        sizes, losses, owned = _look(model, point, data, set(range(k)) - set(halves))
+        for part, own in owned.items():
+            halves[part] = _split(model, point, data, part, own, rng)
+        gains = sizes * [halves[part].gain for part in range(k)]
         for split, merged in _ranked(gains[:, None] - losses):
             taken = yield _moved(model, point, split, merged, halves[split].parameters)
             if taken is not None:
@@ -76,6 +79,33 @@ def moves(model, point, data, rng):
                 break
         else:
             return
+
+
+def _look(model, point, data, parts):
+    """Return the sum of w r and the loss of each component, and the rows of some."""
+    weights = point.parameters.weights
+    k, found = len(weights), {part: [] for part in parts}
+    sizes, losses = np.zeros(k), data.total_weight * np.log1p(-weights)
+    size = max(1, PIECE // k)
+    for start in range(0, data.n_units, size):
+        batch = data.batch(start, min(start + size, data.n_units))
+        joint = model.log_joint(point.parameters, batch, np.float64)
+        weight = data.weight[batch.start : batch.stop]
+        owned, lost = _posteriors(joint, weight)
+        sizes += owned.sum(axis=0)
+        losses += lost
+        for part, own in found.items():
+            of_part = owned[:, part]
+            rows = np.flatnonzero(of_part > OWNED * (weight if weight.size else 1.0))
+            own.append((start + rows, of_part[rows], joint[rows, part]))
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights)
+    owned = {}
+    for part in parts:
+        own = zip(*found.pop(part), strict=True)
+        rows, weight, joint = map(np.concatenate, own)
+        owned[part] = Owned(rows, weight, joint - logs[part])
+    return sizes, losses, owned
 
 
 def _posteriors(joint, weight):
@@ -111,15 +141,14 @@ def _ranked(promise):
             yield split, merged
 
 
-def _split(model, point, data, part, owned, log_density, rng):
+def _split(model, point, data, part, owned, rng):
     """Return the halves of a component, which some of its rows are fitted with."""
-    weight = owned[:, part]
-    rows = np.flatnonzero(weight > OWNED * (data.weight if data.weight.size else 1.0))
-    if weight[rows].sum() < 2.0 * model.fewest_rows(data.n_features):
+    if owned.weight.sum() < 2.0 * model.fewest_rows(data.n_features):
         return Split(-np.inf)
-    if len(rows) > SPLIT_ROWS:
-        rows = np.sort(rng.choice(rows, SPLIT_ROWS, replace=False))
-    X, weight, log_density = data.rows[rows], weight[rows], log_density[rows]
+    if len(owned.rows) > SPLIT_ROWS:
+        some = np.sort(rng.choice(len(owned.rows), SPLIT_ROWS, replace=False))
+        owned = Owned(*(values[some] for values in owned))
+    X, weight = data.rows[owned.rows], owned.weight
     whole = _only(model, point.parameters, part)
     deviations = np.sqrt(model.variances(whole)[0])
     Z = np.nan_to_num((X - whole.means) / deviations)
@@ -140,7 +169,7 @@ def _split(model, point, data, part, owned, log_density, rng):
         shared = {name: shared[name] for name in ("covariances", "precisions_cholesky")}
         found = own.start(found.point.parameters._replace(**shared))
         found = solver.certify(found, 1.0)
-    gain = found.objective - np.average(log_density, weights=weight)
+    gain = found.objective - np.average(owned.log_density, weights=weight)
     return Split(gain, found.point.parameters)
 
 

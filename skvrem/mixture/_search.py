@@ -70,5 +70,7 @@ def _some_rows(data, size, rng):
     # Of all rows, which no drawing decides, none is: as of those in memory.
     rng = rng if size < data.n_units else np.random.default_rng(0)
     sample = data.sample(size, rng)
-    weight = sample.weight[sample.ids] if sample.weight.size else None
-    return as_source(sample.rows[sample.ids], weight)
+    rows, weight = sample.rows, sample.weight if sample.weight.size else None
+    if len(rows) > sample.n_units:  # others are side by side, and in order
+        rows, weight = rows[sample.ids], None if weight is None else weight[sample.ids]
+    return as_source(rows, weight)

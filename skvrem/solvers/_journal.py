@@ -218,8 +218,8 @@ def checkpointed(estimator, *arguments, stream=False):
         vars(estimator).update(vars(copy.copy(journal.before)) | kept | free)
         estimator.warm_start = journal.before.warm_start
         journal.open(estimator, checkpoint)
-    replaced = "random_state" in now
-    if replaced and (resumed is not None or now["random_state"] is None):
+    replaced = resumed is not None or now.get("random_state", 0) is None
+    if replaced and "random_state" in now:
         estimator.random_state = copy.deepcopy(journal.random_state)
     token = _journal.set(journal)
     try:
@@ -229,7 +229,8 @@ def checkpointed(estimator, *arguments, stream=False):
                 setattr(estimator, name, now[name])
         if checkpoint is not None:
             finished = _shell(estimator)
-            finished._remember_parameters()
+            if replaced:
+                finished._remember_parameters()
             checkpoint.write_journal(finished, journal)
     finally:
         _journal.reset(token)
@@ -387,8 +388,9 @@ def _of_callbacks(name):
 
 
 def _shell(estimator):
-    """Return a copy of an estimator without callbacks, as a pickle would be."""
-    shell = copy.copy(estimator)
-    for name in [name for name in vars(shell) if _of_callbacks(name)]:
-        del vars(shell)[name]
+    """Return a copy of an estimator without callbacks and what it knows of its rows."""
+    shell = object.__new__(type(estimator))  # ``copy.copy`` asks for its signature
+    kept = {k: v for k, v in vars(estimator).items() if not _of_callbacks(k)}
+    kept.pop("_of_rows", None)
+    vars(shell).update(kept)
     return shell

@@ -778,7 +778,10 @@ def test_a_closed_cluster_is_one_clear_error():
     case = next(case for case in CASES if case.name == "logistic")
     model, plain = clone(case.model), DaskPartition.sum
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=1,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address="127.0.0.1:0",
     ) as cluster:
         client = distributed.Client(cluster, timeout=60)
         calls = []

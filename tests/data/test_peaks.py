@@ -39,7 +39,7 @@ VISITING = "svrg", "saga", "incremental", "stochastic"
 SEED = {"max_iter": 3, "random_state": 0}
 #: As their users fit them, and what their rows are.
 DEFAULTS = {
-    "mixture": (VRGaussianMixture(3, **SEED), "long"),
+    "mixture": (VRGaussianMixture(3, **SEED), "points"),
     "factorial": (FactorialMixture(3, **SEED), "points"),
     "logistic": (SBMLogisticRegression(**SEED), "classes"),
     "plsa": (VRPLSA(3, **SEED), "words"),
@@ -105,14 +105,11 @@ def given():
         words = words.astype(float)
         pairs = draw.integers(50, size=(N_CHUNKS * N_ROWS, 2), chunks=(N_ROWS, -1))
         pairs = pairs + np.array([0, 50])  # none against itself
-        # A race of starts runs on 50,000 rows here, whatever the chunks.
-        kept = X, labels, words, pairs, X.rechunk((2 * N_ROWS, -1))
-        X, labels, words, pairs, long = kept = client.persist(kept)
+        X, labels, words, pairs = kept = client.persist((X, labels, words, pairs))
         distributed.wait(kept)
         groups = {"groups": da.arange(len(X), chunks=N_ROWS) % 20}
         yield {
             "points": ((X,), {}),
-            "long": ((long,), {}),
             "classes": ((X, labels), {}),
             "numbers": ((X, X @ np.arange(N_FEATURES)), {}),
             "counts": ((X, labels), {}),

@@ -62,14 +62,27 @@ def test_a_component_owns_rows_whatever_all_weigh():
     for each in (1.0, 64.0):
         weight = np.full(len(X), each)
         model, point, data = start(X, [[-1.0, 0.0], [1.0, 0.0]], "full", weight)
-        joint = model.log_joint(point.parameters, data.batch(0, len(X)), np.float64)
-        owned, _ = _moves._posteriors(joint, data.weight)
+        *_, owned = _moves._look(model, point, data, {0})
         rng = np.random.default_rng(1)
-        found.append(_moves._split(model, point, data, 0, owned, joint[:, 0], rng))
+        found.append(_moves._split(model, point, data, 0, owned[0], rng))
     one, other = found
     assert np.isfinite(one.gain)
     np.testing.assert_allclose(one.gain, other.gain, rtol=1e-6)
     np.testing.assert_allclose(one.parameters.means, other.parameters.means, rtol=1e-6)
+
+
+def test_rows_are_looked_at_in_pieces(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(scale=3.0, size=(401, 2)), rng.uniform(0.5, 1.5, size=401)
+    given = start(X, [[-1.0, 0.0], [1.0, 0.0], [9.0, 9.0]], "full", weight)
+    at_once = _moves._look(*given, {0, 2})
+    monkeypatch.setattr(_moves, "PIECE", 150)
+    in_pieces = _moves._look(*given, {0, 2})
+    for one, other in zip(at_once[:2], in_pieces[:2], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    for part in 0, 2:
+        for one, other in zip(at_once[2][part], in_pieces[2][part], strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -105,8 +118,8 @@ def test_what_halves_gain_is_what_they_gain():
     variance = np.array([[[X.var()]]])
     whole = Parameters(np.ones(1), X.mean(0)[None], variance, 1.0 / np.sqrt(variance))
     density = multivariate_normal(whole.means[0], variance[0]).logpdf(X)
-    owned = np.ones((300, 1))
-    halves = _moves._split(model, model.start(whole), data, 0, owned, density, rng)
+    owned = _moves.Owned(np.arange(300), np.ones(300), density)
+    halves = _moves._split(model, model.start(whole), data, 0, owned, rng)
     weights, means, covariances, _ = halves.parameters
     both = [
         np.log(share) + multivariate_normal(mean, covariance).logpdf(X)
@@ -125,10 +138,8 @@ def test_a_component_is_cut_where_it_is_longest():
     model, _, data = start(X, [[0.0, 0.0]], "diag")
     variances = X.var(axis=0)[None]
     whole = Parameters(np.ones(1), X.mean(0)[None], variances, 1.0 / np.sqrt(variances))
-    density = np.zeros(400)
-    halves = _moves._split(
-        model, model.start(whole), data, 0, np.ones((400, 1)), density, rng
-    )
+    owned = _moves.Owned(np.arange(400), np.ones(400), np.zeros(400))
+    halves = _moves._split(model, model.start(whole), data, 0, owned, rng)
     means = np.sort(halves.parameters.means, axis=0)
     np.testing.assert_allclose(means, [[100.0, 0.0], [100.0, 8.0]], atol=0.3)
 
@@ -138,8 +149,9 @@ def test_a_component_of_few_rows_is_not_split():
     X = rng.normal(size=(40, 2))
     model, point, data = start(X, [[0.0, 0.0]], "diag")
     for n_rows, can in ((9, False), (11, True)):  # twice five
-        owned = (np.arange(40) < n_rows).astype(float)[:, None]
-        halves = _moves._split(model, point, data, 0, owned, np.zeros(40), rng)
+        rows = np.arange(n_rows)
+        owned = _moves.Owned(rows, np.ones(n_rows), np.zeros(n_rows))
+        halves = _moves._split(model, point, data, 0, owned, rng)
         assert np.isfinite(halves.gain) == can
 
 

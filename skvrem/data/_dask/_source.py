@@ -23,6 +23,9 @@ from skvrem.data._dask._containers import (
 from skvrem.data._dask._partition import DaskPartition, RowState
 from skvrem.data._dask._tasks import apply, compute, delayed, keep, send
 
+# Bytes of rows that are fetched at once, in at most so many messages.
+PIECE, PIECES = 1 << 19, 16
+
 
 def open_blocks(X, look, columns=None, numbers=True):
     """Look at every block of rows once, and return what has been seen and a source.
@@ -250,13 +253,25 @@ class DaskSource:
             )
             if cuts[i] < cuts[i + 1]
         ]
-        fetched = list(zip(*compute(*tasks), strict=True))
-        stack = sp.vstack if sp.issparse(fetched[0][0]) else np.concatenate
-        columns = (
-            None if parts[0] is None else np.concatenate(parts) for parts in fetched[1:]
-        )
+        found, columns = self._gathered(keep(tasks), len(rows))
         index = np.arange(len(rows), dtype=np.int32)
-        return batch_of(stack(fetched[0]), Columns(*columns), index, 0, len(rows), 0)
+        return batch_of(found, Columns(*columns), index, 0, len(rows), 0)
+
+    def _gathered(self, taken, n_rows):
+        """Return rows and their columns, in memory, of parts that are kept."""
+        if self.sparse:
+            blocks, *columns = zip(*compute(*taken), strict=True)
+            return sp.vstack(blocks), map(_joined, columns)
+        # A few of the parts come at once, and are copied before the next do.
+        rows, start, columns = np.empty((n_rows, self.n_features), self.dtype), 0, []
+        size = max(PIECE // rows.itemsize // self.n_features, n_rows // PIECES)
+        n_messages = min(len(taken), -(-n_rows // size))
+        for some in np.array_split(np.arange(len(taken)), n_messages):
+            for block, *beside in compute(*(taken[i] for i in some)):
+                rows[start : start + len(block)] = block
+                start += len(block)
+                columns.append(beside)
+        return rows, map(_joined, zip(*columns, strict=True))
 
 
 def _made(function, facts, *columns):
@@ -272,6 +287,10 @@ def _made(function, facts, *columns):
 
 def _weights(cut, n_rows, weight):
     return cut.weights(n_rows, np.asarray(weight, float))
+
+
+def _joined(parts):
+    return None if parts[0] is None else np.concatenate(parts)
 
 
 def _part(made, name):
