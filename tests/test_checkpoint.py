@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -69,6 +70,9 @@ def cases():
         if solver in ("auto", "batch", "stochastic", "svrg"):
             yield f"plsa-{solver}", VRPLSA(3, **how), (COUNTS,), {}
     yield "starts", VRGaussianMixture(3, n_init=3, **em), (X,), {}
+    # The first ends with a component on a value that is rounded to.
+    given = em | {"n_init": "auto", "max_iter": 100}
+    yield "again", VRGaussianMixture(5, **given), (load_iris().data,), {}
     yield "lbfgs", skvrem.VRHMM(2, acceleration="lbfgs", **em), (X,), {}
     for tempering in None, "annealed", "global", "local":
         how = em | {"tempering": tempering}

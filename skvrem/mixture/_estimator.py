@@ -28,15 +28,17 @@ from skvrem.mixture._inference import (
     number_features,
 )
 from skvrem.mixture._model import GaussianMixtureModel, Parameters, Statistics
-from skvrem.mixture._search import can_search, search
+from skvrem.mixture._search import Trail, can_search, search
 from skvrem.mixture._start import previous_parameters, starting_point
 from skvrem.utils._averaging import AveragingPoint
 from skvrem.utils._base import VersionedPickle, feature_names, fit_facts, summary_table
 from skvrem.utils._columns import Given
 from skvrem.utils._parallel import threads
 from skvrem.utils._reports import (
+    WIDE,
     CallbackSupportMixin,
     Progress,
+    find_collapsed,
     warn_annealing_too_long,
     warn_not_converged,
     warn_scale,
@@ -90,7 +92,8 @@ class VRGaussianMixture(
     max_iter : int, default=100
         Epochs: passes for "batch", passes over the minibatches for the others.
     n_init : int or "auto", default="auto"
-        Starts that are fitted to their ends, of which the best is kept. "auto" searches
+        Starts that are fitted to their ends, of which the best is kept; one that ends
+        with collapsed components (see `fit`) loses to any without. "auto" searches
         for one: a few epochs from `init_params` and three other starts on a quarter of
         the rows (7,000 at least), then split-merge moves [4]_ from the best; see
         ``init_scores_``. It makes one start where values to start from are given.
@@ -322,7 +325,8 @@ class VRGaussianMixture(
             If the default of `reg_covar` is more than 1 % of the variance of a column,
             or a larger one more than all variances.
         CollapsedComponentWarning
-            If components have come down to it on few rows.
+            If components have come down to it: on few rows, or "full" ones along some
+            axis on no more than `n_features` rows or among the rows of another one.
         """
         # Callbacks are torn down before attributes are put back: they are some.
         with all_or_nothing(self), solvers.checkpointed(self, X, sample_weight):
@@ -399,7 +403,7 @@ class VRGaussianMixture(
         length = 0 if self.tempering is None else self.annealing_iter
         temperature = schedules.Linear(self.temperature, length)
         warm = self.warm_start and hasattr(self, "weights_")
-        searching, found = can_search(self, warm), None
+        searching, trail = can_search(self, warm), None
         seen = data.n_units + (self.n_samples_seen_ if warm else 0)
         constants = {"n_samples_seen_": seen}
         make = partial(
@@ -411,50 +415,50 @@ class VRGaussianMixture(
         )
 
         def start(rng):
-            nonlocal found
+            nonlocal trail
             model = make()
+
+            def degenerate(point):
+                about = self._widths(model, point, data.n_units)
+                return find_collapsed(*about).sum()
+
             if searching:
                 look = partial(search, self, make, data, sizes[1], rng)
                 found, point, passes = solvers.remembered("search", look, rng)
+                trail = Trail(found, model.start, degenerate)
             else:
                 point, passes = starting_point(self, model, data, rng)
 
             def attributes(point, objective):
                 return constants | self._attributes(model, point, dtype)
 
-            return solvers.Start(model, point, attributes, passes, temperature)
+            more = degenerate, trail and trail.again
+            return solvers.Start(model, point, attributes, passes, temperature, *more)
 
         n_init = 1 if warm or self.n_init == "auto" else self.n_init
         with Progress(self, X, y, n_init) as progress:
             best, attributes = solvers.run_starts(
                 self, start, plan, data, progress, random_state
             )
-        if found is not None:
-            scores, epochs = found.scores.copy(), found.epochs.copy()
-            scores[found.number] = best.objective
-            epochs[found.number] += best.n_iter
-            attributes |= {"init_scores_": scores, "init_epochs_": epochs}
+        if trail is not None:
+            attributes["init_scores_"] = trail.scores
+            attributes["init_epochs_"] = trail.epochs
         warn_not_converged(self, best)
         if best.converged:
-            self._warn_widths(attributes, data.n_units)
+            warn_scale(self, *self._widths(make(), best.point, data.n_units))
         vars(self).update(attributes)
 
-    def _warn_widths(self, attributes, n_rows):
-        """Warn of variances that are those of reg_covar."""
-        model = GaussianMixtureModel(self.covariance_type, self.reg_covar)
-        means, covariances = attributes["means_"], attributes["covariances_"]
-        sums = Statistics.of(*attributes["_sums"], 0.0, 0.0)
-        total, dense = sums.sum_w.sum(), self._dense
-        # Those of the data, from the scatter about the mean of all rows.
-        mean = (sums.sum_w @ means + sums.sum_x.sum(axis=0)) / total
-        scatter = model.translate(sums, means, mean).sum_xx.sum(axis=0) / total
-        variances = np.diagonal(scatter) if dense else scatter
+    def _widths(self, model, point, n_rows):
+        """Return what says whether variances are those of reg_covar alone."""
+        mean, scatter = model.spread(point)
+        variances = np.diagonal(scatter) if self._dense else scatter
         if self.covariance_type == "spherical":
             variances = np.full_like(variances, variances.mean())
-        covariances = dense_covariances(means, covariances, self.covariance_type)
         columns = variances, mean, feature_names(self)
-        parts = np.diagonal(covariances, axis1=1, axis2=2), sums.sum_w / total * n_rows
-        warn_scale(self, self.reg_covar, *columns, "component", *parts)
+        rows = n_rows * point.parameters.weights
+        narrow = model.collapsed(point, n_rows, WIDE)
+        parts = model.variances(point.parameters), rows, narrow
+        return self.reg_covar, *columns, "component", *parts
 
     def _attributes(self, model, point, dtype):
         """Return the fitted attributes of a point, and its statistics."""

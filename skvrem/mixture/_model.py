@@ -306,12 +306,55 @@ class GaussianMixtureModel(Averaging):
         """
         if self.covariance_type == "tied":
             return 0
-        parameters, widths = point.parameters, point.parameters.covariances
+        rows = point.parameters.weights * data.n_units
+        few = rows < self.fewest_rows(data.n_features)
+        return int((few | self.narrow(point, NARROW)).sum())
+
+    def narrow(self, point, wide):
+        """Return which components have no width but `reg_covar` along some axis, bool.
+
+        The data are to have more than `wide` times that variance along it.
+        """
+        factors = self.by_component(point.parameters.precisions_cholesky)
+        of_data = self.spread(point)[1]
         if self.dense:
-            widths = np.linalg.eigvalsh(widths)
-        narrow = widths.reshape(len(widths), -1).min(axis=1) < NARROW * self.reg_covar
-        few = parameters.weights * data.n_units < self.fewest_rows(data.n_features)
-        return int((few | narrow).sum())
+            # Not of the covariances, whose small eigenvalues are lost to rounding where
+            # columns are of different scales.
+            axes, factors, _ = np.linalg.svd(factors)
+            of_data = np.einsum("kji,jl,kli->ki", axes, of_data, axes)
+        elif self.covariance_type == "spherical":
+            of_data = of_data.mean()
+        narrow = NARROW * self.reg_covar * np.square(factors) > 1.0
+        return (narrow & (of_data > wide * self.reg_covar)).any(axis=1)
+
+    def spread(self, point):
+        """Return the mean of all rows, and their scatter about it, shape of one part.
+
+        A component's statistics do not matter, only their sums.
+        """
+        sums = point.statistics
+        total = sums.sum_w.sum()
+        mean = point.reference.T @ sums.sum_w + sums.sum_x.sum(axis=0)
+        mean /= total
+        scatter = self.translate(sums, point.reference, mean).sum_xx.sum(axis=0)
+        return mean, scatter / total
+
+    def collapsed(self, point, n_rows, wide):
+        """Return which components are narrow for no structure of the data, bool.
+
+        They have too few rows for a matrix, or their mean lies among the rows of
+        another one: a plane cut out of it, as by a value that comes again where
+        measurements are rounded. Others may be classes in which a column is constant.
+        """
+        k, d = point.parameters.means.shape
+        if self.covariance_type != "full":
+            return np.zeros(k, bool)
+        means, factors = point.parameters.means, point.parameters.precisions_cholesky
+        apart = (means[:, None, None] - means[:, None]) @ factors
+        distances = np.square(apart[:, :, 0]).sum(axis=2)
+        np.fill_diagonal(distances, np.inf)
+        few = point.parameters.weights * n_rows < d + 0.5
+        return self.narrow(point, wide) & (few | (distances.min(axis=1) < d))
 
     def reseed(self, point, data, rng):
         """Re-seed components that have lost their rows where the density is lowest.

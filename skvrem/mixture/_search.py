@@ -63,6 +63,39 @@ def search(estimator, make, data, n_parameters, rng):
     return found, make().start(found.point.parameters), passes
 
 
+class Trail:
+    """The starts of a search that are fitted to their ends: as long as these are poor.
+
+    Parameters
+    ----------
+    found : skvrem.solvers.SearchResult
+    begin : callable
+        Takes parameters and returns a point.
+    degenerate : callable
+        How many components of a point stand for no structure of the data.
+
+    Attributes
+    ----------
+    scores, epochs : ndarray
+        Those of `found`, and of the ends of those that were fitted.
+    """
+
+    def __init__(self, found, begin, degenerate):
+        self.begin, self.degenerate = begin, degenerate
+        self.scores, self.epochs = found.scores.copy(), found.epochs.copy()
+        self.number, self.rest = found.number, iter(found.rest)
+
+    def again(self, end):
+        """Return where to begin once more; None if the end will do, or no start may."""
+        self.scores[self.number] = end.objective
+        self.epochs[self.number] += end.n_iter
+        if not self.degenerate(end.point):
+            return None
+        sound = ((n, point) for n, point in self.rest if not self.degenerate(point))
+        self.number, point = next(sound, (self.number, None))
+        return None if point is None else self.begin(point.parameters)
+
+
 def _some_rows(data, size, rng):
     """Return a source of random rows, side by side in memory."""
     if size >= data.n_units and not data.remote:

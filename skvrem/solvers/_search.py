@@ -29,6 +29,9 @@ class SearchResult(NamedTuple):
         Epochs that it made, those of moves among them.
     number : int
         Of the start that led to the point.
+    rest : list of (int, Any)
+        Numbers and points of the other starts, the best first, and of this one where
+        moves have led on from it.
     """
 
     point: Any
@@ -36,6 +39,7 @@ class SearchResult(NamedTuple):
     scores: np.ndarray
     epochs: np.ndarray
     number: int
+    rest: list
 
 
 def search(start, moves, gain, data, rng, n_starts=STARTS):
@@ -96,9 +100,14 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
         higher = trial.anchor.objective > best.anchor.objective + gain
         if higher and n_degenerate(trial) <= n_degenerate(best):
             best, failures, taken = trial, 0, trial.anchor.point
+    rest = [
+        (number, entered[number].anchor.point)
+        for number in sorted(range(n_starts), key=loss)
+        if entered[number] is not best
+    ]
     scores = np.array([fit.anchor.objective for fit in entered])
     epochs = np.array([fit.n_iter for fit in entered])
     scores[first] = best.anchor.objective
     epochs[first] += sum(fit.n_iter for fit in tried)
     passes = sum(fit.passes for fit in entered + tried)
-    return SearchResult(best.anchor.point, passes, scores, epochs, first)
+    return SearchResult(best.anchor.point, passes, scores, epochs, first, rest)

@@ -24,7 +24,10 @@ class Start(NamedTuple):
     temperature : callable
     degenerate : callable, default=None
         Whether the objective of a point is high for what is no structure of the data,
-        as of a component of a single row: then it loses to any other.
+        as of a component of a single row, or how much of it: who has more loses.
+    again : callable, default=None
+        Called with the Result of where the start has led; returns a point to begin from
+        once more, or None. The best of these ends is that of the start.
     """
 
     model: Any
@@ -33,6 +36,7 @@ class Start(NamedTuple):
     passes: float = 0.0
     temperature: Any = Constant(1.0)
     degenerate: Any = None
+    again: Any = None
 
 
 def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
@@ -97,7 +101,7 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
     best: Any = None
     describe: Any = None
     kept: list = []
-    lowest = True, np.inf
+    lowest = np.inf, np.inf
     for entrant in entrants:
         result = entrant.finish()
         loss = see(entrant, result)
@@ -133,6 +137,7 @@ class _Entrant:
         self.began, rng = time.perf_counter(), np.random.default_rng(seed)
         begin = start(rng)
         self.attributes, self.degenerate = begin.attributes, begin.degenerate
+        self.again = begin.again
         self.report = progress.start(number, self.describe, stop)
         self.open = partial(
             Run,
@@ -190,10 +195,31 @@ class _Entrant:
     def loss(self, result):
         """Return what is lower the better: what is degenerate counts for nothing."""
         degenerate = self.degenerate is not None and self.degenerate(result.point)
-        return bool(degenerate), -np.nan_to_num(result.objective, nan=-np.inf)
+        return int(degenerate), -np.nan_to_num(result.objective, nan=-np.inf)
 
     def finish(self):
-        """Go on to the end, by the solver of the plan."""
+        """Go on to the end, and from other points while there are epochs left."""
+        best = end = self._to_the_end()
+        left = self.most - end.n_iter
+        while self.again is not None and not end.stopped:
+            point = self.again(end)
+            if point is None or left <= 0:
+                break
+            self.run = self._go_on(end, point)
+            end = self.run.advance(left).result()
+            left -= end.n_iter
+            best = min(best, end, key=self.loss)
+        return best
+
+    def _go_on(self, led, point):
+        """Return a run by the solver of the plan, at the cost of what has led there."""
+        seconds = time.perf_counter() - self.began
+        cost = {"passes": led.history[-1].passes, "seconds": seconds}
+        run = self.open(self.plan.solver, self.data, point=point, **cost)
+        self.slots.append(run.slot)
+        return run
+
+    def _to_the_end(self):
         plan, led = self.plan, self.run
         if not plan.rungs or type(plan.solver) is plan.lead:
             return led.advance(self.most - led.n_iter).result()
@@ -201,11 +227,7 @@ class _Entrant:
         left = self.most - result.n_iter
         if result.converged or result.stopped or not left:
             return result
-        seconds = time.perf_counter() - self.began
-        passes = result.history[-1].passes
-        cost = {"passes": passes, "seconds": seconds}
-        last = self.open(plan.solver, self.data, point=result.point, **cost)
-        self.slots.append(last.slot)
+        last = self._go_on(result, result.point)
         return joined([result, last.advance(left).result()])
 
 

@@ -283,7 +283,9 @@ NARROW, WIDE, FEW_SHARE, FEW = 2.0, 1e4, 0.01, 5.0
 NAMED, ROUNDING = 5, 1e-12
 
 
-def warn_scale(estimator, reg_covar, variances, means, names, kind, parts, rows):
+def warn_scale(
+    estimator, reg_covar, variances, means, names, kind, parts, rows, narrow=False
+):
     """Warn if `reg_covar` does not fit the data, or parts have come down to it.
 
     Parameters
@@ -301,6 +303,8 @@ def warn_scale(estimator, reg_covar, variances, means, names, kind, parts, rows)
         Variances of each part.
     rows : ndarray of shape (n_parts,)
         How many rows each part has.
+    narrow : ndarray of bool of shape (n_parts,), default=False
+        Which have collapsed along some direction, as the model knows.
 
     Returns
     -------
@@ -326,34 +330,35 @@ def warn_scale(estimator, reg_covar, variances, means, names, kind, parts, rows)
             stacklevel=outside(),
         )
         return True
-    about = reg_covar, variances, means, names, kind, parts, rows
+    about = reg_covar, variances, means, names, kind, parts, rows, narrow
     collapsed = find_collapsed(*about)
     if not collapsed.any():
         return False
     which = ", ".join(f"{k} ({rows[k]:.3g} rows)" for k in np.flatnonzero(collapsed))
     warnings.warn(
-        f"Some {kind}s of {type(estimator).__name__} have collapsed onto single "
-        f"points, with no variance but reg_covar={reg_covar:g}: {which}. What they add "
-        "to the likelihood is that number's. "
-        f"Take fewer {kind}s, more starts (n_init) or a "
-        "larger reg_covar, or look for repeated rows.",
+        f"Some {kind}s of {type(estimator).__name__} have collapsed onto single points "
+        f"or values, with no variance but reg_covar={reg_covar:g} along some direction "
+        f"at least: {which}. What they add to the likelihood is that number's. "
+        f"Take fewer {kind}s, more starts (n_init) or a larger reg_covar, or look for "
+        "rows that are repeated or rounded.",
         CollapsedComponentWarning,
         stacklevel=outside(),
     )
     return True
 
 
-def find_collapsed(reg_covar, variances, means, names, kind, parts, rows):
+def find_collapsed(reg_covar, variances, means, names, kind, parts, rows, narrow=False):
     """Return which parts have few rows and no variance but `reg_covar`, bool.
 
-    Arguments are those of `warn_scale`, of which it needs no names.
+    Or are `narrow`. Arguments are those of `warn_scale`, of which it needs no names.
     """
     varies = variances > np.square(ROUNDING * np.abs(means))
     wide = varies & (variances > WIDE * reg_covar)
     if not reg_covar or not wide.any():
-        return np.zeros(len(parts), bool)
+        return np.zeros(len(parts), bool) | narrow
     few = rows <= max(FEW, FEW_SHARE * rows.sum())
-    return few & (rows > 0.5) & (parts[:, wide] <= NARROW * reg_covar).all(axis=1)
+    points = (parts[:, wide] <= NARROW * reg_covar).all(axis=1)
+    return few & (rows > 0.5) & points | narrow
 
 
 def outside():

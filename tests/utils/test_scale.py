@@ -1,14 +1,17 @@
 """Constants added to variances that rival those of the data, and parts on points."""
 
+import re
 import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine
 
 from skvrem import VRHMM, VRGaussianMixture
 from skvrem.exceptions import CollapsedComponentWarning, DataScaleWarning
 from skvrem.hmm import Bernoulli, Gaussian, MixtureGaussian, Product
+from skvrem.mixture._search import Trail
 
 
 def returns(scale=3e-4, n=600):
@@ -92,6 +95,48 @@ def test_a_component_on_a_point_is_named(kind):
     caught = fit_once(model, X)
     assert [w.category for w in caught] == [CollapsedComponentWarning]
     assert "1 (4 rows)" in str(caught[0].message)
+
+
+def rounded(seed=0):
+    """Rows of which a fifth share a value of the second column, among the others."""
+    X = np.random.default_rng(seed).normal(size=(300, 2))
+    X[:, 1] = np.round(2.0 * X[:, 1]) / 2.0
+    return X
+
+
+@pytest.mark.parametrize("scale", [1.0, [1e4, 1.0], [1e4, 1e4]])
+def test_a_plane_cut_out_of_other_rows_is_named(scale):
+    how = {"means_init": np.zeros((2, 2)) * scale, "random_state": 0}
+    how["precisions_init"] = [np.eye(2) / np.square(scale)] * 2
+    how["precisions_init"][1] = how["precisions_init"][1] * [[1.0], [1e4]]
+    caught = fit_once(VRGaussianMixture(2, **how), rounded() * scale)
+    assert [w.category for w in caught] == [CollapsedComponentWarning]
+    n_rows = float(re.search(r": 1 \((.*) rows\)\. ", str(caught[0].message))[1])
+    assert abs(n_rows - (rounded()[:, 1] == 0.0).sum()) < 1.0
+
+
+def test_a_start_that_collapses_loses_to_any_without(monkeypatch):
+    X = load_iris().data
+    model = VRGaussianMixture(5, max_iter=500, random_state=0)
+    assert not fit_once(model, X)
+    sound = model.objective_
+    assert model.init_epochs_.max() > model.n_iter_
+    given = {"n_init": 8, "init_params": "random_from_data", "random_state": 1}
+    assert not fit_once(clone(model).set_params(**given), X)
+    # Which is not the highest end.
+    monkeypatch.setattr(Trail, "again", lambda *_: None)
+    assert [w.category for w in fit_once(model, X)] == [CollapsedComponentWarning]
+    assert model.objective_ > sound + 0.1
+
+
+def test_classes_in_which_a_column_is_constant_are_left_in_peace():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0.0, 1.0], 100)
+    X = np.column_stack([y, rng.normal(size=(200, 2)) + 9.0 * y[:, None]])
+    model = VRGaussianMixture(2, random_state=0)
+    assert not fit_once(model, X)
+    np.testing.assert_allclose(np.sort(model.means_[:, 0]), [0.0, 1.0], atol=1e-6)
+    assert np.linalg.eigvalsh(model.covariances_).min() < 1.1e-6
 
 
 def test_ordinary_data_are_left_in_peace():
