@@ -71,8 +71,8 @@ class VRPLSA(TopicModel):
     inner_iter : int, default="auto"
         EM steps on a document's shares at a visit; "auto" is 1 for "batch", which is
         classical EM, and 8 for the others.
-    max_iter : int, default=100
-        Epochs: passes for "batch", passes over the minibatches for the others.
+    max_iter : int, default=500
+        Most epochs: passes for "batch", passes over the minibatches for the others.
     tol : float, default=1e-4
         Converged when less than this is left to gain, in nats a token, as the last
         gains tell.
@@ -210,7 +210,7 @@ class VRPLSA(TopicModel):
         step_offset: float = 2.0,
         batch_size: int | Literal["auto"] = "auto",
         inner_iter: int | Literal["auto"] = "auto",
-        max_iter: int = 100,
+        max_iter: int = 500,
         tol: float = 1e-4,
         max_inner_iter: int = 100,
         inner_tol: float = 1e-3,

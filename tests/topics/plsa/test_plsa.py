@@ -760,6 +760,15 @@ def test_not_converged_warns_with_what_to_do():
         plsa(max_iter=2, tol=1e-12).fit(planted(50)[0])
 
 
+@pytest.mark.parametrize("length", [60, 150])
+def test_few_documents_converge_by_default(length):
+    # Passes of EM are cheap there, and many.
+    fitted = VRPLSA(8, random_state=0).fit(planted(300, length)[0])
+    assert fitted.solver_ == "batch"
+    assert fitted.converged_
+    assert fitted.n_iter_ > 200
+
+
 def test_annealing_longer_than_the_fit_warns():
     with (
         pytest.warns(UserWarning, match="raise max_iter"),
