@@ -24,7 +24,15 @@ import numpy as np
 
 from skvrem.utils._jit import CONTRACT, kernel
 from skvrem.utils._math import exp, log
-from skvrem.utils._tiles import ROWS, csr_add_transposed, csr_times
+from skvrem.utils._tiles import (
+    FOUR,
+    ONE,
+    ROWS,
+    THREE,
+    TWO,
+    csr_add_transposed,
+    csr_times,
+)
 
 # Below, tanh(s / 2) / (2 s) is 1/4 - s^2 / 48 to rounding.
 SMALL = 1e-3
@@ -112,14 +120,15 @@ def csr_row_times(data, indices, start, stop, theta):
     overlap.
     """
     z0 = z1 = z2 = z3 = square = 0.0
-    middle = start + (stop - start) // 4 * 4
-    for at in range(start, middle, 4):
-        x0, x1 = np.float64(data[at]), np.float64(data[at + 1])
-        x2, x3 = np.float64(data[at + 2]), np.float64(data[at + 3])
+    middle = stop - (stop - start) % FOUR
+    for at in range(start, middle, FOUR):
+        at1, at2, at3 = at + ONE, at + TWO, at + THREE
+        x0, x1 = np.float64(data[at]), np.float64(data[at1])
+        x2, x3 = np.float64(data[at2]), np.float64(data[at3])
         z0 += x0 * theta[np.uint32(indices[at])]
-        z1 += x1 * theta[np.uint32(indices[at + 1])]
-        z2 += x2 * theta[np.uint32(indices[at + 2])]
-        z3 += x3 * theta[np.uint32(indices[at + 3])]
+        z1 += x1 * theta[np.uint32(indices[at1])]
+        z2 += x2 * theta[np.uint32(indices[at2])]
+        z3 += x3 * theta[np.uint32(indices[at3])]
         square += (x0 * x0 + x1 * x1) + (x2 * x2 + x3 * x3)
     for at in range(middle, stop):
         x = np.float64(data[at])
@@ -180,7 +189,7 @@ def dual_visits(
             w = weight[i] if weight.size else 1.0
             if w == 0.0:
                 continue
-            start, stop = np.int64(indptr[i]), np.int64(indptr[i + 1])
+            start, stop = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
             z, square = csr_row_times(data, indices, start, stop, theta)
             q = w * square / ridge[0]
             if intercept:
