@@ -10,6 +10,7 @@ from benchmarks.harness import data
 __all__ = [
     "FRESH",
     "Mixture",
+    "alike",
     "chest",
     "digits_cloud",
     "heavy_tails",
@@ -80,6 +81,20 @@ def overlapping(n, d=10, k=10, *, separation=0.6, spread=0.4, seed=0):
             part[:] = part @ factors[j].T + means[j]
     covariances = factors @ factors.transpose(0, 2, 1)
     return Mixture(_shuffle(rng, X), weights, means, covariances)
+
+
+def alike(n, seed, d=10, k=10):
+    """Draw from components that are as close, each with correlations of its own."""
+    rng = np.random.default_rng(seed)
+    means = 0.4 * rng.normal(size=(k, d))
+    labels = rng.integers(k, size=n)
+    X = np.empty((n, d))
+    for c in range(k):
+        A = rng.normal(size=(d, d)) / np.sqrt(d)
+        factor = np.linalg.cholesky(A @ A.T + 0.5 * np.eye(d))
+        mine = labels == c
+        X[mine] = means[c] + rng.normal(size=(mine.sum(), d)) @ factor.T
+    return X
 
 
 def true_parameters(mixture, covariance_type):

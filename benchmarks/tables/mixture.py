@@ -7,6 +7,8 @@
   within 1e-6 a row of where it ends itself, as others may end at other maxima. What
   "saga" records on the way is a lower bound, so its count is, if anything, too high.
   "Below" and "above" are fits that ended more than 1e-3 a row from where batch did.
+- Steps are told by τ, the step times the number of minibatches: so many steps of batch
+  EM an epoch is worth. Fits "elsewhere" ended more than 1e-4 a row from batch's end.
 - The time to one log-likelihood is, of ours, that of the whole fit, start and last
   exact pass included. scikit-learn goes on from our start; its iterations are those of
   our batch EM, which says how many they are; they are multiplied by its seconds an
@@ -191,12 +193,12 @@ class Count(NamedTuple):
     solver: str
 
 
-def fit(X, k, kind, seed, method):
+def fit(X, k, kind, seed, options):
     """Fit to the end; the start is drawn first, so one seed is one for all solvers."""
     params = {"covariance_type": kind, "tol": TOLERANCE, "random_state": seed}
     params["n_init"] = 1
     with quiet():
-        return VRGaussianMixture(k, **params, **METHODS[method]).fit(X)
+        return VRGaussianMixture(k, **params, **options).fit(X)
 
 
 def count(model):
@@ -245,7 +247,7 @@ def passes(run, name):
     fits = {}
     for kind, seed in product(kinds, range(run.seeds)):
         X = draw(run, seed)
-        found = {m: count(fit(X, k, kind, seed, m)) for m in METHODS}
+        found = {m: count(fit(X, k, kind, seed, METHODS[m])) for m in METHODS}
         fits[f"{kind} seed {seed}"] = found
         ends = ", ".join(f"{m} {c.passes:.0f} {c.score:.5f}" for m, c in found.items())
         run.log(f"{name} {kind} seed {seed} [{found['auto'].solver}]: {ends}")
@@ -272,6 +274,56 @@ def passes(run, name):
             for name, found in fits.items()
         },
     )
+
+
+# Steps
+
+#: Values of τ, and how far a row another optimum is.
+WORTH, ELSEWHERE = (1, 5, 10, 20, 40, 80), 1e-4
+
+
+def by_step(solver, n):
+    """Return options by the name of a step, the default first."""
+    n_blocks = min(100, n // 256)
+    options = {"solver": solver, "max_iter": 1_000}
+    blocks = options | {"batch_size": n // n_blocks}
+    steps = {f"τ={t}": {"step_size": min(1.0, t / n_blocks)} for t in WORTH}
+    return {"auto": options} | {name: blocks | step for name, step in steps.items()}
+
+
+@group(["2e4", "2e5"])
+def steps(run, n):
+    """Passes to within 1e-6 a row of the end by the step, medians of draws."""
+    size = int(float(n)) // run.size(1, 2)
+    settings = {
+        "batch": {m: METHODS[m] for m in ("batch", "squarem")}
+        | {"incremental": {"solver": "incremental", "max_iter": 1_000}},
+        **{solver: by_step(solver, size) for solver in ("svrg", "saga")},
+    }
+    data = [problems.alike(size, seed) for seed in range(run.seeds)]
+    ends = None
+    for solver, ways in settings.items():
+        found = {
+            name: [count(fit(X, 10, "full", 0, options)) for X in data]
+            for name, options in ways.items()
+        }
+        scores = {
+            name: np.array([c.score for c in fits]) for name, fits in found.items()
+        }
+        ends = scores["batch"] if ends is None else ends
+        away = {m: int(sum(np.abs(v - ends) > ELSEWHERE)) for m, v in scores.items()}
+        passes = {m: [c.passes for c in fits] for m, fits in found.items()}
+        median = {name: statistics.median(values) for name, values in passes.items()}
+        others = ", ".join(f"{many} by {name}" for name, many in away.items() if many)
+        yield Row(
+            f"n={n} d=10 k=10 full, {solver}",
+            median.pop(next(iter(ways))),
+            "passes",
+            median,
+            note=f"of {len(data)} fits elsewhere: {others or 'none'}",
+            key=solver,
+            numbers={"passes": passes, "elsewhere": away},
+        )
 
 
 # What "auto" chooses
@@ -360,7 +412,7 @@ def level_of(run):
     """Return mixture, level, our epochs and batch EM's iterations to it."""
     mixture = problems.overlapping(run.size(1_000_000, 50_000))
     curves = {
-        method: fit(mixture.X, 10, "full", 0, method).history_["objective"]
+        method: fit(mixture.X, 10, "full", 0, METHODS[method]).history_["objective"]
         for method in ("auto", "batch")
     }
     # The lower of the two ends, which both have passed.
