@@ -206,9 +206,13 @@ def checkpointed(estimator, *arguments, stream=False):
         finally:
             _journal.reset(token)
         return
+    passing = {
+        name: getattr(estimator, name)
+        for name in ("random_state", "warm_start")
+        if hasattr(estimator, name)
+    }
     if resumed is None:
         journal = Journal(estimator, arguments, checkpoint)
-        now = estimator.get_params(deep=False)
     else:
         journal, now = resumed, estimator.get_params(deep=False)
         _check_same(journal, estimator, arguments)
@@ -218,15 +222,13 @@ def checkpointed(estimator, *arguments, stream=False):
         vars(estimator).update(vars(copy.copy(journal.before)) | kept | free)
         estimator.warm_start = journal.before.warm_start
         journal.open(estimator, checkpoint)
-    replaced = resumed is not None or now.get("random_state", 0) is None
-    if replaced and "random_state" in now:
+    replaced = resumed is not None or passing.get("random_state", 0) is None
+    if replaced and "random_state" in passing:
         estimator.random_state = copy.deepcopy(journal.random_state)
     token = _journal.set(journal)
     try:
         yield
-        for name in ("random_state", "warm_start"):
-            if name in now:
-                setattr(estimator, name, now[name])
+        vars(estimator).update(passing)
         if checkpoint is not None:
             finished = _shell(estimator)
             if replaced:
