@@ -95,6 +95,11 @@ def cases():
     ):
         name = f"groups-{type(bayesian).__name__}"
         yield name, bayesian, (X, Y), {"groups": GROUPS}
+    # Of three classes steps are by draws, more of them where epochs lost.
+    drawn = skvrem.BayesianLogisticRegression(
+        solver="svrg", prior_scale="learn", random_state=0, max_iter=15
+    )
+    yield "draws", drawn, (X, (X[:, 0] > 0.0) + (X[:, 0] > 3.0)), {}
     poisson = skvrem.BayesianGLMRegressor(family="poisson", random_state=0)
     yield "poisson", poisson, (X, Y.astype(float)), {}
     for solver in "auto", "stochastic", "svrg":

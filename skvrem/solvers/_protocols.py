@@ -277,6 +277,12 @@ class Swept(Protocol):
         Only for models that "saga" fits.
         """
 
+    def steady(self, n_lost):
+        """Make estimates whose noise is what so many epochs that lost ask for.
+
+        Only for models that can have less of it.
+        """
+
     def open(self, anchor):
         """Return what an epoch moves, a copy of what the anchor has."""
 

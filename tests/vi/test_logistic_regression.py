@@ -194,6 +194,21 @@ def test_the_same_bits_for_any_number_of_threads(solver):
     np.testing.assert_array_equal(a.coef_, b.coef_)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", ["svrg", "saga", "stochastic"])
+def test_minibatches_take_more_draws_where_epochs_lose(solver):
+    """Three separable classes along a line: with one draw they stall far below."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 100)
+    along = 4.0 * (y - 1.0) + 0.5 * rng.normal(size=300)
+    X = along[:, None] * rng.normal(size=3)
+    given = {"prior_scale": "learn", "random_state": 0, "n_jobs": 1, "max_iter": 150}
+    best = fit(X, y, posterior="meanfield", **given).elbo_
+    found = fit(X, y, solver=solver, **given).elbo_
+    fixed = fit(X, y, solver=solver, steps=MinibatchSteps(n_draws=1), **given).elbo_
+    assert best - 3.0 < found and fixed < best - 6.0
+
+
 # Predictions
 
 

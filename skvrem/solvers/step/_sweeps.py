@@ -61,7 +61,8 @@ class Sweeps:
         self.known = None
         far = getattr(data, "remote", False)
         self.journeys = Journeys(self.model, data) if far else None
-        self.predictions, self.short = [], 1.0
+        self.predictions, self.short, self.n_lost = [], 1.0, 0
+        self._steady()
         self.piece = FIRST_PIECE
 
     def certify(self, point, beta):
@@ -159,13 +160,22 @@ class Sweeps:
             start = stop
 
     def restore(self, anchor):
-        """Forget what the epoch that is taken back has left."""
+        """Forget what the epoch that is taken back has left, and make less noise."""
         self.known = None
+        self.n_lost += 1
+        self._steady()
+
+    def _steady(self):
+        if hasattr(self.model, "steady"):
+            self.model.steady(self.n_lost)
 
     def state(self):
         """Return predictions; that of the point, and what is known, come anew."""
-        return {"predictions": self.predictions[:-1], "short": self.short}
+        names = "short", "n_lost"
+        kept = {name: getattr(self, name) for name in names}
+        return kept | {"predictions": self.predictions[:-1]}
 
     def resume(self, state):
         """Take them back, before the point is certified."""
         vars(self).update(state)
+        self._steady()

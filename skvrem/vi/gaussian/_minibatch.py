@@ -35,8 +35,9 @@ class MinibatchSteps(BaseEstimator):
         "lbfgs": for full passes only. "adam" and "sgd": for minibatches. "auto" takes
         what needs fewest passes.
     n_draws : int or "auto", default="auto"
-        Draws a minibatch step, of which "auto" makes one;
-        :class:`~skvrem.VariationalInference` has them for full passes.
+        Draws a minibatch step; "auto" begins with one and doubles them, up to 16, with
+        every epoch that lowers the bound. :class:`~skvrem.VariationalInference` makes
+        one, and has them for full passes.
 
     References
     ----------

@@ -26,6 +26,8 @@ OPTIMIZERS = {
 }
 # Coefficients up to which all of the curvature is taken to say what is left to gain.
 MOST_COEFFICIENTS = 1000
+# Draws of a row in a step, where noise asks for more than one.
+MOST_DRAWS = 16
 NO_NODES = np.empty(0)
 NO_ESTIMATES = np.empty((0, 0, 0, 0))
 
@@ -193,7 +195,10 @@ class SteppingModel(Steps):
         "quadrature" has no noise to control.
     control_scale : bool
     optimizer : {"natural", "adam", "sgd"}
-    batch_size, n_draws : int
+    batch_size : int
+    n_draws : int or "auto"
+        "auto" begins with one, and has as many again with every epoch that lost, up to
+        `MOST_DRAWS`: shorter steps alone would average as much noise, and lead nowhere.
     """
 
     def __init__(
@@ -203,7 +208,8 @@ class SteppingModel(Steps):
         self.data = data
         self.control = CONTROLS[control]
         self.control_scale = control_scale
-        self.n_draws = int(n_draws)  # of no narrow type
+        self.free = n_draws == "auto"
+        self.n_draws = 1 if self.free else int(n_draws)  # of no narrow type
         self.n_rows = float(data.n_units)
         self.y = None if data.remote else np.asarray(model.y, np.float64)
         family = model.family
@@ -220,6 +226,11 @@ class SteppingModel(Steps):
         state = {k: v for k, v in vars(self).items() if k != "left_to_gain"}
         # Rows stay where they are, and what is known of points here.
         return state | {"data": None, "model": self.model.changed()}
+
+    def steady(self, n_lost):
+        """Take more draws where epochs have lost, if their number is free."""
+        if self.free:
+            self.n_draws = min(2**n_lost, MOST_DRAWS)
 
     @property
     def rows_a_visit(self):

@@ -366,8 +366,7 @@ class GaussianPosterior(
         batch_size = min(batch_size, data.n_units)
         drawn = plan.expectation == "mc"
         control = given.control_variate if drawn else "quadrature"
-        n_draws = 1 if given.n_draws == "auto" else given.n_draws
-        how = control, given.control_scale, plan.optimizer, batch_size, n_draws
+        how = control, given.control_scale, plan.optimizer, batch_size, given.n_draws
         steps = SteppingModel(model, data, plan.name, *how)
         size = steps.auto_step(point) if size == "auto" else size
         return steps, plan.stepping(size, batch_size)
