@@ -262,7 +262,7 @@ def main():
     parser.add_argument("--parts", nargs="+", default=["toy", "faces"])
     parser.add_argument("--seeds", type=int, default=20, help="of the toy")
     parser.add_argument("--rows", type=int, default=10_000, help="of the toy")
-    parser.add_argument("--face-seeds", type=int, default=3)
+    parser.add_argument("--face-seeds", type=int, default=5)
     parser.add_argument("--components", type=int, default=24, help="of the faces")
     options = parser.parse_args()
     options.figures.mkdir(parents=True, exist_ok=True)
