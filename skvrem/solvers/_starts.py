@@ -111,7 +111,9 @@ def run_starts(estimator, start, plan, data, progress, random_state, stop=None):
             describe = entrant.attributes
         else:
             drop(entrant.slots)
-        if entrant.report.end() or result.reason == "time":
+        ended = entrant.report.end() or result.reason == "time"
+        del entrant, result  # free to go before the next begins
+        if ended:
             break
     return best, {
         **describe(best.point, best.objective),

@@ -187,6 +187,8 @@ class Report:
         """End the start; return whether a callback wants no more of them."""
         if self.unsaid is not None:
             self.progress._line(self.number, self.epochs, self.unsaid)
+        # A method of what has this report: a cycle would keep all that the fit needed.
+        self.attributes = None
         context, arguments = self.context, self.progress.arguments
         return context is not None and context.call_on_fit_task_end(**arguments)
 

@@ -1,5 +1,6 @@
 """What fitted estimators report is true of what they return, for every one of them."""
 
+import gc
 import warnings
 
 import numpy as np
@@ -32,6 +33,7 @@ from skvrem import (
     VRGaussianMixture,
 )
 from skvrem.exceptions import MaxIterWarning
+from skvrem.solvers import Run
 from skvrem.utils.discovery import all_estimators
 from tests.documents import planted
 from tests.own_models import Logistic, logistic_problem
@@ -230,6 +232,21 @@ def test_no_tolerance_is_no_test(case):
         warnings.simplefilter("error")
         fit = estimator.set_params(max_iter=3, tol=0.0).fit(*data, **given)
     assert fit.stop_reason_ in ("max_iter", "tol", "stalled")
+
+
+@quiet
+def test_what_a_fit_needed_is_free_to_go(case):
+    # At once: cycles wait for the collector, and with them arrays as large as the data.
+    estimator, data, given = case
+    gc.collect()
+    gc.disable()
+    try:
+        fit = estimator.set_params(max_iter=3).fit(*data, **given)
+        left = [thing for thing in gc.get_objects() if isinstance(thing, Run)]
+    finally:
+        gc.enable()
+    assert fit.history_
+    assert not left
 
 
 # The objective, evaluated anew
