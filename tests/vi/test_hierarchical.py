@@ -10,15 +10,16 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from skvrem import BayesianLogisticRegression, HierarchicalSoftmaxClassifier
+from skvrem import BayesianLogisticRegression, HierarchicalSoftmaxClassifier, solvers
 from skvrem.data import as_source
 from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._algebra import rescale
 from skvrem.vi.gaussian import _model_families
 from skvrem.vi.gaussian._model import Point
 from skvrem.vi.gaussian._model_families import Softmax
-from skvrem.vi.hierarchical import _kernels
+from skvrem.vi.hierarchical import _estimator, _kernels
 from skvrem.vi.hierarchical._model import (
     GroupPosterior,
     HierarchicalModel,
@@ -599,3 +600,26 @@ def test_wrong_batches_of_a_stream():
     assert alone.n_group_samples_.tolist() == [200]
     with pytest.raises(ValueError, match="the first had none"):
         alone.partial_fit(X, y, groups=group)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_blas_has_one_thread_in_a_fit(method, monkeypatch):
+    """Of long vectors the threads of one BLAS would wait for those of another."""
+    seen = []
+
+    class Spying(solvers.QuasiNewton):
+        def epoch(self, *given):
+            pools = threadpool_info()
+            seen.extend(p["num_threads"] for p in pools if p["user_api"] == "blas")
+            return super().epoch(*given)
+
+    monkeypatch.setattr(_estimator.solvers, "QuasiNewton", Spying)
+    rng = np.random.default_rng(0)
+    X, y, groups = rng.normal(size=(60, 2)), np.arange(60) % 3, np.arange(60) % 5
+    known = {"classes": np.arange(3)} if method == "partial_fit" else {}
+    with threadpool_limits(2, "blas"):
+        before = [p["num_threads"] for p in threadpool_info()]
+        fit = getattr(HierarchicalSoftmaxClassifier(), method)
+        fit(X, y, groups=groups, **known)
+        assert [p["num_threads"] for p in threadpool_info()] == before
+    assert seen and set(seen) == {1}

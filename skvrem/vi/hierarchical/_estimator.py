@@ -18,6 +18,7 @@ from skvrem.exceptions import FewGroupsWarning
 from skvrem.utils._base import VersionedPickle, feature_names, summary_table
 from skvrem.utils._classes import check_known, number_classes, stream_classes
 from skvrem.utils._columns import check_column, column_number
+from skvrem.utils._parallel import one_blas_thread
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -341,7 +342,7 @@ class HierarchicalSoftmaxClassifier(
             than the prior of the population's means allows for: a group that has not
             been seen is then poorly known.
         """
-        with whole_fit(self, CENTRE):
+        with whole_fit(self, CENTRE), one_blas_thread():
             with solvers.checkpointed(self, X, y, groups, sample_weight):
                 self._fit(X, y, groups, sample_weight)
             self._warn_of_groups()
@@ -416,7 +417,7 @@ class HierarchicalSoftmaxClassifier(
         OneClassWarning
             If the first rows are of one class only.
         """
-        with whole_fit(self, CENTRE):
+        with whole_fit(self, CENTRE), one_blas_thread():
             known = stream_classes(self, classes)
             first = not hasattr(self, "posterior_")
             if not first:
