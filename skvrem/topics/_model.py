@@ -266,6 +266,12 @@ class WordRows(Rows):
 
     __slots__ = ()
 
+    def toarray(self):
+        """The array, zeros included, on cache lines."""
+        full = padded_zeros(self.n_rows, self.values.shape[1], self.values.dtype)
+        full[self.index] = self.values
+        return full
+
     def add_to(self, total, factor=1.0):
         """Add `factor` times this to an array, in place."""
         factor = total.dtype.type(factor)

@@ -11,6 +11,7 @@ from skvrem.data import lazily, of_dask, total_over_blocks
 from skvrem.text import document_completion
 from skvrem.text._likelihood import completion_sums
 from skvrem.topics._base import TopicModel, scattered_tokens
+from skvrem.topics._model import padded_empty
 from skvrem.topics.plsa._blocks import BlockPLSAModel
 from skvrem.topics.plsa._model import PLSAModel
 from skvrem.utils._columns import MatrixLike
@@ -294,8 +295,11 @@ class VRPLSA(TopicModel):
     def _random_topics(self, word_prior, data, rng):
         # Gamma(1), normalised: a uniform draw from the simplex. Closer to uniform
         # topics, EM spends its first epochs on a plateau.
-        topics = rng.standard_gamma(1.0, (self.n_components_, data.n_features))
-        topics /= topics.sum(axis=1, keepdims=True)
+        k = self.n_components_
+        topics = padded_empty(data.n_features, k, data.dtype).T[:k]
+        for topic in topics:  # all at once, in float64, would be the largest array
+            drawn = rng.standard_gamma(1.0, data.n_features)
+            topic[:] = drawn / drawn.sum()
         if word_prior.ndim:
             # Half of a topic are the words that its prior favours: a prior alone does
             # not move EM out of another optimum, where the corpus has more of a word.

@@ -679,6 +679,25 @@ def test_svrg_keeps_three_arrays_of_topics():
     assert kept < peak < kept + 2 * of_batch + 4 * topics_model.ROOM + 700_000
 
 
+def test_random_topics_take_the_room_of_topics():
+    k, v = 96, 20_000
+    data = as_documents(sp.csr_array(np.ones((2, v), np.float32)), dtype=np.float32)
+    model = plsa(n_components=k)
+    model.n_components_ = k
+    tracemalloc.start()
+    try:
+        rng = np.random.RandomState(0)
+        topics = model._random_topics(np.array(0.1), data, rng)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(topics.sum(axis=1), 1.0, rtol=1e-4)
+    drawn = np.random.RandomState(0).standard_gamma(1.0, (k, v))
+    drawn /= drawn.sum(axis=1, keepdims=True)
+    np.testing.assert_array_equal(topics, drawn.astype(np.float32))
+    assert peak < 1.1 * 4 * k * v
+
+
 # Bad input
 
 
