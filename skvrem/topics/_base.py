@@ -296,7 +296,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         FractionalCountsWarning
             If X looks like weights, as TF-IDF: priors are counts.
         ConvergenceWarning
-            If `tol` is positive and `max_iter` epochs were not enough.
+            If `tol` is positive and `max_iter` epochs were not enough, or if
+            ``n_components="auto"`` has ended at the most topics that it tries while
+            held-out documents still gained by more.
         CollapsedComponentWarning
             If topics of TemperedLDA are the same after a `temperature` of one's own.
         UserWarning

@@ -4,13 +4,16 @@ Fits with ever more topics go on until held-out documents are no likelier by the
 the last one topics are merged or left out where held-out documents do not miss them.
 """
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from skvrem.text._likelihood import completion_split, log_likelihood
 from skvrem.text._topics import check_counts, with_tokens, word_probabilities
 from skvrem.topics._documents import as_documents
+from skvrem.utils._reports import outside
 
 # The first number of topics, doubled until held-out documents gain no more than
 # TOLERANCE, in nats a token; so much may be lost for fewer topics as well.
@@ -134,13 +137,16 @@ class _Search:
 
         Even where it is not the best: what random topics have split, merging finds.
         """
-        most = min(MOST, max(START, self.train.n_units // DOCUMENTS_A_TOPIC))
-        n_topics, trial = START, self.try_(START, EPOCHS)
-        while len(trial.shares) >= ALIVE * n_topics and 2 * n_topics <= most:
+        useful = max(START, self.train.n_units // DOCUMENTS_A_TOPIC)
+        n_topics, gain, trial = START, np.inf, self.try_(START, EPOCHS)
+        while gain >= TOLERANCE and len(trial.shares) >= ALIVE * n_topics:
+            if 2 * n_topics > min(MOST, useful):
+                if 2 * n_topics <= useful:
+                    _warn_of_more(n_topics, gain)
+                break
             n_topics, before = 2 * n_topics, trial.completion
             trial = self.try_(n_topics, EPOCHS)
-            if trial.completion < before + TOLERANCE:
-                break
+            gain = trial.completion - before
         return trial
 
     def merged(self, trial):
@@ -231,6 +237,18 @@ class _Search:
         if len(trial.topics) > 1:
             moves += [(j, -1) for j in range(len(trial.topics))]
         return sorted(((gain(pair), pair) for pair in moves), reverse=True)
+
+
+def _warn_of_more(n_topics, gain):
+    """Warn that the search has ended where held-out documents still gained."""
+    warnings.warn(
+        f"n_components='auto' tries {n_topics:,} topics at most, and held-out "
+        f"documents still gained {gain:.2g} nats a token by the last doubling: there "
+        f"may be more topics. Give a number, n_components={2 * n_topics} or more, and "
+        "compare `score` of documents that are held out.",
+        ConvergenceWarning,
+        stacklevel=outside(),
+    )
 
 
 def _pairs(topics):

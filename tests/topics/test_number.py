@@ -1,12 +1,14 @@
 """The number of topics, as held-out documents say."""
 
 import pickle
+import warnings
 from itertools import combinations
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from skvrem import VRPLSA, TemperedLDA, TopicStabilityDisplay
@@ -176,6 +178,39 @@ def test_the_fit_with_the_most_topics_is_merged_though_another_is_better(
 
     monkeypatch.setattr(found, "try_", try_)
     assert found.grown().completion == -2.5
+
+
+@pytest.mark.parametrize(
+    ("most", "last", "alive", "warns"),
+    [
+        (4, -2.0, 4, True),
+        (4, -2.9995, 4, False),  # no more to gain
+        (4, -2.0, 2, False),  # topics died
+        (8, -2.0, 4, False),  # documents are too few for more
+    ],
+)
+def test_a_search_that_ends_with_more_to_gain_warns(
+    X, search, monkeypatch, most, last, alive, warns
+):
+    found, trial, _ = search
+    monkeypatch.setattr(_number, "START", 2)
+    monkeypatch.setattr(_number, "MOST", most)
+    found.train = as_documents(X[: 2 * 8 if most == 4 else 2 * 7])
+    completion = {2: -3.0, 4: last}
+
+    def try_(n_topics, _):
+        shares = np.ones(alive if n_topics == 4 else n_topics)
+        return trial._replace(shares=shares, completion=completion[n_topics])
+
+    monkeypatch.setattr(found, "try_", try_)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert len(found.grown().shares) == alive
+    assert [one.category for one in seen] == [ConvergenceWarning] * warns
+    for one in seen:
+        assert "tries 4 topics at most" in str(one.message)
+        assert "gained 1 nats" in str(one.message)
+        assert "n_components=8" in str(one.message)
 
 
 @pytest.mark.parametrize(("same", "left"), [(-1.0, 5), (-2.0, 2)])
