@@ -1,6 +1,6 @@
 """Stochastic M steps on real and simulated series: passes, time and where they end.
 
-    SKVREM_DATA=... python -m benchmarks.papers.hmm_sweeps [--seeds 4]
+    SKVREM_DATA=... python -m benchmarks.papers.hmm_sweeps
 
 Killer and pilot whales' are features of dives. The third series is simulated like an
 electrocardiogram: five waves that follow each other, of unequal length and height.
@@ -42,7 +42,7 @@ def load(name):
 def main():
     """Print a line for every series, solver and kind of E step."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=5)
     settings = parser.parse_args()
     series = {
         "killer whales": (*load("killer_whale_dives"), 3),
