@@ -3,20 +3,17 @@
 import time
 import warnings
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import check_is_fitted
 
 from skvrem import solvers
-from skvrem.data import as_source, averaged, lazily, of_dask, streamed
+from skvrem.data import of_dask, streamed
 from skvrem.exceptions import FewGroupsWarning
-from skvrem.utils._base import VersionedPickle, feature_names, summary_table
-from skvrem.utils._classes import check_known, number_classes, stream_classes
+from skvrem.utils._base import VersionedPickle, feature_names
+from skvrem.utils._classes import number_classes, stream_classes
 from skvrem.utils._columns import check_column, column_number
 from skvrem.utils._parallel import one_blas_thread
 from skvrem.utils._reports import (
@@ -28,17 +25,12 @@ from skvrem.utils._reports import (
 )
 from skvrem.utils._validation import (
     among,
-    as_generator,
     check_parameters,
     check_weight,
 )
-from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
+from skvrem.vi.diagnostics._arviz import ArviZMixin
 from skvrem.vi.gaussian._answers import (
     PredictsByGroup,
-    check_method,
-    in_chunks,
-    interval_columns,
-    noisy_predictors,
 )
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
@@ -52,7 +44,6 @@ from skvrem.vi.gaussian._guards import (
     whole_fit,
 )
 from skvrem.vi.gaussian._model import Point
-from skvrem.vi.gaussian._model_families import Softmax, expected_probabilities
 from skvrem.vi.gaussian.nested._input import (
     FEW_GROUPS,
     check_kind,
@@ -62,13 +53,15 @@ from skvrem.vi.gaussian.nested._input import (
     wide_groups,
     widest,
 )
-from skvrem.vi.hierarchical._input import GroupedBlocks, GroupedRows, Units
+from skvrem.vi.hierarchical import _inference
+from skvrem.vi.hierarchical._input import GroupedBlocks, GroupedRows
 from skvrem.vi.hierarchical._model import (
     GroupSums,
     HierarchicalModel,
     HierarchicalPrior,
     Past,
 )
+from skvrem.vi.hierarchical._units import Units, columns_of
 from skvrem.vi.hierarchical._width import learned_width
 
 # Where "auto" is "nested": coefficients of a group, and numbers in their matrices.
@@ -78,10 +71,6 @@ MOST_COEFFICIENTS, MOST_NUMBERS = 100, 4_000_000
 MOST_SPREAD = 500.0
 # What `prior_scale` may be but numbers.
 LEARN = ("learn",)
-# What is known of the evidence of all rows.
-EVIDENCE = "log_marginal_likelihood_", "elbo_"
-# Draws of the predictors for method="mc".
-DRAWS = 1000
 
 
 class HierarchicalSoftmaxClassifier(
@@ -626,114 +615,13 @@ class HierarchicalSoftmaxClassifier(
             "population_{}log_scale_std": np.exp(q.log_tau_log_scale),
         }
         if units is not None:
-            parts |= self._of_features(parts, q, units)
+            parts |= units.of_features(parts, q, self.fit_intercept)
         for name, part in parts.items():
             own = name.startswith("group")
             names = ("coef", "intercept") if own else ("", "intercept_")
-            for one, columns in zip(names, _columns(part, self), strict=True):
+            for one, columns in zip(names, columns_of(part, self), strict=True):
                 found[f"{name.format(one)}_"] = np.array(columns, dtype, order="C")
         return found
-
-    def _of_features(self, parts, q, units):
-        """Return parts (..., p, k) of features as they are."""
-        found = {name: np.array(part) for name, part in parts.items()}
-        p = len(units.deviation)
-        for name, part in found.items():
-            if not name.endswith("log_scale_std"):
-                part[..., :p, :] /= units.deviation[:, None]
-        if self.fit_intercept:
-            names = "group_{}", "population_{}mean"
-            for name, square in zip(names, q.variances_along(units.axis), strict=True):
-                found[name][..., p, :] = units.axis @ parts[name]
-                found[f"{name}_std"][..., p, :] = np.sqrt(square)
-        return found
-
-    # Rows
-
-    @lazily
-    def predict_proba(self, X, groups=None, method="quadrature"):
-        """Return the probabilities of the classes, averaged over the posterior.
-
-        Parameters
-        ----------
-        X : {array-like, dask array} of shape (n_samples, n_features)
-            Rows.
-        groups : array-like of shape (n_samples,), default=None
-            Ids of their groups. A group that was not in the fit has the coefficients
-            that the population lets expect; so have all rows without `groups`, unless
-            the fit was without.
-        method : {"quadrature", "mc", "plugin"}, default="quadrature"
-            "quadrature" integrates over the Gaussian logits of a row, "mc" averages
-            over 1,000 draws of them, "plugin" takes their mean alone, and so is too
-            sure.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
-        """
-        check_is_fitted(self)
-        check_method(method)
-        rows, _, group = self._open_fitted(X, None, groups)
-        data = as_source(self._within(rows))
-        predictors, k = self.posterior_.predictor(), len(self.classes_)
-        noise = np.random.default_rng(0).standard_normal((DRAWS, k))
-
-        def evaluate(chunk):
-            where = slice(*chunk)
-            a, spread = predictors(data.batch(*chunk), group[where])
-            if method == "quadrature":
-                return expected_probabilities(Softmax(k, 0), a, spread)
-            out = softmax(a, axis=1)
-            if method == "mc":
-                for some, z in noisy_predictors(a, spread, noise):
-                    out[some] = softmax(z, axis=2).mean(1)
-            return out
-
-        return in_chunks(self, evaluate, data.n_units)
-
-    @averaged
-    def score(self, X, y, groups=None, sample_weight=None):
-        """Return the share of rows whose class is the most probable one.
-
-        Parameters
-        ----------
-        X : {array-like, dask array} of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Their classes.
-        groups : array-like of shape (n_samples,), default=None
-            As in `predict_proba`.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Rows count so many times.
-
-        Returns
-        -------
-        accuracy : float
-            Between 0 and 1.
-
-        Raises
-        ------
-        ValueError
-            If y has a class that was not in the fit.
-        """
-        check_is_fitted(self)
-        check_known(y, self.classes_)
-        return accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight)
-
-    def _open_fitted(self, X, y, groups):
-        """Return rows, targets, and numbers of groups, -1 for those of none."""
-        column = self._of_fit.groups
-        rows, y, ids = open_groups(self, X, y, groups, column, reset=False)
-        if ids is None:
-            return rows, y, np.full(len(rows), 0 if len(self.groups_) == 1 else -1)
-        if not self._alone:
-            check_kind(ids, self.groups_)
-        return rows, y, number_groups(ids, self.groups_)
-
-    def _within(self, rows):
-        """Return rows in the units of the fit."""
-        return rows if self._units is None else self._units(rows)
 
     def _feature_names(self, given=None):
         """Names of the features, without the column of ids."""
@@ -743,163 +631,11 @@ class HierarchicalSoftmaxClassifier(
             del names[column_number(column, "groups", names, len(names))]
         return names
 
-    # Groups and population
+    # Answers are functions of a fitted state, documented where they are computed.
 
-    def sample_posterior(self, n_samples=1, groups=None, random_state=None):
-        """Draw coefficients from the posterior.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            How many draws.
-        groups : array-like of ids, default=None
-            Groups to be drawn; None is all of them.
-        random_state : int, RandomState instance or None, default=None
-            Seeds the draws.
-
-        Returns
-        -------
-        draws : dict of str to ndarray of shape (n_samples, ...)
-            "group_coef" (n_groups, n_classes, n_features), "group_intercept"
-            (n_groups, n_classes; zero without one), "population_mean" and
-            "population_scale" (n_classes, n_features), behind the axis of draws.
-
-        Raises
-        ------
-        ValueError
-            For a group that was not in the fit.
-        """
-        check_is_fitted(self)
-        q = self.posterior_
-        if groups is not None:
-            numbers = number_groups(np.asarray(groups), self.groups_)
-            if (numbers < 0).any():
-                unknown = np.asarray(groups)[numbers < 0].tolist()
-                raise ValueError(f"Groups that were not in the fit: {unknown[:5]}.")
-            q = q.among(numbers)
-        means, scales, draws = q.sample(n_samples, as_generator(random_state))
-        coef, intercept = _columns(draws, self._of_fit)
-        found = {
-            "group_coef": coef,
-            "group_intercept": intercept,
-            "population_mean": _columns(means, self._of_fit)[0],
-            "population_scale": _columns(scales, self._of_fit)[0],
-        }
-        if self._units is not None:
-            for name in set(found) - {"group_intercept"}:
-                found[name] = found[name] / self._units.deviation
-            if self._of_fit.fit_intercept:
-                found["group_intercept"] = self._units.axis @ draws
-        return found
-
-    def sample_predictive(self, X, n_samples=1, groups=None, random_state=None):
-        """Draw new labels of rows, their chance and the posterior's.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            Rows.
-        n_samples : int, default=1
-            Draws of each; a draw has the same coefficients for all rows of a group.
-        groups : array-like of shape (n_rows,), default=None
-            As in `predict_proba`; rows of groups that were not in the fit are of one
-            new group, drawn from the population.
-        random_state : int, RandomState instance or None, default=None
-            Seeds the draws.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples, n_rows)
-            Of ``classes_``.
-        """
-        check_is_fitted(self)
-        rows, _, group = self._open_fitted(X, None, groups)
-        rng = as_generator(random_state)
-        known, place = np.unique(group, return_inverse=True)
-        means, scales, draws = self.posterior_.among(known).sample(n_samples, rng)
-        if known[0] < 0:
-            noise = rng.standard_normal(means.shape)
-            draws[:, 0] = means + scales * noise
-        coef, intercept = _columns(draws, self._of_fit)
-        family = Softmax(len(self.classes_), 0)
-        labels = np.empty((n_samples, len(rows)), np.int64)
-        rows = self._within(rows)
-        for own, constant, out in zip(coef, intercept, labels, strict=True):
-            z = np.einsum("nj,nkj->nk", rows, own[place]) + constant[place]
-            out[:] = family.draw(z, rng)
-        return self.classes_[labels]
-
-    def _draws(self, X, y, n_samples, rng):
-        """See `ArviZMixin`."""
-        given = self._of_fit
-        rows, y, group = self._open_fitted(X, y, None)
-        check_known(y, self.classes_)
-        number = np.searchsorted(self.classes_, y)
-        if (group < 0).any():
-            raise ValueError(
-                "to_arviz needs rows of groups that were in the fit, named by a column "
-                "of X that the constructor's groups names."
-            )
-        draws = self.sample_posterior(n_samples, random_state=rng)
-        each, family = np.empty((n_samples, len(rows))), Softmax(len(self.classes_), 0)
-        of_groups, new = (draws["group_coef"], draws["group_intercept"]), each.copy()
-        for coef, intercept, out, one in zip(*of_groups, each, new, strict=True):
-            z = np.einsum("nj,nkj->nk", rows, coef[group]) + intercept[group]
-            out[:] = family.log_likelihood(z, number)
-            one[:] = family.draw(z, rng)
-        names, axes = self._feature_names(), ["class", "feature"]
-        if not given.fit_intercept:
-            del draws["group_intercept"]
-        dims = {
-            "group_coef": ["group", "class", "feature"],
-            "group_intercept": ["group", "class"],
-            **dict.fromkeys(("population_mean", "population_scale"), axes),
-        }
-        coords = {
-            "group": self.groups_.tolist(),
-            "class": [f"{label}" for label in self.classes_],
-            "feature": names,
-        }
-        return Draws(draws, dims, coords, each, number, new)
-
-    def summary(self) -> Any:
-        """Return a table of the population.
-
-        Returns
-        -------
-        table : pandas.DataFrame, or str where pandas is not installed
-            A row a class and feature (or the intercept): mean of the population with
-            its posterior's standard deviation and 95 % interval, and how far groups
-            spread about it. The frame's ``attrs`` hold the number of groups, the
-            evidence lower bound, passes and convergence; the text ends with them.
-        """
-        check_is_fitted(self)
-        names, parts = self._feature_names(), []
-        for name in ("mean", "mean_std", "scale"):
-            part = getattr(self, f"population_{name}_")
-            if self._of_fit.fit_intercept:
-                own = getattr(self, f"population_intercept_{name}_")
-                part = np.column_stack([part, own])
-            parts.append(part.ravel())
-        if self._of_fit.fit_intercept:
-            names = [*names, "intercept"]
-        columns = interval_columns(*parts[:2])
-        columns["scale of groups"] = parts[2]
-        index = [f"{label}, {name}" for label in self.classes_ for name in names]
-        facts = {
-            "groups": len(self.groups_),
-            **{name[:-1]: vars(self)[name] for name in EVIDENCE if name in vars(self)},
-            "passes": float(self.history_["passes"][-1]),
-            "converged": self.converged_,
-        }
-        return summary_table(columns, index, facts)
-
-
-def _columns(parts, given):
-    """Return numbers (..., p, k) of the features by class, and of the intercept.
-
-    The latter are zero where there is none.
-    """
-    if given.fit_intercept:
-        return np.swapaxes(parts[..., :-1, :], -1, -2), parts[..., -1, :]
-    return np.swapaxes(parts, -1, -2), 0.0 * parts[..., 0, :]
+    predict_proba = _inference.predict_proba
+    score = _inference.score
+    sample_posterior = _inference.sample_posterior
+    sample_predictive = _inference.sample_predictive
+    summary = _inference.summary
+    _draws = _inference.draws

@@ -17,42 +17,7 @@ from skvrem.vi.hierarchical._model_nested import (
     SoftmaxBlocks,
     SoftmaxRows,
 )
-
-
-class Units(NamedTuple):
-    """Features in which a prior is stated, and how wide it is.
-
-    Attributes
-    ----------
-    centre, deviation : ndarray of shape (n_features,)
-        Of the features; a deviation of 1 where they do not vary, centres of 0 where
-        there is no intercept to make up for them.
-    width : float
-        Standard deviation of a coefficient of such a feature, before any row.
-    curvature : float, default=None
-        Of the evidence by the logarithm of the width, as far as it is known.
-    """
-
-    centre: np.ndarray
-    deviation: np.ndarray
-    width: float = 1.0
-    curvature: float | None = None
-
-    @classmethod
-    def of(cls, moments, fit_intercept):
-        """Return those of features with `BothMoments`."""
-        moments = moments.weighted
-        deviation = np.where(moments.deviation > 0.0, moments.deviation, 1.0)
-        return cls(moments.mean * fit_intercept, deviation)
-
-    def __call__(self, rows):
-        """Return rows in these units."""
-        return ((rows - self.centre) / self.deviation).astype(rows.dtype)
-
-    @property
-    def axis(self):
-        """What coefficients, the intercept behind them, have at features of zero."""
-        return np.append(-self.centre / self.deviation, 1.0)
+from skvrem.vi.hierarchical._units import Units
 
 
 class GroupedRows(NamedTuple):
