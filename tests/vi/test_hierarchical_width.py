@@ -10,9 +10,9 @@ from sklearn.preprocessing import StandardScaler
 
 from skvrem import HierarchicalSoftmaxClassifier
 from skvrem.data import as_source, column_moments
-from skvrem.vi.hierarchical._units import Units
 from skvrem.vi.hierarchical._model import HierarchicalPrior
 from skvrem.vi.hierarchical._model_nested import NestedSoftmax, SoftmaxRows
+from skvrem.vi.hierarchical._units import Units
 
 pytestmark = pytest.mark.filterwarnings("ignore::skvrem.exceptions.FewGroupsWarning")
 POSTERIORS = "nested", "meanfield"
