@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from skvrem import BradleyTerry
+from skvrem.vi.bradley_terry._inference import differences
 from skvrem.vi.diagnostics._pareto import pareto_k
 from tests.watching import Recorder, Untouched, callbacks, needs_callbacks
 
@@ -293,7 +294,7 @@ def test_unknown_items_have_the_skill_of_the_prior():
     X, y, _ = season()
     model = BradleyTerry(prior_scale=0.7).fit(X, y)
     np.testing.assert_allclose(model.predict_proba([[98, 99]]), 0.5)
-    mean, variance = model._differences(np.array([[-1, -1], [2, -1]]))
+    mean, variance = differences(model, np.array([[-1, -1], [2, -1]]))
     np.testing.assert_allclose(mean, [0.0, model.posterior_.mean[2]])
     own = model.posterior_.variance[2]
     np.testing.assert_allclose(variance, [0.98, 0.49 + own])

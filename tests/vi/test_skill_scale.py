@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skvrem import BradleyTerry, solvers
+from skvrem.vi.bradley_terry._inference import differences
 from skvrem.vi.bradley_terry._model import SkillModel
 from skvrem.vi.bradley_terry._scale import of_scale
 from skvrem.vi.gaussian._width import most_likely_width
@@ -158,7 +159,7 @@ def test_unknown_items_and_streams_have_the_learned_scale():
     model = BradleyTerry().partial_fit(X[:200], y[:200])
     first = BradleyTerry().fit(X[:200], y[:200])
     assert model.prior_scale_ == first.prior_scale_ > 1.5
-    _, variance = model._differences(np.array([[-1, -1]]))
+    _, variance = differences(model, np.array([[-1, -1]]))
     np.testing.assert_allclose(variance, 2.0 * first.prior_scale_**2)
     more = np.vstack([X[200:], [[0, 50]]])
     model = pickle.loads(pickle.dumps(model)).partial_fit(more, np.append(y[200:], 1.0))
