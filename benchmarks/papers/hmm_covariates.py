@@ -138,7 +138,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--most", type=int, default=200, help="passes at most")
-    parser.add_argument("--starts", type=int, default=2)
+    parser.add_argument("--starts", type=int, default=5)
     arguments = parser.parse_args()
     ratios = {name: [] for name in ("batch", "squarem", "incremental")}
     for separation in (1.0, 0.4):
