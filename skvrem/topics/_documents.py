@@ -113,7 +113,8 @@ class DocumentSource:
     def usual_length(self):
         """Half of the documents that are not empty are as long."""
         tokens = _lengths(self.X.data, self.X.indptr)
-        return float(np.median(tokens[tokens > 0.0]))
+        tokens = tokens if tokens.all() else tokens[tokens > 0.0]
+        return float(np.median(tokens, overwrite_input=True))
 
     @property
     def word_totals(self):
@@ -151,7 +152,7 @@ class DocumentSource:
 
         Each is a copy of its own while it is visited; what lasts are its words.
         """
-        order = rng.permutation(self.n_units).astype(np.int32)
+        order = rng.permutation(np.arange(self.n_units, dtype=np.int32))
         edges = [self.n_units * i // n_blocks for i in range(n_blocks + 1)]
         ids = [np.sort(order[a:b]) for a, b in pairwise(edges)]
         return CutPartition(self.compact, ids, self.total_weight)
@@ -271,8 +272,10 @@ def _lengths(counts, indptr):
     for first, last in _pieces(indptr):
         starts = indptr[first:last] - indptr[first]
         some = counts[indptr[first] : indptr[last]].astype(np.float64)
-        lengths[first:last] = np.add.reduceat(np.append(some, 0.0), starts)
-    return np.where(np.diff(indptr) == 0, 0.0, lengths)
+        found = np.add.reduceat(np.append(some, 0.0), starts)
+        found[np.diff(indptr[first : last + 1]) == 0] = 0.0
+        lengths[first:last] = found
+    return lengths
 
 
 def take(X, ids):

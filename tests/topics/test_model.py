@@ -1,10 +1,13 @@
-"""Lazily averaged statistics of words against plain averaging."""
+"""Documents, and lazily averaged statistics of words against plain averaging."""
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
+from skvrem.topics._documents import as_documents
 from skvrem.topics._model import (
     WordRows,
     WordSums,
@@ -121,3 +124,26 @@ def test_documents_are_cut_by_their_nonzeros():
     assert parts[-1][1] == len(lengths)
     assert all(a[1] == b[0] for a, b in pairwise(parts))
     assert cut_documents(indptr, 1) == [(0, len(lengths))]
+
+
+def test_documents_are_opened_in_few_bytes_each():
+    n = 200_000
+    words = np.tile(np.array([0, 1], np.int32), n)
+    parts = np.ones(2 * n, np.float32), words, 2 * np.arange(n + 1)
+    data = as_documents(sp.csr_array(parts, shape=(n, 2)), dtype=np.float32)
+    tracemalloc.start()
+    try:
+        assert data.usual_length == 2.0
+        data.blocks(40, np.random.default_rng(0))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * n
+
+
+def test_empty_documents_are_of_no_length():
+    X = sp.csr_array([[0, 0], [3, 1], [0, 0], [2, 0], [0, 0]])
+    data = as_documents(X, dtype=np.float32)
+    (batch,) = data.chunks().batches
+    np.testing.assert_array_equal(batch.lengths, [0.0, 4.0, 0.0, 2.0, 0.0])
+    assert data.usual_length == 3.0
