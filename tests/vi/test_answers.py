@@ -16,10 +16,11 @@ from skvrem import (
     HierarchicalSoftmaxClassifier,
     VariationalInference,
 )
-from skvrem.exceptions import OneClassWarning
+from skvrem.exceptions import OneClassWarning, PosteriorWarning
 from skvrem.solvers import Batch
 from skvrem.utils._base import PREDICTION_PARAMETERS
 from skvrem.vi import MinibatchSteps
+from skvrem.vi.gaussian import _model_families
 from skvrem.vi.gaussian._model import GaussianModel
 from skvrem.vi.gaussian._model_families import Softmax
 from tests.own_models import Logistic, logistic_problem
@@ -32,6 +33,10 @@ GROUP = np.arange(N) % 5
 WITH_IDS = np.column_stack([X, GROUP])
 PAIRS = rng.permuted(np.tile(np.arange(6), (40, 1)), axis=1)[:, :2]
 RESULT = rng.choice([0.0, 0.5, 1.0], 40)
+
+
+#: Of softmax regressions.
+ROWS_AND_FEATURES = (9_999, 10), (10_000, 100), (10_000, 101)
 
 
 def own():
@@ -255,23 +260,66 @@ def test_wide_posteriors_of_several_classes_converge(posterior):
     assert 0.0 < model.elbo_error_ < 0.2
 
 
+def standard_wine():
+    X, y = load_wine(return_X_y=True)
+    return (X - X.mean(axis=0)) / X.std(axis=0), y
+
+
+def exact_bound(model):
+    """The bound of a softmax regression of three classes, by 16,384 nodes."""
+    rows, targets, prior = model._rows
+    structure = "full" if model.posterior == "fullrank" else "diagonal"
+    about = targets, prior, rows.total_weight, True, structure
+    finest, solver = GaussianModel(Softmax(3, 0, 1 << 13), *about), Batch()
+    solver.start(finest, rows, None)
+    return solver.certify(finest.point_of(model.posterior_), 1.0).objective
+
+
 @pytest.mark.parametrize("posterior", ["fullrank", "meanfield"])
 @pytest.mark.parametrize("prior_scale", [1.0, 10.0])
 def test_quadrature_is_refined_until_it_errs_little(posterior, prior_scale):
-    X, y = load_wine(return_X_y=True)
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    X, y = standard_wine()
     model = BayesianLogisticRegression(posterior=posterior, max_iter=500)
     model.set_params(prior_scale=prior_scale).fit(X, y)
-    rows, targets, prior = model._rows
-    structure = "full" if posterior == "fullrank" else "diagonal"
-    finest = GaussianModel(
-        Softmax(3, 0, 1 << 13), targets, prior, rows.total_weight, True, structure
-    )
-    solver = Batch()
-    solver.start(finest, rows, None)
-    exact = solver.certify(finest.point_of(model.posterior_), 1.0).objective
-    assert abs(model.elbo_ - exact) < max(4.0 * model.elbo_error_, 0.04)
+    assert abs(model.elbo_ - exact_bound(model)) < max(4.0 * model.elbo_error_, 0.04)
     assert model.elbo_error_ < 0.2
+
+
+def test_some_rows_tell_what_nodes_err_by(monkeypatch):
+    """Where finer nodes would take too long for all."""
+    X, y = standard_wine()
+    monkeypatch.setattr(_model_families, "MANY_PAIRS", 16)
+    # Finer ones are 128 pairs, of three classes.
+    monkeypatch.setattr(_model_families, "MOST_REFINED", 2 * 128 * 3 * 120)
+    assert Softmax(3, len(X)).refined() is None
+    model = BayesianLogisticRegression(posterior="fullrank", prior_scale=1.0).fit(X, y)
+    error = abs(model.elbo_ - exact_bound(model))
+    assert 0.5 * error < model.elbo_error_ < 2.0 * error
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_bound_that_nodes_miss_is_told_of(monkeypatch):
+    X, y = standard_wine()
+    monkeypatch.setattr(_model_families, "MANY_PAIRS", 4)
+    monkeypatch.setattr(_model_families, "MOST_REFINED", 2 * 32 * 3 * 120)
+    how = {"posterior": "fullrank", "max_iter": 50}
+    model = BayesianLogisticRegression(prior_scale=10.0, **how)
+    with pytest.warns(PosteriorWarning, match="known to within .* nats only"):
+        model.fit(X, y)
+    assert model.elbo_ - exact_bound(model) > 0.05 * abs(model.elbo_)
+
+
+def test_many_nodes_for_many_features():
+    n_pairs = [Softmax(3, n, n_features=d).n_pairs for n, d in ROWS_AND_FEATURES]
+    assert n_pairs == [64, 16, 64]
+    assert Softmax(3, 30_000, n_features=301).finer().n_pairs == 8 * 64
+
+
+def test_probabilities_of_a_row_do_not_depend_on_how_many_there_are():
+    X, y = load_iris(return_X_y=True)
+    model = BayesianLogisticRegression(prior_scale=10.0).fit(X[::10], y[::10])
+    many = model.predict_proba(np.tile(X, (80, 1)))
+    np.testing.assert_allclose(many[:150], model.predict_proba(X), atol=1e-12)
 
 
 def test_the_bound_of_two_classes_has_no_error():

@@ -541,7 +541,7 @@ class GaussianDropoutClassifier(
         given, k = self._of_fit, len(self.classes_)
         network = Network(sizes, given.activation, given.dropout_scale)
         layers = network.layers(self._weights(network))
-        family = Logistic() if k == 2 else Softmax(k, 0)
+        family = Logistic() if k == 2 else Softmax(k)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
 
         def evaluate(chunk):

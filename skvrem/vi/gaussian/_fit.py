@@ -2,12 +2,17 @@
 
 import math
 import time
+import warnings
 
 from skvrem import schedules, solvers
+from skvrem.exceptions import PosteriorWarning
+from skvrem.utils._reports import outside
 
 # Times `tol` that nodes may err by if those after them are to be the last, and what the
 # finer ones err by at most, as a share of what they have changed, as seen.
 LAST, SHARE_LEFT = 8.0, 1.0 / 3.0
+# Nats, and the share of the bound, that nodes may err by in silence.
+SILENT, SILENT_SHARE = 1.0, 0.05
 
 
 def fit_bound(
@@ -43,7 +48,13 @@ def fit_bound(
         The last one's.
     error : float
         What its quadrature errs by, about, in nats: what finer one changes, or a
-        third of that where the finer was taken. NaN where it would take too long.
+        third of that where the finer was taken; as some rows tell where all would take
+        too long. NaN of models that cannot tell.
+
+    Warns
+    -----
+    PosteriorWarning
+        If that is much of the bound.
     """
     how = {"step_size": schedules.Constant(1.0), "rng": None} | how
 
@@ -78,5 +89,16 @@ def fit_bound(
         result = solvers.joined([result, more])
         if last:
             break
+    if math.isnan(error) and hasattr(model, "sampled_error"):
+        error = model.sampled_error(result.point, data)
     report.end()
+    if error > max(SILENT, SILENT_SHARE * abs(result.objective)):
+        warnings.warn(
+            f"The bound of this {type(estimator).__name__} is known to within "
+            f"{error:.3g} nats only, of {result.objective:.4g}: logits are so "
+            "uncertain that sums over nodes miss much of it, and a fit goes where they "
+            "do. Give a smaller prior_scale, or leave out features that say little.",
+            PosteriorWarning,
+            stacklevel=outside(),
+        )
     return result, model, error

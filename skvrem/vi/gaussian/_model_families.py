@@ -16,9 +16,10 @@ from skvrem.vi.gaussian import _kernels
 # Nodes and weights of the expectation under a standard normal.
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
 WEIGHTS /= WEIGHTS.sum()
-# Pairs of nodes for several predictors, where rows are few and where they are many:
-# then predictors vary little, and the nodes' error with the fourth power of that.
-MANY_PAIRS, FEW_PAIRS, MANY_ROWS = 64, 16, 10_000
+# Pairs of nodes for several predictors, and where fewer do: of so many rows, and so
+# many for each feature, predictors vary little, and the nodes' error is as the fourth
+# power of that.
+MANY_PAIRS, FEW_PAIRS, MANY_ROWS, ROWS_A_FEATURE = 64, 16, 10_000, 100
 # How many times the nodes a refined rule has, and numbers of a pass that it may make.
 FINER, MOST_REFINED = 8, 1 << 25
 # Sets of nodes that rows are scattered over, and pairs in each, by the number of rows
@@ -258,32 +259,44 @@ class Softmax(_Family):
 
     Parameters
     ----------
-    n_classes, n_rows : int
+    n_classes : int
+    n_rows : int, default=0
+        Of a fit. Predictions have none, as one row's may not depend on the others.
     n_pairs : int, default=None
         Of nodes; None is as many as are enough for so many rows.
     by_root : bool, default=True
         Curvatures are the slopes of the sums over nodes, so that steps climb to the top
         of just these; else they are sums over nodes themselves.
+    n_features : int, default=0
+        Of a fit, which take rows to be known.
     """
 
     code = 3
 
-    def __init__(self, n_classes, n_rows, n_pairs=None, by_root=True):
+    def __init__(self, n_classes, n_rows=0, n_pairs=None, by_root=True, n_features=0):
         self.n_predictors, self.n_rows = n_classes, n_rows
         if n_pairs is None:
-            n_pairs = MANY_PAIRS if n_rows < MANY_ROWS else FEW_PAIRS
+            many = n_rows >= max(MANY_ROWS, ROWS_A_FEATURE * n_features)
+            n_pairs = FEW_PAIRS if many else MANY_PAIRS
         # As many as whitening needs, and a power of two, as the points are made for.
         self.n_pairs = max(n_pairs, 1 << (n_classes - 1).bit_length())
         self.by_root = by_root
         self.nodes, self.node_weights = cubature(n_classes, self.n_pairs)
         self.columns = np.ascontiguousarray(self.nodes.T)
 
+    def finer(self):
+        """Return the family with more nodes."""
+        n_pairs = FINER * self.n_pairs
+        return Softmax(self.n_predictors, self.n_rows, n_pairs, self.by_root)
+
+    @property
+    def most_refined(self):
+        """Rows that a pass with the nodes of `finer` may have."""
+        return MOST_REFINED // (2 * FINER * self.n_pairs * self.n_predictors)
+
     def refined(self):
         """Return the family with more nodes, None where they would take too long."""
-        n_pairs = FINER * self.n_pairs
-        if 2 * n_pairs * self.n_rows * self.n_predictors > MOST_REFINED:
-            return None
-        return Softmax(self.n_predictors, self.n_rows, n_pairs, self.by_root)
+        return self.finer() if self.n_rows <= self.most_refined else None
 
     def expectations(self, a, half, y, weight):
         """Return loss, residual (m, k) and curvature, as wide as `half`."""

@@ -126,7 +126,8 @@ class BayesianLogisticRegression(
         ``mean``, ``scale``, ``covariance()``, ``sample``, ``logpdf``.
     elbo_, elbo_error_ : float
         Evidence lower bound in nats, and what quadrature errs by in it, about: near
-        `tol`, but where that would take too long (NaN: not known). A stream has none.
+        `tol`, but where that would take too long; then as some rows tell. A stream has
+        none, and NaN is not known: of minibatches.
     objective_ : float
         The same bound, in nats, priors included; of a stream that of its last batch,
         given what came before.
@@ -284,9 +285,9 @@ class BayesianLogisticRegression(
                 found[name] = found[name][None]
         return found
 
-    def _family(self, n_rows, given):
+    def _family(self, given, n_rows=0, n_features=0):
         k = len(self.classes_)
-        return Logistic() if k == 2 else Softmax(k, n_rows)
+        return Logistic() if k == 2 else Softmax(k, n_rows, n_features=n_features)
 
     def _labels(self):
         labels = self.classes_[1:] if len(self.classes_) == 2 else self.classes_

@@ -100,8 +100,9 @@ class GaussianPosterior(
 
     A class that inherits this has ``_open(X, y, sample_weight, given, reset, **more)``,
     which returns a source, targets as the family wants them and the dtype of the rows;
-    and ``_family(n_rows, given)``. `given` has the parameters: the estimator in a fit,
-    those of the fit for an answer. `more` is what else belongs to rows or classes.
+    and ``_family(given, n_rows=0, n_features=0)``, of a fit's rows. `given` has the
+    parameters: the estimator in a fit, those of the fit for an answer. `more` is what
+    else belongs to rows or classes.
     """
 
     #: Parameters that a stream goes on with; what `prior_scale` may be but numbers.
@@ -199,6 +200,9 @@ class GaussianPosterior(
         FewGroupsWarning
             With fewer than four groups, or where they differ by much more than the
             prior of their mean allows for.
+        PosteriorWarning
+            If logits of several classes are so uncertain that ``elbo_error_`` is more
+            than a twentieth of the bound.
         """
         return self._see(X, y, sample_weight, groups)
 
@@ -247,7 +251,7 @@ class GaussianPosterior(
         learned = among(self.prior_scale, ("learn",)) and not stream
         given = data, targets, prior, known
         prior = one = self._learn(*given, prior_of if learned else None)
-        family = self._family(data.n_units, self)
+        family = self._family(self, data.n_units, data.n_features)
         if not go_on:
             prior = of_predictors(one, family.n_predictors)
         if isinstance(memory, Memory):
@@ -470,7 +474,7 @@ class GaussianPosterior(
 
     def _draw_at(self, z, noise, rng):
         """Return new targets (n_samples, n_rows) at predictors (..., 1) of groups."""
-        return self._family(z.shape[1], self._of_fit).draw(z, rng)
+        return self._family(self._of_fit).draw(z, rng)
 
     def _draws(self, X, y, n_samples, rng):
         """See `ArviZMixin`."""
@@ -510,7 +514,7 @@ class GaussianPosterior(
 
     def _posterior_model(self, n_rows, targets=None):
         """Return a model for predictions by the fitted posterior."""
-        family, given = self._family(n_rows, self._of_fit), self._of_fit
+        family, given = self._family(self._of_fit), self._of_fit
         kind = given.fit_intercept, *structure_of(self.posterior_)
         return GaussianModel(family, targets, None, float(n_rows), *kind)
 
@@ -591,7 +595,7 @@ class GaussianPosterior(
             )
         data, targets, _ = self._open_fitted(X, y, sample_weight)
         given = self._of_fit
-        if self._family(data.n_units, given).code is None:
+        if self._family(given).code is None:
             raise ValueError(f"family={given.family!r} has no stochastic gradients.")
         if not isinstance(data.rows, np.ndarray):
             raise ValueError("gradient_variance needs dense rows: pass X.toarray().")
@@ -601,7 +605,7 @@ class GaussianPosterior(
         q, k = self.posterior_, self._n_predictors
         moments = (part.reshape(k, -1).T for part in (q.mean, q.scale))
         rng = as_generator(random_state)
-        data = self._family(len(rows), given), rows, targets, data.weight
+        data = self._family(given), rows, targets, data.weight
         return decompose(*data, *moments, estimators, batch_size, n_draws, rng)
 
     def _more_columns(self):

@@ -309,7 +309,7 @@ class ByGroup:
 
     def _grouped_model(self, rows, data, targets, prior, past, n_rows, go_on):
         """Return the model of rows of groups."""
-        family = self._family(data.n_units, self)
+        family = self._family(self)
         return GroupedModel(family, rows, prior, past)
 
     def _of_grouped_family(self, model, found, share):
@@ -413,7 +413,7 @@ class ByGroup:
         """Return what a function says of the predictors of rows, chunk by chunk."""
         check_is_fitted(self)
         rows, place = self._open_rows(X, groups)
-        q, family = self.posterior_, self._family(len(rows), self._of_fit)
+        q, family = self.posterior_, self._family(self._of_fit)
 
         def evaluate(chunk):
             some = slice(*chunk)
@@ -485,7 +485,7 @@ class ByGroup:
 
     def _log_likelihood_at(self, z, noise, targets):
         """Return log-likelihoods (n_samples, n_rows) at predictors (..., 1)."""
-        return self._family(len(targets), self._of_fit).log_likelihood(z, targets)
+        return self._family(self._of_fit).log_likelihood(z, targets)
 
     def _check_same(self, grouped):
         """Check that all batches of a stream have groups, or none has."""

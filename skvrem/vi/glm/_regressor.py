@@ -380,7 +380,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
                 "classes take BayesianLogisticRegression."
             )
 
-    def _family(self, n_rows, given):
+    def _family(self, given, n_rows=0, n_features=0):
         if given.family == "poisson":
             return PoissonCounts()
         if given.family == "negative-binomial":

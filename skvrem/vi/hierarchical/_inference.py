@@ -77,7 +77,7 @@ def predict_proba(self, X, groups=None, method="quadrature"):
         where = slice(*chunk)
         a, spread = predictors(data.batch(*chunk), group[where])
         if method == "quadrature":
-            return expected_probabilities(Softmax(k, 0), a, spread)
+            return expected_probabilities(Softmax(k), a, spread)
         out = softmax(a, axis=1)
         if method == "mc":
             for some, z in noisy_predictors(a, spread, noise):
@@ -191,7 +191,7 @@ def sample_predictive(self, X, n_samples=1, groups=None, random_state=None):
         noise = rng.standard_normal(means.shape)
         draws[:, 0] = means + scales * noise
     coef, intercept = columns_of(draws, self._of_fit)
-    family = Softmax(len(self.classes_), 0)
+    family = Softmax(len(self.classes_))
     labels = np.empty((n_samples, len(rows)), np.int64)
     rows = _within(self, rows)
     for own, constant, out in zip(coef, intercept, labels, strict=True):
@@ -212,7 +212,7 @@ def draws(self, X, y, n_samples, rng):
             "of X that the constructor's groups names."
         )
     draws = self.sample_posterior(n_samples, random_state=rng)
-    each, family = np.empty((n_samples, len(rows))), Softmax(len(self.classes_), 0)
+    each, family = np.empty((n_samples, len(rows))), Softmax(len(self.classes_))
     of_groups, new = (draws["group_coef"], draws["group_intercept"]), each.copy()
     for coef, intercept, out, one in zip(*of_groups, each, new, strict=True):
         z = np.einsum("nj,nkj->nk", rows, coef[group]) + intercept[group]

@@ -122,7 +122,8 @@ class GroupedRows(NamedTuple):
 def mean_field(data, n_classes, n_groups, prior, past):
     """Return a model of independent coefficients, its data, and passes made."""
     # Coefficients of a group vary too much for nodes to be trusted so far.
-    family = Softmax(n_classes, data.n_units, by_root=False)
+    of_groups = n_groups * data.n_features
+    family = Softmax(n_classes, data.n_units, by_root=False, n_features=of_groups)
     known = n_groups, prior, data.total_weight, past
     return HierarchicalModel(family, None, None, *known), data, 1.0
 
