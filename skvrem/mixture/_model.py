@@ -38,6 +38,8 @@ RESEED_ROWS = 10_000
 FEWEST_ROWS = 5
 # Times `reg_covar`, the variance along some axis below which `reg_covar` is most of it.
 NARROW = 2.0
+# Share of the squared length of an axis that lies along columns of codes.
+ALONG = 0.99
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Of a component that has lost its rows, as a share of all.
 LEAST_WEIGHT = 10.0 * float(np.finfo(float).eps)
@@ -109,6 +111,9 @@ class GaussianMixtureModel(Averaging):
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
         self.n_reseeded = 0
+        #: Which columns are codes, of shape (n_features,), where somebody has looked:
+        #: of these it is no fault of a component that all of its rows have the same.
+        self.codes = None
 
     @property
     def dense(self):
@@ -313,19 +318,23 @@ class GaussianMixtureModel(Averaging):
     def narrow(self, point, wide):
         """Return which components have no width but `reg_covar` along some axis, bool.
 
-        The data are to have more than `wide` times that variance along it.
+        The data are to have more than `wide` times that variance along it, and to be no
+        codes there.
         """
         factors = self.by_component(point.parameters.precisions_cholesky)
-        of_data = self.spread(point)[1]
+        of_data, codes = self.spread(point)[1], self.codes
+        if codes is None:
+            codes = np.zeros(point.parameters.means.shape[1], bool)
         if self.dense:
             # Not of the covariances, whose small eigenvalues are lost to rounding where
             # columns are of different scales.
             axes, factors, _ = np.linalg.svd(factors)
             of_data = np.einsum("kji,jl,kli->ki", axes, of_data, axes)
+            codes = np.square(axes)[:, codes].sum(axis=1) > ALONG
         elif self.covariance_type == "spherical":
-            of_data = of_data.mean()
+            of_data, codes = of_data.mean(), codes.all()
         narrow = NARROW * self.reg_covar * np.square(factors) > 1.0
-        return (narrow & (of_data > wide * self.reg_covar)).any(axis=1)
+        return (narrow & (of_data > wide * self.reg_covar) & ~codes).any(axis=1)
 
     def spread(self, point):
         """Return the mean of all rows, and their scatter about it, shape of one part.

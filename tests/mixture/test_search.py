@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
+from sklearn.datasets import load_diabetes
 from sklearn.mixture import GaussianMixture
 
 from skvrem import VRGaussianMixture, solvers
@@ -255,6 +256,53 @@ def test_a_component_without_width_loses(kind):
         point = run.advance(30 if means is narrow else 0).anchor.point
         degenerate.append(model.n_degenerate(point, data))
     assert degenerate == [0, 1]
+
+
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_components_of_one_code_do_not_lose(kind):
+    """A column of two values: of the rows of either it has no width, and needs none."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    X[:, 1] = rng.integers(2, size=400)
+    X[:, 0] += 3.0 * X[:, 1]
+    codes = _search.codes_among(X)
+    np.testing.assert_array_equal(codes, [False, True, False])
+    means = [[0.0, 0.0, 0.0], [3.0, 1.0, 0.0]]
+    model, point, data = start(X, means, kind)
+    point = (
+        solvers.Run(model, solvers.Batch(), data, point, tol=0.0, rng=rng)
+        .advance(30)
+        .anchor.point
+    )
+    assert model.n_degenerate(point, data) == 2
+    model.codes = codes
+    assert model.n_degenerate(point, data) == 0
+    model.codes = ~codes
+    assert model.n_degenerate(point, data) == 2
+
+
+def test_a_column_of_codes_does_not_cost_the_default_its_optimum():
+    """Sex, in patients' data; nothing of one start from k-means is to be better."""
+    X = load_diabetes().data
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    how = {"covariance_type": "diag", "reg_covar": 1e-3, "max_iter": 1000}
+    for seed in range(3):
+        default = VRGaussianMixture(4, random_state=seed, **how).fit(X)
+        twin = GaussianMixture(4, random_state=seed, **how).fit(X)
+        assert default.score(X) > twin.score(X) - 1e-3
+
+
+def test_codes_have_few_values_often():
+    rng = np.random.default_rng(0)
+    columns = [
+        np.arange(100) % 10,
+        np.arange(100) % 11,
+        rng.normal(size=100),
+        np.where(np.arange(100) % 3, np.nan, 1.0),
+    ]
+    found = _search.codes_among(np.column_stack(columns))
+    np.testing.assert_array_equal(found, [True, False, False, True])
+    assert not _search.codes_among(rng.normal(size=(9, 1))).any()
 
 
 def test_a_moved_point_sends_on_what_it_led_to():
