@@ -297,7 +297,7 @@ EXPLAINED = (
         "skvrem/mixture/_moves.py",
         "_split",
         "comparison",
-        "if len(rows) > SPLIT_ROWS:",
+        "if len(owned.rows) > SPLIT_ROWS:",
         "all of them in another order, which is sorted",
     ),
     (

@@ -50,6 +50,7 @@ OPTIONAL = {
     "seen",
     "slack",
     "spent",
+    "steady",
     "surrogate",
     "for_batches",
     "translate",

@@ -50,11 +50,6 @@ def fit_bound(
         What its quadrature errs by, about, in nats: what finer one changes, or a
         third of that where the finer was taken; as some rows tell where all would take
         too long. NaN of models that cannot tell.
-
-    Warns
-    -----
-    PosteriorWarning
-        If that is much of the bound.
     """
     how = {"step_size": schedules.Constant(1.0), "rng": None} | how
 
@@ -92,13 +87,17 @@ def fit_bound(
     if math.isnan(error) and hasattr(model, "sampled_error"):
         error = model.sampled_error(result.point, data)
     report.end()
-    if error > max(SILENT, SILENT_SHARE * abs(result.objective)):
+    return result, model, error
+
+
+def warn_quadrature(estimator, error, bound):
+    """Warn where quadrature errs by much of a bound."""
+    if error > max(SILENT, SILENT_SHARE * abs(bound)):
         warnings.warn(
             f"The bound of this {type(estimator).__name__} is known to within "
-            f"{error:.3g} nats only, of {result.objective:.4g}: logits are so "
-            "uncertain that sums over nodes miss much of it, and a fit goes where they "
-            "do. Give a smaller prior_scale, or leave out features that say little.",
+            f"{error:.3g} nats only, of {bound:.4g}: logits are so uncertain that sums "
+            "over nodes miss much of it, and a fit goes where they do. Give a smaller "
+            "prior_scale, or leave out features that say little.",
             PosteriorWarning,
             stacklevel=outside(),
         )
-    return result, model, error

@@ -25,7 +25,7 @@ from skvrem.vi.diagnostics._arviz import ArviZMixin, Draws
 from skvrem.vi.diagnostics._pareto import ParetoMixin
 from skvrem.vi.diagnostics._variance import ESTIMATORS, decompose
 from skvrem.vi.gaussian._answers import PREDICT_ROWS, in_chunks, interval_columns
-from skvrem.vi.gaussian._fit import fit_bound
+from skvrem.vi.gaussian._fit import fit_bound, warn_quadrature
 from skvrem.vi.gaussian._guards import (
     CENTRE,
     SCALES,
@@ -318,9 +318,11 @@ class GaussianPosterior(
         if isinstance(parameters, Full):
             check_pivots(parameters.precision)
         warn_not_converged(self, result, unit="", advice=ADVICE)
+        error = error if family.n_predictors > 1 else 0.0
+        warn_quadrature(self, error, result.objective)
         vars(self).update(
             describe(result.point, result.objective),
-            elbo_error_=error if family.n_predictors > 1 else 0.0,
+            elbo_error_=error,
             **result.attributes(),
             **self._of_family(last_model, n_units / (seen + n_units)),
             _rows=(data, targets, prior),
