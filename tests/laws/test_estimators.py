@@ -234,16 +234,21 @@ def test_no_tolerance_is_no_test(case):
     assert fit.stop_reason_ in ("max_iter", "tol", "stalled")
 
 
+def runs_alive():
+    # Proxies of what is gone say nothing of their class but their own.
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), Run)]
+
+
 @quiet
 def test_what_a_fit_needed_is_free_to_go(case):
     # At once: cycles wait for the collector, and with them arrays as large as the data.
     estimator, data, given = case
     gc.collect()
+    before = runs_alive()  # of other tests
     gc.disable()
     try:
         fit = estimator.set_params(max_iter=3).fit(*data, **given)
-        # Proxies of what is gone say nothing of their class but their own.
-        left = [thing for thing in gc.get_objects() if issubclass(type(thing), Run)]
+        left = [run for run in runs_alive() if all(run is not old for old in before)]
     finally:
         gc.enable()
     assert fit.history_
