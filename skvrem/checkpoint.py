@@ -30,9 +30,9 @@ class Checkpoint:
         Where to write; a URL such as ``"s3://bucket/fit.skvrem"`` needs fsspec.
     every : int or "auto", default="auto"
         Epochs between two writings: as many are lost at most. "auto" is every epoch,
-        but where that would take more than 3 % of the time: writing takes some 10 to
-        20 milliseconds, so that where epochs are shorter than half a second less than
-        a second of them is lost.
+        but where that would take more than 3 % of the time, with the file at the end:
+        writing takes some 2 to 20 milliseconds, so that where epochs are shorter than a
+        second one or two of these are lost.
     seconds : float, default=0
         At least so long between two writings, whatever `every` is.
     max_time : float, default=None
