@@ -297,6 +297,17 @@ def test_some_rows_tell_what_nodes_err_by(monkeypatch):
     assert 0.5 * error < model.elbo_error_ < 2.0 * error
 
 
+@pytest.mark.filterwarnings("error", "ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("affordable", [0, 99])
+def test_few_rows_tell_nothing_of_nodes(monkeypatch, affordable):
+    """As where there are so many classes that finer nodes are beyond all rows."""
+    X, y = standard_wine()
+    monkeypatch.setattr(_model_families, "MANY_PAIRS", 16)
+    monkeypatch.setattr(_model_families, "MOST_REFINED", 2 * 128 * 3 * affordable)
+    model = BayesianLogisticRegression(posterior="meanfield", max_iter=5).fit(X, y)
+    assert np.isnan(model.elbo_error_)
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_bound_that_nodes_miss_is_told_of(monkeypatch):
     X, y = standard_wine()

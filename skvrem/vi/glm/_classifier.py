@@ -127,7 +127,7 @@ class BayesianLogisticRegression(
     elbo_, elbo_error_ : float
         Evidence lower bound in nats, and what quadrature errs by in it, about: near
         `tol`, but where that would take too long; then as some rows tell. A stream has
-        none, and NaN is not known: of minibatches.
+        none, and NaN is not known: of minibatches, and of hundreds of classes.
     objective_ : float
         The same bound, in nats, priors included; of a stream that of its last batch,
         given what came before.
