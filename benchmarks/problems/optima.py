@@ -91,6 +91,13 @@ def mixed_scales(n=30_000):
     return means[y] + widths[y, None] * rng.normal(size=(n, 5))
 
 
+def zeros(n=3_000):
+    """Draw 5 clusters in 4 columns, whose negative values are zeros, as of rain."""
+    rng = np.random.default_rng(8)
+    means = rng.normal(0, 1.5, (5, 4))
+    return np.maximum(means[rng.integers(5, size=n)] + rng.normal(size=(n, 4)), 0.0)
+
+
 def fresh(name, n=20_000):
     """Return few rows of a problem that no solver was made with."""
     return lambda: mixtures.FRESH[name][0](n)
@@ -135,6 +142,7 @@ HELD_OUT = {
     "skewed": (lambda: skewed(3_000), 8),
     "heavy tails": (fresh("heavy tails", 3_000), 10),
     "rare components": (fresh("rare components", 3_000), 12),
+    "zeros": (zeros, 5),
 }
 
 

@@ -419,7 +419,7 @@ class VRGaussianMixture(
             model = make()
 
             def degenerate(point):
-                about = self._widths(model, point, data.n_units)
+                about = self._widths(model, point, data)
                 return find_collapsed(*about).sum()
 
             if searching:
@@ -445,18 +445,18 @@ class VRGaussianMixture(
             attributes["init_epochs_"] = trail.epochs
         warn_not_converged(self, best)
         if best.converged:
-            warn_scale(self, *self._widths(make(), best.point, data.n_units))
+            warn_scale(self, *self._widths(make(), best.point, data))
         vars(self).update(attributes)
 
-    def _widths(self, model, point, n_rows):
+    def _widths(self, model, point, data):
         """Return what says whether variances are those of reg_covar alone."""
         mean, scatter = model.spread(point)
         variances = np.diagonal(scatter) if self._dense else scatter
         if self.covariance_type == "spherical":
             variances = np.full_like(variances, variances.mean())
         columns = variances, mean, feature_names(self)
-        rows = n_rows * point.parameters.weights
-        narrow = model.collapsed(point, n_rows, WIDE)
+        rows = data.n_units * point.parameters.weights
+        narrow = model.collapsed(point, data, WIDE)
         parts = model.variances(point.parameters), rows, narrow
         return self.reg_covar, *columns, "component", *parts
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from skvrem.mixture import _kernels, _kernels_m_step
 from skvrem.utils._algebra import Packed, accumulate
+from skvrem.utils._atoms import atoms_of
 from skvrem.utils._averaging import Averaging, AveragingPoint
 from skvrem.utils._parallel import parallel_map, row_chunks
 
@@ -38,7 +39,7 @@ RESEED_ROWS = 10_000
 FEWEST_ROWS = 5
 # Times `reg_covar`, the variance along some axis below which `reg_covar` is most of it.
 NARROW = 2.0
-# Share of the squared length of an axis that lies along columns of codes.
+# Share of the squared length of an axis that lies along columns of atoms.
 ALONG = 0.99
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Of a component that has lost its rows, as a share of all.
@@ -111,9 +112,7 @@ class GaussianMixtureModel(Averaging):
         self.keep_sums = keep_sums
         self.recall_passes = 0 if keep_sums else 1
         self.n_reseeded = 0
-        #: Which columns are codes, of shape (n_features,), where somebody has looked:
-        #: of these it is no fault of a component that all of its rows have the same.
-        self.codes = None
+        self._atoms = None
 
     @property
     def dense(self):
@@ -313,28 +312,38 @@ class GaussianMixtureModel(Averaging):
             return 0
         rows = point.parameters.weights * data.n_units
         few = rows < self.fewest_rows(data.n_features)
-        return int((few | self.narrow(point, NARROW)).sum())
+        return int((few | self.narrow(point, data, NARROW)).sum())
 
-    def narrow(self, point, wide):
+    def narrow(self, point, data, wide):
         """Return which components have no width but `reg_covar` along some axis, bool.
 
-        The data are to have more than `wide` times that variance along it, and to be no
-        codes there.
+        The data are to have more than `wide` times that variance along it, and no atom
+        where the component lies.
         """
         factors = self.by_component(point.parameters.precisions_cholesky)
-        of_data, codes = self.spread(point)[1], self.codes
-        if codes is None:
-            codes = np.zeros(point.parameters.means.shape[1], bool)
+        of_data, axes = self.spread(point)[1], None
         if self.dense:
             # Not of the covariances, whose small eigenvalues are lost to rounding where
             # columns are of different scales.
             axes, factors, _ = np.linalg.svd(factors)
             of_data = np.einsum("kji,jl,kli->ki", axes, of_data, axes)
-            codes = np.square(axes)[:, codes].sum(axis=1) > ALONG
         elif self.covariance_type == "spherical":
-            of_data, codes = of_data.mean(), codes.all()
+            of_data = of_data.mean()
         narrow = NARROW * self.reg_covar * np.square(factors) > 1.0
-        return (narrow & (of_data > wide * self.reg_covar) & ~codes).any(axis=1)
+        narrow &= of_data > wide * self.reg_covar
+        if narrow.any():
+            narrow &= ~self._at_atoms(point.parameters.means, data, axes)
+        return narrow.any(axis=1)
+
+    def _at_atoms(self, means, data, axes):
+        """Return along which axes, or columns, components lie at atoms of the data."""
+        if self._atoms is None:
+            self._atoms = atoms_of(data)
+        near = np.square(means[:, None] - self._atoms) <= NARROW * self.reg_covar
+        at = near.any(axis=1)
+        if self.dense:
+            return np.einsum("kji,kj->ki", np.square(axes), at) > ALONG
+        return at.all(axis=1)[:, None] if self.covariance_type == "spherical" else at
 
     def spread(self, point):
         """Return the mean of all rows, and their scatter about it, shape of one part.
@@ -348,7 +357,7 @@ class GaussianMixtureModel(Averaging):
         scatter = self.translate(sums, point.reference, mean).sum_xx.sum(axis=0)
         return mean, scatter / total
 
-    def collapsed(self, point, n_rows, wide):
+    def collapsed(self, point, data, wide):
         """Return which components are narrow for no structure of the data, bool.
 
         They have too few rows for a matrix, or their mean lies among the rows of
@@ -362,8 +371,8 @@ class GaussianMixtureModel(Averaging):
         apart = (means[:, None, None] - means[:, None]) @ factors
         distances = np.square(apart[:, :, 0]).sum(axis=2)
         np.fill_diagonal(distances, np.inf)
-        few = point.parameters.weights * n_rows < d + 0.5
-        return self.narrow(point, wide) & (few | (distances.min(axis=1) < d))
+        few = point.parameters.weights * data.n_units < d + 0.5
+        return self.narrow(point, data, wide) & (few | (distances.min(axis=1) < d))
 
     def reseed(self, point, data, rng):
         """Re-seed components that have lost their rows where the density is lowest.

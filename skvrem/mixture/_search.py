@@ -14,8 +14,6 @@ KINDS = "random_from_data", "k-means++", "random_from_data"
 # Rows that are searched: a part, but so many at least, and for each parameter; and the
 # most that are worth it.
 PART, FEWEST_ROWS, ROWS_A_PARAMETER, MOST_ROWS = 4, 7_000, 5, 50_000
-# Rows that are looked at for columns of codes: of few values, of many rows each.
-LOOK, MOST_CODES, ROWS_A_CODE = 2000, 10, 10
 
 
 def can_search(estimator, warm):
@@ -52,11 +50,8 @@ def search(estimator, make, data, n_parameters, rng):
     size = int(size * data.n_units / data.n_weighted)
     some = _some_rows(data, size, rng)
 
-    codes = codes_among(some.rows[:: max(1, some.n_units // LOOK)])
-
     def start(number, rng):
         model = make()
-        model.codes = codes
         how = estimator.n_components, kinds[number], rng
         parameters, passes = starting_parameters(model, some, *how)
         return model, model.start(parameters), passes
@@ -66,12 +61,6 @@ def search(estimator, make, data, n_parameters, rng):
     found = solvers.search(start, moves, gain, some, rng)
     passes = found.passes * some.n_units / data.n_units
     return found, make().start(found.point.parameters), passes
-
-
-def codes_among(rows):
-    """Return which columns are codes, as of classes and answers: few values, often."""
-    n_values = np.array([len(np.unique(column)) for column in rows.T])
-    return n_values <= min(MOST_CODES, len(rows) // ROWS_A_CODE)
 
 
 class Trail:

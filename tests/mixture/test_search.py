@@ -12,9 +12,10 @@ from sklearn.mixture import GaussianMixture
 
 from skvrem import VRGaussianMixture, solvers
 from skvrem.data import as_source
-from skvrem.mixture import _estimator, _moves, _search
+from skvrem.mixture import _estimator, _model, _moves, _search
 from skvrem.mixture._model import GaussianMixtureModel, Parameters
 from skvrem.solvers import _search as _search_constants
+from skvrem.utils import _atoms
 
 COVARIANCE_TYPES = ["full", "tied", "diag", "spherical"]
 
@@ -246,8 +247,8 @@ def test_a_search_makes_so_many_trials_at_most():
 @pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
 def test_a_component_without_width_loses(kind):
     X = np.random.default_rng(0).normal(size=(100, 1))
-    X[:40] = 3.0  # the same number, again and again
-    wide, narrow = [[-1.0], [1.0]], [[3.0], [0.0]]
+    X[:9] = 6.0  # the same number again and again, but not often enough for an atom
+    wide, narrow = [[-1.0], [1.0]], [[6.0], [0.0]]
     degenerate = []
     for means in (wide, narrow):
         model, point, data = start(X, means, kind)
@@ -259,26 +260,26 @@ def test_a_component_without_width_loses(kind):
 
 
 @pytest.mark.parametrize("kind", ["full", "diag"])
-def test_components_of_one_code_do_not_lose(kind):
-    """A column of two values: of the rows of either it has no width, and needs none."""
+@pytest.mark.parametrize("column", ["codes", "zeros"])
+def test_components_of_one_atom_do_not_lose(kind, column, monkeypatch):
+    """Of rows with the same code, or without rain, a component needs no width there."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     X[:, 1] = rng.integers(2, size=400)
     X[:, 0] += 3.0 * X[:, 1]
-    codes = _search.codes_among(X)
-    np.testing.assert_array_equal(codes, [False, True, False])
-    means = [[0.0, 0.0, 0.0], [3.0, 1.0, 0.0]]
+    if column == "zeros":
+        X[:, 1] *= rng.gamma(4.0, size=400)
+    means = [[0.0, 0.0, 0.0], [3.0, 2.0, 0.0]]
     model, point, data = start(X, means, kind)
-    point = (
-        solvers.Run(model, solvers.Batch(), data, point, tol=0.0, rng=rng)
-        .advance(30)
-        .anchor.point
-    )
-    assert model.n_degenerate(point, data) == 2
-    model.codes = codes
+    run = solvers.Run(model, solvers.Batch(), data, point, tol=0.0, rng=rng)
+    point = run.advance(30).anchor.point
     assert model.n_degenerate(point, data) == 0
-    model.codes = ~codes
-    assert model.n_degenerate(point, data) == 2
+    assert not model.collapsed(point, data, 2.0).any()
+    # Of any other column, and as if there were no atoms, it does.
+    for atoms in (np.roll(_atoms.atoms_of(data), 1, axis=1), np.full((1, 3), np.nan)):
+        model, _, _ = start(X, means, kind)
+        monkeypatch.setattr(_model, "atoms_of", lambda data, atoms=atoms: atoms)
+        assert model.n_degenerate(point, data) == (2 if column == "codes" else 1)
 
 
 def test_a_column_of_codes_does_not_cost_the_default_its_optimum():
@@ -292,17 +293,40 @@ def test_a_column_of_codes_does_not_cost_the_default_its_optimum():
         assert default.score(X) > twin.score(X) - 1e-3
 
 
-def test_codes_have_few_values_often():
+@pytest.mark.parametrize("kind", ["full", "diag"])
+def test_zeros_of_many_rows_do_not_cost_the_default_its_optimum(kind):
+    """As of rain and of spending: it ends with no start of single fits above it."""
     rng = np.random.default_rng(0)
-    columns = [
-        np.arange(100) % 10,
-        np.arange(100) % 11,
-        rng.normal(size=100),
-        np.where(np.arange(100) % 3, np.nan, 1.0),
+    X = rng.normal(size=(1200, 4)) + rng.normal(size=(4, 4))[rng.integers(4, size=1200)]
+    X = np.maximum(X, 0.0)
+    how = {"covariance_type": kind, "max_iter": 1000}
+    single = [
+        VRGaussianMixture(4, n_init=1, random_state=seed, **how).fit(X).score(X)
+        for seed in range(6)
     ]
-    found = _search.codes_among(np.column_stack(columns))
-    np.testing.assert_array_equal(found, [True, False, False, True])
-    assert not _search.codes_among(rng.normal(size=(9, 1))).any()
+    default = VRGaussianMixture(4, random_state=0, **how).fit(X).score(X)
+    assert default > max(single) - 1e-3
+
+
+def test_atoms_come_again_for_a_reason():
+    rng = np.random.default_rng(0)
+    columns = {
+        "codes": np.arange(100) % 10,
+        "too many codes": np.arange(100) % 11,
+        "measured": rng.normal(size=100),
+        "one, and gaps": np.where(np.arange(100) % 3, np.nan, 1.0),
+        "zeros": np.maximum(rng.normal(size=100), 0.0),
+        "cut off at both ends": np.clip(rng.normal(size=100), -0.5, 0.8),
+        "rounded": np.round(rng.normal(size=100), 1),
+        "counts": rng.poisson(6.0, size=100),
+        "seldom": np.r_[np.zeros(9), rng.normal(size=91)],
+    }
+    atoms = _atoms.atoms_of(as_source(np.column_stack(list(columns.values()))))
+    found = [np.sort(its[~np.isnan(its)]).tolist() for its in atoms.T]
+    ten, ends = list(range(10)), [-0.5, 0.8]
+    assert found == [ten, [], [], [1.0], [0.0], ends, [], [], []]
+    few = _atoms.atoms_of(as_source(rng.normal(size=(9, 1))))
+    assert np.isnan(few).all()
 
 
 def test_a_moved_point_sends_on_what_it_led_to():
