@@ -26,7 +26,6 @@ import numpy as np
 
 from skvrem.mixture import _kernels, _kernels_m_step
 from skvrem.utils._algebra import Packed, accumulate
-from skvrem.utils._atoms import atoms_of
 from skvrem.utils._averaging import Averaging, AveragingPoint
 from skvrem.utils._parallel import parallel_map, row_chunks
 
@@ -41,6 +40,10 @@ FEWEST_ROWS = 5
 NARROW = 2.0
 # Share of the squared length of an axis that lies along columns of atoms.
 ALONG = 0.99
+# Rows that are looked at for atoms. All values of codes are, as of classes and answers:
+# few, of many rows each. Else two at most, so many times as frequent as any other, as
+# zeros of rainfall, and both ends of a scale where measurements are cut off.
+LOOK, MOST_CODES, ROWS_A_CODE, MOST_ENDS, TIMES = 2000, 10, 10, 2, 10
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Of a component that has lost its rows, as a share of all.
 LEAST_WEIGHT = 10.0 * float(np.finfo(float).eps)
@@ -408,3 +411,29 @@ class GaussianMixtureModel(Averaging):
         factors, _ = self.precisions_cholesky(covariances)
         reseeded = self.start(Parameters(weights, means, covariances, factors))
         return reseeded._replace(repaired=tuple(np.flatnonzero(dead).tolist()))
+
+
+def atoms_of(data):
+    """Return atoms, values of a column that come again for a reason.
+
+    A component all of whose rows have one is no wider than `reg_covar` along that
+    column, and no worse for it, as the next rows will have it too; unlike one on a
+    value that rows share by chance, or as they were rounded.
+
+    Returns
+    -------
+    atoms : ndarray of shape (MOST_CODES, n_features)
+        NaN where a column has fewer.
+    """
+    sample = data.sample(LOOK, np.random.default_rng(0))
+    rows = sample.rows[sample.ids]
+    atoms = np.full((MOST_CODES, rows.shape[1]), np.nan)
+    for column, found in zip(rows.T, atoms.T, strict=True):
+        values, counts = np.unique(column, return_counts=True)
+        if len(values) > min(MOST_CODES, len(rows) // ROWS_A_CODE):
+            often = np.argsort(counts)[::-1]
+            others = counts[often[MOST_ENDS:]].max(initial=1)
+            ends = often[:MOST_ENDS]
+            values = values[ends[counts[ends] >= TIMES * others]]
+        found[: len(values)] = values
+    return atoms

@@ -15,7 +15,6 @@ from skvrem.data import as_source
 from skvrem.mixture import _estimator, _model, _moves, _search
 from skvrem.mixture._model import GaussianMixtureModel, Parameters
 from skvrem.solvers import _search as _search_constants
-from skvrem.utils import _atoms
 
 COVARIANCE_TYPES = ["full", "tied", "diag", "spherical"]
 
@@ -276,7 +275,7 @@ def test_components_of_one_atom_do_not_lose(kind, column, monkeypatch):
     assert model.n_degenerate(point, data) == 0
     assert not model.collapsed(point, data, 2.0).any()
     # Of any other column, and as if there were no atoms, it does.
-    for atoms in (np.roll(_atoms.atoms_of(data), 1, axis=1), np.full((1, 3), np.nan)):
+    for atoms in (np.roll(_model.atoms_of(data), 1, axis=1), np.full((1, 3), np.nan)):
         model, _, _ = start(X, means, kind)
         monkeypatch.setattr(_model, "atoms_of", lambda data, atoms=atoms: atoms)
         assert model.n_degenerate(point, data) == (2 if column == "codes" else 1)
@@ -321,11 +320,11 @@ def test_atoms_come_again_for_a_reason():
         "counts": rng.poisson(6.0, size=100),
         "seldom": np.r_[np.zeros(9), rng.normal(size=91)],
     }
-    atoms = _atoms.atoms_of(as_source(np.column_stack(list(columns.values()))))
+    atoms = _model.atoms_of(as_source(np.column_stack(list(columns.values()))))
     found = [np.sort(its[~np.isnan(its)]).tolist() for its in atoms.T]
     ten, ends = list(range(10)), [-0.5, 0.8]
     assert found == [ten, [], [], [1.0], [0.0], ends, [], [], []]
-    few = _atoms.atoms_of(as_source(rng.normal(size=(9, 1))))
+    few = _model.atoms_of(as_source(rng.normal(size=(9, 1))))
     assert np.isnan(few).all()
 
 
