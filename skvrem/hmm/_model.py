@@ -39,8 +39,10 @@ from skvrem.utils._averaging import Averaging, AveragingPoint
 
 # Share of every state's first sums that is that of all rows.
 SHARED = 0.02
-# M steps to the parameters of rows whose features follow them.
-START_STEPS = 50
+# M steps to the parameters of rows whose features follow them, and nats a row that
+# one has to gain: degrees of freedom of light tails would go on until nothing tells
+# them the way back.
+START_STEPS, START_GAIN = 50, 1e-4
 # Step of central differences.
 STEP = 1e-4
 # Information a row below which a coordinate is of no account, and the share of the
@@ -236,23 +238,36 @@ class HMMModel(Averaging):
         """
         emission = self.emission
         every = np.broadcast_to(1.0 / len(members), members.shape)
-        moves = emission.follows and not emission.exact
         weight = SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None]
-        packed = emission.blank()
-        for clusters in (False, True):  # all rows first
-            for _ in range(START_STEPS if moves else 1):
-                # What no picked row holds must not be impossible in every state.
-                if emission.excludes:
-                    sums = self._mean_sums(rows, packed)
-                else:
-                    sums = self._sums(rows, picked, every, packed, kept)
-                if clusters:
-                    own = self._sums(rows, picked, members, packed)
-                    sums = own + weight * sums
-                before = packed
-                packed = emission.maximize(sums, before, True)
-                if np.allclose(packed, before, rtol=1e-3, atol=0.0):
-                    break
+
+        def of_all(packed):
+            # What no picked row holds must not be impossible in every state.
+            if emission.excludes:
+                return self._mean_sums(rows, packed)
+            return self._sums(rows, picked, every, packed, kept)
+
+        def of_clusters(packed):
+            if emission.follows and not emission.excludes:  # in one look at the rows
+                both = members + weight.T * every
+                return self._sums(rows, picked, both, packed)
+            own = self._sums(rows, picked, members, packed)
+            return own + weight * of_all(packed)
+
+        if "packed" not in kept:
+            kept["packed"] = self._climb(of_all, emission.blank())
+        return self._climb(of_clusters, kept["packed"])
+
+    def _climb(self, sums_at, packed):
+        """Return parameters that M steps lead to, of sums that may follow them."""
+        emission, value = self.emission, np.inf
+        for _ in range(START_STEPS if emission.follows and not emission.exact else 1):
+            sums, before, last = sums_at(packed), packed, value
+            packed = emission.maximize(sums, before, True)
+            value = np.vdot(sums, emission.theta(before))
+            value /= emission.row_weight(sums).sum()
+            little = 0.0 < value - last < START_GAIN
+            if little or np.allclose(packed, before, rtol=1e-3, atol=0.0):
+                break
         return packed
 
     def _sums(self, rows, picked, members, packed, kept=None):

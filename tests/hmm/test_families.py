@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import VRHMM
 from skvrem.hmm import (
@@ -644,3 +645,12 @@ def test_all_density_families_have_exact_derivatives():
         family = getattr(emissions, name)
         if issubclass(family, DensityEmission) and family is not DensityEmission:
             assert hasattr(family, "derivatives") or name == "Regression"
+
+
+def test_starts_do_not_chase_what_rows_do_not_tell():
+    """Rows of all states have light tails, and states may yet have heavy ones."""
+    X = np.arcsinh(np.random.default_rng(0).normal(size=(600, 1)))
+    hmm = VRHMM(2, emission=StudentT(), max_iter=1, n_init=1, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        hmm.fit(X)
+    assert hmm.emission_.df_.max() < 1e4
