@@ -26,6 +26,8 @@ from skvrem.utils._simd import (
 
 # Documents whose tokens take turns.
 SIDE_BY_SIDE = 3
+# Of the way to what the counts say that a token's topics are.
+LEAST_STEP = 0.5
 
 
 @kernel(fastmath=REDUCE)
@@ -53,6 +55,13 @@ def infer_shares(
     of a word that occurs, and of a document that counts, several times. The first round
     knows no own share yet, and leaves nothing out. A token waits for the one before,
     so that some documents are under way side by side.
+
+    The share in N_vk is that of the last visit. Of a word without other tokens, what
+    a round leaves out beyond it turns the next round the other way, and γ would never
+    rest. A token therefore goes a step Z / (Z + W) to the right-hand side, Z its sum
+    and W = Σ_k min(u_d, 1) e γ_dvk i_k (n_dk - e γ_dvk + α_k) what leaving γ out of
+    the topics takes from that: Newton's, were all topics alike. At least half of the
+    way, for topics are not; the whole of it where a word has many tokens.
 
     Parameters
     ----------
@@ -88,7 +97,7 @@ def infer_shares(
     (counts, index, indptr, weight), K = documents, rows.shape[1]
     width, dtype = lanes(rows), rows.dtype.type
     zero, one, nothing = dtype(0.0), dtype(1.0), splat(dtype(0.0))
-    minus = splat(-one)
+    least_step = dtype(LEAST_STEP)
     flat, floors, gamma = rows.reshape(-1), least.reshape(-1), shares.reshape(-1)
     # Of each document under way: n_d + α, the same a round before, what a whole share
     # takes from the topics, terms; its number, its next nonzero, rounds left, length.
@@ -132,22 +141,25 @@ def infer_shares(
                 v, p = index[j] * K, (j - first) * K
                 f = v if least.shape[0] > 1 else 0
                 count, e = counts[j], min(counts[j], one)
-                less, y = splat(-e), nothing
+                less, y, t = splat(-e), nothing, nothing
                 for k in range(0, K, width):
                     z = load(gamma, p + k)
-                    a = fma(mul(splat(e), load(own, at + k)), z, load(flat, v + k))
+                    o = mul(z, load(own, at + k))
+                    a = fma(e, o, load(flat, v + k))
                     a = largest(load(floors, f + k), a)
                     b = largest(load(prior, k), fma(less, z, load(n, at + k)))
+                    t = fma(o, b, t)
                     a = mul(a, b)
                     store(x, at + k, a)
                     y = add(y, a)
                 sum_x = total(y)
+                step = max(least_step, sum_x / (sum_x - e * total(t)))
                 sums[j - first] = sum_x / (lengths[side] - e + sum_prior)
-                y = splat(one / sum_x)
+                y, minus = splat(step / sum_x), splat(-step)
                 for k in range(0, K, width):
-                    z = mul(y, load(x, at + k))
-                    change = fma(minus, load(gamma, p + k), z)
-                    store(gamma, p + k, z)
+                    z = load(gamma, p + k)
+                    change = fma(minus, z, mul(y, load(x, at + k)))
+                    store(gamma, p + k, add(z, change))
                     store(n, at + k, fma(count, change, load(n, at + k)))
                 place[side] += 1
                 if j + 1 < high:

@@ -66,8 +66,12 @@ def visit(X, weight, N, before, alpha, eta, n_rounds, new=False):
                 )
                 x = (topic + eta[v]) / totals * (n - one + alpha)
                 last[v] = x.sum() / (row.sum() - min(row[v], 1.0) + alpha.sum())
-                n = n + row[v] * (x / x.sum() - gamma[v])
-                gamma[v] = x / x.sum()
+                taken = 0.0 if new else min(weight[d], 1.0) * one / totals
+                taken = np.sum(taken * (n - one + alpha))
+                step = max(0.5, x.sum() / (x.sum() + taken))
+                change = step * (x / x.sum() - gamma[v])
+                n = n + row[v] * change
+                gamma[v] = gamma[v] + change
         shares.append(gamma)
         counts[d] = n
         log_likelihood += weight[d] * sum(row[v] * np.log(last[v]) for v in words)
@@ -341,6 +345,19 @@ def test_fits_find_what_stored_cvb0_finds(solver):
     _, found = matched(normalized(lda.components_), topics)
     assert found.max() < distances.max() + 0.02
     assert lda.e_step_ == "collapsed"
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_few_documents_of_rare_words_come_to_rest(seed):
+    # Whose words are their own: what counts say of them is their own last visit.
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(6000, 0.1), 5)
+    shares = rng.dirichlet(np.full(5, 0.3), 60)
+    X = np.array([rng.multinomial(150, p) for p in shares @ topics])
+    params = {"tol": 0.0, "max_iter": 200, "random_state": seed}
+    objective = TemperedLDA(5, **params).fit(X).history_["objective"]
+    assert np.ptp(objective[-20:]) < 1e-3
+    assert TemperedLDA(5, random_state=seed).fit(X).converged_
 
 
 @pytest.mark.parametrize("dtype", [float, np.float32])
