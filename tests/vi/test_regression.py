@@ -89,6 +89,19 @@ def test_a_stream_pools_its_noise():
     np.testing.assert_allclose(stream.coef_, whole.coef_, atol=0.01)
 
 
+@pytest.mark.parametrize("groups", [None, np.arange(200) % 4])
+def test_targets_far_from_zero_have_the_same_noise(groups):
+    """As years and pressures lie, by many of their deviations."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = X @ [1.0, -0.5] + 0.3 * rng.normal(size=200)
+    near, far = (
+        BayesianGLMRegressor().fit(X, y + c, groups=groups) for c in (0.0, 1e5)
+    )
+    np.testing.assert_allclose(far.noise_scale_, near.noise_scale_, rtol=1e-6)
+    np.testing.assert_allclose(far.coef_std_, near.coef_std_, rtol=1e-5)
+
+
 def test_rows_that_fit_exactly():
     X, _ = numbers()
     model = BayesianGLMRegressor().fit(X, X @ [1.0, 2.0, 3.0])

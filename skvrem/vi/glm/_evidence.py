@@ -16,8 +16,9 @@ from skvrem.vi.gaussian._width import few_steps, most_likely_width
 
 # Rounds in which the noise is learnt, and the relative change that ends them.
 NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
-# Of the targets' root mean square the noise is at least this share.
-LEAST_NOISE = 1e-3
+# Of the targets' standard deviation the noise is at least this share. Of constant ones,
+# whose variance is rounding, it is that of their mean.
+LEAST_NOISE, ROUNDING = 1e-3, 1e-20
 # Where the curvature of the evidence is taken, and the fewest degrees of freedom: below
 # 2 there would be no standard deviation.
 TAU_STEP, LEAST_DF = 1e-2, 3.0
@@ -25,14 +26,25 @@ TAU_STEP, LEAST_DF = 1e-2, 3.0
 WIDTHS = np.geomspace(1e-3, 1e3, 13)
 
 
-def mean_square(data, targets):
-    """Return that of the targets of a source, whose batches may bring them."""
+def mean_variance(data, targets):
+    """Return those of the targets of a source, whose batches may bring them."""
     if data.remote:
         moments = column_moments(data, targets=True).weighted
-        square = moments.square[-1] / moments.weight + np.square(moments.mean[-1])
-        return float(square)
+        return moments.mean[-1], moments.square[-1] / moments.weight
     weight = data.weight if data.weight.size else None
-    return float(np.average(np.square(targets), weights=weight))
+    mean = np.average(targets, weights=weight)
+    return mean, np.average(np.square(targets - mean), weights=weight)
+
+
+def least_noise(data, targets):
+    """Return the least variance of the noise, of targets that differ or are constant.
+
+    Where they lie far from zero, as years do, that says nothing of the noise.
+    """
+    mean, variance = mean_variance(data, targets)
+    if variance <= ROUNDING * mean**2:
+        variance = mean**2 or 1.0
+    return float(LEAST_NOISE**2 * variance)
 
 
 class Squares(NamedTuple):
@@ -75,10 +87,11 @@ def squares_of(data, y, prior, fit_intercept):
     model = GaussianModel(GaussianNoise(1.0), y, prior, n, fit_intercept, "full")
     origin = Point(Full(prior.mean[:, None], np.zeros((p, p)), np.eye(p)))
     sums = data.chunks().sum(partial(model.statistics, origin, beta=1.0))
-    of_targets = square = mean_square(data, y)
+    mean, variance = mean_variance(data, y)
+    square = float(mean**2 + variance)
     if prior.mean.any():  # the log-likelihood is -|y - X mu|^2 / 2 and a constant
         square = max(0.0, -2.0 * float(sums.objective) / n - np.log(2.0 * np.pi))
-    least = LEAST_NOISE**2 * (of_targets or 1.0)
+    least = least_noise(data, y)
     return Squares(n, square, least, sums.gradient[:, 0], sums.curvature)
 
 

@@ -35,9 +35,8 @@ from skvrem.vi.glm._counts import (
 from skvrem.vi.glm._estimator import GaussianPosterior
 from skvrem.vi.glm._evidence import (
     LEAST_DF,
-    LEAST_NOISE,
     Evidence,
-    mean_square,
+    least_noise,
     squares_of,
 )
 from skvrem.vi.glm._input import few_in_memory, open_blocks, units_of_features
@@ -88,8 +87,8 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         "auto".
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
-        evidence, as no less than 1e-3 of the targets' root mean square. What is not
-        known of it widens all standard deviations and intervals, which are those of
+        evidence, as no less than 1e-3 of the targets' standard deviation. What is
+        not known of it widens all standard deviations and intervals, which are those of
         Student's t.
     concentration : float or "learn", default="learn"
         Of "negative-binomial", whose variance is mean + mean^2 / concentration.
@@ -440,7 +439,7 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
             if go_on:
                 least = self._group_state["least"]
             else:
-                least = LEAST_NOISE * (np.sqrt(mean_square(data, targets)) or 1.0)
+                least = np.sqrt(least_noise(data, targets))
             how = {"n_rows": n_rows, "least_noise": float(least)}
             return GroupedModel(GaussianNoise(1.0), *given, **how)
         if self.family == "poisson":
