@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from skvrem import BayesianLogisticRegression
+from skvrem.exceptions import DataScaleWarning
 from skvrem.vi import MinibatchSteps
 
 # Posterior means and standard deviations of two_classes(), coefficients and then the
@@ -365,3 +366,14 @@ def test_out_of_epochs_warns():
     with pytest.warns(ConvergenceWarning, match="nats are left to gain"):
         model = BayesianLogisticRegression(max_iter=1).fit(X, y)
     assert not model.converged_ and model.history_["predicted_gain"].size == 2
+
+
+def test_columns_that_a_prior_hides_are_named():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = X.sum(axis=1) > rng.logistic(size=200)
+    rare = np.eye(300)[:200]  # a category each, on the scale of ones
+    with pytest.warns(DataScaleWarning, match=r"matter.*: 1 \(0\.00\d+\)\. Scale"):
+        BayesianLogisticRegression().fit(X * [1.0, 1e-3, 1e3], y)
+    for prior_scale, rows in (("learn", 1e-3 * X), (1e-3, X), (1.0, rare)):
+        BayesianLogisticRegression(prior_scale=prior_scale).fit(rows, y)

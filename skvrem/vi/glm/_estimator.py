@@ -51,13 +51,16 @@ from skvrem.vi.gaussian._plan import (
 )
 from skvrem.vi.glm._evidence import of_predictors, width_of_prior
 from skvrem.vi.glm._groups import OF_GROUPS, ByGroup
-from skvrem.vi.glm._input import reach_of_features, units_of_features
+from skvrem.vi.glm._input import (
+    REACH,
+    reach_of_features,
+    units_of_features,
+    warn_unseen,
+)
 from skvrem.vi.glm._memory import Gram, Memory
 from skvrem.vi.glm._span import Span
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
-# Deviations that features go from their means before a prior takes them for rare ones.
-REACH = 4.0
 # Draws of coefficients at once, for the shape of the importance weights.
 DRAWS_AT_ONCE = 50
 # Parameters that are above zero, where an estimator has them.
@@ -145,6 +148,8 @@ class GaussianPosterior(
             # By its deviation a rare one, as of a category, had next to no prior.
             mean, units = units_of_features(data)
             units = np.maximum(units, reach_of_features(data, mean) / REACH)
+        elif not data.remote:
+            warn_unseen(self, data)
 
         def prior_of(width=None):
             if width is not None:
@@ -197,6 +202,9 @@ class GaussianPosterior(
         -----
         ConvergenceWarning
             If `max_iter` epochs were not enough.
+        DataScaleWarning
+            Of :class:`BayesianLogisticRegression`, if columns vary by so little that a
+            given `prior_scale` lets them hardly matter.
         FewGroupsWarning
             With fewer than four groups, or where they differ by much more than the
             prior of their mean allows for.

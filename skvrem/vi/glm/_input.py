@@ -1,5 +1,6 @@
 """Rows of generalised linear models that lie in the blocks of dask."""
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -8,7 +9,16 @@ from sklearn.preprocessing import StandardScaler
 
 from skvrem.data import as_source, column_moments, open_remote
 from skvrem.data._batch import sparse
+from skvrem.exceptions import DataScaleWarning
+from skvrem.utils._reports import NAMED, outside
 from skvrem.utils._validation import check_block, check_columns_of, check_weighted
+from skvrem.vi.gaussian._guards import feature_scales
+
+# Deviations that features go from their means before a prior takes them for rare ones.
+REACH = 4.0
+# Rows that say how far features vary, and how far a logit moves, under the prior, that
+# hardly moves at all.
+LOOKED_AT, LITTLE = 10_000, 0.05
 
 
 def open_blocks(estimator, X, y, sample_weight, reset, kind, offset=None):
@@ -79,6 +89,33 @@ def reach_of_features(data, mean):
     else:
         ends = _ends(*_rows_of(data))
     return np.maximum(mean + ends[0], ends[1] - mean)
+
+
+def warn_unseen(estimator, data):
+    """Warn of columns in memory that a given prior lets hardly matter.
+
+    Their spread is taken from some of the rows.
+    """
+    rows, _ = _rows_of(data)
+    some = as_source(rows[:: -(-data.n_units // LOOKED_AT)], None)
+    mean, units = units_of_features(some)
+    units = np.maximum(units, reach_of_features(some, mean) / REACH)
+    most = units * feature_scales(estimator, data.n_features)
+    # A narrow prior of columns that vary is what was asked for.
+    found = np.flatnonzero(np.maximum(most, units) < LITTLE)
+    if found.size:
+        found = found[np.argsort(most[found], kind="stable")]
+        names = getattr(estimator, "feature_names_in_", np.arange(data.n_features))
+        which = ", ".join(f"{names[j]} ({units[j]:.3g})" for j in found[:NAMED])
+        more = f" and {found.size - NAMED} more" if found.size > NAMED else ""
+        warnings.warn(
+            f"prior_scale={estimator.prior_scale} of {type(estimator).__name__} lets "
+            f"some columns of X hardly matter, as they vary by little: {which}{more}. "
+            "Scale the data (sklearn.preprocessing.StandardScaler), or give "
+            "prior_scale='learn', which follows their units.",
+            DataScaleWarning,
+            stacklevel=outside(),
+        )
 
 
 def _ends_of_block(batch):
