@@ -170,7 +170,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         one state, or with annealing.
     init_params : {"kmeans", "random"}, default="kmeans"
         The first start from clusters of rows and the others from randomly chosen rows,
-        or every second one of a given number; or all from these.
+        or every second one of a given number; or all from these. Every third start
+        looks at means of a few rows in place of rows, or the other way round.
     warm_start : bool, default=False
         Start from the last solution.
     random_state : int, RandomState instance or None, default=None

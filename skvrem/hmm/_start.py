@@ -13,6 +13,8 @@ from skvrem.hmm.forward_backward._model_passes import Impossible
 
 # Rows that a start looks at, in runs.
 MOST_ROWS, RUN_ROWS = 20_000, 100
+# Rows of a window where a family's own are single rows.
+LONGER = 5
 LLOYD_ITERATIONS = 20
 
 
@@ -39,9 +41,9 @@ class Sample(NamedTuple):
         What is clustered to find a start, standardised.
     known : ndarray of int, or None
         States that are known, -1 where not.
-    windows : tuple of ndarray
+    windows : list of tuple of ndarray
         Means of Z over windows, standardised, and how many rows a window has; Z itself
-        where a window is a row.
+        where a window is a row. Starts take turns with them.
     kept : dict
         What has been made of the rows, for the starts to come.
     """
@@ -50,7 +52,7 @@ class Sample(NamedTuple):
     edges: np.ndarray
     Z: np.ndarray
     known: np.ndarray | None
-    windows: tuple
+    windows: list
     kept: dict
 
 
@@ -62,14 +64,23 @@ def take_sample(model, data, rng):
     edges = np.cumsum([0] + [b - a for a, b in runs])[:-1]
     known = None if rows.labels is None else rows.labels[picked]
     Z = _standard(emission.start_columns(np.asarray(rows.X[picked], np.float64)))
-    most = len(Z) // (4 * emission.n_states_)
-    window = max(1, min(emission.window, most)) if known is None else 1
-    first = np.arange(0, len(Z), window)
+    # States that overlap show in the means of some rows, and those that come and go in
+    # single rows: two starts of three are as the family has it.
+    usual, other = emission.window, LONGER if emission.window == 1 else 1
+    sizes = (usual, usual, other) if known is None else (1,)
+    windows = {size: _windows(Z, size, emission.n_states_) for size in set(sizes)}
+    taken = [windows[size] for size in sizes]
+    return Sample(picked, edges, Z, known, taken, {})
+
+
+def _windows(Z, size, n):
+    """Return means of Z over windows of at most so many rows, and counts of rows."""
+    size = max(1, min(size, len(Z) // (4 * n)))
+    first = np.arange(0, len(Z), size)
     counts = np.diff(np.append(first, len(Z)))
-    means = Z
-    if window > 1:
-        means = _standard(np.add.reduceat(Z, first, axis=0) / counts[:, None])
-    return Sample(picked, edges, Z, known, (means, counts), {})
+    if size == 1:
+        return Z, counts
+    return _standard(np.add.reduceat(Z, first, axis=0) / counts[:, None]), counts
 
 
 def starting_parameters(model, data, method, rng, sample=None):
@@ -102,7 +113,8 @@ def starting_parameters(model, data, method, rng, sample=None):
         segments = _segments(inputs, picked, edges, rows.bounds)
         labels = _in_segments(Z, *segments, phases, method, rng)
     else:
-        standard, counts = windows
+        windows.append(windows.pop(0))
+        standard, counts = windows[-1]
         labels, _ = _lloyd(standard, n, method, known, rng)
         labels = np.repeat(labels, counts)
     if parts > 1 and known is None and method == "kmeans":

@@ -187,3 +187,19 @@ def test_one_component_is_a_gaussian():
 def test_bad_mixtures(emission, message):
     with pytest.raises(ValueError, match=message):
         VRHMM(2, emission=emission).fit(crossed(2)[0])
+
+
+@pytest.mark.parametrize("seed", [1, 4, 7])
+def test_states_that_overlap_are_found(seed):
+    """By starts of means of some rows: of single rows all led to a poor optimum."""
+    rng, ones = np.random.default_rng(seed), np.ones((3, 2, 2))
+    mean, weight = 4.0 * rng.normal(size=(3, 2, 2)), np.full((3, 2), 0.5)
+    T = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
+    emission = MixtureGaussian(2, mean=mean, covariance=ones, weight=weight)
+    how = {"emission": emission, "transitions": Homogeneous(fixed=T)}
+    X, _ = VRHMM(3, startprob="stationary", **how).sample(1000, random_state=seed)
+    near = MixtureGaussian(2, mean_init=mean, covariance_init=ones, weight_init=weight)
+    how = {"emission": near, "transitions": Homogeneous(init=T)}
+    best = VRHMM(3, n_init=1, **how).fit(X).log_likelihood_
+    found = VRHMM(3, emission=MixtureGaussian(2), random_state=seed).fit(X)
+    assert found.log_likelihood_ > best - 1e-3
