@@ -228,6 +228,9 @@ def check_close(now, whole):
     of_the_end = "n_iter_", "init_epochs_", "gap_left_", "stop_reason_", "converged_"
     seen = tuple(name for name in whole if "_seen_" in name)  # of a stream, twice
     for name, value in whole.items():
+        if name == "init_scores_":  # a race of few epochs leaves others behind
+            assert np.argmax(now[name]) == np.argmax(value)
+            value, now = value.max(), now | {name: now[name].max()}
         free = name in of_the_end or name in seen
         if not free and isinstance(value, np.ndarray | float):
             np.testing.assert_allclose(
