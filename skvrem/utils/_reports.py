@@ -251,13 +251,17 @@ def warn_not_converged(estimator, result, unit="row", advice=""):
             StalledWarning,
         )
     else:
-        if result.left < estimator.tol:
-            left = f"by the last epoch alone, {left}"
-        message, kind = (
-            f"{start}: {left} left to gain, and tol is {estimator.tol:g}. Raise "
-            f"max_iter, or tol if that is close enough{advice}.",
-            MaxIterWarning,
+        gap = (
+            f"{left} left to gain, and tol is {estimator.tol:g}. Raise max_iter, or tol"
         )
+        gap += f" if that is close enough{advice}."
+        if result.left < estimator.tol:
+            gap = (
+                f"{left} left to gain as the last epoch tells. That is less than "
+                f"tol={estimator.tol:g}, but some epochs in turn have to tell so: "
+                "raise max_iter to make sure."
+            )
+        message, kind = f"{start}: {gap}", MaxIterWarning
     warnings.warn(message, kind, stacklevel=outside())
 
 
