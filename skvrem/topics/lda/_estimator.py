@@ -102,12 +102,13 @@ class TemperedLDA(TopicModel):
     batch_size : int, default="auto"
         Documents a minibatch; "auto" is 128, and for "svrg" makes 40 minibatches of
         at least 16, of mean field 20 of at least 64.
-    max_iter : int, default=100
-        Epochs: passes for "batch", passes over the minibatches for the others.
+    max_iter : int, default=500
+        Most epochs: passes for "batch", passes over the minibatches for the others.
     tol : float, default=1e-3
         Converged when less is left to gain, in nats a token, as the gains of the last
-        epochs tell; 0 makes `max_iter` epochs, without a warning. A "stochastic" epoch
-        has no exact objective: the gains of a few are added up.
+        epochs tell, and by the collapsed E step a pass moves a smaller share of the
+        tokens to other topics; 0 makes `max_iter` epochs, without a warning. A
+        "stochastic" epoch has no exact objective: the gains of a few are added up.
     mean_change_tol : float, default=1e-3
         The rounds on a document end when one changes the parameters of its shares by
         less than this a topic.
@@ -291,7 +292,7 @@ class TemperedLDA(TopicModel):
         step_decay: float = DEFAULT_DECAY,
         step_offset: float = DEFAULT_OFFSET,
         batch_size: int | Literal["auto"] = "auto",
-        max_iter: int = 100,
+        max_iter: int = 500,
         tol: float = 1e-3,
         mean_change_tol: float = 1e-3,
         max_doc_update_iter: int = 100,

@@ -27,7 +27,7 @@ from skvrem.utils._simd import (
 # Documents whose tokens take turns.
 SIDE_BY_SIDE = 3
 # Of the way to what the counts say that a token's topics are.
-LEAST_STEP = 0.5
+LEAST_STEP = 1.0 / 3.0
 
 
 @kernel(fastmath=REDUCE)
@@ -60,7 +60,7 @@ def infer_shares(
     a round leaves out beyond it turns the next round the other way, and γ would never
     rest. A token therefore goes a step Z / (Z + W) to the right-hand side, Z its sum
     and W = Σ_k min(u_d, 1) e γ_dvk i_k (n_dk - e γ_dvk + α_k) what leaving γ out of
-    the topics takes from that: Newton's, were all topics alike. At least half of the
+    the topics takes from that: Newton's, were all topics alike. At least a third of the
     way, for topics are not; the whole of it where a word has many tokens.
 
     Parameters

@@ -442,12 +442,13 @@ class CollapsedLDAModel(WordModel):
     def may_end(self, point, mean, tol):
         """Whether topics and priors have come to rest, too.
 
-        The leave-one-out log-likelihood turns where it is not highest, so that a gain
-        near zero alone says little. At a fixed point a pass changes no topic.
+        The leave-one-out log-likelihood rises in waves, and turns where it is not
+        highest, so that gains near zero alone say little. At a fixed point a pass moves
+        no token to another topic, and near it what is left is about the share it moves.
         """
         found = dense(mean, copy=False).sum_z
         changed = np.abs(found - point.sums.toarray()).sum(dtype=float)
-        return changed < np.sqrt(tol) and point.own.moved < STILL
+        return changed < tol and point.own.moved < STILL
 
     def of_topics(self, sums):
         """Return nothing: the objective is the leave-one-out log-likelihood."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import digamma, gammaln
+from sklearn.base import clone
 
 from skvrem import TemperedLDA
 from skvrem.data._batch import MemoryPartition
@@ -68,7 +69,7 @@ def visit(X, weight, N, before, alpha, eta, n_rounds, new=False):
                 last[v] = x.sum() / (row.sum() - min(row[v], 1.0) + alpha.sum())
                 taken = 0.0 if new else min(weight[d], 1.0) * one / totals
                 taken = np.sum(taken * (n - one + alpha))
-                step = max(0.5, x.sum() / (x.sum() + taken))
+                step = max(1.0 / 3.0, x.sum() / (x.sum() + taken))
                 change = step * (x / x.sum() - gamma[v])
                 n = n + row[v] * change
                 gamma[v] = gamma[v] + change
@@ -347,17 +348,21 @@ def test_fits_find_what_stored_cvb0_finds(solver):
     assert lda.e_step_ == "collapsed"
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_few_documents_of_rare_words_come_to_rest(seed):
     # Whose words are their own: what counts say of them is their own last visit.
     rng = np.random.default_rng(seed)
     topics = rng.dirichlet(np.full(6000, 0.1), 5)
     shares = rng.dirichlet(np.full(5, 0.3), 60)
     X = np.array([rng.multinomial(150, p) for p in shares @ topics])
-    params = {"tol": 0.0, "max_iter": 200, "random_state": seed}
-    objective = TemperedLDA(5, **params).fit(X).history_["objective"]
-    assert np.ptp(objective[-20:]) < 1e-3
-    assert TemperedLDA(5, random_state=seed).fit(X).converged_
+    lda = TemperedLDA(5, random_state=seed).fit(X)
+    assert lda.converged_
+    assert lda.n_iter_ > 100
+    lda.set_params(tol=0.0, max_iter=lda.n_iter_ + 300)
+    objective = clone(lda).fit(X).history_["objective"]
+    assert np.ptp(objective[-20:]) < 1e-4
+    # Gains had been small before: they come in waves.
+    assert objective[-1] - lda.objective_ < 2e-3
 
 
 @pytest.mark.parametrize("dtype", [float, np.float32])
