@@ -363,7 +363,9 @@ def find_collapsed(reg_covar, variances, means, names, kind, parts, rows, narrow
     if not reg_covar or not wide.any():
         return np.zeros(len(parts), bool) | narrow
     few = rows <= max(FEW, FEW_SHARE * rows.sum())
-    points = (parts[:, wide] <= NARROW * reg_covar).all(axis=1)
+    # Of a point far from all others the variance is rounding, of the square of how far.
+    rounding = 4.0 * np.finfo(float).eps * rows.sum() * variances[wide]
+    points = (parts[:, wide] <= NARROW * reg_covar + rounding).all(axis=1)
     return few & (rows > 0.5) & points | narrow
 
 

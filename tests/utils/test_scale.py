@@ -150,3 +150,11 @@ def test_ordinary_data_are_left_in_peace():
     events = np.column_stack([returns(1.0), rng.integers(0, 2, 600)])
     parts = [("x", Gaussian(), [0, 1]), ("e", Bernoulli(), [2])]
     assert not fit_once(hmm(emission=Product(parts), tol=1e-3), events)
+
+
+@pytest.mark.parametrize("far", [1e6, 1e8])
+def test_a_state_of_one_value_far_from_all_others_is_told_of(far):
+    X = np.random.default_rng(0).normal(size=(500, 2))
+    X += 3.0 * np.repeat([0, 1, 0, 1, 0], 100)[:, None]
+    with pytest.warns(CollapsedComponentWarning):
+        VRHMM(2, random_state=0).fit(np.vstack([X, [[far, 0.0]]]))
