@@ -68,14 +68,17 @@ def cases():
         yield f"hmm-{solver}", skvrem.VRHMM(2, **how), (X,), {}
         yield f"factorial-{solver}", skvrem.FactorialMixture(2, **how), (X,), {}
         if solver in ("auto", "batch", "stochastic", "svrg"):
-            yield f"plsa-{solver}", VRPLSA(3, **how), (COUNTS,), {}
+            yield f"plsa-{solver}", VRPLSA(3, n_init=1, **how), (COUNTS,), {}
     yield "starts", VRGaussianMixture(3, n_init=3, **em), (X,), {}
+    for topics in VRPLSA, skvrem.TemperedLDA:
+        how = em | {"max_iter": 80}
+        yield f"starts-{topics.__name__}", topics(3, **how), (COUNTS,), {}
     # The first ends with a component on a value that is rounded to.
     given = em | {"n_init": "auto", "max_iter": 100}
     yield "again", VRGaussianMixture(5, **given), (load_iris().data,), {}
     yield "lbfgs", skvrem.VRHMM(2, acceleration="lbfgs", **em), (X,), {}
     for tempering in None, "annealed", "global", "local":
-        how = em | {"tempering": tempering}
+        how = em | {"tempering": tempering, "n_init": 1}
         yield f"lda-{tempering}", skvrem.TemperedLDA(3, **how), (COUNTS,), {}
     yield "lda-number", skvrem.TemperedLDA("auto", **em), (COUNTS,), {}
     for solver in "auto", "batch", "lbfgs", "stochastic", "svrg":
@@ -187,21 +190,22 @@ def test_a_fit_goes_on_from_any_epoch(name, tmp_path):
 def full_passes():
     """Yield fits by full passes whose steps remember nothing: EM, SQUAREM, Ascent."""
     em = {"random_state": 0, "tol": 0.0, "solver": "batch"}
+    one = em | {"n_init": 1}
     for acceleration in None, "squarem":
-        how = em | {"n_init": 1, "acceleration": acceleration}
+        how = one | {"acceleration": acceleration}
         yield f"mixture-{acceleration}", VRGaussianMixture(3, **how), (X,), {}
         yield f"hmm-{acceleration}", skvrem.VRHMM(2, **how), (X,), {}
     for inner in 1, 8:
         for counts in COUNTS, COUNTS.astype(float):
             name = f"plsa-{inner}-{counts.dtype}"
-            yield name, VRPLSA(3, inner_iter=inner, **em), (counts,), {}
-    factorial = skvrem.FactorialMixture(3, tempering=None, n_init=1, **em)
+            yield name, VRPLSA(3, inner_iter=inner, **one), (counts,), {}
+    factorial = skvrem.FactorialMixture(3, tempering=None, **one)
     yield "factorial", factorial, (X,), {}
     yield "factorial-float32", factorial, (X.astype(np.float32),), {}
     for e_step in "collapsed", "mean_field":
-        topics = skvrem.TemperedLDA(3, e_step=e_step, tempering=None, **em)
+        topics = skvrem.TemperedLDA(3, e_step=e_step, tempering=None, **one)
         yield f"lda-{e_step}", topics, (COUNTS,), {}
-    learning = skvrem.TemperedLDA(3, doc_topic_prior="learn", **em)
+    learning = skvrem.TemperedLDA(3, doc_topic_prior="learn", **one)
     yield "lda-priors", learning, (COUNTS,), {}
     yield "logistic", skvrem.SBMLogisticRegression(**em), (X, Y), {}
     for posterior in "fullrank", "meanfield":

@@ -6,17 +6,22 @@
   cost is CPU seconds, one thread, over the mean of whole single fits, starts included.
   Data that the search was chosen with are told apart from those that were written down
   before they were run.
+- Topics: few documents, ours by default and with ``n_init=1``, held-out tokens that
+  are completed (`benchmarks.problems.evaluation`), means over 8 seeds; the notes tell
+  CPU seconds.
 - Held out: halves at random, one for the fit and one to judge it, in pairs with a
   single k-means start of ours and with scikit-learn's default; the notes say by how
   many standard errors of the 50 differences ours is higher.
 """
 
+from itertools import product
+
 import numpy as np
 
 from benchmarks.harness import Row, fastest, group, quiet, timed
+from benchmarks.problems import corpora, evaluation, optima
 from benchmarks.problems import mixtures as problems
-from benchmarks.problems import optima
-from skvrem import VRHMM, VRGaussianMixture
+from skvrem import VRHMM, VRPLSA, TemperedLDA, VRGaussianMixture
 
 # Single fits, default fits; what an objective must reach, up to rounding.
 POOL, DEFAULTS, SLACK = 16, 6, 1e-6
@@ -123,6 +128,44 @@ def held_out(run, name):
         value = means.pop("default")
         label = f"{name}, {kind}"
         yield Row(label, value, "nats", means, None, ", ".join(notes), key=kind)
+
+
+#: Corpus, documents (those that are simulated have topics of about 100 tokens), topics.
+TOPICS = {
+    "AP": (300, 10),
+    "NIPS": (200, 10),
+    "20 Newsgroups": (1_000, 20),
+    "simulated": (150, 8),
+}
+
+
+@group(product(TOPICS, (VRPLSA.__name__, TemperedLDA.__name__)))
+def topics(run, name, kind):
+    """Default fits of few documents beside single ones, held out."""
+    n_documents, n_topics = TOPICS[name]
+    keys = {title: key for key, (_, title) in corpora.CORPORA.items()}
+    if name in keys:
+        corpus = corpora.completion(keys[name], n_documents)
+    else:
+        held_out = n_documents + 430
+        corpus = corpora.simulated(held_out, 300, n_topics, 40, seed=1)
+        corpus = corpora.split(corpus.train, corpus.vocabulary, name, n_test=430)
+    halves = evaluation.halve(corpus.test)
+    made = {"VRPLSA": VRPLSA, "TemperedLDA": TemperedLDA}[kind]
+    scores, seconds = {}, {}
+    for side, n_init in (("default", "auto"), ("one start", 1)):
+        found, took = [], 0.0
+        for seed in range(run.size(8, 2)):
+            model = made(n_topics, n_init=n_init, random_state=seed, n_jobs=1)
+            with quiet():
+                spent, _ = timed(lambda model=model: model.fit(corpus.train))
+            took += spent / run.size(8, 2)
+            found.append(evaluation.complete(halves, model.components_, 1 / n_topics))
+        scores[side], seconds[side] = float(np.mean(found)), took
+    value = scores.pop("default")
+    note = ", ".join(f"{side} {took:.2g} s" for side, took in seconds.items())
+    label = f"{kind}, {name}, {corpus.train.shape[0]} documents, {n_topics} topics"
+    yield Row(label, value, "nats", scores, None, note)
 
 
 HMMS = {

@@ -1,6 +1,7 @@
 """Which solver, how many blocks, which step: the choices that "auto" makes."""
 
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any
 
 from skvrem.schedules import Constant, Power
@@ -77,7 +78,7 @@ class Plan:
     n_blocks : int or None
         None where solvers have steps and blocks of their own.
     lead : callable, default=None
-        Returns the solver of a race's first epochs.
+        Returns the solver of a race's first epochs, that of the whole fit where None.
     rungs : tuple of (int, int)
         A race of starts: epochs that all who are left make, and how many of them go
         on. Those whom the last rung leaves go to their ends; without rungs all do.
@@ -92,6 +93,16 @@ class Plan:
     lead: Any = None
     rungs: tuple = ()
     sample: Any = None
+
+    def racing(self, n_epochs):
+        """Return a plan that starts race by, all so many epochs and one to its end."""
+        return replace(self, rungs=((n_epochs, 1),))
+
+    def leading(self):
+        """Return the solver of a start's first epochs, its own one in a race."""
+        if not self.rungs:
+            return self.solver
+        return deepcopy(self.solver) if self.lead is None else self.lead()
 
     def keeps_sums(self, most_blocks):
         """Whether the sums of blocks are kept, of which so many fit in memory.

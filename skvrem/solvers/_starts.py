@@ -150,7 +150,7 @@ class _Entrant:
             rng=rng,
             report=self.report,
         )
-        solver = plan.lead() if plan.rungs else plan.solver
+        solver = plan.leading()
         cost = {"passes": begin.passes, "seconds": time.perf_counter() - self.began}
         self.run = self.open(solver, self.seen, point=begin.point, **cost)
         self.slots = [self.run.slot]
@@ -223,7 +223,7 @@ class _Entrant:
 
     def _to_the_end(self):
         plan, led = self.plan, self.run
-        if not plan.rungs or type(plan.solver) is plan.lead:
+        if not plan.rungs or plan.lead in (None, type(plan.solver)):
             return led.advance(self.most - led.n_iter).result()
         result = led.result()
         left = self.most - result.n_iter

@@ -52,6 +52,10 @@ from skvrem.utils._validation import (
 
 # Counts that are smaller on average are weights.
 LEAST_COUNT = 0.5
+# Starts of "auto" where an epoch is short, of so many nonzeros times topics at most,
+# and what each is worth before all but one are dropped: tenths of a second a fit, of
+# objectives .01 to .02 nats a token apart (``benchmarks run starts/topics``).
+STARTS, MOST_WORK, RACE_WORK = 4, 2_000_000, 10_000_000
 # Fewer tokens in all are lost in rounding, in single precision.
 LEAST_TOKENS = 1e-25
 NOT_NEGATIVE = (
@@ -76,7 +80,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
 
     A subclass has its model class (`_model`), the names of its two priors (`_priors`),
     whether they must be positive, what that of words is by default (`_word_default`),
-    and the names of the parameters that end the rounds on a document (`_rounds`). It
+    and the names of the parameters that end the rounds on a document (`_rounds`), and
+    whether several starts race (`_races`), for how many epochs at least
+    (`_race_epochs`). It
     makes a plan from the number of documents and whether topics are random (`_plan`),
     draws topics (`_random_topics`), makes a temperature (`_temperature`), and counts
     batches (`_count_batch`, which returns how many of this size there have been, the
@@ -321,7 +327,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             given, passes, path = self._find_number(data, random_state)
             self.completion_path_ = path
         self.n_components_ = self.n_components if given is None else len(given)
-        n_init = self.n_init if given is None else 1
+        n_init = self._n_starts(data, given)
         with Progress(self, X, y, n_init) as progress:
             best, plan, own = self._fit_to(
                 data, given, random_state, progress, passes, warm, own
@@ -334,6 +340,15 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             alive = with_tokens(self.topic_shares_, data.total_weight)
             self._take(alive)
             self.n_components_ = len(alive)
+
+    def _n_starts(self, data, given):
+        """Return how many starts there are: of "auto" several where a fit is short."""
+        if given is not None:
+            return 1
+        if self.n_init != "auto":
+            return self.n_init
+        short = data.n_nonzeros * self.n_components_ <= MOST_WORK
+        return STARTS if short and self._races else 1
 
     def _check_remote(self, X):
         """Remember whether documents lie elsewhere, and check that a fit can be made.
@@ -376,6 +391,9 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         draw = self._random_topics if draw is None else draw
         priors = self._check_priors(data.n_features)
         plan = self._plan(data.n_units, given is None)
+        if self.n_init == "auto" and progress.n_init > 1:
+            work = max(1, data.n_nonzeros * self.n_components_)
+            plan = plan.racing(max(self._race_epochs, RACE_WORK // work))
         constants = self._constants(priors, data, warm)
 
         def start(rng):

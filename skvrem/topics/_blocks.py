@@ -93,9 +93,10 @@ class DocumentBlocks:
         self.n_units, self.n_features = source.n_units, source.n_features
         self.n_weighted = source.n_weighted
         self.total_weight = float(sum(one.tokens for one in seen))
-        counted = sum(one.counted for one in seen)
+        self.n_nonzeros = sum(one.n_nonzeros for one in seen)
         #: Mean of the counts, and half of the lengths are below.
-        self.mean_count = counted / max(1, sum(one.n_nonzeros for one in seen))
+        counted = sum(one.counted for one in seen)
+        self.mean_count = counted / max(1, self.n_nonzeros)
         lengths = np.concatenate([one.lengths for one in seen])
         self.usual_length = float(np.median(lengths)) if lengths.size else 0.0
 

@@ -101,6 +101,7 @@ class DocumentSource:
         self.weight = weight
         self.dtype = dtype
         self.n_units, self.n_features = X.shape
+        self.n_nonzeros = X.nnz
         self.n_weighted = int(np.count_nonzero(weight)) if weight.size else X.shape[0]
         self.total_weight = _tokens(X.data, X.indptr, weight)
 

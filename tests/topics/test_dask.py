@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from skvrem import VRPLSA, Checkpoint, TemperedLDA
 from tests.watching import Killing, two_workers
@@ -13,7 +14,7 @@ da = pytest.importorskip("dask.array")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 N, V, K = 400, 90, 4
 CHUNKS = (100, 0, 180, 120)
-PLAIN = {"random_state": 0, "max_iter": 8, "tol": 0.0, "solver": "batch"}
+PLAIN = {"random_state": 0, "max_iter": 8, "tol": 0.0, "solver": "batch", "n_init": 1}
 MAKE = {
     "plsa": lambda **more: VRPLSA(K, **PLAIN | more),
     "lda": lambda **more: TemperedLDA(K, **PLAIN | {"e_step": "mean_field"} | more),
@@ -85,6 +86,19 @@ def test_weights(X, kind, weights):
     remote = weight if weights == "numpy" else da.from_array(weight, chunks=150)
     here = MAKE[kind]().fit(X, sample_weight=weight)
     assert_same(here, MAKE[kind]().fit(blocks(X), sample_weight=remote))
+
+
+@pytest.mark.parametrize("kind", ["plsa", "collapsed"])
+def test_races_are_those_of_memory(X, kind, monkeypatch):
+    monkeypatch.setattr("skvrem.topics._base.RACE_WORK", 0)
+    more = {"n_init": "auto", "max_iter": 13}
+    here = MAKE[kind](**more)
+    here._race_epochs = 9
+    there = clone(here)
+    there._race_epochs = 9
+    here.fit(X)
+    np.testing.assert_array_equal(np.sort(here.init_epochs_), [9, 9, 9, 13])
+    assert_same(here, there.fit(blocks(X)))
 
 
 @KINDS

@@ -49,7 +49,8 @@ PEAKS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_a_map_is_fitted_as_memory_is_and_not_copied(mapped, name):
     kind, params = KINDS[name]
-    made = {"max_iter": 2, "tol": 0.0, "random_state": 0, "n_jobs": 1} | params
+    made = {"max_iter": 2, "tol": 0.0, "random_state": 0, "n_jobs": 1, "n_init": 1}
+    made |= params
     peaks, fits = [], []
     for X in mapped:
         kind(2, **made).fit(X[:400])  # compiles

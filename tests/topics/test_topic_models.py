@@ -483,3 +483,36 @@ def test_counts_that_round_to_nothing_are_none(estimator, rng):
     np.testing.assert_array_equal(shares[0], shares[2])
     assert np.isfinite(shares).all()
     np.testing.assert_array_equal(tiny, before)
+
+
+@pytest.mark.parametrize("kind", [VRPLSA, TemperedLDA])
+def test_short_fits_race_by_default(kind):
+    """Topics that are known: four starts end higher than most of them alone."""
+    rng = np.random.default_rng(1)
+    topics = rng.dirichlet(np.full(150, 0.05), size=8)
+    shares = rng.dirichlet(np.full(8, 0.2), size=150)
+    X = np.stack([rng.multinomial(40, p / p.sum()) for p in shares @ topics])
+    single = [kind(8, n_init=1, random_state=s).fit(X).objective_ for s in range(8)]
+    found = [kind(8, random_state=s).fit(X) for s in range(4)]
+    best = [model.objective_ for model in found]
+    assert np.median(best) > np.quantile(single, 0.7) > min(single) + 1e-3
+    for model in found:
+        assert np.nanmax(model.init_scores_) <= model.objective_ + 1e-12
+        assert model.init_scores_.shape == (4,)
+
+
+@pytest.mark.parametrize("kind", [VRPLSA, TemperedLDA])
+def test_one_start_where_a_race_is_long_or_pointless(kind, monkeypatch):
+    X = np.random.default_rng(0).poisson(1.0, size=(60, 20))
+    how = {"max_iter": 2, "tol": 0.0, "random_state": 0}
+    tempered = kind(2, tempering="annealed", annealing_iter=1, **how).fit(X)
+    given = kind(2, components_init=np.ones((2, 20)) + np.arange(20), **how).fit(X)
+    monkeypatch.setattr("skvrem.topics._base.MOST_WORK", 2 * np.count_nonzero(X) - 1)
+    long = kind(2, **how).fit(X)
+    for model in tempered, given, long:
+        assert model.init_scores_.shape == (1,)
+    monkeypatch.undo()
+    assert kind(2, **how).fit(X).init_scores_.shape == (4,)
+    np.testing.assert_array_equal(
+        long.components_, kind(2, n_init=1, **how).fit(X).components_
+    )

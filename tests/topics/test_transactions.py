@@ -29,8 +29,8 @@ def X():
 
 
 def new(kind, **params):
-    defaults = {"n_components": 2, "random_state": 0, "tol": 0.0, "max_iter": 4}
-    return kind(**(defaults | {"batch_size": 40} | params))
+    defaults = {"n_components": 2, "n_init": 1, "random_state": 0, "tol": 0.0}
+    return kind(**(defaults | {"max_iter": 4, "batch_size": 40} | params))
 
 
 def make(kind, state, X, **params):

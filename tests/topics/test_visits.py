@@ -23,7 +23,7 @@ da = pytest.importorskip("dask.array")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 N, V, K = 400, 90, 4
 CHUNKS = (100, 0, 180, 120)
-PLAIN = {"random_state": 0, "max_iter": 6, "tol": 0.0, "batch_size": 25}
+PLAIN = {"random_state": 0, "max_iter": 6, "tol": 0.0, "batch_size": 25, "n_init": 1}
 MAKE = {
     "plsa": lambda **more: VRPLSA(K, **PLAIN | more),
     "plsa, annealed": lambda **more: VRPLSA(

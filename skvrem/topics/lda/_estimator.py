@@ -136,8 +136,11 @@ class TemperedLDA(TopicModel):
         Epochs until the temperature is 1; for "global", about. A whole number changes
         it between epochs; any other, of the solver "stochastic" alone, at every
         minibatch, so that it may fall within a part of the first pass.
-    n_init : int, default=1
-        Starts, of which the best is kept; see ``init_scores_``.
+    n_init : int or "auto", default="auto"
+        Starts, of which the best is kept; see ``init_scores_``. "auto" makes four of
+        short fits, whose word counts that are not zero times `n_components` are at most
+        2e6: all go 10 epochs or more, and the best to its end. One start is
+        made of longer fits, and without the collapsed E step.
     components_init : array-like of shape (n_components, n_features), default=None
         Pseudo-counts to start from, in place of random ones, as `components_` has them;
         with the collapsed E step in any scale.
@@ -278,6 +281,7 @@ class TemperedLDA(TopicModel):
     _model = CollapsedLDAModel
     _priors, _positive = ("doc_topic_prior", "topic_word_prior"), True
     _rounds = ("max_doc_update_iter", "mean_change_tol")
+    _race_epochs = 10
     _of_a_fit = ("doc_temperature_", "lower_bound_")
 
     def __init__(
@@ -300,7 +304,7 @@ class TemperedLDA(TopicModel):
         tempering: Literal["auto", "annealed", "global", "local"] | None = "auto",
         temperature: float | Literal["auto"] = "auto",
         annealing_iter: float = DEFAULT_ANNEALING,
-        n_init: int = 1,
+        n_init: int | Literal["auto"] = "auto",
         components_init: ArrayLike | None = None,
         warm_start: bool = False,
         evaluate_every: int = -1,
@@ -398,6 +402,10 @@ class TemperedLDA(TopicModel):
     @property
     def _collapsed(self):
         return self._e_step == "collapsed"
+
+    @property
+    def _races(self):
+        return self._collapsed
 
     @property
     def _learns(self):

@@ -88,8 +88,11 @@ class VRPLSA(TopicModel):
         Temperature at the start; it falls linearly to 1.
     annealing_iter : int, default=10
         Epochs until the temperature is 1.
-    n_init : int, default=1
-        Starts, of which the best is kept; see ``init_scores_``.
+    n_init : int or "auto", default="auto"
+        Starts, of which the best is kept; see ``init_scores_``. "auto" makes four of
+        short fits, whose word counts that are not zero times `n_components` are at most
+        2e6: all go 50 epochs or more, and the best to its end. One start is
+        made of longer fits, and with `tempering`.
     components_init : array-like of shape (n_components, n_features), default=None
         Topics to start from, in any scale, in place of random ones. The shares that
         are best for them are found first; of "batch" they are equal.
@@ -198,6 +201,7 @@ class VRPLSA(TopicModel):
     _priors, _positive = ("doc_topic_smoothing", "topic_word_smoothing"), False
     _word_default = 0.1
     _rounds = ("max_inner_iter", "inner_tol")
+    _race_epochs = 50  # it climbs slowly, and ranks change on the way
 
     def __init__(
         self,
@@ -218,7 +222,7 @@ class VRPLSA(TopicModel):
         tempering: Literal["annealed"] | None = None,
         temperature: float = DEFAULT_TEMPERATURE,
         annealing_iter: int = DEFAULT_ANNEALING,
-        n_init: int = 1,
+        n_init: int | Literal["auto"] = "auto",
         components_init: ArrayLike | None = None,
         warm_start: bool = False,
         random_state: int | np.random.RandomState | None = None,
@@ -269,6 +273,10 @@ class VRPLSA(TopicModel):
             step_size = min(1.0, steps / n_blocks) if reduced else 1.0
         chosen = {"solver": solver, "step_size": step_size, "batch_size": batch_size}
         return solvers.plan_em(self, n_documents, 1, pilot=pilot, **chosen)
+
+    @property
+    def _races(self):
+        return self.tempering is None
 
     def _new_model(self, priors, mass, dtype, plan=None):
         if plan is None:

@@ -417,7 +417,8 @@ def test_a_stream_goes_on_from_a_fit_with_its_priors():
 
 def test_a_fall_is_taken_back(monkeypatch):
     X, _ = planted(300)
-    lda = TemperedLDA(4, doc_topic_prior=0.3, max_iter=20, tol=0.0, random_state=0)
+    how = {"max_iter": 20, "tol": 0.0, "random_state": 0, "n_init": 1}
+    lda = TemperedLDA(4, doc_topic_prior=0.3, **how)
     expected = lda.fit(X).objective_
     honest, calls = SVRG.estimate, []
 

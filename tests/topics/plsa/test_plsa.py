@@ -525,7 +525,8 @@ def test_seeds_say_which_topic_is_which():
     for seed in range(10):
         for seeded in hits:
             prior = seed_prior(seeds, names, K) if seeded else None
-            model = plsa(topic_word_smoothing=prior, random_state=seed).fit(X)
+            model = plsa(topic_word_smoothing=prior, random_state=seed, n_init=1)
+            model.fit(X)
             distance = abs(model.components_[:, None] - topics[None]).sum(axis=2)
             hits[seeded] += list(distance.argmin(axis=1)) == [3, 2, 1, 0]
     assert hits[True] >= 8
@@ -607,7 +608,8 @@ def test_annealing_ends_at_temperature_one(solver):
 
 def test_float32_agrees_with_float64():
     X = planted()[0]
-    options = {"tol": 1e-7, "max_iter": 300}
+    # Which of several starts is best, rounding says.
+    options = {"tol": 1e-7, "max_iter": 300, "n_init": 1}
     low, high = plsa(**options).fit(X), plsa(**options).fit(X.astype(float))
     assert low.objective_ == pytest.approx(high.objective_, abs=1e-5)
     np.testing.assert_allclose(low.components_, high.components_, atol=2e-3)
@@ -785,7 +787,7 @@ def test_few_documents_converge_by_default(length):
     fitted = VRPLSA(8, random_state=0).fit(planted(300, length)[0])
     assert fitted.solver_ == "batch"
     assert fitted.converged_
-    assert fitted.n_iter_ > 200
+    assert fitted.n_iter_ > 100
 
 
 def test_annealing_longer_than_the_fit_warns():
