@@ -489,13 +489,14 @@ def test_counts_that_round_to_nothing_are_none(estimator, rng):
 def test_short_fits_race_by_default(kind):
     """Topics that are known: four starts end higher than most of them alone."""
     rng = np.random.default_rng(1)
-    topics = rng.dirichlet(np.full(150, 0.05), size=8)
-    shares = rng.dirichlet(np.full(8, 0.2), size=150)
-    X = np.stack([rng.multinomial(40, p / p.sum()) for p in shares @ topics])
-    single = [kind(8, n_init=1, random_state=s).fit(X).objective_ for s in range(8)]
-    found = [kind(8, random_state=s).fit(X) for s in range(4)]
+    topics = rng.dirichlet(np.full(200, 0.05), size=12)
+    shares = rng.dirichlet(np.full(12, 0.1), size=120)
+    X = np.stack([rng.multinomial(30, p / p.sum()) for p in shares @ topics])
+    single = [kind(12, n_init=1, random_state=s).fit(X).objective_ for s in range(8)]
+    found = [kind(12, random_state=s).fit(X) for s in range(4)]
     best = [model.objective_ for model in found]
-    assert np.median(best) > np.quantile(single, 0.7) > min(single) + 1e-3
+    assert np.median(best) > np.mean(single) + 1e-2
+    assert np.median(best) > max(single) - 1e-3
     for model in found:
         assert np.nanmax(model.init_scores_) <= model.objective_ + 1e-12
         assert model.init_scores_.shape == (4,)
