@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import (
@@ -324,6 +324,22 @@ def test_many_nodes_for_many_features():
     n_pairs = [Softmax(3, n, n_features=d).n_pairs for n, d in ROWS_AND_FEATURES]
     assert n_pairs == [64, 16, 64]
     assert Softmax(3, 30_000, n_features=301).finer().n_pairs == 8 * 64
+
+
+def test_nodes_take_no_longer_than_the_rest_of_a_pass():
+    few, many = Softmax(10, 1000).beside(10 * 65), Softmax(10, 1000).beside(650**2)
+    assert (few.n_pairs, many.n_pairs) == (64, 8 * 64)
+    # Where rows say enough there are few, whatever they cost.
+    assert Softmax(10, 100_000, n_features=65).beside(650**2).n_pairs == 16
+
+
+def test_steps_are_few_where_logits_are_uncertain():
+    """Pixels that are always dark, and rows that are few for each of the others."""
+    X, y = load_digits(return_X_y=True)
+    X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)
+    model = BayesianLogisticRegression().fit(X[:300], y[:300])
+    assert model.converged_
+    assert model.history_["passes"][-1] < 100  # 450 with few nodes
 
 
 def test_probabilities_of_a_row_do_not_depend_on_how_many_there_are():

@@ -375,5 +375,7 @@ def test_columns_that_a_prior_hides_are_named():
     rare = np.eye(300)[:200]  # a category each, on the scale of ones
     with pytest.warns(DataScaleWarning, match=r"matter.*: 1 \(0\.00\d+\)\. Scale"):
         BayesianLogisticRegression().fit(X * [1.0, 1e-3, 1e3], y)
-    for prior_scale, rows in (("learn", 1e-3 * X), (1e-3, X), (1.0, rare)):
+    words = 0.02 * rng.normal(size=(200, 400))  # which move a logit together
+    cases = ("learn", 1e-3 * X), (1e-3, X), (1.0, rare), (1.0, words)
+    for prior_scale, rows in cases:
         BayesianLogisticRegression(prior_scale=prior_scale).fit(rows, y)

@@ -20,6 +20,8 @@ WEIGHTS /= WEIGHTS.sum()
 # many for each feature, predictors vary little, and the nodes' error is as the fourth
 # power of that.
 MANY_PAIRS, FEW_PAIRS, MANY_ROWS, ROWS_A_FEATURE = 64, 16, 10_000, 100
+# Products that a node costs for each predictor.
+NODE_COST = 20
 # How many times the nodes a refined rule has, and numbers of a pass that it may make.
 FINER, MOST_REFINED = 8, 1 << 25
 # Sets of nodes that rows are scattered over, and pairs in each, by the number of rows
@@ -67,6 +69,10 @@ class _Family:
     def residual(self, z, y):
         """Return d log p(y | z) / dz at predictors (m, k)."""
         return (self.indicator(y) - self.mean(z)) / self.dispersion
+
+    def beside(self, n_products):
+        """Return the family with nodes for rows that cost as many products without."""
+        return self
 
     def indicator(self, y):
         """Return targets as columns (m, k), whose mean is the mean."""
@@ -283,6 +289,15 @@ class Softmax(_Family):
         self.by_root = by_root
         self.nodes, self.node_weights = cubature(n_classes, self.n_pairs)
         self.columns = np.ascontiguousarray(self.nodes.T)
+
+    def beside(self, n_products):
+        """Return the family with more nodes where they take no longer than the rest.
+
+        Steps that few nodes send astray are many.
+        """
+        finer = self.finer()
+        affordable = n_products >= NODE_COST * finer.n_pairs * self.n_predictors
+        return finer if affordable and self.n_pairs == MANY_PAIRS else self
 
     def finer(self):
         """Return the family with more nodes."""

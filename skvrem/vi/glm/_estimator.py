@@ -270,6 +270,8 @@ class GaussianPosterior(
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
         k, weight = family.n_predictors, data.total_weight
         intercept, p = self.fit_intercept, prior.n_dim // k
+        if plan.posterior == "fullrank":
+            family = family.beside((k * min(p, data.n_units)) ** 2)
         given, passes, near = (family, targets, prior, weight, intercept), 0.0, None
         model = self._model(data, *given, *kind)
         mean, rows = self._first_mean(model, data, prior), data

@@ -101,8 +101,11 @@ def warn_unseen(estimator, data):
     mean, units = units_of_features(some)
     units = np.maximum(units, reach_of_features(some, mean) / REACH)
     most = units * feature_scales(estimator, data.n_features)
-    # A narrow prior of columns that vary is what was asked for.
-    found = np.flatnonzero(np.maximum(most, units) < LITTLE)
+    # A narrow prior of columns that vary is what was asked for; and many that vary by
+    # little, as those of words, may move a logit together.
+    least = np.maximum(most, units)
+    together = max(1.0, np.sqrt(np.count_nonzero(least < LITTLE)))
+    found = np.flatnonzero(least * together < LITTLE)
     if found.size:
         found = found[np.argsort(most[found], kind="stable")]
         names = getattr(estimator, "feature_names_in_", np.arange(data.n_features))
