@@ -28,12 +28,13 @@ PARTS = RNG.normal(size=(8, 16))
 MIXED = (RNG.random((1600, 8)) < 0.4) @ PARTS + 0.5 * RNG.normal(size=(1600, 16))
 CODES = RNG.integers(2, size=(N, 2)) @ np.array([[2.0, 0, 0, 1], [0, 3.0, 1, 0]])
 FACTORS = CODES + 0.3 * RNG.normal(size=(N, 4))
-START = {"random_state": 0, "max_iter": 200, "tol": 1e-6}
+START = {"random_state": 0, "max_iter": 400, "tol": 1e-6}
+ONE = START | {"n_init": 1}
 CASES = {
-    "plsa": (VRPLSA(K, solver="batch", **START), COUNTS),
-    "plsa, svrg": (VRPLSA(K, solver="svrg", batch_size=60, **START), COUNTS),
-    "lda": (TemperedLDA(K, solver="batch", **START), COUNTS),
-    "lda, svrg": (TemperedLDA(K, solver="svrg", batch_size=60, **START), COUNTS),
+    "plsa": (VRPLSA(K, solver="batch", **ONE), COUNTS),
+    "plsa, svrg": (VRPLSA(K, solver="svrg", batch_size=60, **ONE), COUNTS),
+    "lda": (TemperedLDA(K, solver="batch", **ONE), COUNTS),
+    "lda, svrg": (TemperedLDA(K, solver="svrg", batch_size=60, **ONE), COUNTS),
     "factorial, saga": (
         FactorialMixture(2, solver="saga", tempering=None, n_init=1, **START),
         FACTORS,

@@ -355,7 +355,7 @@ def test_few_documents_of_rare_words_come_to_rest(seed):
     topics = rng.dirichlet(np.full(6000, 0.1), 5)
     shares = rng.dirichlet(np.full(5, 0.3), 60)
     X = np.array([rng.multinomial(150, p) for p in shares @ topics])
-    lda = TemperedLDA(5, random_state=seed).fit(X)
+    lda = TemperedLDA(5, n_init=1, random_state=seed).fit(X)
     assert lda.converged_
     assert lda.n_iter_ > 100
     lda.set_params(tol=0.0, max_iter=lda.n_iter_ + 300)
