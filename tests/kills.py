@@ -64,7 +64,7 @@ class Fit(NamedTuple):
 
 
 EM = {"tol": 1e-6, **START}
-TOPICS = {"tol": 1e-5, "max_iter": 40, "random_state": 0}
+TOPICS = {"tol": 1e-5, "max_iter": 40, **START}
 
 
 def fits():
