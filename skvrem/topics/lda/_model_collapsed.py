@@ -447,8 +447,9 @@ class CollapsedLDAModel(WordModel):
         no token to another topic, and near it what is left is about the share it moves.
         """
         found = dense(mean, copy=False).sum_z
-        changed = np.abs(found - point.sums.toarray()).sum(dtype=float)
-        return changed < tol and point.own.moved < STILL
+        # What one topic loses another one gains.
+        moved = 0.5 * np.abs(found - point.sums.toarray()).sum(dtype=float)
+        return moved < tol and point.own.moved < STILL
 
     def of_topics(self, sums):
         """Return nothing: the objective is the leave-one-out log-likelihood."""
