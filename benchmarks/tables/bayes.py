@@ -16,7 +16,7 @@ nats to the bound of a fit by full passes, evaluated by quadrature for every sid
 - Streams: accuracy of ten batches (forty of the simulated rows) below that of a fit to
   all rows, and how far the coefficients are from its, in its standard deviations.
 - Nodes: fits of several classes, CPU seconds of one thread; how far the bound is above
-  that of twenty fresh draws from the posterior, beside what the fit says its nodes err
+  that of 200 fresh draws from the posterior, beside what the fit says its nodes err
   by.
 - First answers: a new process, imports and compilation included, our kernels cached.
 """
@@ -310,7 +310,7 @@ def mnist(run):
     yield Row("MNIST", float(first), "s", {}, 120.0, note, numbers=numbers)
 
 
-def by_draws(model, X, y, prior, n_draws=20):
+def by_draws(model, X, y, prior, n_draws=200):
     """Return the bound by draws from the posterior, no intercept, and its error."""
     found, rows = [], np.arange(len(y))
     for w in model.posterior_.sample(n_draws, random_state=0):
