@@ -80,13 +80,13 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
 
     A subclass has its model class (`_model`), the names of its two priors (`_priors`),
     whether they must be positive, what that of words is by default (`_word_default`),
-    and the names of the parameters that end the rounds on a document (`_rounds`), and
+    the names of the parameters that end the rounds on a document (`_rounds`), and
     whether several starts race (`_races`), for how many epochs at least
-    (`_race_epochs`). It
-    makes a plan from the number of documents and whether topics are random (`_plan`),
-    draws topics (`_random_topics`), makes a temperature (`_temperature`), and counts
-    batches (`_count_batch`, which returns how many of this size there have been, the
-    tokens that the topics are learned from, and fitted attributes).
+    (`_race_epochs`). It makes a plan from the number of documents and whether topics
+    are random (`_plan`), draws topics (`_random_topics`), makes a temperature
+    (`_temperature`), and counts batches (`_count_batch`, which returns how many of this
+    size there have been, the tokens that the topics are learned from, and fitted
+    attributes).
     """
 
     _learns = False  # priors, where they are "learn"

@@ -139,8 +139,8 @@ class TemperedLDA(TopicModel):
     n_init : int or "auto", default="auto"
         Starts, of which the best is kept; see ``init_scores_``. "auto" makes four of
         short fits, whose word counts that are not zero times `n_components` are at most
-        2e6: all go 10 epochs or more, and the best to its end. One start is
-        made of longer fits, and without the collapsed E step.
+        2e6: all go 10 epochs or more, and the best to its end. One start is made of
+        longer fits, and without the collapsed E step.
     components_init : array-like of shape (n_components, n_features), default=None
         Pseudo-counts to start from, in place of random ones, as `components_` has them;
         with the collapsed E step in any scale.

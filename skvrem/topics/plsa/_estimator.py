@@ -91,8 +91,8 @@ class VRPLSA(TopicModel):
     n_init : int or "auto", default="auto"
         Starts, of which the best is kept; see ``init_scores_``. "auto" makes four of
         short fits, whose word counts that are not zero times `n_components` are at most
-        2e6: all go 50 epochs or more, and the best to its end. One start is
-        made of longer fits, and with `tempering`.
+        2e6: all go 50 epochs or more, and the best to its end. One start is made of
+        longer fits, and with `tempering`.
     components_init : array-like of shape (n_components, n_features), default=None
         Topics to start from, in any scale, in place of random ones. The shares that
         are best for them are found first; of "batch" they are equal.
