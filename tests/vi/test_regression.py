@@ -102,6 +102,31 @@ def test_targets_far_from_zero_have_the_same_noise(groups):
     np.testing.assert_allclose(far.coef_std_, near.coef_std_, rtol=1e-5)
 
 
+@pytest.mark.parametrize("prior_scale", ["learn", 1.0])
+@pytest.mark.parametrize("about", [0.0, 1e4])
+def test_an_open_prior_of_the_intercept_leaves_the_noise_as_it_is(prior_scale, about):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = about + X @ [1.0, 2.0, 3.0] + 0.5 * rng.normal(size=200)
+    wide, open_ = (
+        BayesianGLMRegressor(prior_scale=prior_scale, intercept_prior_scale=scale)
+        for scale in (1e5, 1e12)
+    )
+    assert 0.4 < wide.fit(X, y).noise_scale_ < 0.6
+    assert open_.fit(X, y).noise_scale_ == pytest.approx(wide.noise_scale_, rel=1e-5)
+    assert open_.noise_df_ == pytest.approx(wide.noise_df_, rel=1e-3)
+
+
+def test_an_open_prior_of_more_columns_than_rows_leaves_the_noise_as_it_is():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 100))
+    y = X[:, 0] + 0.5 * rng.normal(size=50)
+    wide, wider = (
+        BayesianGLMRegressor(prior_scale=scale).fit(X, y) for scale in (1e4, 1e6)
+    )
+    assert wider.noise_scale_ == pytest.approx(wide.noise_scale_, rel=1e-5)
+
+
 def test_rows_that_fit_exactly():
     X, _ = numbers()
     model = BayesianGLMRegressor().fit(X, X @ [1.0, 2.0, 3.0])

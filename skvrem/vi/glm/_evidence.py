@@ -5,7 +5,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 
 from skvrem.data import column_moments
@@ -19,11 +18,11 @@ NOISE_ROUNDS, NOISE_CHANGE = 500, 1e-6
 # Of the targets' standard deviation the noise is at least this share. Of constant ones,
 # whose variance is rounding, it is that of their mean.
 LEAST_NOISE, ROUNDING = 1e-3, 1e-20
-# Where the curvature of the evidence is taken, and the fewest degrees of freedom: below
-# 2 there would be no standard deviation.
-TAU_STEP, LEAST_DF = 1e-2, 3.0
-# Widths of a prior, in its units, between which the best is looked for.
-WIDTHS = np.geomspace(1e-3, 1e3, 13)
+# Fewest degrees of freedom: below 2 there would be no standard deviation.
+LEAST_DF = 3.0
+# Widths of a prior, in its units, between which the best is looked for, and the step of
+# the logarithm by which the curvature there is taken.
+WIDTHS, STEP = np.geomspace(1e-3, 1e3, 13), 1e-2
 
 
 def mean_variance(data, targets):
@@ -103,6 +102,10 @@ class Evidence:
     has the curvature n / 2 at its top; degrees of freedom are those of the evidence,
     whose rows have been used up by coefficients.
 
+    The axes are those of rows and prior together, with noise as wide as the targets:
+    one that the prior leaves open, as that of an intercept may be, takes no digits from
+    the others then.
+
     Parameters
     ----------
     sums : Squares
@@ -112,26 +115,31 @@ class Evidence:
 
     def __init__(self, sums, precision):
         self.n, self.square, self.least = sums.n, sums.square, sums.least
-        root = np.linalg.cholesky(precision)
-        half = solve_triangular(root, sums.curvature, lower=True)
-        strength, axes = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
-        self.strength = np.maximum(strength, 0.0)
-        self.cross = axes.T @ solve_triangular(root, sums.gradient, lower=True)
+        noise = sums.least / LEAST_NOISE**2
+        both = sums.curvature + noise * precision
+        unit = 1.0 / np.sqrt(both.diagonal())
+        size, axes = np.linalg.eigh(unit[:, None] * both * unit)
+        told = size > len(size) * np.finfo(float).eps * size[-1]
+        white = unit[:, None] * axes[:, told] / np.sqrt(size[told])
+        rows, axes = np.linalg.eigh(white.T @ sums.curvature @ white)
+        #: What rows and prior know of the axes, which all noise but `noise` divides.
+        self.rows = np.clip(rows, 0.0, 1.0)
+        self.prior = np.maximum(1.0 - self.rows, np.finfo(float).eps) / noise
+        self.cross = axes.T @ (white.T @ sums.gradient)
 
     def widened(self, times):
         """Return the evidence with a prior that is so many times as wide."""
         wider = copy(self)
-        wider.strength, wider.cross = times**2 * self.strength, times * self.cross
+        wider.prior = self.prior / times**2
         return wider
 
     def noise(self):
         """Return the variance of the noise that is most likely, by EM."""
-        strength, cross = self.strength, self.cross
         variance = max(self.square, self.least)
         for _ in range(NOISE_ROUNDS):
-            mean = cross / (strength + variance)
-            fit = strength * mean**2 - 2.0 * mean * cross
-            fit += strength * variance / (strength + variance)
+            of_axes = self.rows + self.prior * variance
+            mean = self.cross / of_axes
+            fit = self.rows * (mean**2 + variance / of_axes) - 2.0 * mean * self.cross
             last, variance = variance, self.square + float(fit.sum()) / self.n
             variance = max(variance, self.least)
             if abs(variance - last) < NOISE_CHANGE * last:
@@ -140,17 +148,19 @@ class Evidence:
 
     def at(self, variance):
         """Return the logarithm of the evidence, but for a constant."""
-        of_axes = self.strength + variance
+        of_axes = self.rows + self.prior * variance
         left = self.n * self.square - float((self.cross**2 / of_axes).sum())
-        spread = float(np.log(of_axes / variance).sum())
+        spread = float(np.log(of_axes / (self.prior * variance)).sum())
         return -0.5 * (self.n * np.log(variance) + spread + left / variance)
 
     def freedom(self, variance):
-        """Return the degrees of freedom of the noise."""
-        ends = np.exp(TAU_STEP), np.exp(-TAU_STEP)
-        near = sum(self.at(variance * end) for end in ends)
-        df = 2.0 * (2.0 * self.at(variance) - near) / TAU_STEP**2
-        return float(max(df, LEAST_DF))
+        """Return the degrees of freedom of the noise: twice the curvature by tau."""
+        of_axes = self.rows + self.prior * variance
+        open_, fit = self.prior * variance / of_axes, self.cross**2 / of_axes
+        fit *= 1.0 + open_ + 2.0 * open_**2
+        left = self.n * self.square - float(fit.sum())
+        used = float((open_ * self.rows / of_axes).sum())
+        return float(max(left / variance + used, LEAST_DF))
 
     def width(self, unit, variance=None):
         """Return how many times as wide a prior is most likely.
@@ -176,8 +186,8 @@ class Evidence:
 
         def slope(log_width):  # the noise is the best one: it adds nothing
             wider, noise = near(log_width)
-            of_axes = wider.strength + noise
-            change = wider.strength - wider.cross**2 / of_axes
+            of_axes = wider.rows + wider.prior * noise
+            change = wider.rows - wider.prior * wider.cross**2 / of_axes
             return log_width + float((change / of_axes).sum())
 
         grid = np.log(WIDTHS)
@@ -186,7 +196,7 @@ class Evidence:
         best = grid[i]
         if slope(low) < 0.0 < slope(high):
             best = brentq(slope, low, high)
-        curvature = (slope(best + TAU_STEP) - slope(best - TAU_STEP)) / (2.0 * TAU_STEP)
+        curvature = (slope(best + STEP) - slope(best - STEP)) / (2.0 * STEP)
         return float(np.exp(best + deviation_of_mode(curvature))) / unit
 
 
