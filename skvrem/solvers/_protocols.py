@@ -211,6 +211,13 @@ class Climbing(Model, Protocol):
     def predicted_gain(self, point, mean) -> float:
         """Return what is left to gain a unit, about; infinity where nobody knows."""
 
+    def slope_left(self, before, after) -> float:
+        """Return what share of the slope along a step is left at its end, about.
+
+        Of two anchors, the first one that `update` led away from. Only where steps
+        overshoot.
+        """
+
     def gradient(self, point, mean):
         """Return the gradient of the objective a unit, an array of one dimension."""
 

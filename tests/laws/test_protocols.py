@@ -49,6 +49,7 @@ OPTIONAL = {
     "rounds",
     "seen",
     "slack",
+    "slope_left",
     "spent",
     "steady",
     "surrogate",

@@ -113,6 +113,18 @@ def test_ascent_halves_a_step_until_it_gains():
     assert left == pytest.approx(0.5 / (1.0 - 1.0 / 16.0))
 
 
+def test_ascent_remembers_where_the_top_lay():
+    """Also of a step that gained, to the other side; and where it was too short."""
+    for rate, length in ((-0.5, 1.0 / 1.5), (-4.0, 1.0 / 5.0), (0.5, 1.0)):
+        model, solver = Hill(rate), solvers.Ascent()
+        model.slope_left = lambda before, after: after.point.value / before.point.value
+        moved = solver.epoch(started(solver, model, 4.0), None, None)
+        assert solver.length == solver.state()["length"] == pytest.approx(length)
+        again = solver.epoch(moved.certified, None, None)
+        assert again.passes == 1
+        assert rate > 0.0 or again.point.value == pytest.approx(0.0, abs=1e-12)
+
+
 def test_ascent_stalls_where_no_length_gains():
     model, solver = Hill(2.0), solvers.Ascent()
     anchor = started(solver, model, 1.0)

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit, softmax
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 
@@ -119,6 +120,15 @@ def test_many_rows_leave_the_maximum_likelihood():
     model = fit(X, y, prior_scale=100.0)
     twin = LogisticRegression(C=np.inf, tol=1e-10).fit(X, y)
     np.testing.assert_allclose(model.coef_, twin.coef_, atol=2e-3)
+
+
+def test_steps_do_not_swing_about_the_top():
+    """Of pixels as they are, logits are wide, and whole steps overshoot."""
+    X, y = load_digits(n_class=3, return_X_y=True)
+    model = BayesianLogisticRegression().fit(X[:150], y[:150])
+    assert model.converged_ and model.history_["passes"][-1] < 100.0
+    best = fit(X[:150], y[:150], tol=1e-4)
+    assert best.elbo_ - model.elbo_ < 0.01
 
 
 def test_separable_data_stop_at_the_prior():

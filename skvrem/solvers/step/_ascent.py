@@ -4,17 +4,23 @@ from skvrem.solvers._prediction import mean_rate
 from skvrem.solvers._protocols import Moved
 from skvrem.solvers.estimate._batch import Batch
 
-# Lengths of a step that are tried.
+# Lengths of a step that are tried, and by what one may differ from the last.
 TRIALS = 40
+LEAST_TIMES, MOST_TIMES = 0.1, 4.0
 
 
 class Ascent(Batch):
     """Steps of a model's own direction, each checked by a full pass.
 
-    ``update(point, mean, None, length)`` is tried at the lengths 1, 1/2, 1/4, ... until
-    the objective rises. For models whose update is an ascent direction that may
-    overshoot, such as a natural gradient. An epoch is one step: a pass, or one more for
-    each halving.
+    ``update(point, mean, None, length)`` is tried at a length, its half, its quarter
+    ... until the objective rises. For models whose update is an ascent direction that
+    may overshoot, such as a natural gradient. An epoch is one step: a pass, or one more
+    for each halving.
+
+    The first length is 1, or less where models tell of the slope along the last step:
+    by what was left of it at the end the top lay at another length (a secant, as of
+    Barzilai and Borwein 1988). Steps that just rise would else swing to and fro about
+    the top of the steepest axis, and hardly move along the others.
     """
 
     #: Near the end a step squares what is left of the error: one more is worth it.
@@ -23,11 +29,11 @@ class Ascent(Batch):
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         super().start(model, data, rng)
-        self.predictions = []
+        self.predictions, self.length = [], 1.0
 
     def state(self):
-        """Return predictions; that of the point comes anew with it."""
-        return {"predictions": self.predictions[:-1]}
+        """Return predictions, that of the point comes anew with it, and the length."""
+        return {"predictions": self.predictions[:-1], "length": self.length}
 
     def certify(self, point, beta):
         """Evaluate the mean at the point, and what is left to gain."""
@@ -41,13 +47,21 @@ class Ascent(Batch):
 
     def epoch(self, anchor, pace, rng):
         """Make one step, of a length that gains."""
-        length, slack = 1.0, 1e-13 * abs(anchor.objective)
+        length, slack = self.length, 1e-13 * abs(anchor.objective)
         for trial in range(TRIALS):
             point = self.model.update(anchor.point, anchor.mean, None, length)
             tried = super().certify(point, self.beta)
             if tried.objective >= anchor.objective - slack:
+                self.length = self._next_length(length, anchor, tried)
                 self.anchor = self._predicting(tried)
                 return Moved(point, trial + 1.0, certified=self.anchor)
             length *= 0.5
         self.anchor = anchor
         return Moved(anchor.point, float(TRIALS), 0, certified=anchor, stalled=True)
+
+    def _next_length(self, length, before, after):
+        """Return where the top lay along a step, at most one."""
+        slope_left = getattr(self.model, "slope_left", None)
+        left = slope_left(before, after) if slope_left else 1.0
+        times = 1.0 / max(1.0 - left, 1.0 / MOST_TIMES)
+        return min(1.0, max(times, LEAST_TIMES) * length)

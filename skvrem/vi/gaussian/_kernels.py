@@ -198,6 +198,7 @@ def softmax_expectations(
 def roots(V, k):
     """Put lower triangular roots in the place of covariances V (m, k * k).
 
+    Of which it takes the lower triangles.
     A direction without variance gets a zero.
     """
     for i in range(V.shape[0]):

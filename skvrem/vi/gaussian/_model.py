@@ -122,6 +122,32 @@ def structure_of(posterior):
     return "diagonal", getattr(posterior, "factor", np.zeros((0, 0))).shape[1]
 
 
+class Way(NamedTuple):
+    """Where a step from a point leads.
+
+    Attributes
+    ----------
+    step : ndarray of shape (D,)
+        Of the mean; the gradient for a full covariance, whose own step decides what it
+        is multiplied by.
+    target : ndarray of shape (D,) or (D, D)
+        Precision.
+    slope, move : ndarray of shape (D,)
+        Gradient by the mean, and how far it would go by itself.
+    drift : ndarray of shape (D,) or (D, D)
+        Covariance times target, less the identity.
+    predicted : float
+        Gain.
+    """
+
+    step: np.ndarray
+    target: np.ndarray
+    slope: np.ndarray
+    move: np.ndarray
+    drift: np.ndarray
+    predicted: float
+
+
 class PlainModel:
     """What solvers ask for and models without latent variables or references lack."""
 
@@ -387,10 +413,10 @@ class GaussianModel(PlainModel):
         if self.full:
             p = len(parameters.mean)
             blocks = parameters.covariance.reshape(k, p, k, p)
-            pairs = [
-                tile.quadratic(blocks[a, :, b]) for a in range(k) for b in range(k)
-            ]
-            V = np.stack(pairs, axis=1).astype(np.float64, copy=False)
+            lower = np.tril_indices(k)
+            pairs = [tile.quadratic(blocks[a, :, b]) for a, b in np.transpose(lower)]
+            V = np.zeros((len(pairs[0]), k * k))
+            V[:, np.ravel_multi_index(lower, (k, k))] = np.stack(pairs, axis=1)
         else:
             own = times(tile.squared(), np.exp(2.0 * parameters.log_scale))
             if k > 1 and low is None and not self.matrix:
@@ -475,31 +501,28 @@ class GaussianModel(PlainModel):
         return fit - self.prior.precision_times(away)
 
     def _direction(self, point, sums):
-        """Return step, target precision and predicted gain, kept for an anchor.
-
-        The step is the gradient for a full covariance, whose own step decides what it
-        is multiplied by.
-        """
+        """Return the `Way` of an anchor, which is kept."""
         if self._directed[0] is not sums or self._directed[1] is not point:
             q = point.parameters
-            step = slope = self._slope(q, sums)
+            slope = self._slope(q, sums)
             target = self._target(sums, self.total_weight)
             if self.full:
                 drift = q.covariance @ target
                 drift.flat[:: len(drift) + 1] -= 1.0
-                predicted = 0.5 * slope @ q.covariance @ slope
-                predicted += 0.25 * np.sum(drift * drift.T)
+                step, move = slope, q.covariance @ slope
             else:
                 diagonal = target.diagonal() if self.matrix else target
-                relative = np.exp(2.0 * as_vector(q.log_scale)) * diagonal - 1.0
+                drift = np.exp(2.0 * as_vector(q.log_scale)) * diagonal - 1.0
                 own = np.exp(-2.0 * as_vector(q.log_scale))
                 if self.matrix:
                     root = positive_definite(np.diag(own), target - np.diag(own))[1]
                     step = cho_solve(root, slope)
                 else:
                     step = slope / np.maximum(target, LEAST_SHARE * own)
-                predicted = 0.5 * slope @ step + 0.25 * relative @ relative
-            self._directed = sums, point, (step, target, float(predicted))
+                move = step
+            predicted = 0.5 * slope @ move + 0.25 * np.sum(drift * drift.T)
+            way = Way(step, target, slope, move, drift, float(predicted))
+            self._directed = sums, point, way
         return self._directed[2]
 
     def update(self, point, mean, correction, step):
@@ -507,7 +530,7 @@ class GaussianModel(PlainModel):
         sums = mean
         if mean is None or correction is not None:
             sums = combination((1.0, mean), (1.0, correction))
-        direction, target, _ = self._direction(point, sums)
+        direction, target, *_ = self._direction(point, sums)
         q = point.parameters
         if self.full:
             moved = self._full(q.mean, q.precision, step * (target - q.precision))
@@ -531,7 +554,16 @@ class GaussianModel(PlainModel):
 
     def predicted_gain(self, point, mean):
         """Return what a natural-gradient step is about to gain, in nats."""
-        return self._direction(point, mean)[2]
+        return self._direction(point, mean).predicted
+
+    def slope_left(self, before, after):
+        """Return what share of the slope along a step is left at its end, about.
+
+        About, as both ends are taken in the metric of their own covariance.
+        """
+        way, then = (self._direction(at.point, at.mean) for at in (before, after))
+        left = then.slope @ way.move + 0.5 * np.sum(then.drift * way.drift.T)
+        return float(left) / max(2.0 * way.predicted, np.finfo(float).tiny)
 
     # What preconditioned L-BFGS asks for
 

@@ -122,7 +122,7 @@ class Evidence:
         told = size > len(size) * np.finfo(float).eps * size[-1]
         white = unit[:, None] * axes[:, told] / np.sqrt(size[told])
         rows, axes = np.linalg.eigh(white.T @ sums.curvature @ white)
-        #: What rows and prior know of the axes, which all noise but `noise` divides.
+        #: Precisions times the noise, by rows and, of noise 1, by the prior.
         self.rows = np.clip(rows, 0.0, 1.0)
         self.prior = np.maximum(1.0 - self.rows, np.finfo(float).eps) / noise
         self.cross = axes.T @ (white.T @ sums.gradient)
