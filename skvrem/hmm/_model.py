@@ -43,6 +43,8 @@ SHARED = 0.02
 # one has to gain: degrees of freedom of light tails would go on until nothing tells
 # them the way back.
 START_STEPS, START_GAIN = 50, 1e-4
+# Rows of a cluster that such steps look at, and for each of a state's parameters.
+CLUSTER_ROWS, ROWS_A_PARAMETER = 1000, 20
 # Step of central differences.
 STEP = 1e-4
 # Information a row below which a coordinate is of no account, and the share of the
@@ -236,8 +238,12 @@ class HMMModel(Averaging):
         kept : dict
             What is the same for other clusters of these rows, which is filled.
         """
-        emission = self.emission
-        every = np.broadcast_to(1.0 / len(members), members.shape)
+        emission, here = self.emission, {}
+        if emission.follows and not emission.exact:
+            each = ROWS_A_PARAMETER * emission.n_parameters() // members.shape[1]
+            picked, members = _thinned(picked, members, max(CLUSTER_ROWS, each))
+        share = members.sum(axis=1, keepdims=True)
+        every = np.broadcast_to(share / share.sum(), members.shape)
         weight = SHARED * np.maximum(members.sum(axis=0), 1.0)[:, None]
 
         def of_all(packed):
@@ -249,8 +255,8 @@ class HMMModel(Averaging):
         def of_clusters(packed):
             if emission.follows and not emission.excludes:  # in one look at the rows
                 both = members + weight.T * every
-                return self._sums(rows, picked, both, packed)
-            own = self._sums(rows, picked, members, packed)
+                return self._sums(rows, picked, both, packed, here)
+            own = self._sums(rows, picked, members, packed, here)
             return own + weight * of_all(packed)
 
         if "packed" not in kept:
@@ -270,31 +276,27 @@ class HMMModel(Averaging):
                 break
         return packed
 
-    def _sums(self, rows, picked, members, packed, kept=None):
+    def _sums(self, rows, picked, members, packed, kept):
         """Return sums of the families' features over rows that states weigh so.
 
-        They are looked up in `kept`, where they do not depend on parameters.
+        Those that do not depend on parameters are looked up in `kept`.
         """
         emission, collected = self.emission, ()
         if emission.follows:
             states = members.reshape(len(members), emission.n_states_, -1).sum(axis=2)
             collected = (rows.collect(picked, states, packed),)
-        parameters = packed if emission.follows else None
-        found = None if kept is None or emission.follows else kept.get("sums")
-        if found is None:
-            found = rows.weighted_features(picked, members, parameters)
-            if kept is not None:
-                kept["sums"] = found
-        return emission.complete(self.features.expand(found), packed, *collected)
+        if "sums" not in kept:
+            kept["sums"] = rows.weighted_features(picked, members)
+        found = self.features.expand(kept["sums"])
+        return emission.complete(found, packed, *collected)
 
     def _mean_sums(self, rows, packed):
         """Return means of the families' features over all rows, in every state."""
         emission, collected = self.emission, ()
-        follows, n = emission.follows, emission.n_states_
-        if follows:
+        n = emission.n_states_
+        if emission.follows:
             collected = (rows.mean_collected(n, packed),)
-        mean = rows.mean_features(packed if follows else None)
-        sums = np.repeat(mean[None], n * emission.n_parts, axis=0)
+        sums = np.repeat(rows.mean_features()[None], n * emission.n_parts, axis=0)
         return emission.complete(self.features.expand(sums), packed, *collected)
 
     def relax(self, parameters, rows):
@@ -459,6 +461,17 @@ class HMMModel(Averaging):
             self.free(parameters),
         )
         return definite(0.5 * (negative + negative.T))
+
+
+def _thinned(picked, members, most):
+    """Return at most about so many rows of each cluster, which weigh as all of them."""
+    weight = np.zeros((len(members), 1))
+    for column in members.T:
+        own = np.flatnonzero(column)
+        some = own[:: max(1, len(own) // most)]
+        weight[some] = len(own) / max(1, len(some))
+    kept = weight[:, 0] > 0.0
+    return picked[kept], (members * weight)[kept]
 
 
 def _sum_log(sums, probabilities):

@@ -654,3 +654,32 @@ def test_starts_do_not_chase_what_rows_do_not_tell():
     with pytest.warns(ConvergenceWarning):
         hmm.fit(X)
     assert hmm.emission_.df_.max() < 1e4
+
+
+def test_shapes_that_nothing_tells_end_a_fit_as_soon_as_others():
+    """Of light tails and of counts that vary as Poisson's, more is hardly better."""
+    rng = np.random.default_rng(2)
+    states = np.repeat(np.arange(200) % 2, 20)[:, None]
+    shapes = {
+        StudentT: rng.normal(2.0 * states, 1.0 + states),
+        NegativeBinomial: rng.poisson(2.0 + 5.0 * states),
+    }
+    for family, X in shapes.items():
+        hmm = VRHMM(2, emission=family(), n_init=1, random_state=0).fit(X)
+        assert hmm.n_iter_ < 30
+
+
+def test_starts_look_at_some_rows_of_every_cluster():
+    class Counted(StudentT):
+        def collect(self, X, weights, parameters):
+            seen.append(len(X))
+            return super().collect(X, weights, parameters)
+
+    seen = []
+    X = np.random.default_rng(0).normal(np.repeat([[0.0], [9.0]], 10_000, axis=0))
+    X[-50:] = 40.0 + np.arange(50.0)[:, None] / 50.0  # in a cluster of their own
+    hmm = VRHMM(3, emission=Counted(), max_iter=1, n_init=1, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        hmm.fit(X)
+    assert max(seen[:-2]) < 3 * 1100
+    assert hmm.emission_.location_.max() > 40.0

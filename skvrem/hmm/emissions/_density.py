@@ -246,12 +246,12 @@ class DensityEmission(Emission):
                     ]
                 ).reshape(shape)
             log_f, gradient, hessian = self._expand(x, u, designs)
-            total += (w * log_f).sum(axis=0)
+            total += _weighted(w, log_f)
             each = zip(slots, designs, gradient, self._unit, strict=False)
             for slot, design, slope, unit in each:
-                b[:, slot] += unit * _against(design, w * slope)
+                b[:, slot] += unit * _against(design, w, slope)
             for k, m, curve in zip(*pairs, hessian, strict=True):
-                block = _against_both(designs[k], designs[m], w * curve)
+                block = _against_both(designs[k], designs[m], w, curve)
                 block *= self._unit[k] * self._unit[m]
                 C[:, slots[k], slots[m]] += block
         for k, m in zip(*pairs, strict=True):
@@ -277,9 +277,9 @@ class DensityEmission(Emission):
             here, gradient, hessian = self.derivatives(x, *self._natural(eta))
         else:
             here, gradient, hessian = self._differences(x, eta)
-        known = np.isfinite(here) & (here > IMPOSSIBLE)
-        for part in (*gradient, *hessian):
-            known = known & np.isfinite(part)
+        known = np.isfinite(sum((*gradient, *hessian), here)) & (here > IMPOSSIBLE)
+        if known.all():
+            return here, gradient, hessian
         gradient = [np.where(known, part, 0.0) for part in gradient]
         hessian = [np.where(known, part, 0.0) for part in hessian]
         return np.where(here > IMPOSSIBLE, here, IMPOSSIBLE), gradient, hessian
@@ -380,13 +380,18 @@ class DensityEmission(Emission):
         varies = varies & (weight > 0.0)[..., None]
         gradient = np.where(varies, gradient, 0.0)
         both = varies[..., None] & varies[:, :, None]
+        # Each in its own unit: curvatures by degrees of freedom end far below others.
+        unit = np.sqrt(np.abs(np.diagonal(C, axis1=2, axis2=3)))
+        unit = np.where(unit > 0.0, unit, 1.0)
+        gradient = gradient / unit
+        C = C / (unit[..., None] * unit[:, :, None])
         values, vectors = np.linalg.eigh(np.where(both, -C, 0.0))
         # Towards less where the log-likelihood is not concave, too.
         values = np.abs(values)
         values = np.maximum(values, FLAT * values.max(axis=-1, keepdims=True))
         values = np.maximum(values, np.finfo(float).tiny)
         along = (gradient[..., None, :] @ vectors)[..., 0, :] / values
-        step = np.where(varies, (vectors @ along[..., None])[..., 0], 0.0)
+        step = np.where(varies, (vectors @ along[..., None])[..., 0] / unit, 0.0)
         return step.swapaxes(1, 2)
 
     def slopes(self, parameters, features):
@@ -431,22 +436,29 @@ def _half_products(u, i, j):
     return np.where(i == j, 0.5, 1.0)[:, None] * u[:, i] * u[:, j]
 
 
-def _against(design, values):
-    """Return sums over rows of values times the design, (n_states, p, n_columns)."""
+def _weighted(weights, values):
+    """Return weighted sums over rows, (n_states, n_columns)."""
+    return np.einsum("rnd,rnd->nd", weights, values)
+
+
+def _against(design, weights, values):
+    """Return such sums of values times the design, (n_states, p, n_columns)."""
     if design is None:
-        return values.sum(axis=0)[:, None]
+        return _weighted(weights, values)[:, None]
+    values = weights * values
     sums = design.T @ values.reshape(len(values), -1)
     return sums.reshape(-1, *values.shape[1:]).swapaxes(0, 1)
 
 
-def _against_both(one, other, values):
-    """Return sums of values times two designs, (n_states, p, q, n_columns)."""
+def _against_both(one, other, weights, values):
+    """Return such sums of values times two designs, (n_states, p, q, n_columns)."""
     if one is None and other is None:
-        return values.sum(axis=0)[:, None, None]
+        return _weighted(weights, values)[:, None, None]
     if other is None:
-        return _against(one, values)[:, :, None]
+        return _against(one, weights, values)[:, :, None]
     if one is None:
-        return _against(other, values)[:, None]
+        return _against(other, weights, values)[:, None]
+    values = weights * values
     flat = values.reshape(len(values), -1)
     blocks = [one.T @ (other * column[:, None]) for column in flat.T]
     return np.moveaxis(np.reshape(blocks, (*values.shape[1:], *blocks[0].shape)), 1, 3)

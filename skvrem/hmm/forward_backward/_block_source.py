@@ -285,10 +285,10 @@ class BlockTotal(NamedTuple):
 class BlockRows(SequenceRows):
     """The rows of all blocks, of which some can be fetched."""
 
-    def mean_features(self, parameters=None):
-        """Return the means of the features over all rows, of no parameters once."""
-        if self._mean is None or parameters is not None:
-            total = self.partition.sum(partial(_sum_features, parameters)).values
+    def mean_features(self):
+        """Return the means of the features over all rows, made once."""
+        if self._mean is None:
+            total = self.partition.sum(_sum_features).values
             self._mean = total / self.bounds[-1]
         return self._mean
 
@@ -298,8 +298,8 @@ class BlockRows(SequenceRows):
         return total.values / self.bounds[-1]
 
 
-def _sum_features(parameters, batch):
-    return BlockTotal(batch.rows.mean_features(parameters) * len(batch.rows.X))
+def _sum_features(batch):
+    return BlockTotal(batch.rows.mean_features() * len(batch.rows.X))
 
 
 def _sum_collected(n_states, parameters, batch):

@@ -117,24 +117,24 @@ class SequenceRows:
             self._some = np.vstack([np.ones(len(found)), found.T])
         return self._some
 
-    def weighted_features(self, selection, weights, parameters=None):
+    def weighted_features(self, selection, weights):
         """Return the sums of features over rows that states have such weights in.
 
         Weights are of shape (n_rows, n_states). Products of a few rows at a time: there
-        may be many of them.
+        may be many of them. Families that follow their parameters have none.
         """
         total = np.zeros((weights.shape[1], len(self.first)))
         for start, stop in row_chunks(0, len(selection), FEATURE_ROWS):
-            products = self.features(selection[start:stop], parameters)
+            products = self.features(selection[start:stop])
             total += weights[start:stop].T @ products
         return total
 
-    def mean_features(self, parameters=None):
-        """Return the means of the features over all rows, of no parameters once."""
-        if self._mean is None or parameters is not None:
+    def mean_features(self):
+        """Return the means of the features over all rows, made once."""
+        if self._mean is None:
             size, n = max(1, BLOCK // len(self.first)), len(self.X)
             parts = (slice(a, a + size) for a in range(0, n, size))
-            sums = (self.features(part, parameters).sum(axis=0) for part in parts)
+            sums = (self.features(part).sum(axis=0) for part in parts)
             self._mean = sum(sums) / n
         return self._mean
 

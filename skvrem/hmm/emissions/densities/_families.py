@@ -6,6 +6,7 @@ from scipy.special import betainc, digamma, gamma, gammaln, polygamma, stdtr
 from skvrem.hmm.emissions._coordinates import TWO_PI
 from skvrem.hmm.emissions._density import DensityEmission
 from skvrem.hmm.emissions._facts import filled_moments
+from skvrem.hmm.emissions.densities._model import student_t, weibull, wrapped_cauchy
 from skvrem.utils._columns import Given
 
 LOG_PI = float(np.log(np.pi))
@@ -149,36 +150,22 @@ class StudentT(DensityEmission):
     def log_density(self, x, location, scale, df):
         """Return the log-densities."""
         square = np.square((x - location) / scale)
+        return self._constant(scale, df) - 0.5 * (df + 1.0) * np.log1p(square / df)
+
+    def _constant(self, scale, df):
         constant = gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df)
-        constant = constant - 0.5 * (np.log(df) + LOG_PI) - np.log(scale)
-        return constant - 0.5 * (df + 1.0) * np.log1p(square / df)
+        return constant - 0.5 * (np.log(df) + LOG_PI) - np.log(scale)
 
     def derivatives(self, x, location, scale, df):
         """Return these, and derivatives by location and by logarithms of the others.
 
-        Those of second order are, for location and scale, of EM's surrogate, in which
-        rows have weights w and which lies below the log-density: far rows have the
-        wrong curvature.
+        Those of second order are, for location and scale, of EM's surrogate.
         """
-        z = (x - location) / scale
-        square = z * z
-        total = df + square
-        w, log_tail = (df + 1.0) / total, np.log1p(square / df)
         half = 0.5 * (df + 1.0)
         gap = digamma(half) - digamma(0.5 * df)
         bend = 0.5 * (polygamma(1, half) - polygamma(1, 0.5 * df))
-        by_df = 0.5 * (df * (gap - log_tail) - 1.0 + w * square)
-        change = (square - 1.0) / np.square(total)
-        curves = [
-            -w / np.square(scale),
-            np.zeros_like(w),
-            df * z / scale * change,
-            -1.0 - w * square,
-            df * square * change,
-            0.5 * df * (gap + df * bend - log_tail + square / total + square * change),
-        ]
-        slopes = [w * z / scale, w * square - 1.0, by_df]
-        return self.log_density(x, location, scale, df), slopes, curves
+        constant = self._constant(scale, df)
+        return student_t(x, location, scale, df, constant, gap, bend)
 
     def mean_variance(self, location, scale, df):
         """Return location and variance, infinite where there is none."""
@@ -254,13 +241,7 @@ class Weibull(DensityEmission):
 
     def derivatives(self, x, scale, shape):
         """Return these, and derivatives by logarithms of scale and shape."""
-        log_x = np.log(x)
-        z = shape * (log_x - np.log(scale))
-        e = np.exp(z)
-        log_f = np.log(shape) + z - log_x - e
-        both = shape * (e - 1.0 + z * e)
-        curves = [-np.square(shape) * e, both, z - z * e - z * z * e]
-        return log_f, [shape * (e - 1.0), 1.0 + z - z * e], curves
+        return weibull(x, shape, np.log(scale), np.log(shape))
 
     def mean_variance(self, scale, shape):
         """Return mean and variance."""
@@ -333,19 +314,8 @@ class WrappedCauchy(DensityEmission):
 
     def derivatives(self, x, mean, concentration):
         """Return these, and derivatives by the mean and the log-odds of the other."""
-        r, c, s = concentration, np.cos(x - mean), np.sin(x - mean)
-        square, rate = np.square(r), r * (1.0 - r)
-        ring, out = 1.0 + square - 2.0 * r * c, 2.0 * (r - c)
-        slope = -2.0 * r / (1.0 - square) - out / ring
-        bend = np.square(out / ring) - 2.0 / ring
-        bend = bend - 2.0 * (1.0 + square) / np.square(1.0 - square)
-        curves = [
-            2.0 * r * (2.0 * r * s * s / ring - c) / ring,
-            2.0 * s * (1.0 - r * out / ring) / ring * rate,
-            bend * np.square(rate) + slope * rate * (1.0 - 2.0 * r),
-        ]
-        log_f = np.log1p(-square) - np.log(TWO_PI * ring)
-        return log_f, [2.0 * r * s / ring, slope * rate], curves
+        constant = np.log1p(-np.square(concentration)) - np.log(TWO_PI)
+        return wrapped_cauchy(x, mean, concentration, constant)
 
     def mean_variance(self, mean, concentration):
         """Return mean angle and variance, the latter of small angles."""
