@@ -2,8 +2,8 @@
 VRGaussianMixture: how does a mixture follow a stream?
 ======================================================
 
-``partial_fit`` takes the rows as they come, keeps none of them, and can be pickled in
-between. How fast it forgets is a matter of its step size.
+``partial_fit`` takes the rows as they come, keeps only those that it begins with, and
+can be pickled in between. How fast it forgets is a matter of its step size.
 """
 
 # %%

@@ -1,5 +1,6 @@
 """Sources of rows: arrays, CSR matrices, memory maps and dask arrays."""
 
+from skvrem.data._first_rows import begin_stream
 from skvrem.data._lazy import (
     averaged,
     beside_rows,
@@ -17,6 +18,7 @@ from skvrem.utils._remote import is_dask, of_dask
 __all__ = [
     "as_source",
     "averaged",
+    "begin_stream",
     "beside_rows",
     "column_moments",
     "is_dask",

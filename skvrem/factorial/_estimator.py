@@ -13,6 +13,7 @@ from skvrem import schedules, solvers
 from skvrem.data import (
     as_source,
     averaged,
+    begin_stream,
     lazily,
     of_dask,
     open_remote,
@@ -356,6 +357,7 @@ class FactorialMixture(
         with all_or_nothing(self), one_blas_thread():
             with solvers.checkpointed(self, X, sample_weight):
                 self._fit(X, y, sample_weight)
+            vars(self).pop("_first_rows", None)
         return self
 
     def _check_X(self, X, reset):
@@ -497,12 +499,14 @@ class FactorialMixture(
     def partial_fit(self, X: ArrayLike, y=None, sample_weight: Given = None) -> Self:
         """Update the components with one batch of a stream.
 
-        One step of stochastic variational inference at a temperature of 1: the
-        statistics move by ``step_size * (t + step_offset) ** -step_decay`` towards
-        those of the batch, where t is the number of such batches seen. The prior of
-        the components counts once for all rows seen so far. The first batch gives the
-        starting values, so it should hold some hundred rows. Goes on from a `fit`,
-        which on the first batch finds a better start than a stream does.
+        The first 1,000 rows (two for each number in ``components_`` if that is more,
+        10,000 at most) are kept, and fitted as `fit` does whenever they have doubled;
+        components may change their order then. A later batch is a step of stochastic
+        variational inference at a temperature of 1: the statistics move by
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        where t is the number of such batches seen; a batch of fewer rows than those
+        that were kept makes its share of a step. The prior of the components counts
+        once for all rows seen so far. Goes on from a `fit`.
 
         Parameters
         ----------
@@ -525,27 +529,25 @@ class FactorialMixture(
         """
         first = not hasattr(self, "components_")
         with all_or_nothing(self), one_blas_thread():
-            data, dtype = self._open(X, sample_weight, reset=first)
+            batch, dtype = self._open(X, sample_weight, reset=first)
             rng = as_generator(self.random_state)
-            if first:
-                found = moments(data)
-                variance, seen = found.variance, 0
-            else:
-                dtype, seen = self.components_.dtype, self.n_samples_seen_
-                variance = self.noise_variance_
-            total = seen + data.total_weight
+            seen = 0 if first else self.n_samples_seen_
+            dtype = dtype if first else self.components_.dtype
+            n_parameters = int(self.n_components) * batch.n_features
+            known, data, *how = begin_stream(self, batch, n_parameters, seen, rng)
+            total = seen + batch.total_weight
+            variance = known.noise_variance_
             model = self._model(total, dtype, variance, self.max_inner_iter)
-            if first:
-                point = model.start(starting_parameters(self, found, rng))
-            else:
-                point = resume(self, model, None, data.n_features)
-            step = solvers.stream_step(self, model, point, data, seen / data.n_units)
+            point = resume(known, model, None, data.n_features)
+            kept, count, share = how
+            step = solvers.stream_step(self, model, point, data, count, share=share)
             moved = model.reseed(step.point, data, rng)
             found = self._attributes(moved, dtype) | {
                 "objective_": model.objective(point, step.mean),
-                "n_samples_seen_": seen + data.n_units,
+                "n_samples_seen_": seen + batch.n_units,
+                "_first_rows": kept,
             }
-            step.record(self, found, data.n_units)
+            step.record(self, found, batch.n_units)
         return self
 
     def _parameters(self):

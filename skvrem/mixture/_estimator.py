@@ -13,6 +13,7 @@ from skvrem import schedules, solvers
 from skvrem.data import (
     as_source,
     averaged,
+    begin_stream,
     lazily,
     of_dask,
     open_remote,
@@ -331,6 +332,7 @@ class VRGaussianMixture(
         # Callbacks are torn down before attributes are put back: they are some.
         with all_or_nothing(self), solvers.checkpointed(self, X, sample_weight):
             self._fit(X, y, sample_weight)
+            vars(self).pop("_first_rows", None)
         return self
 
     def fit_predict(self, X: ArrayLike, y=None, sample_weight: Given = None) -> Any:
@@ -481,10 +483,13 @@ class VRGaussianMixture(
     def partial_fit(self, X: ArrayLike, y=None, sample_weight: Given = None) -> Self:
         r"""Update the mixture with one batch of a stream.
 
-        One step of stochastic EM (Cappé and Moulines 2009): the statistics move by
-        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
-        where t is the number of such batches seen. The first batch finds the starting
-        values, so it should hold a few hundred rows or more. Goes on from a `fit`.
+        The first 1,000 rows (two for each parameter if that is more, 10,000 at most)
+        are kept, and fitted as `fit` does whenever they have doubled, so that they may
+        come in batches of any size; components may change their order then. A later
+        batch is a step of stochastic EM (Cappé and Moulines 2009): the statistics move
+        by ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        where t is the number of such batches seen; a batch of fewer rows than those
+        that were kept makes its share of a step. Goes on from a `fit`.
 
         Parameters
         ----------
@@ -502,25 +507,29 @@ class VRGaussianMixture(
         """
         first = not hasattr(self, "weights_")
         with all_or_nothing(self):
-            data, dtype, missing = self._open(X, sample_weight, reset=first)
-            model = GaussianMixtureModel(self.covariance_type, self.reg_covar, missing)
+            batch, dtype, missing = self._open(X, sample_weight, reset=first)
             rng = as_generator(self.random_state)
-            if first:
-                point, _ = starting_point(self, model, data, rng)
-                seen = 0
-            else:
-                dtype = self.means_.dtype
-                sums = Statistics.of(*self._sums, 0.0, 0.0)
-                parameters = previous_parameters(self, data.n_features)
-                point = AveragingPoint(parameters, sums, parameters.means)
-                seen = self.n_samples_seen_
-            step = solvers.stream_step(self, model, point, data, seen / data.n_units)
-            moved = model.reseed(step.point, data, rng)
+            seen = 0 if first else self.n_samples_seen_
+            dtype = dtype if first else self.means_.dtype
+            model = GaussianMixtureModel(self.covariance_type, self.reg_covar, missing)
+            n_parameters = self.n_components * model.n_own_parameters(batch.n_features)
+            known, data, *how = begin_stream(self, batch, n_parameters, seen, rng)
+            if data is not batch:
+                model.missing = find_missing(data.rows, self.covariance_type)
+            sums = Statistics.of(*known._sums, 0.0, 0.0)
+            parameters = previous_parameters(known, data.n_features)
+            point = AveragingPoint(parameters, sums, parameters.means)
+            kept, count, share = how
+            step = solvers.stream_step(self, model, point, data, count, share=share)
+            # Those that the statistics are means over.
+            n_rows = data.n_units / step.step_size
+            moved = model.reseed(step.point, data, rng, n_rows)
             found = self._attributes(model, moved, dtype) | {
                 "objective_": model.objective(point, step.mean),
-                "n_samples_seen_": seen + data.n_units,
+                "n_samples_seen_": seen + batch.n_units,
+                "_first_rows": kept,
             }
-            step.record(self, found, data.n_units)
+            step.record(self, found, batch.n_units)
         return self
 
     def _parameters(self):

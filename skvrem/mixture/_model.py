@@ -377,18 +377,20 @@ class GaussianMixtureModel(Averaging):
         few = point.parameters.weights * data.n_units < d + 0.5
         return self.narrow(point, data, wide) & (few | (distances.min(axis=1) < d))
 
-    def reseed(self, point, data, rng):
+    def reseed(self, point, data, rng, n_rows=None):
         """Re-seed components that have lost their rows where the density is lowest.
 
         A component is gone when less than half a row belongs to it, or when its
         covariance has no Cholesky factor. It gets the mean of a badly explained row
         and the average covariance of the others. At most one re-seeding a component
-        on average, so that a fit with more components than distinct rows ends.
+        on average, so that a fit with more components than distinct rows ends. The
+        statistics are means over `n_rows`, of a stream more than the data are.
         """
         parameters = point.parameters
         k = len(parameters.weights)
-        dead = parameters.weights * data.n_units < 0.5
+        dead = parameters.weights * (n_rows or data.n_units) < 0.5
         dead[list(point.repaired)] = True
+        dead[np.flatnonzero(dead)[data.n_units :]] = False
         n_dead = int(dead.sum())
         if n_dead == 0 or n_dead == k or self.n_reseeded + n_dead > k:
             return point._replace(repaired=())

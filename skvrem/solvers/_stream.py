@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from skvrem.schedules import Power
 from skvrem.utils._algebra import rescale
 
@@ -50,7 +52,9 @@ class Streamed(NamedTuple):
         )
 
 
-def stream_step(estimator, model, point, data, count, *, mean=None, decay=None):
+def stream_step(
+    estimator, model, point, data, count, *, mean=None, decay=None, share=1.0
+):
     """Move a point by one step of stochastic EM (Cappé and Moulines 2009).
 
     The statistics move by ``step_size * (count + step_offset) ** -step_decay`` towards
@@ -64,12 +68,14 @@ def stream_step(estimator, model, point, data, count, *, mean=None, decay=None):
     model, point : see ``_protocols.py``
     data : Data
         The batch.
-    count : float
-        Batches of this size that have been seen.
+    count : float or None
+        Batches of this size that have been seen; None if the step is to be 1.
     mean : NamedTuple, default=None
         Mean statistics of the batch where its units depend on the batch before.
     decay : tuple (step_offset, step_decay), default=None
         In place of the estimator's.
+    share : float, default=1.0
+        Part of a step that is made: as many such steps forget as much as a whole one.
 
     Returns
     -------
@@ -81,5 +87,7 @@ def stream_step(estimator, model, point, data, count, *, mean=None, decay=None):
         mean = rescale(sums, 1.0 / partition.total_weight)
     scale = 1.0 if estimator.step_size == "auto" else estimator.step_size
     offset, decay = decay or (estimator.step_offset, estimator.step_decay)
-    step = Power(scale, offset, decay)(count)
+    step = 1.0 if count is None else Power(scale, offset, decay)(count)
+    if share < 1.0:
+        step = -np.expm1(share * np.log1p(-step)) if step < 1.0 else 1.0
     return Streamed(model.update(point, None, mean, step), mean, step)

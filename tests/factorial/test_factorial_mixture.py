@@ -290,6 +290,17 @@ def test_a_stream_comes_near():
     assert not hasattr(after, "history_")
 
 
+@pytest.mark.parametrize("size", [10, 1000])
+def test_a_stream_begins_well_with_batches_of_any_size(size):
+    X = images(0, 3000)
+    stream = FactorialMixture(8, random_state=0)
+    for start in range(0, len(X), size):
+        stream.partial_fit(X[start : start + size])
+    whole = FactorialMixture(8, random_state=0).fit(X)
+    assert whole.score(X) - stream.score(X) < 0.3
+    assert stream._first_rows is None
+
+
 def test_warm_start_goes_on():
     X, _ = rows()
     fit = mixture(warm_start=True).fit(X)

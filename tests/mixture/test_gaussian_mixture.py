@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
@@ -345,6 +346,70 @@ def test_a_stream_comes_to_the_same_mixture():
         stream.partial_fit(rows)
     assert stream.n_samples_seen_ == len(X)
     assert whole.score(X) - stream.score(X) < 2e-3
+
+
+@pytest.mark.parametrize("size", [10, 300])
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+def test_a_stream_begins_well_with_batches_of_any_size(covariance_type, size):
+    X = blobs(4000, k=10, spread=5.0)
+    whole = VRGaussianMixture(10, covariance_type=covariance_type, random_state=0)
+    stream = clone(whole)
+    for start in range(0, len(X), size):
+        stream.partial_fit(X[start : start + size])
+    assert whole.fit(X).score(X) - stream.score(X) < 0.05
+    assert stream._first_rows is None and stream.n_samples_seen_ == len(X)
+
+
+def test_a_stream_of_few_rows_is_a_fit_to_them():
+    X = blobs(600)
+    stream = VRGaussianMixture(3, random_state=0)
+    for rows in (X[:100], X[100:150], X[150:600]):
+        stream.partial_fit(rows, sample_weight=np.ones(len(rows)))
+    assert len(stream._first_rows.rows) == 600
+    whole = VRGaussianMixture(3, random_state=0).fit(X)
+    assert abs(whole.score(X) - stream.score(X)) < 1e-3
+    assert stream.fit(X).score(X) == whole.score(X)
+    assert not hasattr(stream, "_first_rows")
+
+
+def test_a_stream_keeps_its_own_rows():
+    X = blobs(200)
+    batch = X[:100].copy()
+    stream = VRGaussianMixture(3, random_state=0).partial_fit(batch)
+    batch[:] = 0.0
+    other = VRGaussianMixture(3, random_state=0).partial_fit(X[:100])
+    for model in (stream, other):
+        model.partial_fit(X[100:])
+    np.testing.assert_array_equal(stream.means_, other.means_)
+
+
+def test_small_batches_of_a_stream_are_shares_of_a_step():
+    X = blobs(5000)
+    one = VRGaussianMixture(3, random_state=0).fit(X[:4000])
+    many = clone(one).fit(X[:4000])
+    one.partial_fit(X[4000:])
+    for start in range(4000, 5000, 10):
+        many.partial_fit(X[start : start + 10])
+    np.testing.assert_allclose(many.means_, one.means_, atol=0.05)
+    np.testing.assert_allclose(many.weights_, one.weights_, atol=0.01)
+
+
+def test_a_component_that_a_small_batch_does_not_hold_is_not_gone():
+    X = blobs(4000, k=20, spread=20.0)
+    stream = VRGaussianMixture(20, random_state=0).fit(X)
+    before = stream.means_.copy()
+    for start in range(0, 100, 5):
+        stream.partial_fit(X[start : start + 5])
+    assert abs(stream.means_ - before).max() < 0.5
+
+
+def test_a_stream_with_missing_values_among_its_first_rows_only():
+    X = blobs(1000)
+    X[:5, 1] = np.nan
+    stream = VRGaussianMixture(3, covariance_type="diag", random_state=0)
+    for start in range(0, 1000, 100):
+        stream.partial_fit(X[start : start + 100])
+    assert np.isfinite(stream.score(X))
 
 
 def test_a_stream_may_change_batch_size_and_follow_a_fit():

@@ -1,0 +1,110 @@
+"""What a stream keeps of its rows while they are few: all, which are fitted anew."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skvrem.data._source import as_source
+
+# Rows that a stream begins with: so many, and for each parameter, but no more.
+FEWEST, ROWS_A_PARAMETER, MOST = 1000, 2, 10_000
+# They are fitted again when they have become so many times as many.
+GROWTH = 2.0
+
+
+class FirstRows(NamedTuple):
+    """Rows of a stream that has begun.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_kept, n_features)
+    weight : ndarray of shape (n_kept,)
+    n_fitted : int
+        How many of them there were when they were fitted.
+    """
+
+    rows: np.ndarray
+    weight: np.ndarray
+    n_fitted: int
+
+
+class Begun(NamedTuple):
+    """What a batch of a stream goes on from.
+
+    Attributes
+    ----------
+    estimator : estimator
+        With the fitted attributes to go on from: that of the stream, or one like it
+        that was fitted to the rows so far.
+    data : source
+        Rows of the step.
+    kept : FirstRows or None
+    count : float or None
+        Batches that have been seen, of at least the rows that a stream begins with;
+        None where the rows are all that it has brought.
+    share : float
+        Of such a batch, the rows of the step; at most 1.
+    """
+
+    estimator: Any
+    data: Any
+    kept: FirstRows | None = None
+    count: float | None = None
+    share: float = 1.0
+
+
+def begin_stream(estimator, data, n_parameters, seen, rng):
+    """Return what the batch of a stream goes on from.
+
+    A first batch may be small, or of one kind: a start from it can be one that steps
+    never leave. So the first rows are kept, and fitted again each time that they have
+    doubled; the last time when there are enough for a start.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With ``_first_rows``, unless it has enough.
+    data : source
+        The batch.
+    n_parameters : int
+    seen : int
+        Rows of the batches before.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    begun : Begun
+    """
+    enough = int(np.clip(ROWS_A_PARAMETER * n_parameters, FEWEST, MOST))
+    before = vars(estimator).get("_first_rows")
+    if seen and (before is None or data.remote):
+        size = max(data.n_units, enough)
+        return Begun(estimator, data, None, seen / size, data.n_units / size)
+    n_fitted = 0
+    if before is not None:
+        rows = np.concatenate([before.rows, data.rows])
+        data = as_source(rows, np.concatenate([before.weight, _weight(data)]))
+        n_fitted = before.n_fitted
+    n_rows = data.n_weighted
+    if n_rows >= min(GROWTH * n_fitted, enough):
+        estimator, n_fitted = _fitted(estimator, data, rng), n_rows
+    if n_rows >= enough or data.remote:
+        return Begun(estimator, data)
+    kept = FirstRows(np.array(data.rows), _weight(data), n_fitted)
+    return Begun(estimator, data, kept)
+
+
+def _weight(data):
+    return data.weight if data.weight.size else np.ones(data.n_units)
+
+
+def _fitted(estimator, data, rng):
+    """Return an estimator like another one, fitted to some of the rows."""
+    some = data.sample(MOST, rng)
+    rows = some.rows[some.ids]
+    weight = some.weight[some.ids] if some.weight.size else None
+    how = estimator.get_params(deep=False) | {"verbose": 0, "warm_start": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few rows are only those of a beginning
+        return type(estimator)(**how).fit(rows, sample_weight=weight)
