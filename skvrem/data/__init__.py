@@ -1,5 +1,6 @@
 """Sources of rows: arrays, CSR matrices, memory maps and dask arrays."""
 
+from skvrem.data._batch import draw
 from skvrem.data._first_rows import begin_stream
 from skvrem.data._lazy import (
     averaged,
@@ -21,6 +22,7 @@ __all__ = [
     "begin_stream",
     "beside_rows",
     "column_moments",
+    "draw",
     "is_dask",
     "lazily",
     "lives_beside",

@@ -5,7 +5,8 @@ A *source* knows its units (rows, documents) and offers them three ways:
 - ``chunks()``: everything in storage order, for full passes;
 - ``blocks(n_blocks, rng)``: a fixed random partition, whose blocks are the
   minibatches of every epoch (variance reduction needs to meet them again);
-- ``sample(n_units, rng)``: a few random units in memory, for starting values.
+- ``sample(n_units, rng)``: a few random units in memory, for starting values;
+  ``ask(function, units, rng)`` brings a function to units that may be many.
 
 The first two are *partitions*: ``sum(f)`` is the map-reduce of a full pass,
 ``map(f)`` the same without the reduction, ``shuffled(rng)`` the visits of an epoch.
@@ -138,9 +139,16 @@ class ArraySource:
 
     def sample(self, n_units, rng):
         """Return at most `n_units` random units, drawn without replacement."""
-        n_units = min(n_units, self.n_units)
-        index = draw(self.n_units, n_units, rng).astype(self._index_dtype, copy=False)
-        return self.batch(0, n_units, index=index)
+        return self.fetch(draw(self.n_units, min(n_units, self.n_units), rng))
+
+    def fetch(self, units):
+        """Return units of increasing numbers, as a batch."""
+        index = units.astype(self._index_dtype, copy=False)
+        return self.batch(0, len(units), index=index)
+
+    def ask(self, function, units, rng):
+        """Return what a function says of units, and of random numbers."""
+        return function(self.fetch(units), rng)
 
     def beside(self, fresh, again=None):
         """Return numbers of each row, ``fresh(n_rows)``, which passes may write to.

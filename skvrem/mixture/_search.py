@@ -1,11 +1,12 @@
 """The search that ``n_init="auto"`` makes for a start, on a sample of the rows."""
 
+from functools import partial
 from itertools import cycle, islice
 
 import numpy as np
 
 from skvrem import solvers
-from skvrem.data import as_source
+from skvrem.data import as_source, draw
 from skvrem.mixture._moves import moves
 from skvrem.mixture._start import starting_parameters
 
@@ -48,19 +49,39 @@ def search(estimator, make, data, n_parameters, rng):
     # Rows without weight are none.
     size = max(part, FEWEST_ROWS, ROWS_A_PARAMETER * n_parameters)
     size = int(size * data.n_units / data.n_weighted)
-    some = _some_rows(data, size, rng)
+    size = min(size, data.n_units)
+    look = partial(_led, make, estimator.n_components, kinds)
+    every = size == data.n_units
+    if every and not data.remote:
+        found = look(data, rng)
+    else:
+        # Of all rows, which no drawing decides, none is: as of those in memory.
+        units = np.arange(size) if every else draw(data.n_units, size, rng)
+        found = data.ask(partial(_led_beside, look), units, rng)
+    passes = found.passes * size / data.n_units
+    return found, make().start(found.point.parameters), passes
+
+
+def _led(make, n_components, kinds, some, rng):
+    """Return what a search of some rows has come to."""
 
     def start(number, rng):
         model = make()
-        how = estimator.n_components, kinds[number], rng
+        how = n_components, kinds[number], rng
         parameters, passes = starting_parameters(model, some, *how)
         return model, model.start(parameters), passes
 
     # Half a nat for each parameter of a component is what it gains by fitting noise.
-    gain = 0.5 * make().n_own_parameters(data.n_features) / some.total_weight
-    found = solvers.search(start, moves, gain, some, rng)
-    passes = found.passes * some.n_units / data.n_units
-    return found, make().start(found.point.parameters), passes
+    gain = 0.5 * make().n_own_parameters(some.n_features) / some.total_weight
+    return solvers.search(start, moves, gain, some, rng)
+
+
+def _led_beside(look, sample, rng):
+    """Return what a search has come to, of rows that are put side by side."""
+    rows, weight = sample.rows, sample.weight if sample.weight.size else None
+    if len(rows) > sample.n_units:  # others are side by side, and in order
+        rows, weight = rows[sample.ids], None if weight is None else weight[sample.ids]
+    return look(as_source(rows, weight), rng)
 
 
 class Trail:
@@ -94,16 +115,3 @@ class Trail:
         sound = ((n, point) for n, point in self.rest if not self.degenerate(point))
         self.number, point = next(sound, (self.number, None))
         return None if point is None else self.begin(point.parameters)
-
-
-def _some_rows(data, size, rng):
-    """Return a source of random rows, side by side in memory."""
-    if size >= data.n_units and not data.remote:
-        return data
-    # Of all rows, which no drawing decides, none is: as of those in memory.
-    rng = rng if size < data.n_units else np.random.default_rng(0)
-    sample = data.sample(size, rng)
-    rows, weight = sample.rows, sample.weight if sample.weight.size else None
-    if len(rows) > sample.n_units:  # others are side by side, and in order
-        rows, weight = rows[sample.ids], None if weight is None else weight[sample.ids]
-    return as_source(rows, weight)

@@ -5,9 +5,12 @@ k-means is the zero-temperature limit of a mixture of equal spheres, so the mixt
 own kernels run it here, and the assignment of all rows to the nearest start as well.
 """
 
+from functools import partial
+
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
+from skvrem.data import draw
 from skvrem.mixture._model import Parameters
 from skvrem.solvers import Batch
 from skvrem.utils._algebra import scale
@@ -129,7 +132,33 @@ def starting_parameters(model, data, n_components, method, rng):
     if n_rows > ALL_ROWS:
         share = min(n_rows // 50, MOST_ROWS)
         n_rows = max(FEW_ROWS, share, 100 * n_components)
-    sample = data.sample(n_rows, rng)
+    begun = partial(_begun, model, n_components, method, data.n_units)
+    means, variance, mean, passes = data.ask(
+        begun, draw(data.n_units, n_rows, rng), rng
+    )
+    point = model.start(_spheres(model.covariance_type, means, variance))
+    if mean is None:
+        batch = Batch()
+        batch.start(model, data, rng)
+        mean = batch.certify(point, SOFT if method == "random" else HARD).mean
+        passes += 1.0
+    first = model.update(point, mean, None, 1.0)
+    if len(first.repaired) == n_components:
+        raise ValueError(
+            "Fitting the mixture model failed because some components have "
+            "ill-defined empirical covariance: all of them, as there are columns that "
+            "do not vary or depend on each other, or few different rows. Increase "
+            f"reg_covar, which is {model.reg_covar:g}, or leave out such columns."
+        )
+    parameters = first.parameters
+    if method == "random":
+        # Every component has the mean and covariance of the data; set them apart.
+        parameters = parameters._replace(means=means)
+    return parameters, passes
+
+
+def _begun(model, n_components, method, n_units, sample, rng):
+    """Return means, variance, statistics if these are enough, and passes."""
     rows, weight = _in_memory(sample)
     center = np.average(rows, axis=0, weights=weight)
     rows -= center
@@ -151,32 +180,14 @@ def starting_parameters(model, data, n_components, method, rng):
     means, n_iter = means + center, 0
     if method == "kmeans":
         means, n_iter = _lloyd(model, sample, means, variance)
-    passes = n_iter * sample.n_units / data.n_units
+    passes = n_iter * sample.n_units / n_units
     point = model.start(_spheres(model.covariance_type, means, variance))
-    beta = SOFT if method == "random" else HARD
-    scatter = point.statistics.sum_xx.size
-    if sample.n_units > ROWS_A_NUMBER * scatter or sample.n_units == data.n_units:
-        sums = model.statistics(point, sample, beta)
+    scatter, mean = point.statistics.sum_xx.size, None
+    if sample.n_units > ROWS_A_NUMBER * scatter or sample.n_units == n_units:
+        sums = model.statistics(point, sample, SOFT if method == "random" else HARD)
         mean = scale(sums, 1.0 / sample.total_weight)
-        passes += sample.n_units / data.n_units
-    else:
-        batch = Batch()
-        batch.start(model, data, rng)
-        mean = batch.certify(point, beta).mean
-        passes += 1.0
-    first = model.update(point, mean, None, 1.0)
-    if len(first.repaired) == n_components:
-        raise ValueError(
-            "Fitting the mixture model failed because some components have "
-            "ill-defined empirical covariance: all of them, as there are columns that "
-            "do not vary or depend on each other, or few different rows. Increase "
-            f"reg_covar, which is {model.reg_covar:g}, or leave out such columns."
-        )
-    parameters = first.parameters
-    if method == "random":
-        # Every component has the mean and covariance of the data; set them apart.
-        parameters = parameters._replace(means=means)
-    return parameters, passes
+        passes += sample.n_units / n_units
+    return means, variance, mean, passes
 
 
 def _in_memory(sample):

@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::skvrem.exceptions.FewGroupsWarning"),
 ]
 #: Rows and chunks of 4 MB, of features and of words.
-N_CHUNKS, CHUNK_BYTES, N_FEATURES, N_WORDS = 6, 1 << 22, 8, 128
+N_CHUNKS, CHUNK_BYTES, N_FEATURES, N_WIDE, N_WORDS = 6, 1 << 22, 8, 64, 128
 N_ROWS = CHUNK_BYTES // 8 // N_FEATURES
 #: Sequences of a hundred rows and the rest, which end where chunks do.
 LENGTHS = ([100] * (N_ROWS // 100) + [N_ROWS % 100]) * N_CHUNKS
@@ -83,6 +83,8 @@ def cases():
         yield pytest.param(hmm, "sequences", id=f"hmm, {solver}", marks=mark)
     for name, (model, kind) in DEFAULTS.items():
         yield pytest.param(model, kind, id=name, marks=pytest.mark.thorough)
+    # All starts together look at more rows than a chunk has.
+    yield pytest.param(VRGaussianMixture(3, **SEED), "wide", id="mixture, wide")
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +107,15 @@ def given():
         words = words.astype(float)
         pairs = draw.integers(50, size=(N_CHUNKS * N_ROWS, 2), chunks=(N_ROWS, -1))
         pairs = pairs + np.array([0, 50])  # none against itself
-        X, labels, words, pairs = kept = client.persist((X, labels, words, pairs))
+        n = CHUNK_BYTES // 8 // N_WIDE
+        wide = draw.normal(size=(N_CHUNKS * n, N_WIDE), chunks=(n, -1))
+        kept = client.persist((X, labels, words, pairs, wide))
+        X, labels, words, pairs, wide = kept
         distributed.wait(kept)
         groups = {"groups": da.arange(len(X), chunks=N_ROWS) % 20}
         yield {
             "points": ((X,), {}),
+            "wide": ((wide,), {}),
             "classes": ((X, labels), {}),
             "numbers": ((X, X @ np.arange(N_FEATURES)), {}),
             "counts": ((X, labels), {}),

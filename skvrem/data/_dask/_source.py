@@ -1,5 +1,6 @@
 """Sources: rows that lie in the blocks of dask, and what belongs to them."""
 
+import copy
 from functools import partial
 from itertools import pairwise
 from operator import getitem
@@ -21,7 +22,7 @@ from skvrem.data._dask._containers import (
     rowwise,
 )
 from skvrem.data._dask._partition import DaskPartition, RowState
-from skvrem.data._dask._tasks import apply, compute, delayed, keep, send
+from skvrem.data._dask._tasks import apply, client, compute, delayed, keep, send
 
 # Bytes of rows that are fetched at once, in at most so many messages.
 PIECE, PIECES = 1 << 19, 16
@@ -245,23 +246,36 @@ class DaskSource:
 
     def fetch(self, rows):
         """Fetch rows of increasing numbers, as a batch in memory."""
+        return _batch(*self._gathered(keep(self._taken(rows)), len(rows)))
+
+    def ask(self, function, units, rng):
+        """Return what a function says of units, and of random numbers.
+
+        It travels to a worker, where they are brought together, and not to the client,
+        who may have room for less.
+        """
+        if client() is None:
+            return function(self.fetch(units), rng)
+        asked = send(partial(_told, function, rng))
+        answer = compute(delayed(apply)(asked, *self._taken(units)))[0]
+        answer, rng.bit_generator.state = answer
+        return answer
+
+    def _taken(self, rows):
+        """Return the tasks of taking rows of increasing numbers from their blocks."""
         cuts = np.searchsorted(rows, self.edges)
-        tasks = [
+        return [
             delayed(_take)(rows[cuts[i] : cuts[i + 1]] - self.edges[i], block, *parts)
             for i, (block, parts) in enumerate(
                 zip(self.parts, self.by_block, strict=True)
             )
             if cuts[i] < cuts[i + 1]
         ]
-        found, columns = self._gathered(keep(tasks), len(rows))
-        index = np.arange(len(rows), dtype=np.int32)
-        return batch_of(found, Columns(*columns), index, 0, len(rows), 0)
 
     def _gathered(self, taken, n_rows):
         """Return rows and their columns, in memory, of parts that are kept."""
         if self.sparse:
-            blocks, *columns = zip(*compute(*taken), strict=True)
-            return sp.vstack(blocks), map(_joined, columns)
+            return _together(compute(*taken))
         # A few of the parts come at once, and are copied before the next do.
         rows, start, columns = np.empty((n_rows, self.n_features), self.dtype), 0, []
         size = max(PIECE // rows.itemsize // self.n_features, n_rows // PIECES)
@@ -295,6 +309,25 @@ def _joined(parts):
 
 def _part(made, name):
     return getattr(made[1], name)
+
+
+def _together(taken):
+    """Return rows and their columns, of parts of them."""
+    blocks, *columns = zip(*taken, strict=True)
+    join = sp.vstack if sp.issparse(blocks[0]) else np.concatenate
+    return join(blocks), map(_joined, columns)
+
+
+def _batch(rows, columns):
+    n = rows.shape[0]
+    return batch_of(rows, Columns(*columns), np.arange(n, dtype=np.int32), 0, n, 0)
+
+
+def _told(function, rng, *taken):
+    """Return what a function says of parts of rows, and the state of `rng` then."""
+    # The task may be done again, of the same numbers.
+    rng = copy.deepcopy(rng)
+    return function(_batch(*_together(taken)), rng), rng.bit_generator.state
 
 
 def _take(rows, block, *columns):
