@@ -428,7 +428,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             If a given `reg_covar` is more than 1 % of the variance of a column, or one
             above 1e-6 more than all variances.
         CollapsedComponentWarning
-            If Gaussian states have come down to it on few rows.
+            If states of Gaussian, Student's t or Weibull emissions have come down to
+            the least variance that there is on few rows.
         """
         given = sample_weight, groups, lengths, state_labels
         with all_or_nothing(self), solvers.checkpointed(self, X, *given):

@@ -343,10 +343,10 @@ def warn_scale(
     which = ", ".join(f"{k} ({rows[k]:.3g} rows)" for k in np.flatnonzero(collapsed))
     warnings.warn(
         f"Some {kind}s of {type(estimator).__name__} have collapsed onto single points "
-        f"or values, with no variance but reg_covar={reg_covar:g} along some direction "
-        f"at least: {which}. What they add to the likelihood is that number's. "
-        f"Take fewer {kind}s, more starts (n_init) or a larger reg_covar, or look for "
-        "rows that are repeated or rounded.",
+        f"or values, with no variance but reg_covar={reg_covar:g}, or the least of "
+        f"their family, along some direction at least: {which}. What they add to the "
+        f"likelihood is that number's. Take fewer {kind}s, more starts (n_init) or a "
+        "larger reg_covar, or look for rows that are repeated or rounded.",
         CollapsedComponentWarning,
         stacklevel=outside(),
     )

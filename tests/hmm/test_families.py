@@ -8,6 +8,7 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 
 from skvrem import VRHMM
+from skvrem.exceptions import CollapsedComponentWarning
 from skvrem.hmm import (
     Bernoulli,
     Binomial,
@@ -683,3 +684,25 @@ def test_starts_look_at_some_rows_of_every_cluster():
         hmm.fit(X)
     assert max(seen[:-2]) < 3 * 1100
     assert hmm.emission_.location_.max() > 40.0
+
+
+@pytest.mark.parametrize("family", [StudentT, Weibull, WrappedCauchy])
+def test_states_of_one_value_end(family):
+    rng = np.random.default_rng(0)
+    states = np.repeat(np.arange(60) % 3, 20)
+    X = np.exp(rng.normal(states - 1.5, 0.3))
+    X[states == 2] = 2.7
+    hmm = VRHMM(3, emission=family(), random_state=0).fit(X[:, None])
+    assert hmm.n_iter_ < 50
+    assert (hmm.predict(X[:, None]).reshape(-1, 20).std(axis=1) == 0.0)[2::3].all()
+
+
+@pytest.mark.parametrize("family", [StudentT, Weibull])
+def test_states_on_few_rows_of_one_value_are_named(family):
+    rng = np.random.default_rng(0)
+    X = rng.normal(3.0 * np.repeat(np.arange(60) % 2, 50), 0.3)[:, None]
+    X[1000:1015] = 9.0
+    X = X if family is StudentT else np.exp(X)
+    with pytest.warns(CollapsedComponentWarning, match=r"states of .* \(15 rows\)"):
+        VRHMM(3, emission=family(), random_state=0).fit(X)
+    VRHMM(2, emission=family(), random_state=0).fit(X)

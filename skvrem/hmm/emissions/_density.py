@@ -21,6 +21,8 @@ A parameter may have several coordinates: with a design :math:`z_t` of the rows 
 A parameter without a design has one of ones.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from skvrem.hmm.emissions._base import Emission
@@ -86,6 +88,8 @@ class DensityEmission(Emission):
     #: Whether values have probabilities.
     discrete = False
     _kinds = 1
+    # Least and largest values of what rows of one value would move on and on.
+    _ends: Mapping = {}
 
     def prepare(self, X):
         """Look at the rows of a fit: units, and what users gave."""
@@ -371,6 +375,13 @@ class DensityEmission(Emission):
         longest = np.abs(step).max(axis=1, keepdims=True)
         step *= LONGEST / np.maximum(longest, LONGEST)
         moved = self._values(self._coordinates(before) + step)
+        if self._ends:
+            unlimited = -np.inf, np.inf
+            parts = [
+                np.clip(part, *self._ends.get(name, unlimited))
+                for name, part in self._named(moved)
+            ]
+            moved = np.hstack(parts)
         return np.where(self.varies(), moved, before)
 
     def _newton(self, gradient, C, weight):

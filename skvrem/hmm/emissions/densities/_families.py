@@ -10,6 +10,16 @@ from skvrem.hmm.emissions.densities._model import student_t, weibull, wrapped_ca
 from skvrem.utils._columns import Given
 
 LOG_PI = float(np.log(np.pi))
+# Of the width of a column, the least that a state has: what is of one value would have
+# none. Of angles, the least of one less the mean resultant length.
+LEAST = 1e-6
+# The standard deviation of the logarithm of a Weibull variable of shape 1.
+GUMBEL = np.pi / np.sqrt(6.0)
+
+
+def _widths(sd, mean, names, weight):
+    """Return what `Emission.widths` yields of columns of width 1."""
+    return LEAST**2, np.ones_like(mean), mean, names, "state", np.square(sd), weight
 
 
 class NegativeBinomial(DensityEmission):
@@ -142,6 +152,19 @@ class StudentT(DensityEmission):
         self.scale_init = scale_init
         self.df_init = df_init
 
+    def prepare(self, X):
+        """Look at the rows of a fit: units, and what users gave."""
+        super().prepare(X)
+        self._ends = {"scale": (LEAST * self._unit[0], np.inf)}
+
+    def widths(self, parameters, features, names):
+        """Yield squared widths of the data and of the states, in those of columns."""
+        if self._split(self.varies())[1].all():
+            scale = self._split(parameters)[1] / self._unit[0]
+            yield _widths(
+                scale, self._zero[0] / self._unit[0], names, self.row_weight(features)
+            )
+
     def blank(self):
         """Return parameters for states that have no rows at all."""
         location, scale, df = self._split(super().blank())
@@ -226,12 +249,22 @@ class Weibull(DensityEmission):
     def prepare(self, X):
         """Look at the rows of a fit: units, and what users gave."""
         super().prepare(X)
-        self._middle = np.exp(filled_moments(X, logs=True)[0])
+        self._mean_log, width = filled_moments(X, logs=True)
+        self._width_log = np.where(width > 0.0, width, 1.0)
+        self._ends = {"shape": (0.0, GUMBEL / (LEAST * self._width_log))}
+
+    def widths(self, parameters, features, names):
+        """Yield variances of logarithms of the data and of the states, in columns'."""
+        if self._split(self.varies())[1].all():
+            sd = GUMBEL / self._split(parameters)[1] / self._width_log
+            yield _widths(
+                sd, self._mean_log / self._width_log, names, self.row_weight(features)
+            )
 
     def blank(self):
         """Return parameters for states that have no rows at all."""
         scale, shape = self._split(super().blank())
-        return np.hstack([scale * self._middle, shape])
+        return np.hstack([scale * np.exp(self._mean_log), shape])
 
     def log_density(self, x, scale, shape):
         """Return the log-densities."""
@@ -305,6 +338,11 @@ class WrappedCauchy(DensityEmission):
         self.concentration = concentration
         self.mean_init = mean_init
         self.concentration_init = concentration_init
+
+    def prepare(self, X):
+        """Look at the rows of a fit: units, and what users gave."""
+        super().prepare(X)
+        self._ends = {"concentration": (0.0, 1.0 - LEAST)}
 
     def log_density(self, x, mean, concentration):
         """Return the log-densities."""
