@@ -144,3 +144,17 @@ def test_counts_with_offsets_and_without():
     np.testing.assert_allclose(stream.coef_, whole.coef_, atol=1e-3)
     stream.partial_fit(rows, counts, offset=offset)
     assert stream._memory.targets.shape == (600, 2)
+
+
+@pytest.mark.parametrize("size", [1, 10])
+def test_counts_of_a_stream_may_begin_with_fewer_rows_than_features(size):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(150, 30))
+    counts = rng.poisson(np.exp(1.0 + rows @ rng.normal(size=30) / 6.0))
+    stream = BayesianGLMRegressor("poisson", prior_scale=3.0)
+    for start in range(0, 150, size):
+        part = slice(start, start + size)
+        stream.partial_fit(rows[part], counts[part])
+    whole = BayesianGLMRegressor("poisson", prior_scale=3.0).fit(rows, counts)
+    far = abs(stream.coef_ - whole.coef_) / whole.coef_std_
+    assert far.max() < 0.2

@@ -299,6 +299,8 @@ class GaussianPosterior(
                 return span.lift(model.posterior(parameters), k)
 
         point = None if last is None else model.point_of(last)
+        if isinstance(memory, Memory) and prior is memory.prior:
+            point = self._better(model, rows, point, model.start(mean, rows, rng))
         if point is None and model.full:
             point = near
         if point is None:
@@ -341,6 +343,19 @@ class GaussianPosterior(
         if stream:
             self._forget_bound()
             self._memory = self._memory_of(*new, prior, memory)
+
+    @staticmethod
+    def _better(model, rows, *points):
+        """Return the point that explains rows best.
+
+        Of the width that earlier rows have left, exponentials of new ones may have no
+        mean that steps could leave.
+        """
+        sums = [
+            rows.chunks().sum(partial(model.statistics, at, beta=1.0)) for at in points
+        ]
+        bounds = list(map(model.objective, points, sums))
+        return points[int(np.nanargmax(bounds))]
 
     def _memory_of(self, data, targets, prior, before=None):
         """Return what is kept of rows, and of those before; None is the posterior."""
