@@ -127,6 +127,15 @@ def test_an_open_prior_of_more_columns_than_rows_leaves_the_noise_as_it_is():
     assert wider.noise_scale_ == pytest.approx(wide.noise_scale_, rel=1e-5)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e-8, 1e8])
+def test_the_noise_follows_the_unit_of_the_targets(unit):
+    X, y = numbers()
+    one, other = (BayesianGLMRegressor().fit(X, (y + 3.0) * u) for u in (1.0, unit))
+    assert other.noise_scale_ == pytest.approx(unit * one.noise_scale_, rel=1e-6)
+    assert other.noise_df_ == pytest.approx(one.noise_df_, rel=1e-6)
+    np.testing.assert_allclose(other.coef_, unit * one.coef_, rtol=1e-6)
+
+
 def test_rows_that_fit_exactly():
     X, _ = numbers()
     model = BayesianGLMRegressor().fit(X, X @ [1.0, 2.0, 3.0])
@@ -269,6 +278,18 @@ def test_quantiles_of_counts(a, sd):
     y = counts()[1]
     assert np.mean((low <= y) & (y <= high)) > 0.93
     assert (low == np.round(low)).all() and (low >= 0.0).all()
+
+
+def test_quantiles_of_counts_without_end():
+    """Of rows far from those of a fit, whose rates are as good as unknown."""
+    a, sd = np.array([40.0, 100.0, 800.0, -800.0, 5.0]), np.array([3.0, 20, 9, 3, 0.2])
+    for p in (0.05, 0.95):
+        found = count_quantile(a, sd, pdtr, p)
+        assert np.isfinite(found).all() and found[3] == 0.0
+        exact = a[:2] + norm.ppf(p) * sd[:2]  # the mean's: counts vary by nothing
+        np.testing.assert_allclose(np.log(found[:2]), exact, atol=0.01 * sd[1])
+        alone = count_quantile(a[4:], sd[4:], pdtr, p)
+        assert found[4] == alone[0] > 0.0
 
 
 @pytest.mark.parametrize("sparse", [False, True])

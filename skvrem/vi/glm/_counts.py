@@ -16,7 +16,9 @@ LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-4, 1e6
 LEAST_RATE = 1e-3
 # Nodes of the quadrature for quantiles of counts, for each of their deviations that the
 # mean may be off; rows at once.
-COUNT_NODES, MOST_COUNT_NODES, COUNT_ROWS = 64, 4096, 1024
+COUNT_NODES, MOST_COUNT_NODES, COUNT_ROWS = 64, 4096, 256
+# Share of large counts that their quantiles may be off by; the largest log-rate there.
+COUNT_DIGITS, MOST_LOG_RATE = 1e-6, 600.0
 
 
 class ConcentrationModel(GaussianModel):
@@ -126,30 +128,38 @@ def log_rate(targets, weight):
     return float(np.log(max(rate, LEAST_RATE)) - top)
 
 
-def count_quantile(a, sd, distribution, p):
+def count_quantile(a, sd, distribution, p, more=0.0):
     """Return the least counts (m,) that are not exceeded with probability p.
 
     Of counts whose logarithmic means are normal, with means a (m,) and standard
-    deviations sd (m,); ``distribution(counts, mean)`` is that of a count.
+    deviations sd (m,); ``distribution(counts, mean)`` is that of a count, whose
+    variance is mean + more mean^2. Counts above a million are so to six digits.
     """
     # Where counts vary little about their means, the probability is nearly a step.
-    steps = COUNT_NODES * (1.0 + float(np.max(sd * np.exp(0.5 * a), initial=0.0)))
-    nodes = np.linspace(-8.0, 8.0, int(min(steps, MOST_COUNT_NODES)) + 1)
-    weights = np.exp(-0.5 * nodes**2)
-    weights /= weights.sum()
-    found = np.empty(a.shape)
+    variance = np.exp(-np.clip(a, -MOST_LOG_RATE, MOST_LOG_RATE))
+    steps = COUNT_NODES * (1.0 + sd / np.sqrt(variance + more))
+    order, found = np.argsort(steps), np.empty(a.shape)
     for start in range(0, a.size, COUNT_ROWS):
-        some = slice(start, start + COUNT_ROWS)
-        rates = np.exp(a[some, None] + sd[some, None] * nodes)
+        some = order[start : start + COUNT_ROWS]
+        most = min(steps[some[-1]], MOST_COUNT_NODES)
+        nodes = np.linspace(-8.0, 8.0, int(most) + 1)
+        weights = np.exp(-0.5 * nodes**2)
+        weights /= weights.sum()
+        rates = a[some, None] + sd[some, None] * nodes
+        rates = np.exp(np.minimum(rates, MOST_LOG_RATE))
 
-        def is_short(counts, rates=rates):
+        def is_short(counts, rates=rates, weights=weights):
             return distribution(counts[:, None], rates) @ weights < p
 
         low, high = np.full(len(rates), -1.0), np.ceil(rates @ weights)
         while (short := is_short(high)).any():
             low, high = np.where(short, high, low), high + short * (high + 1.0)
-        while (high - low > 1.0).any():
-            middle = np.floor(0.5 * (low + high))
+        while (high - low > np.maximum(1.0, COUNT_DIGITS * high)).any():
+            far = high > 4.0 * low + 8.0  # by magnitudes first
+            middle = np.where(
+                far, np.sqrt(low + 1.0) * np.sqrt(high), 0.5 * (low + high)
+            )
+            middle = np.floor(middle)
             # Of ends that have met, the middle is the lower one.
             short = is_short(middle) | (middle <= low)
             low, high = np.where(short, middle, low), np.where(short, high, middle)

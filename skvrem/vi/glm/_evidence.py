@@ -82,16 +82,16 @@ class Squares(NamedTuple):
 
 def squares_of(data, y, prior, fit_intercept):
     """Return the sums over the rows of a source, y None where batches bring theirs."""
-    n, p = data.total_weight, prior.n_dim
-    model = GaussianModel(GaussianNoise(1.0), y, prior, n, fit_intercept, "full")
+    n, p, least = data.total_weight, prior.n_dim, least_noise(data, y)
+    # By a noise of the targets' own size no digit of their squares is lost.
+    unit = least / LEAST_NOISE**2
+    model = GaussianModel(GaussianNoise(unit), y, prior, n, fit_intercept, "full")
     origin = Point(Full(prior.mean[:, None], np.zeros((p, p)), np.eye(p)))
     sums = data.chunks().sum(partial(model.statistics, origin, beta=1.0))
-    mean, variance = mean_variance(data, y)
-    square = float(mean**2 + variance)
-    if prior.mean.any():  # the log-likelihood is -|y - X mu|^2 / 2 and a constant
-        square = max(0.0, -2.0 * float(sums.objective) / n - np.log(2.0 * np.pi))
-    least = least_noise(data, y)
-    return Squares(n, square, least, sums.gradient[:, 0], sums.curvature)
+    # The log-likelihood is -|y - X mu|^2 / 2 over the noise, and a constant.
+    square = -2.0 * float(sums.objective) / n - np.log(2.0 * np.pi * unit)
+    square, gradient = unit * max(0.0, square), unit * sums.gradient[:, 0]
+    return Squares(n, square, least, gradient, unit * sums.curvature)
 
 
 class Evidence:

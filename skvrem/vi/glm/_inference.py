@@ -148,15 +148,16 @@ def predict_interval(
     if self._of_fit.family == "gaussian":
         ends = quantile(np.array([tail, 1.0 - tail]), self._df)
         return a[:, None] + np.sqrt(v + self._noise)[:, None] * ends
-    distribution = pdtr
+    distribution, more = pdtr, 0.0
     if self._of_fit.family == "negative-binomial":
         r = self.concentration_
+        more = 1.0 / r
 
         def distribution(counts, mean):
             return betainc(r, counts + 1.0, r / (r + mean))
 
     given = a, np.sqrt(v), distribution
-    ends = [count_quantile(*given, p) for p in (tail, 1.0 - tail)]
+    ends = [count_quantile(*given, p, more) for p in (tail, 1.0 - tail)]
     return np.stack(ends, axis=1)
 
 
