@@ -363,16 +363,16 @@ def test_where_there_is_nothing_to_find_a_fit_finds_next_to_nothing():
     assert (abs(model.coef_) < 1.96 * model.coef_std_).mean() > 0.9
 
 
-@pytest.mark.parametrize("family", ["poisson", "logistic"])
+@pytest.mark.parametrize("family", ["poisson", "negative-binomial", "logistic"])
 def test_the_prior_is_as_wide_as_the_highest_bound_says(family):
     rng = np.random.default_rng(5)
     X = rng.normal(size=(90, 8)) * np.geomspace(0.1, 10.0, 8)
     eta = (X / X.std(axis=0)) @ (0.4 * rng.normal(size=8))
-    y = (
-        rng.poisson(np.exp(eta))
-        if family != "logistic"
-        else eta > rng.logistic(size=90)
-    )
+    if family == "logistic":
+        y = eta > rng.logistic(size=90)
+    else:
+        varies = rng.gamma(2.0, 0.5, 90) if family == "negative-binomial" else 1.0
+        y = rng.poisson(np.exp(eta) * varies)
     model = BayesianLogisticRegression(prior_scale="learn")
     if family != "logistic":
         model = BayesianGLMRegressor(family)

@@ -278,6 +278,10 @@ class GaussianModel(PlainModel):
         family = getattr(self.family, "refined", lambda: None)()
         return None if family is None else self.changed(family=family)
 
+    def learned(self, point):
+        """Return the model with what its family learns at a point, if anything."""
+        return self
+
     def sampled_error(self, point, data):
         """Return what finer quadrature changes in the bound, about: NaN if unknown.
 

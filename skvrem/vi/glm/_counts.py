@@ -36,7 +36,7 @@ class ConcentrationModel(GaussianModel):
         super().__init__(*given)
         self.data = data
 
-    def refined(self, point):
+    def learned(self, point):
         """Return the model with the best concentration at a point."""
         if self.data.remote:
             # The rows stay where they are, and are asked again.
@@ -52,6 +52,8 @@ class ConcentrationModel(GaussianModel):
         about = a, v, self.targets_of(batch), self.data.weight
 
         return self.changed(family=counts_of_least(lambda one: one.slope(*about)))
+
+    refined = learned
 
     def changed(self, **changes):
         """Return the model with other attributes; see `GaussianModel`."""

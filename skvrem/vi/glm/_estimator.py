@@ -40,7 +40,7 @@ from skvrem.vi.gaussian._guards import (
 )
 from skvrem.vi.gaussian._minibatch import TakesSteps, check_steps, steps_of
 from skvrem.vi.gaussian._model import Full, GaussianModel, structure_of
-from skvrem.vi.gaussian._model_families import GaussianNoise, OverdispersedCounts
+from skvrem.vi.gaussian._model_families import GaussianNoise
 from skvrem.vi.gaussian._model_posterior import MeanField
 from skvrem.vi.gaussian._model_steps import SteppingModel
 from skvrem.vi.gaussian._plan import (
@@ -275,12 +275,12 @@ class GaussianPosterior(
         given, passes, near = (family, targets, prior, weight, intercept), 0.0, None
         model = self._model(data, *given, *kind)
         mean, rows = self._first_mean(model, data, prior), data
-        # Gaussian noise has been learned with the width; a concentration comes last.
-        apart = isinstance(family, GaussianNoise | OverdispersedCounts)
+        # Gaussian noise has been learned with the width.
+        apart = isinstance(family, GaussianNoise)
         if learned and prior.n_dim <= FULL_RANK and not apart:
-            whole = GaussianModel(*given, "full")
+            whole = self._model(data, *given, "full")
             start = whole.start(mean, data, rng)
-            width, near, passes = width_of_prior(whole, data, start, prior_of)
+            width, near, family, passes = width_of_prior(whole, data, start, prior_of)
             mean, one = near.parameters.mean, prior_of(width)
             prior = of_predictors(one, k)
             given = family, targets, prior, weight, intercept

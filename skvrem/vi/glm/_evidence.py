@@ -220,7 +220,7 @@ def width_of_prior(model, data, point, prior_of):
     Parameters
     ----------
     model : GaussianModel
-        With any covariance.
+        With any covariance. What its family learns is learned along.
     data : source
     point : Point
     prior_of : callable
@@ -231,17 +231,19 @@ def width_of_prior(model, data, point, prior_of):
     width : float
         In units of standardised features.
     point : Point
+    family : object
     passes : float
         Made over the rows.
     """
     passes = 0.0
 
     def slope(log_width):
-        nonlocal point, passes
+        nonlocal model, point, passes
         one = prior_of(np.exp(log_width))
         changed = model.changed(prior=of_predictors(one, model.k))
         result = few_steps(changed, data, point)
         point, passes = result.point, passes + result.history[-1].passes
+        model = model.learned(point)
         q = point.parameters
         square = np.square(q.mean) + model.columns(q.covariance.diagonal())
         square /= np.square(one.scale)[:, None]
@@ -250,4 +252,4 @@ def width_of_prior(model, data, point, prior_of):
 
     log_width, curvature = most_likely_width(slope)
     width = float(np.exp(log_width + deviation_of_mode(curvature)))
-    return width, point, passes
+    return width, point, model.family, passes

@@ -81,10 +81,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         deviations of the targets, or 2.5 in the logarithm of the mean of counts, for a
         standard deviation of the feature; both are those of the rows, in a stream of
         its first batch. "learn" has, in the place of 2.5, the width of the largest
-        evidence (of "poisson", the highest bound), under a log-normal prior of its own
-        (median 1, spread 1), and a standard deviation more. Of "negative-binomial", of
-        more than 1,000 coefficients of counts, in a stream and with groups it is
-        "auto".
+        evidence (of counts, the highest bound), under a log-normal prior of its own
+        (median 1, spread 1), and a standard deviation more. Of more than 1,000
+        coefficients of counts, in a stream and with groups it is "auto".
     noise_scale : float or "learn", default="learn"
         Standard deviation of the noise of "gaussian". "learn": by the largest
         evidence, as no less than 1e-3 of the targets' standard deviation. What is
