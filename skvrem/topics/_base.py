@@ -56,6 +56,9 @@ LEAST_COUNT = 0.5
 # and what each is worth before all but one are dropped: tenths of a second a fit, of
 # objectives .01 to .02 nats a token apart (``benchmarks run starts/topics``).
 STARTS, MOST_WORK, RACE_WORK = 4, 2_000_000, 10_000_000
+# Rounds of EM that a stream makes with its first documents: one for so many tokens, as
+# fewer would be learnt by heart, and no more than these.
+TOKENS_A_ROUND, MOST_ROUNDS = 10_000, 20
 # Fewer tokens in all are lost in rounding, in single precision.
 LEAST_TOKENS = 1e-25
 NOT_NEGATIVE = (
@@ -483,8 +486,10 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         temperature 1: the shares of the documents are found as `transform` finds them,
         and the topics' statistics move by
         ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
-        where t is the number of batches seen before. Goes on from a `fit`, with its
-        priors; what t and the priors are shared among, the class says.
+        where t is the number of batches seen before. From random topics the first batch
+        makes steps of 1 instead, one and another for each 10,000 tokens, at most 21, so
+        that it may be as large as one likes. Goes on from a `fit`, with its priors;
+        what t and the priors are shared among, the class says.
 
         Parameters
         ----------
@@ -525,21 +530,26 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             n_words = data.n_features if first else self._n_words_of_prior()
             priors = self._check_priors(n_words)
             priors = priors if first else self._fitted_priors()
-            model = self._new_model(priors, mass, data.dtype)
+            model, rounds = self._new_model(priors, mass, data.dtype), 0
             if first:
                 rng = np.random.default_rng(random_state.randint(2**31 - 1))
                 topics = self._given_topics(data.n_features, False)
                 if topics is None:
+                    # Random topics are nothing to average with, nor to stay near of.
+                    rounds = min(MOST_ROUNDS, data.total_weight / TOKENS_A_ROUND)
+                    count = None
                     topics = self._random_topics(priors[1], data, rng)
                 point = self._start(model, topics.T, data.n_units, stream=True)
             else:
                 point = model.resume(self._sums, data.n_units)
-            step = solvers.stream_step(
-                self, model, point, data, count, decay=self._decay
-            )
-            point = model.recentre(step.point)
+            for _ in range(1 + int(rounds)):
+                begin = point
+                step = solvers.stream_step(
+                    self, model, begin, data, count, decay=self._decay
+                )
+                point = model.recentre(step.point)
             constants = self._constants(priors, data, False) | counters
-            constants["objective_"] = model.objective(point, step.mean)
+            constants["objective_"] = model.objective(begin, step.mean)
             constants["n_tokens_seen_"] = seen + data.total_weight
             found = self._attributes(model, point, constants)
             for name in self._of_a_fit:

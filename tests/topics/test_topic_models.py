@@ -136,6 +136,18 @@ def test_a_stream_begins_with_the_first_word(kind):
     np.testing.assert_array_equal(model.components_, other.components_)
 
 
+@KINDS
+def test_a_stream_may_begin_with_all_documents(kind):
+    X, _ = planted(2000)
+    stream = kind(K, random_state=0).partial_fit(X)
+    whole = kind(K, random_state=0).fit(X).score(X)
+    assert whole - stream.score(X) < 0.05 * abs(whole)
+    # One batch does not undo topics that are given.
+    given = stream.components_
+    kept = kind(K, components_init=given, random_state=0).partial_fit(X[:20])
+    assert abs(normalized(kept.components_) - normalized(given)).sum(axis=1).max() < 0.5
+
+
 # Names
 
 
