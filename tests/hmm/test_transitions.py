@@ -762,3 +762,23 @@ def test_intervals_of_coefficients(lit):
     np.testing.assert_allclose(
         found.upper.transmat[off], (centre + 1.959964 * errors)[off], rtol=1e-5
     )
+
+
+def test_updates_of_stationary_chains_are_short(monkeypatch):
+    """Some tens of evaluations are enough, of many first states as well."""
+    from skvrem.hmm.transitions import _homogeneous
+
+    calls, stationary = [], _homogeneous.stationary
+    monkeypatch.setattr(
+        _homogeneous, "stationary", lambda P: calls.append(0) or stationary(P)
+    )
+    rng, n = np.random.default_rng(0), 4
+    for most in (1.0, 60.0):
+        counts = rng.uniform(50.0, 900.0, (n, 1)) * rng.dirichlet(np.ones(n), n)
+        first = rng.uniform(0.0, most, n)
+        transitions = Homogeneous()
+        transitions.open(n)
+        calls.clear()
+        found = transitions.maximize_stationary(counts, first, np.full((n, n), 1.0 / n))
+        assert len(calls) < 40
+        assert np.abs(transitions.slope(found, counts, first)).max() < 1e-4

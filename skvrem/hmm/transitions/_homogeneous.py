@@ -5,7 +5,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize
 from sklearn.base import BaseEstimator
 
 from skvrem.hmm.emissions._coordinates import SimplexRows, bounded_log
@@ -14,6 +13,8 @@ from skvrem.hmm.emissions._given import check_shares
 from skvrem.hmm.forward_backward._model_passes import stationary
 from skvrem.utils._columns import Given
 
+# Steps of an update, halvings of one, and a gain a unit that ends it.
+STEPS, HALVINGS, LITTLE = 30, 10, 1e-14
 # How far a state can go on, where not to any later one.
 MASKS = {"left-right": 1, "upper-triangular": None}
 
@@ -295,11 +296,12 @@ class Homogeneous(Transitions):
 
         Maximizes :math:`\sum_{ij} C_{ij} \log \Gamma_{ij}
         + \sum_i s_i \log \delta_i(\Gamma)` over the free entries of :math:`\Gamma`,
-        with counts C, sums s of first states and :math:`\delta \Gamma = \delta`.
+        with counts C, sums s of first states and :math:`\delta \Gamma = \delta`. Where
+        the gradient is 0, rows are shares of the counts and what first states add to
+        them; the way to such shares leads uphill.
         """
         shares = self._shares
         penalised = np.where(shares.allowed, counts + shares.prior, 0.0)
-
         scale = max(penalised.sum() + first.sum(), 1.0)
 
         def loss(vector):
@@ -308,16 +310,26 @@ class Homogeneous(Transitions):
             delta = np.maximum(stationary(transmat), 1e-300)
             return -((penalised * np.log(safe)).sum() + first @ np.log(delta)) / scale
 
-        def slope(vector):
-            return -self.slope(self.bind(vector, before), counts, first) / scale
-
         starts = self.maximize(counts, before), before
         best = min(map(self.free, starts), key=loss)
-        options = {"gtol": 1e-10, "ftol": 1e-15, "maxiter": 200}
-        found = optimize.minimize(
-            loss, best, jac=slope, method="L-BFGS-B", options=options
-        )
-        return self.bind(min(found.x, best, key=loss), before)
+        lowest = loss(best)
+        for _ in range(STEPS):
+            transmat = self.bind(best, before)
+            added = self._moved(transmat, first)
+            added = transmat * (added - added.min(axis=1, keepdims=True))
+            step = self.free(self.maximize(counts + added, transmat)) - best
+            for _ in range(HALVINGS):
+                after = loss(best + step)
+                if after < lowest:
+                    break
+                step *= 0.5
+            gain = lowest - after
+            if not gain > 0.0:
+                break
+            lowest, best = after, best + step
+            if gain < LITTLE:
+                break
+        return self.bind(best, before)
 
     def free(self, transmat):
         """Return the free coordinates, log-ratios to staying where that is free."""
@@ -334,12 +346,17 @@ class Homogeneous(Transitions):
         distribution.
         """
         if first is not None:
-            # How delta moves with an entry: through the fundamental matrix.
-            delta = np.maximum(stationary(transmat), 1e-300)
-            inverse = np.eye(len(delta)) - transmat + delta
-            reach = np.linalg.solve(inverse, first / delta)
-            counts = counts + transmat * (delta[:, None] * reach)
+            counts = counts + transmat * self._moved(transmat, first)
         return self._shares.slope(transmat, counts)
+
+    def _moved(self, transmat, first):
+        """Return the slopes of the log-likelihood of first states by entries.
+
+        The stationary distribution moves with these through the fundamental matrix.
+        """
+        delta = np.maximum(stationary(transmat), 1e-300)
+        inverse = np.eye(len(delta)) - transmat + delta
+        return delta[:, None] * np.linalg.solve(inverse, first / delta)
 
     def log_prior(self, transmat):
         """Return the log-density of the prior, up to a constant."""
