@@ -706,3 +706,15 @@ def test_states_on_few_rows_of_one_value_are_named(family):
     with pytest.warns(CollapsedComponentWarning, match=r"states of .* \(15 rows\)"):
         VRHMM(3, emission=family(), random_state=0).fit(X)
     VRHMM(2, emission=family(), random_state=0).fit(X)
+
+
+def test_rates_of_states_of_zeros_end():
+    """Of zeros alone an exponential distribution has no likeliest rate."""
+    rng = np.random.default_rng(0)
+    X = rng.exponential(np.repeat([1.0, 50.0], 300))[:, None]
+    X[100:120] = 0.0
+    X[::40] = 0.0
+    for seed in range(3):
+        hmm = VRHMM(3, emission=Exponential(), random_state=seed).fit(X)
+        assert hmm.n_iter_ < 50
+        assert hmm.emission_.rate_.max() < 1e6

@@ -11,7 +11,8 @@ from skvrem.utils._validation import check_options
 
 # The largest shape that is looked for, and Newton steps to find one.
 MOST, STEPS = 1e8, 50
-# Of the standard deviation of logarithms, what a state's does not fall below.
+# Of the standard deviation of logarithms, or of the mean of waiting times, what that of
+# a state does not fall below.
 LEAST = 1e-6
 
 
@@ -269,6 +270,9 @@ class Exponential(Emission):
 
     def prepare(self, X):
         self._check_given("rate", np.finfo(float).tiny, np.finfo(float).max)
+        mean = filled_moments(X)[0]
+        # Of zeros alone a rate would have no end.
+        self._most = 1.0 / (LEAST * np.where(mean > 0.0, mean, 1.0))
 
     # Features: masks, y
 
@@ -296,8 +300,9 @@ class Exponential(Emission):
         weight, total = np.split(features, 2, axis=1)
         if not repair and total.min() <= 0.0:
             return None
-        some = (weight > 0.0) & (total > 0.0)
-        rate = np.where(some, weight / np.where(some, total, 1.0), before)
+        empty = weight <= 0.0
+        total = np.maximum(total, weight / self._most)
+        rate = np.where(empty, before, weight / np.where(empty, 1.0, total))
         return self._fix("rate", rate)
 
     def slopes(self, parameters, features):
