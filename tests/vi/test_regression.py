@@ -142,6 +142,15 @@ def test_rows_that_fit_exactly():
     assert model.noise_scale_ > 0.0 and model.score(X, X @ [1.0, 2.0, 3.0]) > 0.999
 
 
+@pytest.mark.parametrize("seed", [0, 1, 4, 6])
+def test_rates_that_overflow_under_the_prior(seed):
+    """Few rows of many columns: a fit begins with more than rows know."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (9, 1)) ** np.arange(1, 101)
+    model = BayesianGLMRegressor("poisson").fit(X, rng.poisson(0.2, 9))
+    assert model.converged_ and -50.0 < model.elbo_ < 0.0
+
+
 def test_poisson_against_importance_sampling():
     X, y = counts()
     model = BayesianGLMRegressor("poisson", tol=1e-6, **PRIOR).fit(X, y)

@@ -37,6 +37,8 @@ from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
 # Rows a thread takes of a batch.
 STEP_ROWS = 8192
+# By how much a start may be narrower than rows say, where their bound overflows.
+MOST_TIMES = 1e6
 # A step may change a log scale by so much.
 LARGEST_CHANGE = 3.0
 # Share of a precision that another one is at least, and halvings of a change that are
@@ -344,7 +346,11 @@ class GaussianModel(PlainModel):
         return Point(Diagonal(mean, log_scale, self._unstack(factor)))
 
     def start(self, mean, data, rng):
-        """Return the point with the precision that rows have where q is a point."""
+        """Return the point with the precision that rows have where q is a point.
+
+        Or ten, a hundred ... times as much, where the bound gains more than a nat a row
+        by it, as one that overflows.
+        """
         D = mean.size
         if self.full:
             near = Full(mean, np.zeros((D, D)), np.eye(D))
@@ -352,7 +358,25 @@ class GaussianModel(PlainModel):
             nothing = np.zeros((*mean.shape, 0))
             near = Diagonal(mean, np.full(mean.shape, -np.inf), nothing)
         sums = data.chunks().sum(partial(self.statistics, Point(near), beta=1.0))
-        return self.spread(mean, self._target(sums), rng)
+        point = self.spread(mean, self._target(sums), rng)
+        if self.rank or not self.family.overflows:
+            return point
+        best, share = self._loss(point, data), 1.0
+        while share < MOST_TIMES:
+            share *= 10.0
+            other = self.spread(mean, self._target(sums, share), rng)
+            loss = self._loss(other, data)
+            if best < loss + self.total_weight:
+                break
+            point, best = other, loss
+        return point
+
+    def _loss(self, point, data):
+        """Return minus the bound of a point, infinity where that overflows."""
+        sums = data.chunks().sum(partial(self.statistics, point, beta=1.0))
+        mean = sums._replace(objective=sums.objective / self.total_weight)
+        bound = self.objective(point, mean)
+        return -bound if np.isfinite(bound) else np.inf
 
     def spread(self, mean, precision, rng):
         """Return the point of means (p, k) and precisions (D, D) or (D,)."""
@@ -552,8 +576,15 @@ class GaussianModel(PlainModel):
     # What the solvers ask for
 
     def objective(self, point, mean):
-        """Return the evidence lower bound, in nats."""
-        divergence = self.posterior(point.parameters).kl(self.prior)
+        """Return the evidence lower bound, in nats: none of what is no distribution.
+
+        Where rates overflow, a step may lead to a covariance that rounding has left
+        without a root.
+        """
+        try:
+            divergence = self.posterior(point.parameters).kl(self.prior)
+        except np.linalg.LinAlgError:
+            return -np.inf
         return float(self.total_weight * mean.objective - divergence)
 
     def predicted_gain(self, point, mean):

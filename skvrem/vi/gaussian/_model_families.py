@@ -65,6 +65,8 @@ class _Family:
 
     #: What divides residuals and curvatures.
     dispersion = 1.0
+    #: Whether expectations grow without bound where predictors are uncertain.
+    overflows = False
 
     def residual(self, z, y):
         """Return d log p(y | z) / dz at predictors (m, k)."""
@@ -134,6 +136,7 @@ class PoissonCounts(_Family):
 
     n_predictors = 1
     code = 1
+    overflows = True
 
     def expectations(self, a, v, y, weight):
         """See :class:`Logistic`; E exp(z) = exp(a + v / 2)."""
@@ -143,6 +146,8 @@ class PoissonCounts(_Family):
         with np.errstate(over="ignore", invalid="ignore"):
             rate = np.exp(a + 0.5 * v)
             loss = np.sum(w * (rate - y * a + gammaln(y + 1.0)))
+        if not np.isfinite(loss):  # no step leads here, nor on from here
+            rate = np.zeros(rate.shape)
         return float(loss), (w * (y - rate))[:, None], (w * rate)[:, None]
 
     def log_likelihood(self, z, y):
