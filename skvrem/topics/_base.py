@@ -438,7 +438,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
 
         def fit(part, n_topics, n_epochs, given):
             trial = type(self)(**params | {"max_iter": min(n_epochs, self.max_iter)})
-            trial.n_components_ = n_topics
+            trial.n_components_, trial.n_features_in_ = n_topics, part.n_features
             rng = np.random.RandomState(seed)
             # No checkpoint follows it, but keeps what has been found.
             with (

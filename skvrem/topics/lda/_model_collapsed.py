@@ -78,7 +78,7 @@ class CollapsedState(NamedTuple):
     age, next : int
         Epochs since the start, and the one after which priors are learned.
     moved : float
-        Share by which α was changed when it was learned.
+        Share by which α was changed when it was learned, all where that is to come.
     sample : int32 ndarray
         Documents, ascending, that `chances` and `weight` are of; empty for all.
     """
@@ -133,18 +133,19 @@ class CollapsedLDAModel(WordModel):
     once : bool, default=False
         An epoch visits every document once, so that the next one may begin where the
         visit writes; full passes but for anchors would make another point of it.
+    keep_sums : bool, default=False
+        Variance reduction keeps the sums of every batch. Otherwise it evaluates them
+        again where the anchor was: no memory, one more pass.
     """
 
     #: Nats a token: the leave-one-out log-likelihood is not what a step maximises, and
     #: falls a little where topics overlap.
     slack = 0.01
 
-    #: Shares are not kept, so that they are found anew.
-    recall_passes = 1.0
-
-    def __init__(self, *arguments, new=False, once=False):
+    def __init__(self, *arguments, new=False, once=False, keep_sums=False):
         super().__init__(*arguments)
         self.new, self.recalls_first = new, once
+        self.keep_sums, self.recall_passes = keep_sums, 0.0 if keep_sums else 1.0
 
     def start(self, parameters, n_documents, learn=(False, False), share=1.0):
         """Return the point of given λ, pseudo-counts or topics of any scale.
@@ -180,6 +181,7 @@ class CollapsedLDAModel(WordModel):
             self.doc_prior,
             self.word_prior,
             learn,
+            moved=float(any(learn)),
         )
         return TopicPoint(WordSums.of(sums), own)
 
@@ -289,11 +291,12 @@ class CollapsedLDAModel(WordModel):
     def remember(self, point, batch, beta):
         """Return the sums of an anchor, and what it takes to find them again."""
         memory = point.sums, point.own
-        return self._visit(*memory, batch, False), memory
+        sums = self._visit(*memory, batch, False)
+        return sums, sums if self.keep_sums else memory
 
     def recall(self, memory, point, batch):
-        """Return the sums of the anchor, by the same rounds."""
-        return self._visit(*memory, batch, False)
+        """Return the sums of the anchor, kept or by the same rounds."""
+        return memory if self.keep_sums else self._visit(*memory, batch, False)
 
     def _visit(self, sums, own, batch, keep):
         """Return the sums of a batch, and `keep` what was found of its documents."""

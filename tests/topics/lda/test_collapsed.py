@@ -13,8 +13,8 @@ from skvrem import TemperedLDA
 from skvrem.data._batch import MemoryPartition
 from skvrem.solvers.estimate._svrg import SVRG
 from skvrem.topics._documents import as_documents
+from skvrem.topics.lda import _estimator, _model_collapsed
 from skvrem.topics.lda import _kernels_collapsed as kernels
-from skvrem.topics.lda import _model_collapsed
 from skvrem.topics.lda._model_collapsed import CollapsedLDAModel
 from tests.documents import (
     assert_same_state,
@@ -249,6 +249,33 @@ def test_counts_of_documents_are_written_where_they_were_read(monkeypatch):
     two_arrays = staticmethod(np.zeros_like)
     monkeypatch.setattr(CollapsedLDAModel, "_room_beside", two_arrays)
     np.testing.assert_array_equal(one, fitted())
+
+
+def test_sums_of_minibatches_are_kept_where_there_is_room(monkeypatch):
+    """They are what a visit to the anchor would find: the bits are the same."""
+    X, _ = planted(600, 40)
+
+    def fitted():
+        lda = TemperedLDA(4, solver="svrg", tol=0.0, max_iter=6, n_init=1)
+        return lda.set_params(random_state=0).fit(X)
+
+    kept = fitted()
+    monkeypatch.setattr(_estimator, "TABLE_BYTES", 0)
+    found_anew = fitted()
+    np.testing.assert_array_equal(kept.components_, found_anew.components_)
+    assert kept.lower_bound_ == found_anew.lower_bound_
+    # An epoch is a pass by the anchor and a visit, and a pass more without the sums.
+    np.testing.assert_array_equal(np.diff(kept.history_["passes"])[2:], 2.0)
+    np.testing.assert_array_equal(np.diff(found_anew.history_["passes"])[2:], 3.0)
+
+
+def test_priors_are_learned_however_good_the_start():
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(80, 0.2), 3)
+    X = rng.multinomial(80, rng.dirichlet([1.2, 0.4, 0.15], 1500) @ topics)
+    lda = TemperedLDA(3, random_state=0).fit(X)
+    again = clone(lda).set_params(components_init=lda.components_).fit(X)
+    np.testing.assert_allclose(again.doc_topic_prior_, lda.doc_topic_prior_, rtol=0.1)
 
 
 def test_learned_priors_are_like_those_of_the_corpus():
