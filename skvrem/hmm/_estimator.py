@@ -25,7 +25,7 @@ from skvrem.hmm._input import (
 )
 from skvrem.hmm._model import HMMModel
 from skvrem.hmm._plan import check_solver, plan_fit
-from skvrem.hmm._start import starting_parameters, take_sample, warm_parameters
+from skvrem.hmm._start import Moves, starting_parameters, take_sample, warm_parameters
 from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.hmm.emissions.continuous._angles import VonMises
@@ -167,7 +167,10 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         12 starts make 3 epochs (of long data on a quarter of the rows, 25,000 to
         200,000 of them, or 1,000 a parameter if that is more), the best 4 of them 6
         more, the best 2 (with minibatches 1) go to the end; or one start where there is
-        one state, or with annealing.
+        one state, or with annealing. Of five states or more the best goes to its end,
+        and on from there by moves that split one state and leave another to the others,
+        unless something is known of them: labels, given parameters, an order,
+        covariates.
     init_params : {"kmeans", "random"}, default="kmeans"
         The first start from clusters of rows and the others from randomly chosen rows,
         or every second one of a given number; or all from these. Every third start
@@ -442,7 +445,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         sequences, data, model = opened(self, X, y, *given)
         dtype = sequences.X.dtype
         warm = self.warm_start and hasattr(self, "transmat_")
-        plan, visited, n_init = plan_fit(self, model, data, warm)
+        plan, visited, n_init, moving = plan_fit(self, model, data, warm)
         seen = int(sequences.bounds[-1]) + (self.n_samples_seen_ if warm else 0)
 
         def describe(point, objective):
@@ -467,22 +470,24 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             found = _widths(model, point, names)
             return any(find_collapsed(*about).any() for about in found)
 
-        sample, n_left = None, n_init
+        sample, n_left, again = None, n_init, None
 
         def start(rng):
-            nonlocal sample, n_left
+            nonlocal sample, n_left, again
             if warm:
                 parameters = warm_parameters(self, model, data)
             else:
                 sample = sample or take_sample(model, data, rng)
                 how = next(methods), rng, sample
                 parameters = starting_parameters(model, data, *how)
+                if moving and again is None:
+                    again = Moves(model, data, sample, plan.sample or data)
             n_left -= 1
             if not n_left:
                 sample = None  # free to go
             point = model.start(parameters)
             how = {"temperature": temperature, "degenerate": collapsed}
-            return solvers.Start(model, point, describe, **how)
+            return solvers.Start(model, point, describe, **how, again=again)
 
         with Progress(self, X, y, n_init) as progress, naming_impossible(sequences):
             random_state = check_random_state(self.random_state)

@@ -6,14 +6,15 @@ from functools import partial
 import numpy as np
 
 from skvrem import schedules, solvers
-from skvrem.hmm._start import given_start, pick_runs
+from skvrem.hmm._start import can_move, given_start, pick_runs
 from skvrem.hmm.em_vrso._model import BlockSweeps, RowSweeps, known_rows
 from skvrem.hmm.em_vrso._model_rows import row_model
 from skvrem.hmm.forward_backward._source import RowBlockSource
 
 # The race of "auto": starts, and rungs of (epochs, how many go on). Who ends highest is
-# known late, so that two go to their ends; steps of minibatches, which cost more, are
-# for one. L-BFGS begins where the metric is worth something: after some epochs.
+# known late, so that two go to their ends; steps of minibatches, which cost more, and
+# moves, which find more, are for one. L-BFGS begins where the metric is worth
+# something: after some epochs.
 STARTS, RUNGS, ONE_LEFT, BEFORE = 12, ((3, 4), (6, 2)), ((3, 4), (6, 1)), 6
 # Of long data the first rung sees one row of so many, in stretches, but enough to tell
 # starts apart, and no more than fit in little memory beside a map.
@@ -75,6 +76,8 @@ def plan_fit(estimator, model, data, warm):
         What the solver visits.
     n_init : int
         Starts.
+    moving : bool
+        Whether states change their places where the best start has ended.
     """
     n_init = 1 if warm else estimator.n_init
     if n_init == "auto":
@@ -87,9 +90,12 @@ def plan_fit(estimator, model, data, warm):
     if solver == "auto":
         solver = "batch"
     name = solver if acceleration is None else f"{solver}+{acceleration}"
-    lead, rungs = solvers.Batch, ()
-    if n_init == STARTS and estimator.n_init == "auto":
-        rungs = RUNGS if solver == "batch" else ONE_LEFT
+    lead, rungs, moving = solvers.Batch, (), False
+    racing = n_init == STARTS and estimator.n_init == "auto"
+    if racing:
+        moving = solver == "batch" and acceleration != "lbfgs"
+        moving = moving and can_move(estimator, model, data)
+        rungs = RUNGS if solver == "batch" and not moving else ONE_LEFT
     step_size = schedules.Constant(1.0)
     rows, batch_size = int(data.rows.bounds[-1]), estimator.batch_size
     n_blocks = int(np.clip(rows // BLOCK_ROWS, FEWEST, MOST))
@@ -128,10 +134,10 @@ def plan_fit(estimator, model, data, warm):
     else:
         made = solvers.Batch()
     sample = None
-    if rungs is RUNGS and estimator.max_iter > RUNGS[0][0]:
+    if racing and solver == "batch" and estimator.max_iter > RUNGS[0][0]:
         sample = _sample(model, data, rows)
     plan = solvers.Plan(name, made, step_size, lead=lead, rungs=rungs, sample=sample)
-    return plan, data, n_init
+    return plan, data, n_init, moving
 
 
 def _sample(model, data, rows):

@@ -1,4 +1,18 @@
-"""Starting values: windows of rows, clustered, and the M step on the clusters."""
+r"""Starting values, and moves out of optima that EM cannot leave.
+
+A start is windows of rows, clustered, and the M step on the clusters.
+
+One state does the work of two where two others share that of one. What it costs to
+leave state j to the others, and what two states in place of l gain on its rows, are
+about those of a mixture whose weights are the posteriors :math:`r_{tj}` of the rows,
+
+.. math:: \ell_j = n \log(1 - \pi_j) - \sum_t \log(1 - r_{tj}), \quad
+          g_l = \sum_t r_{tl} \log
+          \frac{a f(x_t) + (1 - a) f'(x_t)}{f_l(x_t)},
+
+with spheroids f of the columns that starts cluster. A move gives the rows of j to the
+others, and half of those of l to j; those of largest :math:`g_l - \ell_j` are tried.
+"""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -6,16 +20,27 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
-from skvrem.hmm._input import fitted_parameters
+from skvrem.hmm._input import Sequences, fitted_parameters
 from skvrem.hmm._model import Parameters
 from skvrem.hmm.clusters._model import nearest
 from skvrem.hmm.forward_backward._model_passes import Impossible
+from skvrem.hmm.forward_backward._source import SequenceSource
+from skvrem.solvers import Batch, Run
 
 # Rows that a start looks at, in runs.
 MOST_ROWS, RUN_ROWS = 20_000, 100
 # Rows of a window where a family's own are single rows.
 LONGER = 5
 LLOYD_ITERATIONS = 20
+# States from which on moves are worth their passes; how many in a row may fail, their
+# epochs, and how often a fit goes on.
+FEWEST_STATES, FAILURES, EPOCHS, TIMES = 5, 3, 8, 4
+# Posterior of a row that a state owns, how many rows are split, and how often a state
+# is given up.
+OWNED, FEWEST_ROWS, MERGES = 0.05, 20, 2
+# Of a column whose variance is one: what a spheroid has at least.
+LEAST_VARIANCE = 1e-3
+TINY = 1e-12
 
 
 def given_start(model):
@@ -54,6 +79,11 @@ class Sample(NamedTuple):
     known: np.ndarray | None
     windows: list
     kept: dict
+
+    @property
+    def inside(self):
+        """Which rows follow the one before."""
+        return np.delete(np.arange(1, len(self.picked)), self.edges[1:] - 1)
 
 
 def take_sample(model, data, rng):
@@ -107,7 +137,7 @@ def starting_parameters(model, data, method, rng, sample=None):
     emission, n = model.emission, model.emission.n_states_
     sample = take_sample(model, data, rng) if sample is None else sample
     picked, edges, Z, known, windows, kept = sample
-    inside = np.delete(np.arange(1, len(picked)), edges[1:] - 1)
+    inside = sample.inside
     phases, parts = model.transitions.phases, emission.n_parts
     if phases is not None and known is None:
         segments = _segments(inputs, picked, edges, rows.bounds)
@@ -255,3 +285,139 @@ def warm_parameters(estimator, model, data):
     except Impossible:  # what the earlier rows did not hold
         return model.relax(parameters, data.rows)
     return parameters
+
+
+def can_move(estimator, model, data):
+    """Whether states can change their places: nothing says which is which."""
+    emission = model.emission
+    if emission.n_states_ < FEWEST_STATES or emission.n_parts > 1:
+        return False
+    if data.inputs is not None or data.rows.labels is not None:
+        return False
+    if not isinstance(estimator.startprob, str) or estimator.startprob_init is not None:
+        return False
+    given = emission.given_start(np.full_like(emission.blank(), np.nan))
+    return model.transitions.alike and bool(np.isnan(given).all())
+
+
+class Moves:
+    """Where to begin once more, as long as moves lead higher.
+
+    Parameters
+    ----------
+    model : HMMModel
+    data : source of sequences
+    sample : Sample
+        Rows that moves are found with.
+    seen : source
+        What trials are run on.
+    """
+
+    def __init__(self, model, data, sample, seen):
+        self.model, self.rows, self.sample = model, data.rows, sample
+        self.seen, self.share = seen, seen.total_weight / data.total_weight
+        self.left, self.best = TIMES, -np.inf
+        edges = np.append(sample.edges, len(sample.picked))
+        X = np.asarray(self.rows.X[sample.picked])
+        self.source = SequenceSource(Sequences(X, edges), model.emission)
+
+    def __call__(self, end):
+        """Return a point to begin from once more, and the passes that it cost.
+
+        None where no move is worth it.
+
+        Parameters
+        ----------
+        end : skvrem.solvers.Result
+        """
+        if not self.left or end.objective <= self.best:
+            return None
+        self.left, self.best = self.left - 1, end.objective
+        rng, passes = np.random.default_rng(0), 0.0
+        # Half a nat for each parameter of a state is what it gains by fitting noise.
+        own = self.model.n_parameters() / self.model.emission.n_states_
+        least = self._run(end.point, 0, rng).anchor.objective
+        least += 0.5 * own / self.seen.total_weight
+        for failures, parameters in enumerate(self._proposals(end, rng), 1):
+            run = self._run(self.model.start(parameters), EPOCHS, rng)
+            passes += self.share * run.passes
+            if run.anchor.objective > least:
+                return run.anchor.point, passes
+            if failures == FAILURES:
+                break
+        return None
+
+    def _run(self, point, n_epochs, rng):
+        run = Run(self.model, Batch(), self.seen, point, tol=0.0, rng=rng)
+        return run.advance(n_epochs)
+
+    def _proposals(self, end, rng):
+        """Yield parameters that EM may climb higher from, the most promising first."""
+        posteriors = self._posteriors(end.point.parameters)
+        halves = [_halves(self.sample.Z, own, rng) for own in posteriors.T]
+        promise = np.array([gain for gain, _ in halves])[:, None]
+        promise = promise - _losses(posteriors, posteriors.mean(axis=0))
+        np.fill_diagonal(promise, -np.inf)
+        splits, merges = set(), [0] * len(promise)
+        for at in np.argsort(-promise, axis=None, kind="stable"):
+            split, merged = divmod(int(at), len(promise))
+            if promise[split, merged] == -np.inf:
+                return
+            if split not in splits and merges[merged] < MERGES:
+                splits.add(split)
+                merges[merged] += 1
+                yield self._moved(posteriors, split, merged, halves[split][1])
+
+    def _posteriors(self, parameters):
+        passes = self.model.passes(parameters, self.source.whole(), by_row=True)
+        passes.forward()
+        passes.backward()
+        return np.asarray(passes.smoothed(), np.float64)
+
+    def _moved(self, posteriors, split, merged, half):
+        """Return parameters where a state is given up, and gets half of another."""
+        members = posteriors.copy()
+        members[:, merged] = 0.0
+        left = members.sum(axis=1, keepdims=True)
+        members = np.where(left > TINY, members / np.maximum(left, TINY), 1.0)
+        members[:, merged] = 0.0
+        members /= members.sum(axis=1, keepdims=True)
+        members[half, merged] = members[half, split]
+        members[half, split] = 0.0
+        model, sample = self.model, self.sample
+        packed = model.fit_clusters(self.rows, sample.picked, members, sample.kept)
+        labels = members.argmax(axis=1)
+        inside = sample.inside
+        pairs = model.transitions.start(labels[inside - 1], labels[inside], None)
+        return Parameters(model.initial.start(), pairs, packed)
+
+
+def _losses(posteriors, weights):
+    """Return what it costs to leave each state to the others, in nats."""
+    rest = np.log(np.maximum(1.0 - posteriors, TINY)).sum(axis=0)
+    return len(posteriors) * np.log1p(-np.minimum(weights, 1.0 - TINY)) - rest
+
+
+def _halves(Z, own, rng):
+    """Return what two spheroids gain over one, and the rows of the second."""
+    rows = np.flatnonzero(own > OWNED)
+    if len(rows) < FEWEST_ROWS:
+        return -np.inf, rows
+    Z, own = Z[rows], own[rows]
+    second = _lloyd(Z, 2, "kmeans", None, rng)[0] == 1
+    densities = []
+    for part in ~second, second:
+        weight = own[part].sum()
+        if weight < FEWEST_ROWS / 4:
+            return -np.inf, rows
+        log_density = _log_density(Z, Z[part], own[part])
+        densities.append(log_density + np.log(weight / own.sum()))
+    gain = own @ (np.logaddexp(*densities) - _log_density(Z, Z, own))
+    return float(gain), rows[second]
+
+
+def _log_density(Z, of, weight):
+    """Return the log density, up to a constant, of a spheroid of some rows."""
+    mean = np.average(of, axis=0, weights=weight)
+    variance = np.average(np.square(of - mean), axis=0, weights=weight) + LEAST_VARIANCE
+    return -0.5 * (np.square(Z - mean) / variance + np.log(variance)).sum(axis=1)

@@ -27,7 +27,8 @@ class Start(NamedTuple):
         as of a component of a single row, or how much of it: who has more loses.
     again : callable, default=None
         Called with the Result of where the start has led; returns a point to begin from
-        once more, or None. The best of these ends is that of the start.
+        once more and the passes that it cost, or None. The best of these ends is that
+        of the start.
     """
 
     model: Any
@@ -204,19 +205,19 @@ class _Entrant:
         best = end = self._to_the_end()
         left = self.most - end.n_iter
         while self.again is not None and not end.stopped:
-            point = self.again(end)
-            if point is None or left <= 0:
+            found = self.again(end)
+            if found is None or left <= 0:
                 break
-            self.run = self._go_on(end, point)
+            self.run = self._go_on(end, *found)
             end = self.run.advance(left).result()
             left -= end.n_iter
             best = min(best, end, key=self.loss)
         return best
 
-    def _go_on(self, led, point):
+    def _go_on(self, led, point, passes=0.0):
         """Return a run by the solver of the plan, at the cost of what has led there."""
         seconds = time.perf_counter() - self.began
-        cost = {"passes": led.history[-1].passes, "seconds": seconds}
+        cost = {"passes": led.history[-1].passes + passes, "seconds": seconds}
         run = self.open(self.plan.solver, self.data, point=point, **cost)
         self.slots.append(run.slot)
         return run

@@ -55,6 +55,8 @@ class Transitions(BaseEstimator):
     phases = None
     #: Whether starting values need no guess of the states.
     starts_given = False
+    #: Whether nothing tells one state from another.
+    alike = False
     #: Whether inputs may be text, and levels of those that are, by place in `columns`;
     #: inputs are their codes.
     takes_text = False
@@ -266,6 +268,12 @@ class Homogeneous(Transitions):
     def ahead(self, packed, states, inputs, mean):
         """Return the states' probabilities a row ahead."""
         return states @ packed
+
+    @property
+    def alike(self):
+        """Whether nothing tells one state from another."""
+        free = all(part is None for part in (self.mask, self.fixed, self.init))
+        return free and not np.ndim(self.prior)
 
     @property
     def starts_given(self):

@@ -1,0 +1,119 @@
+"""Moves of states, out of optima that EM does not leave."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from skvrem import VRHMM
+from skvrem.hmm import Gaussian, Homogeneous, _plan, _start
+from skvrem.hmm._input import open_rows
+
+
+def series(n_states, n_features, n, seed, stay=0.8):
+    """Rows of states that stay for a while, and what they are drawn from."""
+    rng = np.random.default_rng(seed)
+    transmat = (1.0 - stay) / (n_states - 1) * rng.gamma(1.0, size=(n_states, n_states))
+    np.fill_diagonal(transmat, stay)
+    transmat /= transmat.sum(axis=1, keepdims=True)
+    means = rng.normal(0.0, 2.5, (n_states, n_features))
+    states, sums = np.zeros(n, int), transmat.cumsum(axis=1)
+    for t, u in enumerate(rng.random(n - 1)):
+        states[t + 1] = np.searchsorted(sums[states[t]], u)
+    X = means[states] + rng.normal(size=(n, n_features))
+    return X, means, transmat
+
+
+def moving(model, X, **given):
+    model._check_parameters()
+    _, data, opened = open_rows(model, X, fresh=True, **given)
+    return _plan.plan_fit(model, opened, data, False)[-1]
+
+
+def test_losses_are_those_of_a_mixture():
+    rng = np.random.default_rng(0)
+    X, means = rng.normal(0.0, 2.0, 50), np.array([-2.0, 0.0, 0.5, 3.0])
+    weights = np.array([0.3, 0.2, 0.1, 0.4])
+    joint = weights * norm.pdf(X[:, None], means)
+    total = np.log(joint.sum(axis=1)).sum()
+    found = _start._losses(joint / joint.sum(axis=1, keepdims=True), weights)
+    for state, loss in enumerate(found):
+        left = np.delete(joint, state, axis=1) / (1.0 - weights[state])
+        assert total - np.log(left.sum(axis=1)).sum() == pytest.approx(loss)
+
+
+def test_halves_gain_where_there_are_two():
+    rng = np.random.default_rng(0)
+    side = rng.integers(2, size=400)
+    Z = rng.normal(size=(400, 2)) + np.outer(6.0 * side - 3.0, [1.0, 0.0])
+    own = np.ones(400)
+    own[:100] = 0.01  # of others
+    gain, half = _start._halves(Z, own, rng)
+    assert len(set(side[half])) == 1 and min(half) >= 100
+    assert len(half) == (side[100:] == side[half[0]]).sum()
+    rest = Z[100:]
+
+    def density(rows):
+        scale = np.sqrt(rows.var(axis=0) + _start.LEAST_VARIANCE)
+        return norm.pdf(rest, rows.mean(axis=0), scale).prod(axis=1)
+
+    second = np.isin(np.arange(100, 400), half)
+    two = [density(rest[part]) * part.mean() for part in (second, ~second)]
+    wanted = np.log(sum(two) / density(rest)).sum()
+    assert gain == pytest.approx(wanted, rel=1e-6)
+    one = _start._halves(Z[side == 0], np.ones((side == 0).sum()), rng)[0]
+    assert one < 0.2 * gain
+    assert _start._halves(Z, np.full(400, 0.01), rng)[0] == -np.inf
+
+
+@pytest.mark.parametrize("seed", [0, 6])
+def test_default_fits_find_what_the_truth_leads_to(seed):
+    """Where starts alone end .07 to .1 nats a row below, of most seeds."""
+    X, means, transmat = series(12, 5, 3000, seed)
+    emission = Gaussian("diag", mean_init=means)
+    how = {"emission": emission, "transitions": Homogeneous(init=transmat)}
+    truth = VRHMM(12, n_init=1, **how).fit(X)
+    for random_state in range(3):
+        model = VRHMM(12, random_state=random_state).fit(X)
+        assert model.objective_ > truth.objective_ - 1e-3
+        assert model.objective_ == pytest.approx(model.score(X), rel=1e-9)
+        assert model.init_scores_.shape == (12,)
+
+
+def test_moves_lead_out_of_a_poor_optimum(monkeypatch):
+    """And only higher: a state that is two, and two that are one."""
+    X, means, _ = series(6, 3, 2000, 0)
+    poor = means.copy()
+    poor[1] = poor[0] = 0.5 * (means[0] + means[1])
+    poor[2], poor[3] = means[2] + 0.1, means[2] - 0.1
+    poor[1] = means[3]
+    emission = Gaussian("diag", mean_init=poor)
+    ends = [VRHMM(6, emission=emission, n_init=1, random_state=0).fit(X).objective_]
+    monkeypatch.setattr(_plan, "can_move", lambda *given: True)
+    monkeypatch.setattr(_plan, "STARTS", 1)
+    ends.append(VRHMM(6, emission=emission, random_state=0).fit(X).objective_)
+    best = Gaussian("diag", mean_init=means)
+    ends.append(VRHMM(6, emission=best, n_init=1, random_state=0).fit(X).objective_)
+    assert ends[0] < ends[2] - 0.01
+    assert ends[1] > ends[2] - 1e-3
+
+
+def test_nobody_moves_where_states_are_known():
+    X, means, transmat = series(6, 2, 300, 0)
+    labels = np.full(300, -1)
+    labels[:6] = range(6)
+    model = partial(VRHMM, 6, random_state=0)
+    assert moving(model(), X)
+    assert moving(model(emission="poisson"), np.abs(X).round())
+    assert not moving(model(), X, state_labels=labels)
+    assert not moving(model(n_init=3), X)
+    assert not moving(model(solver="svrg"), X)
+    assert not moving(model(acceleration="lbfgs"), X)
+    assert not moving(model(tempering="annealed"), X)
+    assert not moving(model(emission=Gaussian("diag", mean_init=means)), X)
+    assert not moving(model(transitions=Homogeneous("left-right")), X)
+    assert not moving(model(transitions=Homogeneous(init=transmat)), X)
+    assert not moving(model(startprob_init=np.full(6, 1.0 / 6.0)), X)
+    assert moving(model(startprob="stationary", transitions=Homogeneous()), X)
+    assert not moving(VRHMM(3), X)
