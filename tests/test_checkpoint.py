@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_digits, load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -212,6 +212,10 @@ def full_passes():
         how = em | {"posterior": posterior}
         bayesian = skvrem.BayesianLogisticRegression(**how)
         yield f"bayesian-{posterior}", bayesian, (X, Y), {}
+    # Whose steps overshoot, and become shorter.
+    pixels = load_digits(n_class=4, return_X_y=True)
+    pixels = 2.0 * pixels[0][:100], pixels[1][:100]
+    yield "bayesian-pixels", skvrem.BayesianLogisticRegression(**em), pixels, {}
     for family in "gaussian", "poisson", "negative-binomial":
         how = em | {"family": family}
         counts = skvrem.BayesianGLMRegressor(**how)

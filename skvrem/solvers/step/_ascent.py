@@ -21,15 +21,23 @@ class Ascent(Batch):
     by what was left of it at the end the top lay at another length (a secant, as of
     Barzilai and Borwein 1988). Steps that just rise would else swing to and fro about
     the top of the steepest axis, and hardly move along the others.
+
+    Parameters
+    ----------
+    length : float, default=1.0
+        Of the first step, as of a fit that this one goes on from.
     """
 
     #: Near the end a step squares what is left of the error: one more is worth it.
     confirms = 2
 
+    def __init__(self, length=1.0):
+        self.length = length
+
     def start(self, model, data, rng):
         """See :class:`~skvrem.solvers._protocols.Solver`."""
         super().start(model, data, rng)
-        self.predictions, self.length = [], 1.0
+        self.predictions = []
 
     def state(self):
         """Return predictions, that of the point comes anew with it, and the length."""

@@ -117,7 +117,9 @@ def plan_fit(estimator, n_parameters, n_predictors, drawn=False, sparse=False):
     elif optimizer == "lbfgs":
         made = solvers.QuasiNewton(estimator.tol, name="batch")
     else:
-        made = solvers.Ascent()
+        # A fit that goes on has a length of steps.
+        known = vars(estimator).get("_step_length", 1.0)
+        made = solvers.Ascent(known if estimator.warm_start else 1.0)
     how = {"expectation": expectation, "optimizer": optimizer, "posterior": posterior}
     rank = min(estimator.rank or DEFAULT_RANK, n_parameters)
     rank = rank if posterior == "lowrank" else 0

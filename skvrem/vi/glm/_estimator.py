@@ -317,6 +317,7 @@ class GaussianPosterior(
                 "elbo_": objective,
                 "objective_": objective,
                 "n_samples_seen_": seen + n_units,
+                "_step_length": getattr(plan.solver, "length", 1.0),
                 **plan.attributes(),
             }
 
