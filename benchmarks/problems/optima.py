@@ -7,7 +7,7 @@ from sklearn.decomposition import PCA
 from benchmarks.harness.data import read
 from benchmarks.problems import mixtures
 
-__all__ = ["HELD_OUT", "MIXTURES", "bananas", "series", "skewed"]
+__all__ = ["HELD_OUT", "MIXTURES", "bananas", "chain", "series", "skewed"]
 
 
 def letters(n=20_000):
@@ -148,6 +148,24 @@ HELD_OUT = {
 
 def _standard(X):
     return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def chain(seed):
+    """Draw rows of 5 to 20 normal states; return X, means, matrix, covariance type."""
+    rng = np.random.default_rng(seed)
+    k, d = int(rng.integers(5, 21)), int(rng.integers(1, 6))
+    n, stay = int(rng.integers(60, 500)) * k, rng.uniform(0.4, 0.97)
+    transmat = np.full((k, k), (1.0 - stay) / (k - 1))
+    np.fill_diagonal(transmat, stay)
+    transmat *= rng.gamma(1.0, size=(k, k))
+    transmat /= transmat.sum(axis=1, keepdims=True)
+    means = rng.normal(0.0, rng.uniform(1.2, 3.5), (k, d))
+    widths, sums = rng.uniform(0.5, 1.5, (k, d)), transmat.cumsum(axis=1)
+    z = np.zeros(n, int)
+    for t, u in enumerate(rng.random(n - 1)):
+        z[t + 1] = min(np.searchsorted(sums[z[t]], u), k - 1)
+    X = means[z] + widths[z] * rng.normal(size=(n, d))
+    return X, means, transmat, "diag" if rng.random() < 0.6 else "full"
 
 
 def series(name):
