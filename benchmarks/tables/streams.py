@@ -14,8 +14,10 @@ from sklearn.decomposition import LatentDirichletAllocation
 from benchmarks.harness import Row, group, timed
 from benchmarks.problems import corpora, evaluation
 from benchmarks.problems.mixtures import overlapping
+from benchmarks.tables.hmm import simulate
 from benchmarks.tables.lda import ALPHA
 from skvrem import (
+    VRHMM,
     VRPLSA,
     BayesianGLMRegressor,
     FactorialMixture,
@@ -52,18 +54,19 @@ MIXTURES = {
 TOPIC_MODELS = {"TemperedLDA": TemperedLDA, "VRPLSA": VRPLSA}
 
 
-def one_pass(model, given, size):
-    """Show a model all rows once."""
+def one_pass(model, given, size, later=None):
+    """Show a model all rows once, the later ones with options."""
     for start in range(0, given[0].shape[0], size):
-        model.partial_fit(*(part[start : start + size] for part in given))
+        options = (later or {}) if start else {}
+        model.partial_fit(*(part[start : start + size] for part in given), **options)
     return model
 
 
-def beside_fit(make, given, size):
+def beside_fit(make, given, size, later=None):
     """Return held-out scores of a pass and of a fit, and the seconds of both."""
     n = len(given[0]) * 4 // 5
     seen, unseen = ([part[at] for part in given] for at in (slice(n), slice(n, None)))
-    spent, stream = timed(lambda: one_pass(make(), seen, size))
+    spent, stream = timed(lambda: one_pass(make(), seen, size, later))
     seconds, whole = timed(lambda: make().fit(*seen))
     note = f"{spent:.1f} s, a fit {seconds:.1f} s"
     return stream.score(*unseen), whole.score(*unseen), note
@@ -75,6 +78,16 @@ def mixtures(run, name, size):
     make, draw = MIXTURES[name]
     value, level, note = beside_fit(make, draw(run.size(ROWS, 1500)), size)
     yield Row(f"{name}, {size:,} rows", value, "nats", {"fit": level}, -0.1, note)
+
+
+@group(product((3, 6), SIZES))
+def chains(run, states, size):
+    """Held-out log-likelihood after one pass over an endless sequence, nats a row."""
+    X, _ = simulate(states, 4, run.size(ROWS, 1500), stay=0.9, variances=4.0)
+    make = partial(VRHMM, states, **MADE)
+    value, level, note = beside_fit(make, (X,), size, {"continues": True})
+    label = f"VRHMM, {states} states, {size:,} rows"
+    yield Row(label, value, "nats", {"fit": level}, -0.1, note)
 
 
 @group([(size,) for size in SIZES])

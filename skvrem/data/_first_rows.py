@@ -76,7 +76,7 @@ def begin_stream(estimator, data, n_parameters, seen, rng):
     -------
     begun : Begun
     """
-    enough = int(np.clip(ROWS_A_PARAMETER * n_parameters, FEWEST, MOST))
+    enough = rows_of_a_start(n_parameters)
     before = vars(estimator).get("_first_rows")
     if seen and (before is None or data.remote):
         size = max(data.n_units, enough)
@@ -93,6 +93,11 @@ def begin_stream(estimator, data, n_parameters, seen, rng):
         return Begun(estimator, data)
     kept = FirstRows(np.array(data.rows), _weight(data), n_fitted)
     return Begun(estimator, data, kept)
+
+
+def rows_of_a_start(n_parameters):
+    """Return how many rows are enough to begin a stream with."""
+    return int(np.clip(ROWS_A_PARAMETER * n_parameters, FEWEST, MOST))
 
 
 def _weight(data):

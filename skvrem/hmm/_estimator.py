@@ -503,7 +503,8 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             for found in _widths(model, best.point, names):
                 if warn_scale(self, *found):
                     break
-        vars(self).pop("_carried", None)  # it is of a stream that is past
+        for name in ("_carried", "_first"):  # of a stream that is past
+            vars(self).pop(name, None)
         vars(self).update(attributes)
 
     def partial_fit(
@@ -519,10 +520,13 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
     ) -> Self:
         """Update the model with some sequences, or the next rows of an endless one.
 
-        One step of stochastic EM: the statistics move by
-        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
-        where t is the number of such batches seen. The first batch finds the starting
-        values, so it should hold a few hundred rows or more. Goes on from a `fit`.
+        The first 1,000 rows (two for each parameter if that is more, 10,000 at most)
+        are kept, and fitted as `fit` does whenever they have doubled, so that they may
+        come in batches of any size; states may change their order then, unless
+        `relabel` has been called. A later batch is a step of stochastic EM: the
+        statistics move by ``step_size * (t + step_offset) ** -step_decay`` towards
+        those of the batch, where t is the number of such batches seen; a batch of fewer
+        rows than those that were kept makes its share of a step. Goes on from a `fit`.
         What batches may hold later need not be in the first, but the number of
         categories must be given, as ``Categorical(n_categories=...)``, if it is not.
 
@@ -616,6 +620,7 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
         self.transmat_ = transitions.publish(packed, dtype)
         family.publish(emission[order], dtype)
         self._sums = start[order], pairs, family.permute(features, order)
+        vars(self).pop("_first", None)  # another fit would have its own order
         return self
 
     def summary(self):

@@ -279,6 +279,8 @@ def open_sequences(
     TypeError
         For containers of dask.
     """
+    if isinstance(X, Sequences):  # the first ones of a stream
+        return _weighted(X) if drop and X.weight is not None else X
     refuse_dask(X, y, groups, lengths, sample_weight, state_labels)
     X, inputs, ids = split_columns(estimator, parameters, X, reset)
     n_rows = len(X)

@@ -1,21 +1,41 @@
 """A step of stochastic EM with a batch of a stream, or the next rows of a long one."""
 
+import warnings
+from typing import NamedTuple
+
 import numpy as np
 
 from skvrem import solvers
+from skvrem.data._first_rows import GROWTH, MOST, rows_of_a_start
 from skvrem.hmm._input import (
+    Sequences,
     attributes_of,
     fitted_parameters,
     naming_impossible,
     open_rows,
 )
 from skvrem.hmm._model import Statistics
-from skvrem.hmm._start import starting_parameters
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Impossible, Passes
 from skvrem.utils._algebra import scale
 from skvrem.utils._averaging import AveragingPoint
-from skvrem.utils._validation import as_generator
+
+# What validation has found out of the columns of X.
+OF_COLUMNS = ("n_features_in_", "feature_names_in_", "levels_")
+
+
+class First(NamedTuple):
+    """First sequences of a stream.
+
+    Attributes
+    ----------
+    sequences : Sequences
+    n_fitted : int
+        How many rows they had when they were fitted.
+    """
+
+    sequences: Sequences
+    n_fitted: int
 
 
 def step(estimator, X, continues, *given):
@@ -31,15 +51,24 @@ def step(estimator, X, continues, *given):
     sequences, data, model = open_rows(
         estimator, X, *given, fresh=first, carried=before, drop=False
     )
-    rng = as_generator(estimator.random_state)
-    if first:
-        dtype, seen = sequences.X.dtype, 0
-        found = starting_parameters(model, data, estimator.init_params, rng)
-        point = model.start(found)
+    known, n_batch = estimator, len(sequences.X)
+    seen = 0 if first else estimator.n_samples_seen_
+    dtype = sequences.X.dtype if first else estimator.transmat_.dtype
+    enough, kept = rows_of_a_start(model.n_parameters()), None
+    begun = vars(estimator).get("_first")
+    if first or begun is not None:
+        sequences, n_fitted = _after(begun, sequences, continues)
+        n_rows = len(sequences.X)
+        if n_rows >= min(GROWTH * n_fitted, enough):
+            known, n_fitted = _fitted(estimator, sequences), n_rows
+        kept = First(sequences, n_fitted) if n_rows < enough else None
+        sequences, data, model = open_rows(known, sequences, drop=False)
+        carried, continues, count, share = None, False, None, 1.0
     else:
-        dtype, seen = estimator.transmat_.dtype, estimator.n_samples_seen_
-        statistics = Statistics(*estimator._sums, 0.0, 0.0)
-        point = AveragingPoint(fitted_parameters(estimator), statistics)
+        size = max(n_batch, enough)
+        count, share = seen / size, n_batch / size
+    statistics = Statistics(*known._sums, 0.0, 0.0)
+    point = AveragingPoint(fitted_parameters(known), statistics)
     layout = Layout(data.rows, np.arange(data.n_units), sequences.weight, continues)
 
     def expect(parameters):
@@ -56,16 +85,70 @@ def step(estimator, X, continues, *given):
     if continues and len(sequences.bounds) == 2:
         # Nothing has been seen of how sequences begin.
         mean = mean._replace(start=point.statistics.start)
-    model.total = data.total_weight + seen
-    count = seen / len(sequences.X)
-    step = solvers.stream_step(estimator, model, point, data, count, mean=mean)
+    model.total = data.total_weight + (0 if count is None else seen)
+    step = solvers.stream_step(
+        estimator, model, point, data, count, mean=mean, share=share
+    )
     inputs = sequences.inputs
     last_inputs = None if inputs is None else inputs[-1].copy()
     found = attributes_of(model, step.point, dtype) | {
         "objective_": model.objective(point, mean),
         "log_likelihood_": float(mean.objective),
         "n_parameters_": model.n_parameters(),
-        "n_samples_seen_": seen + len(sequences.X),
+        "n_samples_seen_": seen + n_batch,
         "_carried": (passes.last(), last_inputs),
+        "_first": kept,
     }
     step.record(estimator, found)
+
+
+def _after(begun, sequences, continues):
+    """Return the first sequences of a stream with those of a batch."""
+    if begun is None:
+        parts = (None if part is None else part.copy() for part in sequences)
+        return Sequences(*parts), 0
+    both, n_fitted = (begun.sequences, sequences), begun.n_fitted
+
+    def join(name, blank=None, skip=0):
+        parts = [getattr(some, name) for some in both]
+        if parts[0] is parts[1] is None:
+            return None
+        one, other = (
+            blank(some) if part is None else part
+            for some, part in zip(both, parts, strict=True)
+        )
+        return np.concatenate([one, other[skip:]])
+
+    skip = int(continues)  # the rest of the last sequence
+    bounds = both[0].bounds, both[1].bounds[1:] + len(both[0].X)
+    joined = Sequences(
+        join("X"),
+        np.delete(np.concatenate(bounds), [len(bounds[0]) - 1] * skip),
+        join("weight", lambda some: np.ones(len(some.bounds) - 1), skip),
+        join("labels", lambda some: np.full(len(some.X), -1)),
+        join("inputs"),
+    )
+    return joined, n_fitted
+
+
+def _fitted(estimator, sequences):
+    """Return an estimator like another one, fitted to the first rows of sequences."""
+    X, bounds, weight, labels, inputs, _ = sequences
+    n = int(np.searchsorted(bounds[:-1], MOST))
+    some = Sequences(
+        X[:MOST],
+        np.minimum(bounds[: n + 1], MOST),
+        None if weight is None else weight[:n],
+        None if labels is None else labels[:MOST],
+        None if inputs is None else inputs[:MOST],
+    )
+    how = vars(estimator._of_fit) | {"verbose": 0, "warm_start": False}
+    known = type(estimator)(**how)
+    vars(known).update(
+        {name: vars(estimator)[name] for name in OF_COLUMNS if name in vars(estimator)}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few rows are only those of a beginning
+        known._fit(some, None)
+    known._remember_parameters()
+    return known

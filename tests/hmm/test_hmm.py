@@ -1,5 +1,6 @@
 """VRHMM: answers of hmmlearn, sequences, structure, missing values, bad input."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -15,7 +16,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.fixes import parse_version
 
 from skvrem import VRHMM
-from skvrem.hmm import Bernoulli, Categorical, Gaussian, Homogeneous, Poisson
+from skvrem.hmm import (
+    Bernoulli,
+    Categorical,
+    Covariates,
+    Gaussian,
+    Homogeneous,
+    Poisson,
+)
 from skvrem.hmm._model import stationary
 from tests.hmm.hmmlearn_answers import ANSWERS, LENGTHS, START, counts, series
 from tests.hmm.oracle import recursions
@@ -757,6 +765,71 @@ def test_stream_of_sequences(jumps):
     assert "passes" not in getattr(model.summary(), "attrs", {})
 
 
+def chain_of_six(n):
+    rng = np.random.default_rng(6)
+    states = np.cumsum(rng.uniform(size=n) < 0.1) * 5 % 6
+    return 2.0 * rng.normal(size=(6, 4))[states] + rng.normal(size=(n, 4))
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_a_stream_begins_well_with_small_batches(continues):
+    X = chain_of_six(4000)
+    lengths = np.full(400, 10)
+    stream = VRHMM(6, random_state=0)
+    for start in range(0, len(X), 10):
+        stream.partial_fit(X[start : start + 10], continues=continues and start > 0)
+    how = {} if continues else {"lengths": lengths}
+    whole = VRHMM(6, random_state=0).fit(X, **how)
+    assert whole.score(X, **how) - stream.score(X, **how) < 0.02
+    assert stream._first is None and stream.n_samples_seen_ == len(X)
+
+
+def test_a_stream_of_few_sequences_is_a_fit_to_them():
+    """With labels, weights and inputs of some, and in the midst of one."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([chain_of_six(600)[:, 0], rng.normal(size=600)])
+    labels = np.where(rng.uniform(size=600) < 0.1, X[:, 0] > 0.0, -1)
+    weight = np.repeat([2.0, 2.0, 1.0], [100, 200, 300])
+    whole = VRHMM(2, transitions=Covariates([1]), random_state=0)
+    stream = clone(whole)
+    batch = X[:100].copy()
+    stream.partial_fit(batch, sample_weight=weight[:100], state_labels=labels[:100])
+    batch[:] = 0.0  # the stream keeps its own
+    more = {"sample_weight": weight[100:300], "state_labels": labels[100:300]}
+    stream.partial_fit(X[100:300], continues=True, **more)
+    stream = pickle.loads(pickle.dumps(stream))
+    stream.partial_fit(X[300:], lengths=[150, 150], state_labels=labels[300:])
+    first = stream._first.sequences
+    np.testing.assert_array_equal(first.X[:, 0], X[:, 0])
+    np.testing.assert_array_equal(first.bounds, [0, 300, 450, 600])
+    np.testing.assert_array_equal(first.weight, [2.0, 1.0, 1.0])
+    np.testing.assert_array_equal(first.labels, labels)
+    lengths = [300, 150, 150]
+    whole.fit(X, lengths=lengths, sample_weight=weight, state_labels=labels)
+    near = stream.score(X, lengths=lengths), whole.score(X, lengths=lengths)
+    assert near[0] == pytest.approx(near[1], abs=2e-3)
+    assert not hasattr(stream.fit(X), "_first")
+
+
+def test_a_stream_whose_states_are_relabelled_keeps_their_order():
+    X = chain_of_six(900)
+    stream = VRHMM(3, random_state=0).partial_fit(X[:300])
+    means = stream.means_[::-1]
+    stream.relabel([2, 1, 0]).partial_fit(X[300:])
+    near = np.square(stream.means_[:, None] - means).sum(axis=2)
+    np.testing.assert_array_equal(near.argmin(axis=1), [0, 1, 2])
+
+
+def test_small_batches_of_a_stream_are_shares_of_a_step():
+    X = chain_of_six(5000)
+    one = VRHMM(6, random_state=0).fit(X[:4000])
+    many = clone(one).fit(X[:4000])
+    one.partial_fit(X[4000:])
+    for start in range(4000, 5000, 50):
+        many.partial_fit(X[start : start + 50], continues=start > 4000)
+    np.testing.assert_allclose(many.means_, one.means_, atol=0.05)
+
+
 def test_stream_of_one_endless_sequence():
     rng = np.random.default_rng(0)
     states = np.repeat(rng.integers(2, size=400), 10)
@@ -764,9 +837,9 @@ def test_stream_of_one_endless_sequence():
     model = VRHMM(2, random_state=0)
     with pytest.raises(ValueError, match="earlier partial_fit"):
         model.partial_fit(X[:400], continues=True)
-    model.partial_fit(X[:400])
+    model.partial_fit(X[:1000])
     start = model.startprob_
-    for part in np.array_split(X[400:], 9):
+    for part in np.array_split(X[1000:], 9):
         model.partial_fit(part, continues=True)
     np.testing.assert_allclose(model.startprob_, start)
     with pytest.raises(ValueError, match="earlier partial_fit"):
