@@ -1,7 +1,7 @@
 """Sources of rows: arrays, CSR matrices, memory maps and dask arrays."""
 
 from skvrem.data._batch import draw
-from skvrem.data._first_rows import begin_stream
+from skvrem.data._first_rows import begin_stream, forget_stream
 from skvrem.data._lazy import (
     averaged,
     beside_rows,
@@ -23,6 +23,7 @@ __all__ = [
     "beside_rows",
     "column_moments",
     "draw",
+    "forget_stream",
     "is_dask",
     "lazily",
     "lives_beside",

@@ -1,10 +1,12 @@
 """What a stream keeps of its rows while they are few: all, which are fitted anew."""
 
 import warnings
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvrem.data._reservoir import Reservoir, weight_of
 from skvrem.data._source import as_source
 
 # Rows that a stream begins with: so many, and for each parameter, but no more.
@@ -45,6 +47,8 @@ class Begun(NamedTuple):
         None where the rows are all that it has brought.
     share : float
         Of such a batch, the rows of the step; at most 1.
+    sample : callable or None
+        ``sample(level, step_size)`` returns the `Reservoir` after the step.
     """
 
     estimator: Any
@@ -52,6 +56,12 @@ class Begun(NamedTuple):
     kept: FirstRows | None = None
     count: float | None = None
     share: float = 1.0
+    sample: Any = None
+
+    def keep(self, step):
+        """Return what is kept after the step, as attributes by name."""
+        sample = self.sample and self.sample(float(step.mean.objective), step.step_size)
+        return {"_first_rows": self.kept, "_reservoir": sample}
 
 
 def begin_stream(estimator, data, n_parameters, seen, rng):
@@ -59,7 +69,9 @@ def begin_stream(estimator, data, n_parameters, seen, rng):
 
     A first batch may be small, or of one kind: a start from it can be one that steps
     never leave. So the first rows are kept, and fitted again each time that they have
-    doubled; the last time when there are enough for a start.
+    doubled; the last time when there are enough for a start. From then on a uniform
+    sample of so many rows is kept. Where a batch is explained far worse than those
+    before, as its rows are of kinds that had not come yet, it is fitted in its turn.
 
     Parameters
     ----------
@@ -79,29 +91,45 @@ def begin_stream(estimator, data, n_parameters, seen, rng):
     enough = rows_of_a_start(n_parameters)
     before = vars(estimator).get("_first_rows")
     if seen and (before is None or data.remote):
-        size = max(data.n_units, enough)
-        return Begun(estimator, data, None, seen / size, data.n_units / size)
+        size, sample = max(data.n_units, enough), None
+        reservoir = vars(estimator).get("_reservoir")
+        if reservoir is not None and not data.remote:
+
+            def fitted(rows, weight):
+                return _fitted(estimator, as_source(rows, weight), rng)
+
+            known, reservoir = reservoir.begin_again(estimator, seen, fitted)
+            estimator, sample = known, partial(reservoir.after, data, seen)
+        return Begun(estimator, data, None, seen / size, data.n_units / size, sample)
     n_fitted = 0
     if before is not None:
         rows = np.concatenate([before.rows, data.rows])
-        data = as_source(rows, np.concatenate([before.weight, _weight(data)]))
+        data = as_source(rows, np.concatenate([before.weight, weight_of(data)]))
         n_fitted = before.n_fitted
     n_rows = data.n_weighted
     if n_rows >= min(GROWTH * n_fitted, enough):
         estimator, n_fitted = _fitted(estimator, data, rng), n_rows
-    if n_rows >= enough or data.remote:
+    if data.remote:
         return Begun(estimator, data)
-    kept = FirstRows(np.array(data.rows), _weight(data), n_fitted)
+    if n_rows >= enough:
+
+        def sample(level, step_size):
+            return Reservoir.of(estimator, data, enough, n_parameters, level)
+
+        return Begun(estimator, data, sample=sample)
+    kept = FirstRows(np.array(data.rows), weight_of(data), n_fitted)
     return Begun(estimator, data, kept)
+
+
+def forget_stream(estimator):
+    """Forget what was kept of a stream, which a fit has ended."""
+    for name in ("_first_rows", "_reservoir"):
+        vars(estimator).pop(name, None)
 
 
 def rows_of_a_start(n_parameters):
     """Return how many rows are enough to begin a stream with."""
     return int(np.clip(ROWS_A_PARAMETER * n_parameters, FEWEST, MOST))
-
-
-def _weight(data):
-    return data.weight if data.weight.size else np.ones(data.n_units)
 
 
 def _fitted(estimator, data, rng):

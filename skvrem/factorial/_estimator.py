@@ -14,6 +14,7 @@ from skvrem.data import (
     as_source,
     averaged,
     begin_stream,
+    forget_stream,
     lazily,
     of_dask,
     open_remote,
@@ -357,7 +358,7 @@ class FactorialMixture(
         with all_or_nothing(self), one_blas_thread():
             with solvers.checkpointed(self, X, sample_weight):
                 self._fit(X, y, sample_weight)
-            vars(self).pop("_first_rows", None)
+            forget_stream(self)
         return self
 
     def _check_X(self, X, reset):
@@ -500,13 +501,18 @@ class FactorialMixture(
         """Update the components with one batch of a stream.
 
         The first 1,000 rows (two for each number in ``components_`` if that is more,
-        10,000 at most) are kept, and fitted as `fit` does whenever they have doubled;
-        components may change their order then. A later batch is a step of stochastic
-        variational inference at a temperature of 1: the statistics move by
-        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
-        where t is the number of such batches seen; a batch of fewer rows than those
-        that were kept makes its share of a step. The prior of the components counts
-        once for all rows seen so far. Goes on from a `fit`.
+        10,000 at most) are kept, and fitted as `fit` does whenever they have doubled. A
+        later batch is a step of stochastic variational inference at a temperature of 1:
+        the statistics move by ``step_size * (t + step_offset) ** -step_decay`` towards
+        those of the batch, where t is the number of such batches seen; a batch of fewer
+        rows than those that were kept makes its share of a step. The prior of the
+        components counts once for all rows seen so far. Goes on from a `fit`.
+
+        As many rows are kept later, a uniform sample of all. Where a batch is explained
+        far worse than those before, as of rows of a new kind, they are fitted too, at
+        most each time that the stream is a quarter longer, and the stream goes on from
+        there if that explains them better. Components may change their order when rows
+        that are kept are fitted; after a `fit` or `relabel` none are.
 
         Parameters
         ----------
@@ -534,19 +540,19 @@ class FactorialMixture(
             seen = 0 if first else self.n_samples_seen_
             dtype = dtype if first else self.components_.dtype
             n_parameters = int(self.n_components) * batch.n_features
-            known, data, *how = begin_stream(self, batch, n_parameters, seen, rng)
+            begun = begin_stream(self, batch, n_parameters, seen, rng)
+            known, data, how = begun.estimator, begun.data, {"share": begun.share}
             total = seen + batch.total_weight
             variance = known.noise_variance_
             model = self._model(total, dtype, variance, self.max_inner_iter)
             point = resume(known, model, None, data.n_features)
-            kept, count, share = how
-            step = solvers.stream_step(self, model, point, data, count, share=share)
+            step = solvers.stream_step(self, model, point, data, begun.count, **how)
             moved = model.reseed(step.point, data, rng)
             found = self._attributes(moved, dtype) | {
                 "objective_": model.objective(point, step.mean),
                 "n_samples_seen_": seen + batch.n_units,
-                "_first_rows": kept,
             }
+            found |= begun.keep(step)
             step.record(self, found, batch.n_units)
         return self
 
@@ -713,6 +719,7 @@ class FactorialMixture(
         self.components_covariance_ = self.components_covariance_[square]
         sum_z, sum_zz, sum_zx, *rest = self._sums
         self._sums = (sum_z[order], sum_zz[square], sum_zx[order], *rest)
+        forget_stream(self)  # another fit would have its own order
         return self
 
     def summary(self) -> Any:

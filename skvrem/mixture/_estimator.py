@@ -14,6 +14,7 @@ from skvrem.data import (
     as_source,
     averaged,
     begin_stream,
+    forget_stream,
     lazily,
     of_dask,
     open_remote,
@@ -332,7 +333,7 @@ class VRGaussianMixture(
         # Callbacks are torn down before attributes are put back: they are some.
         with all_or_nothing(self), solvers.checkpointed(self, X, sample_weight):
             self._fit(X, y, sample_weight)
-            vars(self).pop("_first_rows", None)
+            forget_stream(self)
         return self
 
     def fit_predict(self, X: ArrayLike, y=None, sample_weight: Given = None) -> Any:
@@ -485,11 +486,17 @@ class VRGaussianMixture(
 
         The first 1,000 rows (two for each parameter if that is more, 10,000 at most)
         are kept, and fitted as `fit` does whenever they have doubled, so that they may
-        come in batches of any size; components may change their order then. A later
-        batch is a step of stochastic EM (Cappé and Moulines 2009): the statistics move
-        by ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
+        come in batches of any size. A later batch is a step of stochastic EM (Cappé and
+        Moulines 2009): the statistics move by
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
         where t is the number of such batches seen; a batch of fewer rows than those
         that were kept makes its share of a step. Goes on from a `fit`.
+
+        As many rows are kept later, a uniform sample of all. Where a batch is explained
+        far worse than those before, as of rows of a new kind, they are fitted too, at
+        most each time that the stream is a quarter longer, and the stream goes on from
+        there if that explains them better. Components may change their order when rows
+        that are kept are fitted; after a `fit` or `relabel` none are.
 
         Parameters
         ----------
@@ -513,22 +520,22 @@ class VRGaussianMixture(
             dtype = dtype if first else self.means_.dtype
             model = GaussianMixtureModel(self.covariance_type, self.reg_covar, missing)
             n_parameters = self.n_components * model.n_own_parameters(batch.n_features)
-            known, data, *how = begin_stream(self, batch, n_parameters, seen, rng)
+            begun = begin_stream(self, batch, n_parameters, seen, rng)
+            known, data, how = begun.estimator, begun.data, {"share": begun.share}
             if data is not batch:
                 model.missing = find_missing(data.rows, self.covariance_type)
             sums = Statistics.of(*known._sums, 0.0, 0.0)
             parameters = previous_parameters(known, data.n_features)
             point = AveragingPoint(parameters, sums, parameters.means)
-            kept, count, share = how
-            step = solvers.stream_step(self, model, point, data, count, share=share)
+            step = solvers.stream_step(self, model, point, data, begun.count, **how)
             # Those that the statistics are means over.
             n_rows = data.n_units / step.step_size
             moved = model.reseed(step.point, data, rng, n_rows)
             found = self._attributes(model, moved, dtype) | {
                 "objective_": model.objective(point, step.mean),
                 "n_samples_seen_": seen + batch.n_units,
-                "_first_rows": kept,
             }
+            found |= begun.keep(step)
             step.record(self, found, batch.n_units)
         return self
 
@@ -741,6 +748,7 @@ class VRGaussianMixture(
         for name in names:
             setattr(self, name, getattr(self, name)[order])
         self._sums = tuple(part[order] for part in self._sums)
+        forget_stream(self)  # another fit would have its own order
         return self
 
     def summary(self) -> Any:

@@ -301,6 +301,18 @@ def test_a_stream_begins_well_with_batches_of_any_size(size):
     assert stream._first_rows is None
 
 
+def test_a_stream_of_sorted_rows_comes_near():
+    parts = np.random.default_rng(0).normal(size=(6, 12))
+    X, codes = rows(8000, 0.5, parts=parts)
+    X = X[np.lexsort(codes.T)]
+    whole = FactorialMixture(6, random_state=0).fit(X)
+    stream = clone(whole)
+    for start in range(0, len(X), 500):
+        stream.partial_fit(X[start : start + 500])
+    assert whole.score(X) - stream.score(X) < 0.6
+    assert stream.relabel([1, 0, 2, 3, 4, 5]).partial_fit(X)._reservoir is None
+
+
 def test_warm_start_goes_on():
     X, _ = rows()
     fit = mixture(warm_start=True).fit(X)

@@ -1,5 +1,6 @@
 """VRGaussianMixture beside scikit-learn's, and what it does beyond it."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -381,6 +382,61 @@ def test_a_stream_keeps_its_own_rows():
     for model in (stream, other):
         model.partial_fit(X[100:])
     np.testing.assert_array_equal(stream.means_, other.means_)
+
+
+@pytest.mark.parametrize("size", [100, 1000])
+def test_a_stream_of_sorted_rows_comes_near(size):
+    X = blobs(10_000, k=10, spread=4.0)
+    X = X[np.argsort(VRGaussianMixture(10, random_state=0).fit_predict(X))]
+    stream = VRGaussianMixture(10, random_state=0)
+    for start in range(0, len(X), size):
+        stream.partial_fit(X[start : start + size])
+        if start == 5000:
+            stream = pickle.loads(pickle.dumps(stream))
+    whole = VRGaussianMixture(10, random_state=0).fit(X)
+    assert whole.score(X) - stream.score(X) < 0.3
+    assert len(stream._reservoir.rows) == 1000
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stream_in_random_order_does_not_begin_again(seed):
+    """Though a fit explains its own rows better than others, and tails surprise."""
+    tails = np.random.default_rng(seed).standard_t(2.5, (6000, 5))
+    for X in (blobs(6000, d=20, k=5, seed=seed, spread=1.0), tails):
+        stream = VRGaussianMixture(5, random_state=0)
+        plain = clone(stream)
+        for start in range(0, len(X), 200):
+            stream.partial_fit(X[start : start + 200])
+            plain.partial_fit(X[start : start + 200])
+            if start > 2000:
+                surprised = stream._reservoir._replace(surprised=True)
+                stream._reservoir, plain._reservoir = surprised, None
+        np.testing.assert_array_equal(stream.means_, plain.means_)
+        assert stream._reservoir.n_fitted > 4000
+
+
+def test_a_stream_keeps_a_uniform_sample():
+    X = np.column_stack([np.arange(8000.0), blobs(8000)])
+    stream = VRGaussianMixture(2, covariance_type="diag", random_state=0)
+    for start in range(0, len(X), 50):
+        rows = X[start : start + 50].copy()
+        stream.partial_fit(rows, sample_weight=1.0 + (rows[:, 0] < 4000.0))
+        rows[:] = 0.0
+    kept = np.array(stream._reservoir.rows)
+    shares = np.histogram(kept[:, 0], bins=8, range=(0.0, 8000.0))[0]
+    assert len(np.unique(kept[:, 0])) == 1000
+    assert abs(shares - 125).max() < 50  # more than four standard deviations
+    weight = np.array(stream._reservoir.weight)
+    np.testing.assert_array_equal(weight, 1.0 + (kept[:, 0] < 4000.0))
+
+
+def test_a_fit_and_another_order_end_what_a_stream_keeps():
+    X = blobs(2000)
+    for end in (lambda m: m.fit(X), lambda m: m.relabel([2, 0, 1])):
+        for n in (500, 2000):
+            stream = VRGaussianMixture(3, random_state=0).partial_fit(X[:n])
+            stream = end(stream).partial_fit(X)
+            assert stream._first_rows is None and stream._reservoir is None
 
 
 def test_small_batches_of_a_stream_are_shares_of_a_step():
