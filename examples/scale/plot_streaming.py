@@ -2,8 +2,8 @@
 VRGaussianMixture: how does a mixture follow a stream?
 ======================================================
 
-``partial_fit`` takes the rows as they come, keeps only those that it begins with, and
-can be pickled in between. How fast it forgets is a matter of its step size.
+``partial_fit`` takes the rows as they come, keeps only a sample of them, and can be
+pickled in between. How fast it forgets is a matter of its step size.
 """
 
 # %%
@@ -90,8 +90,9 @@ print(f"{len(frozen)} bytes; the same means: {np.all(copy.means_ == mixture.mean
 # %%
 # Rows that come sorted
 # ---------------------
-# The first batch gives the starting values, and of a stream sorted by cluster it has
-# one cluster only. Log-likelihood a row on fresh rows:
+# The first batches of a stream sorted by cluster have one cluster only. When the next
+# one comes, the mixture begins again from its sample of the rows so far. Log-likelihood
+# a row on fresh rows:
 
 rng = np.random.default_rng(2)
 labels = np.sort(rng.integers(3, size=30_000))
