@@ -307,7 +307,8 @@ def fit(X):
 @group({"collapsed": ("collapsed",), "mean field": ("mean_field",)})
 def memory(run, e_step):
     """Memory of a fit beside the counts by document of twenty words, K=50."""
-    few, many = (run.size(n, n // 50) for n in (100_000, 200_000))
+    # Arrays of fewer are below 32 MB, which malloc may keep and use again.
+    few, many = (run.size(n, n // 50) for n in (200_000, 400_000))
     extra = {n: peak_memory(MEMORY, e_step, n) for n in (few, many)}
     each = (extra[many] - extra[few]) / (many - few)
     yield Row(
