@@ -63,3 +63,18 @@ def test_parameters_of_answers_are_checked_there(estimator_class):
         estimator.set_params(**{name: "1"})
         with pytest.raises(ValueError, match=name):
             estimator.transform(X)
+
+
+@EVERY
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_small_integers_are_not_refused(estimator_class):
+    """Not those of eight bits, which products with others overflow."""
+    estimator = estimator_class()
+    if "n_components" not in estimator.get_params():
+        pytest.skip("has no components")
+    estimator.set_params(n_components=np.int8(2))
+    if "max_iter" in estimator.get_params():
+        estimator.set_params(max_iter=3)
+    assert estimator.fit(X, y) is estimator
+    if hasattr(estimator, "partial_fit"):
+        assert estimator.partial_fit(X) is estimator

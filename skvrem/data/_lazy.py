@@ -21,6 +21,7 @@ from skvrem.utils._remote import (
     of_dask,
     refuse_dask,
 )
+from skvrem.utils._validation import check_has_targets
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 #: Arguments with one value for each row of X.
@@ -220,6 +221,7 @@ def streamed(partial_fit: Method) -> Method:
         if not any(map(of_dask, (X, *args, *kwargs.values()))):
             return partial_fit(self, X, *args, **kwargs)
         X, columns, others = _split(signature, self, X, args, kwargs)
+        check_has_targets(self, columns.get("y"))
         from skvrem.data._dask import fetched
 
         before, n_blocks = dict(vars(self)), 0

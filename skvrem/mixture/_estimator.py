@@ -392,7 +392,7 @@ class VRGaussianMixture(
     @with_callbacks
     def _fit(self, X, y, sample_weight):
         data, dtype, missing = self._open(X, sample_weight, reset=True)
-        k, d = self.n_components, data.n_features
+        k, d = int(self.n_components), data.n_features
         scatter, square = ((d + 1) / 2, d * d) if self._dense else (1, d)
         blocks = TABLE_BYTES // (8 * k * (1 + d + square))
         sizes = data.n_units, k * (1 + d + d * scatter)
@@ -519,7 +519,8 @@ class VRGaussianMixture(
             seen = 0 if first else self.n_samples_seen_
             dtype = dtype if first else self.means_.dtype
             model = GaussianMixtureModel(self.covariance_type, self.reg_covar, missing)
-            n_parameters = self.n_components * model.n_own_parameters(batch.n_features)
+            k = int(self.n_components)
+            n_parameters = k * model.n_own_parameters(batch.n_features)
             begun = begin_stream(self, batch, n_parameters, seen, rng)
             known, data, how = begun.estimator, begun.data, {"share": begun.share}
             if data is not batch:

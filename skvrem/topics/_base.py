@@ -329,7 +329,8 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         if given is None and self.n_components == "auto":
             given, passes, path = self._find_number(data, random_state)
             self.completion_path_ = path
-        self.n_components_ = self.n_components if given is None else len(given)
+        k = self.n_components if given is None else len(given)
+        self.n_components_ = k if isinstance(k, str) else int(k)
         n_init = self._n_starts(data, given)
         with Progress(self, X, y, n_init) as progress:
             best, plan, own = self._fit_to(

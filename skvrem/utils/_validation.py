@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 import numpy as np
 from sklearn import get_config
-from sklearn.utils import check_array, check_random_state, column_or_1d
+from sklearn.utils import check_array, check_random_state, column_or_1d, get_tags
 from sklearn.utils.validation import validate_data as _validate_data
 
 from skvrem.utils._classes import number_classes, ordered
@@ -485,6 +485,15 @@ class CheckedBlock(NamedTuple):
     counts: Any = None
 
 
+def check_has_targets(estimator, y):
+    """Raise a ValueError where there are no targets, and should be."""
+    if y is None and get_tags(estimator).target_tags.required:
+        raise ValueError(
+            f"This {type(estimator).__name__} estimator requires y to be passed, but "
+            "the target y is None."
+        )
+
+
 def check_columns_of(estimator, X, y=None, sample_weight=None, *, reset):
     """Check what can be checked of containers of dask before their blocks are seen.
 
@@ -500,6 +509,7 @@ def check_columns_of(estimator, X, y=None, sample_weight=None, *, reset):
             "pass both as arrays, or both as dask arrays."
         )
     check_table(X)
+    check_has_targets(estimator, y)
     named = X._meta if is_frame(X) else X
     if named.ndim == 2:  # else dimensions are told of where blocks are opened
         validate_data(estimator, named, reset=reset, skip_check_array=True)

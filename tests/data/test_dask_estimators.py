@@ -802,3 +802,20 @@ def test_a_closed_cluster_is_one_clear_error():
             ):
                 model.fit(rows, case.y)
     assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        BayesianGLMRegressor,
+        BayesianLogisticRegression,
+        GaussianDropoutClassifier,
+        HierarchicalSoftmaxClassifier,
+        SBMLogisticRegression,
+    ],
+)
+def test_targets_that_are_not_there_are_asked_for(kind, method):
+    rows = da.zeros((6, 2), chunks=3)
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y"):
+        getattr(kind(), method)(rows, None)
