@@ -16,12 +16,12 @@ import numpy as np
 
 from skvrem.utils._remote import (
     check_chunks,
+    check_has_targets,
     check_table,
     is_frame,
     of_dask,
     refuse_dask,
 )
-from skvrem.utils._validation import check_has_targets
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 #: Arguments with one value for each row of X.
@@ -215,13 +215,15 @@ def sum_beside(function, *numbers):
 def streamed(partial_fit: Method) -> Method:
     """Let `partial_fit` take X of dask: its blocks are batches, one after the other."""
     signature = inspect.signature(partial_fit)
+    y = signature.parameters.get("y")
+    required = y is not None and y.default is y.empty
 
     @wraps(partial_fit)
     def learn(self, X, *args, **kwargs):
         if not any(map(of_dask, (X, *args, *kwargs.values()))):
             return partial_fit(self, X, *args, **kwargs)
         X, columns, others = _split(signature, self, X, args, kwargs)
-        check_has_targets(self, columns.get("y"))
+        check_has_targets(self, columns.get("y"), required)
         from skvrem.data._dask import fetched
 
         before, n_blocks = dict(vars(self)), 0

@@ -69,3 +69,18 @@ def check_table(X):
             f"X must be a dask array or DataFrame, got a dask {type(X).__name__}: its "
             "partitions, one by one, go to partial_fit."
         )
+
+
+def check_has_targets(estimator, y, required):
+    """Check that targets are given with rows of dask.
+
+    Raises
+    ------
+    ValueError
+        If they are not, and are required.
+    """
+    if required and y is None:
+        raise ValueError(
+            f"This {type(estimator).__name__} estimator requires y to be passed, but "
+            "the target y is None."
+        )

@@ -19,6 +19,7 @@ from skvrem.utils._columns import check_one_each, naming_columns, native
 from skvrem.utils._parallel import threads
 from skvrem.utils._remote import (
     check_chunks,
+    check_has_targets,
     check_table,
     is_frame,
     of_dask,
@@ -485,15 +486,6 @@ class CheckedBlock(NamedTuple):
     counts: Any = None
 
 
-def check_has_targets(estimator, y):
-    """Raise a ValueError where there are no targets, and should be."""
-    if y is None and get_tags(estimator).target_tags.required:
-        raise ValueError(
-            f"This {type(estimator).__name__} estimator requires y to be passed, but "
-            "the target y is None."
-        )
-
-
 def check_columns_of(estimator, X, y=None, sample_weight=None, *, reset):
     """Check what can be checked of containers of dask before their blocks are seen.
 
@@ -509,7 +501,7 @@ def check_columns_of(estimator, X, y=None, sample_weight=None, *, reset):
             "pass both as arrays, or both as dask arrays."
         )
     check_table(X)
-    check_has_targets(estimator, y)
+    check_has_targets(estimator, y, get_tags(estimator).target_tags.required)
     named = X._meta if is_frame(X) else X
     if named.ndim == 2:  # else dimensions are told of where blocks are opened
         validate_data(estimator, named, reset=reset, skip_check_array=True)
