@@ -25,7 +25,7 @@ from skvrem.hmm._model import Parameters
 from skvrem.hmm.clusters._model import nearest
 from skvrem.hmm.forward_backward._model_passes import Impossible
 from skvrem.hmm.forward_backward._source import SequenceSource
-from skvrem.solvers import Batch, Run
+from skvrem.solvers import Batch, Run, ranked_moves
 
 # Rows that a start looks at, in runs.
 MOST_ROWS, RUN_ROWS = 20_000, 100
@@ -35,9 +35,8 @@ LLOYD_ITERATIONS = 20
 # States from which on moves are worth their passes; how many in a row may fail, their
 # epochs, and how often a fit goes on.
 FEWEST_STATES, FAILURES, EPOCHS, TIMES = 5, 3, 8, 4
-# Posterior of a row that a state owns, how many rows are split, and how often a state
-# is given up.
-OWNED, FEWEST_ROWS, MERGES = 0.05, 20, 2
+# Posterior of a row that a state owns, and how many rows are split.
+OWNED, FEWEST_ROWS = 0.05, 20
 # Of a column whose variance is one: what a spheroid has at least.
 LEAST_VARIANCE = 1e-3
 TINY = 1e-12
@@ -357,16 +356,8 @@ class Moves:
         halves = [_halves(self.sample.Z, own, rng) for own in posteriors.T]
         promise = np.array([gain for gain, _ in halves])[:, None]
         promise = promise - _losses(posteriors, posteriors.mean(axis=0))
-        np.fill_diagonal(promise, -np.inf)
-        splits, merges = set(), [0] * len(promise)
-        for at in np.argsort(-promise, axis=None, kind="stable"):
-            split, merged = divmod(int(at), len(promise))
-            if promise[split, merged] == -np.inf:
-                return
-            if split not in splits and merges[merged] < MERGES:
-                splits.add(split)
-                merges[merged] += 1
-                yield self._moved(posteriors, split, merged, halves[split][1])
+        for split, merged in ranked_moves(promise):
+            yield self._moved(posteriors, split, merged, halves[split][1])
 
     def _posteriors(self, parameters):
         passes = self.model.passes(parameters, self.source.whole(), by_row=True)

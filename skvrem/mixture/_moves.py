@@ -23,14 +23,12 @@ import numpy as np
 from skvrem.data import as_source
 from skvrem.mixture._model import GaussianMixtureModel, Parameters
 from skvrem.mixture._start import HARD
-from skvrem.solvers import Batch, Run
+from skvrem.solvers import Batch, Run, ranked_moves
 
 # Rows that halves are fitted to, the posterior of a row that a component owns, epochs.
 SPLIT_ROWS, OWNED, SPLIT_EPOCHS = 1000, 0.05, 5
 # Steps of power iteration, for the direction in which a component is cut.
 POWER_STEPS = 5
-# How often a component is given up, between two moves that are taken.
-MERGES = 2
 # Posteriors that are looked at in one piece.
 PIECE = 1 << 15
 
@@ -71,7 +69,7 @@ def moves(model, point, data, rng):
         for part, own in owned.items():
             halves[part] = _split(model, point, data, part, own, rng)
         gains = sizes * [halves[part].gain for part in range(k)]
-        for split, merged in _ranked(gains[:, None] - losses):
+        for split, merged in ranked_moves(gains[:, None] - losses):
             taken = yield _moved(model, point, split, merged, halves[split].parameters)
             if taken is not None:
                 point = taken
@@ -125,20 +123,6 @@ def _posteriors(joint, weight):
         joint *= weight[:, None]
         rest *= weight[:, None]
     return joint, -rest.sum(axis=0)
-
-
-def _ranked(promise):
-    """Yield pairs of components to split and to give up, the best first."""
-    np.fill_diagonal(promise, -np.inf)
-    splits, merges = set(), [0] * len(promise)
-    for at in np.argsort(-promise, axis=None, kind="stable"):
-        split, merged = divmod(int(at), len(promise))
-        if promise[split, merged] == -np.inf:
-            return
-        if split not in splits and merges[merged] < MERGES:
-            splits.add(split)
-            merges[merged] += 1
-            yield split, merged
 
 
 def _split(model, point, data, part, owned, rng):

@@ -17,7 +17,7 @@ from skvrem.solvers._plan import (
 )
 from skvrem.solvers._run import Run, run
 from skvrem.solvers._runs import Runs, Whole
-from skvrem.solvers._search import STARTS, SearchResult, search
+from skvrem.solvers._search import STARTS, SearchResult, ranked_moves, search
 from skvrem.solvers._starts import Start, run_starts
 from skvrem.solvers._stream import stream_step
 from skvrem.solvers._switch import AfterEpochs, Switch, WhenNoisy, WhenSlow
@@ -60,6 +60,7 @@ __all__ = [
     "names_for",
     "of_rows",
     "plan_em",
+    "ranked_moves",
     "reduces_variance",
     "remembered",
     "run",

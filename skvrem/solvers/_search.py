@@ -13,6 +13,8 @@ from skvrem.utils._parallel import parallel_map
 # epochs.
 STARTS, EPOCHS, MORE = 4, 6, 15
 TRIALS, FAILURES, TRIAL_EPOCHS = 12, 5, 6
+# How often a part is given up, between two moves that are taken.
+MERGES = 2
 
 
 class SearchResult(NamedTuple):
@@ -111,3 +113,24 @@ def search(start, moves, gain, data, rng, n_starts=STARTS):
     epochs[first] += sum(fit.n_iter for fit in tried)
     passes = sum(fit.passes for fit in entered + tried)
     return SearchResult(best.anchor.point, passes, scores, epochs, first, rest)
+
+
+def ranked_moves(promise):
+    """Yield pairs of parts of a mixture to split and to give up, the best first.
+
+    Parameters
+    ----------
+    promise : ndarray of shape (n_parts, n_parts)
+        Gain of splitting one, less the loss of giving up another; the diagonal, of
+        which there is none, is written to.
+    """
+    np.fill_diagonal(promise, -np.inf)
+    splits, merges = set(), [0] * len(promise)
+    for at in np.argsort(-promise, axis=None, kind="stable"):
+        split, merged = divmod(int(at), len(promise))
+        if promise[split, merged] == -np.inf:
+            return
+        if split not in splits and merges[merged] < MERGES:
+            splits.add(split)
+            merges[merged] += 1
+            yield split, merged

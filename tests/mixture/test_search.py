@@ -50,11 +50,12 @@ def test_what_rows_lose_with_a_component_is_exact(weighted):
 
 def test_pairs_come_by_what_they_promise():
     promise = np.array([[9.0, 3.0, 2.0], [5.0, 9.0, 4.0], [-np.inf] * 3])
-    assert list(_moves._ranked(promise)) == [(1, 0), (0, 1)]
+    assert list(solvers.ranked_moves(promise)) == [(1, 0), (0, 1)]
     merged = [
-        pair[1] for pair in _moves._ranked(np.add.outer(np.zeros(5), np.arange(5.0)))
+        pair[1]
+        for pair in solvers.ranked_moves(np.add.outer(np.zeros(5), np.arange(5.0)))
     ]
-    assert max(np.bincount(merged)) == _moves.MERGES and len(merged) == 5
+    assert max(np.bincount(merged)) == _search_constants.MERGES and len(merged) == 5
 
 
 def test_a_component_owns_rows_whatever_all_weigh():
@@ -168,8 +169,8 @@ def test_moves_are_ranked_by_what_they_gain_and_lose(monkeypatch):
         seen["promise"] = promise.copy()
         return ranked(promise)
 
-    ranked = _moves._ranked
-    monkeypatch.setattr(_moves, "_ranked", spied)
+    ranked = _moves.ranked_moves
+    monkeypatch.setattr(_moves, "ranked_moves", spied)
     proposal = next(_moves.moves(model, point, data, rng))
     densities = [multivariate_normal(mean).logpdf(X) for mean in means]
     joint = np.log(0.25) + np.stack(densities, axis=1)
