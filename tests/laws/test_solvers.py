@@ -125,6 +125,14 @@ def test_ascent_remembers_where_the_top_lay():
         assert rate > 0.0 or again.point.value == pytest.approx(0.0, abs=1e-12)
 
 
+def test_ascent_begins_at_one_where_no_slope_is_told():
+    """However short the last step: what a fit that goes on does as well."""
+    model, solver = Hill(-15.0), solvers.Ascent()
+    moved = solver.epoch(started(solver, model, 4.0), None, None)
+    assert moved.passes >= 4
+    assert solver.length == 1.0
+
+
 def test_ascent_stalls_where_no_length_gains():
     model, solver = Hill(2.0), solvers.Ascent()
     anchor = started(solver, model, 1.0)

@@ -69,7 +69,8 @@ class Ascent(Batch):
 
     def _next_length(self, length, before, after):
         """Return where the top lay along a step, at most one."""
-        slope_left = getattr(self.model, "slope_left", None)
-        left = slope_left(before, after) if slope_left else 1.0
+        if not hasattr(self.model, "slope_left"):
+            return 1.0
+        left = self.model.slope_left(before, after)
         times = 1.0 / max(1.0 - left, 1.0 / MOST_TIMES)
         return min(1.0, max(times, LEAST_TIMES) * length)
