@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from skvrem import BradleyTerry
+from skvrem.vi.bradley_terry import _estimator
 from skvrem.vi.bradley_terry._inference import differences
 from skvrem.vi.diagnostics._pareto import pareto_k
 from tests.watching import Recorder, Untouched, callbacks, needs_callbacks
@@ -383,6 +384,35 @@ def test_stream_brings_new_items():
     np.testing.assert_array_equal(model.predict([[-5, 0]]).shape, [1])
     # A fit begins anew.
     same_fit(model.fit(X, y), whole)
+
+
+@pytest.mark.parametrize("ties", [None, "davidson"])
+@pytest.mark.parametrize("home_advantage", [False, True])
+def test_a_batch_is_about_who_played(ties, home_advantage, monkeypatch):
+    X, y, _ = season(60, 600, home=0.5, nu=0.4)
+    y = y if ties else np.round(y)
+    model = BradleyTerry(ties=ties, home_advantage=home_advantage, tol=1e-9)
+    model.fit(X[:590], y[:590])
+    other = pickle.loads(pickle.dumps(model))
+    sizes, make = [], _estimator.SkillModel
+
+    def recorded(matches, prior, *given):
+        sizes.append(prior.n_dim)
+        return make(matches, prior, *given)
+
+    monkeypatch.setattr(_estimator, "SkillModel", recorded)
+    model.partial_fit(X[590:], y[590:])
+    assert max(sizes) <= 20 + home_advantage
+    # Nobody is left out of the same step.
+    monkeypatch.setattr(_estimator, "FullRank", type(None))
+    other.partial_fit(X[590:], y[590:])
+    assert max(sizes) == 60 + home_advantage
+    q, p = model.posterior_, other.posterior_
+    np.testing.assert_allclose(q.mean, p.mean, atol=1e-6)
+    np.testing.assert_allclose(q.covariance(), p.covariance(), atol=1e-6)
+    np.testing.assert_allclose(q.factor, np.tril(q.factor))
+    assert model.objective_ == pytest.approx(other.objective_, abs=1e-6)
+    assert model._eta_precision == pytest.approx(other._eta_precision, rel=1e-5)
 
 
 def test_stream_keeps_its_advantage():

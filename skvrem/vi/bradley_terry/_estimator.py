@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from skvrem import solvers
 from skvrem.utils._base import VersionedPickle
 from skvrem.utils._columns import Given
-from skvrem.utils._parallel import threads
+from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -28,6 +28,7 @@ from skvrem.vi.bradley_terry._input import (
     open_matches,
 )
 from skvrem.vi.bradley_terry._model import SkillModel
+from skvrem.vi.bradley_terry._model_stream import Played
 from skvrem.vi.bradley_terry._scale import learned_scale, of_scale
 from skvrem.vi.diagnostics._arviz import ArviZMixin
 from skvrem.vi.diagnostics._pareto import ParetoMixin
@@ -37,7 +38,7 @@ from skvrem.vi.gaussian._guards import (
     check_unchanged,
     whole_fit,
 )
-from skvrem.vi.gaussian._model_posterior import MeanField
+from skvrem.vi.gaussian._model_posterior import FullRank, MeanField
 
 # posterior="auto" keeps the whole covariance of so many parameters.
 MOST_FULL = 1000
@@ -278,7 +279,7 @@ class BradleyTerry(
         ValueError
             As `fit`.
         """
-        with whole_fit(self, ADVICE):
+        with whole_fit(self, ADVICE), one_blas_thread():
             go_on = hasattr(self, "items_")
             if go_on:
                 check_unchanged(self, "home_advantage", "ties")
@@ -316,10 +317,19 @@ class BradleyTerry(
         kind = self.posterior
         if kind == "auto":
             kind = "fullrank" if prior.n_dim <= MOST_FULL else "lowrank"
+        played = None
+        few = isinstance(prior, FullRank) and len(matches.first) < prior.n_dim
+        if few and kind == "fullrank":
+            played = Played(matches, prior)
+            matches, prior = played.matches, played.prior
+            mean = prior.mean
+
+        def of_all(point):
+            return point if played is None else played.all_from(point)
 
         def describe(point, objective):
             return {
-                **self._attributes(point, items, n_matches, offset),
+                **self._attributes(of_all(point), items, n_matches, offset),
                 "classes_": np.array([0.0, 0.5, 1.0] if tied else [0.0, 1.0]),
                 "elbo_": float(objective),
                 "objective_": float(objective),
@@ -358,10 +368,11 @@ class BradleyTerry(
             report.end()
         result = runs.result()
         warn_not_converged(self, result, unit="")
+        seen = (matches, model.prior) if played is None else played.whole
         vars(self).update(
             describe(result.point, result.objective),
             **result.attributes(),
-            _rows=(matches, model.prior, (type(model.kind), result.point)),
+            _rows=(*seen, (type(model.kind), result.point)),
         )
         if tied:
             found = model.statistics(result.point, None, 1.0)

@@ -202,3 +202,39 @@ def low_rank_variances(first, second, home, diagonal, factor):
             total += t * t
         out[i] = total
     return out
+
+
+@kernel(fastmath=CONTRACT)
+def observe(first, second, home, curvature, columns):
+    """Add X^T diag(curvature) X to the inverse of L L^T, X as above, in place.
+
+    A match after the other, by the square-root filter of Carlson (1973), which
+    subtracts nothing from a covariance, so that it stays one.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (d, d)
+        L transposed, so that its columns, which loops go along, lie in one piece.
+    """
+    d = len(columns)
+    along, before = np.empty(d), np.empty(d)
+    for m in range(first.size):
+        if curvature[m] == 0.0:
+            continue
+        for j in range(d):
+            along[j] = columns[j, first[m]] - columns[j, second[m]]
+            if home.size:
+                along[j] += home[m] * columns[j, 0]
+            before[j] = 0.0
+        variance = 1.0 / curvature[m]
+        for j in range(d - 1, -1, -1):
+            if along[j] == 0.0:
+                continue
+            wider = variance + along[j] * along[j]
+            keep = math.sqrt(variance / wider)
+            take = along[j] / (keep * wider)
+            for i in range(j, d):
+                own = columns[j, i]
+                columns[j, i] = keep * own - take * before[i]
+                before[i] += own * along[j]
+            variance = wider

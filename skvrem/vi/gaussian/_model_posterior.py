@@ -234,6 +234,8 @@ class FullRank(_GaussianDensity):
 
     def widened(self, n_more, scale):
         """Return the distribution with independent dimensions added, about zero."""
+        if not n_more:
+            return self
         factor = block_diag(self.factor, scale * np.eye(n_more))
         return FullRank(np.append(self.mean, np.zeros(n_more)), factor)
 
