@@ -13,6 +13,7 @@ The first two are *partitions*: ``sum(f)`` is the map-reduce of a full pass,
 """
 
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -148,7 +149,7 @@ class ArraySource:
 
     def ask(self, function, units, rng):
         """Return what a function says of units, and of random numbers."""
-        return function(self.fetch(units), rng)
+        return Held(self.fetch(units)).ask(function, rng)
 
     def beside(self, fresh, again=None):
         """Return numbers of each row, ``fresh(n_rows)``, which passes may write to.
@@ -174,6 +175,16 @@ class ArraySource:
         rows, index = self.rows[::step], np.empty(0, self._index_dtype)
         ends = read_only(index), 0, len(rows), weight, 0
         return RowBatch(rows, *ends, targets, groups)
+
+
+class Held(NamedTuple):
+    """A thing that is asked where it is: here."""
+
+    thing: Any
+
+    def ask(self, function, rng):
+        """Return what a function says of it, and of random numbers."""
+        return function(self.thing, rng)
 
 
 def as_source(X, sample_weight=None, targets=None, groups=None, stands_for=None):

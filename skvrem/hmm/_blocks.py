@@ -29,8 +29,8 @@ from skvrem.utils._columns import column_number
 from skvrem.utils._remote import is_frame, of_dask
 from skvrem.utils._validation import check_weight, validate_data
 
-# Rows that families look at beside what is found of all.
-MOST_ROWS = 10_000
+# Rows that families look at beside what is found of all, and numbers in them.
+MOST_ROWS, MOST_NUMBERS = 10_000, 1 << 17
 
 
 def _lay(estimator, structure, X, groups, lengths, weight=None, labels=None):
@@ -184,8 +184,8 @@ def open_blocks(estimator, X, y, sample_weight, groups, lengths, state_labels):
     split_columns(estimator, estimator, head, reset=True)
     estimator.levels_ = known | _levels(estimator, laid, head, known)
     opener = SequenceOpener(_unfitted(estimator), _unfitted(estimator), laid.by_lengths)
-    most = max(1, MOST_ROWS // len(laid.blocks))
-    looks = _everywhere(laid, partial(_look, opener, most))
+    most = min(MOST_ROWS, MOST_NUMBERS // head.shape[1]) // len(laid.blocks)
+    looks = _everywhere(laid, partial(_look, opener, max(1, most)))
     seen = [look for look in looks if look is not None]
     if not seen:
         raise ValueError("sample_weight is zero for every sample: nothing to fit.")

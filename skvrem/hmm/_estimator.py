@@ -25,7 +25,13 @@ from skvrem.hmm._input import (
 )
 from skvrem.hmm._model import HMMModel
 from skvrem.hmm._plan import check_solver, plan_fit
-from skvrem.hmm._start import Moves, starting_parameters, take_sample, warm_parameters
+from skvrem.hmm._start import (
+    Moves,
+    given_start,
+    starting_parameters,
+    take_sample,
+    warm_parameters,
+)
 from skvrem.hmm.emissions._base import Emission
 from skvrem.hmm.emissions._gaussian import Gaussian
 from skvrem.hmm.emissions.continuous._angles import VonMises
@@ -470,20 +476,22 @@ class VRHMM(CallbackSupportMixin, VersionedPickle, BaseEstimator):
             found = _widths(model, point, names)
             return any(find_collapsed(*about).any() for about in found)
 
-        sample, n_left, again = None, n_init, None
+        sample, begun, again = None, 0, None
 
         def start(rng):
-            nonlocal sample, n_left, again
+            nonlocal sample, begun, again
             if warm:
                 parameters = warm_parameters(self, model, data)
             else:
+                parameters = given_start(model)
+            if parameters is None:
                 sample = sample or take_sample(model, data, rng)
-                how = next(methods), rng, sample
-                parameters = starting_parameters(model, data, *how)
+                how = next(methods), begun, rng
+                parameters = starting_parameters(model, sample, *how)
                 if moving and again is None:
                     again = Moves(model, data, sample, plan.sample or data)
-            n_left -= 1
-            if not n_left:
+            begun += 1
+            if begun == n_init:
                 sample = None  # free to go
             point = model.start(parameters)
             how = {"temperature": temperature, "degenerate": collapsed}

@@ -14,17 +14,16 @@ with spheroids f of the columns that starts cluster. A move gives the rows of j 
 others, and half of those of l to j; those of largest :math:`g_l - \ell_j` are tried.
 """
 
-from itertools import pairwise
-from typing import NamedTuple
+from functools import partial
+from itertools import islice, pairwise
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
 
-from skvrem.hmm._input import Sequences, fitted_parameters
+from skvrem.hmm._input import fitted_parameters
 from skvrem.hmm._model import Parameters
 from skvrem.hmm.clusters._model import nearest
 from skvrem.hmm.forward_backward._model_passes import Impossible
-from skvrem.hmm.forward_backward._source import SequenceSource
 from skvrem.solvers import Batch, Run, ranked_moves
 
 # Rows that a start looks at, in runs.
@@ -52,54 +51,83 @@ def given_start(model):
     return Parameters(model.initial.start(), pairs, packed)
 
 
-class Sample(NamedTuple):
+class Sample:
     """Rows that all starts of a fit look at.
 
-    Attributes
+    Parameters
     ----------
+    emission : Emission
     picked : ndarray of int
         Their numbers.
-    edges : ndarray of int
-        Where among them a stretch begins that does not follow the one before.
-    Z : ndarray
-        What is clustered to find a start, standardised.
-    known : ndarray of int, or None
-        States that are known, -1 where not.
-    windows : list of tuple of ndarray
-        Means of Z over windows, standardised, and how many rows a window has; Z itself
-        where a window is a row. Starts take turns with them.
-    kept : dict
-        What has been made of the rows, for the starts to come.
+    place : ndarray
+        Where in its sequence each is, from 0, where that begins, to 1.
+    means : tuple of (ndarray, ndarray or None), or None
+        Of the features over all rows, and of what the family collects under its blank
+        parameters, where what all rows hold must be known.
+    source : SequenceSource
+        These rows, in stretches.
     """
 
-    picked: np.ndarray
-    edges: np.ndarray
-    Z: np.ndarray
-    known: np.ndarray | None
-    windows: list
-    kept: dict
+    def __init__(self, emission, picked, place, means, source):
+        self.source, self.place = source, place
+        self.rows, self.known = source.rows, source.rows.labels
+        if means is not None:
+            self.rows.means, collected = means
+            if collected is not None:
+                collected = collected - _mean_collected(emission, self.rows)
+                self.rows.beyond = collected
+        #: Where among them a stretch begins that does not follow the one before.
+        self.edges = self.rows.bounds[:-1]
+        #: Whether the row before, or nothing, is known to come before each.
+        self.follows = np.append(False, np.diff(picked) == 1)
+        #: What is clustered to find a start, standardised.
+        self.Z = _standard(
+            emission.start_columns(np.asarray(self.rows.X, dtype=np.float64))
+        )
+        # States that overlap show in the means of some rows, and those that come and go
+        # in single rows: two starts of three are as the family has it.
+        usual, other = emission.window, LONGER if emission.window == 1 else 1
+        sizes = (usual, usual, other) if self.known is None else (1,)
+        windows = {n: _windows(self.Z, n, emission.n_states_) for n in set(sizes)}
+        #: Means of Z over windows, standardised, and how many rows a window has; Z
+        #: itself where a window is a row. Starts take turns with them.
+        self.windows = [windows[size] for size in sizes]
+        #: What has been made of the rows, for the starts to come.
+        self.kept = {}
 
     @property
     def inside(self):
-        """Which rows follow the one before."""
-        return np.delete(np.arange(1, len(self.picked)), self.edges[1:] - 1)
+        """Which rows follow the one before in a stretch."""
+        return np.delete(np.arange(1, len(self.Z)), self.edges[1:] - 1)
+
+    def parameters(self, model, members, labels):
+        """Return those of the M step on clusters, of rows of such states."""
+        every = np.arange(len(self.Z))
+        packed = model.fit_clusters(self.rows, every, members, self.kept)
+        inside, before = self.inside, None
+        if self.source.inputs is not None:
+            before = self.source.inputs[inside - 1]
+        pairs = model.transitions.start(labels[inside - 1], labels[inside], before)
+        return Parameters(model.initial.start(), pairs, packed)
 
 
 def take_sample(model, data, rng):
-    """Return the `Sample` of the starts of a fit."""
-    rows, emission = data.rows, model.emission
-    runs = pick_runs(rows.bounds, rng, MOST_ROWS, RUN_ROWS)
+    """Return the `Sample` of the starts of a fit, held where its rows are."""
+    bounds, emission = data.rows.bounds, model.emission
+    runs = pick_runs(bounds, rng, MOST_ROWS, RUN_ROWS)
     picked = np.concatenate([np.arange(a, b) for a, b in runs])
-    edges = np.cumsum([0] + [b - a for a, b in runs])[:-1]
-    known = None if rows.labels is None else rows.labels[picked]
-    Z = _standard(emission.start_columns(np.asarray(rows.X[picked], np.float64)))
-    # States that overlap show in the means of some rows, and those that come and go in
-    # single rows: two starts of three are as the family has it.
-    usual, other = emission.window, LONGER if emission.window == 1 else 1
-    sizes = (usual, usual, other) if known is None else (1,)
-    windows = {size: _windows(Z, size, emission.n_states_) for size in set(sizes)}
-    taken = [windows[size] for size in sizes]
-    return Sample(picked, edges, Z, known, taken, {})
+    sequence = np.searchsorted(bounds, picked, side="right") - 1
+    place = (picked - bounds[sequence]) / np.diff(bounds)[sequence]
+    means = None
+    if emission.excludes:
+        # What no picked row holds must not be impossible in every state.
+        collected = _mean_collected(emission, data.rows) if emission.follows else None
+        means = data.rows.mean_features(), collected
+    return data.hold(runs, partial(Sample, emission, picked, place, means))
+
+
+def _mean_collected(emission, rows):
+    return rows.mean_collected(emission.n_states_, emission.blank())
 
 
 def _windows(Z, size, n):
@@ -112,55 +140,47 @@ def _windows(Z, size, n):
     return _standard(np.add.reduceat(Z, first, axis=0) / counts[:, None]), counts
 
 
-def starting_parameters(model, data, method, rng, sample=None):
+def starting_parameters(model, sample, method, number, rng):
     """Return the parameters that a fit starts from.
 
     Parameters
     ----------
     model : HMMModel
-    data : SequenceSource
+    sample : Held
+        Of `take_sample`.
     method : {"kmeans", "random"}
         Clusters of rows; or the clusters of randomly chosen rows.
+    number : int
+        Which start of the fit it is.
     rng : numpy.random.Generator
-    sample : Sample, default=None
-        Of `take_sample`, for several starts.
 
     Returns
     -------
     parameters : Parameters
     """
-    given = given_start(model)
-    if given is not None:
-        return given
-    rows, inputs = data.rows, data.inputs
+    return sample.ask(partial(_begun, model, method, number), rng)
+
+
+def _begun(model, method, number, sample, rng):
     emission, n = model.emission, model.emission.n_states_
-    sample = take_sample(model, data, rng) if sample is None else sample
-    picked, edges, Z, known, windows, kept = sample
-    inside = sample.inside
+    Z, known = sample.Z, sample.known
     phases, parts = model.transitions.phases, emission.n_parts
     if phases is not None and known is None:
-        segments = _segments(inputs, picked, edges, rows.bounds)
-        labels = _in_segments(Z, *segments, phases, method, rng)
+        labels = _in_segments(Z, *_segments(sample), phases, method, rng)
     else:
-        windows.append(windows.pop(0))
-        standard, counts = windows[-1]
+        standard, counts = sample.windows[number % len(sample.windows)]
         labels, _ = _lloyd(standard, n, method, known, rng)
         labels = np.repeat(labels, counts)
     if parts > 1 and known is None and method == "kmeans":
-        labels = _by_company(Z, inside, n, parts, rng)
+        labels = _by_company(Z, sample.inside, n, parts, rng)
     if model.transitions.ordered and known is None:
-        sequence = np.searchsorted(rows.bounds, picked, side="right") - 1
-        place = picked - rows.bounds[sequence]
-        labels = _ordered_clusters(labels, place / np.diff(rows.bounds)[sequence], n)
+        labels = _ordered_clusters(labels, sample.place, n)
     inner = labels
     if parts > 1:
         inner = _parts(Z, labels, n, parts, rng)
     members = (inner[:, None] == np.arange(n * parts)).astype(float)
-    packed = model.fit_clusters(rows, picked, members, kept)
-    packed = emission.given_start(packed)
-    before = None if inputs is None else inputs[picked[inside - 1]]
-    pairs = model.transitions.start(labels[inside - 1], labels[inside], before)
-    return Parameters(model.initial.start(), pairs, packed)
+    found = sample.parameters(model, members, labels)
+    return found._replace(emission=emission.given_start(found.emission))
 
 
 def _ordered_clusters(labels, place, n):
@@ -183,14 +203,13 @@ def pick_runs(bounds, rng, most_rows, run_rows):
     return runs
 
 
-def _segments(inputs, picked, edges, bounds):
-    """Return where segments start among the picked rows, and which are whole."""
-    ends = inputs[picked][:, 0] > 0.0
-    edges = np.union1d(edges, np.flatnonzero(ends[:-1]) + 1)
-    first = picked[edges]
-    before = inputs[np.maximum(first - 1, 0)][:, 0] > 0.0
-    begins = np.isin(first, bounds) | before
-    return edges, begins & ends[np.append(edges[1:], len(picked)) - 1]
+def _segments(sample):
+    """Return where segments start among the rows, and which are whole."""
+    ends = sample.source.inputs[:, 0] > 0.0
+    edges = np.union1d(sample.edges, np.flatnonzero(ends[:-1]) + 1)
+    begins = ends[edges - 1] & sample.follows[edges]
+    begins |= sample.place[edges] == 0.0
+    return edges, begins & ends[np.append(edges[1:], len(ends)) - 1]
 
 
 def _in_segments(Z, edges, whole, phases, method, rng):
@@ -306,19 +325,16 @@ class Moves:
     ----------
     model : HMMModel
     data : source of sequences
-    sample : Sample
-        Rows that moves are found with.
+    sample : Held
+        Of the rows that moves are found with (`take_sample`).
     seen : source
         What trials are run on.
     """
 
     def __init__(self, model, data, sample, seen):
-        self.model, self.rows, self.sample = model, data.rows, sample
-        self.seen, self.share = seen, seen.total_weight / data.total_weight
+        self.model, self.sample, self.seen = model, sample, seen
+        self.share = seen.total_weight / data.total_weight
         self.left, self.best = TIMES, -np.inf
-        edges = np.append(sample.edges, len(sample.picked))
-        X = np.asarray(self.rows.X[sample.picked])
-        self.source = SequenceSource(Sequences(X, edges), model.emission)
 
     def __call__(self, end):
         """Return a point to begin from once more, and the passes that it cost.
@@ -337,50 +353,46 @@ class Moves:
         own = self.model.n_parameters() / self.model.emission.n_states_
         least = self._run(end.point, 0, rng).anchor.objective
         least += 0.5 * own / self.seen.total_weight
-        for failures, parameters in enumerate(self._proposals(end, rng), 1):
+        proposed = partial(_proposed, self.model, end.point.parameters)
+        for parameters in self.sample.ask(proposed, rng):
             run = self._run(self.model.start(parameters), EPOCHS, rng)
             passes += self.share * run.passes
             if run.anchor.objective > least:
                 return run.anchor.point, passes
-            if failures == FAILURES:
-                break
         return None
 
     def _run(self, point, n_epochs, rng):
         run = Run(self.model, Batch(), self.seen, point, tol=0.0, rng=rng)
         return run.advance(n_epochs)
 
-    def _proposals(self, end, rng):
-        """Yield parameters that EM may climb higher from, the most promising first."""
-        posteriors = self._posteriors(end.point.parameters)
-        halves = [_halves(self.sample.Z, own, rng) for own in posteriors.T]
-        promise = np.array([gain for gain, _ in halves])[:, None]
-        promise = promise - _losses(posteriors, posteriors.mean(axis=0))
-        for split, merged in ranked_moves(promise):
-            yield self._moved(posteriors, split, merged, halves[split][1])
 
-    def _posteriors(self, parameters):
-        passes = self.model.passes(parameters, self.source.whole(), by_row=True)
-        passes.forward()
-        passes.backward()
-        return np.asarray(passes.smoothed(), np.float64)
+def _proposed(model, parameters, sample, rng):
+    """Return parameters that EM may climb higher from, the most promising first."""
+    passes = model.passes(parameters, sample.source.whole(), by_row=True)
+    passes.forward()
+    passes.backward()
+    posteriors = np.asarray(passes.smoothed(), np.float64)
+    halves = [_halves(sample.Z, own, rng) for own in posteriors.T]
+    promise = np.array([gain for gain, _ in halves])[:, None]
+    promise = promise - _losses(posteriors, posteriors.mean(axis=0))
+    moves = islice(ranked_moves(promise), FAILURES)
+    return [
+        _moved(model, sample, posteriors, split, merged, halves[split][1])
+        for split, merged in moves
+    ]
 
-    def _moved(self, posteriors, split, merged, half):
-        """Return parameters where a state is given up, and gets half of another."""
-        members = posteriors.copy()
-        members[:, merged] = 0.0
-        left = members.sum(axis=1, keepdims=True)
-        members = np.where(left > TINY, members / np.maximum(left, TINY), 1.0)
-        members[:, merged] = 0.0
-        members /= members.sum(axis=1, keepdims=True)
-        members[half, merged] = members[half, split]
-        members[half, split] = 0.0
-        model, sample = self.model, self.sample
-        packed = model.fit_clusters(self.rows, sample.picked, members, sample.kept)
-        labels = members.argmax(axis=1)
-        inside = sample.inside
-        pairs = model.transitions.start(labels[inside - 1], labels[inside], None)
-        return Parameters(model.initial.start(), pairs, packed)
+
+def _moved(model, sample, posteriors, split, merged, half):
+    """Return parameters where a state is given up, and gets half of another."""
+    members = posteriors.copy()
+    members[:, merged] = 0.0
+    left = members.sum(axis=1, keepdims=True)
+    members = np.where(left > TINY, members / np.maximum(left, TINY), 1.0)
+    members[:, merged] = 0.0
+    members /= members.sum(axis=1, keepdims=True)
+    members[half, merged] = members[half, split]
+    members[half, split] = 0.0
+    return sample.parameters(model, members, members.argmax(axis=1))
 
 
 def _losses(posteriors, weights):

@@ -85,6 +85,8 @@ def cases():
         yield pytest.param(model, kind, id=name, marks=pytest.mark.thorough)
     # All starts together look at more rows than a chunk has.
     yield pytest.param(VRGaussianMixture(3, **SEED), "wide", id="mixture, wide")
+    # Five states or more change their places, of which a fit looks at rows again.
+    yield pytest.param(VRHMM(5, **SEED), "wide sequences", id="hmm, wide")
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +118,7 @@ def given():
         yield {
             "points": ((X,), {}),
             "wide": ((wide,), {}),
+            "wide sequences": ((wide,), {"lengths": [n] * N_CHUNKS}),
             "classes": ((X, labels), {}),
             "numbers": ((X, X @ np.arange(N_FEATURES)), {}),
             "counts": ((X, labels), {}),

@@ -17,11 +17,13 @@ from skvrem.hmm import (
     Homogeneous,
     LogNormal,
     MixtureGaussian,
+    NegativeBinomial,
     Product,
     Regression,
     StudentT,
     Weibull,
     _blocks,
+    _start,
 )
 from tests.watching import Killing, two_workers
 
@@ -87,6 +89,37 @@ def both(X, parameters, given, remote=None, chunks=CHUNKS):
     there = VRHMM(3, **parameters).fit(lazily(X, chunks), **remote)
     assert there.solver_ == here.solver_ and there.n_iter_ == here.n_iter_
     return here, there
+
+
+@pytest.mark.parametrize(
+    "case", ["gaussian", "codes", "counts", "labels", "moves", "left-right", "segments"]
+)
+def test_starts_look_at_the_same_rows(X, states, case, monkeypatch):
+    """Of which there are few here: wherever they lie, and whatever goes beside them."""
+    monkeypatch.setattr(_start, "MOST_ROWS", 400)
+    monkeypatch.setattr(_start, "RUN_ROWS", 20)
+    size = np.repeat(1.0 + 3.0 * states[:, None], 2, axis=1)
+    counts = np.random.default_rng(4).negative_binomial(size, 0.4).astype(float)
+    given, n, how = {"lengths": LENGTHS}, 3, {"n_init": 3}
+    if case == "codes":
+        X, how["emission"] = counts[:, :1], Categorical()
+    elif case == "counts":
+        X, how["emission"] = counts, NegativeBinomial()
+    elif case == "labels":
+        given["state_labels"] = np.where(np.arange(N) % 5, -1, states)
+    elif case == "moves":
+        n, how = 6, {"n_init": "auto", "max_iter": 30}
+    elif case == "left-right":
+        how["transitions"] = Homogeneous("left-right")
+    elif case == "segments":
+        ends = np.arange(N) % 15 == 14
+        X, n = np.column_stack([X, ends]), 6
+        how["transitions"] = Hierarchical(2, 3, 3)
+    here, there = (
+        VRHMM(n, **(PLAIN | how)).fit(rows, **given) for rows in (X, lazily(X))
+    )
+    assert_same(here, there, 1e-7)
+    np.testing.assert_allclose(here.init_scores_, there.init_scores_, rtol=1e-8)
 
 
 @pytest.mark.parametrize("way", ["lengths", "groups", "dask groups", "other blocks"])

@@ -16,7 +16,7 @@ from skvrem.hmm import (
     _plan,
 )
 from skvrem.hmm._input import open_rows
-from skvrem.hmm._start import starting_parameters
+from skvrem.hmm._start import starting_parameters, take_sample
 from skvrem.hmm.em_vrso._model import BlockSweeps
 from skvrem.hmm.forward_backward._source import RowBlockSource
 from tests.hmm.test_gradient import FAMILIES, make
@@ -330,7 +330,8 @@ def test_what_a_sample_is(series, long_enough):
     assert sample.total_weight == weight[at].sum()
     # Its means are about those of all rows.
     plain, data, model = planned(VRHMM(3), X)
-    point = model.start(starting_parameters(model, data, "kmeans", rng()))
+    sample = take_sample(model, data, rng())
+    point = model.start(starting_parameters(model, sample, "kmeans", 0, rng()))
     some, every = model.mean(point, plain), model.mean(point, data)
     assert abs(some.objective - every.objective) < 0.1 * abs(every.objective)
 

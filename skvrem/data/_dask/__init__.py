@@ -18,12 +18,21 @@ from skvrem.data._dask._containers import (
 )
 from skvrem.data._dask._partition import DaskPartition, RowState, sum_of_besides
 from skvrem.data._dask._source import DaskSource, open_blocks
-from skvrem.data._dask._tasks import add_up, apply, call, compute, keep, send
+from skvrem.data._dask._tasks import (
+    HeldAway,
+    add_up,
+    apply,
+    call,
+    compute,
+    keep,
+    send,
+)
 
 __all__ = [
     "Columns",
     "DaskPartition",
     "DaskSource",
+    "HeldAway",
     "RowState",
     "add_up",
     "answers",

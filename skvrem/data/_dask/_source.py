@@ -1,6 +1,5 @@
 """Sources: rows that lie in the blocks of dask, and what belongs to them."""
 
-import copy
 from functools import partial
 from itertools import pairwise
 from operator import getitem
@@ -22,7 +21,15 @@ from skvrem.data._dask._containers import (
     rowwise,
 )
 from skvrem.data._dask._partition import DaskPartition, RowState
-from skvrem.data._dask._tasks import apply, client, compute, delayed, keep, send
+from skvrem.data._dask._tasks import (
+    HeldAway,
+    apply,
+    client,
+    compute,
+    delayed,
+    keep,
+    send,
+)
 
 # Bytes of rows that are fetched at once, in at most so many messages.
 PIECE, PIECES = 1 << 19, 16
@@ -256,10 +263,7 @@ class DaskSource:
         """
         if client() is None:
             return function(self.fetch(units), rng)
-        asked = send(partial(_told, function, rng))
-        answer = compute(delayed(apply)(asked, *self._taken(units)))[0]
-        answer, rng.bit_generator.state = answer
-        return answer
+        return HeldAway(_brought, *self._taken(units)).ask(function, rng)
 
     def _taken(self, rows):
         """Return the tasks of taking rows of increasing numbers from their blocks."""
@@ -323,11 +327,8 @@ def _batch(rows, columns):
     return batch_of(rows, Columns(*columns), np.arange(n, dtype=np.int32), 0, n, 0)
 
 
-def _told(function, rng, *taken):
-    """Return what a function says of parts of rows, and the state of `rng` then."""
-    # The task may be done again, of the same numbers.
-    rng = copy.deepcopy(rng)
-    return function(_batch(*_together(taken)), rng), rng.bit_generator.state
+def _brought(*taken):
+    return _batch(*_together(taken))
 
 
 def _take(rows, block, *columns):

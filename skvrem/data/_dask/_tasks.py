@@ -1,8 +1,10 @@
 """Tasks of dask: made, sent, kept where they were made, joined in a tree."""
 
+import copy
 import pickle
 import sys
 from concurrent.futures import CancelledError
+from functools import partial
 from itertools import pairwise
 from uuid import uuid4
 
@@ -124,6 +126,38 @@ def kept_slices(array, edges):
 def apply(function, *arguments):
     """Return what a function, which a task may have made, says of its arguments."""
     return function(*arguments)
+
+
+class HeldAway:
+    """A thing that is asked where it is: at a worker, who makes it of tasks.
+
+    Parameters
+    ----------
+    make : callable
+    *tasks : Delayed
+        What it takes.
+    """
+
+    def __init__(self, make, *tasks):
+        self.tasks = [call(make, *tasks)]
+
+    def keep(self):
+        """Make it now, and keep it where it is made."""
+        self.tasks = keep(self.tasks)
+        return self
+
+    def ask(self, function, rng):
+        """Return what a function says of it, and of random numbers."""
+        asked = send(partial(_told, function, rng))
+        answer, state = compute(call(apply, asked, *self.tasks))[0]
+        rng.bit_generator.state = state
+        return answer
+
+
+def _told(function, rng, thing):
+    # The task may be done again, of the same numbers.
+    rng = copy.deepcopy(rng)
+    return function(thing, rng), rng.bit_generator.state
 
 
 def joined(layer, merge):

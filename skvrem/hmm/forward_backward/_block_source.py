@@ -10,7 +10,11 @@ import numpy as np
 
 from skvrem.data._cut import Cut
 from skvrem.hmm.forward_backward._model_passes import Impossible
-from skvrem.hmm.forward_backward._source import SequenceRows, SequenceSource
+from skvrem.hmm.forward_backward._source import (
+    SequenceRows,
+    SequenceSource,
+    some_sequences,
+)
 
 
 class Prepared(NamedTuple):
@@ -86,11 +90,20 @@ def _numbered(function, batch, *entry):
         raise Impossible(error.row + batch.rows.first_row) from None
 
 
-def _pick(prepared, rows, block, beside):
-    """Return some rows of a block, with labels and inputs."""
-    source = prepared.source(block, beside)
-    of = source.rows.X, source.rows.labels, source.inputs
-    return tuple(None if part is None else part[rows] for part in of)
+def _pick(prepared, runs, block, beside):
+    """Return rows of a block, with all that goes beside them but weights."""
+    X, lengths, _, labels, inputs = prepared.source(block, beside).picked(runs)
+    return X, lengths, labels, inputs
+
+
+def _brought(make, prepared, *parts):
+    """Return what is made of stretches of several blocks."""
+    X, lengths, labels, inputs = (
+        None if own[0] is None else np.concatenate(own)
+        for own in zip(*parts, strict=True)
+    )
+    how = prepared.emission, prepared.missing
+    return make(some_sequences(X, lengths, None, labels, inputs, *how))
 
 
 class BlockSource:
@@ -127,17 +140,15 @@ class BlockSource:
         self.total_weight = float(lengths @ np.concatenate(weight))
         self.edges = np.cumsum([0, *(int(look.lengths.sum()) for look in looks)])
         bounds = np.concatenate([[0], np.cumsum(lengths)])
-        self.picked = picked = Picked(self)
-        has_inputs = looks[0].inputs is not None
-        self.inputs = picked.of(2) if has_inputs else None
+        self.inputs = looks[0].inputs  # some of them
         first, second, _ = self.features
         self.rows = BlockRows(
-            picked.of(0, head),
+            head,
             bounds,
             partial(self.emission.columns, missing=prepared.missing),
             first,
             second,
-            picked.of(1) if prepared.labelled else None,
+            np.empty(0, np.int64) if prepared.labelled else None,
             self.emission.n_states_ if prepared.labelled else 0,
             collect=self.emission.collect,
         )
@@ -156,13 +167,28 @@ class BlockSource:
         own = zip(cuts, self.sizes, self._weights, strict=True)
         return [weight for cut, n, each in own for weight in cut.weights(n, each)]
 
+    def hold(self, runs, make):
+        """Return what a worker makes of some stretches, to be asked there."""
+        from skvrem.data import _dask
+
+        runs = np.asarray(runs)
+        cuts = np.searchsorted(runs[:, 0], self.edges)
+        tasks = [
+            _dask.call(_pick, self.prepared, runs[a:b] - edge, *own)
+            for a, b, edge, *own in zip(
+                cuts[:-1], cuts[1:], self.edges, self.parts, self.beside, strict=False
+            )
+            if a < b
+        ]
+        held = _dask.HeldAway(partial(_brought, make), self.prepared, *tasks)
+        return held.keep()
+
     def chunks(self):
         """All sequences, a block at a time."""
         return BlockPartition(self, [1] * len(self.parts), None)
 
     def blocks(self, n_blocks, rng):
         """Cut every block into minibatches of sequences, about `n_blocks` in all."""
-        self.picked.forget()
         shares = np.diff(self.edges) / self.edges[-1]
         counts = [
             int(np.clip(round(n_blocks * share), 1, n))
@@ -221,61 +247,6 @@ class BlockPartition:
         return self.partition.renew(partial(_numbered, function), visit, entry)
 
 
-class Picked:
-    """Rows that are fetched by their numbers, the last of which are remembered."""
-
-    def __init__(self, source):
-        self.source = source
-        self.forget()
-
-    def forget(self):
-        """Drop what is remembered."""
-        self.numbers = self.found = None
-
-    def of(self, part, head=None):
-        """Return rows, labels or inputs as what looks like an array."""
-        return Column(self, part, head)
-
-    def fetch(self, rows, part):
-        """Return rows, labels or inputs of any numbers, of a stretch a view."""
-        rows = np.asarray(rows)
-        if self.numbers is None or not np.isin(rows, self.numbers).all():
-            self._remember(np.unique(rows))
-        at = np.searchsorted(self.numbers, rows)
-        if (np.diff(at) == 1).all():
-            at = slice(at[0], at[-1] + 1)
-        return self.found[part][at]
-
-    def _remember(self, numbers):
-        """Fetch rows of ascending numbers, with labels and inputs."""
-        from skvrem.data import _dask
-
-        source, edges = self.source, self.source.edges
-        cuts = np.searchsorted(numbers, edges)
-        tasks = [
-            _dask.call(_pick, source.prepared, numbers[a:b] - edges[i], *own)
-            for i, (a, b, *own) in enumerate(
-                zip(cuts[:-1], cuts[1:], source.parts, source.beside, strict=True)
-            )
-            if a < b
-        ]
-        parts = zip(*_dask.compute(*tasks), strict=True)
-        self.found = [None if own[0] is None else np.concatenate(own) for own in parts]
-        self.numbers = numbers
-
-
-class Column:
-    """Rows, labels or inputs of all blocks, of which some can be fetched."""
-
-    def __init__(self, picked, part, head):
-        self.picked, self.part, self.head = picked, part, head
-
-    def __getitem__(self, rows):
-        if isinstance(rows, slice):
-            return self.head[rows]
-        return self.picked.fetch(rows, self.part)
-
-
 class BlockTotal(NamedTuple):
     """An array that is added up over blocks."""
 
@@ -283,14 +254,14 @@ class BlockTotal(NamedTuple):
 
 
 class BlockRows(SequenceRows):
-    """The rows of all blocks, of which some can be fetched."""
+    """What is known of the rows of all blocks, and the first of them."""
 
     def mean_features(self):
         """Return the means of the features over all rows, made once."""
-        if self._mean is None:
+        if self.means is None:
             total = self.partition.sum(_sum_features).values
-            self._mean = total / self.bounds[-1]
-        return self._mean
+            self.means = total / self.bounds[-1]
+        return self.means
 
     def mean_collected(self, n_states, parameters):
         """Return the means of what families collect, the same in every state."""

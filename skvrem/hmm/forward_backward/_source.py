@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from skvrem.data._batch import MemoryPartition, RowBatch
-from skvrem.data._source import ArraySource, is_memmap
+from skvrem.data._source import ArraySource, Held, is_memmap
 from skvrem.hmm.forward_backward._model_blocks import BlockChain, RowBlock
 from skvrem.hmm.forward_backward._model_layout import Layout
 from skvrem.hmm.forward_backward._model_passes import Passes
@@ -81,7 +81,11 @@ class SequenceRows:
         order = np.append(np.flatnonzero(single), np.flatnonzero(~ones & ~single))
         pairs = self.first[order], self.second[order], int(single.sum())
         self.plain_features = *pairs, order, np.flatnonzero(ones)
-        self._layouts, self._mean, self._some = {}, None, None
+        #: Of the features over all rows, once they are known.
+        self.means = None
+        #: What all rows collect on average beyond what these do, which are some.
+        self.beyond = 0.0
+        self._layouts, self._some = {}, None
 
     @property
     def shape(self):
@@ -131,17 +135,17 @@ class SequenceRows:
 
     def mean_features(self):
         """Return the means of the features over all rows, made once."""
-        if self._mean is None:
+        if self.means is None:
             size, n = max(1, BLOCK // len(self.first)), len(self.X)
             parts = (slice(a, a + size) for a in range(0, n, size))
             sums = (self.features(part).sum(axis=0) for part in parts)
-            self._mean = sum(sums) / n
-        return self._mean
+            self.means = sum(sums) / n
+        return self.means
 
     def mean_collected(self, n_states, parameters):
         """Return the means of what families collect, the same in every state."""
         every = np.broadcast_to(1.0 / len(self.X), (len(self.X), n_states))
-        return self.collect(slice(None), every, parameters)
+        return self.collect(slice(None), every, parameters) + self.beyond
 
     def forget(self):
         """Drop the layouts."""
@@ -229,20 +233,24 @@ class SequenceSource(ArraySource):
         """Return some sequences, by number."""
         return SequenceBatch(*super().batch(*where, **options))
 
-    def stretches(self, runs):
-        """Return some stretches of sequences, from row to row, as sequences."""
+    def picked(self, runs):
+        """Return rows of stretches, from row to row, and all that goes beside them."""
         rows, (start, stop) = self.rows, np.transpose(runs)
         picked = np.concatenate([np.arange(a, b) for a, b in runs])
-        bounds, weight, labels = np.append(0, np.cumsum(stop - start)), None, None
+        weight, beside = None, (rows.labels, self.inputs)
         if self.weight.size:
             within = np.searchsorted(rows.bounds, start, side="right") - 1
             weight = self.weight[within]
-        if rows.labels is not None:
-            labels = rows.labels[picked]
-        some = np.asarray(rows.X[picked]), bounds, weight, labels, None, None
-        found = SequenceSource(some, self.emission, missing=self.missing)
-        found.rows.sampled = True
-        return found
+        beside = (None if part is None else part[picked] for part in beside)
+        return np.asarray(rows.X[picked]), stop - start, weight, *beside
+
+    def stretches(self, runs):
+        """Return some stretches of sequences, from row to row, as sequences."""
+        return some_sequences(*self.picked(runs), self.emission, self.missing)
+
+    def hold(self, runs, make):
+        """Return what is made of some stretches, to be asked where it is."""
+        return Held(make(self.stretches(runs)))
 
     def whole(self):
         """All sequences as one batch, which is cut for threads inside."""
@@ -256,6 +264,14 @@ class SequenceSource(ArraySource):
         """Return a fixed random partition of the sequences."""
         self.rows.forget()
         return super().blocks(n_blocks, rng)
+
+
+def some_sequences(X, lengths, weight, labels, inputs, emission, missing):
+    """Return a source of some rows of long data, which inputs are only kept beside."""
+    some = X, np.append(0, np.cumsum(lengths)), weight, labels, None, None
+    source = SequenceSource(some, emission, missing=missing)
+    source.rows.sampled, source.inputs = True, inputs
+    return source
 
 
 class RowBlockSource:
