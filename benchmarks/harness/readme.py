@@ -39,12 +39,12 @@ HIGHLIGHTS = [
     (
         "lda/held-out/ap/seconds",
         "scikit-learn",
-        "`LatentDirichletAllocation`, to its best held-out value",
+        "`LatentDirichletAllocation`, to its best held-out value (AP news)",
     ),
     (
         "logistic/time/multinomial",
         "best of scikit-learn",
-        "`LogisticRegression`, ten classes, a gap of 1e-6",
+        "`LogisticRegression`, ten classes, to 1e-6 of the least loss",
     ),
     (
         "logistic/time/news-binary",
