@@ -2,6 +2,7 @@
 
 from skvrem.data._batch import draw
 from skvrem.data._first_rows import begin_stream, forget_stream
+from skvrem.data._kept import KeptRows, container, joined, weights_of
 from skvrem.data._lazy import (
     averaged,
     beside_rows,
@@ -17,14 +18,17 @@ from skvrem.data._source import as_source
 from skvrem.utils._remote import is_dask, of_dask
 
 __all__ = [
+    "KeptRows",
     "as_source",
     "averaged",
     "begin_stream",
     "beside_rows",
     "column_moments",
+    "container",
     "draw",
     "forget_stream",
     "is_dask",
+    "joined",
     "lazily",
     "lives_beside",
     "of_dask",
@@ -32,4 +36,5 @@ __all__ = [
     "streamed",
     "sum_beside",
     "total_over_blocks",
+    "weights_of",
 ]

@@ -52,7 +52,7 @@ def test_what_is_kept_of_a_stream():
     model = BayesianLogisticRegression()
     for part in np.array_split(np.arange(3000), 6):
         model.partial_fit(rows[part], labels[part], classes=[0, 1])
-    memory = model._memory
+    memory = model._memory.kept
     assert memory.n_seen == model.n_samples_seen_ == 3000
     assert len(memory.rows) == len(memory.keys) == len(memory.targets) == 1000
     # Each row with the same probability, with its own target.
@@ -67,7 +67,7 @@ def test_what_is_kept_of_a_stream():
     # A pickled fit has no rows, and its posterior is what a stream goes on from.
     fitted = pickle.loads(pickle.dumps(BayesianLogisticRegression().fit(rows, labels)))
     fitted.partial_fit(rows[:500], labels[:500])
-    assert fitted._memory.n_seen == 500 and fitted.n_samples_seen_ == 3500
+    assert fitted._memory.kept.n_seen == 500 and fitted.n_samples_seen_ == 3500
     assert not hasattr(model.fit(rows, labels), "_memory")
 
 
@@ -77,14 +77,15 @@ def test_a_sample_taken_out_and_put_back_changes_nothing():
     rows, labels = rng.normal(size=(800, 3)), rng.integers(2, size=800)
     for posterior in ("fullrank", "meanfield"):
         model = BayesianLogisticRegression(posterior=posterior).fit(rows, labels)
-        kept = _memory.Memory.of(*model._rows)
+        memory = _memory.Memory.of(*model._rows)
+        kept = memory.kept
         some = np.arange(100)  # few, so that some of the posterior is left
         kept = kept._replace(
             rows=kept.rows[some], targets=kept.targets[some], weight=np.ones(100)
         )
         kept = kept._replace(keys=kept.keys[some], n_seen=100)
         q, about = model.posterior_, (model._family(100, model), True)
-        left = kept._without(q, *about)
+        left = memory._replace(kept=kept)._without(q, *about)
         source = as_source(kept.rows, None)
         slope, curvature = _memory._sums(q, *about, source, kept.targets)
         if posterior == "meanfield":
@@ -143,7 +144,7 @@ def test_counts_with_offsets_and_without():
     stream.partial_fit(rows, counts, offset=offset).partial_fit(rows, rest)
     np.testing.assert_allclose(stream.coef_, whole.coef_, atol=1e-3)
     stream.partial_fit(rows, counts, offset=offset)
-    assert stream._memory.targets.shape == (600, 2)
+    assert stream._memory.kept.targets.shape == (600, 2)
 
 
 @pytest.mark.parametrize("size", [1, 10])
@@ -158,3 +159,29 @@ def test_counts_of_a_stream_may_begin_with_fewer_rows_than_features(size):
     whole = BayesianGLMRegressor("poisson", prior_scale=3.0).fit(rows, counts)
     far = abs(stream.coef_ - whole.coef_) / whole.coef_std_
     assert far.max() < 0.2
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BayesianLogisticRegression(),
+        BayesianGLMRegressor("poisson", prior_scale=1.0, intercept_prior_scale=1.0),
+        BayesianGLMRegressor(),
+    ],
+)
+def test_arrays_of_a_batch_may_be_used_again(model):
+    """What has been seen of them is kept, not the arrays."""
+    rng = np.random.default_rng(0)
+    rows, targets = rng.normal(size=(60, 3)), np.arange(60.0) % 2
+    weight = rng.uniform(0.5, 1.5, 60)
+    streams, known = [clone(model), clone(model)], {}
+    if isinstance(model, BayesianLogisticRegression):
+        known = {"classes": [0.0, 1.0]}
+    used = [part[:4].copy() for part in (rows, targets, weight)]
+    for start in range(0, 60, 4):
+        batch = [part[start : start + 4].copy() for part in (rows, targets, weight)]
+        for own, new in zip(used, batch, strict=True):
+            own[:] = new
+        for stream, (X, y, w) in zip(streams, (batch, used), strict=True):
+            stream.partial_fit(X, y, sample_weight=w, **known)
+    np.testing.assert_array_equal(streams[0].coef_, streams[1].coef_)

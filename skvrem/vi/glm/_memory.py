@@ -15,12 +15,12 @@ the sample. While all rows are kept the posterior is that of a fit to all.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from skvrem.data import as_source
+from skvrem.data import KeptRows, as_source, container, joined, weights_of
 from skvrem.vi.gaussian._model import GaussianModel, as_vector, structure_of
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
@@ -54,14 +54,14 @@ class Gram(NamedTuple):
     @classmethod
     def of(cls, data, targets, prior, before=None):
         """Return the sums of some rows, and of those before."""
-        rows, weight = _container(data.rows), _weight(data)
+        rows, weight = container(data.rows), weights_of(data)
         prior = prior if before is None else before.prior
         for first in range(0, data.n_units, AT_ONCE):
             some = slice(first, first + AT_ONCE)
-            part = rows[some].toarray() if sp.issparse(rows) else rows[some]
-            parts = part, targets[some], weight[some]
+            part = rows[some].toarray() if sp.issparse(rows) else rows[some].copy()
+            parts = part, targets[some].copy(), weight[some].copy()
             if before is not None:
-                parts = map(_joined, before[:3], parts)
+                parts = map(joined, before[:3], parts)
             before = cls(*parts, prior)._reduced()
         return before
 
@@ -72,7 +72,7 @@ class Gram(NamedTuple):
 
     def joined(self, other):
         """Return the sums of these rows and others."""
-        parts = map(_joined, self[:3], other[:3])
+        parts = map(joined, self[:3], other[:3])
         return Gram(*parts, self.prior)._reduced()
 
     def _reduced(self):
@@ -92,10 +92,10 @@ class Gram(NamedTuple):
 
     def prior_and_rows(self, data, targets):
         """Return the stream's prior, a source of all rows or what they are, targets."""
-        rows = _joined(self.rows, _container(data.rows))
-        weight = _joined(self.weight, _weight(data))
+        rows = joined(self.rows, container(data.rows))
+        weight = joined(self.weight, weights_of(data))
         source = as_source(rows, weight)
-        return self.prior, source, _joined(self.targets, targets)
+        return self.prior, source, joined(self.targets, targets)
 
 
 def _gram_of_block(batch):
@@ -103,61 +103,29 @@ def _gram_of_block(batch):
 
 
 class Memory(NamedTuple):
-    """Rows of a stream, each with the same probability among those kept.
+    """Rows of a stream, and what it knew before any of them.
 
     Attributes
     ----------
-    rows : ndarray or CSR of shape (n_kept, n_features)
-    targets : ndarray of shape (n_kept, ...)
-    weight : ndarray of shape (n_kept,)
-        The users' own.
-    keys : ndarray of shape (n_kept,)
-        Random numbers: rows are kept whose keys are least.
-    n_seen : int
+    kept : KeptRows
     prior : MeanField
         Of the stream, before any rows.
     """
 
-    rows: Any
-    targets: np.ndarray
-    weight: np.ndarray
-    keys: np.ndarray
-    n_seen: int
+    kept: KeptRows
     prior: MeanField
 
     @classmethod
     def of(cls, data, targets, prior, before=None):
         """Return the memory of some rows, and of those before."""
-        n, n_seen = data.n_units, 0 if before is None else before.n_seen
-        weight = _weight(data)
-        # Of the number of rows before, so that a stream does not depend on a seed.
-        keys = np.random.default_rng(n_seen).random(n)
-        rows = _container(data.rows)
-        if n_seen:
-            rows, targets, weight, keys = (
-                _joined(*parts)
-                for parts in zip(before[:4], (rows, targets, weight, keys), strict=True)
-            )
-        kept = np.sort(np.argpartition(keys, KEPT)[:KEPT]) if len(keys) > KEPT else ...
-        parts = (part[kept] for part in (targets, weight, keys))
-        rows = rows[kept] if kept is not ... else rows
+        kept = KeptRows() if before is None else before.kept
         prior = prior if before is None else before.prior
-        return cls(rows, *parts, n_seen + n, prior)
+        return cls(kept.after(data, targets, KEPT), prior)
 
     @classmethod
     def nothing(cls, prior):
         """Return the memory before any rows, but what a Gaussian knows."""
-        return cls(None, None, None, np.empty(0), 0, prior)
-
-    def beside(self, data, targets):
-        """Return a source of the rows kept and of new ones, and their targets."""
-        weight = _joined(self._weight, _weight(data))
-        rows = _joined(self.rows, _container(data.rows))
-        return as_source(rows, weight), _joined(self.targets, targets)
-
-    @property
-    def _weight(self):
-        return self.weight * (self.n_seen / len(self.keys))
+        return cls(KeptRows(), prior)
 
     def prior_and_rows(self, posterior, family, intercept, data, targets):
         """Return the prior of a batch, a source of what is to be seen, and targets.
@@ -165,10 +133,9 @@ class Memory(NamedTuple):
         The rows kept are seen again while they are all, and where the batch moves the
         posterior by more than its width: else nothing is wrong with its expansions.
         """
-        if not self.n_seen:
-            return self.prior, data, targets
-        if len(self.keys) == self.n_seen:
-            return self.prior, *self.beside(data, targets)
+        kept = self.kept
+        if not kept.n_seen or kept.are_all:
+            return self.prior, *kept.beside(data, targets)
         if isinstance(posterior, LowRank):
             return posterior, data, targets
         about = posterior, family, intercept
@@ -182,7 +149,7 @@ class Memory(NamedTuple):
             length = precision @ np.square(slope / (precision + curvature))
         if length < FAR * slope.size:
             return posterior, data, targets
-        return self._without(*about), *self.beside(data, targets)
+        return self._without(*about), *kept.beside(data, targets, kept.share)
 
     def _without(self, posterior, family, intercept):
         """Return the Gaussian that is left of a posterior without the rows kept.
@@ -190,9 +157,10 @@ class Memory(NamedTuple):
         Where the sample has more curvature than the posterior, as it errs, next to none
         is left, and what the rows kept lack of balance at the mean is made up for.
         """
-        data = as_source(self.rows, self._weight)
+        rows, targets, weight, *_ = self.kept
+        data = as_source(rows, weight * self.kept.share)
         about = posterior, family, intercept
-        slope, curvature = _sums(*about, data, self.targets)
+        slope, curvature = _sums(*about, data, targets)
         mean = posterior.mean
         if not isinstance(posterior, FullRank):
             precision = 1.0 / np.square(posterior.scale)
@@ -215,26 +183,3 @@ def _sums(posterior, family, intercept, data, targets):
     sums = data.chunks().sum(partial(model.statistics, point, beta=1.0))
     curvature = sums.curvature if model.full else as_vector(sums.curvature)
     return as_vector(sums.gradient), curvature
-
-
-def _weight(data):
-    return np.asarray(data.weight if data.weight.size else np.ones(data.n_units), float)
-
-
-def _container(rows):
-    """Return rows of a source as an array or a sparse one."""
-    if isinstance(rows, np.ndarray):
-        return rows
-    values, indices, starts, n_features = rows
-    return sp.csr_array((values, indices, starts), (len(starts) - 1, n_features))
-
-
-def _joined(before, now):
-    """Return one after the other; a batch may be sparse, or have an offset, alone."""
-    if sp.issparse(before) or sp.issparse(now):
-        return sp.vstack([before, now], format="csr")
-    if before.ndim < now.ndim:
-        before = np.column_stack([before, np.zeros_like(before)])
-    if now.ndim < before.ndim:
-        now = np.column_stack([now, np.zeros_like(now)])
-    return np.concatenate([before, now])
