@@ -337,16 +337,16 @@ class Moves:
         self.left, self.best = TIMES, -np.inf
 
     def __call__(self, end):
-        """Return a point to begin from once more, and the passes that it cost.
+        """Return a point to begin from once more, or None, and the passes it cost.
 
-        None where no move is worth it.
+        None is where no move is worth it.
 
         Parameters
         ----------
         end : skvrem.solvers.Result
         """
         if not self.left or end.objective <= self.best:
-            return None
+            return None, 0.0
         self.left, self.best = self.left - 1, end.objective
         rng, passes = np.random.default_rng(0), 0.0
         # Half a nat for each parameter of a state is what it gains by fitting noise.
@@ -359,7 +359,7 @@ class Moves:
             passes += self.share * run.passes
             if run.anchor.objective > least:
                 return run.anchor.point, passes
-        return None
+        return None, passes
 
     def _run(self, point, n_epochs, rng):
         run = Run(self.model, Batch(), self.seen, point, tol=0.0, rng=rng)

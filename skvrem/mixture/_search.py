@@ -107,11 +107,11 @@ class Trail:
         self.number, self.rest = found.number, iter(found.rest)
 
     def again(self, end):
-        """Return where to begin once more and its passes, None if the end will do."""
+        """Return where to begin once more, None if the end will do, and its passes."""
         self.scores[self.number] = end.objective
         self.epochs[self.number] += end.n_iter
         if not self.degenerate(end.point):
-            return None
+            return None, 0.0
         sound = ((n, point) for n, point in self.rest if not self.degenerate(point))
         self.number, point = next(sound, (self.number, None))
-        return None if point is None else (self.begin(point.parameters), 0.0)
+        return None if point is None else self.begin(point.parameters), 0.0

@@ -86,16 +86,16 @@ class Result(NamedTuple):
         }
 
 
-def joined(results):
+def joined(results, moved=False):
     """Return runs that went on from each other as one result.
 
     The start of every run but the first is where the one before it ended, so its row
-    is left out.
+    is left out, unless the point was `moved` between them.
     """
     last = results[-1]
     history = list(results[0].history)
     for result in results[1:]:
-        history += result.history[1:]
+        history += result.history[0 if moved else 1 :]
     return last._replace(n_iter=sum(r.n_iter for r in results), history=history)
 
 

@@ -27,8 +27,8 @@ class Start(NamedTuple):
         as of a component of a single row, or how much of it: who has more loses.
     again : callable, default=None
         Called with the Result of where the start has led; returns a point to begin from
-        once more and the passes that it cost, or None. The best of these ends is that
-        of the start.
+        once more, or None, and the passes that it cost to find out. The best of these
+        ends is that of the start.
     """
 
     model: Any
@@ -204,15 +204,23 @@ class _Entrant:
         """Go on to the end, and from other points while there are epochs left."""
         best = end = self._to_the_end()
         left = self.most - end.n_iter
-        while self.again is not None and not end.stopped:
-            found = self.again(end)
-            if found is None or left <= 0:
-                break
-            self.run = self._go_on(end, *found)
+        while self.again is not None and left > 0 and not end.stopped:
+            point, passes = self.again(end)
+            if point is None:
+                return self._spent(best, end.history[-1].passes + passes)
+            led, self.run = end, self._go_on(end, point, passes)
             end = self.run.advance(left).result()
             left -= end.n_iter
+            if not self.loss(led)[0]:  # what is degenerate has no part in the rest
+                end = joined([led, end], moved=True)
             best = min(best, end, key=self.loss)
         return best
+
+    def _spent(self, result, passes):
+        """Return a result that more passes have gone into."""
+        last = result.history[-1]
+        last = last._replace(passes=passes, seconds=time.perf_counter() - self.began)
+        return result._replace(history=[*result.history[:-1], last])
 
     def _go_on(self, led, point, passes=0.0):
         """Return a run by the solver of the plan, at the cost of what has led there."""

@@ -74,11 +74,18 @@ def test_default_fits_find_what_the_truth_leads_to(seed):
     emission = Gaussian("diag", mean_init=means)
     how = {"emission": emission, "transitions": Homogeneous(init=transmat)}
     truth = VRHMM(12, n_init=1, **how).fit(X)
+    n_moves = 0
     for random_state in range(3):
         model = VRHMM(12, random_state=random_state).fit(X)
         assert model.objective_ > truth.objective_ - 1e-3
         assert model.objective_ == pytest.approx(model.score(X), rel=1e-9)
         assert model.init_scores_.shape == (12,)
+        # One history of all, with a row for each point that was moved to.
+        climb = model.history_["objective"]
+        assert np.diff(climb).min() > 0.0
+        assert model.n_iter_ == model.init_epochs_.max()
+        n_moves += len(climb) - model.n_iter_ - 1
+    assert n_moves > 0
 
 
 def test_moves_lead_out_of_a_poor_optimum(monkeypatch):
