@@ -6,14 +6,16 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_digits, make_classification
+from sklearn.datasets import load_digits, make_classification, make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 from skvrem import GaussianDropoutClassifier
 from skvrem.data import as_source
 from skvrem.solvers._protocols import Anchor
 from skvrem.vi import MinibatchSteps
+from skvrem.vi.dropout import _estimator
 from skvrem.vi.dropout._model import (
     DropoutModel,
     DropoutSteps,
@@ -298,7 +300,7 @@ def test_a_stream_learns():
         other.partial_fit(X[:50], y[:50])
     np.testing.assert_array_equal(model.coefs_[0], middle.coefs_[0])
     model.set_params(solver="batch").fit(X, y).partial_fit(X, y)
-    assert model.solver_ == "stochastic" and model.n_iter_ > 1
+    assert model.n_samples_seen_ == 1200 and model.n_iter_ > 1
 
 
 def test_warm_start_goes_on():
@@ -427,3 +429,42 @@ def test_the_loss_of_many_classes_is_that_of_what_is_returned(params):
             np.repeat(X[:100], 2, axis=0), np.repeat(y[:100], 2)
         )
     assert twice.loss_ == pytest.approx(weighted.loss_, abs=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.MaxIterWarning")
+@pytest.mark.parametrize("hidden", [(), (50,)])
+@pytest.mark.parametrize("size", [50, 400])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_one_pass_of_a_stream_comes_near_a_fit(hidden, size, ordered, monkeypatch):
+    """By full passes, and by minibatches of rows that are new and of those kept."""
+    monkeypatch.setattr(_estimator, "KEPT", 1700)
+    X, y = make_moons(4000, noise=0.25, random_state=0)
+    X, X_new, y, y_new = X[:2000], X[2000:], y[:2000], y[2000:]
+    if ordered:
+        order = np.argsort(y, kind="stable")
+        X, y = X[order], y[order]
+    whole = GaussianDropoutClassifier(hidden, random_state=0).fit(X, y)
+    stream = clone(whole)
+    for start in range(0, 2000, size):
+        some = slice(start, start + size)
+        stream.partial_fit(X[some], y[some], classes=[0, 1])
+    assert stream.n_samples_seen_ == 2000 and len(stream._kept.rows) == 1700
+    losses = [log_loss(y_new, one.predict_proba(X_new)) for one in (whole, stream)]
+    assert losses[1] < losses[0] + 0.02
+
+
+def test_a_stream_pays_the_penalty_once():
+    X, y = rows(300, 2)
+    whole = GaussianDropoutClassifier((), tol=1e-9).fit(X, y)
+    stream = clone(whole)
+    used = X[:30].copy()
+    for start in range(0, 300, 30):
+        used[:] = X[start : start + 30]  # one array, filled with batch after batch
+        stream.partial_fit(used, y[start : start + 30], classes=[0, 1])
+    np.testing.assert_allclose(stream.coefs_[0], whole.coefs_[0], atol=1e-3)
+    # Goes on from a fit by its rows; from one that was pickled by its weights.
+    fitted = clone(whole).fit(X[:270], y[:270])
+    for begun, near in ((pickle.loads(pickle.dumps(fitted)), 0.1), (fitted, 1e-3)):
+        begun.partial_fit(X[270:], y[270:])
+        assert begun.n_samples_seen_ == 300
+        np.testing.assert_allclose(begun.coefs_[0], whole.coefs_[0], atol=near)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from functools import partial
+from math import ceil
 from numbers import Integral
 from typing import Literal, Self
 
@@ -13,8 +14,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skvrem import solvers
+from skvrem import schedules, solvers
 from skvrem.data import (
+    KeptRows,
     as_source,
     averaged,
     lazily,
@@ -23,6 +25,7 @@ from skvrem.data import (
     streamed,
 )
 from skvrem.solvers._protocols import Anchor
+from skvrem.utils._algebra import rescale
 from skvrem.utils._base import VersionedPickle, summary_table
 from skvrem.utils._classes import (
     PredictsByProba,
@@ -31,7 +34,7 @@ from skvrem.utils._classes import (
     stream_classes,
 )
 from skvrem.utils._columns import Given
-from skvrem.utils._parallel import one_blas_thread
+from skvrem.utils._parallel import one_blas_thread, threads
 from skvrem.utils._reports import (
     CallbackSupportMixin,
     Progress,
@@ -49,7 +52,7 @@ from skvrem.utils._validation import (
     numbered,
 )
 from skvrem.vi.dropout._model import DropoutModel, DropoutSteps, Network, Weights
-from skvrem.vi.dropout._plan import EarlyStopping, hidden_sizes, plan_dropout
+from skvrem.vi.dropout._plan import FULL_ROWS, EarlyStopping, hidden_sizes, plan_dropout
 from skvrem.vi.gaussian._answers import check_method, in_chunks
 from skvrem.vi.gaussian._fit import fit_bound
 from skvrem.vi.gaussian._guards import (
@@ -76,6 +79,14 @@ from skvrem.vi.gaussian._model_families import (
 
 # Units of a layer that no memory has room for the weights of.
 MOST_UNITS = 1 << 32
+# Rows of a stream that are kept, how often steps visit as many of them as are new, and
+# the least passes over few rows.
+KEPT, VISITS, STREAM_PASSES = 5000, 50, 10
+# A network begins anew where rows are so many times as many, as one that goes on from
+# what few rows have taught it is worse on unseen rows (Ash and Adams 2020).
+GROWTH = 2.0
+# Linear classifiers do more often, by full passes, which cost them little.
+LINEAR_GROWTH = 1.1
 # Rows a task of a prediction, and draws of the noise for method="mc".
 PREDICT_ROWS, DRAWS = 2048, 200
 
@@ -124,7 +135,8 @@ class GaussianDropoutClassifier(
         is "lbfgs" and "adam". It has no use for ``control_scale`` and ``n_draws``.
     step_size : float or "auto", default="auto"
         Of minibatches. It is halved wherever an epoch lowers the objective; "auto" is
-        0.001 for "adam" (0.01 without hidden layers) and 0.1 for "sgd".
+        0.001 for "adam" (0.01 without hidden layers, 0.003 in a stream of networks) and
+        0.1 for "sgd".
     batch_size : int or "auto", default="auto"
         Rows a minibatch; "auto" is 200, or all if there are fewer.
     max_iter : int, default=200
@@ -174,6 +186,8 @@ class GaussianDropoutClassifier(
     n_iter_ : int
     solver_, expectation_, optimizer_, step_size_, batch_size_ : str, float, int
         What was used.
+    n_samples_seen_ : int
+        Rows of the fit, or of the stream so far.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where X has string column names.
@@ -344,17 +358,16 @@ class GaussianDropoutClassifier(
             rows, numbers = rows[train], numbers[train]
             weight, n_rows = None if weight is None else weight[train], len(rows)
         plan = plan_dropout(self, n_rows, len(self.classes_), remote=remote)
-        if remote:
-            model = self._model_of(data, None)
-        else:
-            model = self._model(rows, numbers, weight)
+        if not remote:
+            data = as_source(rows, weight)
+        model = self._model(data, None if remote else numbers)
         point = Point(Weights(self._first(model, before, rng)))
         fitted = model if plan.name == "batch" else self._steps(model, plan)
 
         def describe(parameters, objective):
             found = self._attributes(model.network, parameters, dtype)
             objectives = {"loss_": -objective, "objective_": objective}
-            return found | objectives | plan.attributes()
+            return found | objectives | plan.attributes() | {"n_samples_seen_": n_rows}
 
         with Progress(self, X, y, 1) as progress:
             report = progress.start(
@@ -367,8 +380,10 @@ class GaussianDropoutClassifier(
             )
         if not watch.ended:
             warn_not_converged(self, result)
-        for name in ("_moments", "validation_scores_"):
+        for name in ("_moments", "_kept", "_begun", "_rows", "validation_scores_"):
             vars(self).pop(name, None)
+        if not remote:
+            self._rows = rows, numbers, weight
         parameters, objective = result.point.parameters, result.objective
         if held_out is not None:
             self.validation_scores_ = np.array(watch.scores)
@@ -378,6 +393,11 @@ class GaussianDropoutClassifier(
             describe(parameters, objective),
             **result.attributes(),
         )
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        state.pop("_rows", None)  # which stay where they are
+        return state
 
     def _check_held_out(self, numbers):
         """Check that each class has rows to fit and rows to hold out."""
@@ -397,25 +417,25 @@ class GaussianDropoutClassifier(
                 "on either side: choose another, or early_stopping=False."
             )
 
-    def _model(self, rows, numbers, weight):
-        """Return the model of rows."""
-        k = len(self.classes_)
-        targets = numbers.astype(np.float64) if k == 2 else numbers
-        return self._model_of(as_source(rows, weight), targets)
+    def _model(self, data, numbers, times=1.0):
+        """Return the model of a source, and the numbers of classes if these are here.
 
-    def _model_of(self, data, targets):
-        """Return the model of a source."""
+        times: so many times the rows are those of the stream.
+        """
         k = len(self.classes_)
+        if numbers is not None and k == 2:
+            numbers = numbers.astype(np.float64)
         family = Logistic() if k == 2 else ScatteredSoftmax(k, data.n_units)
         sizes = (data.n_features, *hidden_sizes(self), family.n_predictors)
         network = Network(sizes, self.activation, self.dropout_scale)
-        return DropoutModel(family, targets, network, self.alpha, data)
+        return DropoutModel(family, numbers, network, self.alpha, data, times)
 
-    def _steps(self, model, plan):
+    def _steps(self, model, plan, n_visits=None):
         """Return what minibatch steps move."""
         drawn = plan.expectation == "mc"
         control = steps_of(self).control_variate if drawn else "quadrature"
-        return DropoutSteps(model, plan.name, control, plan.optimizer, plan.batch_size)
+        how = plan.name, control, plan.optimizer, plan.batch_size
+        return DropoutSteps(model, *how, n_visits)
 
     def _first(self, model, classes, rng):
         """Return the weights to start from: random, or the last ones."""
@@ -423,6 +443,9 @@ class GaussianDropoutClassifier(
             same = np.array_equal(classes, self.classes_)
             if same and [W.shape for W in self.coefs_] == model.network.shapes:
                 return self._weights(model.network)
+        return self._random(model, rng)
+
+    def _random(self, model, rng):
         if not hidden_sizes(self):
             return np.zeros(model.network.n_weights)
         return model.start(rng)
@@ -447,10 +470,17 @@ class GaussianDropoutClassifier(
         classes: Given = None,
         sample_weight: Given = None,
     ) -> Self:
-        """Make an epoch of minibatch steps over one batch of a stream.
+        """Update the weights with one batch of a stream.
 
-        Goes on from a `fit` or the batch before, with the optimizer's moments. The
-        steps are those of "stochastic" and "adam" where the fit makes full passes. The
+        Of the rows seen 5,000 are kept, all with the same probability. Up to 1,000 rows
+        the weights are those of a fit to all that goes on from the last ones. Of more,
+        steps of minibatches visit new rows and those kept, fifty times as many as are
+        new, with the optimizer's moments: those of "stochastic" and "adam" where the
+        fit makes full passes. As long as all rows are kept, it begins anew with a class
+        that is new, and where rows have become twice as many; without hidden layers, by
+        full passes, where they are a tenth more.
+
+        Goes on from a `fit`, whose rows are seen again unless it has been pickled. The
         posterior of earlier batches is not the prior of later ones, as its standard
         deviations are `dropout_scale` times the weights however many rows there were:
         it would hold weights back that few rows have moved, and let go of those that
@@ -486,29 +516,78 @@ class GaussianDropoutClassifier(
             check_unchanged(self, "activation", "hidden_layer_sizes")
         known = stream_classes(self, classes)
         rows, numbers, weight = self._open(X, y, sample_weight, first, known)
-        plan = plan_dropout(self, len(rows), len(known), stream=True)
-        model = self._model(rows, numbers, weight)
-        steps, solver = self._steps(model, plan), plan.solver
-        rng = as_generator(self.random_state)
-        vector = model.start(rng) if first else self._weights(model.network)
-        point = Point(Weights(vector), moments=vars(self).get("_moments"))
-        solver.start(steps, model.data, rng)
-        begin = Anchor(None, np.nan, 0.0, point)  # of which nothing need be known
-        point = solver.sweep(begin, plan.step_size, rng).point
-        _, mean, _ = steps.full_pass(point, model.data)
-        objective = model.objective(point, mean)
+        batch, before = as_source(rows, weight), self._kept_before()
+        data, targets = before.beside(batch, numbers)
+        earlier = 0 if first else self.n_samples_seen_
+        seen, here = earlier + len(rows), before.n_seen + len(rows)
+        begun, n_new, hidden = (
+            vars(self).get("_begun", earlier),
+            len(rows),
+            hidden_sizes(self),
+        )
+        new_class = not np.isin(numbers, before.targets).all()
+        grown = seen >= (GROWTH if hidden else LINEAR_GROWTH) * begun
+        # Of a pickled fit not all are here.
+        complete = here == seen == data.n_units
+        anew = first or (complete and (new_class or grown))
+        whole = complete and (seen <= FULL_ROWS or (anew and not hidden))
+        plan = plan_dropout(self, data.n_units, len(known), stream=not whole)
+        model = self._model(data, targets, seen / data.n_units)
+        # Of the number of rows, too, or all batches would draw the same.
+        random = check_random_state(self.random_state)
+        rng = np.random.default_rng([random.randint(2**31 - 1), seen])
+        if anew:
+            begun, n_new = seen, seen
+            point = Point(Weights(self._random(model, rng)))
+        else:
+            vector = self._weights(model.network)
+            point = Point(Weights(vector), moments=vars(self).get("_moments"))
+        with threads(self.n_jobs):
+            point = self._moved(model, plan, point, n_new, seen, here / seen, rng)
+            new = np.arange(data.n_units)[-len(rows) :]
+            sums = model.total(point.parameters.vector, new, "loss")
+            objective = model.objective(point, rescale(sums, 1.0 / batch.total_weight))
         dtype = rows.dtype if first else self.coefs_[0].dtype
-        for name in ("history_", "stop_reason_", "gap_left_", "validation_scores_"):
-            vars(self).pop(name, None)  # they are of a fit that is past
+        past = "history_", "stop_reason_", "gap_left_", "validation_scores_", "_rows"
+        for name in past:  # they are of a fit
+            vars(self).pop(name, None)
         vars(self).update(
             self._attributes(model.network, point.parameters, dtype),
             loss_=-objective,
             objective_=objective,
             converged_=False,
             n_iter_=getattr(self, "n_iter_", 0) + 1,
+            n_samples_seen_=seen,
+            _kept=before.after(batch, numbers, KEPT),
+            _begun=begun,
             _moments=point.moments,
             **plan.attributes(),
         )
+
+    def _moved(self, model, plan, point, n_new, n_seen, share, rng):
+        """Return the point that some rows and those kept lead to.
+
+        n_new, n_seen: numbers of rows. share: of all, that could be kept.
+        """
+        if plan.name == "batch":
+            most = max(STREAM_PASSES, self.max_iter * n_new // n_seen)
+            constant = schedules.Constant(1.0)
+            how = {"temperature": constant, "step_size": constant, "tol": self.tol}
+            how |= {"max_iter": min(most, self.max_iter), "rng": rng}
+            start = Point(point.parameters)
+            return solvers.run(model, plan.solver, model.data, start, **how).point
+        visits = ceil(n_new * max(1.0, VISITS * share))
+        steps = self._steps(model, plan, max(visits, plan.batch_size))
+        plan.solver.start(steps, model.data, rng)
+        begin = Anchor(None, np.nan, 0.0, point)  # of which nothing need be known
+        return plan.solver.sweep(begin, plan.step_size, rng).point
+
+    def _kept_before(self):
+        """Return what is kept of the rows before a batch."""
+        if "_kept" in vars(self) or "_rows" not in vars(self):
+            return vars(self).get("_kept", KeptRows())  # rows of a fit do not travel
+        rows, numbers, weight = self._rows
+        return KeptRows().after(as_source(rows, weight), numbers, KEPT)
 
     # Answers
 

@@ -231,9 +231,11 @@ class DropoutModel(PlainModel):
         Strength of the L2 penalty.
     data : source
         Dense rows. Minibatches want them in memory.
+    times : float, default=1.0
+        So many times the rows are those that share the penalty.
     """
 
-    def __init__(self, family, y, network, alpha, data):
+    def __init__(self, family, y, network, alpha, data, times=1.0):
         self.family = family
         self.network = network
         self.data = data
@@ -245,7 +247,7 @@ class DropoutModel(PlainModel):
         self.penalty = network.vector(
             [(np.full(s, alpha), np.zeros(s[1])) for s in network.shapes]
         )
-        self.penalty /= self.total_weight
+        self.penalty /= times * self.total_weight
 
     def _take(self, data, y):
         """Take rows, of a source in memory or a batch, for those of the model."""
@@ -446,13 +448,15 @@ class DropoutSteps(SteppedModel):
         "quadrature" has no noise.
     optimizer : {"adam", "sgd"}
     batch_size : int
+    n_visits : int, default=None
+        Rows visited in an epoch, each as often as the others; None is each once.
     """
 
-    def __init__(self, model, kind, control, optimizer, batch_size):
+    def __init__(self, model, kind, control, optimizer, batch_size, n_visits=None):
         self.model = model
         self.control = control
         self.adam = optimizer == "adam"
-        self.rows_a_visit = batch_size
+        self.rows_a_visit, self.n_visits = batch_size, n_visits
         #: Where rows are visited, they are evaluated here, and at the anchor.
         self.sweep_passes = 2.0 if kind == "svrg" else 1.0
         drawn = 0 if control == "quadrature" else model.network.sizes[-2]
@@ -485,8 +489,11 @@ class DropoutSteps(SteppedModel):
         return NetworkWork(anchor.point, n_moments)
 
     def visits(self, known, rng):
-        """Return all rows in random order."""
-        return rng.permutation(self.model.data.n_units)
+        """Return rows in random order, those visited twice in rounds."""
+        n = self.model.data.n_units
+        left = n if self.n_visits is None else self.n_visits
+        rounds = [rng.permutation(n)[: left - done] for done in range(0, left, n)]
+        return np.concatenate(rounds)
 
     def noise(self, work, rows, rng):
         """Return the noise of rows, None for quadrature."""

@@ -17,6 +17,8 @@ BATCH_ROWS = 200
 # Rows up to which full passes are no slower, and generalise better than what 200 epochs
 # of minibatches have come to: ``benchmarks/tables/unseen.py``.
 FULL_ROWS = 1000
+# Of Adam in streams, which make fewer steps than a fit.
+STREAM_STEP = 3e-3
 
 
 def hidden_sizes(estimator):
@@ -54,7 +56,7 @@ def plan_dropout(estimator, n_rows, n_classes, stream=False, remote=False):
     check_combination(solver, expectation, optimizer, control, ("taylor",))
     step_size, batch_size = estimator.step_size, estimator.batch_size
     if step_size == "auto":
-        adam = 1e-3 if hidden else 1e-2
+        adam = (STREAM_STEP if stream else 1e-3) if hidden else 1e-2
         step_size = {"lbfgs": 1.0, "adam": adam, "sgd": 0.1}[optimizer]
     if batch_size == "auto":
         batch_size = BATCH_ROWS
