@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
+from sklearn.metrics import log_loss
 
 from skvrem import BayesianGLMRegressor, BayesianLogisticRegression
 from skvrem.data import as_source
@@ -44,6 +45,28 @@ def test_streams_end_near_a_fit_in_whatever_order(posterior, kept, layout, monke
             limits = 4.0, 0.5
         assert far < limits[0] and spread < limits[1]
         assert abs(accuracy - whole.score(rows, labels)) < 0.01
+
+
+@pytest.mark.filterwarnings("ignore::skvrem.exceptions.StalledWarning")
+@pytest.mark.parametrize("begun", [0, 400])
+@pytest.mark.parametrize("posterior", ["fullrank", "meanfield"])
+def test_small_batches_add_up_to_a_move(posterior, begun, monkeypatch):
+    """Where none of them moves the posterior far, all of one class do."""
+    monkeypatch.setattr(_memory, "KEPT", 300)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2000, 5))
+    p = 1.0 / (1.0 + np.exp(-rows @ [2.0, -1.0, 0.5, 0.0, 0.0]))
+    labels = (rng.random(2000) < p).astype(int)
+    order = np.argsort(labels, kind="stable")
+    model = BayesianLogisticRegression(posterior=posterior)
+    whole, stream = clone(model).fit(rows, labels), clone(model)
+    order = np.concatenate([np.arange(begun), order[order >= begun]])
+    if begun:
+        stream.fit(rows[:begun], labels[:begun])
+    for part in np.array_split(order[begun:], (2000 - begun) // 5):
+        stream.partial_fit(rows[part], labels[part], classes=[0, 1])
+    losses = [log_loss(labels, one.predict_proba(rows)) for one in (whole, stream)]
+    assert losses[1] < losses[0] + 0.03
 
 
 def test_what_is_kept_of_a_stream():

@@ -305,12 +305,13 @@ class BayesianLogisticRegression(
         """Update the posterior with one batch of a stream.
 
         Up to 1,000 rows the posterior is that of a fit to all of them. Of n more a
-        Gaussian is kept beside a sample of 1,000, which is seen again where a batch
-        moves the posterior by more than its width. Batches that are mixtures of what
-        the stream brings then end within a tenth of a standard deviation of a fit to
-        all rows; sorted by class, some :math:`(n / 1000)^{1/2}` standard deviations
-        away, which are small with so many rows. Goes on from a `fit`. There is no
-        ``elbo_`` then, as the sum of the bounds of batches is no bound.
+        Gaussian is kept beside a sample of 1,000, which is seen again where a batch, or
+        many small ones, move the posterior by more than its width. Batches that are
+        mixtures of what the stream brings then end within a tenth of a standard
+        deviation of a fit to all rows; sorted by class, some :math:`(n / 1000)^{1/2}`
+        standard deviations away, which are small with so many rows. Goes on from a
+        `fit`. There is no ``elbo_`` then, as the sum of the bounds of batches is no
+        bound.
 
         Parameters
         ----------

@@ -344,6 +344,8 @@ class GaussianPosterior(
         if stream:
             self._forget_bound()
             self._memory = self._memory_of(*new, prior, memory)
+            if isinstance(self._memory, Memory) and (not go_on or data is not new[0]):
+                self._memory = self._memory._replace(about=self.posterior_)
 
     @staticmethod
     def _better(model, rows, *points):
@@ -367,7 +369,8 @@ class GaussianPosterior(
         if "_memory" in vars(self):
             return self._memory
         if "_rows" in vars(self) and not self._rows[0].remote:
-            return self._memory_of(*self._rows)
+            found = self._memory_of(*self._rows)
+            return found._replace(about=self.posterior_)
         return Memory.nothing(self.posterior_)  # rows of a fit do not travel
 
     def _stepping(self, model, data, plan, point):

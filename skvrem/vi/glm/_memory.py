@@ -15,7 +15,7 @@ the sample. While all rows are kept the posterior is that of a fit to all.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,8 +27,9 @@ from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 #: Rows that are kept, and that sums are made of at once.
 KEPT, AT_ONCE = 1000, 8192
 # Share of a posterior's precision that is left, at least, without the rows kept; and
-# how far it moves, in squares of its width a coefficient, where expansions are wrong.
-LEAST, FAR = 1e-3, 1.0
+# how far it moves, in squares of its width a coefficient, where expansions are wrong:
+# by a batch, and by all since the rows were seen, which one width is expected of.
+LEAST, FAR, DRIFT = 1e-3, 1.0, 2.0
 
 
 class Gram(NamedTuple):
@@ -110,28 +111,33 @@ class Memory(NamedTuple):
     kept : KeptRows
     prior : MeanField
         Of the stream, before any rows.
+    about : MeanField, FullRank or LowRank
+        The posterior when the rows kept were last seen.
     """
 
     kept: KeptRows
     prior: MeanField
+    about: Any = None
 
     @classmethod
     def of(cls, data, targets, prior, before=None):
         """Return the memory of some rows, and of those before."""
         kept = KeptRows() if before is None else before.kept
         prior = prior if before is None else before.prior
-        return cls(kept.after(data, targets, KEPT), prior)
+        about = None if before is None else before.about
+        return cls(kept.after(data, targets, KEPT), prior, about)
 
     @classmethod
     def nothing(cls, prior):
         """Return the memory before any rows, but what a Gaussian knows."""
-        return cls(KeptRows(), prior)
+        return cls(KeptRows(), prior, prior)
 
     def prior_and_rows(self, posterior, family, intercept, data, targets):
         """Return the prior of a batch, a source of what is to be seen, and targets.
 
         The rows kept are seen again while they are all, and where the batch moves the
-        posterior by more than its width: else nothing is wrong with its expansions.
+        posterior by more than its width, or this and those before it by more than the
+        width that it then had: else nothing is wrong with its expansions.
         """
         kept = self.kept
         if not kept.n_seen or kept.are_all:
@@ -146,8 +152,11 @@ class Memory(NamedTuple):
             length = step @ precision @ step
         else:
             precision = 1.0 / np.square(posterior.scale)
-            length = precision @ np.square(slope / (precision + curvature))
-        if length < FAR * slope.size:
+            step = slope / (precision + curvature)
+            length = precision @ np.square(step)
+        drift = posterior.mean + step - self.about.mean
+        drift = drift @ self.about.precision_times(drift)
+        if length < FAR * slope.size and drift < DRIFT * slope.size:
             return posterior, data, targets
         return self._without(*about), *kept.beside(data, targets, kept.share)
 

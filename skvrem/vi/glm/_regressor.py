@@ -626,8 +626,9 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
 
         The posterior of what has been seen is the prior of the batch. "auto" keeps the
         prior scales that the first batch has. Of counts, 1,000 rows are kept and seen
-        again where a batch moves the posterior by more than its width; as long as these
-        are all, it is that of a fit to them. Goes on from a `fit`.
+        again where a batch, or many small ones, move the posterior by more than its
+        width; as long as these are all, it is that of a fit to them. Goes on from a
+        `fit`.
 
         Parameters
         ----------
