@@ -208,3 +208,23 @@ def test_arrays_of_a_batch_may_be_used_again(model):
         for stream, (X, y, w) in zip(streams, (batch, used), strict=True):
             stream.partial_fit(X, y, sample_weight=w, **known)
     np.testing.assert_array_equal(streams[0].coef_, streams[1].coef_)
+
+
+@pytest.mark.parametrize("size", [10, 100])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_few_counts_do_not_tell_how_much_they_vary(size, ordered, monkeypatch):
+    monkeypatch.setattr(_memory, "KEPT", 500)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1500, 5))
+    rate = np.exp(1.0 + rows @ rng.normal(size=5) / 3.0)
+    counts = rng.negative_binomial(2, 2.0 / (2.0 + rate)).astype(float)
+    whole = BayesianGLMRegressor("negative-binomial").fit(rows, counts)
+    stream, order = clone(whole), np.arange(1500)
+    if ordered:
+        order = np.argsort(counts, kind="stable")
+    for part in np.array_split(order, 1500 // size):
+        stream.partial_fit(rows[part], counts[part])
+    far = abs(stream.coef_ - whole.coef_) / whole.coef_std_
+    off = abs(np.log(stream.concentration_ / whole.concentration_))
+    assert far.max() < (3.0 if ordered else 0.3)
+    assert off < (0.5 if ordered else 0.2)

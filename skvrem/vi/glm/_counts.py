@@ -12,6 +12,8 @@ from skvrem.vi.glm._model_groups import Slope
 
 # Concentrations that are learnt: beyond, counts vary as Poisson's do.
 LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-4, 1e6
+# Factor of a concentration, for differences.
+STEP = 1.01
 # The least mean of counts.
 LEAST_RATE = 1e-3
 # Nodes of the quadrature for quantiles of counts, for each of their deviations that the
@@ -30,11 +32,20 @@ class ConcentrationModel(GaussianModel):
         Their rows.
     *given
         As of :class:`GaussianModel`.
+    known : tuple (log_concentration, precision), default=(0.0, 0.0)
+        What other rows say of the logarithm of the concentration, about: where their
+        loss is least, and its second derivative there.
+
+    Attributes
+    ----------
+    precision : float
+        That of all rows, of a model that has learned.
     """
 
-    def __init__(self, data, *given):
+    def __init__(self, data, *given, known=(0.0, 0.0)):
         super().__init__(*given)
-        self.data = data
+        self.data, self.known = data, known
+        self.precision = known[1]
 
     def learned(self, point):
         """Return the model with the best concentration at a point."""
@@ -46,12 +57,24 @@ class ConcentrationModel(GaussianModel):
             def slope(family):
                 return chunks.sum(partial(_slope_of_block, *travels, family)).slope
 
-            return self.changed(family=counts_of_least(slope))
-        batch = self.data.batch(0, self.data.n_units)
-        a, v = self.predictors(point.parameters, batch)
-        about = a, v, self.targets_of(batch), self.data.weight
+        else:
+            batch = self.data.batch(0, self.data.n_units)
+            a, v = self.predictors(point.parameters, batch)
+            about = a, v, self.targets_of(batch), self.data.weight
 
-        return self.changed(family=counts_of_least(lambda one: one.slope(*about)))
+            def slope(family):
+                return family.slope(*about)
+
+        before, precision = self.known
+
+        def whole(family):
+            return slope(family) + precision * (np.log(family.concentration) - before)
+
+        best = counts_of_least(whole)
+        r = best.concentration
+        more, less = (whole(OverdispersedCounts(x)) for x in (r * STEP, r / STEP))
+        curved = max(0.5 * (more - less) / np.log(STEP), 0.0)
+        return self.changed(family=best, precision=float(curved))
 
     refined = learned
 

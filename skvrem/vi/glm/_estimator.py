@@ -57,7 +57,7 @@ from skvrem.vi.glm._input import (
     units_of_features,
     warn_unseen,
 )
-from skvrem.vi.glm._memory import Gram, Memory
+from skvrem.vi.glm._memory import FEW, Gram, Memory
 from skvrem.vi.glm._span import Span
 
 ADVICE = "a smaller prior_scale, or features on one scale, make the problem easier"
@@ -265,6 +265,14 @@ class GaussianPosterior(
         if isinstance(memory, Memory):
             about = prior, family, self.fit_intercept
             prior, data, targets = memory.prior_and_rows(*about, data, targets)
+        n_units = seen_by_sums or new[0].n_units
+        alone = not seen
+        if isinstance(memory, Memory):
+            again = data is not new[0]
+            # Of a fit that was pickled none are here.
+            complete = again and memory.kept.n_seen == seen
+            alone = complete or (None if again or data.n_units < FEW else False)
+        model_of = partial(self._model, alone=alone)
         plan = plan_fit(self, prior.n_dim, family.n_predictors)
         rng = as_generator(self.random_state)
         kind = as_structure(plan.posterior), plan.rank, plan.matrix
@@ -273,18 +281,18 @@ class GaussianPosterior(
         if plan.posterior == "fullrank":
             family = family.beside((k * min(p, data.n_units)) ** 2)
         given, passes, near = (family, targets, prior, weight, intercept), 0.0, None
-        model = self._model(data, *given, *kind)
+        model = model_of(data, *given, *kind)
         mean, rows = self._first_mean(model, data, prior), data
         # Gaussian noise has been learned with the width.
         apart = isinstance(family, GaussianNoise)
         if learned and prior.n_dim <= FULL_RANK and not apart:
-            whole = self._model(data, *given, "full")
+            whole = model_of(data, *given, "full")
             start = whole.start(mean, data, rng)
             width, near, family, passes = width_of_prior(whole, data, start, prior_of)
             mean, one = near.parameters.mean, prior_of(width)
             prior = of_predictors(one, k)
             given = family, targets, prior, weight, intercept
-            model = self._model(data, *given, *kind)
+            model = model_of(data, *given, *kind)
         posterior_of = model.posterior
         if last is not None and last.n_dim != prior.n_dim:
             last = None
@@ -293,7 +301,7 @@ class GaussianPosterior(
             rows, mean, near = span.data, span.means(mean), None
             last = None if last is None else span.project(last, k)
             given = family, targets, span.prior(k), weight, False
-            model = self._model(rows, *given, *kind)
+            model = model_of(rows, *given, *kind)
 
             def posterior_of(parameters):
                 return span.lift(model.posterior(parameters), k)
@@ -309,7 +317,6 @@ class GaussianPosterior(
         moved, plan = model, plan.stepping(1.0, seen_by_sums or data.n_units)
         if plan.name != "batch":
             moved, plan = self._stepping(model, data, plan, point)
-        n_units = seen_by_sums or new[0].n_units
 
         def describe(point, objective):
             return {
@@ -337,7 +344,7 @@ class GaussianPosterior(
             describe(result.point, result.objective),
             elbo_error_=error,
             **result.attributes(),
-            **self._of_family(last_model, n_units / (seen + n_units)),
+            **self._of_family(last_model),
             _rows=(data, targets, prior),
         )
         vars(self).pop("_memory", None)
@@ -406,15 +413,16 @@ class GaussianPosterior(
         size = steps.auto_step(point) if size == "auto" else size
         return steps, plan.stepping(size, batch_size)
 
-    def _model(self, data, *given):
-        """Return the model of a source's rows."""
+    def _model(self, data, *given, alone=True):
+        """Return the model of rows.
+
+        alone: whether there are none but these; None if they tell of coefficients only,
+        as there are few, or some of the rows before among them.
+        """
         return GaussianModel(*given)
 
-    def _of_family(self, model, share):
-        """Return the fitted attributes of what the family has learnt.
-
-        The rows are such a share of all of a stream.
-        """
+    def _of_family(self, model):
+        """Return the fitted attributes of what the family has learnt."""
         return {}
 
     def _first_mean(self, model, data, prior):

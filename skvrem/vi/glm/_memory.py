@@ -24,8 +24,9 @@ from skvrem.data import KeptRows, as_source, container, joined, weights_of
 from skvrem.vi.gaussian._model import GaussianModel, as_vector, structure_of
 from skvrem.vi.gaussian._model_posterior import FullRank, LowRank, MeanField
 
-#: Rows that are kept, and that sums are made of at once.
-KEPT, AT_ONCE = 1000, 8192
+#: Rows that are kept, and that sums are made of at once; fewer tell of nothing but
+#: coefficients.
+KEPT, AT_ONCE, FEW = 1000, 8192, 100
 # Share of a posterior's precision that is left, at least, without the rows kept; and
 # how far it moves, in squares of its width a coefficient, where expansions are wrong:
 # by a batch, and by all since the rows were seen, which one width is expected of.

@@ -528,16 +528,21 @@ class BayesianGLMRegressor(GaussianPosterior, RegressorMixin, BaseEstimator):
         self.noise_scale_, self.noise_df_ = scale, df
         return prior
 
-    def _model(self, data, *given):
-        if self.family == "negative-binomial" and self.concentration == "learn":
-            return ConcentrationModel(data, *given)
+    def _model(self, data, *given, alone=True):
+        learns = self.family == "negative-binomial" and self.concentration == "learn"
+        if learns and alone is not None:
+            known = (0.0, 0.0)
+            if not alone:
+                known = getattr(self, "_known_concentration", known)
+            return ConcentrationModel(data, *given, known=known)
         return super()._model(data, *given)
 
-    def _of_family(self, model, share):
-        if self.family != "negative-binomial":
+    def _of_family(self, model):
+        if not isinstance(model, ConcentrationModel):
             return {}
-        of_batch, before = model.family.concentration, self.concentration_
-        return {"concentration_": before ** (1.0 - share) * of_batch**share}
+        found = model.family.concentration
+        known = float(np.log(found)), model.precision
+        return {"concentration_": found, "_known_concentration": known}
 
     def _first_mean(self, model, data, prior):
         mean = super()._first_mean(model, data, prior)
