@@ -447,3 +447,18 @@ def test_a_warm_start_goes_on():
     cold = BayesianPPCA(3, random_state=0).fit(X)
     warm = model.set_params(n_components=3).fit(X)
     np.testing.assert_array_equal(warm.components_, cold.components_)
+
+
+def test_little_noise_is_found():
+    """As of columns in units that are far apart: the least components are no noise."""
+    rng, models = np.random.default_rng(0), []
+    signal = rng.normal(size=(500, 2)) @ rng.normal(size=(2, 6))
+    rest = rng.normal(size=signal.shape)
+    for noise in (1e-2, 4e-4):
+        X = signal + noise * rest
+        model = BayesianPPCA(2, random_state=0).fit(X)
+        assert model.noise_variance_ == pytest.approx(noise**2, rel=0.1)
+        assert model.score(X) == pytest.approx(PCA(2).fit(X).score(X), abs=0.01)
+        models.append(model)
+    few, fewer = (model.components_std_ for model in models)
+    np.testing.assert_allclose(few, fewer, rtol=0.03)

@@ -35,8 +35,8 @@ from skvrem.vi.gaussian._model_posterior import MeanField
 # Rows whose products are taken at a time.
 TILE_ROWS = 4096
 # Learnt noise is at least this share of the mean variance: rows in a subspace would
-# leave none at all.
-LEAST_NOISE = 1e-6
+# leave none at all, and of less second derivatives are lost to rounding.
+LEAST_NOISE = 3e-8
 # A step may change a logarithm by so much.
 LARGEST_CHANGE = 2.0
 # A posterior precision is at least this share of the prior's: away from the optimum the
