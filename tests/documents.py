@@ -139,6 +139,5 @@ def assert_same_state(a, b):
     a, b = (dict(vars(one)) for one in (a, b))
     a.pop("_of_rows", None), b.pop("_of_rows", None)
     assert a.keys() == b.keys()
-    a, b = ({k: np.asarray(v) for k, v in one.items()} for one in (a, b))
     for name in a.keys() - {"random_state_"}:
-        assert np.array_equal(a[name], b[name]), name
+        np.testing.assert_equal(a[name], b[name], err_msg=name)

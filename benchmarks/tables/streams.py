@@ -1,8 +1,9 @@
 """One pass of a stream by default settings, in batches of any size, beside a whole fit.
 
 Simulated rows and documents in random order, a fifth held out. Seconds are those of the
-process, of the pass and of the fit of the same class to the same rows. Beside topics is
-scikit-learn's online LDA, told how many documents there will be.
+process, of the pass and of the fit of the same class to the same rows. Beside topics
+are scikit-learn's online LDA, told how many documents there will be, and gensim's; real
+corpora are those of ``lda/completion``, all of 20 topics.
 """
 
 from functools import partial
@@ -16,6 +17,7 @@ from benchmarks.problems import corpora, evaluation
 from benchmarks.problems.mixtures import overlapping
 from benchmarks.tables.hmm import simulate
 from benchmarks.tables.lda import ALPHA
+from benchmarks.tables.lda import DOCUMENTS as COMPLETION
 from skvrem import (
     VRHMM,
     VRPLSA,
@@ -26,7 +28,7 @@ from skvrem import (
 )
 
 ROWS, DOCUMENTS, WORDS, TOPICS = 10_000, 2000, 2000, 20
-SIZES = (10, 100, 1000)
+SIZES, REAL = (10, 100, 1000), ("ap", "20news")
 
 
 def factors(n):
@@ -113,34 +115,77 @@ def regression(run, size):
     yield Row(label, 1.0 - value, "", {"fit": 1.0 - level}, 0.98, note)
 
 
-@group(product(TOPIC_MODELS, SIZES[1:]))
-def documents(run, name, size):
-    """Held-out document completion after one pass, nats a token."""
-    n = run.size(DOCUMENTS, 400)
-    corpus = corpora.simulated(n, run.size(WORDS, 300), TOPICS, seed=0)
+def documents_of(run, key):
+    """Return a corpus and its number of topics."""
+    if key == "simulated":
+        n = run.size(DOCUMENTS, 400)
+        return corpora.simulated(n, run.size(WORDS, 300), TOPICS, seed=0), TOPICS
+    n_documents = run.size(COMPLETION[key], 300)
+    return corpora.completion(key, n_documents, run.size(430, 50)), TOPICS
+
+
+def gensim_pass(X, n_topics, size):
+    """Return CPU seconds of gensim's updates with batches, and its topics."""
+    from gensim.matutils import Sparse2Corpus
+    from gensim.models import LdaModel
+
+    documents = list(Sparse2Corpus(X, documents_columns=False))
+    names = {v: str(v) for v in range(X.shape[1])}
+    model = LdaModel(
+        num_topics=n_topics, id2word=names, eval_every=None, random_state=0
+    )
+
+    def update():
+        for start in range(0, len(documents), size):
+            model.update(documents[start : start + size])
+        return model.get_topics()
+
+    return timed(update)
+
+
+def topics_beside(run, name, size, corpus, n_topics, order=None):
+    """Return a row of a pass beside fits and passes of others."""
     halves, X = evaluation.halve(corpus.test), corpus.train.tocsr()
-    makers = {
-        "ours": partial(TOPIC_MODELS[name], TOPICS, **MADE),
-        "scikit-learn": partial(
-            LatentDirichletAllocation, TOPICS, total_samples=n, random_state=0
-        ),
-    }
+    X = X if order is None else X[order]
+    make = partial(TOPIC_MODELS[name], n_topics, **MADE)
+    twin = partial(LatentDirichletAllocation, n_topics, random_state=0)
+    make().fit(X[:200]).partial_fit(X[:200])  # compiles
 
     def passed(make):
-        return one_pass(make(), [X], size)
+        return one_pass(make(), [X], size).components_
 
-    runs = {side: timed(partial(passed, make)) for side, make in makers.items()}
-    runs["fit"] = timed(lambda: makers["ours"]().fit(X))
-    value, *peers = (
-        evaluation.complete(halves, model.components_, ALPHA)
-        for _, model in runs.values()
+    runs = {
+        "ours": timed(lambda: passed(make)),
+        "fit": timed(lambda: make().fit(X).components_),
+        "scikit-learn": timed(lambda: passed(partial(twin, total_samples=X.shape[0]))),
+    }
+    for peer in run.installed({"gensim": gensim_pass}):
+        runs[peer] = gensim_pass(X, n_topics, size)
+    value, *others = (
+        evaluation.complete(halves, topics, ALPHA) for _, topics in runs.values()
     )
     spent = ", ".join(f"{side} {seconds:.1f} s" for side, (seconds, _) in runs.items())
     yield Row(
-        f"{name}, {size:,} documents",
+        f"{name}, {corpus.name}, {size:,} documents",
         value,
         "nats",
-        dict(zip(list(runs)[1:], peers, strict=True)),
-        {"scikit-learn": -0.01},
+        dict(zip(list(runs)[1:], others, strict=True)),
+        {"fit": -0.03, "scikit-learn": -0.01},
         spent,
     )
+
+
+@group(product(TOPIC_MODELS, ("simulated", *REAL), SIZES))
+def documents(run, name, key, size):
+    """Held-out document completion after one pass, nats a token."""
+    yield from topics_beside(run, name, size, *documents_of(run, key))
+
+
+@group(product(TOPIC_MODELS, REAL, SIZES))
+def themes(run, name, key, size):
+    """The same of documents that come theme by theme: that which a fit gives most."""
+    corpus, n_topics = documents_of(run, key)
+    other = MADE | {"random_state": 1, "max_iter": 30, "tol": 0.0}
+    shares = VRPLSA(n_topics, **other).fit_transform(corpus.train)
+    order = np.argsort(shares.argmax(axis=1), kind="stable")
+    yield from topics_beside(run, name, size, corpus, n_topics, order)

@@ -2,9 +2,9 @@
 VRPLSA: topics of a stream of texts
 ===================================
 
-``partial_fit`` takes texts as they come and keeps none of them. What it has learned is
-as large after a million texts as after the first, can be pickled at any time, and goes
-on from there.
+``partial_fit`` takes texts as they come. It keeps the counts of the first ones, 10,000
+at most, and fits them as they become more; after that it makes a step with each batch.
+What it has learned can be pickled at any time, and goes on from there.
 """
 
 # %%
@@ -46,14 +46,14 @@ def batches(texts, size=50):
 # %%
 # Held-out texts after every batch
 # --------------------------------
-# Three passes over the stream; a real one would bring new texts. The default steps
-# decrease, so that all batches come to count alike; steps of 0.05 forget what is twenty
-# batches old.
+# Three passes over the stream; a real one would bring new texts. By default a stream
+# comes near a fit to all texts at once, and has all batches count alike. Steps that
+# hardly decrease forget what is some 100,000 tokens old.
 
 streams = {
-    "decreasing steps (default)": VRPLSA(15, random_state=0),
+    "default": VRPLSA(15, random_state=0),
     "nearly constant steps": VRPLSA(
-        15, step_size=0.05, step_decay=0.001, random_state=0
+        15, step_size=0.9, step_decay=0.001, random_state=0
     ),
 }
 figure, ax = plt.subplots(figsize=(8, 4), layout="constrained")
@@ -72,7 +72,7 @@ ax.axhline(whole.score(X_held_out), color="gray", ls="--", label="fit to all at 
 ax.set(xlabel="tokens seen", ylabel="held-out nats a token")
 ax.legend()
 
-for words in top_words(streams["decreasing steps (default)"], vectorizer, n=8)[:5]:
+for words in top_words(streams["default"], vectorizer, n=8)[:5]:
     print(*words)
 
 # %%
@@ -94,9 +94,10 @@ print("the same topics:", np.array_equal(copy.components_, plsa.components_))
 # %%
 # In the order of their subjects
 # ------------------------------
-# One pass over the same texts, shuffled and module after module. Sorted, the stream
-# teaches the last subjects best and the first ones are half forgotten, with any steps.
-# Shuffle what can be shuffled.
+# One pass over the same texts, shuffled and module after module. As long as the default
+# keeps its documents their order matters little. With steps of one's own, and later,
+# a sorted stream teaches the last subjects best and the first ones are half forgotten:
+# shuffle what can be shuffled.
 
 modules = [modules[i] for i in order][300:]
 by_module = [stream[i] for i in np.argsort(modules, kind="stable")]

@@ -1,5 +1,6 @@
 """The scikit-learn shell of topic models: counts in, topics out."""
 
+import math
 import warnings
 from typing import Any, Self
 
@@ -22,6 +23,7 @@ from skvrem.text._words import top_words
 from skvrem.topics._blocks import open_documents
 from skvrem.topics._documents import as_documents
 from skvrem.topics._number import BATCH_FACTOR, find_number
+from skvrem.topics._stream import STEP_TOKENS, begin
 from skvrem.utils._base import (
     ComponentsMixin,
     VersionedPickle,
@@ -56,9 +58,6 @@ LEAST_COUNT = 0.5
 # and what each is worth before all but one are dropped: tenths of a second a fit, of
 # objectives .01 to .02 nats a token apart (``benchmarks run starts/topics``).
 STARTS, MOST_WORK, RACE_WORK = 4, 2_000_000, 10_000_000
-# Rounds of EM that a stream makes with its first documents: one for so many tokens, as
-# fewer would be learnt by heart, and no more than these.
-TOKENS_A_ROUND, MOST_ROUNDS = 10_000, 20
 # Fewer tokens in all are lost in rounding, in single precision.
 LEAST_TOKENS = 1e-25
 NOT_NEGATIVE = (
@@ -325,7 +324,8 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         own = solvers.of_rows(self, (X, sample_weight), "components_") if warm else None
         given, passes = self._given_topics(data.n_features, warm), 0.0
         random_state = check_random_state(self.random_state)
-        vars(self).pop("completion_path_", None)
+        for name in ("completion_path_", "_first_documents"):
+            vars(self).pop(name, None)
         if given is None and self.n_components == "auto":
             given, passes, path = self._find_number(data, random_state)
             self.completion_path_ = path
@@ -483,14 +483,21 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
     ) -> Self:
         """Update the topics with one batch of a stream of documents.
 
-        One step of stochastic EM (SCVB0), or of stochastic variational inference, at
+        A stream that begins without topics keeps its first documents, 10,000 of them or
+        2 million counts that are not zero (1,000 documents where `step_size` is
+        given). They are fitted each time that they are 1.4 times as many, by 15 epochs
+        from random topics, or, every other time from 1,000 on, by 8 from those at hand.
+        So batches may be of any size from the first on; topics keep their numbers.
+        Between fits the counts of a batch are added.
+
+        After them, from a `fit`, whose priors stay, or from `components_init` it makes
+        a step of stochastic EM (SCVB0), or of stochastic variational inference, at
         temperature 1: the shares of the documents are found as `transform` finds them,
         and the topics' statistics move by
-        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch,
-        where t is the number of batches seen before. From random topics the first batch
-        makes steps of 1 instead, one and another for each 10,000 tokens, at most 21, so
-        that it may be as large as one likes. Goes on from a `fit`, with its priors;
-        what t and the priors are shared among, the class says.
+        ``step_size * (t + step_offset) ** -step_decay`` towards those of the batch.
+        Such a step is of 100,000 tokens, or of as many as were seen before or the batch
+        has, and t is the number of tokens seen in these; a smaller batch makes its
+        share of a step. By mean field a step is of any batch, and t their number.
 
         Parameters
         ----------
@@ -526,33 +533,39 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             # Seeding takes as long as a visit to a few documents.
             random_state = check_random_state(self.random_state) if first else None
             count, mass, counters = self._count_batch(first, seen, data, random_state)
-            if data.total_weight == 0.0:
+            tokens = size = data.total_weight
+            if tokens == 0.0:
                 return self._skip_batch(first, before | counters)
             n_words = data.n_features if first else self._n_words_of_prior()
-            priors = self._check_priors(n_words)
-            priors = priors if first else self._fitted_priors()
-            model, rounds = self._new_model(priors, mass, data.dtype), 0
+            priors, topics = self._check_priors(n_words), None
+            known, kept = self, vars(self).get("_first_documents")
             if first:
-                rng = np.random.default_rng(random_state.randint(2**31 - 1))
                 topics = self._given_topics(data.n_features, False)
-                if topics is None:
-                    # Random topics are nothing to average with, nor to stay near of.
-                    rounds = min(MOST_ROUNDS, data.total_weight / TOKENS_A_ROUND)
-                    count = None
-                    topics = self._random_topics(priors[1], data, rng)
-                point = self._start(model, topics.T, data.n_units, stream=True)
+            decay = self._decay
+            if kept is not None or (first and topics is None):
+                known, kept = begin(self, data)
+                # Their counts are added, unless they have been fitted.
+                scale = 1.0 if self.step_size == "auto" else self.step_size
+                added = scale * (1.0 + seen / tokens)
+                count, decay = added if known is self else math.inf, (0.0, 1.0)
+            elif count is None:
+                size = max(tokens, min(seen, STEP_TOKENS))
+                count = seen / size
+            if topics is None:
+                priors = known._fitted_priors()
+            model = self._new_model(priors, mass, data.dtype)
+            if topics is None:
+                point = model.resume(known._sums, data.n_units)
             else:
-                point = model.resume(self._sums, data.n_units)
-            for _ in range(1 + int(rounds)):
-                begin = point
-                step = solvers.stream_step(
-                    self, model, begin, data, count, decay=self._decay
-                )
-                point = model.recentre(step.point)
+                point = self._start(model, topics.T, data.n_units, stream=True)
+            how = {"decay": decay, "share": tokens / size}
+            step = solvers.stream_step(self, model, point, data, count, **how)
+            moved = model.recentre(step.point)
             constants = self._constants(priors, data, False) | counters
-            constants["objective_"] = model.objective(begin, step.mean)
-            constants["n_tokens_seen_"] = seen + data.total_weight
-            found = self._attributes(model, point, constants)
+            constants["objective_"] = model.objective(point, step.mean)
+            constants["n_tokens_seen_"] = seen + tokens
+            found = self._attributes(model, moved, constants)
+            found["_first_documents"] = kept
             for name in self._of_a_fit:
                 vars(self).pop(name, None)
             step.record(self, found, data.n_units)
@@ -590,10 +603,12 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
         at = [place[name] for name in known]
         sums = np.zeros((len(names), self._sums.shape[1]), self._sums.dtype)
         sums[at] = self._sums
+        kept = vars(self).get("_first_documents")
         found = {
             "_sums": sums,
             "n_features_in_": len(names),
             "feature_names_in_": np.array(names, dtype=object),
+            "_first_documents": kept and kept.with_words(at),
         }
         name = f"{self._priors[1]}_"
         prior = np.asarray(getattr(self, name))
@@ -601,7 +616,7 @@ class TopicModel(ComponentsMixin, CallbackSupportMixin, VersionedPickle, BaseEst
             least = prior.min(axis=1, keepdims=True)
             found[name] = np.repeat(least, len(names), axis=1)
             found[name][:, at] = prior
-        before = {name: getattr(self, name) for name in found}
+        before = {name: vars(self).get(name) for name in found}
         vars(self).update(found)
         return before
 

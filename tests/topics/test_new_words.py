@@ -34,6 +34,7 @@ def test_new_words_are_as_if_they_had_been_there_without_counts(kind, batches):
     whole = copy.deepcopy(model)
     whole._sums = np.zeros((60, 4), model._sums.dtype)
     whole._sums[::2] = model._sums
+    whole._first_documents = model._first_documents.with_words(range(0, 60, 2))
     del whole.feature_names_in_
     whole.n_features_in_ = 60
     model.partial_fit(batches[1])
@@ -47,7 +48,7 @@ def test_new_words_are_as_if_they_had_been_there_without_counts(kind, batches):
 @KINDS
 def test_columns_go_by_their_names(kind, batches):
     order = np.random.default_rng(0).permutation(60)
-    one, other = begun(kind, batches), begun(kind, batches)
+    one, other = (kind(4, random_state=0).fit(batches[0]) for _ in range(2))
     one.partial_fit(batches[1])
     other.partial_fit(batches[1].iloc[:, order])
     assert list(other.feature_names_in_) == [WORDS[v] for v in order]
@@ -55,8 +56,17 @@ def test_columns_go_by_their_names(kind, batches):
         other.components_, one.components_[:, order], rtol=1e-3, atol=1e-4
     )
     sparse = batches[1].astype(pd.SparseDtype(int, 0))
-    again = begun(kind, batches).partial_fit(sparse)
+    again = kind(4, random_state=0).fit(batches[0]).partial_fit(sparse)
     np.testing.assert_array_equal(again.components_, one.components_)
+    # Of documents that are kept, too.
+    one, other = begun(kind, batches), begun(kind, batches)
+    one.partial_fit(batches[1][:5])
+    other.partial_fit(batches[1].iloc[:5, order])
+    sizes = one._first_documents.sizes
+    first = slice(sizes[:100].sum())
+    words = order[other._first_documents.words[first]]
+    np.testing.assert_array_equal(words, one._first_documents.words[first])
+    np.testing.assert_array_equal(other._first_documents.sizes, sizes)
 
 
 def test_a_word_that_has_not_come_has_the_prior(batches):

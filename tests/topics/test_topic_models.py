@@ -7,13 +7,15 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 
 from skvrem import VRPLSA, TemperedLDA
 from skvrem.exceptions import FractionalCountsWarning
-from skvrem.text import top_words
+from skvrem.text import document_completion, match_topics, top_words
+from skvrem.topics import _stream
 from tests.documents import (
     CONTAINERS,
     arrays_of,
@@ -123,6 +125,73 @@ def test_weights_on_a_stream_are_repetitions(kind):
     other = make(kind, **exact).partial_fit(np.repeat(X, weight, axis=0))
     np.testing.assert_allclose(one.components_, other.components_, **close)
     assert one.n_tokens_seen_ == other.n_tokens_seen_
+
+
+@pytest.mark.parametrize("size", [7, 300])
+@KINDS
+def test_a_stream_comes_near_a_fit_in_batches_of_any_size(kind, size):
+    X, unseen = planted(1000, length=30)[0], planted(1000, seed=1)[0]
+    stream, whole = kind(K, random_state=0), kind(K, random_state=0).fit(X)
+    for start in range(0, len(X), size):
+        stream.partial_fit(X[start : start + size])
+    gap = document_completion(whole, unseen) - document_completion(stream, unseen)
+    assert gap < 0.01
+    assert stream.n_tokens_seen_ == X.sum()
+    assert len(stream._first_documents.sizes) == len(X)
+    assert "_first_documents" not in vars(clone(stream))
+    stream.fit(X)
+    assert "_first_documents" not in vars(stream)
+    np.testing.assert_array_equal(stream.components_, whole.components_)
+
+
+@KINDS
+def test_what_a_stream_keeps(kind, monkeypatch):
+    X = planted(200)[0]
+    batch = X[:100].copy()
+    stream, other = (kind(K, random_state=0) for _ in range(2))
+    stream.partial_fit(batch)
+    batch[:] = 0
+    for rows in (X[:100], X[100:]):
+        other.partial_fit(rows)
+    stream.partial_fit(X[100:])
+    assert_same_state(stream, other)
+    given = kind(K, components_init=stream.components_).partial_fit(X)
+    assert given._first_documents is None
+    for name, most in (("MOST", 150), ("MOST_NONZEROS", np.count_nonzero(X[:150]))):
+        with monkeypatch.context() as few:
+            few.setattr(_stream, name, most)
+            stream = kind(K, random_state=0).partial_fit(X[:149])
+            assert len(stream._first_documents.sizes) == 149
+            stream.partial_fit(X[149:150])
+            assert stream._first_documents is None
+            assert stream.partial_fit(X[150:])._first_documents is None
+
+
+@KINDS
+def test_topics_of_a_stream_keep_their_numbers(kind):
+    X = planted(400)[0]
+    stream = kind(K, random_state=0).partial_fit(X[:100]).relabel([2, 0, 3, 1])
+    for rows in (X[100:200], X[200:]):
+        before = stream.components_
+        stream.partial_fit(rows)
+        assert stream.step_size_ == 0.0  # they have been fitted anew
+        np.testing.assert_array_equal(match_topics(before, stream).second, np.arange(K))
+
+
+@KINDS
+def test_small_batches_forget_what_a_large_one_does(kind):
+    X = planted(700)[0]
+    one, other = (kind(K, random_state=0).fit(X[:600]) for _ in range(2))
+    tokens, seen = X[600:].sum(), X[:600].sum()
+    offset, decay = one.step_offset, one.step_decay
+    one.partial_fit(X[600:])
+    step = -np.expm1(tokens / seen * np.log1p(-((1.0 + offset) ** -decay)))
+    assert one.step_size_ == pytest.approx(step)
+    kept = 1.0
+    for rows in X[600:]:
+        other.partial_fit(rows[None])
+        kept *= 1.0 - other.step_size_
+    assert 1.0 - kept == pytest.approx(step, rel=0.1)
 
 
 @KINDS

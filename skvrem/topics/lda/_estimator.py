@@ -248,10 +248,10 @@ class TemperedLDA(TopicModel):
 
     A fit that was given its temperature warns of topics that are the same in the end.
 
-    On a stream (`partial_fit`), t counts the batches seen before, and the statistics
-    count as much as `total_samples` documents, by default all seen so far. Priors stay
-    what they are, and nothing is left out of the topics, which are to be given batches
-    that they have not seen.
+    On a stream (`partial_fit`) the statistics count as much as `total_samples`
+    documents, by default all seen so far. Priors are learned as long as its documents
+    are kept, and then stay what they are. Of a batch nothing is left out of the topics,
+    which are to be given documents that they have not seen.
 
     A minibatch costs its nonzeros times `n_components` and the rounds, whatever the
     vocabulary. Memory beyond X: a few arrays like the topics, two of the shares, or one
@@ -616,7 +616,7 @@ class TemperedLDA(TopicModel):
         counters = {"n_batch_iter_": n_batches + 2, "n_documents_seen_": documents}
         if first:
             counters["random_state_"] = random_state
-        return n_batches, mass, counters
+        return None if self._collapsed else n_batches, mass, counters
 
     @property
     def exp_dirichlet_component_(self):

@@ -167,8 +167,8 @@ class VRPLSA(TopicModel):
     be negative for a while; what counts is then its projection to zero, from which the
     next epoch goes on.
 
-    On a stream (`partial_fit`), t counts the tokens seen before in those of the batch,
-    and the prior of the topics is shared among all tokens seen so far.
+    On a stream (`partial_fit`) the prior of the topics is shared among all tokens seen
+    so far.
 
     A minibatch costs its nonzeros times `n_components`, whatever the vocabulary. Memory
     beyond X: three ("batch") or four arrays of the size of the topics, `n_components`
@@ -326,8 +326,7 @@ class VRPLSA(TopicModel):
         return super()._constants(priors, data, warm) | {"n_tokens_seen_": seen}
 
     def _count_batch(self, first, seen, data, random_state):
-        tokens = data.total_weight
-        return seen / tokens if tokens else 0.0, seen + tokens, {}
+        return None, seen + data.total_weight, {}
 
     @lazily
     def transform(self, X: MatrixLike) -> np.ndarray:
