@@ -205,7 +205,8 @@ def open_blocks(estimator, X, y, sample_weight, groups, lengths, state_labels):
         found = np.where(np.unique(np.concatenate(missing), axis=0), np.nan, 0.0)
     labelled = any(look.labelled for look in seen)
     families = emission.bound(found), transitions, bool(len(found)), labelled
-    data = BlockSource(laid, looks, Prepared(opener, *families), head)
+    prepared = Prepared(opener, *families)
+    data = BlockSource(laid.blocks, laid.beside, looks, prepared, head)
     model = HMMModel(
         data.emission,
         data.features,

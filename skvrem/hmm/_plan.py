@@ -147,7 +147,7 @@ def _sample(model, data, rows):
     """
     parameters = ROWS_A_PARAMETER * model.n_parameters()
     size = max(FEWEST_SAMPLED, min(rows // SAMPLED, MOST_SAMPLED), parameters)
-    if 2 * size > rows or not hasattr(data, "stretches") or data.inputs is not None:
+    if 2 * size > rows or data.inputs is not None:
         return None
     if model.transitions.ordered or not model.initial.is_free():
         return None

@@ -51,6 +51,22 @@ class Prepared(NamedTuple):
         return source
 
 
+class Kept(Prepared):
+    """The same of blocks that are kept as sources."""
+
+    def source(self, block, beside):
+        """Return the block."""
+        return block
+
+
+class Known(NamedTuple):
+    """What is known of the sequences of a block."""
+
+    lengths: np.ndarray
+    weight: Any
+    inputs: Any = None
+
+
 class SequenceCut(Cut):
     """How the sequences of a block are cut into batches.
 
@@ -90,20 +106,20 @@ def _numbered(function, batch, *entry):
         raise Impossible(error.row + batch.rows.first_row) from None
 
 
-def _pick(prepared, runs, block, beside):
-    """Return rows of a block, with all that goes beside them but weights."""
-    X, lengths, _, labels, inputs = prepared.source(block, beside).picked(runs)
-    return X, lengths, labels, inputs
+def _picked(prepared, runs, block, beside):
+    """Return rows of a block with all that goes beside them, weights of 1 too."""
+    X, lengths, weight, *rest = prepared.source(block, beside).picked(runs)
+    return X, lengths, np.ones(len(lengths)) if weight is None else weight, *rest
 
 
 def _brought(make, prepared, *parts):
     """Return what is made of stretches of several blocks."""
-    X, lengths, labels, inputs = (
+    parts = (
         None if own[0] is None else np.concatenate(own)
         for own in zip(*parts, strict=True)
     )
-    how = prepared.emission, prepared.missing
-    return make(some_sequences(X, lengths, None, labels, inputs, *how))
+    source = some_sequences(*parts, prepared.emission, prepared.missing)
+    return source if make is None else make(source)
 
 
 class BlockSource:
@@ -111,9 +127,11 @@ class BlockSource:
 
     Parameters
     ----------
-    laid : Laid
-    looks : list of Look or None
-        Of its blocks; None weigh nothing.
+    blocks, beside : list of dask.delayed.Delayed
+        Rows, and what belongs to them.
+    looks : list
+        With the lengths and weights of the sequences of each block, and some inputs;
+        None are blocks that weigh nothing.
     prepared : Prepared
     head : ndarray of shape (n, n_columns)
         Some entered rows.
@@ -121,14 +139,14 @@ class BlockSource:
 
     remote = True
 
-    def __init__(self, laid, looks, prepared, head):
+    def __init__(self, blocks, beside, looks, prepared, head):
         from skvrem.data import _dask
 
         some = [number for number, look in enumerate(looks) if look is not None]
         looks = [looks[number] for number in some]
-        self.parts = [laid.blocks[number] for number in some]
-        self.beside = [laid.beside[number] for number in some]
-        self.emission = prepared.emission
+        self.parts = [blocks[number] for number in some]
+        self.beside = [beside[number] for number in some]
+        self.emission, self.here = prepared.emission, prepared
         (self.prepared,) = _dask.keep([_dask.send(prepared)])
         self.features = self.emission.features(prepared.missing)
         lengths = np.concatenate([look.lengths for look in looks])
@@ -136,8 +154,8 @@ class BlockSource:
             np.ones(len(look.lengths)) if look.weight is None else look.weight
             for look in looks
         ]
-        self.n_units = len(lengths)
-        self.total_weight = float(lengths @ np.concatenate(weight))
+        self.n_units, self.weight = len(lengths), np.concatenate(weight)
+        self.total_weight = float(lengths @ self.weight)
         self.edges = np.cumsum([0, *(int(look.lengths.sum()) for look in looks)])
         bounds = np.concatenate([[0], np.cumsum(lengths)])
         self.inputs = looks[0].inputs  # some of them
@@ -172,16 +190,23 @@ class BlockSource:
         from skvrem.data import _dask
 
         runs = np.asarray(runs)
-        cuts = np.searchsorted(runs[:, 0], self.edges)
+        parts = np.split(runs, np.searchsorted(runs[:, 0], self.edges)[1:-1])
+        own = zip(parts, self.edges, self.parts, self.beside, strict=False)
         tasks = [
-            _dask.call(_pick, self.prepared, runs[a:b] - edge, *own)
-            for a, b, edge, *own in zip(
-                cuts[:-1], cuts[1:], self.edges, self.parts, self.beside, strict=False
-            )
-            if a < b
+            _dask.call(_picked, self.prepared, part - edge, *at)
+            for part, edge, *at in own
+            if len(part)
         ]
         held = _dask.HeldAway(partial(_brought, make), self.prepared, *tasks)
         return held.keep()
+
+    def stretches(self, runs):
+        """Return some stretches of sequences, which a worker holds, as sequences."""
+        start, stop = np.transpose(runs)
+        within = np.searchsorted(self.rows.bounds, start, side="right") - 1
+        known = Known(stop - start, self.weight[within])
+        block, how = self.hold(runs, None).tasks, Kept(*self.here)
+        return BlockSource(block, [None], [known], how, self.rows.X)
 
     def chunks(self):
         """All sequences, a block at a time."""
