@@ -462,7 +462,7 @@ def components_task(task):
     X = load("mnist")[0].astype(float)
     spread = X.std(axis=0)
     X = (X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-    model = BayesianPPCA(16, noise_variance=1.0, random_state=0).fit(X)
+    model = BayesianPPCA(16, prior_scale=1.0, noise_variance=1.0, random_state=0).fit(X)
     mean, scale = model.components_.T.copy(), model.components_std_.T.copy()
     return ComponentsTask(X, mean, scale, np.random.default_rng(0)), model
 

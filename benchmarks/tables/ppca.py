@@ -14,10 +14,11 @@ from sklearn.decomposition import PCA, FactorAnalysis
 from benchmarks.harness import Row, data, fastest, group
 from skvrem import BayesianPPCA
 
+PPCA = partial(BayesianPPCA, 16, prior_scale=1.0, random_state=0)
 ESTIMATORS = {
-    "BayesianPPCA, learned noise": BayesianPPCA(16, random_state=0),
-    "BayesianPPCA, noise 1": BayesianPPCA(16, noise_variance=1.0, random_state=0),
-    "BayesianPPCA, float32": BayesianPPCA(16, random_state=0),
+    "BayesianPPCA, learned noise": PPCA(),
+    "BayesianPPCA, noise 1": PPCA(noise_variance=1.0),
+    "BayesianPPCA, float32": PPCA(),
     "PCA(svd_solver='covariance_eigh')": PCA(16, svd_solver="covariance_eigh"),
     "FactorAnalysis": FactorAnalysis(16, random_state=0),
 }

@@ -246,7 +246,8 @@ def test_the_prior_has_the_units_of_the_features(size):
     """Loadings of one that is narrow for the rows are nothing but noise."""
     X = rows()
     one, other = (BayesianPPCA(2, random_state=0).fit(s * X) for s in (1.0, size))
-    assert other.prior_scale_ == pytest.approx(size * np.sqrt(X.var(axis=0).mean()))
+    shared = np.sqrt(X.var(axis=0).mean() / 2.0)
+    assert other.prior_scale_ == pytest.approx(size * shared)
     np.testing.assert_allclose(other.components_, size * one.components_, rtol=1e-4)
     shift = X.shape[1] * np.log(size)
     assert other.score(size * X) == pytest.approx(one.score(X) - shift, abs=1e-4)
@@ -462,3 +463,13 @@ def test_little_noise_is_found():
         models.append(model)
     few, fewer = (model.components_std_ for model in models)
     np.testing.assert_allclose(few, fewer, rtol=0.03)
+
+
+def test_more_components_than_rows_tell_of_are_short():
+    """A prior as wide as all variance lengthens each where features are many."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(540, 3)) @ rng.normal(size=(3, 120))
+    X += rng.normal(size=X.shape)
+    model = BayesianPPCA(8, random_state=0).fit(X[:40])
+    best = PCA(3).fit(X[:40]).score(X[40:])
+    assert model.score(X[40:]) > best

@@ -92,7 +92,8 @@ class BayesianPPCA(
         Columns of W.
     prior_scale : float or "auto", default="auto"
         Standard deviation of loadings before any data, in the units of the features.
-        "auto" is the root of their mean variance.
+        "auto" is the root of their mean variance, shared by the components: all of
+        them together explain it, and hundreds of loadings on few rows are no longer.
     noise_variance : float or "learn", default="learn"
         :math:`\lambda^2`. "learn" takes that of the highest bound.
     n_draws : int or "auto", default="auto"
@@ -309,7 +310,7 @@ class BayesianPPCA(
         draws = check_random_state(self.random_state).standard_normal((n_pairs, d, k))
         learn, scale = self.noise_variance == "learn", self.prior_scale
         if among(scale, ("auto",)):
-            scale = np.sqrt(moments.trace / d)
+            scale = np.sqrt(moments.trace / (d * k))
         scale = float(scale)
         model = PPCAModel(moments, scale, learn, draws)
 
