@@ -13,6 +13,7 @@ from skvrem import BradleyTerry
 from skvrem.vi.bradley_terry import _estimator
 from skvrem.vi.bradley_terry._inference import differences
 from skvrem.vi.diagnostics._pareto import pareto_k
+from skvrem.vi.gaussian._model_posterior import LowRank
 from tests.watching import Recorder, Untouched, callbacks, needs_callbacks
 
 
@@ -384,6 +385,18 @@ def test_stream_brings_new_items():
     np.testing.assert_array_equal(model.predict([[-5, 0]]).shape, [1])
     # A fit begins anew.
     same_fit(model.fit(X, y), whole)
+
+
+def test_a_low_rank_is_turned_round_a_few_times_a_step(monkeypatch):
+    """Not for every product of an eigenvalue's search."""
+    X, y, _ = season(60, 600)
+    model = BradleyTerry(posterior="lowrank", rank=5).fit(X[:590], np.round(y[:590]))
+    turned, turn = [], LowRank._correction
+    monkeypatch.setattr(
+        LowRank, "_correction", lambda self: turned.append(1) or turn(self)
+    )
+    model.partial_fit(X[590:], np.round(y[590:]))
+    assert len(turned) < 20 * (model.n_iter_ + 1)
 
 
 @pytest.mark.parametrize("ties", [None, "davidson"])

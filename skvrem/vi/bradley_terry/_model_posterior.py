@@ -44,11 +44,12 @@ class _Kind:
 
     def scaled(self, curvature, root):
         """R P R as an operator, with the diagonal R (d,) of a root."""
+        of_prior = self.prior.precision_operator()
 
         def product(x):
             x = root * x.ravel()
             times = self.matches.curvature_times(curvature, x)
-            return root * (times + self.prior.precision_times(x))
+            return root * (times + of_prior(x))
 
         return LinearOperator((root.size, root.size), product, dtype=np.float64)
 

@@ -89,6 +89,10 @@ class _GaussianDensity:
         """Inverse covariance, an array (d, d)."""
         return self.precision_times(np.eye(self.n_dim))
 
+    def precision_operator(self):
+        """Return `precision_times`, with what it needs found once."""
+        return self.precision_times
+
     def moved(self, mean):
         """Return the same distribution about another mean (d,)."""
         other = copy.copy(self)
@@ -283,8 +287,12 @@ class LowRank(_GaussianDensity):
 
     def precision_times(self, Z):
         """Return the inverse covariance times vectors, one a row."""
+        return self.precision_operator()(Z)
+
+    def precision_operator(self):
+        """Return `precision_times`, with what it needs found once."""
         half, sign = self._correction()
-        return Z / self.diagonal - ((Z @ half.T) * sign) @ half
+        return lambda Z: Z / self.diagonal - ((Z @ half.T) * sign) @ half
 
     def precision_trace(self, other):
         """Return the trace of the inverse covariance times another's covariance."""
