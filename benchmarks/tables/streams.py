@@ -10,7 +10,9 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+from sklearn.datasets import make_classification
 from sklearn.decomposition import LatentDirichletAllocation
+from sklearn.metrics import log_loss
 
 from benchmarks.harness import Row, group, timed
 from benchmarks.problems import corpora, evaluation
@@ -22,7 +24,10 @@ from skvrem import (
     VRHMM,
     VRPLSA,
     BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BradleyTerry,
     FactorialMixture,
+    GaussianDropoutClassifier,
     TemperedLDA,
     VRGaussianMixture,
 )
@@ -113,6 +118,51 @@ def regression(run, size):
     value, level, note = beside_fit(make, counts(run.size(ROWS, 1500)), size)
     label = f"BayesianGLMRegressor, {size:,} rows"
     yield Row(label, 1.0 - value, "", {"fit": 1.0 - level}, 0.98, note)
+
+
+CLASSIFIERS = {
+    "Linear classifier with dropout": partial(GaussianDropoutClassifier, (), **MADE),
+    "Network with dropout": partial(GaussianDropoutClassifier, **MADE),
+    "BayesianLogisticRegression": partial(BayesianLogisticRegression, **MADE),
+}
+
+
+@group(product(CLASSIFIERS, ("shuffled", "sorted"), SIZES))
+def classes(run, name, order, size):
+    """Log-loss of unseen rows after one pass, by the order of classes, nats a row."""
+    n = run.size(7000, 1500)
+    given = {"n_informative": 10, "n_redundant": 10, "flip_y": 0.1, "random_state": 2}
+    X, y = make_classification(n + 3000, 40, **given)
+    X, X_new, y, y_new = X[:n], X[n:], y[:n], y[n:]
+    at = np.arange(n) if order == "shuffled" else np.argsort(y, kind="stable")
+    make, known = CLASSIFIERS[name], {"classes": [0, 1]}
+
+    def one(seen=(X[at], y[at])):
+        model = make().partial_fit(*(part[:size] for part in seen), **known)
+        return one_pass(model, [part[size:] for part in seen], size)
+
+    spent, stream = timed(one)
+    seconds, whole = timed(lambda: make().fit(X, y))
+    value, level = (log_loss(y_new, m.predict_proba(X_new)) for m in (stream, whole))
+    note = f"{spent:.1f} s, a fit {seconds:.1f} s"
+    label = f"{name}, {order}, {size:,} rows"
+    yield Row(label, value, "nats", {"fit": level}, None, note)
+
+
+@group([(50,), (366,), (900,), (3000,)])
+def skills(run, players):
+    """Seconds of a batch of ten matches, by the number of players."""
+    rng = np.random.default_rng(0)
+
+    def matches(n):
+        first = rng.integers(players, size=n)
+        second = (first + rng.integers(1, players, size=n)) % players
+        return np.stack([first, second], axis=1)
+
+    model = BradleyTerry(n_jobs=1).fit(matches(10 * players))
+    spent = [timed(partial(model.partial_fit, matches(10)))[0] for _ in range(11)]
+    note = type(model.posterior_).__name__
+    yield Row(f"{players:,} players", float(np.median(spent[1:])), "s", note=note)
 
 
 def documents_of(run, key):
