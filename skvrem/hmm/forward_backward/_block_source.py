@@ -59,7 +59,7 @@ class Kept(Prepared):
         return block
 
 
-class Known(NamedTuple):
+class KnownBlock(NamedTuple):
     """What is known of the sequences of a block."""
 
     lengths: np.ndarray
@@ -204,7 +204,7 @@ class BlockSource:
         """Return some stretches of sequences, which a worker holds, as sequences."""
         start, stop = np.transpose(runs)
         within = np.searchsorted(self.rows.bounds, start, side="right") - 1
-        known = Known(stop - start, self.weight[within])
+        known = KnownBlock(stop - start, self.weight[within])
         block, how = self.hold(runs, None).tasks, Kept(*self.here)
         return BlockSource(block, [None], [known], how, self.rows.X)
 
