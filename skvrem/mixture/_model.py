@@ -42,8 +42,9 @@ NARROW = 2.0
 ALONG = 0.99
 # Rows that are looked at for atoms. All values of codes are, as of classes and answers:
 # few, of many rows each. Else two at most, so many times as frequent as any other, as
-# zeros of rainfall, and both ends of a scale where measurements are cut off.
-LOOK, MOST_CODES, ROWS_A_CODE, MOST_ENDS, TIMES = 2000, 10, 10, 2, 10
+# gains and losses that are mostly none; fewer times where a scale ends, as at zeros of
+# rainfall or of income, and where measurements are cut off.
+LOOK, MOST_CODES, ROWS_A_CODE, N_FREQUENT, TIMES, TIMES_AT_ENDS = 2000, 10, 10, 2, 10, 3
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Of a component that has lost its rows, as a share of all.
 LEAST_WEIGHT = 10.0 * float(np.finfo(float).eps)
@@ -431,11 +432,19 @@ def atoms_of(data):
     rows = sample.rows[sample.ids]
     atoms = np.full((MOST_CODES, rows.shape[1]), np.nan)
     for column, found in zip(rows.T, atoms.T, strict=True):
-        values, counts = np.unique(column, return_counts=True)
+        known = column[~np.isnan(column)]
+        values, counts = np.unique(known, return_counts=True)
         if len(values) > min(MOST_CODES, len(rows) // ROWS_A_CODE):
-            often = np.argsort(counts)[::-1]
-            others = counts[often[MOST_ENDS:]].max(initial=1)
-            ends = often[:MOST_ENDS]
-            values = values[ends[counts[ends] >= TIMES * others]]
+            values = values[_stand_out(counts)]
         found[: len(values)] = values
     return atoms
+
+
+def _stand_out(counts):
+    """Return which values of a column, in their order, are far more frequent, bool."""
+    most, ends = np.zeros((2, len(counts)), bool)
+    most[np.argsort(counts)[::-1][:N_FREQUENT]] = True
+    ends[[0, -1]] = True
+    most &= counts >= TIMES * counts[~most].max(initial=1)
+    ends &= counts >= TIMES_AT_ENDS * counts[~ends].max(initial=1)
+    return most | ends & (counts >= ROWS_A_CODE)
